@@ -40,7 +40,7 @@ from ddpn.networks.training import Runtime
 from ddpn.networks.training.batches import CHUNK_ROWS
 from ddpn.rows.count_rows import CountRows
 from ddpn.tables.table import Place, sampled_rows
-from ddpn.workflow.plan import Plan
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.streaming import PredictedParts
 
 ROWS, COLUMNS, MEMBERS = 65_536, 40, 5
@@ -73,7 +73,7 @@ def sample_of(rows: int, columns: int) -> CountRows:
 
 def check_pass(folder: Path, columns: int) -> Row:
     """The first pass over a folder, which has so many columns."""
-    plan = Plan(target="y", model={})
+    plan = FitConfig(target="y")
     table = preparing.open_table([str(folder)], plan, stream=True)[0]
     seconds, _ = measured(lambda: preparing.checked_rows(table, plan, sampled_rows(table, 0)))
     return Row(what="check of all rows", rows=table.rows, columns=columns, members="", seconds=seconds, per=table.rows)

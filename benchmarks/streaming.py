@@ -68,7 +68,7 @@ def fit(folder: Path, stream: bool, model: dict[str, Any]) -> dict[str, Any]:
 
     import ddpn.workflow.fitting as fitting
     from ddpn.metrics import crps
-    from ddpn.workflow.plan import Plan
+    from ddpn.workflow.config import FitConfig
     from ddpn.workflow.preparing import open_table, prepare
 
     import lightgbm  # noqa: F401  isort: skip
@@ -77,7 +77,7 @@ def fit(folder: Path, stream: bool, model: dict[str, Any]) -> dict[str, Any]:
     training = _time_networks()
     before = _resident()
     started, cpu = time.perf_counter(), time.process_time()
-    plan = Plan(target="y", model=model, compare_with=())
+    plan = FitConfig(target="y", **model, compare_with=())
     prepared = prepare(open_table([str(folder)], plan, stream=stream)[0], plan)
     read = time.process_time() - cpu
     fitted = fitting.fit(prepared, {}, on_step=lambda step: print(f"  {step}", file=sys.stderr))

@@ -58,7 +58,7 @@ def test_options_of_the_command_take_precedence_over_the_file(ddpn, files):
     found = ddpn("fit", "visits.csv", *options, *members, "--json", "-o", "model")
     document = json.loads(found.stdout)
     assert (document["model"], document["plan"]["seed"]) == ("model", 5)
-    model = document["plan"]["model"]
+    model = document["plan"]
     assert (model["members"], model["likelihood"], model["training_options"]) == (1, "poisson", {"lr": 0.01})
     left_out = {column["name"]: column["left_out"] for column in document["roles"]["columns"]}
     assert left_out == {"patient": "", "severity": "", "ward": "dropped as asked"}

@@ -29,8 +29,8 @@ from ddpn.storage.results import ResultStore
 from ddpn.tables import table as table_module
 from ddpn.tables.table import Table
 from ddpn.workflow import streaming, tuning
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.model_folder import load
-from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare
 from ddpn.workflow.streaming import _Work, predict_files
 
@@ -171,7 +171,7 @@ QUICK = {
 def test_the_search_and_the_refit_are_the_same(cluster, tmp_path, monkeypatch):
     x = np.random.default_rng(0).normal(size=120)
     table = pl.DataFrame({"x": x, "visits": np.random.default_rng(1).poisson(np.exp(1 + x))})
-    prepared = prepare(table, Plan(target="visits", compare_with=(), model=QUICK))
+    prepared = prepare(table, FitConfig(target="visits", compare_with=(), **QUICK))
     _, there = tuning.tune(tmp_path / "cluster", prepared, trials=5, search=["lr"], n_jobs=cluster)
     for module in (tuning, folds):
         monkeypatch.setattr(module, "run", lambda jobs, shared, n_jobs, store: run(jobs, shared, None, store))

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from ddpn.storage.model_files import read_files, read_manifest
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.fitting import fit
-from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare
 
 
@@ -41,7 +41,7 @@ def model(visits, tmp_path_factory) -> Path:
     """A model folder with networks and a GLM, compared with boosted trees."""
     path = tmp_path_factory.mktemp("model") / "visits.model"
     small = {"members": 2, "hidden": (8,), "epochs": 2, "device": "cpu", "likelihood": "double_poisson"}
-    plan = Plan(target="visits", compare_with=("constant", "trees"), model=small | {"mix_with": ("glm",)})
+    plan = FitConfig(target="visits", compare_with=("constant", "trees"), **(small | {"mix_with": ("glm",)}))
     fit(prepare(visits(240), plan), {"data": "visits.csv", "command": "ddpn fit"}).folder.save(path)
     return path
 

@@ -11,8 +11,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from ddpn.serving import create_app
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.fitting import fit
-from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare
 
 ROW = {
@@ -47,7 +47,7 @@ def folder(table) -> Any:
     """Two small networks mixed with a GLM, with calibrated intervals and flags."""
     model = {"members": 2, "hidden": (8,), "numeric": "standard", "epochs": 5, "device": "cpu", "mix_with": ("glm",)}
     model["likelihood"] = "double_poisson"
-    plan = Plan(target="visits", exposure="days", compare_with=("constant",), model=model)
+    plan = FitConfig(target="visits", exposure="days", compare_with=("constant",), **model)
     return fit(prepare(table, plan), {"data": "patients.csv", "command": "ddpn fit"}).folder
 
 

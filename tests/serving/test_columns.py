@@ -10,8 +10,8 @@ from starlette.testclient import TestClient
 
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.serving import create_app
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.fitting import fit
-from ddpn.workflow.plan import Plan
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.preparing import prepare
 
@@ -30,7 +30,7 @@ def bounded(wards):
     """A model of beds that are taken, with intervals that are calibrated by ward."""
     model = {"members": 1, "hidden": (8,), "numeric": "standard", "epochs": 3, "device": "cpu", "mix_with": ("glm",)}
     model["likelihood"] = "poisson"
-    plan = Plan(target="taken", upper_column="beds", interval_groups="ward", compare_with=("constant",), model=model)
+    plan = FitConfig(target="taken", upper_column="beds", interval_groups="ward", compare_with=("constant",), **model)
     return fit(prepare(wards, plan), {"data": "wards.csv", "command": "ddpn fit"}).folder
 
 
@@ -101,7 +101,7 @@ def test_groups_that_are_booleans_are_those_of_the_command(tmp_path, drop):
     rng = np.random.default_rng(2)
     urgent, x = rng.random(240) < 0.5, rng.normal(size=240)
     table = pl.DataFrame({"x": x, "urgent": urgent, "calls": rng.poisson(np.where(urgent, rng.gamma(1, 9, 240), 9))})
-    plan = Plan(target="calls", interval_groups="urgent", drop=drop, only="glm", compare_with=("constant",))
+    plan = FitConfig(target="calls", interval_groups="urgent", drop=drop, only="glm", compare_with=("constant",))
     folder = fit(prepare(table, plan), {"data": "calls.csv", "command": "ddpn fit"}).folder
     folder.save(tmp_path / "calls.model")
     expected = predict(folder, table.head(40), PredictionSpec())

@@ -9,8 +9,8 @@ import pytest
 
 from ddpn.analysis.leaderboard import leaderboard
 from ddpn.tables.roles import Roles
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.fitting import fit
-from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare
 
 
@@ -31,9 +31,9 @@ def mixture_scores(entries: list[dict]) -> dict:
 @pytest.fixture(scope="module")
 def grouped():
     """The scores that a fit with groups reports, and those of the same model on 600 new persons."""
-    plan = Plan(
+    plan = FitConfig(
         target="visits", group=("person",), compare_with=("constant",),
-        model={"likelihood": "negative_binomial", "members": "auto", "device": "cpu"},
+        likelihood="negative_binomial", members="auto", device="cpu",
     )  # fmt: skip
     found = fit(prepare(persons(400, 5, seed=0), plan), {})
     new = found.folder.roles.sample(persons(600, 5, seed=1))
@@ -59,7 +59,7 @@ def test_the_verdict_says_what_scores_mean(grouped):
 
 
 def test_predictions_do_not_need_the_group():
-    plan = Plan(target="visits", group=("person",))
+    plan = FitConfig(target="visits", group=("person",))
     roles = Roles.from_dict(prepare(persons(60, 5, seed=0), plan).roles.as_dict())
     new = persons(20, 5, seed=1).drop("person")
     assert roles.features(new).columns == ["age", "size", "x"]
@@ -72,7 +72,7 @@ def test_persons_are_found_without_the_option(number, rows):
     frame = persons(number, rows, seed=2)
     text = frame.with_columns(person=pl.format("p{}", "person"))
     for each, group in ((text, "person"), (frame.drop("person", "x"), "equal-inputs")):
-        warnings = prepare(each, Plan(target="visits")).warnings
+        warnings = prepare(each, FitConfig(target="visits")).warnings
         assert any(f'`group=["{group}"]`' in sentence for sentence in warnings), warnings
-        named = prepare(each, Plan(target="visits", group=(group,))).warnings
+        named = prepare(each, FitConfig(target="visits", group=(group,))).warnings
         assert not any("`group" in sentence for sentence in named)

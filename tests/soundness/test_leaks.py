@@ -8,8 +8,8 @@ import pytest
 
 from ddpn.tables.checks.findings import FindingKind
 from ddpn.tables.checks.leaks import find_leaks
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.fitting import fit
-from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare
 from ddpn.workflow.table_warnings import describe_finding
 
@@ -91,7 +91,7 @@ def test_parts_that_sum_to_the_target_and_dates_that_end_with_it():
         first = [date(2020, 1, 1) + timedelta(days=int(day)) for day in rng.integers(0, 900, ROWS)]
         last = [start if count else None for start, count in zip(first, rng.poisson(1.0, ROWS), strict=True)]
         visits = np.array([0 if day is None else 1 + rng.poisson(1.0) for day in last])
-        prepared = prepare(pl.DataFrame({"x": x, "last": last, "visits": visits}), Plan(target="visits"))
+        prepared = prepare(pl.DataFrame({"x": x, "last": last, "visits": visits}), FitConfig(target="visits"))
         assert [leak.split(".")[0] for leak in prepared.leaks] == ["Column last is missing just where the target is 0"]
 
 
@@ -148,11 +148,11 @@ def test_a_question_leaves_the_verdict_usable_and_a_leak_does_not():
     y = under_dispersed(rng, 12.0 * np.exp(0.8 * x)).astype(int)
     model = {"members": 1, "hidden": (8,), "epochs": 3, "device": "cpu"}
     frame = pl.DataFrame({"x": x, "y": y, "flag": x > 1})
-    asked = fit(prepare(frame, Plan(target="y", compare_with=("constant",), model=model)), {}).folder.task
+    asked = fit(prepare(frame, FitConfig(target="y", compare_with=("constant",), **model)), {}).folder.task
     assert asked["leaks"] == []
     assert "Is it known before the count?" in asked["warnings"][0]
     assert asked["scores"]["verdict"]["level"] == "better"
     leaking = fit(
-        prepare(frame.with_columns(copy=2 * y + 1), Plan(target="y", compare_with=("constant",), model=model)), {}
+        prepare(frame.with_columns(copy=2 * y + 1), FitConfig(target="y", compare_with=("constant",), **model)), {}
     )
     assert leaking.folder.task["scores"]["verdict"]["level"] == "unusable"

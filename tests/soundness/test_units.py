@@ -18,7 +18,7 @@ from ddpn.estimators.data_warnings import warn_about_table
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock
 from ddpn.tables.dates import DateColumns
-from ddpn.workflow.plan import Plan
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import prepare
 
 #: Three draws of every truth, and seven more in `make prove`.
@@ -27,7 +27,7 @@ Random = np.random.Generator
 
 
 def command_line_warnings(frame: pl.DataFrame) -> list[str]:
-    prepared = prepare(frame, Plan(target="y"))
+    prepared = prepare(frame, FitConfig(target="y"))
     return [*prepared.leaks, *prepared.warnings]
 
 
@@ -149,7 +149,7 @@ def test_what_misleads_a_random_split_is_said_with_the_remedy(make, seed):
 )
 def test_the_option_keeps_what_it_names_together(make, group, groups):
     frame = make(np.random.default_rng(0))
-    prepared = prepare(frame, Plan(target="y", group=tuple(group.split(","))))
+    prepared = prepare(frame, FitConfig(target="y", group=tuple(group.split(","))))
     labels = [set(prepared.sample.group[rows].tolist()) for rows in prepared.split.rows]
     assert len(set.union(*labels)) == pytest.approx(groups, rel=0.05)
     assert not labels[2] & (labels[0] | labels[1])

@@ -11,8 +11,8 @@ from ddpn.cli import app
 from ddpn.metrics import crps
 from ddpn.runtime.errors import InputError
 from ddpn.tables.table import Table
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.model_folder import load, read_task
-from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import checked_rows, open_table, prepare
 
 QUICK = """
@@ -79,7 +79,7 @@ def test_scores_equal_those_in_memory_within_noise(fits):
 
 
 def test_held_out_rows_are_never_streamed(folder):
-    plan = Plan(target="y", drop=("row",), model=MODEL)
+    plan = FitConfig(target="y", drop=("row",), **MODEL)
     prepared = prepare(open_table([str(folder)], plan, stream=True)[0], plan)
     chunk = next(prepared.stream.chunks(len(prepared.stream), seed=0))
     streamed, held_out = prepared.stream.sample(chunk), prepared.stream.held_out
@@ -93,7 +93,7 @@ def test_held_out_rows_are_never_streamed(folder):
 def test_only_training_rows_of_the_split_are_streamed(table, tmp_path, write_parts, how):
     words = np.where(np.arange(9000) % 5 == 0, "test", "train")
     write_parts(table.with_columns(part=pl.Series(words)), tmp_path)
-    plan = Plan(target="y", model=MODEL, **({"time": "row"} if how == "time" else {"split_column": "part"}))
+    plan = FitConfig(target="y", **MODEL, **({"time": "row"} if how == "time" else {"split_column": "part"}))
     prepared = prepare(open_table([str(tmp_path)], plan, stream=True)[0], plan)
     chunk = next(prepared.stream.chunks(len(prepared.stream), seed=0))
     if how == "time":
@@ -124,7 +124,7 @@ def test_a_cluster_cannot_stream(folder, tmp_path):
 def test_a_table_that_does_not_fit_is_streamed_by_itself(table, folder, tmp_path, monkeypatch, name):
     table.write_csv(tmp_path / "a.csv")
     table.write_parquet(tmp_path / "a.parquet")
-    source, plan = str(folder if name == "folder" else tmp_path / name), Plan(target="y")
+    source, plan = str(folder if name == "folder" else tmp_path / name), FitConfig(target="y")
     assert open_table([source], plan)[0].height == 9000
     for module in ("ddpn.tables.table", "ddpn.workflow.preparing"):
         monkeypatch.setattr(f"{module}.free_memory", lambda: 1000)
@@ -136,7 +136,7 @@ def test_a_table_that_does_not_fit_is_streamed_by_itself(table, folder, tmp_path
 
 def test_few_rows_are_fitted_in_memory(table, tmp_path, write_parts):
     write_parts(table[:2000], tmp_path)
-    found, note = open_table([str(tmp_path)], Plan(target="y"), stream=True)
+    found, note = open_table([str(tmp_path)], FitConfig(target="y"), stream=True)
     assert found.height == 2000
     assert "because they are few" in note
 
@@ -145,7 +145,7 @@ def test_text_is_streamed_as_parquet_is(folder, table, tmp_path, monkeypatch):
     monkeypatch.setattr("ddpn.tables.table.SMALL", 0)
     monkeypatch.setattr("ddpn.tables.table.ROWS", 1000)
     table.write_csv(tmp_path / "a.csv")
-    plan = Plan(target="y", model=MODEL)
+    plan = FitConfig(target="y", **MODEL)
     found, expected = (
         prepare(open_table([str(source)], plan, stream=True)[0], plan) for source in (tmp_path / "a.csv", folder)
     )
@@ -162,7 +162,7 @@ def test_rows_of_held_out_groups_are_never_streamed(table, tmp_path, write_parts
     frame = inputs.with_columns(person=pl.Series(person), y=table["y"])
     write_parts(frame, tmp_path)
     monkeypatch.setattr("ddpn.tables.table.SAMPLE_ROWS", 6000)
-    plan = Plan(target="y", group=(group,), drop=("person",), model=MODEL)
+    plan = FitConfig(target="y", group=(group,), drop=("person",), **MODEL)
     prepared = prepare(open_table([str(tmp_path)], plan, stream=True)[0], plan)
     held_out = {*prepared.validation.X["x"], *prepared.test.X["x"]}
     chunk = next(prepared.stream.chunks(len(prepared.stream), seed=0))
@@ -176,7 +176,7 @@ def test_rows_of_held_out_groups_are_never_streamed(table, tmp_path, write_parts
 
 def checked(folder, **plan):
     table = Table([str(folder)])
-    return checked_rows(table, Plan(**{"target": "y"} | plan), np.arange(0, table.rows, 3))
+    return checked_rows(table, FitConfig(**{"target": "y"} | plan), np.arange(0, table.rows, 3))
 
 
 def test_rows_are_counted_and_those_that_are_asked_for_returned(folder, table):

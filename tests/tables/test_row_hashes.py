@@ -10,7 +10,7 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 from ddpn.tables.cells import MISSING
 from ddpn.tables.row_hashes import EQUAL_INPUTS, SeenRows, group_labels_of, row_hashes
-from ddpn.workflow.plan import Plan
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import fingerprint, prepare
 
 
@@ -48,32 +48,32 @@ def test_rows_without_a_value_are_groups_of_their_own(cells):
 
 
 def test_a_group_column_is_no_input_unless_asked(panel):
-    found = prepare(panel, Plan(target="visits", group=("person",)))
+    found = prepare(panel, FitConfig(target="visits", group=("person",)))
     assert "person" not in found.sample.X.columns
     assert '`use=["person"]`' in next(column.left_out for column in found.roles.columns if column.name == "person")
     assert same(found.sample.group, panel["person"].to_numpy())
-    kept = prepare(panel, Plan(target="visits", group=("person",), use=("person",)))
+    kept = prepare(panel, FitConfig(target="visits", group=("person",), use=("person",)))
     assert "person" in kept.sample.X.columns
 
 
 def test_parts_have_different_groups(panel):
-    found = prepare(panel, Plan(target="visits", group=("person",)))
+    found = prepare(panel, FitConfig(target="visits", group=("person",)))
     parts = [set(part.group.tolist()) for part in (found.train, found.validation, found.test)]
     assert len(set().union(*parts)) == sum(map(len, parts)) == 60
-    equal = prepare(panel.drop("year"), Plan(target="visits", drop=("person",), group=(EQUAL_INPUTS,)))
+    equal = prepare(panel.drop("year"), FitConfig(target="visits", drop=("person",), group=(EQUAL_INPUTS,)))
     assert not set(equal.known.X["age"]) & set(equal.test.X["age"])
     assert "inputs" in equal.split.meaning
 
 
 def test_missing_values_are_reported(panel):
     holes = panel.with_columns(person=pl.when(pl.col("year") == 2020).then(None).otherwise(pl.col("person")))
-    found = prepare(holes, Plan(target="visits", group=("person",)))
+    found = prepare(holes, FitConfig(target="visits", group=("person",)))
     assert len(np.unique(found.sample.group)) == 60 + 60
     assert any("person is missing in 60 rows" in sentence for sentence in found.warnings)
 
 
 def test_groups_are_part_of_the_fingerprint(panel):
-    plan = Plan(target="visits", group=("person",))
+    plan = FitConfig(target="visits", group=("person",))
     other = panel.with_columns(person=pl.col("person").reverse() // 2)
     assert fingerprint(prepare(panel, plan).sample) != fingerprint(prepare(other, plan).sample)
 

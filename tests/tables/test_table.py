@@ -12,7 +12,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.tables import table as streaming
 from ddpn.tables.files import find_files
 from ddpn.tables.table import Table, shuffled_chunks
-from ddpn.workflow.plan import Plan
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import open_table
 
 
@@ -40,7 +40,7 @@ def test_a_pattern_a_folder_and_names_give_the_same_files(folder):
 )
 def test_a_wrong_source_is_named(folder, sources, words):
     with pytest.raises(InputError, match=words):
-        open_table([source.format(f=folder / "part-0.parquet") for source in sources], Plan(target="y"))
+        open_table([source.format(f=folder / "part-0.parquet") for source in sources], FitConfig(target="y"))
 
 
 def test_hidden_files_and_folders_are_no_tables(folder, tmp_path):
@@ -53,13 +53,13 @@ def test_hidden_files_and_folders_are_no_tables(folder, tmp_path):
 def test_a_folder_without_tables_is_refused(tmp_path):
     (tmp_path / "a.txt").write_text("y\n1\n")
     with pytest.raises(InputError, match=r"is a folder without a file that ends in \.parquet or \.pq or \.csv"):
-        open_table([str(tmp_path)], Plan(target="y"))
+        open_table([str(tmp_path)], FitConfig(target="y"))
 
 
 def test_files_of_different_formats_are_one_table(table, tmp_path):
     table[:5000].write_parquet(tmp_path / "a.parquet")
     table[5000:].write_csv(tmp_path / "b.csv")
-    found = open_table([str(tmp_path)], Plan(target="y"))[0]
+    found = open_table([str(tmp_path)], FitConfig(target="y"))[0]
     assert_frame_equal(found, table)
 
 

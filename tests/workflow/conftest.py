@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.fitting import Fitted, fit
-from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import Prepared, prepare
 
 #: Two small networks, one encoding, one batch size.
@@ -45,13 +45,13 @@ def table() -> pl.DataFrame:
 
 
 @pytest.fixture(scope="session")
-def plan() -> Callable[..., Plan]:
+def plan() -> Callable[..., FitConfig]:
     """A plan for the table, with other options; `model` adds to the quick ones."""
 
-    def make(**options) -> Plan:
+    def make(**options) -> FitConfig:
         model = QUICK | options.pop("model", {})
         usual = {"target": "visits", "exposure": "days", "weight": "weight"}
-        return Plan(**usual | {"compare_with": ("constant", "poisson_glm")} | options, model=model)
+        return FitConfig(**usual | {"compare_with": ("constant", "poisson_glm")} | options | model)
 
     return make
 

@@ -12,10 +12,10 @@ from ddpn.analysis.report import write_report
 from ddpn.distributions import Recalibrated
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.runtime.errors import InputError
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.examining import report_parts
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.model_folder import describe, load
-from ddpn.workflow.plan import Plan
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.preparing import prepare
 
@@ -33,7 +33,7 @@ TABLE = drawn(1200, seed=5)
 OPTIONS = {
     "likelihood": "poisson", "members": 1, "hidden": (4,), "numeric": "standard", "epochs": 5, "device": "cpu",
 }  # fmt: skip
-PLAN = Plan(target="y", drop=("shop",), interval_groups="shop", compare_with=("constant",), model=OPTIONS)
+PLAN = FitConfig(target="y", drop=("shop",), interval_groups="shop", compare_with=("constant",), **OPTIONS)
 
 
 @pytest.fixture(scope="module")

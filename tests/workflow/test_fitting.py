@@ -223,7 +223,7 @@ def test_interrupted_before_the_first_epoch_nothing_is_left(unmixed, tmp_path, t
 
 
 def test_interrupted_while_comparisons_are_fitted_the_model_is_saved(table, plan, tmp_path, monkeypatch):
-    def interrupted(self, train, validation, seed):
+    def interrupted(self, train, validation, seed, clock):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(PoissonGLM, "fit", interrupted)

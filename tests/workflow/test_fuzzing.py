@@ -26,7 +26,7 @@ from ddpn.runtime.errors import DDPNError
 from ddpn.tables.encoding import FeatureEncoder
 from ddpn.tables.files import read
 from ddpn.tables.roles import Roles
-from ddpn.workflow.plan import Plan
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import roles_of
 
 #: Cases of each of the five tests.
@@ -154,7 +154,7 @@ def loaded(folder: Path, file: tuple[str, bytes], as_text: Any = ()) -> pl.DataF
 def decided(frame: pl.DataFrame, **options) -> Roles:
     y = np.random.default_rng(0).poisson(3.0, frame.height)
     try:
-        return roles_of(frame.with_columns(count=pl.Series(y)), Plan(target="count", **options))
+        return roles_of(frame.with_columns(count=pl.Series(y)), FitConfig(target="count", **options))
     except DDPNError as error:
         assume("No column is left" not in str(error))
         raise

@@ -9,7 +9,7 @@ import pytest
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 from ddpn.tables.files import read
-from ddpn.workflow.plan import Plan
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import fingerprint, identity, prepare, roles_of
 
 
@@ -142,7 +142,7 @@ FRAME = pl.DataFrame(
 
 
 def columns(**options):
-    return {column.name: column for column in roles_of(FRAME, Plan(target="y", **options)).columns}
+    return {column.name: column for column in roles_of(FRAME, FitConfig(target="y", **options)).columns}
 
 
 def test_kinds():
@@ -168,7 +168,7 @@ def test_useless_columns_are_left_out_with_a_reason():
 
 def left_out(name: str, values: np.ndarray) -> str:
     frame = pl.DataFrame({name: values, "x": np.arange(len(values)) % 7, "y": np.arange(len(values)) % 5})
-    return roles_of(frame, Plan(target="y")).columns[0].left_out
+    return roles_of(frame, FitConfig(target="y")).columns[0].left_out
 
 
 @pytest.mark.parametrize("rows", [60, 300, 5000])
@@ -219,7 +219,7 @@ def test_of_the_time_column_only_the_calendar_is_an_input():
 def of(cells: list, **options):
     """The column x of a table with these cells."""
     frame = pl.DataFrame({"x": pl.Series(cells), "ok": [0.5, 1.5] * (len(cells) // 2), "y": [1] * len(cells)})
-    return roles_of(frame, Plan(target="y", **options)).columns[0]
+    return roles_of(frame, FitConfig(target="y", **options)).columns[0]
 
 
 NUMBERS = [f"{value:.3f}" for value in RNG.normal(50, 9, 600)]
@@ -288,7 +288,7 @@ def test_levels_of_a_category_on_request(cells, level_kind):
 def test_a_category_of_floats_is_the_same_in_parquet_and_csv(tmp_path):
     """Zones such as 1.0, 2.5, 10.0 or missing, also where a file of short floats writes them."""
     frame = FRAME.select("number", "y", zone=pl.Series([1.0, 2.5, 10.0, None] * (N // 4)))
-    roles = roles_of(frame, Plan(target="y", category=("zone",)))
+    roles = roles_of(frame, FitConfig(target="y", category=("zone",)))
     for dtype in (pl.Float64, pl.Float32):
         frame.with_columns(pl.col("zone").cast(dtype)).write_csv(tmp_path / "zones.csv")
         later = read(str(tmp_path / "zones.csv"), roles.as_text)
@@ -307,12 +307,12 @@ LISTS, SINGLE = ("drop", "use", "category", "group"), ("target", "exposure", "we
 def test_every_name_is_checked(role):
     given = {"target": "y", role: ("nmber",) if role in LISTS else "nmber"}
     with pytest.raises(InputError, match=rf"No column named 'nmber' \(`{role}`\)\. Did you mean 'number'\?"):
-        roles_of(FRAME, Plan(**given))
+        roles_of(FRAME, FitConfig(**given))
 
 
 def test_a_table_with_nothing_to_predict_from():
     with pytest.raises(InputError, match=r"No column is left to predict from \(id: nearly every"):
-        roles_of(FRAME.select("id", "y"), Plan(target="y"))
+        roles_of(FRAME.select("id", "y"), FitConfig(target="y"))
 
 
 def test_few_levels_with_a_word_among_them_stay_a_category():

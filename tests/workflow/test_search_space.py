@@ -3,10 +3,10 @@ import sys
 import pytest
 
 from ddpn.runtime.errors import ConfigError
-from ddpn.workflow.plan import Plan
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.search_space import RANGES, SETTINGS, check_search, default_settings, with_settings
 
-PLAN = Plan(target="y", model={"members": 2})
+PLAN = FitConfig(target="y", members=2)
 EVERYTHING = {
     "hidden": (8,), "numeric": "standard", "epochs": 3, "likelihood": "poisson",
     "training_options": {"lr": 0.1, "weight_decay": 0.1, "batch_size": 32},
@@ -24,14 +24,15 @@ def test_defaults_are_tried_and_every_choice_is_a_valid_plan(name):
 def test_limits_and_names():
     assert check_search(PLAN, None, None, None) == (600.0, None, list(SETTINGS))
     assert check_search(PLAN, "90s", 4, " lr, hidden,lr ") == (90.0, 4, ["lr", "hidden"])
-    plan = Plan(target="y", model={"epochs": 3, "head_options": {"components": 2}})
+    plan = FitConfig(target="y", epochs=3, head_options={"components": 2})
     assert set(check_search(plan, None, 9, None)[2]) == set(SETTINGS) - {"epochs", "likelihood"}
 
 
 def test_settings_in_a_plan():
-    plan = Plan(target="y", model={"training_options": {"clip": 1.0}})
-    model = with_settings(plan, {"lr": 0.1, "likelihood": "poisson*2", "epochs": 4, "hidden": "64-32"}).model
-    assert model == {"training_options": {"clip": 1.0, "lr": 0.1}, "likelihood": "poisson",
+    plan = FitConfig(target="y", training_options={"clip": 1.0})
+    made = with_settings(plan, {"lr": 0.1, "likelihood": "poisson*2", "epochs": 4, "hidden": "64-32"})
+    assert made.estimator_options == {"fractional": "error", "likelihood": "poisson",
+                     "training_options": {"clip": 1.0, "lr": 0.1},
                      "head_options": {"components": 2}, "epochs": 4, "hidden": (64, 32)}  # fmt: skip
 
 
@@ -44,8 +45,8 @@ def test_settings_in_a_plan():
         (PLAN, {"search": ""}, "search must name"),
         (PLAN, {"search": 3}, "search must name"),
         (PLAN, {"search": {"lr": [0.1, 0.2]}}, "search must name"),
-        (Plan(target="y", model=EVERYTHING), {"search": ["epochs"]}, "epochs has a value and is in `search`"),
-        (Plan(target="y", model=EVERYTHING), {}, "Nothing is left to search"),
+        (FitConfig(target="y", **EVERYTHING), {"search": ["epochs"]}, "epochs has a value and is in `search`"),
+        (FitConfig(target="y", **EVERYTHING), {}, "Nothing is left to search"),
     ],
 )
 def test_bad_searches_are_one_sentence(plan, options, words):

@@ -7,14 +7,14 @@ import polars as pl
 import pytest
 
 from ddpn.runtime.errors import InputError
-from ddpn.workflow.plan import Plan
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.splitting import split_rows
 
 N = 1000
 
 
 def parts(frame: pl.DataFrame, **options):
-    found = split_rows(frame, Plan(target="y", **options))
+    found = split_rows(frame, FitConfig(target="y", **options))
     assert sorted(np.concatenate(list(found.rows)).tolist()) == list(range(frame.height)), "not every row once"
     return found
 
@@ -38,9 +38,9 @@ def test_up_to_5000_rows_are_all_fitted_unless_test_rows_are_asked_for():
     assert sizes(many) == [3501, 500, 1000]
     assert sizes(few, test_size=0.4) == [2625, 375, 2000]
     assert sizes(few, shares=(0.5, 0.25, 0.25)) == [2500, 1250, 1250]
-    assert sizes(few, model={"members": 3}) == [3500, 500, 1000], "networks alone are not cross-fitted"
+    assert sizes(few, members=3) == [3500, 500, 1000], "networks alone are not cross-fitted"
     assert sizes(few.with_columns(when=pl.int_range(pl.len())), time="when", test_size=0.4) == [2625, 375, 2000]
-    grouped = split_rows(few, Plan(target="y", group=("person",)), group=labels(50, 5000))
+    grouped = split_rows(few, FitConfig(target="y", group=("person",)), group=labels(50, 5000))
     assert grouped.meaning == (
         "Scores are for new groups: every row was predicted by models that had seen no other row of its group."
     )
@@ -135,7 +135,7 @@ def are_apart(rows, group: np.ndarray) -> bool:
 @pytest.mark.parametrize("seed", range(5))
 def test_groups_are_in_one_part_each(seed):
     group = labels(200, N, seed)
-    found = split_rows(frame(), Plan(target="y", group=("person",), seed=seed, test_size=0.2), group=group)
+    found = split_rows(frame(), FitConfig(target="y", group=("person",), seed=seed, test_size=0.2), group=group)
     assert sorted(np.concatenate(list(found.rows)).tolist()) == list(range(N))
     assert are_apart(found.rows, group)
     for part, share in zip(found.rows, (0.7, 0.1, 0.2), strict=True):
@@ -146,11 +146,11 @@ def test_groups_are_in_one_part_each(seed):
 
 def test_too_few_groups():
     with pytest.raises(InputError, match=r"group 'person' must have at least 5 different values, got 4\."):
-        split_rows(frame(), Plan(target="y", group=("person",)), group=labels(4, N))
+        split_rows(frame(), FitConfig(target="y", group=("person",)), group=labels(4, N))
 
 
 def test_a_split_column_must_not_divide_groups():
-    plan = Plan(target="y", group=("person",), split_column="fold")
+    plan = FitConfig(target="y", group=("person",), split_column="fold")
     words, group = ["train"] * 800 + ["test"] * 200, np.arange(N) // 10
     found = split_rows(frame(fold=words), plan, group=group)
     assert are_apart(found.rows, group)
@@ -163,7 +163,7 @@ def test_by_time_test_groups_begin_last_and_training_rows_are_earlier():
     rng = np.random.default_rng(0)
     group = np.repeat(np.arange(250), 4)
     when = np.repeat(rng.uniform(0, 100, 250), 4) + np.tile([0.0, 1.0, 3.0, 9.0], 250)
-    found = split_rows(frame(when=when), Plan(target="y", group=("person",), time="when"), group=group)
+    found = split_rows(frame(when=when), FitConfig(target="y", group=("person",), time="when"), group=group)
     train, validation, test = found.rows
     assert are_apart(found.rows, group)
     assert when[train].max() < when[validation].min() <= when[validation].max() < when[test].min()
@@ -177,4 +177,4 @@ def test_by_time_test_groups_begin_last_and_training_rows_are_earlier():
 def test_groups_that_last_the_whole_time_cannot_be_split_by_it():
     group, when = np.repeat(np.arange(100), 10), np.tile(np.arange(10), 100)
     with pytest.raises(InputError, match="groups that begin at different times, got 1 different first times of 100"):
-        split_rows(frame(when=when), Plan(target="y", group=("person",), time="when"), group=group)
+        split_rows(frame(when=when), FitConfig(target="y", group=("person",), time="when"), group=group)

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.workflow.plan import Plan
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import prepare
 
 RNG = np.random.default_rng(0)
@@ -12,7 +12,7 @@ COUNTS, X = RNG.poisson(3.0, 200), RNG.normal(size=200)
 
 
 def warnings_of(cells, **options) -> list[str]:
-    return list(prepare(pl.DataFrame({"articles": cells, "x": X}), Plan(target="articles", **options)).warnings)
+    return list(prepare(pl.DataFrame({"articles": cells, "x": X}), FitConfig(target="articles", **options)).warnings)
 
 
 def test_an_open_ended_count_suggests_the_option_for_it():
@@ -20,7 +20,7 @@ def test_an_open_ended_count_suggests_the_option_for_it():
     (sentence,) = warnings_of(cells)
     assert f"{(COUNTS >= 5).sum()} counts such as '5+' are read as 5" in sentence
     assert sentence.endswith("Use `censored_above=5`.")
-    assert warnings_of(cells, model={"censored_above": 5}) == []
+    assert warnings_of(cells, censored_above=5) == []
 
 
 def test_several_open_ended_counts_need_a_column():

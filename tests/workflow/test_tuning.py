@@ -12,8 +12,8 @@ from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 from ddpn.runtime.jobs import run as run_jobs
 from ddpn.storage.contents import arrays_to_bytes
 from ddpn.workflow import tuning
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.model_folder import load, read_task
-from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare
 from ddpn.workflow.tuning import Search, Trial, by_chance, chosen, folds_of, tune
 
@@ -32,7 +32,7 @@ def prepared():
     rng = np.random.default_rng(0)
     x = rng.normal(size=120)
     table = pl.DataFrame({"x": x, "visits": rng.poisson(np.exp(1 + x))})
-    return prepare(table, Plan(target="visits", compare_with=(), model=QUICK))
+    return prepare(table, FitConfig(target="visits", compare_with=(), **QUICK))
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def check_parts(prepared, folds):
 
 
 def test_every_known_row_is_scored_once_or_some_of_many(prepared, larger, monkeypatch):
-    for each in (prepared, prepare(larger.drop("hour", "part"), Plan(target="visits", test_size=0.2))):
+    for each in (prepared, prepare(larger.drop("hour", "part"), FitConfig(target="visits", test_size=0.2))):
         folds = folds_of(each)
         check_parts(each, folds)
         scored = np.sort(np.concatenate([fold.split.rows.test for fold in folds]))
@@ -69,7 +69,7 @@ def test_every_known_row_is_scored_once_or_some_of_many(prepared, larger, monkey
 
 
 def test_by_time_scored_rows_are_later(larger):
-    prepared = prepare(larger.drop("part"), Plan(target="visits", time="hour"))
+    prepared = prepare(larger.drop("part"), FitConfig(target="visits", time="hour"))
     folds = folds_of(prepared)
     check_parts(prepared, folds)
     assert len(folds) == 3
@@ -83,7 +83,7 @@ def test_by_time_scored_rows_are_later(larger):
 @pytest.mark.parametrize(("options", "crossed"), [({"split_column": "part"}, 5000), ({"drop": ("part",)}, 400)])
 def test_chosen_or_many_validation_rows_are_scored(larger, options, crossed, monkeypatch):
     monkeypatch.setattr(tuning, "CROSSED_ROWS", crossed)
-    prepared = prepare(larger, Plan(target="visits", **options).with_test_rows())
+    prepared = prepare(larger, FitConfig(target="visits", **options).with_test_rows())
     (fold,) = folds_of(prepared)
     check_parts(prepared, [fold])
     np.testing.assert_array_equal(fold.split.rows.test, np.sort(prepared.split.rows.validation))
@@ -93,7 +93,7 @@ def test_chosen_or_many_validation_rows_are_scored(larger, options, crossed, mon
 def test_groups_are_not_divided(larger, how, monkeypatch):
     monkeypatch.setattr(tuning, "CROSSED_ROWS", 400 if how == "many rows" else 5000)
     person = np.arange(600) // 4
-    plan = Plan(target="visits", group=("person",), time="hour" if how == "by time" else None)
+    plan = FitConfig(target="visits", group=("person",), time="hour" if how == "by time" else None)
     prepared = prepare(larger.drop("part").with_columns(person=person), plan.with_test_rows())
     folds = folds_of(prepared)
     check_parts(prepared, folds)
@@ -136,7 +136,7 @@ def search(tmp_path, prepared, monkeypatch):
     monkeypatch.setattr(tuning, "run", lambda jobs, shared, n_jobs, store: run_jobs(jobs, shared, None, store))
 
     def go(folder="study", trials=None, seconds=None, seed=0, **options):
-        table = replace(prepared, plan=replace(prepared.plan, seed=seed))
+        table = replace(prepared, plan=prepared.plan.replace(seed=seed))
         found = Search(table, SEARCHED, tmp_path / folder, Clock(seconds), trials, **options)
         found.run()
         return found
@@ -188,7 +188,7 @@ def test_few_groups_do_not_make_a_gain_certain(larger, tmp_path, monkeypatch):
     scored_by(monkeypatch, lambda fold, settings: noise.random(len(fold.test)))
     prepared = prepare(
         larger.drop("part").with_columns(shop=np.arange(600) // 100),
-        Plan(target="visits", group=("shop",), test_size=0.2),
+        FitConfig(target="visits", group=("shop",), test_size=0.2),
     )
     found = Search(prepared, SEARCHED, tmp_path / "study", Clock(), 6)
     found.run()
@@ -316,7 +316,7 @@ def tuned(prepared, tmp_path_factory):
 def test_a_search_needs_test_rows(larger, tmp_path):
     """The rows that choose settings would make the best ones look better than they are."""
     with pytest.raises(ConfigError, match="A search needs test rows"):
-        tune(tmp_path / "m", prepare(larger.drop("hour", "part"), Plan(target="visits")), trials=2)
+        tune(tmp_path / "m", prepare(larger.drop("hour", "part"), FitConfig(target="visits")), trials=2)
 
 
 def test_the_best_trial_is_refitted_and_saved(tuned):
@@ -351,13 +351,13 @@ def test_defaults_are_kept_where_nothing_is_better(prepared, tmp_path, monkeypat
     _, result = tune(tmp_path / "m", prepared, trials=2, search=["lr"])
     assert not result.best_number
     assert "the defaults are used" in result.headline
-    assert read_task(tmp_path / "m")["plan"]["model"] == json.loads(json.dumps(dict(prepared.plan.model)))
+    assert read_task(tmp_path / "m")["plan"] == json.loads(json.dumps(prepared.plan.as_dict()))
 
 
 def test_other_tables_plans_and_searches_have_other_trials(prepared, tmp_path, monkeypatch):
     monkeypatch.setattr(Search, "run", lambda search: found.add(search._store.folder))
     monkeypatch.setattr(tuning, "fit_into", lambda *_, **__: SimpleNamespace(interrupted=True))
-    seeded = replace(prepared, plan=replace(prepared.plan, seed=1))
+    seeded = replace(prepared, plan=prepared.plan.replace(seed=1))
     fewer = replace(prepared, sample=prepared.sample.rows(slice(0, 120)).replace(weight=np.full(120, 2.0)))
     found = set()
     for table, names in (

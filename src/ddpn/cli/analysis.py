@@ -43,12 +43,12 @@ def diagnose(
     """
     from ddpn.runtime.validation import check_choice
     from ddpn.tables.table import Table
-    from ddpn.workflow.plan import plan_of
+    from ddpn.workflow.config import read_config
     from ddpn.workflow.preparing import diagnose_table
 
     check_choice("mean_model", mean_model, ("auto", "constant", "glm", "boosting"))
     most = parse_max_rows(max_rows)
-    plan = plan_of(given)
+    plan = read_config(given)
     table = Table([data], plan.as_text)
     with redirect_stdout(sys.stderr):
         found = diagnose_table(table, plan, mean_model, most, print_step)

@@ -75,10 +75,10 @@ def fit(
     from ddpn.runtime.time_plan import clock_of_budget
     from ddpn.storage.model_files import check_destination
     from ddpn.tables.table import Table
-    from ddpn.workflow.plan import plan_of
+    from ddpn.workflow.config import read_config
     from ddpn.workflow.preparing import open_table, prepare, stream_facts
 
-    plan = plan_of(given, config)
+    plan = read_config(given, config)
     check_destination(out, overwrite)
     plan.check_with_torch()
     with prompt_ctrl_c("Nothing was saved."):
@@ -131,11 +131,11 @@ def tune(
     """
     from ddpn.storage.model_files import check_destination
     from ddpn.tables.files import read
-    from ddpn.workflow.plan import plan_of
+    from ddpn.workflow.config import read_config
     from ddpn.workflow.preparing import prepare
     from ddpn.workflow.search_space import check_search
 
-    plan = plan_of(given, config)
+    plan = read_config(given, config)
     # Settings that are chosen by held-out rows look better on these than they are.
     plan = plan.with_test_rows()
     check_search(plan, budget, trials, search)

@@ -1,6 +1,6 @@
 """Arguments and options that several commands have, with their help texts. Imports no torch.
 
-Those of `ddpn fit`, `tune` and `diagnose` that make a plan are in `ddpn.workflow.plan`.
+Those of `ddpn fit`, `tune` and `diagnose` that make a plan are in `ddpn.workflow.config`.
 """
 
 from pathlib import Path

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
 from importlib.metadata import version
-from typing import Annotated, Any, get_args
+from types import NoneType
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -18,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from ddpn.cli.console import friendly_errors, prompt_ctrl_c
 from ddpn.cli.options import COLUMN_OPTIONS, option
 from ddpn.cli.plan_options import OPTION_TEXTS
-from ddpn.workflow.plan import PLAN_OPTIONS
+from ddpn.workflow.config import FitConfig
 
 EXIT_CODES = (
     "Exit codes: 0 success; 1 a problem with the data, a file or the machine; 2 a wrong option or setting; "
@@ -27,8 +28,6 @@ EXIT_CODES = (
 
 #: Parameters of commands that stand for several options.
 _GROUPS = ("given", "columns")
-#: Kinds of plan options that may be given several times.
-_LISTS = ("columns", "names")
 
 
 class _BareFlags:
@@ -105,18 +104,27 @@ def _options(command: str, group: inspect.Parameter) -> dict[str, inspect.Parame
     found = {}
     for name, text in OPTION_TEXTS.items():
         if command in text.commands:
-            kind = PLAN_OPTIONS[name].kind
-            read_as: Any = {"integer": int, "number": float}.get(kind, list[str] if kind in _LISTS else str)
             flags = [text.flag] if text.flag else []
-            found[name] = _optional(name, read_as, option(text.metavar, text.help, *flags, panel=text.panel))
+            found[name] = _optional(
+                name, _type_of_option(name), option(text.metavar, text.help, *flags, panel=text.panel)
+            )
     return found
+
+
+def _type_of_option(name: str) -> Any:
+    """Return the type that the command line reads a field of `FitConfig` as: a number, several texts, or a text."""
+    hint = get_type_hints(FitConfig)[name]
+    types = {part for part in (get_args(hint) or (hint,)) if part is not NoneType}
+    if types in ({int}, {float}):
+        return types.pop()
+    return list[str] if hint in (tuple[str, ...], tuple[str, ...] | None) else str
 
 
 def _read_value(name: str, value: Any) -> Any:
     """Return what was given for an option: None for a list that was not, and all words of one as one text."""
     if not isinstance(value, list):
         return value
-    return (value if PLAN_OPTIONS[name].kind == "columns" else ",".join(value)) if value else None
+    return (value if OPTION_TEXTS[name].metavar == "COLUMNS" else ",".join(value)) if value else None
 
 
 def _optional(name: str, kind: Any, about: Any) -> inspect.Parameter:

@@ -39,8 +39,8 @@ from ddpn.storage.files import folder_lock
 from ddpn.storage.model_files import check_destination
 from ddpn.tables.row_draw import MAX_ROWS, draw_sample
 from ddpn.tables.row_hashes import SeenRows
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, load, read_task
-from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import Prepared, checkpoint_of, identity
 
 #: Rows that the level of all rows counts as in each group of calibrated intervals.
@@ -298,7 +298,7 @@ def pipeline_options(prepared: Prepared) -> PipelineOptions:
     return PipelineOptions(tuple(STEPS), plan.compare_with, calibration, plan.seed)
 
 
-def calibration_options(plan: Plan, time_columns: Sequence[str] = ()) -> CalibrationOptions:
+def calibration_options(plan: FitConfig, time_columns: Sequence[str] = ()) -> CalibrationOptions:
     """Return what is calibrated in a model of this plan."""
     return CalibrationOptions(True, plan.interval_groups, _GROUP_ROWS, time_columns)
 

@@ -46,8 +46,8 @@ from ddpn.tables.roles import Roles, report_all
 from ddpn.tables.row_draw import SEED
 from ddpn.tables.row_hashes import group_labels_of, is_by_inputs, missing_sentences
 from ddpn.tables.table import Table, fits_memory, free_memory, sampled_rows, shuffled_chunks
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
-from ddpn.workflow.plan import Plan
 from ddpn.workflow.splitting import RowSplit, parts_of_column, split_rows, times_of
 from ddpn.workflow.table_warnings import describe_finding, describe_trend
 
@@ -60,7 +60,7 @@ class Prepared:
     that is larger than memory, of which `sample` then has some.
     """
 
-    plan: Plan
+    plan: FitConfig
     roles: Roles
     sample: CountRows
     split: RowSplit
@@ -102,7 +102,7 @@ class Prepared:
         at_random = self.plan.split_column is None and self.plan.time is None
         counts = self.counts
         is_small = at_random and counts["train"] + counts["validation"] <= SMALL_ROWS
-        return self.plan.members == "auto" and (is_small or not counts["validation"])
+        return self.plan.n_networks is None and (is_small or not counts["validation"])
 
     @property
     def is_scored_out_of_fold(self) -> bool:
@@ -115,7 +115,7 @@ class Prepared:
         return describe_parts(self.counts, FOLDS if self.is_cross_fitted else 0)
 
 
-def prepare(table: Any, plan: Plan, verbose: bool = False, clock: Clock = NO_LIMIT) -> Prepared:
+def prepare(table: Any, plan: FitConfig, verbose: bool = False, clock: Clock = NO_LIMIT) -> Prepared:
     """Validate the table, and decide on every column and row.
 
     Parameters
@@ -123,7 +123,7 @@ def prepare(table: Any, plan: Plan, verbose: bool = False, clock: Clock = NO_LIM
     table : polars DataFrame or Table
         The rows, or files of rows that are larger than memory: all of these are checked, some of them are sampled and
         prepared, and the training rows among the others are streamed.
-    plan : Plan
+    plan : FitConfig
         What to fit.
     verbose : bool
         Show the progress of checks.
@@ -152,7 +152,7 @@ def prepare(table: Any, plan: Plan, verbose: bool = False, clock: Clock = NO_LIM
     return replace(prepared, stream=stream, warnings=(*prepared.warnings, *notes))
 
 
-def _prepared(frame: Any, plan: Plan, clock: Clock) -> Prepared:
+def _prepared(frame: Any, plan: FitConfig, clock: Clock) -> Prepared:
     """What is made of rows in memory."""
     roles, sample, warnings = _read(frame, plan)
     kept = sample.is_used
@@ -164,8 +164,8 @@ def _prepared(frame: Any, plan: Plan, clock: Clock) -> Prepared:
     timed = roles.times(frame, plan.time)
     split = split_rows(timed, plan, sample.labels, sample.group)
     warnings += missing_sentences(frame, plan.group, roles.missing)
-    if plan.model.get("mix_with") and plan.members != "auto" and not len(split.rows.validation):
-        names = listed(plan.model["mix_with"])
+    if plan.mix_with and plan.n_networks is not None and not len(split.rows.validation):
+        names = listed(plan.mix_with)
         warnings.append(
             f"Left out of the mixture, because there are no validation rows to choose its weights: {names}."
         )
@@ -180,7 +180,7 @@ def _prepared(frame: Any, plan: Plan, clock: Clock) -> Prepared:
     return Prepared(plan, roles, sample, split, leaks, sentences, tuple(following))
 
 
-def _read(frame: Any, plan: Plan) -> tuple[Roles, CountRows, list[str]]:
+def _read(frame: Any, plan: FitConfig) -> tuple[Roles, CountRows, list[str]]:
     """The roles of columns, the rows whose target is known, and sentences about cells and rows."""
     roles = roles_of(frame, plan)
     # What cells were read as is said by the notes of the columns, so that sentences about later tables are not needed.
@@ -192,14 +192,14 @@ def _read(frame: Any, plan: Plan) -> tuple[Roles, CountRows, list[str]]:
     return roles, sample, warnings
 
 
-def _describe_roles(frame: Any, roles: Roles, plan: Plan) -> list[str]:
+def _describe_roles(frame: Any, roles: Roles, plan: FitConfig) -> list[str]:
     """Return sentences about what was assumed to read the text of the target, and of other columns with a role."""
     sentences = [note for name, written in roles.formats.items() for note in about_numbers(name, written)]
     if plan.target not in roles.formats:
         return sentences
     text = cleaned(frame[plan.target], roles.missing)
     cells = text.filter(text.str.contains(OPEN_ENDED).fill_null(False))
-    is_declared = plan.model.get("censored_above") is not None or plan.censored is not None
+    is_declared = plan.censored_above is not None or plan.censored is not None
     if is_declared or not len(cells):
         return sentences
     limits = parse_numbers(cells, roles.formats[plan.target]).unique().drop_nulls()
@@ -213,7 +213,7 @@ def _describe_roles(frame: Any, roles: Roles, plan: Plan) -> list[str]:
 def _describe_columns(
     sample: CountRows,
     roles: Roles,
-    plan: Plan,
+    plan: FitConfig,
     clock: Clock = NO_LIMIT,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return sentences about target leaks, and about other problems, of columns that the user has not vouched for."""
@@ -230,7 +230,7 @@ def _date_inputs(roles: Roles) -> dict[str, str]:
 
 
 def diagnose_table(
-    table: Any, plan: Plan, mean_model: str, max_rows: int | None, progress: Callable[[str], object] | None = None
+    table: Any, plan: FitConfig, mean_model: str, max_rows: int | None, progress: Callable[[str], object] | None = None
 ) -> Any:
     """Return the `Diagnosis` of the target of a table, whose notes have the warnings about the table: leaks first.
 
@@ -253,7 +253,7 @@ def diagnose_table(
 
 
 def _split_warnings(
-    sample: CountRows, split: RowSplit, roles: Roles, plan: Plan, timed: Any, clock: Clock
+    sample: CountRows, split: RowSplit, roles: Roles, plan: FitConfig, timed: Any, clock: Clock
 ) -> list[str]:
     """Sentences about rows for which the scores may be too good: those of known groups, and later ones."""
     if plan.time is not None:
@@ -310,7 +310,7 @@ class TrainingRows:
 
     table: Table
     roles: Roles
-    plan: Plan
+    plan: FitConfig
     held_out: np.ndarray
     rows: int
     before: Any = None
@@ -327,7 +327,7 @@ class TrainingRows:
     @property
     def most_passes(self) -> float:
         """Passes over the files at most; as many as the plan asks for, if it does."""
-        asked = self.plan.model.get("epochs", "auto") != "auto"
+        asked = self.plan.epochs not in (None, "auto")
         return float("inf") if asked else max(1.0, min(_PASSES, _TRAINED_ROWS / self.rows))
 
     @property
@@ -389,7 +389,7 @@ def _training_rows(table: Table, frame: Any, prepared: Prepared, numbers: np.nda
 
 
 def open_table(
-    sources: Sequence[str], plan: Plan, stream: bool | None = None, verbose: bool = False
+    sources: Sequence[str], plan: FitConfig, stream: bool | None = None, verbose: bool = False
 ) -> tuple[Any, str]:
     """What `prepare` takes, of files, folders or patterns: rows in memory, or a `Table` that is streamed.
 
@@ -414,7 +414,7 @@ def open_table(
     return table, f"{size}, are streamed, {why}."
 
 
-def checked_rows(table: Table, plan: Plan, numbers: np.ndarray, verbose: bool = False) -> tuple[Any, int]:
+def checked_rows(table: Table, plan: FitConfig, numbers: np.ndarray, verbose: bool = False) -> tuple[Any, int]:
     """Check all rows of a table, with errors that name the file and its row.
 
     Returns the rows with these numbers, which are sorted, and how many rows have a count and a weight above 0.
@@ -452,7 +452,7 @@ def stream_facts(stream: TrainingRows, sampled: int) -> dict[str, int]:
 # What each column is, and which are useless ---------------------------------------------------------------------------
 
 
-def roles_of(frame: Any, plan: Plan) -> Roles:
+def roles_of(frame: Any, plan: FitConfig) -> Roles:
     """What each column is for; `drop` and `use` override what is found."""
     plan = plan.resolve_columns(frame.columns)
     missing = (*MISSING, *(word for word in plan.missing if word not in MISSING))
@@ -471,7 +471,7 @@ def roles_of(frame: Any, plan: Plan) -> Roles:
     return roles
 
 
-def _profiled(series: Any, plan: Plan, missing: tuple[str, ...]) -> TableColumn:
+def _profiled(series: Any, plan: FitConfig, missing: tuple[str, ...]) -> TableColumn:
     column = detect(series, missing, series.name in plan.category and series.name not in plan.drop)
     if series.name in plan.drop or series.null_count() == len(series):
         why = "dropped as asked" if series.name in plan.drop else "no values"
@@ -506,7 +506,7 @@ def _profiled(series: Any, plan: Plan, missing: tuple[str, ...]) -> TableColumn:
     )
 
 
-def _why_useless(values: Any, column: TableColumn, distinct: int, plan: Plan) -> str:
+def _why_useless(values: Any, column: TableColumn, distinct: int, plan: FitConfig) -> str:
     present = len(values) - values.null_count()
     if distinct == 0:
         return "no values"

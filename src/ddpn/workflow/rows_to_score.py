@@ -19,9 +19,9 @@ from ddpn.tables.roles import report_all
 from ddpn.tables.row_draw import MAX_ROWS, RowDraw, draw_rows, draw_sample
 from ddpn.tables.row_hashes import row_hashes, sum_hashes
 from ddpn.tables.table import Table
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.fitting import calibration_options, folds_to_score
 from ddpn.workflow.model_folder import ModelFolder
-from ddpn.workflow.plan import plan_from
 from ddpn.workflow.preparing import fingerprint
 from ddpn.workflow.splitting import split_rows
 
@@ -46,7 +46,7 @@ class RowsToScore:
         """Return the rows with the calibrated copies that were fitted without them; None where these are new rows."""
         if self.folds is None:
             return None
-        plan = plan_from(folder.task["plan"])
+        plan = FitConfig(**folder.task["plan"])
         return calibrate_copies(folder.model.predictor_, self.folds, plan.seed, calibration_options(plan))
 
 
@@ -152,7 +152,7 @@ def _training_rows(folder: ModelFolder, table: Table, missing: str, max_rows: in
     sample = sample.rows(sample.is_used)
     if fingerprint(sample) != folder.task.get("fingerprint"):
         return None
-    plan, frame = plan_from(folder.task["plan"]), frame[sample.labels - 1]
+    plan, frame = FitConfig(**folder.task["plan"]), frame[sample.labels - 1]
     for name in (plan.split_column, plan.time):
         if name is not None and name not in frame.columns:
             raise InputError(

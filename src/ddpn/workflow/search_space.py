@@ -1,7 +1,6 @@
 """What a search tries, and for how long: settings of a model, their ranges and choices. Imports no torch."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ddpn.members.network_options import ENCODINGS, NetworkOptions
@@ -10,7 +9,7 @@ from ddpn.runtime.deadlines import parse_duration
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import check_integer, check_keys
-from ddpn.workflow.plan import Plan
+from ddpn.workflow.config import FitConfig
 
 #: What a search may take by default.
 BUDGET = "10m"
@@ -36,7 +35,7 @@ Settings = dict[str, float | int | str]
 
 
 def check_search(
-    plan: Plan, budget: str | float | None, trials: int | None, search: str | Sequence[str] | None
+    plan: FitConfig, budget: str | float | None, trials: int | None, search: str | Sequence[str] | None
 ) -> tuple[float | None, int | None, list[str]]:
     """Seconds and trials of a search, None for no limit, and the settings to search.
 
@@ -47,8 +46,8 @@ def check_search(
     seconds = None if budget is None else parse_duration(budget, "budget")
     if seconds is None and number is None:
         seconds = parse_duration(BUDGET)
-    fixed = {*plan.model, *(plan.model.get("training_options") or {})}
-    if plan.model.get("head_options"):
+    fixed = {*plan.estimator_options, *(plan.training_options or {})}
+    if plan.estimator_options.get("head_options"):
         fixed.add("likelihood")
     if search is None:
         search = [name for name in SETTINGS if name not in fixed]
@@ -71,17 +70,17 @@ def default_settings(names: Sequence[str]) -> Settings:
     return {name: getattr(_DEFAULTS, name, DEFAULT_LIKELIHOOD) for name in names}
 
 
-def with_settings(plan: Plan, settings: Mapping[str, Any]) -> Plan:
+def with_settings(plan: FitConfig, settings: Mapping[str, Any]) -> FitConfig:
     """The plan with these settings, which it does not fix."""
-    model, training = dict(plan.model), dict(plan.model.get("training_options") or {})
+    options, training = dict[str, Any](), dict(plan.training_options or {})
     for name, value in settings.items():
         if name in _TRAINING:
             training[name] = value
         elif name == "hidden" and value != "auto":
-            model[name] = tuple(map(int, value.split("-")))
+            options[name] = tuple(map(int, value.split("-")))
         elif name == "likelihood":
-            model[name], _, components = value.partition("*")
-            model |= {"head_options": {"components": int(components)}} if components else {}
+            options[name], _, components = value.partition("*")
+            options |= {"head_options": {"components": int(components)}} if components else {}
         else:
-            model[name] = value
-    return replace(plan, model=model | ({"training_options": training} if training else {}))
+            options[name] = value
+    return plan.replace(**options, training_options=training or None)

@@ -12,7 +12,7 @@ from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column, listed
 from ddpn.tables.cells import polars
 from ddpn.tables.row_hashes import EQUAL_INPUTS
-from ddpn.workflow.plan import Plan
+from ddpn.workflow.config import FitConfig
 
 #: With fewer rows a test says nothing.
 MIN_ROWS = 20
@@ -44,7 +44,9 @@ class RowSplit(NamedTuple):
     meaning: str = ""
 
 
-def split_rows(frame: Any, plan: Plan, labels: np.ndarray | None = None, group: np.ndarray | None = None) -> RowSplit:
+def split_rows(
+    frame: Any, plan: FitConfig, labels: np.ndarray | None = None, group: np.ndarray | None = None
+) -> RowSplit:
     """The parts that the plan asks for. With few rows none are kept for validation.
 
     Up to 5,000 rows are all training rows, which are cross-fitted, unless the plan asks for test rows.
@@ -82,7 +84,7 @@ def _without_few(parts: SplitRows) -> SplitRows:
     return SplitRows(rows, rows[:0], parts.test)
 
 
-def _by_column(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
+def _by_column(frame: Any, plan: FitConfig, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
     name = check_column(str(plan.split_column), frame.columns, "split_column", InputError)
     found = parts_of_column(frame, name, labels)
     parts = SplitRows(*(np.flatnonzero(found == part) for part in PARTS))
@@ -119,7 +121,7 @@ def parts_of_column(frame: Any, name: str, labels: np.ndarray) -> np.ndarray:
     return np.array([part_of[word] for word in words])
 
 
-def _by_time(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
+def _by_time(frame: Any, plan: FitConfig, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
     """The last rows are the test rows, those before them validation rows; rows of one time stay together.
 
     With groups, those whose first row is among the last are the test groups. A training row is then earlier than all

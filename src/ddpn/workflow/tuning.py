@@ -36,8 +36,8 @@ from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes
 from ddpn.storage.files import folder_lock, sha256
 from ddpn.storage.model_files import check_destination
 from ddpn.storage.results import ResultStore
+from ddpn.workflow.config import MIN_SECONDS
 from ddpn.workflow.fitting import Fitted, fit_into, fit_prepared
-from ddpn.workflow.plan import MIN_SECONDS
 from ddpn.workflow.preparing import Prepared, identity
 from ddpn.workflow.search_space import RANGES, SETTINGS, Settings, check_search, default_settings, with_settings
 from ddpn.workflow.splitting import MIN_VALIDATED, SplitRows
@@ -205,9 +205,9 @@ def tune(
     path : path
         The folder to save the model in.
     prepared : Prepared
-        What `ddpn.workflow.preparing.prepare` made of a table and a plan that asks for test rows
-        (`Plan.with_test_rows`): settings that were chosen by held-out rows look better on these than they are. Settings
-        that the plan fixes are not searched.
+        What `ddpn.workflow.preparing.prepare` made of a table and a configuration that asks for test rows
+        (`FitConfig.with_test_rows`): settings that were chosen by held-out rows look better on these than they are.
+        Settings that it fixes are not searched.
     budget : str or float, optional
         Time for everything, such as "10m", "90s" or seconds; time for the refit is reserved. Default: "10m", or none
         where `trials` is given.
@@ -241,12 +241,12 @@ def tune(
     --------
     >>> import tempfile
     >>> import numpy as np, polars as pl
-    >>> from ddpn.workflow.plan import Plan
+    >>> from ddpn.workflow.config import FitConfig
     >>> from ddpn.workflow.preparing import prepare
     >>> x = np.random.default_rng(0).normal(size=120)
     >>> table = pl.DataFrame({"x": x, "visits": np.random.default_rng(1).poisson(np.exp(1 + x))})
     >>> model = {"hidden": (8,), "numeric": "standard", "epochs": 4, "likelihood": "poisson", "members": 1}
-    >>> prepared = prepare(table, Plan(target="visits", compare_with=(), model=model))
+    >>> prepared = prepare(table, FitConfig(target="visits", compare_with=(), **model))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     fitted, result = tune(f"{folder}/visits.model", prepared, trials=2, search=["lr"])
     >>> len(result.trials), sorted(result.best)
@@ -266,10 +266,10 @@ def tune(
         study.run()
         result = study.result()
         plan = with_settings(prepared.plan, result.best) if result.best_number else prepared.plan
-        if clock.has_limit and plan.members == "auto":
+        if clock.has_limit and plan.n_networks is None:
             # A portfolio fits what there is time for.
             rest = max(float(MIN_SECONDS), min(clock.left, plan.seconds or clock.left))
-            plan = replace(plan, model={**plan.model, "time_budget": round(rest, 1)})
+            plan = plan.replace(time_budget=round(rest, 1))
         refitted = replace(prepared, plan=plan)
         on_step(f"Refitting {'trial ' + str(result.best_number) if result.best_number else 'the default settings'}")
         facts = {**(about or {}), "tuning": result.as_dict()}
@@ -522,9 +522,9 @@ def fold_job(folds: list[Prepared], number: int, settings: Settings, clock: Cloc
             raise TimeLimitError("the time is up")
 
     started, fold = time.monotonic(), folds[number]
-    plan = replace(with_settings(fold.plan, settings), compare_with=())
-    if plan.members != "auto":
-        plan = replace(plan, model={**plan.model, "members": min(TRIAL_NETWORKS, int(plan.members))})
+    plan = with_settings(fold.plan, settings).replace(compare_with=())
+    if plan.n_networks is not None:
+        plan = plan.replace(members=min(TRIAL_NETWORKS, plan.n_networks))
     model = plan.regressor()
     with clock.limit(), warnings.catch_warnings():
         # A setting that is tried may converge badly: its score will tell.

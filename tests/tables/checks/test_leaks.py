@@ -14,7 +14,7 @@ from scipy import stats
 from ddpn.tables.checks.findings import FindingKind
 from ddpn.tables.checks.leaks import _left_over, _Target, find_leaks, made_of_target
 from ddpn.tables.files import read
-from ddpn.workflow.plan import Plan
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import prepare, roles_of
 from ddpn.workflow.table_warnings import describe_finding
 
@@ -39,7 +39,7 @@ def counts(mean, rows, seed=0):
 def test_a_sole_column_that_was_confirmed_is_not_asked_about():
     x, y = counts(20.0, 400)
     table = pl.DataFrame({"nearly": y + 0.01 * x, "y": y.astype(int)})
-    asked, confirmed = (prepare(table, Plan(target="y", use=use)) for use in ((), ("nearly",)))
+    asked, confirmed = (prepare(table, FitConfig(target="y", use=use)) for use in ((), ("nearly",)))
     assert any("nearly" in words for words in (*asked.leaks, *asked.warnings))
     assert not any("nearly" in words for words in (*confirmed.leaks, *confirmed.warnings))
 
@@ -153,7 +153,7 @@ def test_two_dates_that_are_as_far_apart_as_the_target_says():
     frame = pl.DataFrame(
         {"arrived": start, "left": [a + timedelta(days=int(n)) for a, n in zip(start, y, strict=True)], "y": y}
     )
-    (leak,) = prepare(frame, Plan(target="y")).leaks
+    (leak,) = prepare(frame, FitConfig(target="y")).leaks
     assert "together determine the target" in leak
     assert re.search(r'`drop=\["(arrived", "left|left", "arrived)"\]`;', leak)
 
@@ -197,7 +197,7 @@ def test_repeated_rows_and_the_order_of_rows_raise_no_suspicion():
 )
 def test_no_column_of_a_real_table_is_suspected(data_folder, file, target, drop):
     frame = read(str(data_folder / file))
-    roles = roles_of(frame, Plan(target=target, drop=drop))
+    roles = roles_of(frame, FitConfig(target=target, drop=drop))
     sample = roles.sample(frame)
     assert find_leaks(sample.X, sample.y) == []
 

@@ -9,7 +9,7 @@ import pytest
 from ddpn.rows.count_rows import CountRows
 from ddpn.tables.checks.findings import FindingKind
 from ddpn.tables.checks.order import find_drift, time_columns
-from ddpn.workflow.plan import Plan
+from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import prepare
 
 
@@ -24,7 +24,7 @@ def series(slope: float, seed: int, rows: int = 600, dates: bool = False) -> pl.
 
 
 def trends(frame: pl.DataFrame, **options) -> list[str]:
-    return [each for each in prepare(frame, Plan(target="y", time="when", **options)).warnings if "trend" in each]
+    return [each for each in prepare(frame, FitConfig(target="y", time="when", **options)).warnings if "trend" in each]
 
 
 @pytest.mark.parametrize("slope", [1.5, -1.5])

@@ -1,12 +1,10 @@
 """Settings from a file and from the command, checked before any work."""
 
-from dataclasses import fields
-
 import pytest
 
 from ddpn.estimators import CountRegressor, DDPNRegressor
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.workflow.plan import BASELINES, PLAN_OPTIONS, Plan, plan_from, plan_of
+from ddpn.workflow.config import BASELINES, FitConfig, ModelConfig, read_config
 
 
 @pytest.fixture
@@ -39,25 +37,21 @@ lr = 0.01
 
 
 def test_a_file_and_what_takes_precedence_over_it(file):
-    found = plan_of({"target": "y", "members": 3, "seed": None, "drop": ["a, b,", "c"], "beta": 0.5}, file(TOML))
-    model = {
-        "members": 3,
-        "hidden": (8, 4),
-        "mix_with": ("glm", "poisson_glm"),
-        "head_options": {"objective": "paper", "beta": 0.5},
-        "training_options": {"lr": 0.01},
-    }
+    found = read_config({"target": "y", "members": 3, "seed": None, "drop": ["a, b,", "c"], "beta": 0.5}, file(TOML))
+    model = {"members": 3, "hidden": (8, 4), "mix_with": ("glm", "poisson_glm"), "training_options": {"lr": 0.01}}
     known = {"target": "y", "drop": ("a, b,", "c"), "use": ("id",), "seed": 7, "shares": (0.8, 0.1, 0.1)}
-    assert found == Plan(**known, compare_with=("constant", "poisson_glm"), model=model)
-    assert plan_from(found.as_dict()) == found
+    head = {"head_options": {"objective": "paper", "beta": 0.25}, "beta": 0.5}
+    assert found == FitConfig(**known, compare_with=("constant", "poisson_glm"), **model, **head)
+    head_options = {"objective": "paper", "beta": 0.5}
+    assert found.estimator_options == model | {"head_options": head_options, "fractional": "error"}
+    assert FitConfig(**found.as_dict()) == found
 
 
 def test_empty_lists_and_defaults(file):
-    assert plan_of({"target": "y", "mix_with": "", "compare_with": ""}) == Plan(
-        target="y", compare_with=(), model={"mix_with": ()}
-    )
-    assert Plan(target="y").compare_with == BASELINES
-    assert plan_of({"target": "y"}, file("beta = 0.5")).model == {"head_options": {"beta": 0.5}}
+    given = {"target": "y", "mix_with": "", "compare_with": ""}
+    assert read_config(given) == FitConfig(target="y", compare_with=(), mix_with=())
+    assert FitConfig(target="y").compare_with == BASELINES
+    assert read_config({"target": "y"}, file("beta = 0.5")).estimator_options["head_options"] == {"beta": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -71,17 +65,15 @@ def test_empty_lists_and_defaults(file):
     ],
 )
 def test_a_plan_makes_the_regressor(model, mix_with):
-    found = Plan(target="y", seed=5, model=model).regressor(verbose=True)
+    found = FitConfig(target="y", seed=5, **model).regressor(verbose=True)
     assert (found.random_state, found.verbose, found.mix_with) == (5, True, mix_with)
     assert {name: getattr(found, name) for name in model} == model
 
 
 def test_every_option_is_a_part_of_the_plan_and_none_is_forgotten():
-    own = {field.name for field in fields(Plan)} - {"model"}
-    assert {option.name for option in PLAN_OPTIONS.values() if option.part == "plan"} == own
-    model = {option.name for option in PLAN_OPTIONS.values() if option.part == "model"}
-    assert model <= {*CountRegressor().get_params(), *DDPNRegressor().get_params()}
-    assert not {"checkpoint", "random_state", "validation", "verbose", "model", "lr"} & set(PLAN_OPTIONS)
+    arguments = {*CountRegressor().get_params(), *DDPNRegressor().get_params()}
+    assert set(ModelConfig.model_fields) - {"components", "beta"} == set(FitConfig.model_fields) & arguments
+    assert not {"checkpoint", "random_state", "validation", "verbose", "model", "lr"} & set(FitConfig.model_fields)
 
 
 @pytest.mark.parametrize(
@@ -121,50 +113,50 @@ def test_every_option_is_a_part_of_the_plan_and_none_is_forgotten():
 def test_wrong_settings_are_reported(file, text, words):
     given = {} if text.startswith("target") else {"target": "y"}
     with pytest.raises(ConfigError) as error:
-        plan_of(given, file(text))
+        read_config(given, file(text))
     assert [word for word in words if word not in str(error.value)] == []
 
 
 def test_a_target_is_needed():
     with pytest.raises(ConfigError, match=r"target is missing.*`target`"):
-        plan_of({"target": None})
+        read_config({"target": None})
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
     with pytest.raises(InputError, match=r"File not found: .*none\.toml"):
-        plan_of({"target": "y"}, tmp_path / "none.toml")
+        read_config({"target": "y"}, tmp_path / "none.toml")
     with pytest.raises(InputError, match="cannot be read as text"):
-        plan_of({"target": "y"}, tmp_path)
+        read_config({"target": "y"}, tmp_path)
 
 
 def test_a_mixture_of_unsuitable_families_is_found_before_the_table_is_read():
-    plan = plan_of({"target": "visits", "likelihood": "poisson,gaussian"})
+    plan = read_config({"target": "visits", "likelihood": "poisson,gaussian"})
     with pytest.raises(ConfigError, match=r"families must be likelihoods of counts .*'gaussian'"):
         plan.check_with_torch()
-    plan_of({"target": "visits", "likelihood": "poisson,negative_binomial"}).check_with_torch()
+    read_config({"target": "visits", "likelihood": "poisson,negative_binomial"}).check_with_torch()
 
 
 # Test rows
 
 
 def test_shares_of_a_test_size():
-    assert Plan(target="y", test_size=0.4).split_shares == pytest.approx((0.525, 0.075, 0.4))
-    assert Plan(target="y").split_shares == (0.7, 0.1, 0.2)
-    for options in ({"test_size": 0.2}, {"shares": (0.5, 0.0, 0.5)}, {"time": "when"}, {"model": {"members": 2}}):
-        plan = Plan(target="y", **options)
+    assert FitConfig(target="y", test_size=0.4).split_shares == pytest.approx((0.525, 0.075, 0.4))
+    assert FitConfig(target="y").split_shares == (0.7, 0.1, 0.2)
+    for options in ({"test_size": 0.2}, {"shares": (0.5, 0.0, 0.5)}, {"time": "when"}, {"members": 2}):
+        plan = FitConfig(target="y", **options)
         assert plan.asks_for_test_rows
         assert plan.with_test_rows() is plan
-    assert not Plan(target="y").asks_for_test_rows
-    assert Plan(target="y").with_test_rows().asks_for_test_rows
+    assert not FitConfig(target="y").asks_for_test_rows
+    assert FitConfig(target="y").with_test_rows().asks_for_test_rows
 
 
 @pytest.mark.parametrize("size", [0.0, 1.0, -0.1, "0.2", True, float("nan")])
 def test_a_test_size_is_a_share(size):
     with pytest.raises(ConfigError, match="test_size must lie between 0 and 1"):
-        Plan(target="y", test_size=size)
+        FitConfig(target="y", test_size=size)
 
 
 @pytest.mark.parametrize("other", [{"shares": (0.7, 0.1, 0.2)}, {"split_column": "part"}])
 def test_a_test_size_beside_another_split(other):
     with pytest.raises(ConfigError, match="Give either `test_size` or"):
-        Plan(target="y", test_size=0.2, **other)
+        FitConfig(target="y", test_size=0.2, **other)

@@ -1,0 +1,423 @@
+"""What a user wants of a fit, `FitConfig`: roles of columns, the split, and how the model is built. Imports no torch.
+
+`FitConfig` is the only declaration of these options. Keys of a settings file, options of the commands and arguments in
+Python are its fields.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SkipValidation,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+
+from ddpn.members import member_named, mixable
+from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
+from ddpn.networks.heads import DEFAULT_LIKELIHOOD, TOTALS, check_likelihood, make_head
+from ddpn.rows.count_range import CountRange
+from ddpn.runtime.column_lists import resolve_names, split_words
+from ddpn.runtime.deadlines import parse_duration
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import check_choice, check_column, check_keys, is_integer, is_number
+from ddpn.tables.row_hashes import is_by_inputs
+
+#: Shares of training, validation and test rows, where there are test rows and nothing else is asked for.
+SHARES = (0.7, 0.1, 0.2)
+#: What a given number of networks is mixed with by default.
+MIXED = ("glm",)
+#: What a model is compared with by default, beside each of its own members.
+BASELINES = ("constant", "poisson_glm", "trees")
+#: The member whose number `members` may be.
+NETWORKS = "networks"
+#: The shortest time budget.
+MIN_SECONDS = 10
+
+# How values are read --------------------------------------------------------------------------------------------------
+
+
+def _read_column(value: object, info: ValidationInfo) -> object:
+    if value is not None and not isinstance(value, str):
+        raise ConfigError(argument=str(info.field_name), must="be the name of a column", got=repr(value))
+    return value
+
+
+def _check_names(names: object, info: ValidationInfo) -> tuple[str, ...]:
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        must = 'be a list of names such as ["one", "two"]'
+        raise ConfigError(argument=str(info.field_name), must=must, got=repr(names))
+    return tuple(names)
+
+
+def _read_columns(value: object, info: ValidationInfo) -> tuple[str, ...]:
+    """Read a list of names; one text is one entry, as names of columns may contain commas."""
+    return _check_names([value] if isinstance(value, str) else value, info)
+
+
+def _read_names(value: object, info: ValidationInfo) -> tuple[str, ...] | None:
+    """Read a list of names, or a text with commas between them."""
+    if value is None:
+        return None
+    words = split_words(value) if isinstance(value, str) else value
+    if info.field_name == "missing" and isinstance(words, list | tuple):
+        words = [str(word) if is_number(word) else word for word in words]
+    return tuple(word.strip() for word in _check_names(words, info) if word.strip())
+
+
+def _read_likelihood(value: object, info: ValidationInfo) -> object:
+    return _read_names(value, info) if isinstance(value, str) and "," in value else _read_list(value)
+
+
+def _read_member(value: object, info: ValidationInfo) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise ConfigError(argument=str(info.field_name), must="be the name of a member", got=repr(value))
+    return member_named(value)
+
+
+def _read_list(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _read_number(value: object) -> object:
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+def _read_table(value: object, info: ValidationInfo) -> object:
+    if value is not None and not isinstance(value, Mapping):
+        raise ConfigError(argument=str(info.field_name), must="be a table of options", got=repr(value))
+    return value
+
+
+#: The name of a column, names of columns, and words; each as a settings file, a command or Python gives it.
+Column = Annotated[str, BeforeValidator(_read_column)]
+Columns = Annotated[tuple[str, ...], BeforeValidator(_read_columns)]
+Words = Annotated[tuple[str, ...], BeforeValidator(_read_names)]
+#: Values that are checked where they are used: by `NetworkOptions`, `CountRange`, the likelihood or the estimator.
+Integer = Annotated[int, SkipValidation]
+Number = Annotated[float, SkipValidation]
+Text = Annotated[str, SkipValidation]
+
+
+class ModelConfig(BaseModel):
+    """Arguments of the estimator; those that are None have its defaults.
+
+    `components` and `beta` are options of the likelihood, which may be given in `head_options`, too.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    lower: Integer | None = None
+    upper: Integer | None = None
+    censored_above: Integer | None = None
+    fractional: Literal["error", "round"] = "error"
+    likelihood: Annotated[str | tuple[str, ...] | None, SkipValidation, BeforeValidator(_read_likelihood)] = None
+    components: Integer | None = None
+    beta: Number | None = None
+    head_options: Annotated[dict[str, Any] | None, BeforeValidator(_read_table)] = None
+    members: Annotated[int | Literal["auto"] | None, SkipValidation, BeforeValidator(_read_number)] = None
+    epochs: Annotated[int | str | None, SkipValidation, BeforeValidator(_read_number)] = None
+    hidden: Annotated[tuple[int, ...] | str | None, SkipValidation, BeforeValidator(_read_list)] = None
+    numeric: Text | None = None
+    mix_with: Annotated[tuple[str, ...] | None, BeforeValidator(_read_names)] = None
+    training_options: Annotated[dict[str, Any] | None, BeforeValidator(_read_table)] = None
+    time_budget: Annotated[str | float | None, SkipValidation] = None
+    device: Text | None = None
+
+    @property
+    def estimator_options(self) -> dict[str, Any]:
+        """Arguments of the estimator that are not left to its defaults."""
+        given = {name: getattr(self, name) for name in ModelConfig.model_fields if getattr(self, name) is not None}
+        own = {name: given.pop(name) for name in ("components", "beta") if name in given}
+        return given | ({"head_options": given.get("head_options", {}) | own} if own else {})
+
+
+class FitConfig(ModelConfig):
+    """What to fit, to which columns and rows, validated as far as that needs no table.
+
+    Options of the model that are None have the default of the estimator.
+
+    Parameters
+    ----------
+    target : str
+        The column of counts.
+    exposure, weight : str, optional
+        The column of each row's known scale, and that of how many times it counts.
+    upper_column : str, optional
+        The column with the largest possible count of each row.
+    censored : str, optional
+        The column that flags counts that stand for that many or more.
+    drop, use : tuple of str
+        Columns to leave out, and columns to keep that would be left out or suspected as leaks.
+    category : tuple of str
+        Columns of numbers to take as categories.
+    missing : tuple of str
+        Further words and numbers that stand for a missing value.
+    group : tuple of str
+        Columns whose values say which rows belong together, such as a person: training, validation and test rows, and
+        folds, have different groups. They are not inputs, unless named in `use`. "equal-inputs" keeps rows with equal
+        or nearly equal inputs together.
+    split_column, time : str, optional
+        Split rows by a column (train, validation, test), or by time: the last rows are the test rows. Default: at
+        random.
+    test_size : float, optional
+        The share of rows to hold out as test rows. Default: none with up to 5,000 rows, which are all fitted and scored
+        out of fold; a fifth with more rows, with a split by time, or if the number of networks is given.
+    shares : tuple of float, optional
+        Shares of training, validation and test rows, instead of `test_size`.
+    seed : int
+        Seed of the split and of the training.
+    compare_with : tuple of str
+        Members that the model is compared with, names in `ddpn.members.MEMBERS`.
+    interval_groups : str, optional
+        A column within whose values intervals are calibrated.
+    only : str, optional
+        The one member to fit, a name in `ddpn.members.MEMBERS`, instead of a mixture. Others are left out, also those
+        of `mix_with`; `members` is then the number of networks if these are the one member, else it has no effect.
+    lower, upper, censored_above, fractional
+        The range of the counts, and what to do with those that are no integers, as for `CountRegressor`.
+    members : int or "auto", optional
+        The number of networks; "auto", the default, is a mixture of boosted trees, a GLM and networks.
+    components, beta
+        Options of the likelihood, which are also keys of `head_options`.
+    likelihood, head_options, hidden, numeric, epochs, mix_with, training_options, time_budget, device
+        Arguments of `CountRegressor`.
+
+    Examples
+    --------
+    >>> FitConfig(target="visits", members=3).split_shares
+    (0.7, 0.1, 0.2)
+    """
+
+    target: Column
+    exposure: Column | None = None
+    weight: Column | None = None
+    upper_column: Column | None = None
+    censored: Column | None = None
+    drop: Columns = ()
+    use: Columns = ()
+    category: Columns = ()
+    missing: Words = ()
+    group: Columns = ()
+    split_column: Column | None = None
+    time: Column | None = None
+    test_size: Number | None = None
+    shares: Annotated[tuple[float, ...] | None, SkipValidation, BeforeValidator(_read_list)] = None
+    seed: Integer = 0
+    compare_with: Words = BASELINES
+    interval_groups: Column | None = None
+    only: Annotated[str | None, BeforeValidator(_read_member)] = None
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            super().__init__(**options)
+        except ValidationError as error:
+            raise _to_config_error(error) from None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Check what no field can know alone."""
+        if self.split_column is not None and self.time is not None:
+            raise ConfigError("Give either `split_column` or `time`, not both.")
+        if not is_integer(self.seed) or not 0 <= self.seed < 2**32:
+            raise ConfigError(argument="seed", must="be an integer from 0 to 2^32 - 1", got=repr(self.seed))
+        if self.test_size is not None:
+            self._check_test_size()
+        shares = SHARES if self.shares is None else self.shares
+        good = len(shares) == 3 and all(is_number(share) and share >= 0 for share in shares)
+        if not good or abs(sum(shares) - 1) > 1e-9 or not (shares[0] > 0 and shares[2] > 0):
+            must = "be three numbers that sum to 1 (training, validation, test), the first and last above 0"
+            raise ConfigError(argument="shares", must=must, got=str(list(shares)))
+        columns = self.target, self.exposure, self.weight, self.censored, self.split_column
+        roles = [name for name in columns if name is not None]
+        # Exposures may be upper bounds too: so many patients per bed, and no more than there are beds.
+        taken = roles if self.upper_column in (None, self.exposure) else [*roles, self.upper_column]
+        for name in taken:
+            if taken.count(name) > 1:
+                raise ConfigError(f"Column {name!r} has more than one role.")
+        for name in self.group:
+            if name in taken:
+                raise ConfigError(f"Column {name!r} has more than one role.")
+        for name in roles:
+            if name in (*self.drop, *self.use):
+                raise ConfigError(f"Column {name!r} has a role, so it cannot be in `drop` or `use`.")
+        if self.interval_groups == self.target:
+            raise ConfigError(argument="interval_groups", must="not be the target, which is unknown in prediction")
+        for name, given in (("compare_with", self.compare_with), ("mix_with", self.mix_with or ())):
+            for kind in given:
+                check_choice(name, kind, mixable())
+        self._check_model()
+        return self
+
+    def _check_test_size(self) -> None:
+        for name in ("shares", "split_column"):
+            if getattr(self, name) is not None:
+                raise ConfigError(f"Give either `test_size` or `{name}`, not both.")
+        if not is_number(self.test_size) or not 0.0 < float(self.test_size or 0.0) < 1.0:
+            raise ConfigError(argument="test_size", must="lie between 0 and 1", got=repr(self.test_size))
+
+    @property
+    def split_shares(self) -> tuple[float, ...]:
+        """Shares of training, validation and test rows, where rows are held out for a test."""
+        if self.test_size is None:
+            return SHARES if self.shares is None else self.shares
+        fitted = (1.0 - self.test_size) / (SHARES[0] + SHARES[1])
+        return fitted * SHARES[0], fitted * SHARES[1], self.test_size
+
+    @property
+    def asks_for_test_rows(self) -> bool:
+        """Whether rows must be held out for a test, however few there are."""
+        given = self.test_size, self.shares, self.split_column, self.time
+        return self.n_networks is not None or any(value is not None for value in given)
+
+    def with_test_rows(self) -> Self:
+        """Return the same configuration, asking for test rows: by default a fifth of all."""
+        return self if self.asks_for_test_rows else self.replace(shares=SHARES)
+
+    def replace(self, **changes: Any) -> Self:
+        """Return the configuration with other values of some options."""
+        return type(self)(**self.as_dict() | changes)
+
+    @property
+    def n_networks(self) -> int | None:
+        """The number of networks that was asked for; None for a mixture of members."""
+        if self.members is None or self.members == "auto" or self.only not in (None, NETWORKS):
+            return None
+        return self.members
+
+    @property
+    def seconds(self) -> float | None:
+        """The time budget; None for no limit."""
+        return None if self.time_budget is None else parse_duration(self.time_budget, "time_budget")
+
+    @property
+    def count_range(self) -> CountRange:
+        """The range of possible counts."""
+        if self.upper_column is not None and self.upper is not None:
+            raise ConfigError("Give either `upper` or `upper_column`, not both.")
+        has_upper = self.upper_column is not None or self.upper is not None
+        is_total = self.likelihood in TOTALS and has_upper
+        lower = 0 if self.lower is None else self.lower
+        return CountRange(
+            lower, self.upper, self.censored_above, upper_per_row=self.upper_column is not None, upper_is_total=is_total
+        )
+
+    @property
+    def as_text(self) -> list[str]:
+        """Columns that may be named in `category`, whose digits a file's reader keeps as they are written."""
+        return [name for value in self.category for name in (value, *split_words(value))]
+
+    def resolve_columns(self, columns: Sequence[str]) -> Self:
+        """Return the configuration for a table with these columns; an `InputError` names a column that is not there.
+
+        Lists of columns are split at their commas, except for values that are the name of a column.
+        """
+        roles = ("target", "exposure", "weight", "upper_column", "censored", "split_column", "time", "interval_groups")
+        given = {role: getattr(self, role) for role in roles}
+        named = [(role, name) for role, name in given.items() if isinstance(name, str)]
+        for role, name in named:
+            check_column(name, columns, role, InputError)
+        lists = ("drop", "use", "category", *(() if is_by_inputs(self.group, columns) else ("group",)))
+        resolved: dict[str, Any] = {role: resolve_names(getattr(self, role), columns, role) for role in lists}
+        return self.replace(**resolved)
+
+    def _check_model(self) -> None:
+        """What is known to be wrong without torch; `check_with_torch` validates the rest."""
+        names = check_likelihood(DEFAULT_LIKELIHOOD if self.likelihood is None else self.likelihood)
+        totals = [name for name in names if name in TOTALS]
+        has_total = self.count_range.upper_is_total or self.exposure or "total" in (self.head_options or {})
+        if totals and not has_total:
+            raise ConfigError(f"{totals[0]} needs the total of every row: give `upper`, `upper_column` or `exposure`.")
+        options = self.estimator_options
+        given: dict[str, Any] = {name: options[name] for name in ("hidden", "numeric", "epochs") if name in options}
+        if self.n_networks is not None:
+            given["members"] = self.n_networks
+            if self.time_budget is not None:
+                what = "needs a mixture that fits what there is time for"
+                raise ConfigError(what, argument="time_budget", remedy="Leave out `members`.")
+        if self.seconds is not None and self.seconds < MIN_SECONDS:
+            must = f"be at least {MIN_SECONDS} seconds, which loading and saving take"
+            raise ConfigError(argument="time_budget", must=must, got=repr(self.time_budget))
+        NetworkOptions(**given, **check_training_options(self.training_options))
+
+    def check_with_torch(self) -> None:
+        """Raise a `ConfigError` for an option that only torch can validate; imports it only if there is such an option.
+
+        The defaults need no check.
+        """
+        given = {name for name in ("head_options", "training_options", "mix_with") if self.estimator_options.get(name)}
+        is_mixture = isinstance(self.likelihood, tuple)
+        is_plain = self.count_range.is_plain and self.censored is None
+        if given or is_mixture or not is_plain or self.device not in (None, "auto", "cpu"):
+            head = self.regressor().checked_options()[0]
+            if not is_plain:
+                head.check_bounds()
+
+    def regressor(self, **more: Any) -> Any:
+        """The unfitted estimator: a `CountRegressor`, or a `DDPNRegressor` where a number of networks is given.
+
+        Such networks are those of a `CountRegressor`, and are mixed with `MIXED` by default.
+        """
+        from ddpn.estimators import CountRegressor, DDPNRegressor
+
+        if self.n_networks is None:
+            options = {**self.estimator_options, "members": "auto", "random_state": self.seed}
+            if self.only is not None:
+                options |= {"members": (self.only,), "mix_with": ()}
+            return CountRegressor(**options, **more)
+        head = make_head(DEFAULT_LIKELIHOOD if self.likelihood is None else self.likelihood)
+        has_line = head.glm_likelihood and self.hidden not in ((), [])
+        mixed = tuple(name for name in MIXED if name != "glm" or has_line) if head.is_count else ()
+        networks = {"likelihood": DEFAULT_LIKELIHOOD, "hidden": "auto", "numeric": "auto", "preset": "default"}
+        options = {"mix_with": mixed, **networks}
+        options |= {**self.estimator_options, "random_state": self.seed}
+        if self.only is not None:
+            options["mix_with"] = ()
+        return DDPNRegressor(**options, validation=None, **more)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the options that are not None, as JSON can hold them."""
+        options = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in options.items() if v is not None}
+
+
+def _to_config_error(error: ValidationError) -> ConfigError:
+    """Return the first error of a validation in the words of ddpn."""
+    first = error.errors()[0]
+    raised = first.get("ctx", {}).get("error")
+    if isinstance(raised, ConfigError):
+        return raised
+    name = str(first["loc"][0])
+    if first["type"] == "missing":
+        return ConfigError("The target is missing: name the column of counts with `target`.")
+    if first["type"] == "extra_forbidden":
+        return ConfigError(f"No option is called {name!r}.")
+    must = {"literal_error": "be {expected}", "bool_type": "be true or false"}.get(first["type"], first["msg"])
+    return ConfigError(argument=name, must=must.format(**first.get("ctx", {})), got=repr(first["input"]))
+
+
+def read_config(given: Mapping[str, Any], file: Path | None = None) -> FitConfig:
+    """Return the configuration of a settings file (TOML); what else is `given`, and not None, takes precedence."""
+    settings: dict[str, Any] = {}
+    if file is not None:
+        try:
+            settings = tomllib.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputError(f"File not found: {file}") from None
+        except (OSError, UnicodeDecodeError):
+            raise InputError(f"{file} cannot be read as text.") from None
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{file} is not valid TOML: {error}") from None
+    for key in settings:
+        if key in TRAINING_OPTIONS:
+            raise ConfigError(f"Unknown key {key!r} in {file}. Put it into the table [training_options].")
+    check_keys(settings, FitConfig.model_fields, str(file))
+    return FitConfig(**settings | {name: value for name, value in given.items() if value is not None})
