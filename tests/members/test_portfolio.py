@@ -215,24 +215,34 @@ def split(data) -> Folds:
 
 
 def rows_of_fits(monkeypatch, seconds_per_row: float, seconds: float, split: Folds) -> tuple[list[int], Portfolio]:
-    """Fit with a clock on which every row takes so many seconds: the rows of each fit, and what was fitted."""
+    """Fit two members with a clock on which every row takes so many seconds: the rows of each fit, and the result."""
+    return rows_of_members(monkeypatch, {"one": seconds_per_row, "two": seconds_per_row}, seconds, split)
+
+
+def rows_of_members(
+    monkeypatch, seconds_per_row: dict[str, float], seconds: float, folds: Folds
+) -> tuple[list[int], Portfolio]:
+    """Fit members with a clock on which a row takes each of them so many seconds: the rows of each fit, the result."""
     now, rows = [0.0], list[int]()
     for name in ("ddpn.runtime.deadlines", "ddpn.runtime.time_plan", "ddpn.members.portfolio"):
         monkeypatch.setattr(f"{name}.time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(module, "FIRST_ROWS", 100)
     monkeypatch.setattr(module, "FIRST_ROWS_PER_SECOND", 0.0)
-    monkeypatch.setattr(module, "_MIN_RETRY_ROWS", 10)
+    monkeypatch.setattr(module, "_MIN_ROWS", 10)
 
     class Timed(PoissonGLM):
+        per_row: float
+
         def fit(self, train, validation, seed, clock):
             rows.append(len(train))
-            now[0] += seconds_per_row * len(train)
+            now[0] += self.per_row * len(train)
             if now[0] > clock.end:
                 raise TimeLimitError("the time is up")
             return super().fit(train, validation, seed, clock)
 
-    found = portfolio(candidate("one", Timed), candidate("two", Timed), seconds=seconds)
-    return rows, found.fit(split, seed=0)
+    kinds = {name: type(name, (Timed,), {"per_row": per_row}) for name, per_row in seconds_per_row.items()}
+    found = portfolio(*(candidate(name, kind) for name, kind in kinds.items()), seconds=seconds)
+    return rows, found.fit(folds, seed=0)
 
 
 def test_with_time_enough_all_rows_are_fitted(monkeypatch, split):
@@ -250,6 +260,26 @@ def test_rows_follow_the_time_that_rows_took(monkeypatch, split):
     assert rows[0] == 100
     assert rows[1:] == [pytest.approx(375, abs=2)] * 2
     assert found.left_out == {}
+
+
+def test_a_cheap_member_does_not_decide_how_many_rows_the_next_begins_with(monkeypatch, split):
+    """A GLM of all rows takes a second, and networks of as many would take all of their time without a result."""
+    seconds_per_row = {"trees": 0.1, "glm": 1e-3, "networks": 0.1}
+    rows, found = rows_of_members(monkeypatch, seconds_per_row, 150.0, split)
+    assert (rows[0], found.rows["glm"]) == (100, 1600)
+    assert 100 <= found.rows["networks"] < 600
+    assert found.left_out == {}
+
+
+def test_cross_fitted_members_are_fitted_to_fewer_rows_where_time_is_short(monkeypatch, split):
+    """Each row takes 0.4 s, once in each of the four folds that it is fitted in."""
+    folds = Folds(split.train, None, np.arange(len(split.train)) % 5)
+    rows, found = rows_of_members(monkeypatch, {"one": 0.1, "two": 0.1}, 400.0, folds)
+    assert sum(rows[:5]) == 4 * 100
+    assert {name: 100 < number < 1600 for name, number in found.rows.items()} == {"one": True, "two": True}
+    assert [len(copies_of(member)) for member in (found.members["one"], found.members["two"])] == [5, 5]
+    # Copies have not seen the fold that they are scored on.
+    assert len(found.fold_weights) == 5
 
 
 @pytest.mark.parametrize(("rows", "scored"), [(3000, 3000), (12_000, 5000)])

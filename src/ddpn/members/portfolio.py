@@ -34,11 +34,12 @@ _SCORED_PER_SECOND = 100.0
 #: Seconds below which no further member is begun.
 _LEAST = 0.5
 #: Rows of a larger table that the first member begins with where time is limited: a guess for every second and tables
-#: of 20 columns, and at least so many. The time that they take decides what follows. Networks of up to 5,000 rows are
-#: smaller than those of more.
+#: of 20 columns, and at least so many of 20 columns. The time that they take decides what follows. Networks of up to
+#: 5,000 rows are smaller than those of more.
 FIRST_ROWS_PER_SECOND, _COLUMNS, FIRST_ROWS = 1000.0, 20, 6_000
-#: A member for which there is not even time with these rows is fitted to this share of them, if that are so many.
-_RETRY_SHARE, _MIN_RETRY_ROWS = 0.25, 1_000
+#: A member for which there is not even time with these rows is fitted to this share of them. No member is fitted to
+#: fewer than so many rows of a larger table.
+_RETRY_SHARE, _MIN_ROWS = 0.25, 1_000
 
 #: Why a member is left out where there is no time for it.
 _TIME_IS_UP = "the time budget is too short"
@@ -223,14 +224,16 @@ class Portfolio:
     def _fit_spec(self, spec: MemberSpec, seed: int, members_left: int) -> Member | None:
         """Fit a member to as many rows as there is time for, by the time that fewer rows took."""
         total, started = len(self.folds.train), time.monotonic()
-        if spec.is_baseline or not self.clock.has_limit or self.folds.are_crossed or self.folds.validation is None:
+        has_held_out_rows = self.folds.are_crossed or self.folds.validation is not None
+        if spec.is_baseline or not self.clock.has_limit or not has_held_out_rows:
             return self._fit_to_rows(spec, seed, total, *self._clocks(spec, members_left))
         own, hard = self._clocks(spec, members_left)
-        # What was affordable for the members before; then as many as this member has time for.
-        rows = max(self.rows.values()) if self.rows else min(total, self._guess_rows())
+        # What was affordable for all members before, some of which take much less time per row than others; then as
+        # many as this member has time for.
+        rows = min(self.rows.values()) if self.rows else min(total, self._guess_rows())
         rows = total if rows >= NEARLY_ALL * total else rows
         member = self._fit_to_rows(spec, seed, rows, own, hard)
-        if member is None and self._ran_out_of_time(spec) and _RETRY_SHARE * rows >= _MIN_RETRY_ROWS:
+        if member is None and self._ran_out_of_time(spec) and _RETRY_SHARE * rows >= _MIN_ROWS:
             # Jobs may have fitted it to fewer rows before.
             rows = max((number for number in self._fits if number < rows), default=int(_RETRY_SHARE * rows))
             del self.left_out[spec.name]
@@ -254,9 +257,10 @@ class Portfolio:
         return member
 
     def _guess_rows(self) -> int:
-        """Return how many rows to begin with, before any time was measured."""
+        """Return how many rows to begin with, before any time was measured: the fewer, the more columns there are."""
         columns = max(_COLUMNS, *tuple(getattr(self.folds.train.X, "shape", ()))[1:2])
-        return max(FIRST_ROWS, int(FIRST_ROWS_PER_SECOND * self.clock.left * _COLUMNS / columns))
+        guess = max(FIRST_ROWS, FIRST_ROWS_PER_SECOND * self.clock.left) * _COLUMNS / columns
+        return max(_MIN_ROWS, int(guess))
 
     def _ran_out_of_time(self, spec: MemberSpec) -> bool:
         return self.left_out.get(spec.name) == _TIME_IS_UP
@@ -270,10 +274,13 @@ class Portfolio:
 
     def _choose_rows(self, rows: int, seed: int) -> Folds:
         """Return the folds with about so many of the training rows: at random, whole groups."""
-        train = self.folds.train
+        train, number = self.folds.train, self.folds.number
         if rows >= len(train):
             return self.folds
-        return replace(self.folds, train=train.rows(held_out_rows(len(train), rows / len(train), seed, train.group)))
+        chosen = held_out_rows(len(train), rows / len(train), seed, train.group)
+        if number is not None and len(np.unique(number[chosen])) <= number.max():
+            return self.folds  # a fold without rows would have no copy
+        return replace(self.folds, train=train.rows(chosen), number=None if number is None else number[chosen])
 
     def _fit_to_rows(self, spec: MemberSpec, seed: int, rows: int, own: Clock, hard: Clock) -> Member | None:
         """Fit a member to so many rows; None, with the reason in `left_out`, if that is not possible."""
