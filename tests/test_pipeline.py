@@ -1,0 +1,113 @@
+"""One pipeline: what `CountRegressor.fit` and `ddpn fit` do alike, in which order, and what Ctrl-C leaves."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+import ddpn.pipeline as module
+from ddpn.estimators import CountRegressor
+from ddpn.members import MEMBERS
+from ddpn.members.folds import Folds
+from ddpn.members.glm import Constant, PoissonGLM
+from ddpn.members.member import Task
+from ddpn.members.portfolio import MemberSpec
+from ddpn.networks.heads import make_head
+from ddpn.pipeline import FitPlan, PipelineOptions, fit_pipeline
+from ddpn.rows.count_range import CountRange
+from ddpn.rows.count_rows import CountRows
+from ddpn.runtime.deadlines import NO_LIMIT, Clock
+from ddpn.runtime.time_plan import STEPS
+from ddpn.workflow.config import FitConfig
+from ddpn.workflow.fitting import fit
+from ddpn.workflow.preparing import prepare
+
+HEAD = make_head("poisson")
+
+
+@pytest.fixture(scope="module")
+def rows() -> CountRows:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 2))
+    return CountRows(X, rng.poisson(np.exp(1.0 + 0.5 * X[:, 0])).astype(float))
+
+
+def run(rows: CountRows, clock: Clock = NO_LIMIT, **options):
+    """Fit a Poisson GLM by the whole pipeline, and a constant for comparison."""
+    plan = FitPlan(Folds.of(rows, None, 0), [MemberSpec("poisson_glm", PoissonGLM(HEAD))], 0)
+    lines: list[str] = []
+    steps = PipelineOptions(**{"steps": tuple(STEPS), "compare_with": ["constant"]} | options)
+    return fit_pipeline(plan, HEAD, CountRange(), steps, clock, lines.append), lines
+
+
+def test_members_comparisons_and_calibration_come_one_after_the_other(rows):
+    fitted, lines = run(rows)
+    assert [line.split(":")[0] for line in lines] == [
+        "Fitting Poisson GLM",
+        "Fitting for comparison",
+        "Calibrating on rows that were not trained on",
+    ]
+    assert fitted.predictor.weights == {"poisson_glm": 1.0, "constant": 0.0}
+    assert len(fitted.held_out) == len(rows)
+    assert (fitted.missing, fitted.notes, fitted.left_out) == ([], [], {})
+
+
+def test_steps_that_are_not_asked_for_are_not_done(rows, monkeypatch):
+    monkeypatch.setattr(module, "calibrate", lambda *_: pytest.fail("it was calibrated"))
+    fitted, lines = run(rows, steps=("members",))
+    assert (list(fitted.predictor.members), lines) == (["poisson_glm"], ["Fitting Poisson GLM"])
+    assert fitted.held_out is None
+    uncalibrated, _ = run(rows, calibration=None)
+    assert uncalibrated.predictor.calibration.profile is not None
+
+
+@pytest.mark.parametrize(
+    ("step", "missing"), [("comparisons", ["comparisons"]), ("calibration", ["calibration"])], ids=["fit", "calibrate"]
+)
+def test_ctrl_c_in_a_step_keeps_what_was_fitted(rows, monkeypatch, step, missing):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    if step == "comparisons":
+        monkeypatch.setattr(Constant, "fit", interrupt)
+    else:
+        monkeypatch.setattr(module, "calibrate", interrupt)
+    fitted, _ = run(rows)
+    assert fitted.missing == missing
+    assert fitted.predictor.weights["poisson_glm"] == 1.0
+    assert (fitted.held_out is None) == (step == "calibration")
+    assert [note for note in fitted.notes if "not calibrated" in note] == (
+        ["The model is not calibrated, because the fit was stopped."] if step == "calibration" else []
+    )
+
+
+def test_without_time_comparisons_are_named_instead_of_fitted(rows, monkeypatch):
+    monkeypatch.setattr(module, "MIN_SECONDS_TO_COMPARE", 1000.0)
+    fitted, _ = run(rows, Clock(600.0))
+    assert "Not compared with constant distribution, because the time budget ran out." in fitted.notes
+    assert "constant" not in fitted.predictor.members
+
+
+def test_the_estimator_and_the_command_fit_the_same_model(rows):
+    """Same rows, same seed: the members, their weights and the intervals agree to the last digit."""
+    x = pl.DataFrame(rows.X, schema=["a", "b"])
+    config = FitConfig(target="y", only="glm", likelihood="poisson", compare_with=(), seed=3)
+    folder = fit(prepare(x.with_columns(y=rows.y.astype(int)), config), {}).folder
+    model = CountRegressor(members=("glm",), likelihood="poisson", random_state=3).fit(x, rows.y)
+    assert folder.model.predictor_.weights == model.predictor_.weights
+    for coverage in (0.5, 0.9):
+        by_command, by_estimator = (one.predict_interval(x, coverage) for one in (folder.model, model))
+        np.testing.assert_array_equal(by_command, by_estimator)
+
+
+def test_every_member_is_made_once(rows, monkeypatch):
+    made: list[str] = []
+    for name in ("constant", "glm", "poisson_glm"):
+        kind = MEMBERS[name]
+
+        def from_task(cls, task: Task, name: str = name, original=kind.from_task.__func__):
+            made.append(name)
+            return original(cls, task)
+
+        monkeypatch.setattr(kind, "from_task", classmethod(from_task))
+    CountRegressor(members=("constant", "glm", "poisson_glm"), likelihood="poisson", random_state=0).fit(rows.X, rows.y)
+    assert sorted(made) == ["constant", "glm", "poisson_glm"]
