@@ -46,9 +46,10 @@ def page(rows: list[dict[str, Any]]) -> str:
     lines = [
         "# Coverage of intervals",
         "",
-        f"Intervals of the default model on {len(rows)} tables that chose nothing: the share of test",
-        "rows inside (coverage), the mean probability of the intervals by their own distributions (expected), the",
-        "smallest such probability of a row (least), and the mean of upper minus lower end (width).",
+        f"Intervals of the default model on {len(rows)} tables. Their scores chose one default (the encoding of",
+        "numbers by steps), and their coverage chose nothing. The columns: the share of test rows inside (coverage),",
+        "the mean probability of the intervals by their own distributions (expected), the smallest such probability",
+        "of a row (least), and the mean of upper minus lower end (width).",
         "`python -m benchmarks.intervals --out docs/results` writes this page.",
     ]
     for level in LEVELS:

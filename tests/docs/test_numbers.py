@@ -173,3 +173,62 @@ def test_the_scores_of_figures_1_and_3_on_the_papers_page_and_among_the_results(
         assert f"(results/{name}.md): {shown}" in paper
         (line,) = (line for line in results.splitlines() if line.startswith("|") and f"(results/{name}.md)" in line)
         assert cells(line, "|")[2:] == [ddpn, gaussian, poisson]
+
+
+# The comparison on tables --------------------------------------------------------------------------------------------
+
+
+def read_section(page: str, after: str) -> list[list[str]]:
+    """Return the rows of the first table of a page after some words, headings first."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    lines = text[text.index(after) :].splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("|"))
+    last = next(i for i, line in enumerate(lines[first:], first) if not line.startswith("|"))
+    return [cells(line, "|") for line in lines[first:last] if not line.startswith("|---")]
+
+
+def test_the_comparison_with_other_models_in_the_readme():
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    columns, *rows = read_section("docs/results/tables.md", "**ddpn: default")
+    summary = {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
+    ours, *peers = summary.values()
+    assert f"best mean rank ({float(ours['rank']):.1f}; AutoGluon follows with" in text
+    second = min((peer for peer in peers if "ddpn" not in peer["model"]), key=lambda peer: float(peer["rank"]))
+    assert f"AutoGluon follows with {float(second['rank']):.1f})" in text
+    assert second["model"].startswith("AutoGluon")
+    assert f"Its CRPS is {1 - float(ours['CRPS ratio']):.1%} below that of LightGBM" in text
+    assert f"{float(ours['behind best peer']) - 1:.1%} above that of the best other model" in text
+    plain = summary["scikit-learn boosting, Poisson"]
+    assert round(float(ours["CPU"]) / float(plain["CPU"]), -1) == 50
+    assert "about 50 times cheaper than ours" in text
+
+
+def test_the_readme_names_the_winner_of_every_table():
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    page = (ROOT / "docs/results/tables.md").read_text(encoding="utf-8")
+    table = page[page.index("## CRPS by table") : page.index("## Intervals, likelihood and cost")]
+    columns, _, *rows = (
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "|" in line
+    )
+    wins = dict.fromkeys(("ddpn", "RealMLP", "LightGBM", "AutoGluon", "XGBoostLSS"), 0)
+    for row in rows:
+        # The page prints the lowest CRPS in bold; rounded scores may tie.
+        (winner,) = (model for model, cell in zip(columns, row, strict=True) if cell.startswith("**"))
+        wins[next(name for name in wins if winner.startswith(name))] += 1
+    assert sum(wins.values()) == len(rows) == 16
+    assert f"lowest CRPS on {wins['ddpn']} tables, RealMLP on {wins['RealMLP']}, LightGBM on {wins['LightGBM']}" in text
+    assert f"AutoGluon on {wins['AutoGluon']} and XGBoostLSS on {wins['XGBoostLSS']}." in text
+
+
+def test_the_time_of_a_fit_in_the_readme_is_that_of_the_newest_run():
+    readme, page = (
+        " ".join((ROOT / name).read_text(encoding="utf-8").split())
+        for name in ("README.md", "docs/results/soundness.md")
+    )
+    page = page[page.index("## Version 0.3.0") :]
+    ratio, low, high = re.search(
+        r"A fit takes ([\d.]+) times the CPU time of LightGBM .*? from ([\d.]+) times on lending to ([\d.]+) times",
+        page,
+    ).groups()
+    assert f"[{ratio} times the CPU time]" in readme
+    assert f"{low} to {high} times, depending on the table" in readme

@@ -24,6 +24,8 @@ PAGES = [
     *sorted(DOCS.glob("results/*.md")),
     *sorted(DOCS.glob("api/*.md")),
 ]
+#: Records of experiments that chose defaults; their scripts are in the history of the repository.
+NOTES = sorted((ROOT / "benchmarks" / "notes").glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 #: Settings of a fit that a page shows with all defaults, and the rows of a table that commands are run on.
 QUICK = 'members = 1\nhidden = [8]\nnumeric = "standard"\nepochs = 1\nmix_with = []\ncompare_with = ["constant"]\n'
@@ -144,7 +146,7 @@ def test_the_page_on_the_command_line_has_every_option():
         assert f"ddpn data {name}" in parts["ddpn data"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [*PAGES, *NOTES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_exist(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if "://" not in link:
@@ -157,7 +159,8 @@ def test_every_page_is_in_the_contents():
         for contents in re.findall(
             r"^```{toctree}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
         ):
-            listed |= {page.parent / f"{name}.md" for name in contents.split() if not name.startswith(":")}
+            lines = [line for line in contents.splitlines() if line and not line.startswith(":")]
+            listed |= {(page.parent / f"{line}.md").resolve() for line in lines}
     assert listed == set(PAGES[1:])
 
 

@@ -94,7 +94,7 @@ def fold_error_factor(folds: int) -> float:
 
     It is the correction of Nadeau and Bengio (2003, Machine Learning 52) for models that share training rows: the
     variance of the mean of k folds is (1 / k + 1 / (k - 1)) times that of one fold, and not 1 / k times. Without it,
-    95% intervals of the gain cover 80% (docs/how-to/portfolio.md). It is 1 for test rows (0 folds).
+    95% intervals of the gain cover 80% (docs/how-to/default-model.md). It is 1 for test rows (0 folds).
 
     >>> fold_error_factor(5), fold_error_factor(0)
     (1.5, 1.0)
