@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ddpn.networks.optimizer_options import OptimizerOptions
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer
 
@@ -43,7 +44,7 @@ _PAPER_LARGE = {"batch_size": 128, "lr": 1e-4, "weight_decay": 1e-4}, 9375
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkOptions:
+class NetworkOptions(OptimizerOptions):
     """How networks are built and trained.
 
     Parameters
@@ -81,18 +82,13 @@ class NetworkOptions:
     batch_size: int | str = "auto"
     lr: float = 4e-3
     weight_decay: float = 1.0
-    warmup: float = 0.05
-    schedule: str = "cosine"
-    clip: float | None = 5.0
-    ema: float = 0.998
     score: str = "auto"
     start: str = "intercept"
-    patience: int | None = None
-    precision: str = "float32"
 
     def __post_init__(self) -> None:
         for name in (field.name for field in fields(self)):
             object.__setattr__(self, name, plain(getattr(self, name)))
+        super().__post_init__()
         check_integer("members", self.members, 1)
         if not isinstance(self.hidden, str) and isinstance(self.hidden, Sequence | np.ndarray):
             widths = tuple(check_integer("a width in hidden", width, 1) for width in self.hidden)

@@ -6,7 +6,6 @@ Several processes run under torchrun by accelerate.
 import atexit
 import math
 import os
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,16 +14,15 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from ddpn.networks.optimizer_options import OptimizerOptions
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.extras import import_extra
-from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number
+from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.storage.files import write_bytes
-
-_CHOICES = {"schedule": ("cosine", "constant"), "score": ("nll", "crps", "loss"), "precision": ("float32", "bf16")}
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
+class TrainingConfig(OptimizerOptions):
     """Settings of one training.
 
     Parameters
@@ -65,38 +63,18 @@ class TrainingConfig:
 
     epochs: int = 100
     batch_size: int = 256
-    lr: float = 2e-3
-    weight_decay: float = 0.2
-    warmup: float = 0.05
-    schedule: Literal["cosine", "constant"] = "cosine"
-    clip: float | None = 5.0
-    ema: float = 0.998
     score: Literal["nll", "crps", "loss"] = "nll"
-    patience: int | None = None
-    precision: Literal["float32", "bf16"] = "float32"
     accumulate: int = 1
     seeds: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "accumulate", "patience"):
-            value = getattr(self, name)
-            if name != "patience" or value is not None:
-                object.__setattr__(self, name, check_integer(name, value, minimum=1))
-        self._check("lr", "finite and positive", lambda v: 0.0 < v < math.inf)
-        self._check("weight_decay", "finite and at least 0", lambda v: 0.0 <= v < math.inf)
-        if self.clip is not None:
-            self._check("clip", "None or finite and positive", lambda v: 0.0 < v < math.inf)
-        for name in ("warmup", "ema"):
-            self._check(name, "in [0, 1)", lambda v: 0.0 <= v < 1.0)
-        for name, choices in _CHOICES.items():
-            check_choice(name, getattr(self, name), choices)
+        super().__post_init__()
+        for name in ("epochs", "batch_size", "accumulate"):
+            object.__setattr__(self, name, check_integer(name, getattr(self, name), minimum=1))
+        check_choice("score", self.score, ("nll", "crps", "loss"))
         seeds: Any = self.seeds
         if not isinstance(seeds, tuple) or not seeds or any(type(s) is not int or not 0 <= s < 2**62 for s in seeds):
             raise ConfigError(f"seeds must be a tuple of one integer of at least 0 per member, got {seeds!r}.")
-
-    def _check(self, name: str, condition: str, holds: Callable[[float], bool]) -> None:
-        value = getattr(self, name)
-        check_number(name, value, condition, is_number(value) and holds(value))
 
     @property
     def members(self) -> int:
