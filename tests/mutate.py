@@ -2,9 +2,9 @@
 
 Half of the mutations are ordinary (a comparison, an operator, a number, a condition), half semantic: a weight, a mask,
 an exposure, a group or a correction term is dropped, or a minimum and a maximum are exchanged. Each runs in a copy of
-the tree, in a fork of a process that has imported the libraries. It is noticed if a test fails or the limit of CPU time
-is reached. Mutations that change no result by `tests/equivalent_mutations.txt`, or that cannot be imported, do not
-count.
+the tree, in a fork of a process that has imported the libraries. It is noticed if a test fails, which passes without
+the mutation, or the limit of CPU time is reached. Mutations that change no result by `tests/equivalent_mutations.txt`,
+or that cannot be imported, do not count.
 """
 
 import argparse
@@ -256,26 +256,45 @@ def mirror(path: str | Path) -> Path:
     return ROOT / "tests" / Path(path).parent / f"test_{Path(path).stem}.py"
 
 
-def run_mutation(one: Mutation, copy: Path, seconds: int) -> str:
-    """Return "killed", "survived", "timeout" or "fatal" (it cannot be imported)."""
-    target = copy / "src/ddpn" / one.path
-    source = target.read_text()
-    target.write_text(one.apply(source))
-    try:
+class Mutator:
+    """Runs mutations, one after the other, in a copy of the tree."""
+
+    def __init__(self, copy: Path, seconds: int) -> None:
+        self.copy, self.seconds = copy, seconds
+        self._sound: set[str] = set()
+
+    def run(self, one: Mutation) -> tuple[str, str]:
+        """Return "killed", "survived", "timeout" or "fatal" (it cannot be imported), and the test that failed."""
+        target = self.copy / "src/ddpn" / one.path
+        source = target.read_text()
+        target.write_text(one.apply(source))
+        try:
+            outcome = self._fork(one.path, select_tests(one.path))
+        finally:
+            target.write_text(source)
+        output = (self.copy / "output").read_text().splitlines()
+        failed = [
+            line.split(" - ")[0].split(maxsplit=1)[1] for line in output if line.startswith(("FAILED ", "ERROR "))
+        ]
+        if outcome == "killed" and failed and failed[0] not in self._sound:
+            if self._fork(one.path, failed[:1]) != "survived":
+                raise SystemExit(f"{failed[0]} fails without a mutation too.")
+            self._sound.add(failed[0])
+        return outcome, failed[0] if failed else ""
+
+    def _fork(self, path: str, tests: list[str]) -> str:
         child = os.fork()
         if not child:
-            run_tests(one, copy, seconds)
+            run_tests(path, tests, self.copy, self.seconds)
         _, status = os.waitpid(child, 0)
-    finally:
-        target.write_text(source)
-    if os.WIFSIGNALED(status):
-        return "timeout" if os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL) else "killed"
-    # Tests failed (1) or could not be collected (2); anything else would be a fault of this program.
-    return {0: "survived", 1: "killed", 2: "killed", FATAL: "fatal"}[os.WEXITSTATUS(status)]
+        if os.WIFSIGNALED(status):
+            return "timeout" if os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL) else "killed"
+        # Tests failed (1) or could not be collected (2); anything else would be a fault of this program.
+        return {0: "survived", 1: "killed", 2: "killed", FATAL: "fatal"}[os.WEXITSTATUS(status)]
 
 
-def run_tests(one: Mutation, copy: Path, seconds: int) -> None:
-    """Run the tests of a mutation in this process, and leave it."""
+def run_tests(path: str, tests: list[str], copy: Path, seconds: int) -> None:
+    """Run tests of a file in this process, and leave it."""
     import pytest
 
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
@@ -285,15 +304,14 @@ def run_tests(one: Mutation, copy: Path, seconds: int) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     try:
-        name = one.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         module = importlib.import_module(f"ddpn.{name}")
         assert str(module.__file__).startswith(str(copy))
     except BaseException:
         os._exit(FATAL)
-    options = ["-x", "-q", "-p", "no:schemathesis", "-p", "no:cacheprovider"]
     code = FATAL
     try:
-        code = int(pytest.main([*options, *select_tests(one.path)]))
+        code = int(pytest.main(["-x", "-q", "-p", "no:schemathesis", "-p", "no:cacheprovider", *tests]))
     except BaseException:
         traceback.print_exc()
     finally:
@@ -326,13 +344,14 @@ def main() -> None:
             shutil.copy2(ROOT / name, copy / name)
         # At once: the tree may change while mutations run.
         drawn = list(islice(draw_mutations(arguments.number, arguments.seed), arguments.number))
-        for number, one in enumerate(drawn):
-            if number % parts != part:
-                continue
-            outcome = run_mutation(one, copy, arguments.seconds)
+        mutator = Mutator(copy, arguments.seconds)
+        for one in drawn[part::parts]:
+            outcome, test = mutator.run(one)
             outcomes[outcome] += 1
             source = (copy / "src/ddpn" / one.path).read_text()
             print(f"{outcome:9}src/ddpn/{one.path}:{one.line} ({one.kind}) {one.describe(source)}", flush=True)
+            if test:
+                print(f"         by {test}", flush=True)
     tried = sum(outcomes.values()) - outcomes["fatal"]
     noticed = outcomes["killed"] + outcomes["timeout"]
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
