@@ -31,6 +31,8 @@ from ddpn.metrics import evaluate
 from ddpn.networks.heads import make_head
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
+from ddpn.tables.checks.groups import find_groups
+from ddpn.tables.checks.order import find_trend
 from ddpn.tables.encoding import FeatureEncoder
 
 # Weights -------------------------------------------------------------------------------------------------------------
@@ -150,6 +152,36 @@ def test_weights_say_nothing_about_what_is_ordinary():
     assert next(monitored) == next(monitored)
 
 
+@pytest.mark.parametrize("heavy", ["a", "b"])
+def test_the_importance_of_a_column_is_that_for_the_rows_with_the_weight(heavy):
+    """Counts follow x in one half of the rows and z in the other, and so do the predictions."""
+    rng = np.random.default_rng(0)
+    x, z, half = rng.normal(size=400), rng.normal(size=400), np.repeat([0.0, 1.0], 200)
+    X = np.column_stack([x * (half == 0), z * (half == 1), half])
+    y = rng.poisson(np.exp(1.0 + X[:, 0] + X[:, 1])).astype(float)
+    model = Predictor({"poisson_glm": PoissonGLM().fit(CountRows(X, y), None, seed=0)})
+    weight = np.where(half == (heavy == "b"), 1.0, 1e-6)
+    shown = importance(Inputs.of_sample(model, CountRows(X, y, weight)), repeats=2).each
+    for measure in ("mean", "crps"):
+        first, second = (getattr(one, measure).mean() for one in shown[:2])
+        # A shuffled column is 0 in half of its values, wherever it is shuffled to.
+        assert (first > second + 0.1) == (heavy == "a"), measure
+
+
+def test_rows_of_no_weight_make_no_trend_and_no_groups():
+    """Later counts, and counts of persons, that differ in rows without a weight alone."""
+    rng = np.random.default_rng(0)
+    person, ignored = np.repeat(np.arange(150), 4), np.arange(600) % 2 == 0
+    X = pl.DataFrame({"x": rng.normal(size=600), "person": [f"p{k}" for k in person]})
+    plain = rng.poisson(5.0, 600).astype(float)
+    later = plain * np.where(ignored & (np.arange(600) > 400), 3.0, 1.0)
+    rows = CountRows(X.select("x"), later)
+    times = pl.Series(np.arange(600))
+    assert find_trend(rows, times) > 0.5
+    assert find_trend(rows.replace(weight=np.where(ignored, 0.0, 1.0)), times) == 0.0
+    assert find_trend(rows.replace(weight=np.where(ignored, 1.0, 1e-6)), times) > find_trend(rows, times)
+
+
 # Exposures -----------------------------------------------------------------------------------------------------------
 
 
@@ -210,7 +242,45 @@ def test_the_importance_of_an_exposure_is_not_that_of_columns_that_tell_it(expos
     assert max(np.abs(shown[name].crps).max() for name in exposed.X.columns) == pytest.approx(0.0, abs=1e-9)
 
 
+def test_exposures_of_persons_and_of_later_rows_are_neither_groups_nor_a_trend():
+    rng = np.random.default_rng(0)
+    person = rng.permutation(np.repeat(np.arange(100), 6))
+    exposure = rng.gamma(1.0, 10.0, 100)[person] + 0.5
+    X = pl.DataFrame({"x": rng.normal(size=600), "person": [f"p{k}" for k in person]})
+    rows = CountRows(X, rng.poisson(2.0 * exposure).astype(float))
+    assert find_groups(rows) is not None
+    assert find_groups(rows.replace(exposure=exposure)) is None
+    growing = np.linspace(1.0, 8.0, 600)
+    later = CountRows(X.select("x"), rng.poisson(3.0 * growing).astype(float))
+    times = pl.Series(np.arange(600))
+    assert find_trend(later, times) > 0.3
+    assert find_trend(later.replace(exposure=growing), times) == 0.0
+    assert find_trend(later.replace(exposure=np.full(600, 9.0)), times) == pytest.approx(
+        find_trend(later, times), rel=0.02
+    )
+
+
 # Groups --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_is_as_unusual_as_if_its_group_had_not_been_seen():
+    """Flags are calibrated with scores of training rows, of which a group has a level of its own."""
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(40), 5)
+    rows = CountRows(
+        pl.DataFrame({"x": rng.normal(size=200), "ward": [f"w{k}" for k in group]}),
+        rng.poisson(4.0, 200).astype(float),
+        group=group.astype(str),
+    )
+    unseen = {}
+    for name, sample in (("groups", rows), ("rows", rows.replace(group=None))):
+        folds = Folds.of(sample, None, seed=0)
+        predictor = Predictor({"constant": folds.fit(Constant(), seed=0)})
+        calibrate(predictor, folds, 0, CalibrationOptions(recalibrate=False))
+        later = pl.DataFrame({"x": np.zeros(20), "ward": [f"new {k}" for k in range(20)]})
+        unseen[name] = predictor.calibration.ood_pvalue(later)
+    assert (unseen["groups"] > 0.3).all(), "all groups were new to the folds that left them out"
+    assert (unseen["rows"] < 0.05).all(), "some of the rows of each were not"
 
 
 class OneColumn(PoissonGLM):
