@@ -238,10 +238,10 @@ def _class_for(components: Any) -> type:
             raise InputError(f"components must be {kinds}, got {type(part).__name__}.")
     counts = [isinstance(part, CountDistribution) for part in parts]
     mixed = any(isinstance(part, _MixedMixture) for part in parts)
-    return _CountMixture if all(counts) else _MixedMixture if mixed or any(counts) else _ContinuousMixture
+    return CountMixture if all(counts) else _MixedMixture if mixed or any(counts) else ContinuousMixture
 
 
-class _CountMixture(Mixture, CountDistribution):
+class CountMixture(Mixture, CountDistribution):
     """A mixture of count distributions."""
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -282,7 +282,7 @@ class _CountMixture(Mixture, CountDistribution):
         return found
 
 
-class _ContinuousMixture(Mixture):
+class ContinuousMixture(Mixture):
     """A mixture of Normals."""
 
     support = constraints.real

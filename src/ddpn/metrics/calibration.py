@@ -5,13 +5,15 @@ their `weight` counts a row that many times.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ddpn.distributions import CountDistribution
 from ddpn.metrics.predictive import (
+    Predicted,
     cdf_sides,
     checked,
     checked_weight,
@@ -27,7 +29,7 @@ from ddpn.runtime.validation import check_integer
 _JUMP = 1e-7
 
 
-def covered(dist: Any, y: Any, coverage: float = 0.9) -> Tensor:
+def covered(dist: Predicted, y: ArrayLike, coverage: float = 0.9) -> Tensor:
     """Whether y lies in the central prediction interval.
 
     Intervals of counts have `coverage` or more: compare with `expected_coverage`.
@@ -55,7 +57,7 @@ def covered(dist: Any, y: Any, coverage: float = 0.9) -> Tensor:
     return (low <= y) & (y <= high)
 
 
-def expected_coverage(dist: Any, coverage: float = 0.9) -> Tensor:
+def expected_coverage(dist: Predicted, coverage: float = 0.9) -> Tensor:
     """Probability of the central prediction interval under the distribution itself, P(low <= Z <= high).
 
     It is `coverage` for continuous distributions and at least that for counts: the level to compare the observed
@@ -83,7 +85,7 @@ def expected_coverage(dist: Any, coverage: float = 0.9) -> Tensor:
     return mass_between(dist, *interval(dist, coverage))
 
 
-def pit_bounds(dist: Any, y: Any) -> tuple[Tensor, Tensor]:
+def pit_bounds(dist: Predicted, y: ArrayLike) -> tuple[Tensor, Tensor]:
     """Ends of the probability integral transform (PIT) of a count, F(y - 1) and F(y).
 
     For a continuous distribution both are F(y).
@@ -129,7 +131,7 @@ class CoverageCurve(NamedTuple):
     expected: Tensor
 
 
-def pit_histogram(dist: Any, y: Any, bins: int = 10, weight: Any = None) -> Tensor:
+def pit_histogram(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLike | None = None) -> Tensor:
     """Heights of the non-randomised PIT histogram (Czado, Gneiting and Held, 2009): all 1 if calibrated.
 
     A valley means that distributions are too narrow, a hill too wide, a slope that they are biased.
@@ -165,7 +167,7 @@ def pit_histogram(dist: Any, y: Any, bins: int = 10, weight: Any = None) -> Tens
     return bins * mean(shares.flatten(0, -2), checked_weight(weight, shares[..., 0]))
 
 
-def pit_distance(dist: Any, y: Any, weight: Any = None) -> float:
+def pit_distance(dist: Predicted, y: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Kolmogorov distance of the mean non-randomised PIT cdf from uniform: the largest |mean P(PIT <= u) - u|.
 
     From 0 (calibrated) to 1; n calibrated rows have about 0.87 / sqrt(n) for continuous distributions, less for counts.
@@ -199,7 +201,7 @@ def pit_distance(dist: Any, y: Any, weight: Any = None) -> float:
     return torch.maximum(after.abs(), (after - jump).abs()).max().item()
 
 
-def median_precision(dist: Any, weight: Any = None) -> float:
+def median_precision(dist: Predicted, weight: ArrayLike | None = None) -> float:
     """Median of 1 / variance over the rows (Appendix B.2): sharpness, which matters only together with calibration.
 
     The exact variance, where the paper's single Double Poissons have gamma / mu.
@@ -221,7 +223,12 @@ def median_precision(dist: Any, weight: Any = None) -> float:
     return median(values.reshape(-1), checked_weight(weight, values)).item()
 
 
-def coverage_curve(dist: Any, y: Any, levels: Sequence[float] | Tensor, weight: Any = None) -> CoverageCurve:
+def coverage_curve(
+    dist: Predicted,
+    y: ArrayLike,
+    levels: Sequence[float] | Tensor,
+    weight: ArrayLike | None = None,
+) -> CoverageCurve:
     """Observed and expected coverage of central intervals at nominal levels.
 
     Intervals of counts over-cover: compare `observed` with `expected`.

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.distributions import Distribution
 
 from ddpn.distributions import Mixture, Recalibrated
-from ddpn.metrics.predictive import known
+from ddpn.metrics.predictive import Predicted, Supported, known
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
 
@@ -16,7 +16,7 @@ from ddpn.runtime.validation import check_choice
 _ROUNDING = 1e-12
 
 
-def _ensemble(dist: Any, kind: str) -> Mixture:
+def _ensemble(dist: Predicted, kind: str) -> Mixture:
     """`dist`, if it has at least two members, which can disagree."""
     if isinstance(dist, Mixture) and dist.size > 1:
         return dist
@@ -27,7 +27,7 @@ def _ensemble(dist: Any, kind: str) -> Mixture:
 
 
 #: Name -> function (dist) -> one value per row.
-_SCORES: dict[str, Callable[[Any], Tensor]] = {
+_SCORES: dict[str, Callable[[Supported], Tensor]] = {
     "variance": lambda dist: dist.variance,
     "epistemic": lambda dist: _ensemble(dist, "epistemic").epistemic,
     "entropy": lambda dist: dist.entropy(),
@@ -35,7 +35,7 @@ _SCORES: dict[str, Callable[[Any], Tensor]] = {
 }
 
 
-def ood_score(dist: Distribution, kind: str = "variance") -> Tensor:
+def ood_score(dist: Predicted, kind: str = "variance") -> Tensor:
     """Out-of-distribution (OOD) score of each row; higher is less familiar.
 
     The scores of a recalibrated distribution are those of its base.
@@ -67,7 +67,7 @@ def ood_score(dist: Distribution, kind: str = "variance") -> Tensor:
 # Detection -------------------------------------------------------------------------------------------------------
 
 
-def auroc(score_in: Any, score_out: Any) -> float:
+def auroc(score_in: ArrayLike, score_out: ArrayLike) -> float:
     """Area under the ROC curve: P(an OOD score exceeds an in-distribution one) + P(they are equal) / 2 (Appendix B.2).
 
     Parameters
@@ -85,7 +85,7 @@ def auroc(score_in: Any, score_out: Any) -> float:
     return float(roc_auc_score(*_labels_and_ranks(score_in, score_out)))
 
 
-def aupr(score_in: Any, score_out: Any) -> float:
+def aupr(score_in: ArrayLike, score_out: ArrayLike) -> float:
     """Area under the precision-recall curve with OOD inputs as positives: average precision, without interpolation.
 
     A score without information has the share of OOD inputs, not 1/2.
@@ -105,7 +105,7 @@ def aupr(score_in: Any, score_out: Any) -> float:
     return float(average_precision_score(*_labels_and_ranks(score_in, score_out)))
 
 
-def fpr80(score_in: Any, score_out: Any) -> float:
+def fpr80(score_in: ArrayLike, score_out: ArrayLike) -> float:
     """False positive rate at a true positive rate of 80% (Appendix B.2).
 
     The share of in-distribution inputs flagged at the highest threshold that flags at least 80% of the OOD inputs.
@@ -126,7 +126,7 @@ def fpr80(score_in: Any, score_out: Any) -> float:
     return float(fpr[np.argmax(reached >= 0.8 * (1 - _ROUNDING))])
 
 
-def _labels_and_ranks(score_in: Any, score_out: Any) -> tuple[np.ndarray, np.ndarray]:
+def _labels_and_ranks(score_in: ArrayLike, score_out: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """1 for OOD, and dense ranks of the scores, which scikit-learn takes for infinite scores too."""
     inside, outside = checked_scores(score_in=score_in, score_out=score_out)
     ranks = np.unique(np.concatenate([inside, outside]), return_inverse=True)[1]

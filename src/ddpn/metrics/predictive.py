@@ -1,29 +1,46 @@
 """What metrics need: checks, quantiles, intervals and masses of any distribution, and means of weighted rows."""
 
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
 from ddpn.distributions import CountDistribution, Mixture
 from ddpn.distributions.arguments import check_coverage
+from ddpn.distributions.mixture import ContinuousMixture
 from ddpn.runtime.errors import InputError
 
 
-def unwrap(dist: Any) -> Any:
+class Prediction(Protocol):
+    """An object that holds the distributions it predicts, such as `ddpn.prediction.Prediction`."""
+
+    @property
+    def distribution(self) -> Distribution:
+        """The predicted distributions, one per row."""
+
+
+#: What metrics take: distributions, or an object that holds them.
+Predicted = Distribution | Prediction
+#: The distributions that metrics beyond the likelihood support.
+Supported = CountDistribution | ContinuousMixture | Normal
+
+
+def unwrap(dist: Predicted) -> Distribution:
     """Return the distributions of a `Prediction`; return anything else unchanged."""
-    return getattr(dist, "distribution", dist)
+    held: Any = getattr(dist, "distribution", dist)
+    return held
 
 
-def known(dist: Any) -> Any:
-    """`dist`, if it is a distribution that metrics beyond the likelihood support."""
-    dist = unwrap(dist)
-    if isinstance(dist, CountDistribution | Mixture | Normal):
-        return dist
+def known(dist: Predicted) -> Supported:
+    """Return the distributions, if metrics beyond the likelihood support them."""
+    found = unwrap(dist)
+    if isinstance(found, CountDistribution | Mixture | Normal):
+        return cast(Supported, found)  # a mixture of counts and Normals says by itself what it lacks
     kinds = "a count distribution of ddpn.distributions, a Normal or a Mixture"
-    raise InputError(argument="dist", must=f"be {kinds}", got=type(dist).__name__)
+    raise InputError(argument="dist", must=f"be {kinds}", got=type(found).__name__)
 
 
 def placed(dist: Distribution) -> dict[str, Any]:
@@ -36,18 +53,18 @@ def placed(dist: Distribution) -> dict[str, Any]:
     return next(({"device": p.device, "dtype": p.dtype} for p in parameters if isinstance(p, Tensor)), {})
 
 
-def checked(dist: Any, y: Any) -> tuple[Any, Tensor]:
+def checked(dist: Predicted, y: ArrayLike) -> tuple[Supported, Tensor]:
     """The distributions as `known` has them, and y as `observed` has it."""
-    dist = known(dist)
-    return dist, observed(y, dist)
+    predicted = known(dist)
+    return predicted, observed(y, predicted)
 
 
-def as_tensor(values: Any) -> Tensor:
+def as_tensor(values: ArrayLike) -> Tensor:
     """Numbers as a tensor; columns of data frames are read by position, whatever their index."""
     return values if isinstance(values, Tensor) else torch.as_tensor(np.array(values))
 
 
-def observed(y: Any, dist: Distribution) -> Tensor:
+def observed(y: ArrayLike, dist: Distribution) -> Tensor:
     """y as a tensor on the device of `dist`; raises an `InputError` if it is not finite or does not broadcast."""
     y = as_tensor(y)
     y = y.to(torch.uint8) if y.dtype == torch.bool else y
@@ -69,7 +86,7 @@ def quantile(dist: Distribution, q: float) -> Tensor:
     return dist.icdf(torch.full(dist.batch_shape, q, **placed(dist)))
 
 
-def interval(dist: Any, coverage: float) -> tuple[Tensor, Tensor]:
+def interval(dist: Supported, coverage: float) -> tuple[Tensor, Tensor]:
     """(low, high) of the central interval, both included."""
     if not isinstance(dist, Normal):
         return dist.interval(coverage)
@@ -77,7 +94,7 @@ def interval(dist: Any, coverage: float) -> tuple[Tensor, Tensor]:
     return quantile(dist, 0.5 * (1.0 - coverage)), quantile(dist, 0.5 * (1.0 + coverage))
 
 
-def cdf_sides(dist: Any, y: Tensor) -> tuple[Tensor, Tensor]:
+def cdf_sides(dist: Supported, y: Tensor) -> tuple[Tensor, Tensor]:
     """P(Z < y) and P(Z <= y), which are equal for a continuous distribution."""
     upper = dist.cdf(y)
     if not isinstance(dist, CountDistribution):
@@ -85,7 +102,7 @@ def cdf_sides(dist: Any, y: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(y > 0, dist.cdf((y - 1).clamp(min=0)), torch.zeros_like(upper)), upper
 
 
-def mass_between(dist: Any, low: Tensor, high: Tensor) -> Tensor:
+def mass_between(dist: Supported, low: Tensor, high: Tensor) -> Tensor:
     """P(low <= Z <= high)."""
     return cdf_sides(dist, high)[1] - cdf_sides(dist, low)[0]
 
@@ -93,7 +110,7 @@ def mass_between(dist: Any, low: Tensor, high: Tensor) -> Tensor:
 # Weighted rows: a weight of 2 equals giving the row twice --------------------------------------------------------
 
 
-def checked_weight(weight: Any, like: Tensor) -> Tensor:
+def checked_weight(weight: ArrayLike | None, like: Tensor) -> Tensor:
     """Weights as float64, flat, one per element of `like`, which must have at least one row; ones for None."""
     if like.numel() == 0:
         raise InputError(argument="y", must="hold at least one row", got="none")

@@ -4,22 +4,23 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import Normal
 
 from ddpn.distributions.continuous import normal_crps
-from ddpn.metrics.predictive import checked, known, observed, quantile, unwrap
+from ddpn.metrics.predictive import Predicted, Supported, checked, known, observed, quantile, unwrap
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
 
-_STATISTICS: dict[str, Callable[[Any], Tensor]] = {
+_STATISTICS: dict[str, Callable[[Supported], Tensor]] = {
     "mean": lambda dist: dist.mean,
     "median": lambda dist: quantile(dist, 0.5),
     "mode": lambda dist: dist.mode,
 }
 
 
-def crps(dist: Any, y: Any) -> Tensor:
+def crps(dist: Predicted, y: ArrayLike) -> Tensor:
     """Continuous ranked probability score (Appendix B.2): the integral of (F(z) - 1[z >= y])^2.
 
     Parameters
@@ -76,7 +77,7 @@ def crps_scorer(estimator: Any, X: Any, y: Any, **known: Any) -> float:
     return -estimator.crps(X, y, **known)
 
 
-def nll(dist: Any, y: Any) -> Tensor:
+def nll(dist: Predicted, y: ArrayLike) -> Tensor:
     """Negative log-likelihood, -log p(y), for any torch distribution.
 
     Parameters
@@ -101,7 +102,7 @@ def nll(dist: Any, y: Any) -> Tensor:
     return -dist.log_prob(observed(y, dist))
 
 
-def point(dist: Any, statistic: str) -> Tensor:
+def point(dist: Predicted, statistic: str) -> Tensor:
     """Point prediction of each row: its mean, median or mode.
 
     The median of a count distribution is the smallest y with F(y) >= 1/2.
@@ -128,7 +129,7 @@ def point(dist: Any, statistic: str) -> Tensor:
     return _STATISTICS[check_choice("statistic", statistic, _STATISTICS)](known(dist))
 
 
-def absolute_error(dist: Any, y: Any, statistic: str = "median") -> Tensor:
+def absolute_error(dist: Predicted, y: ArrayLike, statistic: str = "median") -> Tensor:
     """Absolute error |point - y|, whose mean is smallest for the median (Appendix B.2 takes the mode).
 
     Parameters

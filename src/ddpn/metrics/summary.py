@@ -1,17 +1,20 @@
 """All metrics of a set of predictions: the place where values per row become one number."""
 
-from typing import Any
-
 import torch
+from numpy.typing import ArrayLike
 
 from ddpn.metrics.calibration import median_precision, pit_distance
-from ddpn.metrics.predictive import checked, checked_weight, interval, mass_between, mean
+from ddpn.metrics.predictive import Predicted, checked, checked_weight, interval, mass_between, mean
 from ddpn.metrics.scores import absolute_error, crps, nll, point
 
 
 @torch.no_grad()
 def evaluate(
-    dist: Any, y: Any, statistic: str | None = None, coverage: float = 0.9, weight: Any = None
+    dist: Predicted,
+    y: ArrayLike,
+    statistic: str | None = None,
+    coverage: float = 0.9,
+    weight: ArrayLike | None = None,
 ) -> dict[str, float]:
     """Errors, scores, calibration and sharpness of predictions, averaged over the rows.
 
