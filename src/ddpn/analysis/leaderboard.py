@@ -16,7 +16,7 @@ from torch.distributions import Distribution
 from ddpn.analysis.gains import Gain, independent_rows, score_gain
 from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.intervals import interval_at
-from ddpn.distributions import discretized
+from ddpn.distributions import CountDistribution, discretized
 from ddpn.distributions.components import Interval
 from ddpn.distributions.limits import limited
 from ddpn.members import label_of
@@ -82,14 +82,14 @@ def score_rows(predictor: Predictor, sample: CountRows, of: str = MIXTURE) -> Ro
         for block in sample.blocks():
             check_deadline()
             with rows_named(block.labels):
-                dist: Any = discretized(next(predictor.recorded_blocks(block, of))[0])
+                dist = discretized(next(predictor.recorded_blocks(block, of))[0])
             prediction = predictor.wrap(dist, of, groups=block.interval_groups)
             parts.append(scored_rows(dist, block.y, prediction.interval_with_probability(COVERAGE)))
     return RowScores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 @torch.no_grad()
-def scored_rows(dist: Any, y: np.ndarray, interval: Interval) -> RowScores:
+def scored_rows(dist: CountDistribution, y: np.ndarray, interval: Interval) -> RowScores:
     """Scores per row of a count distribution with these intervals."""
     (low, high, expected), counts = interval, torch.from_numpy(y)
     inside = (low <= counts) & (counts <= high)
@@ -463,7 +463,7 @@ class Leaderboard:
             "verdict": {"level": decision.level, "sentences": list(decision.sentences), "prefer": decision.prefer},
         }
 
-    def cells(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]], set[tuple[int, int]]]:
+    def cells(self) -> tuple[tuple[str, ...], list[tuple[object, ...]], set[tuple[int, int]]]:
         """Headings and rows as people read them, and the place of the smallest CRPS if there are several."""
         names = ("label", "weight", "crps", "nll", "mae", "coverage", "expected", "width", "seconds")
         share = f"{COVERAGE:.0%}"

@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
 from io import StringIO
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from ddpn.distributions import CountDistribution
 from ddpn.metrics import pit_histogram
-from ddpn.metrics.predictive import checked, checked_weight
+from ddpn.metrics.predictive import Predicted, checked, checked_weight
 from ddpn.runtime.display import value_text
 from ddpn.runtime.figures import (
     ACCENT,
@@ -36,6 +38,14 @@ from ddpn.runtime.figures import (
 )
 from ddpn.statistics import Z, bonferroni_z, effective_rows, mean_and_error
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from ddpn.analysis.explanations.column_effects import Curve, Effect
+    from ddpn.analysis.explanations.permutation import Importance
+    from ddpn.analysis.explanations.shapley import Contributions
+
 #: Names of the colours in the style of a page, which has others in dark mode.
 _PAGE_COLORS = {
     ACCENT: "accent", SOFT: "soft", CONTRAST: "contrast", BAND: "band", MUTED: "muted", RULE: "rule", INK: "ink",
@@ -50,12 +60,12 @@ PLAIN, NAMED, BESIDE = (0.62, 0.22), (1.42, 0.66), (0.62, 0.6)
 
 @styled
 def panel(
-    draw: Callable[[Any], object],
+    draw: Callable[["Axes"], object],
     height: float = _HEIGHT,
     width: float = _WIDTH,
     margins: tuple[float, float] = PLAIN,
     title: str = "",
-) -> Any:
+) -> "Figure":
     """A figure of one panel, which `draw` fills, with its legend above; `margins` are left and right, in inches."""
     figure = figure_class()((width, height))
     ax = figure.subplots()
@@ -75,7 +85,7 @@ def panel(
 
 
 @styled
-def svg_of(figure: Any, name: str, title: str, description: str) -> str:
+def svg_of(figure: "Figure", name: str, title: str, description: str) -> str:
     """A figure as an SVG element of a page: the same bytes each time, text as text, in the colours of the page.
 
     `name` is unique on the page, and begins all names in the image; `title` and `description` are for screen readers.
@@ -102,7 +112,7 @@ def svg_of(figure: Any, name: str, title: str, description: str) -> str:
 # Axes ----------------------------------------------------------------------------------------------------------------
 
 
-def _short_name(point: Any) -> str:
+def _short_name(point: object) -> str:
     """A value of a column, or its name, as a label."""
     text = value_text(point)
     return text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…"
@@ -139,12 +149,12 @@ class Pit(NamedTuple):
     chance: float
 
     @classmethod
-    def of(cls, dist: Any, y: Any, weight: np.ndarray, bins: int = 10) -> "Pit":
+    def of(cls, dist: Predicted, y: ArrayLike, weight: np.ndarray, bins: int = 10) -> "Pit":
         """That of counts and their predicted distributions."""
         return cls(pit_histogram(dist, y, bins, weight).numpy(), Z * math.sqrt((bins - 1) / effective_rows(weight)))
 
     @classmethod
-    def of_blocks(cls, dists: Sequence[Any], y: np.ndarray, weight: np.ndarray) -> "Pit":
+    def of_blocks(cls, dists: Sequence[CountDistribution], y: np.ndarray, weight: np.ndarray) -> "Pit":
         """That of predicted distributions of some rows after the other."""
         ends = np.cumsum([dist.batch_shape[0] for dist in dists])[:-1]
         parts = [cls.of(*part) for part in zip(dists, np.split(y, ends), np.split(weight, ends), strict=True)]
@@ -185,7 +195,7 @@ def wants_log(values: np.ndarray) -> bool:
     return bool(values.max() > 60 and values.max() > 12 * (np.median(values) + 1))
 
 
-def draw_pit(ax: Any, pit: Pit) -> None:
+def draw_pit(ax: "Axes", pit: Pit) -> None:
     """A PIT histogram, with the range of chance."""
     ax.axhspan(max(0.0, 1.0 - pit.chance), 1.0 + pit.chance, color=BAND, label="95% range of chance")
     bins = len(pit.heights)
@@ -198,7 +208,7 @@ def draw_pit(ax: Any, pit: Pit) -> None:
 
 
 def draw_scatter(
-    ax: Any,
+    ax: "Axes",
     label: str,
     mean: np.ndarray,
     ends: np.ndarray,
@@ -231,7 +241,7 @@ def _range(values: np.ndarray, log: bool) -> tuple[float, float]:
     return least - 0.05 * (top - least) if least > 0.4 * top else 0.0, top
 
 
-def plot_pit(dist: Any, y: Any, bins: int = 10, weight: Any = None) -> Any:
+def plot_pit(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLike | None = None) -> "Figure":
     """Draw the PIT histogram of predictions, which is flat if they are calibrated.
 
     A valley means that distributions are too narrow, a hill too wide, a slope that they are biased. The band is where
@@ -263,8 +273,8 @@ def bars_height(number: int) -> float:
 
 
 def draw_bars(
-    ax: Any,
-    names: Sequence[Any],
+    ax: "Axes",
+    names: Sequence[object],
     level: np.ndarray,
     reach: np.ndarray,
     words: Sequence[str] = (),
@@ -292,7 +302,7 @@ def draw_bars(
 _CHANGES = {"crps": "increase of the CRPS", "mean": "change of the mean", "spread": "change of the spread"}
 
 
-def draw_importance(ax: Any, found: Sequence[Any], of: str, words: Sequence[str] = ()) -> None:
+def draw_importance(ax: "Axes", found: Sequence["Importance"], of: str, words: Sequence[str] = ()) -> None:
     """What shuffling columns changes: means over the repeats, and their range; `of` is "crps", "mean" or "spread"."""
     values = np.array([getattr(one, of) for one in found]).reshape(len(found), -1)
     draw_bars(ax, [one.name for one in found], values.mean(1), np.array([values.min(1), values.max(1)]), words)
@@ -300,7 +310,7 @@ def draw_importance(ax: Any, found: Sequence[Any], of: str, words: Sequence[str]
     set_ticks(ax.xaxis, percent=True, most=4)
 
 
-def scale_of(curves: Sequence[Any]) -> tuple[float, float]:
+def scale_of(curves: Sequence["Curve"]) -> tuple[float, float]:
     """The ends of an axis that several curves share: all levels with some room, beyond which bands may reach.
 
     From 0 where that costs at most a third of the height, and with 1, the Poisson, where it is near.
@@ -319,7 +329,7 @@ def scale_of(curves: Sequence[Any]) -> tuple[float, float]:
 
 
 @styled
-def effects_figure(found: list[Any]) -> Any:
+def effects_figure(found: Sequence["Effect"]) -> "Figure":
     """The effects of columns on the mean (left) and on the spread (right), each side on one scale."""
     heights = [3.0 if one.is_line else 0.4 + bars_height(len(one.frequent)) for one in found]
     figure, axes = make_panels(heights or [3.0], 2, 4.8)
@@ -331,7 +341,9 @@ def effects_figure(found: list[Any]) -> Any:
     return figure
 
 
-def draw_effect(ax: Any, one: Any, curve: Any, scale: tuple[float, float], words: Sequence[str] = ()) -> None:
+def draw_effect(
+    ax: "Axes", one: "Effect", curve: "Curve", scale: tuple[float, float], words: Sequence[str] = ()
+) -> None:
     """The effect of a column on one quantity: a line, or bars with `words` for a few values or levels."""
     if one.is_line:
         _draw_line(ax, one, curve, scale)
@@ -344,7 +356,7 @@ def draw_effect(ax: Any, one: Any, curve: Any, scale: tuple[float, float], words
     set_ticks(ax.xaxis, most=5)
 
 
-def _draw_line(ax: Any, one: Any, curve: Any, scale: tuple[float, float]) -> None:
+def _draw_line(ax: "Axes", one: "Effect", curve: "Curve", scale: tuple[float, float]) -> None:
     size = len(one.points) - one.has_missing
     x = np.array(one.points[:size], dtype=float)
     log = bool(x[0] >= 0 and wants_log(np.repeat(x, np.maximum(1, np.round(200 * one.share[:size])).astype(int))))
@@ -357,7 +369,7 @@ def _draw_line(ax: Any, one: Any, curve: Any, scale: tuple[float, float]) -> Non
     if one.continuous:
         ax.plot(x, np.zeros(size), "|", color=MUTED, transform=ax.get_xaxis_transform(), markersize=7)
     if one.has_missing:
-        beside = {"transform": ax.get_yaxis_transform(), "clip_on": False}
+        beside: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "clip_on": False}
         ax.vlines(1.09, curve.low[size], curve.high[size], color=INK, linewidth=1.3, **beside)
         ax.plot([1.09], [curve.level[size]], "o", color=CONTRAST, markersize=5, **beside)
         ax.annotate("missing", (1.09, -0.04), xycoords="axes fraction", ha="center", va="top", fontsize=9)
@@ -367,7 +379,7 @@ def _draw_line(ax: Any, one: Any, curve: Any, scale: tuple[float, float]) -> Non
 
 
 @styled
-def contributions_figure(found: Any, row: int, most: int) -> Any:
+def contributions_figure(found: "Contributions", row: int, most: int) -> "Figure":
     """The contributions to one row, the largest on top, each starting where the one above it ends."""
     parts = [(f"{name} = {_short_name(cell)}", value) for name, cell, value in found.top(row, most)]
     rest = float(found.values[row].sum() - sum(value for _, value in parts))

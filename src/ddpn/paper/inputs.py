@@ -3,15 +3,15 @@
 A beam is one slot of a shelf, seen by a depth camera; `ddpn.networks.backbones.countnet3d` describes packed beams.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ddpn.networks.backbones.pretrained import tokenizer_of
@@ -22,6 +22,9 @@ from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.threads import cores
 from ddpn.runtime.validation import check_integer
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 # Texts ----------------------------------------------------------------------------------------------------------------
 
 
@@ -30,7 +33,7 @@ _BLOCK = 1024
 _ONLY_IDS = {"return_attention_mask": False, "return_token_type_ids": False}
 
 
-def tokenize(texts: Any, tokenizer: Any, *, max_length: int = 128) -> Tensor:
+def tokenize(texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase | str", *, max_length: int = 128) -> Tensor:
     """Turn texts into token ids, cut at `max_length` and padded on the right with the tokenizer's pad id.
 
     An empty text has only the special tokens.
@@ -49,16 +52,16 @@ def tokenize(texts: Any, tokenizer: Any, *, max_length: int = 128) -> Tensor:
     Tensor of int32, shape (texts, tokens of the longest text)
     """
     texts = _check_texts(texts)
-    tokenizer = tokenizer if hasattr(tokenizer, "pad_token_id") else tokenizer_of(tokenizer)[0]
-    _check_length(tokenizer, max_length)
-    padded = np.full((len(texts), max_length), tokenizer.pad_token_id, dtype=np.int32)
+    chosen = tokenizer_of(tokenizer)[0] if isinstance(tokenizer, str) else tokenizer
+    _check_length(chosen, max_length)
+    padded = np.full((len(texts), max_length), chosen.pad_token_id, dtype=np.int32)
     # At least one column: without special tokens, texts that are all empty have no token.
     width = 1
     with progress_bar("Tokens", len(texts)) as bar:
         for first in range(0, len(texts), _BLOCK):
             # Tokenizers do not accept half a surrogate pair.
             block = [text.encode(errors="replace").decode() for text in texts[first : first + _BLOCK]]
-            ids = tokenizer(block, truncation=True, max_length=max_length, **_ONLY_IDS)["input_ids"]
+            ids = chosen(block, truncation=True, max_length=max_length, **_ONLY_IDS)["input_ids"]
             for row, known in enumerate(ids, start=first):
                 padded[row, : len(known)] = known
                 width = max(width, len(known))
@@ -66,7 +69,7 @@ def tokenize(texts: Any, tokenizer: Any, *, max_length: int = 128) -> Tensor:
     return torch.from_numpy(padded[:, :width].copy())
 
 
-def join_texts(table: Any, columns: str | Sequence[str] = ("title", "text")) -> list[str]:
+def join_texts(table: Mapping[str, Sequence[object]], columns: str | Sequence[str] = ("title", "text")) -> list[str]:
     """Join the texts of several columns of a data frame into one text per row, without empty and missing ones.
 
     Parameters
@@ -86,7 +89,7 @@ def join_texts(table: Any, columns: str | Sequence[str] = ("title", "text")) -> 
     return [" ".join(part for part in row if part) for row in zip(*found, strict=True)]
 
 
-def _text(column: str, row: int, value: Any) -> str:
+def _text(column: str, row: int, value: object) -> str:
     """The text of a cell, "" if a data frame has None or NaN there."""
     if value is None or (isinstance(value, float) and isnan(value)):
         return ""
@@ -95,7 +98,7 @@ def _text(column: str, row: int, value: Any) -> str:
     return value
 
 
-def _check_texts(texts: Any) -> list[str]:
+def _check_texts(texts: Sequence[str]) -> list[str]:
     """Texts as a list; a data frame, whose items are columns, is an error."""
     is_column = len(getattr(texts, "shape", ())) == 1
     if isinstance(texts, str | bytes) or not (is_column or isinstance(texts, Sequence)) or not len(texts):
@@ -109,7 +112,7 @@ def _check_texts(texts: Any) -> list[str]:
     return found
 
 
-def _check_length(tokenizer: Any, max_length: int) -> None:
+def _check_length(tokenizer: "PreTrainedTokenizerBase", max_length: int) -> None:
     name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
     if tokenizer.pad_token_id is None:
         remedy = "Set tokenizer.pad_token = tokenizer.eos_token."
@@ -208,7 +211,7 @@ MAX_POINTS = 256
 
 
 def pack(
-    clouds: Iterable[Any],
+    clouds: Iterable[ArrayLike],
     geometry: Sequence[int] | NDArray[np.int64] | Tensor,
     *,
     max_points: int = MAX_POINTS,
@@ -255,7 +258,7 @@ def pack(
     return torch.from_numpy(x)
 
 
-def as_points(points: Any, name: str) -> NDArray[Any]:
+def as_points(points: ArrayLike, name: str) -> np.ndarray:
     """An array of finite points (n, 3) from an array, a list or a tensor, which may be empty."""
     array = _array(points)
     if array.shape == (0,):
@@ -270,7 +273,7 @@ def as_points(points: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def _array(values: Any) -> NDArray[Any]:
+def _array(values: ArrayLike) -> np.ndarray:
     """An array; an array of objects if there is no other."""
     if isinstance(values, Tensor):
         return values.detach().cpu().numpy()

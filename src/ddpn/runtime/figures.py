@@ -19,9 +19,9 @@ STYLE: dict[Any, Any] = {
     "figure.titlesize": 10.5, "figure.titleweight": "bold", "text.parse_math": False, "svg.fonttype": "none",
 }  # fmt: skip
 #: Line styles that are drawn more than once: a reference, a second line, and a bar.
-REFERENCE = {"color": MUTED, "linestyle": ":", "linewidth": 1.3}
-SECOND = {"color": CONTRAST, "linestyle": "--", "linewidth": 1.6}
-BAR = {"color": SOFT, "edgecolor": ACCENT, "linewidth": 0.8}
+REFERENCE: dict[str, Any] = {"color": MUTED, "linestyle": ":", "linewidth": 1.3}
+SECOND: dict[str, Any] = {"color": CONTRAST, "linestyle": "--", "linewidth": 1.6}
+BAR: dict[str, Any] = {"color": SOFT, "edgecolor": ACCENT, "linewidth": 0.8}
 
 
 def styled(draw: Callable[..., Any]) -> Callable[..., Any]:

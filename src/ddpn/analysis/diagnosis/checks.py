@@ -10,7 +10,7 @@ expectation of that residual does not change with small errors of either.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,15 +19,21 @@ from scipy.optimize import minimize_scalar
 
 from ddpn.analysis.diagnosis.means import LABELS, Means, emphasis
 from ddpn.analysis.gains import gain_of
-from ddpn.distributions import DoublePoisson, NegativeBinomial
+from ddpn.distributions import CountDistribution, DoublePoisson, NegativeBinomial
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import group_codes
 from ddpn.runtime.display import percent
 
+if TYPE_CHECKING:
+    from scipy.stats._distn_infrastructure import rv_frozen
+
 #: Level of the interval and of all tests.
 LEVEL = 0.05
 #: The smooth distributions, and the range of the logarithm of their dispersion.
-_FAMILIES: dict[str, Any] = {"double_poisson": DoublePoisson, "negative_binomial": NegativeBinomial}
+_FAMILIES: dict[str, type[DoublePoisson] | type[NegativeBinomial]] = {
+    "double_poisson": DoublePoisson,
+    "negative_binomial": NegativeBinomial,
+}
 _BOUNDS = {"double_poisson": (-5.0, 4.0), "negative_binomial": (-9.0, 4.0)}
 #: Rows that the dispersion is fitted to, at most.
 _ROWS = 10_000
@@ -107,7 +113,7 @@ class Finding:
         }  # fmt: skip
 
 
-def sum_null(variance: float, third: float) -> Any:
+def sum_null(variance: float, third: float) -> "rv_frozen":
     """The distribution of a sum of independent terms with mean 0: Pearson's type III, which has its skewness.
 
     For Poisson counts with large means the dispersion statistic is a chi-squared variable, and this is exact.
@@ -235,7 +241,7 @@ class FittedFamily(NamedTuple):
     parameter: float
     loglik: float
 
-    def distribution(self, mean: np.ndarray, factor: float = 1.0) -> Any:
+    def distribution(self, mean: np.ndarray, factor: float = 1.0) -> CountDistribution:
         """The distribution of rows with these means, and the parameter times a factor."""
         mu = torch.from_numpy(np.ascontiguousarray(mean))
         return _FAMILIES[self.name](mu, torch.full_like(mu, factor * self.parameter), validate_args=False)

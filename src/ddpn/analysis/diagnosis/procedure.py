@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.optimize import minimize
 from scipy.special import expit
@@ -153,12 +154,12 @@ class Diagnosis:
 
 
 def diagnose(
-    X: Any,
-    y: Any,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
-    exposure: Any = None,
-    sample_weight: Any = None,
-    groups: Any = None,
+    exposure: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     target: str = "y",
     mean_model: str = "auto",
     max_rows: int | None = MAX_ROWS,

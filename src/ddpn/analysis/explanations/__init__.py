@@ -7,15 +7,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from numpy.typing import ArrayLike
 
 from ddpn.analysis.explanations.column_effects import MAX_EFFECT_ROWS, Curve, Effect, Effects, effects
 from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.permutation import Importance, Importances, importance
-from ddpn.analysis.explanations.results import ExplanationResult
+from ddpn.analysis.explanations.results import ExplanationResult, Table
 from ddpn.analysis.explanations.shapley import Contributions, contributions
 from ddpn.rows.count_rows import CountRows
 from ddpn.tables.row_draw import describe_draw, draw_facts
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = [
     "Contributions",
@@ -48,7 +53,7 @@ class Explanation(ExplanationResult):
     effects: Effects
     importance: Importances | None = None
 
-    def table(self) -> dict[str, list[Any]]:
+    def table(self) -> Table:
         """That of the effects."""
         return self.effects.table()
 
@@ -66,7 +71,7 @@ class Explanation(ExplanationResult):
     def to_dict(self) -> dict[str, Any]:
         """Everything as tables by columns, ready for JSON; "draw" says which rows were used."""
         draw = {"effects": draw_facts(self.effects.rows, self.effects.total)}
-        found: dict[str, Any] = {"rows": self.effects.rows, "effects": self.effects.table(), "draw": draw}
+        found: dict[str, object] = {"rows": self.effects.rows, "effects": self.effects.table(), "draw": draw}
         if self.importance is None:
             return found
         draw["importance"] = draw_facts(self.importance.rows, self.importance.total)
@@ -78,19 +83,19 @@ class Explanation(ExplanationResult):
         tables = (f"<p>{name}</p>{each._repr_html_()}" for name, each in found.items() if each is not None)
         return "".join([*tables, f"<p>{self.draws}</p>" if self.draws else ""])
 
-    def plot(self) -> Any:
+    def plot(self) -> "Figure":
         """Draw the strongest effects."""
         return self.effects.plot()
 
 
 def explain(
     model: Any,
-    X: Any,
-    y: Any = None,
-    sample_weight: Any = None,
-    exposure: Any = None,
-    upper: Any = None,
-    censored: Any = None,
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    exposure: ArrayLike | None = None,
+    upper: ArrayLike | None = None,
+    censored: ArrayLike | None = None,
     seed: int = 0,
     progress: Callable[[str], object] | None = None,
     max_rows: int | Literal["auto"] | None = "auto",

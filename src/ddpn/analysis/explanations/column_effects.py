@@ -7,15 +7,18 @@ bin, and add them up.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ddpn.analysis.explanations.inputs import MISSING, Inputs, is_missing
-from ddpn.analysis.explanations.results import ByColumn
+from ddpn.analysis.explanations.results import ByColumn, Table
 from ddpn.runtime.validation import check_integer
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.kinds import number_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 #: Rows that effects are measured on by default: each is predicted twice per column.
 MAX_EFFECT_ROWS = 500
@@ -153,9 +156,9 @@ class Effects(ByColumn[Effect]):
     total: int
     measures: ClassVar[tuple[str, ...]] = ("mean", "spread")
 
-    def table(self) -> dict[str, list[Any]]:
+    def table(self) -> Table:
         """A long table by columns, one row per point, ready for a data frame or for JSON."""
-        found: dict[str, list[Any]] = {"column": [], "value": [], "share": []}
+        found: Table = {"column": [], "value": [], "share": []}
         for one in self.each:
             found["column"] += [one.name] * len(one.points)
             found["value"] += one.points
@@ -166,7 +169,7 @@ class Effects(ByColumn[Effect]):
                 found.setdefault(f"{name}_effect", []).extend(curve.effect.tolist())
         return found
 
-    def plot(self, columns: Iterable[str] | None = None, most: int = 6) -> Any:
+    def plot(self, columns: Iterable[str] | None = None, most: int = 6) -> "Figure":
         """Draw the effects on the mean and on the spread, side by side.
 
         Parameters

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
 
 from ddpn.analysis.explanations.inputs import Inputs
-from ddpn.analysis.explanations.results import ByColumn
-from ddpn.distributions import discretized
+from ddpn.analysis.explanations.results import ByColumn, Table
+from ddpn.distributions import CountDistribution, discretized
 from ddpn.distributions.limits import limited
 from ddpn.metrics import crps
 from ddpn.runtime.threads import single_thread
@@ -90,10 +90,10 @@ class Importances(ByColumn[Importance]):
     scored_rows: int
     measures: ClassVar[tuple[str, ...]] = MEASURES
 
-    def table(self) -> dict[str, list[Any]]:
+    def table(self) -> Table:
         """A table by columns: means over the repeats, the most important column first; ready for JSON."""
         found = self.by("crps")
-        table: dict[str, list[Any]] = {"column": [one.name for one in found]}
+        table: Table = {"column": [one.name for one in found]}
         for name in MEASURES:
             table[name] = [one.strength(name) for one in found]
         return table | {"crps_low": [float(one.crps.min()) for one in found],
@@ -162,7 +162,7 @@ def importance(
         if progress is not None:
             progress(f"Shuffling columns: {place} of {len(positions)}")
         after = [_state(inputs, {position: rng.permutation(len(weight))}, part) for part in parts]
-        changes: dict[str, Any] = {name: np.empty(repeats) for name in MEASURES}
+        changes: dict[str, np.ndarray] = {name: np.empty(repeats) for name in MEASURES}
         for repeat, (old, new) in enumerate(zip(before, after, strict=True)):
             changes["crps"][repeat] = (new.crps - old.crps) / max(old.crps, _TINY)
             for name, was, now in (("mean", old.mean, new.mean), ("spread", old.spread, new.spread)):
@@ -185,7 +185,7 @@ def _state(inputs: Inputs, sources: dict[int, np.ndarray], scored: np.ndarray) -
     """What is predicted with these sources of columns; the CRPS is that of the `scored` rows."""
     plain = inputs.distribution(np.arange(len(inputs)), sources)
     with torch.no_grad(), single_thread():
-        dist: Any = discretized(plain)
+        dist: CountDistribution = discretized(plain)
         variance, mean = (part.double().numpy() for part in (dist.variance, plain.mean))
         score = np.nan
         if len(scored):

@@ -2,12 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from ddpn.runtime.display import html_columns, text_table, value_text
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_column
 
+#: A table by columns, each of its own type.
+Table = dict[str, list[Any]]
 #: Rows of a table that are shown.
 _SHOWN = 10
 
@@ -16,7 +18,7 @@ class ExplanationResult(ABC):
     """The result of an explanation. A subclass has a `table`."""
 
     @abstractmethod
-    def table(self) -> dict[str, list[Any]]:
+    def table(self) -> Table:
         """A long table by columns, ready for a data frame or for JSON."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -34,7 +36,18 @@ class ExplanationResult(ABC):
         return html_columns(table | {name: [value_text(v) for v in table[name]] for name in table if name == "value"})
 
 
-One = TypeVar("One")
+class ColumnResult(Protocol):
+    """The result of one column."""
+
+    @property
+    def name(self) -> str:
+        """The column."""
+
+    def strength(self, of: str) -> float:
+        """Return how much the column matters by one of the measures."""
+
+
+One = TypeVar("One", bound=ColumnResult)
 
 
 class ByColumn(ExplanationResult, Generic[One]):
@@ -43,7 +56,7 @@ class ByColumn(ExplanationResult, Generic[One]):
     `measures` are what they can be ordered by, the default first.
     """
 
-    each: list[Any]
+    each: list[One]
     measures: ClassVar[tuple[str, ...]]
 
     def __iter__(self) -> Iterator[One]:

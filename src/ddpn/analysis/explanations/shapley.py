@@ -4,16 +4,19 @@ A row is reached from a background row, one column at a time, in random orders.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ddpn.analysis.explanations.column_effects import QUANTITIES
 from ddpn.analysis.explanations.inputs import MISSING, Inputs, cells
-from ddpn.analysis.explanations.results import ExplanationResult
+from ddpn.analysis.explanations.results import ExplanationResult, Table
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.tables.row_draw import count_drawn, draw_rows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 #: Predictions at most, background rows among which starts are chosen, and starts per row.
 _PREDICTIONS, _BACKGROUND, _LEAST, _MOST = 20_000, 500, 4, 64
@@ -51,7 +54,7 @@ class Contributions(ExplanationResult):
     error: np.ndarray
     base: float
     prediction: np.ndarray
-    cells: list[list[Any]]
+    cells: list[list[object]]
     quantity: str
     log: bool
     starts: int
@@ -69,7 +72,7 @@ class Contributions(ExplanationResult):
         drawn = count_drawn(self.background_rows, self.background_total)
         return f"Rows are compared with {self.starts:,} rows, at equal distances in the order of the means of {drawn}."
 
-    def top(self, row: int = 0, most: int = 10) -> list[tuple[str, Any, float]]:
+    def top(self, row: int = 0, most: int = 10) -> list[tuple[str, object, float]]:
         """The largest contributions to one row: column, its value, and the contribution.
 
         Parameters
@@ -82,7 +85,7 @@ class Contributions(ExplanationResult):
         order = np.argsort(-np.abs(self.values[row]), kind="stable")[:most]
         return [(self.columns[j], self.cells[row][j], float(self.values[row, j])) for j in order.tolist()]
 
-    def table(self) -> dict[str, list[Any]]:
+    def table(self) -> Table:
         """A long table by columns, one row per row and column; ready for a data frame or for JSON."""
         rows, width = self.values.shape
         return {
@@ -93,7 +96,7 @@ class Contributions(ExplanationResult):
             "error": self.error.ravel().tolist(),
         }
 
-    def plot(self, row: int = 0, most: int = 10) -> Any:
+    def plot(self, row: int = 0, most: int = 10) -> "Figure":
         """Draw the contributions to one row.
 
         Parameters

@@ -10,7 +10,7 @@ and the nearest hides the rest.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -23,7 +23,7 @@ from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.validation import check_integer
 
 #: float32 in all simulations, for speed.
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[np.floating]
 Range = tuple[float, float]
 #: The camera's pixels over an opening.
 ROWS, COLUMNS = 48, 20

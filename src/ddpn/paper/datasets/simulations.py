@@ -6,11 +6,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import pi
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ddpn.distributions import CountDistribution, DoublePoisson, NegativeBinomial, Poisson
@@ -57,7 +56,7 @@ class Reflected(CountDistribution):
         first = torch.zeros_like(self._table[..., 0])
         return first, first + self.top
 
-    def rows(self, index: Any) -> "Reflected":
+    def rows(self, index: Tensor) -> "Reflected":
         """The distributions of some rows along the first batch axis."""
         new = object.__new__(Reflected)
         new._table = self._table[index]
@@ -87,7 +86,7 @@ class Simulation:
     x: NDArray[np.float64]
     y: NDArray[np.int64]
     split: Split
-    distribution: Callable[[Any], CountDistribution]
+    distribution: Callable[[ArrayLike], CountDistribution]
 
     @property
     def X(self) -> NDArray[np.float64]:  # noqa: N802
@@ -106,17 +105,17 @@ class Process:
 
     low: float
     high: float
-    distribution: Callable[[Any], CountDistribution]
+    distribution: Callable[[ArrayLike], CountDistribution]
     n: int
     shares: tuple[float, float, float] = SHARES
     added: tuple[tuple[float, int], ...] = ()
 
 
-def _tensor(x: Any) -> Tensor:
+def _tensor(x: ArrayLike) -> Tensor:
     return torch.as_tensor(x, dtype=torch.float64)
 
 
-def wave(x: Any) -> CountDistribution:
+def wave(x: ArrayLike) -> CountDistribution:
     """30 - Z, Z the conflation of five Poisson(10 sin x + 10) (Figure 1, Appendix B.3).
 
     Z exceeds 30 with a probability of at most 1.7e-7, where sin x = 1; the distribution is that given Z <= 30.
@@ -125,18 +124,18 @@ def wave(x: Any) -> CountDistribution:
     return Reflected(Poisson(rate), top=30, folds=5)
 
 
-def poisson(x: Any) -> CountDistribution:
+def poisson(x: ArrayLike) -> CountDistribution:
     """Poisson(exp(x / 2)) (Section 4.2)."""
     return Poisson((0.5 * _tensor(x)).exp())
 
 
-def negative_binomial(x: Any) -> CountDistribution:
+def negative_binomial(x: ArrayLike) -> CountDistribution:
     """NegBinom(r = x^2, p = 1/2): mean x^2 and variance 2 x^2 (Section 4.2)."""
     r = _tensor(x).square().clamp(min=_LEAST_RATE)
     return NegativeBinomial(mu=r, alpha=1.0 / r)
 
 
-def isolated(x: Any) -> CountDistribution:
+def isolated(x: ArrayLike) -> CountDistribution:
     """DoublePoisson(ceil(x sin x) + 15, 6 - 0.03 x^2) (Section 4.5)."""
     x = _tensor(x)
     return DoublePoisson(mu=torch.ceil(x * torch.sin(x)) + 15, gamma=6 - 0.03 * x.square())

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import date
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from ddpn.runtime.validation import at_rows, listed
 
 #: Numeric inputs by name.
 Columns = dict[str, NDArray[np.float64]]
+
+if TYPE_CHECKING:
+    import polars
 
 _CONDITIONS = (
     "dialysisrenalendstage", "asthma", "irondef", "pneum", "substancedependence", "psychologicaldisordermajor",
@@ -54,7 +57,7 @@ def rand_health() -> Dataset:
     return _dataset("rand_health", table, "mdvis", note=note)
 
 
-def _dataset(name: str, table: Any, target: str, **more: Any) -> Dataset:
+def _dataset(name: str, table: "polars.DataFrame", target: str, **more: Any) -> Dataset:
     """The data set of a table, one column of which is the target."""
     y, source = as_counts(table[target], target), SOURCES[name]
     return Dataset(name, table.drop(target), y, split(len(y)), source.license, source.citation, **more)
@@ -92,7 +95,7 @@ def _weekday(text: str) -> str:
         raise InputError(f"vdate must hold dates written month/day/year, got {text!r}.") from None
 
 
-def _standard_stays(table: Any, train: NDArray[np.int64]) -> Columns:
+def _standard_stays(table: "polars.DataFrame", train: NDArray[np.int64]) -> Columns:
     numbers = unchanged(table, (*_LABS, _DIAGNOSES)) | {
         "number_of_issues": table.select(_CONDITIONS).sum_horizontal().to_numpy()
     }
@@ -116,7 +119,7 @@ def bike_sharing() -> Dataset:
     return _dataset("bike_sharing", table, "cnt", encodings={"authors": _authors_rentals})
 
 
-def _authors_rentals(table: Any, train: NDArray[np.int64]) -> Columns:
+def _authors_rentals(table: "polars.DataFrame", train: NDArray[np.int64]) -> Columns:
     """As the paper's code prepares them, in its order."""
     scaled = standardized(unchanged(table, ("weekday", "weathersit", *_WEATHER)), ddof=1)
     found = unchanged(table, _FLAGS) | scaled
@@ -129,7 +132,7 @@ def _authors_rentals(table: Any, train: NDArray[np.int64]) -> Columns:
 # Encodings -----------------------------------------------------------------------------------------------------------
 
 
-def one_hot(table: Any, name: str, levels: Sequence[str]) -> Columns:
+def one_hot(table: "polars.DataFrame", name: str, levels: Sequence[str]) -> Columns:
     """One column per level, 1 in its rows; an error for a level that is not listed."""
     column = table[name].to_numpy()
     unknown = np.flatnonzero(~np.isin(column, np.array(levels, dtype=column.dtype)))
@@ -140,7 +143,7 @@ def one_hot(table: Any, name: str, levels: Sequence[str]) -> Columns:
     return {f"{name}_{level}": (column == level).astype(float) for level in levels}
 
 
-def unchanged(table: Any, names: Iterable[str]) -> Columns:
+def unchanged(table: "polars.DataFrame", names: Iterable[str]) -> Columns:
     """Columns of numbers as they are."""
     return {name: table[name].to_numpy() for name in names}
 
@@ -151,7 +154,7 @@ def standardized(columns: Columns, rows: NDArray[np.int64] | slice = slice(None)
     return {name: (column - column[rows].mean()) / deviations[name] for name, column in columns.items()}
 
 
-def cyclic(table: Any, name: str) -> Columns:
+def cyclic(table: "polars.DataFrame", name: str) -> Columns:
     """Sine and cosine of an angle that makes one turn between the column's smallest and largest value."""
     column = table[name].to_numpy()
     angle = 2 * np.pi * (column - column.min()) / max(np.ptp(column), 1e-300)

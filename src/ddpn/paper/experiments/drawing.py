@@ -1,8 +1,16 @@
 """What all figures share: colours that are readable in black and white, panels and legends."""
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 #: One accent colour that prints as a medium grey; everything else is black, grey, dashed or hatched.
 ACCENT = "#2166ac"
@@ -17,22 +25,22 @@ def style() -> AbstractContextManager[None]:
     return matplotlib.style.context(str(files(__package__) / "paper.mplstyle"))
 
 
-def new_figure(size: tuple[float, float]) -> Any:
+def new_figure(size: tuple[float, float]) -> "Figure":
     """Return an empty figure; `size` in inches. Without pyplot: no window and no global state."""
-    from matplotlib.figure import Figure
+    import matplotlib.figure
 
-    return Figure(figsize=size, layout="constrained")
+    return matplotlib.figure.Figure(figsize=size, layout="constrained")
 
 
-def panels(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Any, Any]:
+def panels(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple["Figure", np.ndarray]:
     """Return a figure and its axes (rows, columns); `size` in inches."""
     figure = new_figure(size)
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
-def legend_below(figure: Any, axes: Any, columns: int) -> None:
+def legend_below(figure: "Figure", axes: Iterable["Axes"], columns: int) -> None:
     """Draw one legend for all panels, with each label once, in the order drawn."""
-    entries: dict[str, Any] = {}
+    entries: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)

@@ -5,12 +5,13 @@ Trains nothing. Every figure is a function of an experiment and the folder of al
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 
 from ddpn.distributions import DoublePoisson, Mixture
+from ddpn.metrics.predictive import interval, known
 from ddpn.paper.datasets import SIMULATIONS, Simulation, simulate
 from ddpn.paper.experiments.catalogue import Experiment
 from ddpn.paper.experiments.drawing import ACCENT, BAND, GREY, legend_below, panels, style
@@ -28,6 +29,10 @@ from ddpn.paper.experiments.row_figures import (
 from ddpn.paper.experiments.runs import FinishedRun, finished_runs, runs_of
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.runtime.validation import check_choice
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Simulations: predictions over x, against the true distribution; and exact moments ------------------------------------
 
@@ -50,15 +55,16 @@ def _drawn(experiment: Experiment) -> tuple[Simulation, np.ndarray]:
     return simulate(name), np.linspace(SIMULATIONS[name].low, SIMULATIONS[name].high, 500)
 
 
-def _band_and_rows(ax: Any, drawn: Simulation, x: np.ndarray, ensemble: Any, of: str = "", **look: Any) -> None:
+def _band_and_rows(ax: "Axes", drawn: Simulation, x: np.ndarray, ensemble: Mixture, of: str = "", **look: Any) -> None:
     """The 95% band and the training rows; `of` ends the label and `look` changes the points."""
-    low, high = (end.numpy() for end in ensemble.interval(_COVERAGE))
-    train, look = drawn.split.train, {"color": GREY, "ms": 2} | look
+    low, high = (end.numpy() for end in interval(known(ensemble), _COVERAGE))
+    train = drawn.split.train
+    points: dict[str, Any] = {"color": GREY, "ms": 2} | look
     ax.fill_between(x, low, high, step="mid", color=BAND, lw=0, label=f"95% band{of}")
-    ax.plot(drawn.x[train], drawn.y[train], ".", **look, label="training rows", rasterized=True)
+    ax.plot(drawn.x[train], drawn.y[train], ".", **points, label="training rows", rasterized=True)
 
 
-def wave(experiment: Experiment, out: Path) -> Any:
+def wave(experiment: Experiment, out: Path) -> "Figure":
     """Figure 1: mean and 95% band of every ensemble, and its variance in two parts, aleatoric and epistemic."""
     runs = finished_runs(experiment, out, glms=False)
     drawn, x = _drawn(experiment)
@@ -82,14 +88,14 @@ def wave(experiment: Experiment, out: Path) -> Any:
     return figure
 
 
-def _write_scores(ax: Any, run: FinishedRun) -> None:
+def _write_scores(ax: "Axes", run: FinishedRun) -> None:
     """Write MAE and CRPS into the upper left corner, by the paper's rules."""
     scores = run.result["scores"]["paper"]["ensemble"]
     text = f"MAE {scores['mae'][0]:.3f}\nCRPS {scores['crps'][0]:.3f}"
     ax.text(0.04, 0.97, text, transform=ax.transAxes, va="top", fontsize=8)
 
 
-def recovery(experiment: Experiment, out: Path) -> Any:
+def recovery(experiment: Experiment, out: Path) -> "Figure":
     """Figure 3: the well-specified network beside DDPN, both against the true distribution."""
     well_specified = (experiment.simulation or {})["name"]
     runs = runs_of(experiment, out, (well_specified, "ddpn", "exact_ddpn"), needed=2)
@@ -112,13 +118,13 @@ def recovery(experiment: Experiment, out: Path) -> Any:
     return figure
 
 
-def beta(experiment: Experiment, out: Path) -> Any:
+def beta(experiment: Experiment, out: Path) -> "Figure":
     """Figure 6: one column per beta, mu above gamma, one line per snapshot of the training of one network."""
     runs = finished_runs(experiment, out, glms=False)
     return _isolated(experiment, [[(f"β = {run.head.options['beta']:g}", run) for run in runs]])
 
 
-def gamma(experiment: Experiment, out: Path) -> Any:
+def gamma(experiment: Experiment, out: Path) -> "Figure":
     """Figures 8 and 9: the same with one column per initial value of gamma, and two rows per beta."""
     blocks: dict[str, list[tuple[str, FinishedRun]]] = {}
     for run in finished_runs(experiment, out, glms=False):
@@ -127,7 +133,7 @@ def gamma(experiment: Experiment, out: Path) -> Any:
     return _isolated(experiment, list(blocks.values()))
 
 
-def _isolated(experiment: Experiment, blocks: Sequence[Sequence[tuple[str, FinishedRun]]]) -> Any:
+def _isolated(experiment: Experiment, blocks: Sequence[Sequence[tuple[str, FinishedRun]]]) -> "Figure":
     """Whether a network fits isolated points or explains them by a low gamma, in the layout of Figure 6."""
     columns = max(map(len, blocks))
     size = (1.2 + 2.6 * columns, 0.9 + 4.0 * len(blocks))
@@ -146,7 +152,7 @@ def _isolated(experiment: Experiment, blocks: Sequence[Sequence[tuple[str, Finis
     return figure
 
 
-def _training_of_one_network(counts: Any, gammas: Any, run: FinishedRun, drawn: Simulation) -> None:
+def _training_of_one_network(counts: "Axes", gammas: "Axes", run: FinishedRun, drawn: Simulation) -> None:
     """Draw mu and gamma at every snapshot, of the network whose fit at the rightmost point is the median of all."""
     x, truth = _ISOLATED_X, cast(DoublePoisson, drawn.distribution(_ISOLATED_X))
     fit = fit_of_isolated_point(run)
@@ -177,7 +183,7 @@ def _covered(drawn: Simulation) -> list[tuple[float, float]]:
     return [(process.low, process.high), *((x - 0.1, x + 0.1) for x, _ in process.added)]
 
 
-def epsilon(experiment: Experiment, out: Path) -> Any:
+def epsilon(experiment: Experiment, out: Path) -> "Figure":
     """Figure 7: epsilon_1 and epsilon_2 over the paper's grid of target means and variances."""
     means, variances = (torch.linspace(*ends, _NODES, dtype=torch.float64) for ends in (_MEANS, _VARIANCES))
     figure, axes = panels(1, 2, (9.0, 3.8), sharey=True)
@@ -189,7 +195,7 @@ def epsilon(experiment: Experiment, out: Path) -> Any:
     return figure
 
 
-def epsilon_wide(experiment: Experiment, out: Path) -> Any:
+def epsilon_wide(experiment: Experiment, out: Path) -> "Figure":
     """Figure 7 beyond the paper's grid: means and variances from 0.1 to 50, on logarithmic axes."""
     from matplotlib.colors import BoundaryNorm
 
@@ -228,7 +234,7 @@ _DRAWN = (
     wave, recovery, pathologies, beta, gamma, epsilon, epsilon_wide, image_pmfs, image_pmfs_single,
     image_pmfs_ensembles, beams, ood_pmfs, ood_densities, ood_variances,
 )  # fmt: skip
-FIGURES: dict[str, Callable[[Experiment, Path], Any]] = {draw.__name__: draw for draw in _DRAWN}
+FIGURES: dict[str, Callable[[Experiment, Path], "Figure"]] = {draw.__name__: draw for draw in _DRAWN}
 
 
 def write_figures(experiment: Experiment, out: Path) -> list[Path]:

@@ -6,14 +6,15 @@ Trains nothing. Every figure is a function of an experiment and the folder of al
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Normal
+from torch.distributions import Distribution, Normal
 
 from ddpn.distributions import Mixture
+from ddpn.distributions.mixture import CountMixture
 from ddpn.paper.datasets import bible, load
 from ddpn.paper.experiments.catalogue import Experiment
 from ddpn.paper.experiments.drawing import ACCENT, BAND, GREY, legend_below, new_figure, panels
@@ -22,6 +23,10 @@ from ddpn.paper.experiments.runs import FinishedRun, finished_runs, predictions_
 from ddpn.paper.experiments.tables import scored
 from ddpn.paper.inputs import join_texts, read_image
 from ddpn.runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 #: A row with a low, one with a medium and one with a high count.
 QUANTILES = (0.1, 0.5, 0.95)
@@ -51,9 +56,9 @@ def check_rows(run: FinishedRun, counts: Tensor, known: np.ndarray) -> None:
         raise InputError(f"The data has changed since {run.folder} was tested on it. Run it again.")
 
 
-def draw_pmf(ax: Any, members: Any, observed: float) -> None:
+def draw_pmf(ax: "Axes", members: Distribution, observed: float) -> None:
     """The pmf of every member (M,) and of the ensemble, without the last thousandth of its mass."""
-    ensemble: Any = Mixture(members)
+    ensemble = CountMixture(members)
     low, high = (float(end) for end in ensemble.interval(0.999))
     y = torch.arange(max(0.0, low - 1), high + 2, dtype=torch.float64)
     heights = ensemble.log_prob(y).exp().numpy()
@@ -61,17 +66,19 @@ def draw_pmf(ax: Any, members: Any, observed: float) -> None:
     ax.plot(y.numpy(), members.log_prob(y[:, None]).exp().numpy(), color="0.35", lw=0.8, marker="o", ms=2.5)
     ax.plot([], [], color="0.35", lw=0.8, marker="o", ms=2.5, label="members")
     ax.axvline(observed, color="black", ls=":", lw=1.2, label="observed")
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.locator_params(axis="x", integer=True)
 
 
-def draw_prediction(ax: Any, members: Any, *, color: Any = ACCENT, single: bool = False, highest: float = 0.0) -> None:
+def draw_prediction(
+    ax: "Axes", members: Distribution, *, color: str = ACCENT, single: bool = False, highest: float = 0.0
+) -> None:
     """Draw a prediction as the paper does: members (M,) in grey, and above them the ensemble, or the first member.
 
     Counts have a marker each, Gaussians a density; an ensemble of Gaussians is one Normal with the mixture's moments.
     The axis reaches to `highest` at least.
     """
     is_normal = isinstance(members, Normal)
-    whole: Any = Mixture(members)
+    whole: Mixture | Normal = Mixture(members)
     whole = Normal(whole.mean, whole.stddev) if is_normal else whole
     top = max(float(whole.icdf(torch.tensor(0.999, dtype=torch.float64))) + 3.0, highest + 0.5)
     y = torch.linspace(0.0, top, 400, dtype=torch.float64) if is_normal else torch.arange(top, dtype=torch.float64)
@@ -83,20 +90,20 @@ def draw_prediction(ax: Any, members: Any, *, color: Any = ACCENT, single: bool 
         ax.plot(y.numpy(), each, color="0.8", **look | {"lw": 0.8})
         ax.plot(y.numpy(), whole.log_prob(y).exp().numpy(), color=color, **look)
     ax.set(xlim=(-0.5, top), ylim=(-0.05, max(1.1, ax.get_ylim()[1])))
-    ax.xaxis.get_major_locator().set_params(integer=True, nbins=5)
+    ax.locator_params(axis="x", integer=True, nbins=5)
 
 
-def image_pmfs(experiment: Experiment, out: Path) -> Any:
+def image_pmfs(experiment: Experiment, out: Path) -> "Figure":
     """Figure 4: three images, each beside the predictions of one ensemble and of its members."""
     return _images(experiment, runs_of(experiment, out, PREFERRED)[:1], "", single=False)
 
 
-def image_pmfs_single(experiment: Experiment, out: Path) -> Any:
+def image_pmfs_single(experiment: Experiment, out: Path) -> "Figure":
     """Figures 10 to 19: the same images beside the predictions of the first network of every finished method."""
     return _images(experiment, _in_order(experiment, out), _FIRST_SINGLE, single=True)
 
 
-def image_pmfs_ensembles(experiment: Experiment, out: Path) -> Any:
+def image_pmfs_ensembles(experiment: Experiment, out: Path) -> "Figure":
     """Figures 20 to 29: the same images beside the predictions of every finished ensemble."""
     return _images(experiment, _in_order(experiment, out), _FIRST_ENSEMBLE, single=False)
 
@@ -105,7 +112,7 @@ def _in_order(experiment: Experiment, out: Path) -> list[FinishedRun]:
     return sorted(finished_runs(experiment, out, glms=False), key=lambda run: _IN_PAPER.index(run.method.name))
 
 
-def _images(experiment: Experiment, runs: Sequence[FinishedRun], first: int | str, *, single: bool) -> Any:
+def _images(experiment: Experiment, runs: Sequence[FinishedRun], first: int | str, *, single: bool) -> "Figure":
     """One row per method: three test images with their predictions and a star at the true count.
 
     `first` is the number of the paper's figure that shows its first method.
@@ -130,7 +137,7 @@ def _images(experiment: Experiment, runs: Sequence[FinishedRun], first: int | st
     return figure
 
 
-def pathologies(experiment: Experiment, out: Path) -> Any:
+def pathologies(experiment: Experiment, out: Path) -> "Figure":
     """Figure 5: cdfs of a Gaussian and of DDPN, one network each, for two patients."""
     runs = runs_of(experiment, out, _CDFS, needed=2)
     raws, y = [predictions_of(run.folder)["raw"][:, 0] for run in runs], predictions_of(runs[0].folder)["y"]
@@ -159,7 +166,7 @@ def pathologies(experiment: Experiment, out: Path) -> Any:
     return figure
 
 
-def beams(experiment: Experiment, out: Path) -> Any:
+def beams(experiment: Experiment, out: Path) -> "Figure":
     """Figure 32: the points of three beams, seen by the camera and from the side, beside the pmfs."""
     run, *_ = runs_of(experiment, out, PREFERRED)
     raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
@@ -185,7 +192,7 @@ def beams(experiment: Experiment, out: Path) -> Any:
     return figure
 
 
-def _points(ax: Any, points: np.ndarray, sides: tuple[int, int]) -> None:
+def _points(ax: "Axes", points: np.ndarray, sides: tuple[int, int]) -> None:
     """The points over two of x, y, z, in true proportions."""
     x, y = (points[:, side] for side in sides)
     depth = points[:, 2]
@@ -199,7 +206,7 @@ def _points(ax: Any, points: np.ndarray, sides: tuple[int, int]) -> None:
         ax.text(0.5, 0.5, "no points", transform=ax.transAxes, ha="center", color=GREY)
     ax.set_aspect("equal", adjustable="datalim")
     ax.set_ylabel(_AXES[sides[1]])
-    ax.xaxis.get_major_locator().set_params(nbins=3 if sides[0] == 0 else 6)
+    ax.locator_params(axis="x", nbins=3 if sides[0] == 0 else 6)
 
 
 #: The test rows and the verses of the paper's Figures 30 and 31.
@@ -207,20 +214,20 @@ _SHOWN_REVIEWS, _SHOWN_VERSES = (10, 25, 95, 249), (105, 419, 1654, 4809)
 #: Letters of a text and of a line that are shown.
 _LETTERS, _LINE = 110, 22
 _OOD_COLOR = "#d6604d"
-_FILLED = {"facecolor": BAND, "edgecolor": ACCENT, "hatch": "//", "lw": 0.8}
+_FILLED: dict[str, Any] = {"facecolor": BAND, "edgecolor": ACCENT, "hatch": "//", "lw": 0.8}
 
 
-def ood_pmfs(experiment: Experiment, out: Path) -> Any:
+def ood_pmfs(experiment: Experiment, out: Path) -> "Figure":
     """Figure 30: ensembles of count distributions for four test rows and four out-of-distribution texts."""
     return _texts(experiment, out, is_continuous=False)
 
 
-def ood_densities(experiment: Experiment, out: Path) -> Any:
+def ood_densities(experiment: Experiment, out: Path) -> "Figure":
     """Figure 31: the same for ensembles of Gaussians."""
     return _texts(experiment, out, is_continuous=True)
 
 
-def _texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> Any:
+def _texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> "Figure":
     """One block per method, two beside each other: texts above their predictions, test rows above verses."""
     runs = [run for run in _in_order(experiment, out) if run.method.is_continuous is is_continuous]
     if not runs:
@@ -252,7 +259,7 @@ def _texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> Any:
     return figure
 
 
-def ood_variances(experiment: Experiment, out: Path) -> Any:
+def ood_variances(experiment: Experiment, out: Path) -> "Figure":
     """The total variances of all test rows and all out-of-distribution rows, one histogram per ensemble."""
     runs = scored(finished_runs(experiment, out, glms=False))
     columns = min(5, len(runs))
@@ -269,7 +276,7 @@ def ood_variances(experiment: Experiment, out: Path) -> Any:
     return figure
 
 
-def _variances(ax: Any, *both: Tensor) -> None:
+def _variances(ax: "Axes", *both: Tensor) -> None:
     """Histograms of the logarithms for test rows and OOD rows."""
     limits = torch.finfo(both[0].dtype)
     scores = [side.clamp(limits.tiny, limits.max).log10().numpy() for side in both]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
@@ -45,7 +46,7 @@ def _median(value: Tensor) -> list[float]:
     return value.median(0).values.reshape(-1).tolist()
 
 
-def _ours(dist: Any, y: Tensor) -> dict[str, list[float]]:
+def _ours(dist: Distribution, y: Tensor) -> dict[str, list[float]]:
     return {
         "mae": _mean(absolute_error(dist, y, statistic="median")),
         "crps": _mean(crps(dist, y)),
@@ -55,7 +56,7 @@ def _ours(dist: Any, y: Tensor) -> dict[str, list[float]]:
     }
 
 
-def _paper(dist: Any, y: Tensor) -> dict[str, list[float]]:
+def _paper(dist: Distribution, y: Tensor) -> dict[str, list[float]]:
     precision = dist.gamma / dist.mu if isinstance(dist, DoublePoisson) else 1.0 / dist.variance
     return {
         "mae": _mean(((dist.mean if isinstance(dist, Normal) else dist.mode) - y).abs()),
@@ -64,7 +65,7 @@ def _paper(dist: Any, y: Tensor) -> dict[str, list[float]]:
     }
 
 
-def _against(truth: CountDistribution, ensemble: Any, y: Tensor) -> dict[str, float]:
+def _against(truth: CountDistribution, ensemble: Mixture, y: Tensor) -> dict[str, float]:
     """For simulations: the score of the true distribution, and how far the variance is from the true one."""
     relative = (ensemble.aleatoric - truth.variance).abs() / truth.variance.clamp(min=1e-12)
     best = crps(truth, y).double().mean().item()
@@ -105,7 +106,7 @@ class Detection(NamedTuple):
     n_out: int
 
 
-def detection(score_in: Any, score_out: Any, *, as_paper: bool = False) -> Detection:
+def detection(score_in: ArrayLike, score_out: ArrayLike, *, as_paper: bool = False) -> Detection:
     """Evaluate a score that should be higher for OOD inputs, as in Section 4.4 of the paper.
 
     A fifth of the in-distribution scores is held out; all OOD scores and the other in-distribution scores are
