@@ -33,6 +33,7 @@ from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.statistics import weighted_mean, wilson_interval
+from ddpn.storage.contents import JsonObject
 from ddpn.tables.row_draw import count_drawn, draw_facts
 
 #: The coverage of the intervals that are scored.
@@ -432,7 +433,7 @@ class Leaderboard:
         How many rows were scored, and of how many they were drawn.
     """
 
-    entries: list[dict[str, Any]]
+    entries: list[JsonObject]
     evaluation: Evaluation
     rows: int
     total: int
@@ -447,7 +448,7 @@ class Leaderboard:
         """How many rows were scored, of how many they were drawn, and whether these are test rows."""
         return f"Scores on {count_drawn(self.rows, self.total, self.evaluation.row_words.removesuffix('s'))}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """For JSON."""
         gain, decision = self.evaluation.gain, self.verdict
         return {

@@ -27,6 +27,7 @@ from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import is_number
 from ddpn.statistics import adjust_p_values
+from ddpn.storage.contents import JsonObject
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.row_draw import MAX_ROWS, describe_draw, draw_facts, draw_rows, draw_sample
 from ddpn.tables.row_hashes import hash_texts
@@ -146,7 +147,7 @@ class Monitoring:
             "distinguished from chance."
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """For JSON."""
         checks = [check._asdict() for check in self.checks]
         draw = {

@@ -3,7 +3,7 @@
 import math
 import sys
 from contextlib import redirect_stdout
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,13 @@ from ddpn.cli.program import command
 from ddpn.cli.tables import table_of
 from ddpn.cli.wording import FIT_OPTIONS, format_option, in_fit_options
 from ddpn.tables.row_draw import parse_max_rows
+
+if TYPE_CHECKING:
+    from ddpn.analysis.diagnosis.procedure import Diagnosis
+    from ddpn.analysis.explanations import Explanation
+    from ddpn.analysis.explanations.column_effects import Curve, Effect
+    from ddpn.analysis.explanations.shapley import Contributions
+    from ddpn.analysis.monitoring import Monitoring
 
 MeanModel = Annotated[
     str,
@@ -58,7 +65,7 @@ def diagnose(
         _show_diagnosis(found)
 
 
-def _show_diagnosis(found: Any) -> None:
+def _show_diagnosis(found: "Diagnosis") -> None:
     known = found.summary
     typer.echo(found.headline)
     typer.echo(
@@ -182,11 +189,11 @@ def explain(
         typer.echo(f"Explanation written to {out}", err=True)
 
 
-def _show_model(found: Any, note: str) -> None:
+def _show_model(found: "Explanation", note: str) -> None:
     """Print the most important columns: what shuffling them changes, if known, and the range of their effects."""
     from ddpn.runtime.display import value_text
 
-    def reach(one: Any, curve: Any) -> str:
+    def reach(one: "Effect", curve: "Curve") -> str:
         low, high = int(curve.level.argmin()), int(curve.level.argmax())
         if low == high:
             return f"{curve.level[low]:.3g}"
@@ -217,7 +224,7 @@ def _show_model(found: Any, note: str) -> None:
     )
 
 
-def _show_rows(found: Any, numbers: list[int]) -> None:
+def _show_rows(found: "Contributions", numbers: list[int]) -> None:
     from ddpn.runtime.display import value_text
 
     value = math.exp if found.log else float
@@ -241,7 +248,7 @@ DRIFT = 3
 #: Checks that are printed.
 _MOST = 20
 Alpha = Annotated[float, option("SHARE", "Probability of one or more false alarms.")]
-Effect = Annotated[
+SmallestEffect = Annotated[
     float, option("SHARE", "The smallest difference between shares that counts as drift; half of it for coverage.")
 ]
 Ignore = Annotated[
@@ -259,7 +266,7 @@ def monitor(
     model: o.Model,
     data: o.Data,
     alpha: Alpha = 0.01,
-    effect: Effect = 0.1,
+    effect: SmallestEffect = 0.1,
     ignore: Ignore = None,
     *,
     columns: o.MonitoredColumns,
@@ -292,7 +299,7 @@ def monitor(
         raise typer.Exit(DRIFT)
 
 
-def _show_comparison(found: Any) -> None:
+def _show_comparison(found: "Monitoring") -> None:
     typer.echo(found.headline)
     rows = [(check.cells, check.drift) for check in found.checks[:_MOST]]
     table = table_of(("check", "before", "now", "difference", "adjusted p", ""), rows, right=(3, 4))

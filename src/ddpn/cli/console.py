@@ -32,7 +32,7 @@ _WIDE = 140
 # Errors, warnings and Ctrl-C ------------------------------------------------------------------------------------------
 
 
-def typed_options(context: Any) -> tuple[dict[str, str], set[str]]:
+def typed_options(context: typer.Context) -> tuple[dict[str, str], set[str]]:
     """The options of a command that runs, by argument, and those that were given on the command line."""
     options = {each.name: max(each.opts, key=len) for each in context.command.params if each.opts[0].startswith("-")}
     sources = {name: context.get_parameter_source(name) for name in options}
@@ -40,7 +40,7 @@ def typed_options(context: Any) -> tuple[dict[str, str], set[str]]:
 
 
 @contextmanager
-def friendly_errors(after_ctrl_c: str, context: Any = None) -> Iterator[None]:
+def friendly_errors(after_ctrl_c: str, context: typer.Context | None = None) -> Iterator[None]:
     """Print errors and warnings as one sentence each, without a traceback; `after_ctrl_c` says what was kept.
 
     Sentences name the options of the command that runs in this context.
@@ -148,7 +148,7 @@ class CtrlCRunner(StepRunner):
 def _warnings_as_sentences() -> Iterator[None]:
     printed = set()
 
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+    def show(message: Warning | str, *_: object, **__: object) -> None:
         if str(message) not in printed:
             printed.add(str(message))
             print(f"Warning: {in_fit_options(str(message))}", file=sys.stderr, flush=True)  # above a progress bar
@@ -188,6 +188,6 @@ def print_step(step: str) -> None:
     print(f"{step} ...", file=sys.stderr, flush=True)
 
 
-def print_json(document: Any) -> None:
+def print_json(document: object) -> None:
     """Print one JSON document to standard output."""
     typer.echo(json.dumps(document, indent=1, ensure_ascii=False))

@@ -13,8 +13,11 @@ from ddpn.cli.console import INTERRUPTED, CtrlCRunner, print_json, print_step, p
 from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import column_table, missing_words, show_scores, table_of
+from ddpn.storage.contents import JsonObject
 
 if TYPE_CHECKING:
+    from ddpn.workflow.fitting import Fitted
+    from ddpn.workflow.preparing import Prepared
     from ddpn.workflow.tuning import TuningResult
 
 Stream = Annotated[
@@ -92,7 +95,7 @@ def fit(
         del table  # prepared has copies of what it needs
     name = data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1:,} more files"
     _show_prepared(name, prepared, as_json)
-    about: dict[str, Any] = {"data": name, "command": shlex.join(["ddpn", *sys.argv[1:]])}
+    about: JsonObject = {"data": name, "command": shlex.join(["ddpn", *sys.argv[1:]])}
     if prepared.stream is not None:
         about["stream"] = stream_facts(prepared.stream, len(prepared.sample))
     # Only now, as it imports torch: wrong options and tables are reported at once.
@@ -158,7 +161,7 @@ def tune(
     _show_fitted(out, fitted, as_json)
 
 
-def _show_prepared(data: str, prepared: Any, as_json: bool) -> None:
+def _show_prepared(data: str, prepared: "Prepared", as_json: bool) -> None:
     """Print how the table is used, before training."""
     whole = f" of {prepared.stream.table.rows:,}" if prepared.stream is not None else ""
     typer.echo(f"{data}: {len(prepared.sample):,}{whole} rows{' sampled' if whole else ''}", err=as_json)
@@ -169,7 +172,7 @@ def _show_prepared(data: str, prepared: Any, as_json: bool) -> None:
     show_warnings([*prepared.leaks, *prepared.warnings])
 
 
-def _show_fitted(out: Path, fitted: Any, as_json: bool) -> None:
+def _show_fitted(out: Path, fitted: "Fitted", as_json: bool) -> None:
     """Print the scores of a saved model, what to do next, and what is missing after Ctrl-C."""
     task = fitted.folder.task
     if as_json:

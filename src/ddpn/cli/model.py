@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Mapping
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from ddpn.cli.console import print_json, print_step, show, show_warnings
 from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import fact_table, member_words, model_facts, show_scores
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import refuses_strange_files
 from ddpn.tables.row_draw import parse_max_rows
 
@@ -255,7 +255,7 @@ def export(
     typer.echo(f"Written to {out} ({out.stat().st_size / 1e6:,.1f} MB).")
 
 
-def _interface(about: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _interface(about: JsonObject) -> list[tuple[str, str]]:
     """Members, inputs and outputs of an exported file."""
     members = [(f"Member {name}", member_words(member)) for name, member in about["members"].items()]
     inputs = [(f"Input {each['name']}", f"{each['type']}, {each['meaning']}") for each in about["inputs"]]

@@ -4,7 +4,7 @@ import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,6 +12,7 @@ from ddpn.cli.console import show
 from ddpn.cli.wording import in_fit_options
 from ddpn.rows.count_range import CountRange
 from ddpn.runtime.display import as_text, describe_parts
+from ddpn.storage.contents import JsonObject
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,7 +60,7 @@ def column_table(roles: "Roles") -> "Table":
     return table_of(headings, [(cells[:width], stands_out) for cells, stands_out in rows], right=(2, 3))
 
 
-def leaderboard_table(found: Mapping[str, Any]) -> "Table":
+def leaderboard_table(found: JsonObject) -> "Table":
     """The mixture and every member, best first; members without a weight are there for comparison."""
     share = f"{found['coverage']:.0%}"
     title = f"{found['title']} (smaller CRPS, NLL and MAE are better)"
@@ -76,7 +77,7 @@ def leaderboard_table(found: Mapping[str, Any]) -> "Table":
     return table_of(headings, rows, range(1, len(headings)), title)
 
 
-def show_scores(found: dict[str, Any], model: Path, task: dict[str, Any]) -> None:
+def show_scores(found: JsonObject, model: Path, task: JsonObject) -> None:
     """The leaderboard and the verdict, and how to use or fit the one member that the verdict prefers."""
     show(leaderboard_table(found))
     typer.echo(in_fit_options(" ".join(found["verdict"]["sentences"])))
@@ -101,7 +102,7 @@ def fact_table(facts: Sequence[tuple[str, str]]) -> "Table":
     return table
 
 
-def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
+def model_facts(about: JsonObject) -> list[tuple[str, str]]:
     """What a saved model is and how it was fitted, in words."""
     task, roles = about["task"], about["task"]["roles"]
     wanted = [column["name"] for column in roles["columns"] if not column["left_out"]]
@@ -161,7 +162,7 @@ def missing_words(missing: Sequence[str]) -> str:
     return ", ".join(words[step] for step in missing if step in words)
 
 
-def _range_facts(counts: Mapping[str, Any] | None, roles: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _range_facts(counts: JsonObject | None, roles: JsonObject) -> list[tuple[str, str]]:
     """The range of possible counts, and how they are censored, where they are."""
     known = CountRange(**(counts or {}))
     facts = []
@@ -175,7 +176,7 @@ def _range_facts(counts: Mapping[str, Any] | None, roles: Mapping[str, Any]) -> 
     return facts
 
 
-def member_words(member: Mapping[str, Any]) -> str:
+def member_words(member: JsonObject) -> str:
     """The weight of a member and its facts in one line."""
     words = [f"{member['weight']:.0%} of the mixture"]
     for name, value in member["facts"].items():

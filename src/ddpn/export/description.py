@@ -3,10 +3,10 @@
 import json
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.extras import import_extra
+from ddpn.storage.contents import JsonObject
 
 #: The entry of the file's metadata that holds the description, and its version.
 ENTRY, FORMAT = "ddpn", 1
@@ -14,7 +14,7 @@ ENTRY, FORMAT = "ddpn", 1
 _MOST_BYTES = 2**31
 
 
-def describe_onnx(path: str | PathLike[str]) -> dict[str, Any]:
+def describe_onnx(path: str | PathLike[str]) -> JsonObject:
     """What an exported file takes and predicts, and how the model was fitted.
 
     Parameters
@@ -42,7 +42,7 @@ def describe_onnx(path: str | PathLike[str]) -> dict[str, Any]:
     if ENTRY not in known:
         raise InputError(f"{path} must be a file that ddpn has exported, got another ONNX model.")
     try:
-        about: dict[str, Any] = json.loads(known[ENTRY])
+        about: JsonObject = json.loads(known[ENTRY])
     except (ValueError, RecursionError):
         about = {}
     if not isinstance(about, dict) or "format" not in about:

@@ -4,7 +4,7 @@ These are the inputs of networks, the columns of trees, and the designs of GLMs.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ddpn.export.graph import ML, Graph, Value
 from ddpn.export.source import InputColumn
 from ddpn.members.glm import Design
 from ddpn.members.trees.member import LEVELS, TreeTable
+from ddpn.storage.contents import JsonObject
 from ddpn.tables.cells import DAY, HOUR, MONTH, WEEKDAY
 from ddpn.tables.encoding import FeatureEncoder
 from ddpn.tables.encoding.columns import LARGEST, LIMIT, CategoricalColumn, NumericColumn
@@ -138,7 +139,7 @@ def encoded(graph: Graph, table: TableNodes, encoder: FeatureEncoder, chosen: np
     """The encoder's inputs, or some of them; float64 with the values of float32. Shape: (rows, inputs)."""
     ends = np.cumsum([column.width for column in encoder.columns_])
     starts = dict(zip(table.names, (ends - [column.width for column in encoder.columns_]).tolist(), strict=True))
-    own: dict[str, Any] = dict(zip(table.names, encoder.columns_, strict=True))
+    own: JsonObject = dict(zip(table.names, encoder.columns_, strict=True))
     parts = _numeric_parts(graph, table, own, starts) if table.numbers is not None else []
     if table.codes is not None:
         parts += _category_parts(table.codes, table, own, starts)

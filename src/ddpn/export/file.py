@@ -1,7 +1,7 @@
 """Write a model as an ONNX file: raw columns, members, mixture and outputs as one graph."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from os import PathLike
@@ -25,6 +25,7 @@ from ddpn.prediction.spec import PredictionSpec
 from ddpn.predictor import MIXTURE
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_integer
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import write_bytes
 from ddpn.tables.files import check_free
 from ddpn.tables.kinds import number_of
@@ -44,7 +45,7 @@ def export_onnx(
     coverage: float = 0.9,
     pmf_up_to: int | None = None,
     overwrite: bool = False,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Write a fitted model as one ONNX file, whole or not at all.
 
     The file takes the raw columns of the table, one input per column, and any number of rows. Preprocessing, all
@@ -114,7 +115,7 @@ def export_onnx(
 
 def training_quantile(source: ExportedModel, level: float) -> float | None:
     """A quantile of the counts of all training rows; None where the model does not know it."""
-    facts: Mapping[str, Any] = source.members.get("constant", {}).get("facts", {})
+    facts: JsonObject = source.members.get("constant", {}).get("facts", {})
     if "raw outputs" not in facts:
         return None
     name, raw = facts["likelihood"], facts["raw outputs"]

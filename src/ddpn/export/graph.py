@@ -1,6 +1,6 @@
 """A small writer of ONNX graphs: values that have the operators of Python. The only file that imports onnx."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Union
 
 import numpy as np
@@ -107,7 +107,7 @@ class Graph:
         self.nodes: list[Any] = []
         self.inputs: list[tuple[str, str]] = []
         self._root: Graph = self if parent is None else parent._root
-        self.constants: dict[Any, tuple[str, np.ndarray]] = {}
+        self.constants: dict[Hashable, tuple[str, np.ndarray]] = {}
         self._count = 0
         #: Names of inputs and outputs, which no node of its own may have.
         self.reserved: set[str] = set()

@@ -1,6 +1,6 @@
 """What is exported: the predictor of a folder, an estimator or by itself, and the raw columns that the file takes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from os import PathLike
@@ -10,6 +10,7 @@ from typing import Any
 from ddpn.members.folds import copies_of
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import TASK
 from ddpn.tables.cells import LOOKS_MISSING, missing_numbers
 from ddpn.tables.encoding.table import WITH_NUMBERS
@@ -51,7 +52,7 @@ class InputColumn:
         """The kind of value that the file takes: f (float64) or s (text)."""
         return "s" if self.kind in ("category", "group") else "f"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """For JSON."""
         about = {"name": self.name, "type": "string" if self.element == "s" else "float64", "kind": self.kind}
         return {**about, "meaning": MEANINGS[self.kind]}
@@ -102,11 +103,11 @@ class ExportedModel:
 
     predictor: Predictor
     columns: list[InputColumn]
-    members: Mapping[str, Any]
+    members: JsonObject
     target: str | None = None
     exposure: str = "exposure"
     upper: str = "upper_bound"
-    summary: Mapping[str, Any] = field(default_factory=dict)
+    summary: JsonObject = field(default_factory=dict)
 
 
 def source_of(model: Any) -> ExportedModel:

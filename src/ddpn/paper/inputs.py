@@ -33,7 +33,9 @@ _BLOCK = 1024
 _ONLY_IDS = {"return_attention_mask": False, "return_token_type_ids": False}
 
 
-def tokenize(texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase | str", *, max_length: int = 128) -> Tensor:
+def tokenize(
+    texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase | str | Path", *, max_length: int = 128
+) -> Tensor:
     """Turn texts into token ids, cut at `max_length` and padded on the right with the tokenizer's pad id.
 
     An empty text has only the special tokens.
@@ -52,7 +54,7 @@ def tokenize(texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase | str", *
     Tensor of int32, shape (texts, tokens of the longest text)
     """
     texts = _check_texts(texts)
-    chosen = tokenizer_of(tokenizer)[0] if isinstance(tokenizer, str) else tokenizer
+    chosen = tokenizer_of(tokenizer)[0] if isinstance(tokenizer, str | Path) else tokenizer
     _check_length(chosen, max_length)
     padded = np.full((len(texts), max_length), chosen.pad_token_id, dtype=np.int32)
     # At least one column: without special tokens, texts that are all empty have no token.

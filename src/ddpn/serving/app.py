@@ -17,6 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, PlainTextResponse
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from ddpn.runtime.errors import ConfigError, DDPNError
 from ddpn.serving import schemas
@@ -24,6 +25,7 @@ from ddpn.serving.batching import Batcher
 from ddpn.serving.middleware import Limits, Metrics, Middleware
 from ddpn.serving.model import ServedModel, about
 from ddpn.serving.schemas import STATUSES, RequestError, busy, refusal
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import MANIFEST
 
 #: Rows from which on answers are written in a thread, as other requests would wait for them.
@@ -52,7 +54,7 @@ class Service:
         self.limits, self.needs_token, self.metrics = limits, needs_token, Metrics()
         self._reload_every, self._columns = reload_every, columns
         self._seen = {name: _signature(Path(path)) for name, path in paths.items()}
-        self._failed: dict[str, Any] = {}
+        self._failed: dict[str, tuple[int, ...] | None] = {}
         self.models = {name: ServedModel(name, Path(path), **columns) for name, path in paths.items()}
         for model in self.models.values():
             self.metrics.model.labels(model.name).info({"version": model.version})
@@ -60,11 +62,11 @@ class Service:
         self.is_ready = False
         self.api = api(self)
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.api(scope, receive, send)
 
     @asynccontextmanager
-    async def lifespan(self, app: Any) -> AsyncIterator[None]:
+    async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
         """Start the watch over model folders; at the end, finish what was taken."""
         watch = asyncio.create_task(self._watch())
         self.is_ready = True
@@ -84,7 +86,7 @@ class Service:
                 if now not in (None, self._seen[model.name]):
                     await self._refresh(model, now)
 
-    async def _refresh(self, model: ServedModel, now: Any) -> None:
+    async def _refresh(self, model: ServedModel, now: tuple[int, ...] | None) -> None:
         """Replace a model whose folder has changed; a version that cannot be loaded leaves the old one in place."""
         name = model.name
         try:
@@ -142,7 +144,7 @@ def _signature(path: Path) -> tuple[int, ...] | None:
     return None
 
 
-def _json(found: dict[str, Any]) -> Response:
+def _json(found: JsonObject) -> Response:
     content = json.dumps(found, allow_nan=False, separators=(",", ":")).encode()
     return Response(content, media_type="application/json")
 

@@ -5,12 +5,13 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.serving.middleware import Limits, Metrics
 from ddpn.serving.model import ServedModel
 from ddpn.serving.schemas import Row, busy
+from ddpn.storage.contents import JsonObject
 
 #: Rows that are predicted together, unless one request has more.
 _MOST_ROWS = 256
@@ -22,7 +23,7 @@ class WaitingRequest(NamedTuple):
     model: ServedModel
     rows: Sequence[Row]
     spec: PredictionSpec
-    answer: Future[list[dict[str, Any]]]
+    answer: Future[list[JsonObject]]
 
 
 class Batcher:
@@ -45,7 +46,7 @@ class Batcher:
         """Finish what is queued, then end."""
         await asyncio.to_thread(self._thread.shutdown)
 
-    async def submit(self, model: ServedModel, rows: Sequence[Row], spec: PredictionSpec) -> list[dict[str, Any]]:
+    async def submit(self, model: ServedModel, rows: Sequence[Row], spec: PredictionSpec) -> list[JsonObject]:
         """The answer to a request, once its batch is predicted."""
         if len(self._queue) >= self._limits.max_queue:
             raise busy(f"{self._limits.max_queue:,} requests are waiting already. Try again in a second.", 429)
@@ -64,7 +65,7 @@ class Batcher:
         if not batch:
             return
         start = self._started = perf_counter()
-        found: list[Any]
+        found: list[list[JsonObject] | Exception]
         try:
             found = batch[0].model.predict([(each.rows, each.spec) for each in batch])
         except Exception as error:

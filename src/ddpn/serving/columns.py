@@ -14,6 +14,7 @@ from ddpn.calibration.columns import ColumnProfile
 from ddpn.members.folds import known_levels
 from ddpn.predictor import Predictor
 from ddpn.serving.schemas import Row, integer
+from ddpn.storage.contents import JsonObject
 from ddpn.tables.cells import DAY, polars
 from ddpn.tables.kinds import TableColumn, canonical_level, canonical_number
 from ddpn.tables.roles import Roles
@@ -55,13 +56,13 @@ class ServedColumn:
     def is_required(self) -> bool:
         return self.kind != "ignored"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """For JSON."""
         known = {name: getattr(self, name) for name in ("levels", "range", "days", "integers")}
         about = {"name": self.name, "kind": self.kind, "typical": self.example}
         return about | {name: value for name, value in known.items() if value}
 
-    def series(self, cells: Sequence[Any]) -> Any:
+    def series(self, cells: Sequence[object]) -> Any:
         """Validated cells as a column of a table, which is read as that of a file."""
         library = polars()
         if self.kind in ("category", "group"):
@@ -93,7 +94,7 @@ def served_columns(folder: ModelFolder) -> list[ServedColumn]:
 def _feature(
     column: TableColumn, levels: Mapping[str, tuple[str, ...]], profiles: Mapping[str, ColumnProfile | None]
 ) -> ServedColumn:
-    name, about = column.name, dict[str, Any]()
+    name, about = column.name, JsonObject()
     if column.kind == "number":
         about = _number(profiles[name], column.number.integers)
         return ServedColumn(name, "number", _Number | None, f"a finite number{_MISSING}", **about)
@@ -107,13 +108,13 @@ def _feature(
     return ServedColumn(name, "category", _Level, _LEVEL, **about)
 
 
-def _names(levels: Sequence[str]) -> dict[str, Any]:
+def _names(levels: Sequence[str]) -> JsonObject:
     return {"levels": tuple(levels[:_MOST_LEVELS]), "example": next(iter(levels), None)}
 
 
 def _roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
     """The columns that are no features: exposure, upper bound, group."""
-    found, about = [], dict[str, Any]()
+    found, about = [], JsonObject()
     if roles.exposure is not None:
         kind = Annotated[float, Field(gt=0.0, le=_LARGEST, allow_inf_nan=False)]
         about = {"example": 1.0}
@@ -145,7 +146,7 @@ def row_model(name: str, columns: Iterable[ServedColumn]) -> type[Row]:
     for column in columns:
         if column.kind != "group" or column.name not in known:
             known[column.name] = column
-    fields: dict[str, Any] = {}
+    fields: JsonObject = {}
     for number, column in enumerate(known.values()):
         default = ... if column.is_required else None
         about = Field(default, alias=column.name, description=column.description)
@@ -157,7 +158,7 @@ def _date(zone_name: str) -> Any:
     """The type of dates and times, which are read by the clock of a zone, or as they are written without one."""
     zone = ZoneInfo(zone_name) if zone_name else None
 
-    def read(cell: Any) -> datetime | None:
+    def read(cell: object) -> datetime | None:
         if cell is None:
             return None
         if not isinstance(cell, str) or _ISO.fullmatch(cell) is None:
@@ -174,7 +175,7 @@ def _date(zone_name: str) -> Any:
 # What the model knows about its columns --------------------------------------------------------------------------
 
 
-def _number(profile: ColumnProfile | None, integers: bool) -> dict[str, Any]:
+def _number(profile: ColumnProfile | None, integers: bool) -> JsonObject:
     """The smallest and the largest training value, and a typical one: the median, or the value nearest to it."""
     if profile is None or not len(profile.edges):
         return {"example": 1.0}
@@ -186,7 +187,7 @@ def _number(profile: ColumnProfile | None, integers: bool) -> dict[str, Any]:
     return {"example": example, "range": (float(profile.edges[0]), float(profile.edges[-1])), "integers": integers}
 
 
-def _days(profile: ColumnProfile | None) -> dict[str, Any]:
+def _days(profile: ColumnProfile | None) -> JsonObject:
     """The first and the last day of the training, and a typical one."""
     if profile is None or not len(profile.edges):
         return {"example": "2024-12-31"}

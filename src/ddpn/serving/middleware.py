@@ -8,18 +8,18 @@ import math
 import re
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 from uuid import uuid4
 
 import prometheus_client as client
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ddpn.runtime.errors import ConfigError
 from ddpn.serving.schemas import RequestError, busy
+from ddpn.storage.contents import JsonObject
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One line."""
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line: dict[str, Any] = {"time": when, "level": record.levelname.lower(), "event": record.getMessage()}
+        line: JsonObject = {"time": when, "level": record.levelname.lower(), "event": record.getMessage()}
         line |= getattr(record, "fields", {})
         if record.exc_info and record.exc_info[0] is not None:
             # Not the message, which may have values of rows: where it happened is in the frames.
@@ -117,10 +117,6 @@ _HEADERS = [
     ),
 ]
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 
 def read_token(variable: str | None, file: Path | None) -> str | None:
@@ -143,17 +139,17 @@ class Middleware:
     The inner app leaves `rows` and `model` of a request in the scope's `ddpn` for logs. Clients must send the token.
     """
 
-    def __init__(self, app: App, metrics: Metrics, limits: Limits, token: str | None = None) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, limits: Limits, token: str | None = None) -> None:
         self.app, self._metrics, self._limits = app, metrics, limits
         self._expected = None if token is None else f"Bearer {token}".encode()
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         start, status, request = perf_counter(), 0, uuid4().hex[:16]
-        known: dict[str, Any] = {}
+        known: JsonObject = {}
         method = scope["method"] if scope["method"] in _METHODS else "other"  # clients may invent some
         # HEAD is answered as GET: the server leaves out the body.
         scope = {**scope, "ddpn": known, "method": "GET" if method == "HEAD" else scope["method"]}
@@ -182,7 +178,7 @@ class Middleware:
             times = {"status": status, "ms": round(1000 * seconds, 2)}
             _LOG.info("request", extra={"fields": {"request": request, **facts, **known, **times}})
 
-    async def _answered(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> RequestError | None:
+    async def _answered(self, scope: Scope, receive: Receive, send: Send) -> RequestError | None:
         """Let the app answer; why it did not, where it did not."""
         is_open = self._expected is None or scope["path"] in OPEN
         if not is_open and not hmac.compare_digest(_header(scope, b"authorization"), self._expected or b""):
@@ -198,7 +194,7 @@ class Middleware:
             return error
         return None
 
-    async def _with_body(self, scope: MutableMapping[str, Any], receive: Receive) -> Receive:
+    async def _with_body(self, scope: Scope, receive: Receive) -> Receive:
         """Read the body of a request, within the limits; returns what the app receives it from."""
         kind = _header(scope, b"content-type")
         if kind.partition(b";")[0].strip().lower() not in (b"", b"application/json"):
@@ -228,11 +224,11 @@ class Middleware:
         return received
 
 
-def _header(scope: MutableMapping[str, Any], name: bytes) -> bytes:
+def _header(scope: Scope, name: bytes) -> bytes:
     return next((value for own, value in scope["headers"] if own == name), b"")
 
 
-def _path(scope: MutableMapping[str, Any], status: int) -> str:
+def _path(scope: Scope, status: int) -> str:
     """The path of the route that a request had; clients may invent others."""
     if status == 401:
         return "unauthorized"

@@ -18,6 +18,7 @@ from ddpn.rows.count_rows import take_rows
 from ddpn.runtime.threads import single_thread
 from ddpn.serving.columns import row_model, served_columns
 from ddpn.serving.schemas import DEFAULT_OUTPUTS, REFUSALS, Row, refusal
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import read_unchanged
 from ddpn.tables.cells import polars
 from ddpn.workflow.model_folder import ModelFolder, SavedModel
@@ -46,7 +47,7 @@ DEFAULT_SPEC = PredictionSpec(columns=DEFAULT_OUTPUTS)
 
 def answer_rows(
     predictor: Predictor, inputs: PredictorInputs, prediction: Prediction, spec: PredictionSpec
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """Return what a request asks for, row by row, ready for JSON."""
     columns = prediction.to_columns(spec)
     if spec.pmf is not None:
@@ -62,7 +63,7 @@ def answer_rows(
     return [dict(zip(answer, row, strict=True)) for row in zip(*answer.values(), strict=True)]
 
 
-def _show_masses(counts: CountDistribution) -> list[dict[str, Any]]:
+def _show_masses(counts: CountDistribution) -> list[JsonObject]:
     """Return where nearly all mass is: probabilities of some counts, every `step`-th where there are many."""
     levels = torch.tensor([_UNSHOWN, 1.0 - _UNSHOWN], dtype=torch.float64)
     rows = []
@@ -74,7 +75,7 @@ def _show_masses(counts: CountDistribution) -> list[dict[str, Any]]:
     return rows
 
 
-def _predict_members(predictor: Predictor, inputs: PredictorInputs) -> list[list[dict[str, Any]]]:
+def _predict_members(predictor: Predictor, inputs: PredictorInputs) -> list[list[JsonObject]]:
     """Return what each member of the mixture predicts, row by row."""
     columns = []
     for name, member in predictor.mixed.items():
@@ -122,9 +123,7 @@ class ServedModel:
         X = roles.features(frame, report=lambda sentence: None)
         return PredictorInputs(X, roles.exposures(frame), roles.uppers(frame), roles.group_labels(frame))
 
-    def predict(
-        self, requests: Sequence[tuple[Sequence[Row], PredictionSpec]]
-    ) -> list[list[dict[str, Any]] | Exception]:
+    def predict(self, requests: Sequence[tuple[Sequence[Row], PredictionSpec]]) -> list[list[JsonObject] | Exception]:
         """Predict the rows of several requests together: an answer, or the error, of each."""
         try:
             return self._predicted(requests)
@@ -136,10 +135,10 @@ class ServedModel:
 
     def _predicted(
         self, requests: Sequence[tuple[Sequence[Row], PredictionSpec]]
-    ) -> list[list[dict[str, Any]] | Exception]:
+    ) -> list[list[JsonObject] | Exception]:
         inputs = self.inputs([row for rows, _ in requests for row in rows])
         prediction = replace(self.predictor.predict(*inputs), days=self.folder.roles.days)
-        answers: list[list[dict[str, Any]] | Exception] = []
+        answers: list[list[JsonObject] | Exception] = []
         start = 0
         for spec, same in groupby(requests, key=lambda request: request[1]):
             sizes = [len(rows) for rows, _ in same]
@@ -157,7 +156,7 @@ class ServedModel:
 _SPLIT = ("how", "rows")
 
 
-def about(served: ServedModel) -> dict[str, Any]:
+def about(served: ServedModel) -> JsonObject:
     """Facts about a model and its columns, ready for JSON."""
     saved, predictor, roles = served.about, served.predictor, served.folder.roles
     task = saved["task"]

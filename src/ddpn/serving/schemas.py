@@ -19,6 +19,7 @@ from ddpn.calibration import INTERVAL_KINDS
 from ddpn.prediction.spec import DEFAULT_COLUMNS, NESTED_OUTPUTS, PredictionSpec
 from ddpn.rows.checks import RowError
 from ddpn.runtime.errors import DDPNError, InputError
+from ddpn.storage.contents import JsonObject
 
 #: Outputs per row; the first ones are the default.
 DEFAULT_OUTPUTS = (*DEFAULT_COLUMNS, "ood")
@@ -51,7 +52,7 @@ class Row(Described):
 def integer(least: int, most: int) -> Any:
     """The type of integers in a range, which JSON may have as 3.0."""
 
-    def read(value: Any) -> Any:
+    def read(value: object) -> object:
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
     return Annotated[int, Field(ge=least, le=most), BeforeValidator(read)]
@@ -122,8 +123,8 @@ class PredictedRow(TypedDict, total=False):
     ood: bool
     ood_reasons: list[str]
     pmf: list[float]
-    distribution: dict[str, Any]
-    members: list[dict[str, Any]]
+    distribution: JsonObject
+    members: list[JsonObject]
 
 
 class Predictions(TypedDict):
@@ -226,7 +227,7 @@ def _invalid(error: RequestValidationError, body: type[Described]) -> RequestErr
     cause = error.__cause__
     if isinstance(cause, json.JSONDecodeError):
         return RequestError(f"The body must be JSON: {cause.msg} at line {cause.lineno}, column {cause.colno}.")
-    first: dict[Any, Problem] = {}
+    first: dict[tuple[int | str, ...], Problem] = {}
     for each in error.errors():
         place = each["loc"][1:]  # after "body"
         value = place[:3] if place[:1] == ("rows",) else place[:1]
@@ -234,11 +235,12 @@ def _invalid(error: RequestValidationError, body: type[Described]) -> RequestErr
     return RequestError(list(first.values()))
 
 
-def _problem(kind: str, place: Sequence[Any], got: Any, body: type[Described]) -> Problem:
+def _problem(kind: str, place: Sequence[int | str], got: object, body: type[Described]) -> Problem:
     """A sentence about an error of pydantic at a place within the body: a field, a row, or a cell of a row."""
-    owner, subject, row = body, "The body", None
+    owner, subject = body, "The body"
+    row: int | None = None
     if place[:1] == ("rows",) and len(place) > 1:
-        owner, row, place = get_args(body.model_fields["rows"].annotation)[0], place[1], place[2:]
+        owner, row, place = get_args(body.model_fields["rows"].annotation)[0], int(place[1]), place[2:]
         subject = f"rows[{row}]"
     if not place:
         return Problem(f"{subject} must be {owner.is_called}, got {shown(got)}.", row)
@@ -256,7 +258,7 @@ def _problem(kind: str, place: Sequence[Any], got: Any, body: type[Described]) -
     return Problem(words, row, None if row is None else name)
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value for a message: its type, and the value itself where that is short."""
     if value is None:
         return "null"

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from types import FrameType
 
 import torch
 import uvicorn
@@ -60,7 +60,7 @@ def serve(
     token: str | None = None,
     reload_every: float = 2.0,
     log_level: str = "info",
-    on_start: Callable[[str], Any] = print,
+    on_start: Callable[[str], object] = print,
     **columns: str | None,
 ) -> None:
     """Serve models until SIGTERM or Ctrl-C; requests that were taken are finished.
@@ -100,7 +100,7 @@ def serve(
         )
         server = uvicorn.Server(config)
 
-        def stop(number: int, frame: Any) -> None:
+        def stop(number: int, frame: FrameType | None) -> None:
             server.should_exit = True
 
         # SIGTERM ends the server and not the process: uvicorn raises it again, for this handler, once it is done.

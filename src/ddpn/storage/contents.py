@@ -1,10 +1,14 @@
 """Contents of the files of a model: named arrays as safetensors, and JSON documents. No pickles."""
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import load, save
+
+#: A JSON object, whose values are checked where they are read.
+JsonObject = dict[str, Any]
 
 
 def arrays_to_bytes(**arrays: np.ndarray) -> bytes:
@@ -17,6 +21,6 @@ def arrays_from_bytes(content: bytes) -> dict[str, np.ndarray]:
     return load(content)
 
 
-def json_to_bytes(document: Any) -> bytes:
+def json_to_bytes(document: Mapping[str, object] | Sequence[object]) -> bytes:
     """Return a JSON document as the content of a file."""
     return json.dumps(document).encode()

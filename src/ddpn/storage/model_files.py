@@ -6,9 +6,10 @@ from functools import wraps
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path, PurePosixPath
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from ddpn.runtime.errors import DDPNError, InputError
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import atomic_folder, check_writable, folder_lock, recover, sha256
 
 FORMAT = 6
@@ -58,7 +59,7 @@ def check_destination(path: Path, overwrite: bool) -> None:
     check_writable(path)
 
 
-def write_model(path: Path, files: Mapping[str, bytes], manifest: Mapping[str, Any], overwrite: bool = False) -> None:
+def write_model(path: Path, files: Mapping[str, bytes], manifest: JsonObject, overwrite: bool = False) -> None:
     """Write all files and the manifest, or nothing: a reader finds the old model or the new one, never a mixture."""
     check_destination(path, overwrite)
     known = {"format": FORMAT, "ddpn": version("ddpn"), **manifest}
@@ -75,7 +76,7 @@ def write_model(path: Path, files: Mapping[str, bytes], manifest: Mapping[str, A
                 (draft / name).write_bytes(content)
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
+def read_manifest(path: Path) -> JsonObject:
     """The manifest of a saved model, verified by its own checksum; no other file is read."""
     if not path.exists():
         recover(path)
@@ -136,7 +137,7 @@ def folder_version(path: Path) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def read_files(path: Path, manifest: Mapping[str, Any], folders: Collection[str] | None = None) -> dict[str, bytes]:
+def read_files(path: Path, manifest: JsonObject, folders: Collection[str] | None = None) -> dict[str, bytes]:
     """The content of the files that the manifest lists, verified by their hashes: all, or those in some folders."""
     wanted = {
         name: digest
@@ -154,6 +155,6 @@ def read_files(path: Path, manifest: Mapping[str, Any], folders: Collection[str]
     return found
 
 
-def _checksum(manifest: Mapping[str, Any]) -> str:
+def _checksum(manifest: JsonObject) -> str:
     rest = {name: value for name, value in manifest.items() if name != "checksum"}
     return sha256(json.dumps(rest, sort_keys=True).encode())

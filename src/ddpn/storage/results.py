@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -37,19 +36,19 @@ class ResultStore:
             raise InputError(f"{self.folder} is a file, not a folder. Choose another name.")
         check_writable(self.folder / "file")
 
-    def path(self, identity: Any) -> Path:
+    def path(self, identity: object) -> Path:
         """The file of a job. Another version of ddpn has other files."""
         known = json.dumps([version("ddpn"), identity], sort_keys=True)
         return self.folder / f"{sha256(known.encode())}{_ENDING}"
 
-    def write(self, identity: Any, files: Mapping[str, bytes], name: str) -> None:
+    def write(self, identity: object, files: Mapping[str, bytes], name: str) -> None:
         """Keep the files of a job, and its name for people who look into the file."""
         if identity is None:
             return
         tensors = {name: torch.tensor(np.frombuffer(content, np.uint8)) for name, content in files.items()}
         tensor_files.write(self.path(identity), tensors, {"job": name})
 
-    def read(self, identity: Any) -> dict[str, bytes] | None:
+    def read(self, identity: object) -> dict[str, bytes] | None:
         """The files of a job; None if there are none, or if their file is damaged: the job is then run again."""
         if identity is None or not (path := self.path(identity)).is_file():
             return None

@@ -3,7 +3,6 @@
 import json
 import zlib
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -11,17 +10,18 @@ from safetensors.torch import save
 from torch import Tensor
 
 from ddpn.runtime.errors import InputError
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import write_bytes
 
 
-def write(path: Path, tensors: dict[str, Tensor], info: dict[str, Any]) -> None:
+def write(path: Path, tensors: dict[str, Tensor], info: JsonObject) -> None:
     """Write tensors and a description that JSON can hold."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     described = json.dumps(info)
     write_bytes(path, save(plain, metadata={"info": described, "checksum": _checksum(described, plain)}))
 
 
-def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read(path: Path) -> tuple[dict[str, Tensor], JsonObject]:
     """The tensors and the description that `write` wrote. No code in the file is run; a damaged file is refused."""
     try:
         with safe_open(path, framework="pt") as file:

@@ -131,7 +131,8 @@ class SavedModel:
     @refuses_strange_files
     def roles(self) -> Roles:
         """The roles of columns."""
-        path, columns = self.path, self._columns
+        path = self.path
+        columns: dict[str, Any] = self._columns
         roles = replace(Roles.from_dict(self.task["roles"]), **columns)
         if self.manifest["needs_exposure"] and roles.exposure is None:
             raise InputError(f"{path} was fitted with exposures: name their column with `exposure`.")

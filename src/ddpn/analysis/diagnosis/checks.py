@@ -10,7 +10,7 @@ expectation of that residual does not change with small errors of either.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from ddpn.distributions import CountDistribution, DoublePoisson, NegativeBinomia
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import group_codes
 from ddpn.runtime.display import percent
+from ddpn.storage.contents import JsonObject
 
 if TYPE_CHECKING:
     from scipy.stats._distn_infrastructure import rv_frozen
@@ -105,7 +106,7 @@ class Finding:
         """The sentence that applies."""
         return self.sentence if self.found else self.clean
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """For JSON."""
         return {
             "check": self.name, "found": self.found, "outcome": self.outcome,

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,6 +32,7 @@ from ddpn.runtime.display import html_table
 from ddpn.runtime.errors import format_argument
 from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.statistics import adjust_p_values
+from ddpn.storage.contents import JsonObject
 from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, describe_draw, draw_facts, draw_sample
 from ddpn.tables.row_hashes import group_labels
 
@@ -100,7 +100,7 @@ class Diagnosis:
             return f"{self.target}: no finding; given the features, the counts are consistent with a Poisson."
         return f"{self.target}: {', '.join(self.labels)}, given the features."
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """For JSON."""
         known = self.dispersion
         return {

@@ -17,6 +17,7 @@ from ddpn.analysis.explanations.permutation import Importance, Importances, impo
 from ddpn.analysis.explanations.results import ExplanationResult, Table
 from ddpn.analysis.explanations.shapley import Contributions, contributions
 from ddpn.rows.count_rows import CountRows
+from ddpn.storage.contents import JsonObject
 from ddpn.tables.row_draw import describe_draw, draw_facts
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Explanation(ExplanationResult):
             found = [words.removesuffix(".") + f"; the {scored}." if words and scored else words, *found]
         return " ".join(filter(None, found))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Everything as tables by columns, ready for JSON; "draw" says which rows were used."""
         draw = {"effects": draw_facts(self.effects.rows, self.effects.total)}
         found: dict[str, object] = {"rows": self.effects.rows, "effects": self.effects.table(), "draw": draw}

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from ddpn.runtime.display import html_columns, text_table, value_text
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_column
+from ddpn.storage.contents import JsonObject
 
 #: A table by columns, each of its own type.
 Table = dict[str, list[Any]]
@@ -21,7 +22,7 @@ class ExplanationResult(ABC):
     def table(self) -> Table:
         """A long table by columns, ready for a data frame or for JSON."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Everything as plain values, ready for JSON: the `table`, if there is nothing else."""
         return self.table()
 

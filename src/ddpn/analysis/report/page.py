@@ -17,6 +17,7 @@ from ddpn.calibration.calibrate import HeldOut
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.display import as_text
 from ddpn.runtime.errors import InputError
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import write_text
 from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, count_drawn
 
@@ -27,7 +28,7 @@ def write_report(
     sample: CountRows,
     *,
     baselines: Mapping[str, Distribution] | None = None,
-    task: Mapping[str, Any] | None = None,
+    task: JsonObject | None = None,
     warnings: Sequence[str] = (),
     leak: str = "",
     meaning: str = "",

@@ -3,7 +3,7 @@
 import json
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -40,6 +40,7 @@ from ddpn.members.networks import Networks
 from ddpn.predictor import Predictor
 from ddpn.runtime.display import describe_parts, fmt, interval_words, percent, plural, value_text
 from ddpn.statistics import weighted_mean, weighted_quantile, wilson_interval
+from ddpn.storage.contents import JsonObject
 from ddpn.tables.row_draw import SEED, count_drawn, describe_draw
 
 #: Columns of a single row that are listed.
@@ -99,7 +100,7 @@ class Card(NamedTuple):
 
 
 def collect_content(
-    model: Any, evidence: Evidence, explanation: Explanation, target: str, task: Mapping[str, Any]
+    model: Any, evidence: Evidence, explanation: Explanation, target: str, task: JsonObject
 ) -> dict[str, object]:
     """Collect what the template shows, by the names that it has there; sections without content are left out of it."""
     board, pit = evidence.board, plots.Pit.of_blocks(evidence.dists, evidence.y, evidence.weight)
@@ -319,7 +320,7 @@ def fitted_rows(model: Any) -> str:
     return describe_parts(rows, max(copies) if max(copies) > 1 else 0)
 
 
-def reproduction(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> Facts:
+def reproduction(model: Any, evidence: Evidence, task: JsonObject) -> Facts:
     """Everything needed to reproduce these numbers, by name."""
 
     def one_line(value: Any) -> str:

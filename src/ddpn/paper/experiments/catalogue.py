@@ -17,6 +17,7 @@ from rich.table import Table
 from ddpn.networks.heads import HEADS, make_head
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_integer
+from ddpn.storage.contents import JsonObject
 
 if TYPE_CHECKING:
     from ddpn.networks.heads import Head
@@ -42,7 +43,7 @@ class Method:
     name: str
     label: str
     head: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
     hidden: tuple[int, ...] | None = None
     exact: bool = False
     dispersion: str = "predicted"
@@ -112,12 +113,12 @@ class Experiment:
     minutes: float
     methods: tuple[Method, ...] = ()
     training: TrainingSettings = _UNTRAINED
-    data: Mapping[str, Any] | None = None
-    simulation: Mapping[str, Any] | None = None
+    data: JsonObject | None = None
+    simulation: JsonObject | None = None
     reference: Mapping[str, str] | None = None
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     figures: tuple[str, ...] = ()
-    backbone: Mapping[str, Any] | None = None
+    backbone: JsonObject | None = None
     ood: str | None = None
     in_all: bool = True
 
@@ -127,7 +128,7 @@ class Experiment:
 
     def quick(self) -> Self:
         """A tenth of the training, under another name: it must not replace the results of a full run."""
-        shorter: dict[str, Any] = {
+        shorter: JsonObject = {
             name: _shortened(value) for name in _LENGTHS if (value := getattr(self.training, name)) is not None
         }
         grid = {k: tuple(map(_shortened, values)) if k in _LENGTHS else values for k, values in self.grid.items()}
@@ -152,7 +153,7 @@ class Run:
 
     experiment: Experiment
     method: Method
-    point: Mapping[str, Any]
+    point: JsonObject
 
     @property
     def name(self) -> str:
@@ -180,7 +181,7 @@ class Run:
         constant = head.dispersion_outputs if self.method.dispersion == "constant" else ()
         return ["constant" if number in constant else what for number, what in enumerate(head.sees)]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Everything that its results depend on except the rows."""
         source, head = dict(self.experiment.data or self.experiment.simulation or {}), self.head
         common = {"source": source, "head": {"name": head.name, "options": head.options}, "exact": self.method.exact}
@@ -262,7 +263,7 @@ def select(
     return [each.with_training(**training) for each in shorter]
 
 
-def read(name: str) -> dict[str, Any]:
+def read(name: str) -> JsonObject:
     """The content of a file of the catalogue."""
     return tomllib.loads((_CATALOGUE / f"{name}.toml").read_text(encoding="utf-8"))
 
@@ -287,11 +288,11 @@ def experiment(name: str) -> Experiment:
     return parse(check_choice("experiment", name, names()), read(name))
 
 
-def parse(name: str, content: Mapping[str, Any]) -> Experiment:
+def parse(name: str, content: JsonObject) -> Experiment:
     """The experiment that the content of a TOML file describes. It may be another view of one: the same runs."""
     if "of" in content:
         return replace(experiment(content["of"]), paper=content["paper"])
-    declared: dict[str, Any] = _with_tuples(content)
+    declared: JsonObject = _with_tuples(content)
     if "training" in content:
         every = methods()
         declared["methods"] = tuple(every[each] for each in content["methods"])
@@ -300,5 +301,5 @@ def parse(name: str, content: Mapping[str, Any]) -> Experiment:
     return Experiment(name, **declared)
 
 
-def _with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+def _with_tuples(values: JsonObject) -> JsonObject:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}

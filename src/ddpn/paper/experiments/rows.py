@@ -1,7 +1,7 @@
 """The rows of an experiment in three parts, its network, and the features that its frozen part computes once."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from ddpn.paper.inputs import auto_augment, decode_images, join_texts, tokenize
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.progress import progress_bar
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.tensor_files import fingerprint
 
 #: The share of the memory that features may fill.
@@ -158,7 +159,7 @@ def _floats(values: np.ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
 
 
-def load_data(source: Mapping[str, Any]) -> Any:
+def load_data(source: JsonObject) -> Any:
     """The data set, in which every part must have rows."""
     if source["name"] == "shelves":
         data = simulate_shelves(source["beams"], max_points=source["points"])

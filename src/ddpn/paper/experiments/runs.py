@@ -26,6 +26,7 @@ from ddpn.paper.experiments.rows import ExperimentRows, network_of
 from ddpn.paper.experiments.scoring import score
 from ddpn.paper.experiments.snapshots import SnapshotWriter
 from ddpn.runtime.errors import InputError
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import write_text
 from ddpn.storage.tensor_files import is_complete, read, write
 
@@ -57,7 +58,7 @@ def state_of(folder: Path, run: Run, identity: list[int] | None = None) -> str:
     return "done"
 
 
-def result_of(folder: Path) -> dict[str, Any] | None:
+def result_of(folder: Path) -> JsonObject | None:
     """The result of a finished run; None if it is not finished."""
     if not (folder / DONE).exists():
         return None
@@ -80,7 +81,7 @@ class FinishedRun(Run):
     """A run and what it wrote."""
 
     folder: Path
-    result: Mapping[str, Any]
+    result: JsonObject
 
     @property
     def label(self) -> str:
@@ -140,12 +141,12 @@ class Trained(NamedTuple):
 
     outputs: dict[str, Tensor]
     weights: dict[str, Tensor]
-    history: dict[str, Any]
+    history: JsonObject
     snapshots: Mapping[int | str, dict[str, Tensor]] = MappingProxyType({})
     chosen: Mapping[str, Tensor] = MappingProxyType({})
 
 
-def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto") -> dict[str, Any]:
+def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto") -> JsonObject:
     """Do a run and return its result. If several processes share the training, one of them writes the files.
 
     KeyboardInterrupt passes through; checkpoints of members stay in `folder`, and the next call resumes from them.
@@ -164,7 +165,7 @@ def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto")
     started = time.perf_counter()
     trained = _fit_glm(run, parts) if run.method.exact else _train(run, parts, folder, device)
 
-    def score_rows(raw: Tensor) -> dict[str, Any]:
+    def score_rows(raw: Tensor) -> JsonObject:
         return score(run.head(raw.double()), parts.test.y.double(), parts.truth)
 
     used = "cpu" if run.method.exact else str(runtime.device)
@@ -215,7 +216,7 @@ def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
         glm = CountGLM(run.method.head, dispersion=dispersion, location="mu", covariance="model").fit(x, y)
     known = {"coef": torch.from_numpy(glm.coef_), "intercept": torch.from_numpy(glm.intercept_)}
     raw = parts.test.X.double() @ known["coef"].T + known["intercept"]
-    history: dict[str, Any] = {"iterations": int(glm.n_iter_), "gradient_norm": float(glm.gradient_norm_)}
+    history: JsonObject = {"iterations": int(glm.n_iter_), "gradient_norm": float(glm.gradient_norm_)}
     history["warnings"] = [str(each.message) for each in caught]
     return Trained({"raw": raw.unsqueeze(1).float()}, known, history)
 
@@ -260,7 +261,7 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Traine
 
 def _train_group(
     run: Run, parts: ExperimentRows, config: TrainingConfig, runtime: Runtime, path: Path
-) -> tuple[CountModel, dict[str, Any], dict[int | str, dict[str, Tensor]]]:
+) -> tuple[CountModel, JsonObject, dict[int | str, dict[str, Tensor]]]:
     """Train members together, or read them from their file; return them, their history and the weights of snapshots.
 
     An interrupted training has a checkpoint beside that file, from which it resumes.

@@ -6,7 +6,7 @@ ours    absolute error of the median, scores of the exact mixture, precision 1 /
 rounded ours, with a Gaussian's mass in [k - 1/2, k + 1/2) on k: compares methods on the same support.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,16 +18,17 @@ from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, discre
 from ddpn.metrics import absolute_error, covered, crps, nll
 from ddpn.metrics.ood import aupr, auroc, checked_scores, fpr80
 from ddpn.runtime.errors import InputError
+from ddpn.storage.contents import JsonObject
 
 
-def score(dist: Distribution, y: Tensor, truth: CountDistribution | None = None) -> dict[str, Any]:
+def score(dist: Distribution, y: Tensor, truth: CountDistribution | None = None) -> JsonObject:
     """All protocols, for each member and for the ensemble, from the members' predictions (rows, M) and counts (rows,).
 
     `truth` is the distribution that the counts of a simulation were drawn from.
     """
     ensemble, column = Mixture(dist), y.unsqueeze(1)
     whole = Normal(ensemble.mean, ensemble.stddev) if isinstance(dist, Normal) else ensemble
-    found: dict[str, Any] = {
+    found: JsonObject = {
         "paper": {"single": _paper(dist, column), "ensemble": _paper(whole, y)},
         "ours": {"single": _ours(dist, column), "ensemble": _ours(ensemble, y)},
     }

@@ -6,10 +6,10 @@ Accuracy and calibration (Tables 2, 4 and 5 of the paper), simulations, and dete
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -22,6 +22,7 @@ from ddpn.paper.experiments.isolated_points import WITHIN, fit_of_isolated_point
 from ddpn.paper.experiments.runs import FinishedRun, finished_runs, predictions_of
 from ddpn.paper.experiments.scoring import detection
 from ddpn.runtime.errors import InputError
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import write_text
 
 
@@ -113,12 +114,12 @@ def accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str)
     return ResultTable(f"{experiment.title} ({RULES[protocol]})", columns, marked, _notes(experiment, runs, protocol))
 
 
-def _label(result: Mapping[str, Any]) -> str:
+def _label(result: JsonObject) -> str:
     shown = {name: value if isinstance(value, str) else f"{value:g}" for name, value in result["point"].items()}
     return ", ".join([result["label"], *(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())])
 
 
-def _cells(result: Mapping[str, Any], protocol: str, paper: dict[tuple[str, str, str], float]) -> list[Cell]:
+def _cells(result: JsonObject, protocol: str, paper: dict[tuple[str, str, str], float]) -> list[Cell]:
     cells = []
     for kind in ("single", "ensemble"):
         for metric in METRICS:
