@@ -28,7 +28,7 @@ from ddpn.rows.checks import check_vector, row_count, row_labels, rows_named
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import BLOCK, CountRows, take_rows
 from ddpn.runtime.deadlines import check_deadline
-from ddpn.runtime.display import html_table, text_table
+from ddpn.runtime.display import TextTable
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.frames import library_name
 from ddpn.runtime.threads import single_thread
@@ -115,11 +115,13 @@ class Predictor:
         return [(labels[name], f"{self.weights.get(name, 0.0):.0%}", self.seconds.get(name)) for name in order]
 
     def __repr__(self) -> str:
-        table = text_table(("member", "weight", "fit, s"), self._rows())
+        table = TextTable(("member", "weight", "fit, s"), self._rows())
         return f"Predictor\n{table}\n{self.calibration.describe()}"
 
     def _repr_html_(self) -> str:
-        return f"{html_table(('member', 'weight', 'fit, s'), self._rows())}<p>{self.calibration.describe()}</p>"
+        return (
+            f"{TextTable(('member', 'weight', 'fit, s'), self._rows()).to_html()}<p>{self.calibration.describe()}</p>"
+        )
 
     @property
     def sole_member(self) -> str | None:

@@ -2,13 +2,13 @@
 
 from html import escape
 
-from ddpn.runtime.display import html_columns, html_table, percent, plural
+from ddpn.runtime.display import TextTable, percent, plural
 
 HOSTILE = '<script>alert(1)</script> & "co"'
 
 
 def test_hostile_text_stays_text():
-    found = html_table((HOSTILE, "n"), [(HOSTILE, 1.0), ("x", None)], best={(0, 1)})
+    found = TextTable((HOSTILE, "n"), [(HOSTILE, 1.0), ("x", None)], bold={(0, 1)}).to_html()
     assert "<script" not in found
     assert found.count(escape(HOSTILE)) == 2
     assert "<strong>1</strong>" in found
@@ -16,9 +16,11 @@ def test_hostile_text_stays_text():
 
 
 def test_a_long_table_shows_its_first_rows():
-    html = html_columns({"n": range(100)})
+    table = TextTable.from_columns({"n": range(100)}, max_rows=12)
+    html = table.to_html()
     assert html.count("<tr>") == 13
     assert "and 88 more rows" in html
+    assert str(table).splitlines()[-2:] == ["11", "... and 88 more rows"]
 
 
 def test_a_share_is_never_rounded_to_none_or_all():

@@ -14,6 +14,7 @@ import torch
 from torch.distributions import Distribution
 
 from ddpn.analysis.gains import Gain, independent_rows, score_gain
+from ddpn.analysis.leaderboard_table import tabulate_scores
 from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.intervals import interval_at
 from ddpn.distributions import CountDistribution, discretized
@@ -29,7 +30,6 @@ from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.checks import rows_named
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import check_deadline
-from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.statistics import weighted_mean, wilson_interval
@@ -464,26 +464,13 @@ class Leaderboard:
             "verdict": {"level": decision.level, "sentences": list(decision.sentences), "prefer": decision.prefer},
         }
 
-    def cells(self) -> tuple[tuple[str, ...], list[tuple[object, ...]], set[tuple[int, int]]]:
-        """Headings and rows as people read them, and the place of the smallest CRPS if there are several."""
-        names = ("label", "weight", "crps", "nll", "mae", "coverage", "expected", "width", "seconds")
-        share = f"{COVERAGE:.0%}"
-        headings = ("", "weight", "CRPS", "NLL", "MAE", f"{share} coverage", "expected", f"{share} width", "fit, s")
-        rows = []
-        for entry in self.entries:
-            cells = entry | {name: f"{entry[name]:.1%}" for name in ("coverage", "expected")}
-            if entry["weight"] is not None:
-                cells["weight"] = f"{entry['weight']:.0%}"
-            rows.append(tuple(cells[name] for name in names))
-        return headings, rows, {(0, 2)} if len(rows) > 1 else set()
-
     def __str__(self) -> str:
-        return f"{self.title}\n{text_table(*self.cells()[:2])}\n{self.verdict}"
+        return f"{self.title}\n{tabulate_scores(self.entries, COVERAGE)}\n{self.verdict}"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"<p>{self.title}</p>{html_table(*self.cells())}{self.verdict._repr_html_()}"
+        return f"<p>{self.title}</p>{tabulate_scores(self.entries, COVERAGE).to_html()}{self.verdict._repr_html_()}"
 
 
 def leaderboard(

@@ -11,7 +11,7 @@ from ddpn.cli import options as o
 from ddpn.cli.console import print_json, print_step, show, show_warnings
 from ddpn.cli.options import option
 from ddpn.cli.program import command
-from ddpn.cli.tables import table_of
+from ddpn.cli.tables import terminal_table
 from ddpn.cli.wording import FIT_OPTIONS, format_option, in_fit_options
 from ddpn.tables.row_draw import parse_max_rows
 
@@ -79,7 +79,7 @@ def _show_diagnosis(found: "Diagnosis") -> None:
         for each in found.findings:
             numbers = (f"{value:.2g}" if value >= 0.001 else "<0.001" for value in (each.p_value, each.adjusted))
             rows.append(((each.name, each.outcome, each.effect, *numbers), each.found))
-        show(table_of(("check", "result", "effect", "p", "adjusted p"), rows, right=(3, 4)))
+        show(terminal_table(("check", "result", "effect", "p", "adjusted p"), rows, right=(3, 4)))
         for each in found.findings:
             if each.found:
                 typer.echo(f"- {each.sentence}")
@@ -102,7 +102,7 @@ def likelihoods(as_json: o.Json = False) -> None:
         print_json(known)
         return
     names = {name: f"{name} (default)" if name == DEFAULT_LIKELIHOOD else name for name in known}
-    show(table_of(("name", "suits"), [((names[name], suits), False) for name, suits in known.items()]))
+    show(terminal_table(("name", "suits"), [((names[name], suits), False) for name, suits in known.items()]))
 
 
 Rows = Annotated[
@@ -212,7 +212,7 @@ def _show_model(found: "Explanation", note: str) -> None:
         changes = [f"{each.mean():+.1%}" for each in changed]
         rows.append(((name, *changes, reach(one, one.mean), reach(one, one.spread)), False))
     headings = ("column", *shuffled, "mean, effect", f"{typical.spread.quantity}, effect")
-    show(table_of(headings, rows, range(1, 1 + len(shuffled))))
+    show(terminal_table(headings, rows, range(1, 1 + len(shuffled))))
     if importance:
         typer.echo(
             "shuffled: by how much the CRPS, the predicted mean and the predicted spread change if the values of the "
@@ -240,7 +240,7 @@ def _show_rows(found: "Contributions", numbers: list[int]) -> None:
         for name, cell, added in found.top(place, _MOST_COLUMNS):
             factor = f"× {math.exp(added):.3f}" if found.log else ""
             rows.append(((name, value_text(cell), f"{added:+.3f}", factor), False))
-        show(table_of(headings, rows, right=(2, 3)))
+        show(terminal_table(headings, rows, right=(2, 3)))
 
 
 #: The exit code if rows differ.
@@ -302,7 +302,7 @@ def monitor(
 def _show_comparison(found: "Monitoring") -> None:
     typer.echo(found.headline)
     rows = [(check.cells, check.drift) for check in found.checks[:_MOST]]
-    table = table_of(("check", "before", "now", "difference", "adjusted p", ""), rows, right=(3, 4))
+    table = terminal_table(("check", "before", "now", "difference", "adjusted p", ""), rows, right=(3, 4))
     if len(found.checks) > _MOST:
         table.caption = f"{len(found.checks) - _MOST:,} more checks; --json has all"
     show(table)

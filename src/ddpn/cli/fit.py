@@ -12,7 +12,7 @@ from ddpn.cli import options as o
 from ddpn.cli.console import INTERRUPTED, CtrlCRunner, print_json, print_step, prompt_ctrl_c, show, show_warnings
 from ddpn.cli.options import option
 from ddpn.cli.program import command
-from ddpn.cli.tables import column_table, missing_words, show_scores, table_of
+from ddpn.cli.tables import column_table, missing_words, show_scores, terminal_table
 from ddpn.storage.contents import JsonObject
 
 if TYPE_CHECKING:
@@ -194,7 +194,9 @@ def _show_search(found: "TuningResult") -> None:
     from ddpn.runtime.display import value_text
 
     pairs = [(name, value_text(was), value_text(found.best[name])) for name, was in found.defaults.items()]
-    show(table_of(("setting", "default", "used"), [(each, each[1] != each[2]) for each in pairs], title="Settings"))
+    show(
+        terminal_table(("setting", "default", "used"), [(each, each[1] != each[2]) for each in pairs], title="Settings")
+    )
     typer.echo(found.headline)
     for sentence in found.details:
         typer.echo(sentence)

@@ -8,7 +8,7 @@ import typer
 from ddpn.cli.console import show
 from ddpn.cli.options import option
 from ddpn.cli.program import EXIT_CODES, Group, app, command
-from ddpn.cli.tables import table_of
+from ddpn.cli.tables import terminal_table
 
 data = typer.Typer(name="data", cls=Group, help="List and download data sets.", epilog=EXIT_CODES, no_args_is_help=True)
 
@@ -22,7 +22,7 @@ def list_() -> None:
     for status in dataset_status():
         count = "-" if status.rows is None else f"{status.rows:,}" + (" (sample)" if status.sample else "")
         rows.append(((status.name, count, status.address, status.license, status.state), False))
-    show(table_of(("name", "rows", "origin", "license", "state"), rows, title=f"Data in {data_folder()}"))
+    show(terminal_table(("name", "rows", "origin", "license", "state"), rows, title=f"Data in {data_folder()}"))
 
 
 @command("get", "Nothing was changed.", to=data)

@@ -1,6 +1,5 @@
 """Tables that commands print: columns, the leaderboard, a saved model. Imports no torch."""
 
-import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ddpn.analysis.leaderboard_table import tabulate_scores
 from ddpn.cli.console import show
 from ddpn.cli.wording import in_fit_options
 from ddpn.rows.count_range import CountRange
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SHOWN = 60
 
 
-def table_of(
+def terminal_table(
     headings: Sequence[str],
     rows: Iterable[tuple[Sequence[str], bool | None]],
     right: Sequence[int] = (),
@@ -57,24 +57,18 @@ def column_table(roles: "Roles") -> "Table":
     rows += [((f"and {rest} more", "", "", "", ""), False)] if rest > 0 else []
     width = 5 if any(cells[-1] for cells, _ in rows) else 4
     headings = ("column", "used as", "distinct", "missing", "note")[:width]
-    return table_of(headings, [(cells[:width], stands_out) for cells, stands_out in rows], right=(2, 3))
+    return terminal_table(headings, [(cells[:width], stands_out) for cells, stands_out in rows], right=(2, 3))
 
 
 def leaderboard_table(found: JsonObject) -> "Table":
     """The mixture and every member, best first; members without a weight are there for comparison."""
-    share = f"{found['coverage']:.0%}"
+    table = tabulate_scores(found["entries"], found["coverage"])
+    rows = [
+        ([as_text(cell) for cell in row], entry["weight"] is None)
+        for row, entry in zip(table.rows, found["entries"], strict=True)
+    ]
     title = f"{found['title']} (smaller CRPS, NLL and MAE are better)"
-    headings = ("", "weight", "CRPS", "NLL", "MAE", f"{share} coverage", "expected", f"{share} width", "fit, s")
-    rows = []
-    for entry in found["entries"]:
-        weight = "" if entry["weight"] is None else f"{entry['weight']:.0%}" if entry["weight"] else "-"
-        # None is an infinite score.
-        scores = [as_text(math.inf if entry[name] is None else entry[name]) for name in ("crps", "nll", "mae", "width")]
-        seconds = "" if entry["seconds"] is None else f"{entry['seconds']:.1f}"
-        shares = (f"{entry[name]:.1%}" for name in ("coverage", "expected"))
-        cells = (entry["label"], weight, *scores[:3], *shares, scores[3], seconds)
-        rows.append((cells, entry["weight"] is None))
-    return table_of(headings, rows, range(1, len(headings)), title)
+    return terminal_table(table.headings, rows, range(1, len(table.headings)), title)
 
 
 def show_scores(found: JsonObject, model: Path, task: JsonObject) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ddpn.runtime.display import html_table, text_table
+from ddpn.runtime.display import TextTable
 
 INTERCEPT = "(intercept)"
 #: Formats of numbers in tables, by column; four digits otherwise.
@@ -59,10 +59,10 @@ class CoefficientTable(NamedTuple):
         return dict(zip(names, self[:-1], strict=True))
 
     def __str__(self) -> str:
-        return text_table(list(self.columns), _format_rows(self.columns), names=2)
+        return str(TextTable(list(self.columns), _format_rows(self.columns), names=2))
 
     def _repr_html_(self) -> str:
-        return html_table(self.columns, _format_rows(self.columns))
+        return TextTable(list(self.columns), _format_rows(self.columns)).to_html()
 
 
 def _format_rows(columns: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -142,7 +142,7 @@ class GLMSummary:
         ]
         heading, other = self._headings()
         parts = [f"CountGLM: {self.title}", *lines, "", heading]
-        parts.append(text_table(list(self.columns), _format_rows(self.columns)))
+        parts.append(str(TextTable(list(self.columns), _format_rows(self.columns))))
         if self.others.parameter:
             parts += ["", other, str(self.others)]
         return "\n".join([*parts, *([""] if self.notes else []), *self.notes])
@@ -153,9 +153,9 @@ class GLMSummary:
         heading, other = self._headings()
         parts = [
             f"<p><strong>CountGLM: {escape(self.title)}</strong></p>",
-            html_table(("", "", "", ""), self._fact_rows()),
+            TextTable(("", "", "", ""), self._fact_rows()).to_html(),
         ]
-        parts += [f"<p>{escape(heading)}</p>", html_table(self.columns, _format_rows(self.columns))]
+        parts += [f"<p>{escape(heading)}</p>", TextTable(list(self.columns), _format_rows(self.columns)).to_html()]
         if self.others.parameter:
             parts += [f"<p>{escape(other)}</p>", self.others._repr_html_()]
         return "\n".join([*parts, *(f"<p>{escape(note)}</p>" for note in self.notes)])

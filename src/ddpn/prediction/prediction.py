@@ -16,7 +16,7 @@ from ddpn.distributions.components import Interval
 from ddpn.prediction.spec import DEFAULT_COLUMNS, NESTED_OUTPUTS, PredictionSpec, quantile_name
 from ddpn.rows.checks import RowError, check_counts, row_count
 from ddpn.rows.count_rows import take_rows
-from ddpn.runtime.display import html_table, interval_words, text_table
+from ddpn.runtime.display import TextTable, interval_words
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.frames import make_frame
 from ddpn.runtime.threads import single_thread
@@ -443,11 +443,11 @@ class Prediction:
     def __repr__(self) -> str:
         headings, rows, more = self._first_rows()
         first = f"Prediction of {len(self):,} row{'s' if len(self) != 1 else ''}"
-        return "\n".join(filter(None, [first, text_table(headings, rows), more]))
+        return "\n".join(filter(None, [first, str(TextTable(headings, rows)), more]))
 
     def _repr_html_(self) -> str:
         headings, rows, more = self._first_rows()
-        return html_table(headings, rows) + (f"<p>{more}</p>" if more else "")
+        return TextTable(headings, rows).to_html() + (f"<p>{more}</p>" if more else "")
 
 
 def _to_numpy(values: Tensor) -> np.ndarray:

@@ -1,15 +1,13 @@
 """Results for people: numbers as text, tables for a terminal, and as HTML, where every text is escaped."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
-from typing import Any
-
-#: Rows of a long table that are shown.
-_ROWS = 12
+from typing import Self
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """A value as a cell: numbers with about four digits, a dash for what is missing.
 
     >>> [as_text(value) for value in (0.123456, 1234.5, 3, True, None, "north")]
@@ -23,53 +21,56 @@ def as_text(value: Any) -> str:
     return value_text(value)
 
 
-def escaped(value: Any) -> str:
-    """A value as HTML."""
-    return escape(as_text(value))
+@dataclass(frozen=True)
+class TextTable:
+    """A table for people: `str(table)` for a terminal, and `to_html()` for a page.
 
+    Columns after the first `names` are aligned at the right of a terminal. `bold` has the (row, column) of cells that
+    stand out, `hidden` is the number of further rows that are not shown.
 
-def html_table(
-    headings: Iterable[Any],
-    rows: Iterable[Iterable[Any]],
-    best: Collection[tuple[int, int]] = frozenset(),
-    attributes: str = "",
-) -> str:
-    """A table as HTML; `best` are cells (row, column) in bold, `attributes` those of the tag.
-
-    >>> html_table(("name", "CRPS"), [("<b>", 1.5)], best={(0, 1)}).count("<b>")
-    0
-    """
-    head = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in headings)
-    body = ""
-    for i, row in enumerate(rows):
-        cells = (f"<strong>{escaped(c)}</strong>" if (i, j) in best else escaped(c) for j, c in enumerate(row))
-        body += f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>\n"
-    return f"<table{attributes}><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
-
-
-def text_table(headings: Sequence[str], rows: Iterable[Iterable[Any]], names: int = 1) -> str:
-    """A table as lines of text; all columns after the first, or the first `names`, are aligned at the right.
-
-    >>> print(text_table(("name", "CRPS"), [("trees", 1.5), ("GLM", 12)]))
+    >>> print(TextTable(("name", "CRPS"), [("trees", 1.5), ("GLM", 12)], hidden=3))
     name   CRPS
     trees   1.5
     GLM      12
+    ... and 3 more rows
     """
-    cells = [list(row) for row in rows]
-    columns = []
-    for j, heading in enumerate(headings):
-        texts = [heading, *(as_text(row[j]) for row in cells)]
-        side = "<" if j < names else ">"
-        width = max(map(len, texts))
-        columns.append([f"{text:{side}{width}}" for text in texts])
-    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
+    headings: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    names: int = 1
+    bold: Collection[tuple[int, int]] = ()
+    caption: str = ""
+    hidden: int = 0
 
-def html_columns(columns: Mapping[str, Sequence[Any]]) -> str:
-    """The first rows of a table that is given by columns, as HTML."""
-    rows = list(zip(*columns.values(), strict=True))
-    more = f"<p>and {len(rows) - _ROWS:,} more rows</p>" if len(rows) > _ROWS else ""
-    return html_table(columns, rows[:_ROWS]) + more
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Sequence[object]], max_rows: int = 10) -> Self:
+        """Return the first rows of a table that is given by columns."""
+        rows = list(zip(*columns.values(), strict=True))
+        return cls(list(columns), rows[:max_rows], hidden=max(0, len(rows) - max_rows))
+
+    def __str__(self) -> str:
+        columns = []
+        for number, heading in enumerate(self.headings):
+            texts = [heading, *(as_text(row[number]) for row in self.rows)]
+            side, width = "<" if number < self.names else ">", max(map(len, texts))
+            columns.append([f"{text:{side}{width}}" for text in texts])
+        lines = ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
+        return "\n".join([*lines, *([f"... and {self.hidden:,} more rows"] if self.hidden else [])])
+
+    def to_html(self) -> str:
+        """Return the table as HTML, where every text is escaped.
+
+        >>> TextTable(("name", "CRPS"), [("<b>", 1.5)], bold={(0, 1)}).to_html().count("<b>")
+        0
+        """
+        head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in self.headings)
+        body = ""
+        for i, row in enumerate(self.rows):
+            texts = [escape(as_text(value)) for value in row]
+            cells = (f"<strong>{text}</strong>" if (i, j) in self.bold else text for j, text in enumerate(texts))
+            body += f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>\n"
+        more = f"<p>and {self.hidden:,} more rows</p>" if self.hidden else ""
+        return f"<table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>{more}"
 
 
 # Numbers in sentences and figures -----------------------------------------------------------------------------------
@@ -136,7 +137,7 @@ def describe_parts(rows: Mapping[str, int], folds: int = 0) -> str:
     return f"{words}; {plural(test, 'test row')}" if test else words
 
 
-def value_text(value: Any) -> str:
+def value_text(value: object) -> str:
     """A value of a column: about four digits, without commas, as a year has none, and without an exponent.
 
     >>> [value_text(v) for v in (1974.0, 0.123456, 250_000.0, True, "north")]

@@ -28,7 +28,7 @@ from ddpn.analysis.diagnosis.checks import (
 from ddpn.analysis.diagnosis.means import LABELS, MEAN_MODELS, out_of_fold_means
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
-from ddpn.runtime.display import html_table
+from ddpn.runtime.display import TextTable
 from ddpn.runtime.errors import format_argument
 from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.statistics import adjust_p_values
@@ -137,7 +137,7 @@ class Diagnosis:
             (each.name, each.outcome, each.effect, "< 0.001" if each.adjusted < 0.001 else f"{each.adjusted:.3f}")
             for each in self.findings
         ]
-        checks = html_table(("check", "result", "effect", "adjusted p"), rows) if rows else ""
+        checks = TextTable(("check", "result", "effect", "adjusted p"), rows).to_html() if rows else ""
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes[self.dispersion is None :])
         advice = f"<p><strong>Recommendation:</strong> {escape(self._python_advice)}</p>"
         return f"<p><strong>{escape(self.headline)}</strong></p>{checks}{notes}{advice}"

@@ -4,15 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from ddpn.runtime.display import html_columns, text_table, value_text
+from ddpn.runtime.display import TextTable, value_text
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_column
 from ddpn.storage.contents import JsonObject
 
 #: A table by columns, each of its own type.
 Table = dict[str, list[Any]]
-#: Rows of a table that are shown.
-_SHOWN = 10
 
 
 class ExplanationResult(ABC):
@@ -27,14 +25,12 @@ class ExplanationResult(ABC):
         return self.table()
 
     def __repr__(self) -> str:
-        table = self.table()
-        rows = list(zip(*table.values(), strict=True))
-        more = [f"... and {len(rows) - _SHOWN:,} more rows"] if len(rows) > _SHOWN else []
-        return "\n".join([type(self).__name__, text_table(list(table), rows[:_SHOWN]), *more])
+        return f"{type(self).__name__}\n{TextTable.from_columns(self.table())}"
 
     def _repr_html_(self) -> str:
         table = self.table()
-        return html_columns(table | {name: [value_text(v) for v in table[name]] for name in table if name == "value"})
+        values = {name: [value_text(value) for value in table[name]] for name in table if name == "value"}
+        return TextTable.from_columns(table | values).to_html()
 
 
 class ColumnResult(Protocol):

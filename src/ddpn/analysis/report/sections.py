@@ -3,7 +3,7 @@
 import json
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from markupsafe import Markup
 from ddpn.analysis import plots
 from ddpn.analysis.explanations import Effects, Explanation, Importances, effects, importance
 from ddpn.analysis.explanations.inputs import MISSING, cells
+from ddpn.analysis.leaderboard_table import tabulate_scores
 from ddpn.analysis.report.evidence import (
     LEVEL,
     Evidence,
@@ -38,7 +39,7 @@ from ddpn.members import label_of
 from ddpn.members.folds import copies_of
 from ddpn.members.networks import Networks
 from ddpn.predictor import Predictor
-from ddpn.runtime.display import describe_parts, fmt, interval_words, percent, plural, value_text
+from ddpn.runtime.display import TextTable, describe_parts, fmt, interval_words, percent, plural, value_text
 from ddpn.statistics import weighted_mean, weighted_quantile, wilson_interval
 from ddpn.storage.contents import JsonObject
 from ddpn.tables.row_draw import SEED, count_drawn, describe_draw
@@ -81,15 +82,6 @@ _IMPORTANCES = (
 Facts = list[tuple[str, str]]
 
 
-class Table(NamedTuple):
-    """A table with its caption; `bold` has the (row, column) of cells that stand out."""
-
-    caption: str
-    headings: Sequence[str]
-    rows: Iterable[Sequence[object]]
-    bold: set[tuple[int, int]] = set()
-
-
 class Card(NamedTuple):
     """A row with its distribution, the prediction and its scores, and some of its columns."""
 
@@ -107,7 +99,6 @@ def collect_content(
     importances = explanation.importance or Importances([], 0, len(evidence.inputs.columns), 0, 0)
     groups_of_columns = important_groups(importances, evidence)
     mood, sign = _MOODS[board.verdict.level]
-    headings, rows, bold = board.cells()
     best, worst = collect_rows(evidence, importances)
     return {
         "target": target,
@@ -117,7 +108,7 @@ def collect_content(
         "headline": board.verdict.headline,
         "details": describe_verdict(evidence, target, pit, [group for groups in groups_of_columns for group in groups]),
         "scores_title": "Leaderboard" if board.evaluation.others else "Scores",
-        "scores": Table(_COMPARED, headings, rows, bold),
+        "scores": tabulate_scores(board.entries, LEVEL, _COMPARED),
         "notes": [str(task.get("note") or _UNSEEN), *describe_evaluated_rows(evidence)],
         "scatter": draw_scatter(evidence, target),
         "data_facts": data_facts(evidence, target),
@@ -179,7 +170,7 @@ def data_facts(evidence: Evidence, target: str) -> Facts:
     return facts
 
 
-def tabulate_interval_groups(predictor: Predictor, evidence: Evidence) -> tuple[Table, str] | None:
+def tabulate_interval_groups(predictor: Predictor, evidence: Evidence) -> tuple[TextTable, str] | None:
     """Return the coverage within groups by which intervals are calibrated, and the calibration rows of each group."""
     if evidence.grouped is None or predictor.calibration.groups is None:
         return None
@@ -190,7 +181,7 @@ def tabulate_interval_groups(predictor: Predictor, evidence: Evidence) -> tuple[
     return tabulate_groups(groups, "Coverage"), sizes
 
 
-def tabulate_groups(groups: list[RowGroup], subject: str = "Uncertainty") -> Table:
+def tabulate_groups(groups: list[RowGroup], subject: str = "Uncertainty") -> TextTable:
     """Return how variable and how uncertain predictions are in groups of rows; `subject` begins the caption."""
     headings = (
         groups[0].column,
@@ -209,7 +200,7 @@ def tabulate_groups(groups: list[RowGroup], subject: str = "Uncertainty") -> Tab
         coverage = f"{percent(group.coverage)} ({percent(low)} to {percent(high)})"
         row = (group.label, f"{group.rows:,}", *means, percent(group.share), coverage, percent(group.expected))
         rows.append(row)
-    return Table(f"{subject} by {groups[0].column}", headings, rows)
+    return TextTable(headings, rows, caption=f"{subject} by {groups[0].column}")
 
 
 def fifths(evidence: Evidence) -> list[RowGroup]:

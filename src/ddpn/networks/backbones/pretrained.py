@@ -350,7 +350,7 @@ def _wrap(kind: Callable[[nn.Module], Encoder], model: nn.Module, dropout: bool)
     return encoder
 
 
-def tokenizer_of(pretrained: str) -> tuple[Any, int]:
+def tokenizer_of(pretrained: str | os.PathLike[str]) -> tuple[Any, int]:
     """The tokenizer that comes with a model, and the id that the model takes for padding."""
     transformers, where = import_extra("transformers", "text"), _located(pretrained)
     with _reported(_UNREADABLE.format(pretrained), *_READING):

@@ -1,0 +1,26 @@
+"""The leaderboard as people read it, in Python, in reports and on the command line. Imports no torch."""
+
+import math
+from collections.abc import Sequence
+
+from ddpn.runtime.display import TextTable
+from ddpn.storage.contents import JsonObject
+
+
+def tabulate_scores(entries: Sequence[JsonObject], coverage: float, caption: str = "") -> TextTable:
+    """Return the scores of all candidates; of several, the smallest CRPS is bold.
+
+    An entry is one of `Leaderboard.entries`, also as JSON has it, where an infinite score is None.
+    """
+    share = f"{coverage:.0%}"
+    headings = ("", "weight", "CRPS", "NLL", "MAE", f"{share} coverage", "expected", f"{share} width", "fit, s")
+    rows = []
+    for entry in entries:
+        weight = "" if entry["weight"] is None else f"{entry['weight']:.0%}" if entry["weight"] else "-"
+        crps, nll, mae, width = (
+            math.inf if entry[key] is None else entry[key] for key in ("crps", "nll", "mae", "width")
+        )
+        seconds = "" if entry["seconds"] is None else f"{entry['seconds']:.1f}"
+        covered, expected = (f"{entry[key]:.1%}" for key in ("coverage", "expected"))
+        rows.append((entry["label"], weight, crps, nll, mae, covered, expected, width, seconds))
+    return TextTable(headings, rows, bold={(0, 2)} if len(rows) > 1 else set(), caption=caption)
