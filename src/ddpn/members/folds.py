@@ -182,7 +182,7 @@ class JobOptions:
 
     n_jobs: Where
     store: ResultStore | None = None
-    about: Any = None
+    about: object = None
     on_step: Callable[[str], object] = lambda text: None
 
 

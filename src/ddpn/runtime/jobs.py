@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import joblib
 import numpy as np
@@ -43,8 +43,18 @@ class Job:
 
     name: str
     work: Callable[..., Mapping[str, bytes]]
-    arguments: tuple[Any, ...] = ()
-    identity: Any = None
+    arguments: tuple[object, ...] = ()
+    identity: object = None
+
+
+class JobStore(Protocol):
+    """Keeps the files of finished jobs: a `ddpn.storage.results.ResultStore`."""
+
+    def read(self, identity: Any) -> Mapping[str, bytes] | None:
+        """Return the files of a job, None if there are none."""
+
+    def write(self, identity: Any, files: Mapping[str, bytes], name: str) -> None:
+        """Keep the files of a job."""
 
 
 class Result(NamedTuple):
@@ -90,9 +100,9 @@ def is_here(n_jobs: Where) -> bool:
 
 def run(
     jobs: Iterable[Job],
-    shared: Any = None,
+    shared: object = None,
     n_jobs: Where = None,
-    store: Any = None,
+    store: "JobStore | None" = None,
     on_start: Callable[[Job], object] = lambda job: None,
 ) -> Iterator[Result]:
     """Run jobs and yield their results as they come, those that are stored already first.
@@ -121,7 +131,7 @@ def run(
         yield result
 
 
-def _results(jobs: Sequence[Job], shared: Any, n_jobs: Where, on_start: Callable[[Job], object]) -> Iterator[Result]:
+def _results(jobs: Sequence[Job], shared: object, n_jobs: Where, on_start: Callable[[Job], object]) -> Iterator[Result]:
     if isinstance(n_jobs, RayCluster):
         yield from _on_cluster(n_jobs, jobs, shared, on_start)
     elif not is_here(n_jobs):
@@ -136,7 +146,7 @@ def _results(jobs: Sequence[Job], shared: Any, n_jobs: Where, on_start: Callable
 _Outcome = tuple[Mapping[str, bytes] | None, DDPNError | None, str]
 
 
-def _attempt(job: Job, shared: Any) -> _Outcome:
+def _attempt(job: Job, shared: object) -> _Outcome:
     try:
         return dict(job.work(shared, *job.arguments)), None, ""
     except DDPNError as error:
@@ -158,7 +168,9 @@ def _reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"
 
 
-def _in_processes(jobs: Sequence[Job], shared: Any, number: int, on_start: Callable[[Job], object]) -> Iterator[Result]:
+def _in_processes(
+    jobs: Sequence[Job], shared: object, number: int, on_start: Callable[[Job], object]
+) -> Iterator[Result]:
     """Jobs in processes. When one dies, joblib ends all, and jobs without a result are repeated one at a time."""
     # As bytes in an array, which joblib writes once to a file that all processes map: unpickled arrays can be changed.
     content = np.frombuffer(pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL), dtype=np.uint8)
@@ -220,7 +232,7 @@ def _end_with(parent: int) -> None:
 
 
 def _on_cluster(
-    cluster: RayCluster, jobs: Sequence[Job], shared: Any, on_start: Callable[[Job], object]
+    cluster: RayCluster, jobs: Sequence[Job], shared: object, on_start: Callable[[Job], object]
 ) -> Iterator[Result]:
     """Jobs as tasks of Ray, which repeats those whose worker or node dies, and those that raise unexpected errors."""
     ray = cluster.connect()

@@ -12,17 +12,17 @@ from ddpn.runtime.errors import at_rows as at_rows
 from ddpn.runtime.errors import listed as listed
 
 
-def is_integer(value: Any) -> TypeGuard[int]:
+def is_integer(value: object) -> TypeGuard[int]:
     """Whether `value` is an integer of Python or numpy; booleans are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def is_number(value: Any) -> TypeGuard[float]:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether `value` is a real number; booleans and text are not."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def check_integer(name: str | Argument, value: Any, minimum: int = 0, error: type[DDPNError] = ConfigError) -> int:
+def check_integer(name: str | Argument, value: object, minimum: int = 0, error: type[DDPNError] = ConfigError) -> int:
     """Return `value` as an int, or raise `error` if it is not an integer of at least `minimum`.
 
     >>> check_integer("size", 8, minimum=1)
@@ -33,14 +33,14 @@ def check_integer(name: str | Argument, value: Any, minimum: int = 0, error: typ
     return int(value)
 
 
-def check_number(name: str, value: Any, condition: str, holds: bool | None = None) -> float:
+def check_number(name: str, value: object, condition: str, holds: bool | None = None) -> float:
     """Return `value` as a float, or raise a `ConfigError` if it is not a number or `holds` is false."""
     if not is_number(value) or holds is False:
         raise ConfigError(argument=name, must=f"be {condition}", got=f"{value!r:.40}")
     return float(value)
 
 
-def check_choice(name: str, value: Any, choices: Iterable[str], error: type[DDPNError] = ConfigError) -> Any:
+def check_choice(name: str, value: object, choices: Iterable[str], error: type[DDPNError] = ConfigError) -> Any:
     """Return `value`, or raise `error` if it is not among `choices`; a similar choice is suggested.
 
     >>> check_choice("kind", "central", ("central", "calibrated"))
@@ -53,7 +53,7 @@ def check_choice(name: str, value: Any, choices: Iterable[str], error: type[DDPN
     return value
 
 
-def check_keys(keys: Iterable[Any], known: Iterable[str], where: str) -> None:
+def check_keys(keys: Iterable[object], known: Iterable[str], where: str) -> None:
     """Raise a `ConfigError` for the first of `keys` that is unknown, with a suggestion.
 
     >>> check_keys(["epoch"], ["epochs", "lr"], "options")
@@ -76,14 +76,14 @@ def check_column(name: str, columns: Sequence[str], role: str = "", error: type[
     return name
 
 
-def suggestion(word: Any, known: Iterable[str]) -> str | None:
+def suggestion(word: object, known: Iterable[str]) -> str | None:
     """The known name that is most similar to `word`, or None where none is similar."""
     by_lower = {name.lower(): name for name in reversed(list(known))}
     close = get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.5)
     return by_lower[close[0]] if close else None
 
 
-def _did_you_mean(word: Any, known: Iterable[str]) -> str:
+def _did_you_mean(word: object, known: Iterable[str]) -> str:
     found = suggestion(word, known)
     return f"Did you mean {found!r}?" if found else ""
 
@@ -109,6 +109,6 @@ class Registry(UserDict[str, Any]):
             entry = self.data[name] = getattr(import_module(module), attribute)
         return entry
 
-    def find(self, name: Any) -> Any:
+    def find(self, name: object) -> Any:
         """The class called `name`; raises a `ConfigError` with a suggestion if there is none."""
         return self[check_choice(self.kind, name, self.data)]

@@ -7,7 +7,7 @@ Python are its fields.
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -28,6 +28,9 @@ from ddpn.runtime.deadlines import parse_duration
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import check_choice, check_column, check_keys, is_integer, is_number
 from ddpn.tables.row_hashes import is_by_inputs
+
+if TYPE_CHECKING:
+    from ddpn.estimators import CountRegressor, DDPNRegressor
 
 #: Shares of training, validation and test rows, where there are test rows and nothing else is asked for.
 SHARES = (0.7, 0.1, 0.2)
@@ -282,7 +285,7 @@ class FitConfig(ModelConfig):
         """Return the same configuration, asking for test rows: by default a fifth of all."""
         return self if self.asks_for_test_rows else self.replace(shares=SHARES)
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, **changes: object) -> Self:
         """Return the configuration with other values of some options."""
         return type(self)(**self.as_dict() | changes)
 
@@ -326,7 +329,7 @@ class FitConfig(ModelConfig):
         for role, name in named:
             check_column(name, columns, role, InputError)
         lists = ("drop", "use", "category", *(() if is_by_inputs(self.group, columns) else ("group",)))
-        resolved: dict[str, Any] = {role: resolve_names(getattr(self, role), columns, role) for role in lists}
+        resolved: dict[str, object] = {role: resolve_names(getattr(self, role), columns, role) for role in lists}
         return self.replace(**resolved)
 
     def _check_model(self) -> None:
@@ -361,7 +364,7 @@ class FitConfig(ModelConfig):
             if not is_plain:
                 head.check_bounds()
 
-    def regressor(self, **more: Any) -> Any:
+    def regressor(self, **more: Any) -> "CountRegressor | DDPNRegressor":
         """The unfitted estimator: a `CountRegressor`, or a `DDPNRegressor` where a number of networks is given.
 
         Such networks are those of a `CountRegressor`, and are mixed with `MIXED` by default.
@@ -383,7 +386,7 @@ class FitConfig(ModelConfig):
             options["mix_with"] = ()
         return DDPNRegressor(**options, validation=None, **more)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the options that are not None, as JSON can hold them."""
         options = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: list(v) if isinstance(v, tuple) else v for name, v in options.items() if v is not None}
@@ -404,7 +407,7 @@ def _to_config_error(error: ValidationError) -> ConfigError:
     return ConfigError(argument=name, must=must.format(**first.get("ctx", {})), got=repr(first["input"]))
 
 
-def read_config(given: Mapping[str, Any], file: Path | None = None) -> FitConfig:
+def read_config(given: Mapping[str, object], file: Path | None = None) -> FitConfig:
     """Return the configuration of a settings file (TOML); what else is `given`, and not None, takes precedence."""
     settings: dict[str, Any] = {}
     if file is not None:

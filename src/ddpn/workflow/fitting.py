@@ -68,7 +68,7 @@ class Fitted:
 
 def fit(
     prepared: Prepared,
-    about: Mapping[str, Any],
+    about: Mapping[str, object],
     checkpoint: Path | None = None,
     verbose: bool = False,
     on_step: Callable[[str], None] = lambda text: None,
@@ -146,7 +146,7 @@ def _kept_warnings() -> Iterator[list[str]]:
 
 
 def fit_into(
-    path: Path, prepared: Prepared, about: Mapping[str, Any], overwrite: bool = False, **options: Any
+    path: Path, prepared: Prepared, about: Mapping[str, object], overwrite: bool = False, **options: Any
 ) -> Fitted:
     """Fit and save a model folder. An interrupted fit keeps its checkpoint, from which the same fit continues.
 

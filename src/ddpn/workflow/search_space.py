@@ -70,16 +70,16 @@ def default_settings(names: Sequence[str]) -> Settings:
     return {name: getattr(_DEFAULTS, name, DEFAULT_LIKELIHOOD) for name in names}
 
 
-def with_settings(plan: FitConfig, settings: Mapping[str, Any]) -> FitConfig:
+def with_settings(plan: FitConfig, settings: Mapping[str, float | int | str]) -> FitConfig:
     """The plan with these settings, which it does not fix."""
     options, training = dict[str, Any](), dict(plan.training_options or {})
     for name, value in settings.items():
         if name in _TRAINING:
             training[name] = value
         elif name == "hidden" and value != "auto":
-            options[name] = tuple(map(int, value.split("-")))
+            options[name] = tuple(map(int, str(value).split("-")))
         elif name == "likelihood":
-            options[name], _, components = value.partition("*")
+            options[name], _, components = str(value).partition("*")
             options |= {"head_options": {"components": int(components)}} if components else {}
         else:
             options[name] = value

@@ -1,7 +1,7 @@
 """Training, validation and test rows: at random by a seed, by a column, or by time; groups of rows stay together."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from ddpn.runtime.validation import check_column, listed
 from ddpn.tables.cells import polars
 from ddpn.tables.row_hashes import EQUAL_INPUTS
 from ddpn.workflow.config import FitConfig
+
+if TYPE_CHECKING:
+    import polars as pl
 
 #: With fewer rows a test says nothing.
 MIN_ROWS = 20
@@ -45,7 +48,7 @@ class RowSplit(NamedTuple):
 
 
 def split_rows(
-    frame: Any, plan: FitConfig, labels: np.ndarray | None = None, group: np.ndarray | None = None
+    frame: "pl.DataFrame", plan: FitConfig, labels: np.ndarray | None = None, group: np.ndarray | None = None
 ) -> RowSplit:
     """The parts that the plan asks for. With few rows none are kept for validation.
 
@@ -84,7 +87,7 @@ def _without_few(parts: SplitRows) -> SplitRows:
     return SplitRows(rows, rows[:0], parts.test)
 
 
-def _by_column(frame: Any, plan: FitConfig, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
+def _by_column(frame: "pl.DataFrame", plan: FitConfig, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
     name = check_column(str(plan.split_column), frame.columns, "split_column", InputError)
     found = parts_of_column(frame, name, labels)
     parts = SplitRows(*(np.flatnonzero(found == part) for part in PARTS))
@@ -108,7 +111,7 @@ def _by_column(frame: Any, plan: FitConfig, labels: np.ndarray, group: np.ndarra
     return RowSplit(parts, f"by column {name}", "" if group is None else describe_scores(plan.group))
 
 
-def parts_of_column(frame: Any, name: str, labels: np.ndarray) -> np.ndarray:
+def parts_of_column(frame: "pl.DataFrame", name: str, labels: np.ndarray) -> np.ndarray:
     """The part of each row by the words of a column; raises an `InputError` for any other word."""
     words = [str(word).strip().lower() for word in frame[name].to_list()]
     part_of = {word: part for part, spellings in PARTS.items() for word in spellings}
@@ -121,7 +124,7 @@ def parts_of_column(frame: Any, name: str, labels: np.ndarray) -> np.ndarray:
     return np.array([part_of[word] for word in words])
 
 
-def _by_time(frame: Any, plan: FitConfig, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
+def _by_time(frame: "pl.DataFrame", plan: FitConfig, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
     """The last rows are the test rows, those before them validation rows; rows of one time stay together.
 
     With groups, those whose first row is among the last are the test groups. A training row is then earlier than all
@@ -161,7 +164,7 @@ def _by_time(frame: Any, plan: FitConfig, labels: np.ndarray, group: np.ndarray 
     return RowSplit(kept, how, describe_scores(plan.group, in_time=True))
 
 
-def times_of(frame: Any, name: str, labels: np.ndarray, of_text: bool = False) -> Any:
+def times_of(frame: "pl.DataFrame", name: str, labels: np.ndarray, of_text: bool = False) -> "pl.Series":
     """The column of times; raises an `InputError` where it is missing, or (unless `of_text`) where it is text."""
     series = frame[check_column(name, frame.columns, "time", InputError)]
     is_text = of_text and series.dtype == polars().String

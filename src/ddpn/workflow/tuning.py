@@ -186,7 +186,7 @@ def tune(
     budget: str | float | None = None,
     trials: int | None = None,
     search: str | Sequence[str] | None = None,
-    about: Mapping[str, Any] | None = None,
+    about: Mapping[str, object] | None = None,
     overwrite: bool = False,
     on_step: Callable[[str], object] = lambda text: None,
     n_jobs: Where = None,
