@@ -1,6 +1,7 @@
-"""A family is five functions of numbers and one formula in torch: everything else, mixtures included, follows."""
+"""A family is a named tuple with five methods and one formula in torch: everything else, mixtures included, follows."""
 
 from math import inf, log, log1p
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -10,32 +11,36 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions import DoublePoisson, Mixture, NegativeBinomial, Truncated, ZeroInflated, log_mass
-from ddpn.distributions.components import Family
-from ddpn.distributions.kernels import compiling
 from ddpn.distributions.parametric import ParametricDistribution
 
 
-def prepared(mean, b, c):
-    return mean, log(mean) - log1p(mean), log1p(mean)
+class GeometricWeights(NamedTuple):
+    mean: float
+    log_share: float
+    log_rest: float
 
+    @classmethod
+    def prepare(cls, a, b, c):
+        return GeometricWeights(a, log(a) - log1p(a), log1p(a))
 
-def log_geometric(y, p):
-    return y * p[1] - p[2]
+    def is_normalised(self):
+        return True
 
+    def log_mass(self, y):
+        return y * self.log_share - self.log_rest
 
-def score(y, p):
-    return y / p[0] - (y + 1.0) / (1.0 + p[0]), 0.0, 0.0
+    def score(self, y):
+        return y / self.mean - (y + 1.0) / (1.0 + self.mean), 0.0, 0.0
 
-
-def shape(p):
-    return 0.0, p[0] + 1.0, inf
+    def shape(self):
+        return 0.0, self.mean + 1.0, inf
 
 
 class Geometric(ParametricDistribution):
     """p(y) = mean^y / (1 + mean)^(y + 1)."""
 
     arg_constraints = {"mu": constraints.positive}
-    family = Family("geometric_of_a_test", log_geometric, score, shape, prepared=prepared, normalised=True)
+    family = GeometricWeights
     _names = ("mu",)
 
     def __init__(self, mu: Tensor, validate_args: bool | None = None) -> None:
@@ -98,13 +103,3 @@ def test_in_mixtures_and_modifiers(scale):
         torch.testing.assert_close(got.mean, want.mean, rtol=1e-9, atol=0.0)
         torch.testing.assert_close(got.crps, want.crps, rtol=1e-8, atol=0.0)
         torch.testing.assert_close(dist.log_prob(y), reference.log_prob(y), rtol=1e-9, atol=0.0)
-
-
-def test_compiled_functions_of_families_share_no_symbol():
-    """Cached kernels come from different processes: only names distinguish `score` of one family from another."""
-    y = torch.tensor(3.0, dtype=torch.float64)
-    for dist in (Geometric(MEANS), DoublePoisson(MEANS, torch.ones_like(MEANS)), NegativeBinomial(MEANS, MEANS)):
-        dist.cdf(y)
-    names = [each.py_func.__qualname__ for each in compiling._INNERS.values()]
-    assert names
-    assert len(set(names)) == len(names)

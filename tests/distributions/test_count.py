@@ -18,7 +18,7 @@ from ddpn.distributions import (
     log_mass,
 )
 from ddpn.metrics import crps, evaluate
-from ddpn.runtime.errors import InputError
+from ddpn.runtime.errors import DDPNError, InputError
 
 
 class Empirical(CountDistribution):
@@ -185,3 +185,10 @@ def test_results_have_the_dtype_of_the_parameters(dtype):
         values = dist.mean, dist.variance, dist.cdf(y), dist.crps(y), dist.log_prob(y), dist.entropy(), dist.sample()
         assert {value.dtype for value in values} == {dtype}
     torch.testing.assert_close(Geometric(torch.tensor([0.3])).mean, torch.tensor([0.3 / 0.7]))
+
+
+def test_a_table_cannot_be_mixed_with_a_family_that_is_too_wide():
+    wide = NegativeBinomial(torch.tensor([1e8], dtype=torch.float64), 2.0)
+    mixture = Mixture.concatenate([Empirical(COUNTS[:1].unsqueeze(1)), wide.expand((1, 1))])
+    with pytest.raises(DDPNError, match="more than 33,554,432 counts"):
+        mixture.summary(torch.tensor([0.25]))

@@ -6,119 +6,38 @@ their place. A component is a family with parameters, restricted to a range of c
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, cached_property
-from math import nan
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.distributions.kernels import compiling, loops, rows
+from ddpn.distributions.kernels import panels, ranges, rows, walk
+from ddpn.distributions.kernels.compiling import compile_kernel
+from ddpn.distributions.kernels.family import Family
+from ddpn.runtime.errors import DDPNError
 
-_MATRIX, _CUBE = "float64[:,::1]", "float64[:,:,::1]"
-#: The loops over rows and their types.
-SIGNATURES = {
-    "of_rows": f"void(int64, int64, {_MATRIX}, {_MATRIX})",
-    "cdfs": f"void(int64[::1], {_CUBE}, {_MATRIX}, float64[::1], float64[::1], {_MATRIX})",
-    "summaries": (
-        f"void(int64[::1], {_CUBE}, {_MATRIX}, {_CUBE}, {_MATRIX}, int64[:,::1], int64[::1], float64[::1], {_MATRIX}, "
-        f"{_MATRIX}, {_MATRIX}, {_MATRIX}, boolean, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, "
-        "boolean[::1])"
-    ),
-    "long_summaries": (
-        f"void(int64[::1], {_CUBE}, {_MATRIX}, int64[::1], {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, boolean, "
-        f"{_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX})"
-    ),
+#: Loops over the rows of one family, with the numbers of their inputs per row.
+OPERATIONS = {
+    "log_prob": (rows.find_log_probs, 4),
+    "log_range": (rows.find_log_ranges, 5),
+    "moments": (rows.find_moments, 3),
+    "information": (rows.find_information, 3),
 }
 #: Numbers of components that are worked on at once: with five parameters each they stay in a processor's cache.
 _BLOCK = 1 << 14
 #: Probabilities of tables that are made at once.
 _TABLE_BLOCK = 1 << 20
+#: Rows of panels that are worked on at once, of some 20 KB each.
+_PANEL_BLOCK = 256
+#: The first length of an arena, whose weights stay in a processor's cache, and the counts that a component may have.
+_ARENA, _USUAL_COUNTS = 1 << 17, 64
+#: The most counts of a row that has tables, which cannot take panels: of rows that are summed together, and alone.
+_MAX_TABLE_COUNTS, _LARGEST = 1 << 17, 1 << 25
 #: Levels this close to 0 or 1 are searched for: sums over a window leave out 1e-18 of the mass for each of many counts.
 _DEEP = 1e-6
-#: Rounding of a cdf.
+#: Rounding of a cdf and of a probability.
 _ROUNDING = 1e-15
-
-
-@cache
-def kernel(name: str) -> Callable[..., None]:
-    """A compiled loop of `kernels.rows`."""
-    return compiling.compiled(getattr(rows, name), SIGNATURES[name])
-
-
-class Family:
-    """Functions that say what a family is. numba translates them, so they use numbers, tuples and `math` only.
-
-    Parameters
-    ----------
-    name : str
-        For the files of compiled kernels.
-    log_mass : function (y, p) -> float
-        log of the weight of a count y, smooth in real y >= 16; p is what `prepared` returns.
-    score : function (y, p) -> (float, float, float)
-        Derivatives of the log weight in the parameters, zeros for those that there are not. Terms that do not depend on
-        y may be left out unless the family is `normalised`.
-    shape : function (p) -> (float, float, float)
-        Rough centre and standard deviation, and the end of the support.
-    prepared : function (a, b, c) -> tuple, optional
-        Numbers that the others need, from up to three parameters. Default: the parameters themselves.
-    ratio : function (y, p) -> (float, float), optional
-        Two numbers, the first over the second being the weight at y + 1 over that at y, where these are cheaper than
-        an exponential.
-    quick : function (y, log_y, log_h_y, p) -> float, optional
-        `log_mass` for counts below 8,192 from log y and log h(y) = log(e^-y y^y / y!), which are in tables; NaN for
-        parameters with which that would lose digits. It has no branches on y, so that counts are done several at once.
-    normalised : bool
-        Whether `log_mass` is the logarithm of a probability. Default: its sum is found by adding up.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        log_mass: Callable[..., Any],
-        score: Callable[..., Any],
-        shape: Callable[..., Any],
-        *,
-        prepared: Callable[..., Any] | None = None,
-        ratio: Callable[..., Any] | None = None,
-        quick: Callable[..., Any] | None = None,
-        normalised: bool = False,
-    ) -> None:
-        self.name = name
-        self._bound: dict[str, Any] = {
-            "log_mass": log_mass,
-            "score": score,
-            "shape": shape,
-            "prepared": prepared or _as_they_are,
-            "NORMALISED": normalised,
-            "HAS_RATIO": ratio is not None,
-            "ratio": ratio or _no_ratio,
-            "HAS_QUICK": quick is not None,
-            "quick": quick or _not_quick,
-        }
-
-    @cached_property
-    def address(self) -> int:
-        """Where the compiled kernel of this family is; it is compiled, or read from disk, when first asked for."""
-        import numba
-
-        return compiling.compiled_entry(loops.entry, self.name, carray=numba.carray, **self._bound)
-
-    def __repr__(self) -> str:
-        return f"Family({self.name!r})"
-
-
-def _as_they_are(a: float, b: float, c: float) -> tuple[float, float, float]:
-    return a, b, c
-
-
-def _no_ratio(y: float, p: tuple[float, ...]) -> tuple[float, float]:
-    return 0.0, 1.0
-
-
-def _not_quick(y: float, log_y: float, log_h_y: float, p: tuple[float, ...]) -> float:
-    return nan
 
 
 class Part(NamedTuple):
@@ -126,7 +45,7 @@ class Part(NamedTuple):
 
     Parameters
     ----------
-    family : Family or None
+    family : type of Family, or None
         None for tables.
     parameters : tuple of Tensor
         One to three, of any floating dtype, on a CPU.
@@ -140,7 +59,7 @@ class Part(NamedTuple):
         The component of a mixture that each of these belongs to; empty unless this is a mixture.
     """
 
-    family: Family | None
+    family: type[Family] | None
     parameters: tuple[Tensor, ...] = ()
     weight: Tensor | None = None
     low: Tensor | None = None
@@ -181,13 +100,13 @@ class Part(NamedTuple):
         first = first if self.low is None else torch.maximum(first, self.low)
         last = last if self.high is None else torch.minimum(last, self.high)
         columns = [x.reshape(-1) for x in (first, last, *self.parameters)]
-        log_p = torch.from_numpy(row_wise("log_range", self.family, columns, 4)[0]).view(first.shape)  # type: ignore[arg-type]
+        log_p = torch.from_numpy(row_wise("log_range", self.family, columns, 4)[0]).view(first.shape)
         if self.low is not None or self.high is not None:
             whole = (
                 torch.zeros_like(first) if self.low is None else self.low,
                 torch.full_like(last, torch.inf) if self.high is None else self.high,
             )
-            before = row_wise("log_range", self.family, [x.reshape(-1) for x in (*whole, *self.parameters)], 4)[0]  # type: ignore[arg-type]
+            before = row_wise("log_range", self.family, [x.reshape(-1) for x in (*whole, *self.parameters)], 4)[0]
             log_p = log_p - torch.from_numpy(before).view(first.shape)
         return self._replace(low=first, high=last), log_p
 
@@ -196,7 +115,7 @@ class Summaries(NamedTuple):
     """Float64 arrays: moments (rows, 6), quantiles (rows, L), CRPS (rows, Q), intervals (rows, 3), entries (rows, 2).
 
     Moments: mean, variance, mode, entropy, and the parts of the variance within and between groups of components.
-    Intervals: lowest and highest count and their probability. Entries: see `kernels.arrays.entry_masses`.
+    Intervals: lowest and highest count and their probability. Entries: see `kernels.arrays.find_entry_masses`.
     """
 
     moments: np.ndarray
@@ -268,42 +187,69 @@ class Asked(NamedTuple):
 
 
 class _Block(NamedTuple):
-    addresses: np.ndarray
-    components: np.ndarray
+    """Some rows, as kernels take them.
+
+    Parameters
+    ----------
+    weights : array, (rows, K)
+    families : list of (Family, array, int)
+        Each with its components (rows, k, 5), and where the first of these is among all K.
+    tables : list of (array, array, int)
+        First counts (rows,) and probabilities (rows, n) of a table, and where it is among all K.
+    """
+
     weights: np.ndarray
-    tables: np.ndarray
-    firsts: np.ndarray
-    counts: np.ndarray
+    families: list[tuple[type[Family], np.ndarray, int]]
+    tables: list[tuple[np.ndarray, np.ndarray, int]]
+
+    def call(self, function: Any, *args: Any) -> None:
+        """Call a kernel for the components of every family, with what it takes after these."""
+        for family, components, column in self.families:
+            compile_kernel(function, family)(components, self.weights, column, *args)
+
+    def fill(
+        self, part: slice, limit: int, arena: np.ndarray, spans: np.ndarray, facts: np.ndarray, is_long: np.ndarray
+    ) -> int:
+        """Append the weights of some rows to the arena, see `rows.fill`; return its used length, -1 if it is full."""
+        weights, used = self.weights[part], 0
+        for family, components, column in self.families:
+            fill = compile_kernel(rows.fill, family)
+            used = fill(components[part], weights, column, limit, arena, used, spans, facts, is_long)
+            if used < 0:
+                return -1
+        for first, pmf, column in self.tables:
+            count, n = len(weights), pmf.shape[1]
+            if used + count * n > len(arena):
+                return -1
+            arena[used : used + count * n] = pmf[part].ravel()
+            spans[:, column, 0] = used + n * np.arange(count)
+            spans[:, column, 1] = np.where(weights[:, column] <= 0.0, 0, n)
+            facts[:, column] = np.stack([first[part], np.ones(count), first[part] + pmf[part].argmax(1)], axis=1)
+            used += count * n
+        return used
 
 
 def _block(parts: Sequence[Part], index: slice | np.ndarray, count: int) -> _Block:
-    size = sum(part.size for part in parts)
-    components = np.zeros((count, size, 5))
-    components[:, :, 4] = np.inf
-    weights, addresses = np.ones((count, size)), np.zeros(size, dtype=np.int64)
-    tables: list[tuple[np.ndarray, np.ndarray]] = []
-    start = 0
+    block = _Block(np.ones((count, sum(part.size for part in parts))), [], [])
+    column = 0
     for part in parts:
-        own = slice(start, start + part.size)
-        start += part.size
         if part.weight is not None:
-            weights[:, own] = part.weight[index]
+            block.weights[:, column : column + part.size] = part.weight[index]
         if part.family is None:
-            addresses[own] = -1 - np.arange(len(tables), len(tables) + part.size)
-            tables += _tables(part, index)
-            continue
-        addresses[own] = part.family.address
-        for j, parameter in enumerate(part.parameters):
-            components[:, own, j] = parameter[index]
-        for j, bound in ((3, part.low), (4, part.high)):
-            if bound is not None:
-                components[:, own, j] = bound[index]
-    longest = max((each[1].shape[1] for each in tables), default=0)
-    probabilities = np.zeros((len(tables), count, longest))
-    firsts, counts = np.zeros((len(tables), count)), np.zeros((len(tables), count), dtype=np.int64)
-    for j, (first, pmf) in enumerate(tables):
-        probabilities[j, :, : pmf.shape[1]], firsts[j], counts[j] = pmf, first, pmf.shape[1]
-    return _Block(addresses, components, weights, probabilities, firsts, counts)
+            block.tables.extend((*table, column + j) for j, table in enumerate(_tables(part, index)))
+        else:
+            components = np.zeros((count, part.size, 5))
+            for j, parameter in enumerate(part.parameters):
+                components[:, :, j] = parameter[index]
+            components[:, :, 4] = np.inf
+            for j, bound in ((3, part.low), (4, part.high)):
+                if bound is not None:
+                    components[:, :, j] = bound[index]
+            block.families.append((part.family, components, column))
+        column += part.size
+    # Families without a ratio take longer, and are left out where another one has too many counts.
+    block.families.sort(key=lambda x: not hasattr(x[0], "ratio"))
+    return block
 
 
 def _tables(part: Part, index: slice | np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -347,58 +293,116 @@ def _run(task: Callable[[Any], None], blocks: Sequence[Any]) -> None:
 
 
 def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
-    """Everything that needs all probabilities of a row, of `count` rows."""
+    """Compute everything that needs all probabilities of a row, of `count` rows."""
     no_levels = asked.interval_levels is None
-    interval_levels = np.empty((count, 0)) if no_levels else np.ascontiguousarray(asked.interval_levels)
-    widths = 6, asked.levels.shape[1], asked.y.shape[1], 0 if no_levels else 3, 2 if asked.entries else 0
-    found = Summaries(*(np.empty((count, width)) for width in widths))
-    _load(parts, "summaries")
+    interval_levels = np.empty((count, 0)) if no_levels else asked.interval_levels
+    inputs = [np.require(x, np.float64, ["C", "W"]) for x in (asked.levels, asked.y, interval_levels)]
+    widths = 6, inputs[0].shape[1], inputs[1].shape[1], 0 if no_levels else 3, 2 if asked.entries else 0
+    results = Summaries(*(np.empty((count, width)) for width in widths))
     groups = np.array([group for part in parts for group in part.group], dtype=np.int64)
-    has_tables = any(part.family is None for part in parts)  # which cannot take panels
+    has_tables = any(part.family is None for part in parts)
     is_long = np.zeros(count, dtype=np.bool_)
-
-    def inputs(index: slice | np.ndarray) -> list[np.ndarray]:
-        return [np.ascontiguousarray(x[index]) for x in (asked.levels, asked.y, interval_levels)]
-
-    def summarised(block: _Block, index: slice | np.ndarray, capacity: int, own: Sequence[np.ndarray]) -> None:
-        work = np.empty((block.weights.shape[1] + rows.PARTS) * capacity)
-        kernel("summaries")(*block, groups, work, asked.change, *inputs(index), asked.entropy, *own)
 
     def task(index: slice) -> None:
         block = _block(parts, index, index.stop - index.start)
-        capacity = rows.LONG if has_tables else rows.SHORT
-        summarised(block, index, capacity, [x[index] for x in (*found, is_long)])
+        limit = _MAX_TABLE_COUNTS if has_tables else walk.MAX_COUNTS
+        arguments = [x[index] for x in inputs], asked, limit, is_long[index], [x[index] for x in results]
+        _summarise_counts(block, groups, *arguments)
 
     def long_task(index: np.ndarray) -> None:
-        block, own = _block(parts, index, len(index)), [x[index] for x in found]
+        block, some = _block(parts, index, len(index)), [x[index] for x in results]
         if has_tables:
             is_longer = np.zeros(len(index), dtype=np.bool_)
-            summarised(block, index, rows.LARGEST, [*own, is_longer])
-            for x in own:
-                x[is_longer] = np.nan
+            _summarise_counts(block, groups, [x[index] for x in inputs], asked, _LARGEST, is_longer, some)
+            if is_longer.any():
+                raise DDPNError(
+                    "A distribution that is given by log_prob and bracket cannot be mixed with one that has more than "
+                    f"{_LARGEST:,} counts (row {index[is_longer][0]}). Mix families of ddpn.distributions only."
+                )
         else:
-            kernel("long_summaries")(*block[:3], groups, asked.change, *inputs(index), asked.entropy, *own)
-        for x, values in zip(found, own, strict=True):
+            _summarise_panels(block, groups, [x[index] for x in inputs], asked, some)
+        for x, values in zip(results, some, strict=True):
             x[index] = values
 
     _run(task, _blocks(parts, count))
-    long_rows = is_long.nonzero()[0]
-    if len(long_rows):
-        _load(parts, "long_summaries")
-        _run(long_task, [long_rows[block] for block in _blocks(parts, len(long_rows))])
+    if is_long.any():
+        long_rows = is_long.nonzero()[0]
+        step = 1 if has_tables else _PANEL_BLOCK
+        _run(long_task, [long_rows[i : i + step] for i in range(0, len(long_rows), step)])
     if not len(groups):
-        found.moments[:, 4], found.moments[:, 5] = found.moments[:, 1], 0.0
-    found.moments[np.isnan(found.moments[:, 0])] = np.nan
-    return found
+        results.moments[:, 4], results.moments[:, 5] = results.moments[:, 1], 0.0
+    results.moments[np.isnan(results.moments[:, 0])] = np.nan
+    return results
 
 
-def _load(parts: Sequence[Part], *names: str) -> None:
-    """Compile what is needed before threads start."""
-    for name in names:
-        kernel(name)
-    for part in parts:
-        if part.family is not None:
-            part.family.address  # noqa: B018
+def _summarise_counts(
+    block: _Block,
+    groups: np.ndarray,
+    inputs: Sequence[np.ndarray],
+    asked: Asked,
+    limit: int,
+    is_long: np.ndarray,
+    results: Sequence[np.ndarray],
+) -> None:
+    """Compute results from the weights of all counts, which some rows at a time have in an arena."""
+    count, size = block.weights.shape
+    arena, work = np.empty(_ARENA), np.empty((3, limit))
+    spans, facts = np.empty((count, size, 2), dtype=np.int64), np.empty((count, size, 3))
+    start, chunk = 0, max(_ARENA // (_USUAL_COUNTS * size), 1)
+    while start < count:
+        part = slice(start, min(start + chunk, count))
+        used = block.fill(part, limit, arena, spans[part], facts[part], is_long[part])
+        if used < 0:
+            if part.stop - start > 1:
+                chunk = (part.stop - start) // 2
+            else:
+                arena = np.empty(2 * len(arena))
+            continue
+        compile_kernel(rows.summarise)(
+            arena, spans[part], facts[part], block.weights[part], groups, asked.change, *(x[part] for x in inputs),
+            asked.entropy, work, is_long[part], tuple(x[part] for x in results),
+        )  # fmt: skip
+        start = part.stop
+        if 3 * used < len(arena):
+            chunk *= 2
+
+
+def _summarise_panels(
+    block: _Block,
+    groups: np.ndarray,
+    inputs: Sequence[np.ndarray],
+    asked: Asked,
+    results: Sequence[np.ndarray],
+) -> None:
+    """Compute results from the values of panels, of rows with very many counts."""
+    count, size = block.weights.shape
+    extents, totals = np.zeros((count, size, ranges.EXTENT)), np.zeros((count, size, 3))
+    offsets, modes = np.zeros(count + 1, dtype=np.int64), np.empty((count, 2))
+    block.call(panels.find_extents, extents)
+    compile_kernel(panels.count_panels)(extents, block.weights, offsets)
+    layout, values = np.empty((offsets[-1], 3)), np.zeros((offsets[-1], panels.SIZE))
+    compile_kernel(panels.lay_all_panels)(extents, block.weights, offsets, layout)
+    block.call(panels.add_values, extents, offsets, layout, values, totals)
+    compile_kernel(panels.summarise_panels)(
+        block.weights, groups, totals, offsets, layout, values, asked.change, *inputs, asked.entropy, modes,
+        tuple(results),
+    )  # fmt: skip
+    results[0][:, 2] = _find_modes(block, extents, totals, modes)
+
+
+def _find_modes(block: _Block, extents: np.ndarray, totals: np.ndarray, modes: np.ndarray) -> np.ndarray:
+    """Find the most probable counts between two counts (rows, 2) by halving."""
+    low, high = modes.T
+    while True:
+        middle = np.floor(0.5 * (low + high))
+        is_between = (low < high) & (middle < high)
+        if not is_between.any():
+            return low
+        pairs = np.stack([middle, middle + 1.0], axis=1)
+        masses = np.zeros_like(pairs)
+        block.call(panels.add_masses, extents, totals, pairs, masses)
+        rises = masses[:, 1] > masses[:, 0] * (1.0 + _ROUNDING)
+        low, high = np.where(is_between & rises, pairs[:, 1], low), np.where(is_between & ~rises, middle, high)
 
 
 def quantiles(parts: Sequence[Part], count: int, levels: np.ndarray) -> np.ndarray:
@@ -419,9 +423,12 @@ def _deep_quantiles(block: _Block, levels: np.ndarray) -> np.ndarray:
 
     def reaches(z: np.ndarray) -> np.ndarray:
         """Whether P(Z <= z) >= q, or P(Z > z) <= 1 - q for levels above 1/2; also where there is no number."""
-        both = np.empty((2, len(z)))
-        kernel("cdfs")(*block[:3], z, np.empty(rows.WALKED), both)
-        lower, upper = both[0] < levels * (1.0 - _ROUNDING), both[1] > (1.0 - levels) * (1.0 + _ROUNDING)
+        both = np.zeros((2, len(z)))
+        block.call(rows.add_sides, z, both)
+        lower, upper = (
+            np.minimum(both[0], 1.0) < levels * (1.0 - _ROUNDING),
+            np.minimum(both[1], 1.0) > (1.0 - levels) * (1.0 + _ROUNDING),
+        )
         return ~np.where(levels <= 0.5, lower, upper)
 
     low, high = np.full(len(levels), -1.0), np.ones(len(levels))
@@ -440,14 +447,13 @@ def sides(parts: Sequence[Part], y: np.ndarray) -> np.ndarray:
     """P(Z <= y) and P(Z > y), both relatively accurate. Shape: (2, rows)."""
     found = np.zeros((2, len(y)))
     families = [part for part in parts if part.family is not None]
+
+    def task(index: slice) -> None:
+        block, results = _block(families, index, index.stop - index.start), np.zeros((2, index.stop - index.start))
+        block.call(rows.add_sides, y[index], results)
+        found[:, index] = results
+
     if families:
-        _load(families, "cdfs")
-
-        def task(index: slice) -> None:
-            block, own = _block(families, index, index.stop - index.start), np.empty((2, index.stop - index.start))
-            kernel("cdfs")(*block[:3], y[index], np.empty(rows.WALKED), own)
-            found[:, index] = own
-
         _run(task, _blocks(families, len(y)))
     for part in parts:
         if part.family is None:
@@ -471,23 +477,23 @@ def _table_sides(part: Part, y: np.ndarray) -> np.ndarray:
     return found
 
 
-def row_wise(name: str, family: Family, columns: Sequence[Tensor], results: int) -> np.ndarray:
-    """A kernel of one family for numbers per row: columns (rows,) -> (results, rows), in float64."""
+def row_wise(name: str, family: Any, columns: Sequence[Tensor], results: int) -> np.ndarray:
+    """Call a kernel of one family for numbers per row: columns (rows,) -> (results, rows), in float64."""
     count = len(columns[0])
-    operation, size = rows.OPERATIONS[name]
-    given = np.zeros((size, count))
+    function, size = OPERATIONS[name]
+    inputs = np.zeros((size, count))
     for j, column in enumerate(columns):
-        given[j] = column.detach().double().numpy()
+        inputs[j] = column.detach().double().numpy()
     found = np.empty((results, count))
-    function, address = kernel("of_rows"), family.address
+    kernel = compile_kernel(function, family)
     if count <= _BLOCK:
-        function(operation, address, given, found)
+        kernel(inputs, found)
         return found
 
     def task(index: slice) -> None:
-        own = np.empty((results, index.stop - index.start))
-        function(operation, address, np.ascontiguousarray(given[:, index]), own)
-        found[:, index] = own
+        part = np.empty((results, index.stop - index.start))
+        kernel(np.ascontiguousarray(inputs[:, index]), part)
+        found[:, index] = part
 
     _run(task, [slice(i, min(i + _BLOCK, count)) for i in range(0, count, _BLOCK)])
     return found

@@ -1,7 +1,7 @@
 """Normals as count distributions: rounded to the nearest integer, with what falls below 0 put on 0."""
 
 from math import cosh, exp, inf, log
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.distributions import Distribution, Normal
 
 from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
-from ddpn.distributions.components import Family
 from ddpn.distributions.count import CountDistribution, without_gradient
 from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, log_normal_cdf
 from ddpn.distributions.mixture import Mixture
@@ -20,34 +19,45 @@ from ddpn.runtime.errors import InputError
 NODES, WEIGHTS = (x[4:] for x in np.polynomial.legendre.leggauss(8))
 
 
-def log_mass(y, p):
-    """log P(|X - y| < 1/2), or of X < 1/2 at y = 0, relatively accurate in both tails.
+class DiscretizedNormalWeights(NamedTuple):
+    """Probabilities of a rounded Normal, see `kernels.family`."""
 
-    Narrow cells, where the difference of two cdfs would cancel, by quadrature of the density over that at the centre,
-    cosh(centre t) exp(-t^2 / 2); others by log cdfs on the lower side.
-    """
-    loc, scale = p[0], p[1]
-    if y < 0.5:
-        return log_normal_cdf((0.5 - loc) / scale)
-    centre, width = abs(y - loc) / scale, 1.0 / scale
-    if width * max(centre, 1.0) < 1.0:
-        ratio = 0.0
-        for i in range(len(NODES)):
-            t = 0.5 * width * NODES[i]
-            ratio += WEIGHTS[i] * cosh(centre * t) * exp(-0.5 * t * t)
-        return log(width) - 0.5 * centre * centre - HALF_LOG_TWO_PI + log(ratio)
-    upper, lower = log_normal_cdf(0.5 * width - centre), log_normal_cdf(-0.5 * width - centre)
-    return upper + log(1.0 - exp(lower - upper))
+    loc: float
+    scale: float
 
+    @classmethod
+    def prepare(cls, a, b, c):
+        return DiscretizedNormalWeights(a, b)
 
-def score(y, p):
-    """None: gradients are not supported."""
-    return 0.0, 0.0, 0.0
+    def is_normalised(self):
+        return True
 
+    def log_mass(self, y):
+        """Return log P(|X - y| < 1/2), or of X < 1/2 at y = 0, relatively accurate in both tails.
 
-def shape(p):
-    """Mean, at least 0, and standard deviation."""
-    return max(p[0] + 0.5, 0.0), p[1] + 0.3, inf
+        Narrow cells, where the difference of two cdfs would cancel, by quadrature of the density over that at the
+        centre, cosh(centre t) exp(-t^2 / 2); others by log cdfs on the lower side.
+        """
+        loc, scale = self.loc, self.scale
+        if y < 0.5:
+            return log_normal_cdf((0.5 - loc) / scale)
+        centre, width = abs(y - loc) / scale, 1.0 / scale
+        if width * max(centre, 1.0) < 1.0:
+            ratio = 0.0
+            for i in range(len(NODES)):
+                t = 0.5 * width * NODES[i]
+                ratio += WEIGHTS[i] * cosh(centre * t) * exp(-0.5 * t * t)
+            return log(width) - 0.5 * centre * centre - HALF_LOG_TWO_PI + log(ratio)
+        upper, lower = log_normal_cdf(0.5 * width - centre), log_normal_cdf(-0.5 * width - centre)
+        return upper + log(1.0 - exp(lower - upper))
+
+    def score(self, y):
+        """Return zeros: gradients are not supported."""
+        return 0.0, 0.0, 0.0
+
+    def shape(self):
+        """Return the mean, at least 0, and the standard deviation."""
+        return max(self.loc + 0.5, 0.0), self.scale + 0.3, inf
 
 
 class Discretized(ParametricDistribution):
@@ -72,7 +82,7 @@ class Discretized(ParametricDistribution):
     [0.0668, 0.2417, 0.3829, 0.2417]
     """
 
-    family = Family("discretized_normal", log_mass, score, shape, normalised=True)
+    family = DiscretizedNormalWeights
     _names = ("_loc", "_scale")
 
     def __init__(self, base: Normal, validate_args: bool | None = None) -> None:

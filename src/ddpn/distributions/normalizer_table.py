@@ -9,13 +9,11 @@ sqrt(gamma) e^(-gamma mu) from the counts near 0.
 
 import math
 from collections.abc import Callable
-from functools import cache
 from math import log
 
 import numpy as np
 from scipy.ndimage import spline_filter
 
-from ddpn.distributions.kernels import compiling
 from ddpn.distributions.kernels.scalar import deviance, log_h
 
 #: Ends of both tables: log mu from and to, log gamma from and to. Networks that separate zeros from large counts reach
@@ -75,12 +73,6 @@ def basis(a, s):
     if a == 2:
         return (1.0 + 3.0 * s + 3.0 * s * s - 3.0 * s**3) / 6.0
     return s**3 / 6.0
-
-
-@cache
-def kernel() -> Callable[..., None]:
-    """The compiled loop."""
-    return compiling.compiled(log_probs, "void(float64[:,:,::1], float64[::1], float64[:,::1], float64[:,::1])")
 
 
 def table_of(log_prob: Callable[[np.ndarray, np.ndarray], np.ndarray], ends: tuple[float, ...] = USUAL) -> np.ndarray:

@@ -10,8 +10,9 @@ from torch.autograd.function import once_differentiable
 
 from ddpn.distributions import components, rule
 from ddpn.distributions.arguments import broadcast_shapes, expanded, is_transformed
-from ddpn.distributions.components import Family, Part
+from ddpn.distributions.components import Part
 from ddpn.distributions.count import CountDistribution, without_gradient
+from ddpn.distributions.kernels.family import Family
 from ddpn.runtime.errors import DDPNError
 
 
@@ -22,7 +23,7 @@ class ParametricDistribution(CountDistribution):
     `torch.func`. Without one, tensors of a GPU are copied to the kernels and back.
     """
 
-    family: ClassVar[Family]
+    family: ClassVar[type[Family]]
     torch_log_prob: ClassVar[Callable[..., Tensor] | None] = None
     _names: ClassVar[tuple[str, ...]]
 
@@ -87,27 +88,25 @@ class ParametricDistribution(CountDistribution):
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
         """First and last integer of a window outside of which at most about e^-depth of the mass lies."""
-        found = self._facts()
+        found = self._moments()
         return self._shaped(found[2]), self._shaped(found[3])
 
-    def _facts(self) -> Any:
-        """Mean, variance, first and last count of every row. Shape: (4, rows)."""
+    def _moments(self) -> Any:
+        """Find mean, variance, first and last count of every row. Shape: (4, rows)."""
         columns = [x.detach().reshape(-1).cpu() for x in self._parameters()]
-        zero = torch.zeros_like(columns[0])
-        padded = [*columns, *[zero] * (3 - len(columns)), zero, zero + torch.inf]
-        return components.row_wise("facts", self.family, padded, 4)
+        return components.row_wise("moments", self.family, columns, 4)
 
     @property
     @without_gradient
     def mean(self) -> Tensor:
         """Exact mean E[Z]."""
-        return self._shaped(self._facts()[0])
+        return self._shaped(self._moments()[0])
 
     @property
     @without_gradient
     def variance(self) -> Tensor:
         """Exact variance Var[Z]."""
-        return self._shaped(self._facts()[1])
+        return self._shaped(self._moments()[1])
 
     def information(self) -> dict[str, Tensor]:
         """Expected second derivatives of -log p in each parameter, by its name: the diagonal of Fisher's information.

@@ -199,8 +199,8 @@ def _mass_upto(graph: Graph, cdf: Value, count: Value) -> Value:
 def _narrowest(graph: Graph, cdf: Value, enough: Value) -> tuple[Value, Value, Value]:
     """First and last count and probability of the shortest run of counts with at least the mass `enough`. (R, 1) each.
 
-    As `ddpn.distributions.kernels.arrays.narrowest_run`; NaN where the grid does not hold so much. The number of counts
-    is found by halving: it is one more than the largest number of which no run has enough.
+    As `ddpn.distributions.kernels.arrays.find_narrowest_run`; NaN where the grid does not hold so much. The number of
+    counts is found by halving: it is one more than the largest number of which no run has enough.
     """
     before = graph.concat([cdf.take([0]) * 0.0, cdf.at(0, -1)])
     first = (cdf * 0.0 + 1.0).op("CumSum", graph.constant(1)) - 1.0

@@ -6,13 +6,13 @@ import torch
 from numpy.polynomial import Chebyshev, Legendre
 
 from ddpn.distributions import DoublePoisson, Mixture, NegativeBinomial, Poisson, Truncated
-from ddpn.distributions.kernels.gauss import POSITIONS, SIZE, TABLES, UPTO, WEIGHTS, table_of
+from ddpn.distributions.kernels.gauss import POSITIONS, SIZE, TABLES, UPTO, WEIGHTS, find_table
 
 
 @pytest.mark.parametrize("n", [16, 32, 64, 1024, 2**17])
 class TestTables:
     def test_sums_of_polynomials(self, n):
-        k = table_of(n)
+        k = find_table(n)
         for degree in range(min(n, 2 * SIZE)):
             p = Chebyshev.basis(degree, domain=[-1.0, n])
             error = WEIGHTS[k] @ p(POSITIONS[k] * n - 0.5) - p(np.arange(n)).mean()
@@ -20,7 +20,7 @@ class TestTables:
 
     def test_partial_sums(self, n):
         """Of p(z) = q(z) - q(z - 1), whose sum from 0 to z is q(z) - q(-1)."""
-        k = table_of(n)
+        k = find_table(n)
         z = POSITIONS[k] * n - 0.5
         for degree in range(1, SIZE + 1):
             q = Chebyshev.basis(degree, domain=[-1.0, n])
@@ -35,7 +35,7 @@ def test_the_largest_tables_are_those_of_integrals():
     for degree in range(SIZE):
         p = Legendre.basis(degree)
         np.testing.assert_allclose(p(x) @ UPTO[-1], p.integ(lbnd=-1.0)(x) / 2.0, atol=1e-7)
-    assert table_of(2.0**500) == TABLES - 1
+    assert find_table(2.0**500) == TABLES - 1
 
 
 def test_rows_of_many_counts_against_all_their_counts():

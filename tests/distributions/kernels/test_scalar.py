@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ddpn.distributions.kernels import compiling
+from ddpn.distributions.kernels.compiling import compile_kernel
 from ddpn.distributions.kernels.scalar import exponential
 
 
@@ -24,5 +24,5 @@ def all_exponentials(x, results):
 def test_exponential_of_several_numbers_at_once():
     x = np.linspace(-750.0, 500.0, 10_001)
     found = np.empty_like(x)
-    compiling.compiled(all_exponentials, "void(float64[::1], float64[::1])")(x, found)
+    compile_kernel(all_exponentials)(x, found)
     np.testing.assert_allclose(found, np.exp(x), rtol=4e-16, atol=5e-324)  # down to the smallest number

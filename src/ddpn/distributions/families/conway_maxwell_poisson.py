@@ -5,13 +5,13 @@ mean has no closed form: `kernels.by_mean` solves for it.
 """
 
 from math import exp, inf, log, log1p, sqrt
+from typing import NamedTuple
 
 from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
-from ddpn.distributions.components import Family
-from ddpn.distributions.kernels.by_mean import derivatives, log_probability, solve
+from ddpn.distributions.kernels.by_mean import Rate, differentiate, log_probability, solve
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.runtime.errors import InputError
 
@@ -19,8 +19,8 @@ from ddpn.runtime.errors import InputError
 NARROWEST = 20.0
 
 
-def guess(mu, nu):
-    """log m by the mean's expansion where that is close, else between the rates of the limits.
+def guess_log_rate(mu, nu):
+    """Return log m by the mean's expansion where that is close, else between the rates of the limits.
 
     nu = 0 is the Geometric with lambda = mu / (1 + mu), nu = infinity the Bernoulli.
     """
@@ -32,24 +32,26 @@ def guess(mu, nu):
     return by_mean
 
 
-def prepared(mu, nu, c):
-    """log m, nu, log S, mu, E[R], Var[Y] and Cov[Y, R] of the distribution with mean mu."""
-    return solve(mu, nu, nu, 1.0, guess(mu, nu))
+class ConwayMaxwellPoissonWeights(NamedTuple):
+    """Probabilities exp(nu R(y)) / S of a Conway-Maxwell-Poisson, see `kernels.family`."""
 
+    rate: Rate
 
-def log_mass(y, p):
-    """nu R(y) - log S."""
-    return log_probability(y, p, p[1])
+    @classmethod
+    def prepare(cls, a, b, c):
+        return ConwayMaxwellPoissonWeights(solve(a, b, b, 1.0, guess_log_rate(a, b)))
 
+    def is_normalised(self):
+        return True
 
-def score(y, p):
-    """(y - mu) / Var[Y] and R(y) - E[R] - (y - mu) Cov[Y, R] / Var[Y]."""
-    return derivatives(y, p, 1.0)
+    def log_mass(self, y):
+        return log_probability(self.rate, y, self.rate.c)
 
+    def score(self, y):
+        return differentiate(self.rate, y, 1.0)
 
-def shape(p):
-    """m and the standard deviation."""
-    return exp(p[0]), sqrt(p[5]) + 0.5, inf
+    def shape(self):
+        return exp(self.rate.log_m), sqrt(self.rate.variance) + 0.5, inf
 
 
 class ConwayMaxwellPoisson(ParametricDistribution):
@@ -78,7 +80,7 @@ class ConwayMaxwellPoisson(ParametricDistribution):
     """
 
     arg_constraints = {"mu": constraints.positive, "nu": constraints.positive}
-    family = Family("conway_maxwell_poisson", log_mass, score, shape, prepared=prepared, normalised=True)
+    family = ConwayMaxwellPoissonWeights
     _names = ("mu", "nu")
 
     def __init__(self, mu: Tensor | float, nu: Tensor | float, validate_args: bool | None = None) -> None:

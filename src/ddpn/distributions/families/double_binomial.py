@@ -1,38 +1,50 @@
 """The Double Binomial distribution of Efron (1986): counts k of a known total n, exactly normalised."""
 
 from math import sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions.arguments import as_parameters, check_positive, check_totals, is_checked
-from ddpn.distributions.components import Family
 from ddpn.distributions.kernels.scalar import deviance, log_h
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.runtime.errors import InputError
 
 
-def log_mass(k, p):
-    """log h(k) + log h(n - k) - gamma D(k)."""
-    n = p[2]
-    rest = max(n - k, 0.0)
-    return log_h(k) + log_h(rest) - p[1] * (deviance(k, p[0]) + deviance(rest, n - p[0]))
+class DoubleBinomialWeights(NamedTuple):
+    """Weights h(k) h(n - k) exp(-gamma D(k)) of a Double Binomial with total n, see `kernels.family`."""
+
+    mu: float
+    gamma: float
+    total: float
+
+    @classmethod
+    def prepare(cls, a, b, c):
+        return DoubleBinomialWeights(a, b, c)
+
+    def is_normalised(self):
+        return False
+
+    def log_mass(self, k):
+        others = max(self.total - k, 0.0)
+        return log_h(k) + log_h(others) - self.gamma * sum_deviances(k, others, self.mu, self.total)
+
+    def score(self, k):
+        others = max(self.total - k, 0.0)
+        by_mu = self.gamma * (k / self.mu - others / (self.total - self.mu))
+        return by_mu, -sum_deviances(k, others, self.mu, self.total), 0.0
+
+    def shape(self):
+        """Return mu, and the standard deviation where that is not the width of the whole support."""
+        mu, n = self.mu, self.total
+        return mu, min(sqrt(mu * (1.0 - mu / n) / self.gamma), n) + 0.5, n
 
 
-def score(k, p):
-    """Derivatives in mu and gamma."""
-    n = p[2]
-    rest = max(n - k, 0.0)
-    by_mu = p[1] * (k / p[0] - rest / (n - p[0]))
-    return by_mu, -(deviance(k, p[0]) + deviance(rest, n - p[0])), 0.0
-
-
-def shape(p):
-    """mu, and the standard deviation where that is not the width of the whole support."""
-    n = p[2]
-    return p[0], min(sqrt(p[0] * (1.0 - p[0] / n) / p[1]), n) + 0.5, n
+def sum_deviances(k, others, mu, n):
+    """Return D(k), from both counts."""
+    return deviance(k, mu) + deviance(others, n - mu)
 
 
 class DoubleBinomial(ParametricDistribution):
@@ -72,7 +84,7 @@ class DoubleBinomial(ParametricDistribution):
         "mu": constraints.positive,
         "gamma": constraints.positive,
     }
-    family = Family("double_binomial", log_mass, score, shape)
+    family = DoubleBinomialWeights
     _names = ("mu", "gamma", "total")
 
     def __init__(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import cache
 from math import exp, inf, log, nan, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,10 +12,9 @@ from torch.distributions import constraints, register_kl
 
 from ddpn.distributions import components, normalizer_table, rule
 from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_positive, is_checked
-from ddpn.distributions.components import Family
 from ddpn.distributions.families.poisson import Poisson
-from ddpn.distributions.kernels.scalar import deviance as exact_deviance
-from ddpn.distributions.kernels.scalar import log_h, log_h_and_log, log_of
+from ddpn.distributions.kernels.compiling import compile_kernel
+from ddpn.distributions.kernels.scalar import deviance, log_h, log_h_and_log, log_of
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.runtime.errors import InputError
 
@@ -32,40 +31,42 @@ _ROUNDED = 2e5
 _MIN_TABLE_ROWS = 100
 
 
-def prepared(mu, gamma, c):
-    """mu, gamma, log mu, and whether large numbers would cancel in D."""
-    log_mu = log(mu)
-    return mu, gamma, log_mu, 1.0 if gamma * mu * abs(log_mu) > _ROUNDED else 0.0
+class DoublePoissonWeights(NamedTuple):
+    """Weights h(y) exp(-gamma D(y; mu)), see `kernels.family`.
 
+    `is_large` says whether large numbers would cancel in D by logarithms.
+    """
 
-def deviance(y, p):
-    """D(y; mu), by a table of logarithms where that is exact enough."""
-    if p[3] > 0.0:
-        return exact_deviance(y, p[0])
-    return p[0] - y + y * (log_of(y) - p[2])
+    mu: float
+    gamma: float
+    log_mu: float
+    is_large: bool
 
+    @classmethod
+    def prepare(cls, a, b, c):
+        log_mu = log(a)
+        return DoublePoissonWeights(a, b, log_mu, b * a * abs(log_mu) > _ROUNDED)
 
-def log_mass(y, p):
-    """log h(y) - gamma D(y; mu)."""
-    if p[3] > 0.0:
-        return log_h(y) - p[1] * exact_deviance(y, p[0])
-    own, log_y = log_h_and_log(y)
-    return own - p[1] * (p[0] - y + y * (log_y - p[2]))
+    def is_normalised(self):
+        return False
 
+    def log_mass(self, y):
+        if self.is_large:
+            return log_h(y) - self.gamma * deviance(y, self.mu)
+        log_h_of_y, log_y = log_h_and_log(y)
+        return log_h_of_y - self.gamma * (self.mu - y + y * (log_y - self.log_mu))
 
-def quick(y, log_y, log_h_y, p):
-    """`log_mass` where no large numbers cancel."""
-    return nan if p[3] > 0.0 else log_h_y - p[1] * (p[0] - y + y * (log_y - p[2]))
+    def quick(self, y, log_y, log_h_of_y):
+        return nan if self.is_large else log_h_of_y - self.gamma * (self.mu - y + y * (log_y - self.log_mu))
 
+    def score(self, y):
+        by_log = self.mu - y + y * (log_of(y) - self.log_mu)
+        return self.gamma * (y - self.mu) / self.mu, -(deviance(y, self.mu) if self.is_large else by_log), 0.0
 
-def score(y, p):
-    """Derivatives in mu and gamma."""
-    return p[1] * (y - p[0]) / p[0], -deviance(y, p), 0.0
-
-
-def shape(p):
-    """mu, or 0 where there is no interior mode, and a standard deviation that is not too small."""
-    return (p[0] if p[0] * p[1] > 2.0 else 0.0), sqrt(p[0] / p[1]) + 1.0 / p[1], inf
+    def shape(self):
+        """Return mu, or 0 where there is no interior mode, and a standard deviation that is not too small."""
+        mu, gamma = self.mu, self.gamma
+        return (mu if mu * gamma > 2.0 else 0.0), sqrt(mu / gamma) + 1.0 / gamma, inf
 
 
 class DoublePoisson(ParametricDistribution):
@@ -95,7 +96,7 @@ class DoublePoisson(ParametricDistribution):
     """
 
     arg_constraints = {"mu": constraints.positive, "gamma": constraints.positive}
-    family = Family("double_poisson", log_mass, score, shape, prepared=prepared, quick=quick)
+    family = DoublePoissonWeights
     _names = ("mu", "gamma")
 
     def __init__(self, mu: Tensor | float, gamma: Tensor | float, validate_args: bool | None = None) -> None:
@@ -142,12 +143,13 @@ class DoublePoisson(ParametricDistribution):
         given = torch.stack([x.double() for x in columns]).numpy()
         results = np.empty_like(given)
         usual, small = normalizer_table.USUAL, normalizer_table.SMALL_GAMMA
-        normalizer_table.kernel()(_table(usual), np.array(usual), given, results)
+        kernel = compile_kernel(normalizer_table.log_probs)
+        kernel(_table(usual), np.array(usual), given, results)
         is_small = np.isnan(results[0]) & (given[2] < exp(small[-1]))
         if np.count_nonzero(is_small) >= _MIN_TABLE_ROWS:
             some = np.ascontiguousarray(given[:, is_small])
             evaluated = np.empty_like(some)
-            normalizer_table.kernel()(_table(small), np.array(small), some, evaluated)
+            kernel(_table(small), np.array(small), some, evaluated)
             results[:, is_small] = evaluated
         beyond = np.isnan(results[0])
         if beyond.any():
@@ -327,7 +329,7 @@ def _newton(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _newton_step(at: Tensor, mean: Tensor, excess: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
     """What is missing in the logarithms of mean and excess variance, and the step in (log mu, log gamma)."""
     mu, gamma = at.exp()
-    exact = DoublePoisson(mu, gamma, validate_args=False)._facts()
+    exact = DoublePoisson(mu, gamma, validate_args=False)._moments()
     found_mean, found_variance = torch.from_numpy(exact[0]), torch.from_numpy(exact[1])
     found_excess, slope = _excess(found_mean, found_variance, below)
     off = torch.stack([(found_mean / mean).log(), (found_excess / excess).log()])

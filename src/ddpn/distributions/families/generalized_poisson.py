@@ -1,6 +1,7 @@
 """The Generalised Poisson distribution of Consul and Jain (1973), over-dispersed, by its mean and dispersion."""
 
 from math import inf, log1p, sqrt
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,29 +9,37 @@ from torch.distributions import constraints
 
 from ddpn.distributions import rule
 from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
-from ddpn.distributions.components import Family
 from ddpn.distributions.kernels.scalar import deviance, log_h
 from ddpn.distributions.parametric import ParametricDistribution
 
 
-def log_mass(y, p):
-    """log h(y) + log(theta / m) - D(y; m) with m(y) = theta + lambda y."""
-    mu, alpha = p[0], p[1]
-    return log_h(y) - log1p(alpha * y / mu) - deviance(y, (mu + alpha * y) / (1.0 + alpha))
+class GeneralizedPoissonWeights(NamedTuple):
+    """Probabilities of a Generalised Poisson distribution, see `kernels.family`."""
 
+    mu: float
+    alpha: float
 
-def score(y, p):
-    """d log p / d mu and d log p / d alpha."""
-    mu, alpha = p[0], p[1]
-    wide = 1.0 + alpha
-    rate = (mu + alpha * y) / wide
-    slope = (y - 1.0) / rate - 1.0
-    return (wide / mu + slope) / wide, (y * slope - mu * (wide / mu + slope)) / (wide * wide), 0.0
+    @classmethod
+    def prepare(cls, a, b, c):
+        return GeneralizedPoissonWeights(a, b)
 
+    def is_normalised(self):
+        return True
 
-def shape(p):
-    """Mean and standard deviation."""
-    return p[0], sqrt(p[0]) * (1.0 + p[1]) + 0.5, inf
+    def log_mass(self, y):
+        """Return log h(y) + log(theta / m) - D(y; m) with m(y) = theta + lambda y."""
+        mu, alpha = self.mu, self.alpha
+        return log_h(y) - log1p(alpha * y / mu) - deviance(y, (mu + alpha * y) / (1.0 + alpha))
+
+    def score(self, y):
+        mu, alpha = self.mu, self.alpha
+        wide = 1.0 + alpha
+        rate = (mu + alpha * y) / wide
+        slope = (y - 1.0) / rate - 1.0
+        return (wide / mu + slope) / wide, (y * slope - mu * (wide / mu + slope)) / (wide * wide), 0.0
+
+    def shape(self):
+        return self.mu, sqrt(self.mu) * (1.0 + self.alpha) + 0.5, inf
 
 
 class GeneralizedPoisson(ParametricDistribution):
@@ -60,7 +69,7 @@ class GeneralizedPoisson(ParametricDistribution):
     """
 
     arg_constraints = {"mu": constraints.positive, "alpha": constraints.positive}
-    family = Family("generalized_poisson", log_mass, score, shape, normalised=True)
+    family = GeneralizedPoissonWeights
     _names = ("mu", "alpha")
 
     def __init__(self, mu: Tensor | float, alpha: Tensor | float, validate_args: bool | None = None) -> None:

@@ -6,13 +6,13 @@ mean are consistent whatever distribution the counts have.
 """
 
 from math import exp, inf, log, log1p, sqrt
+from typing import NamedTuple
 
 from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
-from ddpn.distributions.components import Family
-from ddpn.distributions.kernels.by_mean import derivatives, log_probability, solve
+from ddpn.distributions.kernels.by_mean import Rate, differentiate, log_probability, solve
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.runtime.errors import InputError
 
@@ -20,8 +20,8 @@ from ddpn.runtime.errors import InputError
 NARROWEST = 20.0
 
 
-def guess(mean, gamma):
-    """log mu between those of the limits of gamma, in which gamma log mu is close to linear.
+def guess_log_rate(mean, gamma):
+    """Return log mu between those of the limits of gamma, in which gamma log mu is close to linear.
 
     For gamma -> 0 weights are h(y) x^y with x = T e^(1 - T), T = mean (1 - T)^2; gamma = 1 is the Poisson; for
     gamma -> infinity and a mean below 1 it is the Bernoulli distribution, with x = e^(1 - gamma) mean / (1 - mean).
@@ -35,25 +35,28 @@ def guess(mean, gamma):
     return log(mean)
 
 
-def prepared(mean, gamma, c):
-    """log mu, gamma, log of the sum of all weights, mean, -E[D], Var[Y] and -Cov[Y, D]."""
-    return solve(mean, gamma, 1.0, 0.0, guess(mean, gamma))
+class MeanDoublePoissonWeights(NamedTuple):
+    """Probabilities of a Double Poisson with a given mean, see `kernels.family`."""
 
+    rate: Rate
 
-def log_mass(y, p):
-    """log h(y) - gamma D(y; mu) - log of the sum of all weights."""
-    return log_probability(y, p, 1.0)
+    @classmethod
+    def prepare(cls, a, b, c):
+        return MeanDoublePoissonWeights(solve(a, b, 1.0, 0.0, guess_log_rate(a, b)))
 
+    def is_normalised(self):
+        return True
 
-def score(y, p):
-    """Derivatives in the mean and gamma."""
-    return derivatives(y, p, 0.0)
+    def log_mass(self, y):
+        return log_probability(self.rate, y, 1.0)
 
+    def score(self, y):
+        return differentiate(self.rate, y, 0.0)
 
-def shape(p):
-    """mu, or 0 where there is no interior mode, and the standard deviation."""
-    mu = exp(p[0])
-    return (mu if mu * p[1] > 2.0 else 0.0), sqrt(p[5]) + 0.5, inf
+    def shape(self):
+        """Return mu, or 0 where there is no interior mode, and the standard deviation."""
+        mu = exp(self.rate.log_m)
+        return (mu if mu * self.rate.c > 2.0 else 0.0), sqrt(self.rate.variance) + 0.5, inf
 
 
 class MeanDoublePoisson(ParametricDistribution):
@@ -82,7 +85,7 @@ class MeanDoublePoisson(ParametricDistribution):
     """
 
     arg_constraints = {"mu": constraints.positive, "gamma": constraints.positive}
-    family = Family("mean_double_poisson", log_mass, score, shape, prepared=prepared, normalised=True)
+    family = MeanDoublePoissonWeights
     _names = ("mu", "gamma")
 
     def __init__(self, mu: Tensor | float, gamma: Tensor | float, validate_args: bool | None = None) -> None:

@@ -1,6 +1,7 @@
 """The Negative Binomial distribution by its mean and overdispersion."""
 
 from math import inf, log, log1p, sqrt
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,18 +9,50 @@ from torch.distributions import constraints
 
 from ddpn.distributions import rule
 from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
-from ddpn.distributions.components import Family
 from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, log_h, stirling_error, stirling_slope
 from ddpn.distributions.parametric import ParametricDistribution
 
 
-def prepared(mu, alpha, c):
-    """mu and r = 1 / alpha."""
-    return mu, 1.0 / alpha, 0.0
+class NegativeBinomialWeights(NamedTuple):
+    """Probabilities of a Negative Binomial with mean mu and r = 1 / alpha, see `kernels.family`."""
+
+    mu: float
+    r: float
+    stirling_error_of_r: float
+
+    @classmethod
+    def prepare(cls, a, b, c):
+        return NegativeBinomialWeights(a, 1.0 / b, stirling_error(1.0 / b))
+
+    def is_normalised(self):
+        return True
+
+    def log_mass(self, y):
+        """By Loader's saddle point: large counts keep their digits."""
+        mu, r = self.mu, self.r
+        if y <= 0.0:
+            return -r * log1p(mu / r)
+        n = y + r
+        scale = stirling_error(n) - self.stirling_error_of_r - 0.5 * log(n / r)
+        return log_h(y) + scale - unit_deviance(y, mu, r)
+
+    def score(self, y):
+        """By Stirling's formula with its error: no cancellation for large r."""
+        mu, r = self.mu, self.r
+        n, q = y + r, (y - mu) / (mu + r)
+        by_r = log_ratio(n, mu + r, y - mu) - q + 0.5 * y / (n * r) + stirling_slope(n) - stirling_slope(r)
+        return q * r / mu, -r * r * by_r, 0.0
+
+    def shape(self):
+        mu, r = self.mu, self.r
+        return max(mu - mu / r, 0.0), sqrt(mu + mu * mu / r) + 0.5, inf
+
+    def ratio(self, y):
+        return self.mu * (y + self.r), (self.mu + self.r) * (y + 1.0)
 
 
 def unit_deviance(y, mu, r):
-    """y log(y / mu) - (y + r) log((y + r) / (mu + r)), free of cancellation for small and for large r."""
+    """Return y log(y / mu) - (y + r) log((y + r) / (mu + r)), free of cancellation for small and for large r."""
     if y <= 0.0:
         return r * log1p(mu / r)
     gap = y - mu
@@ -27,36 +60,8 @@ def unit_deviance(y, mu, r):
 
 
 def log_ratio(x, y, gap):
-    """log(x / y) from x, y and x - y."""
+    """Return log(x / y) from x, y and x - y."""
     return log(x / y) if gap < -0.5 * y else log1p(gap / y)
-
-
-def log_mass(y, p):
-    """log p(y) by Loader's saddle point: large counts keep their digits."""
-    mu, r = p[0], p[1]
-    if y <= 0.0:
-        return -r * log1p(mu / r)
-    n = y + r
-    return log_h(y) - 0.5 * log(n / r) + stirling_error(n) - stirling_error(r) - unit_deviance(y, mu, r)
-
-
-def score(y, p):
-    """d log p / d mu and d log p / d alpha, by Stirling's formula with its error: no cancellation for large r."""
-    mu, r = p[0], p[1]
-    n, q = y + r, (y - mu) / (mu + r)
-    by_r = log_ratio(n, mu + r, y - mu) - q + 0.5 * y / (n * r) + stirling_slope(n) - stirling_slope(r)
-    return q * r / mu, -r * r * by_r, 0.0
-
-
-def shape(p):
-    """The mode and the standard deviation."""
-    mu, r = p[0], p[1]
-    return max(mu - mu / r, 0.0), sqrt(mu + mu * mu / r) + 0.5, inf
-
-
-def ratio(y, p):
-    """p(y + 1) over p(y)."""
-    return p[0] * (y + p[1]), (p[0] + p[1]) * (y + 1.0)
 
 
 class NegativeBinomial(ParametricDistribution):
@@ -79,7 +84,7 @@ class NegativeBinomial(ParametricDistribution):
     """
 
     arg_constraints = {"mu": constraints.positive, "alpha": constraints.positive}
-    family = Family("negative_binomial", log_mass, score, shape, prepared=prepared, ratio=ratio, normalised=True)
+    family = NegativeBinomialWeights
     _names = ("mu", "alpha")
 
     def __init__(self, mu: Tensor | float, alpha: Tensor | float, validate_args: bool | None = None) -> None:

@@ -1,35 +1,40 @@
 """The Poisson distribution, with the methods that torch's own lacks."""
 
 from math import inf, sqrt
+from typing import NamedTuple
 
 from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions import rule
 from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
-from ddpn.distributions.components import Family
 from ddpn.distributions.kernels.scalar import deviance, log_h
 from ddpn.distributions.parametric import ParametricDistribution
 
 
-def log_mass(y, p):
-    """log p(y)."""
-    return log_h(y) - deviance(y, p[0])
+class PoissonWeights(NamedTuple):
+    """Probabilities of a Poisson distribution, see `kernels.family`."""
 
+    mu: float
 
-def score(y, p):
-    """d log p / d mu."""
-    return (y - p[0]) / p[0], 0.0, 0.0
+    @classmethod
+    def prepare(cls, a, b, c):
+        return PoissonWeights(a)
 
+    def is_normalised(self):
+        return True
 
-def shape(p):
-    """Mean and standard deviation."""
-    return p[0], sqrt(p[0]) + 0.5, inf
+    def log_mass(self, y):
+        return log_h(y) - deviance(y, self.mu)
 
+    def score(self, y):
+        return (y - self.mu) / self.mu, 0.0, 0.0
 
-def ratio(y, p):
-    """p(y + 1) over p(y)."""
-    return p[0], y + 1.0
+    def shape(self):
+        return self.mu, sqrt(self.mu) + 0.5, inf
+
+    def ratio(self, y):
+        return self.mu, y + 1.0
 
 
 class Poisson(ParametricDistribution):
@@ -50,7 +55,7 @@ class Poisson(ParametricDistribution):
     """
 
     arg_constraints = {"mu": constraints.positive}
-    family = Family("poisson", log_mass, score, shape, ratio=ratio, normalised=True)
+    family = PoissonWeights
     _names = ("mu",)
 
     def __init__(self, mu: Tensor | float, validate_args: bool | None = None) -> None:

@@ -1,25 +1,39 @@
 """A row's probabilities of consecutive counts in an array: what is asked for about them."""
 
+from collections.abc import Callable
 from math import log, log1p
+from typing import Any, TypeVar
 
 import numpy as np
 
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 #: Two probabilities within this share of each other are equal: the smaller count is the mode.
 TIE = 1e-13
 #: Relative error of sums of probabilities, which must not move a quantile.
 SLACK = 1e-10
 
+#: Functions whose sums may be added in any order, and so several terms at once.
+ANY_ORDER: set[Callable[..., Any]] = set()
 
-def sum_of(values, n):
-    """The sum of n numbers."""
+
+def any_order(function: Kernel) -> Kernel:
+    """Let the compiler add the terms of a function's sums in any order."""
+    ANY_ORDER.add(function)
+    return function
+
+
+@any_order
+def sum_values(values, n):
+    """Return the sum of n numbers."""
     total = 0.0
     for j in range(n):
         total += values[j]
     return total
 
 
-def moments(mass, n, around):
-    """The sums of n probabilities times their places' distance from a place, and times the square of it."""
+@any_order
+def sum_moments(mass, n, around):
+    """Return the sums of n probabilities times their places' distance from a place, and times the square of it."""
     first, second = 0.0, 0.0
     for j in range(n):
         weighted = mass[j] * (j - around)
@@ -28,8 +42,9 @@ def moments(mass, n, around):
     return first, second
 
 
+@any_order
 def sum_of_squares(values, n):
-    """The sum of the squares of n numbers."""
+    """Return the sum of the squares of n numbers."""
     total = 0.0
     for j in range(n):
         total += values[j] * values[j]
@@ -37,35 +52,31 @@ def sum_of_squares(values, n):
 
 
 def moments_around(mass, n, around, total):
-    """Mean place and variance, from distances to a probable place: a variance of almost 0 keeps its digits."""
-    first, second = moments(mass, n, around)
+    """Return mean place and variance, from distances to a probable place: a variance of almost 0 keeps its digits."""
+    first, second = sum_moments(mass, n, around)
     shift = first / total
     return around + shift, max(second / total - shift * shift, 0.0)
 
 
-#: Sums that may add their terms in any order, and so several at once.
-ANY_ORDER = (sum_of, moments, sum_of_squares)
-
-
-def changed(mass, n, change):
-    """Probabilities of a cdf G(F), with a piecewise-linear map G: the slopes of G times the parts of each mass."""
+def change_mass(mass, n, change):
+    """Change probabilities to those of a cdf G(F), with a piecewise-linear map G: slopes times the parts of each."""
     piece, upto, knots = 0, 0.0, change.shape[1]
     slope = (change[1, 1] - change[1, 0]) / (change[0, 1] - change[0, 0])
     for j in range(n):
-        rest, found = mass[j], 0.0
-        while piece < knots - 2 and upto + rest > change[0, piece + 1]:
+        remaining, total = mass[j], 0.0
+        while piece < knots - 2 and upto + remaining > change[0, piece + 1]:
             part = max(change[0, piece + 1] - upto, 0.0)
-            found += slope * part
-            rest -= part
+            total += slope * part
+            remaining -= part
             upto = change[0, piece + 1]
             piece += 1
             slope = (change[1, piece + 1] - change[1, piece]) / (change[0, piece + 1] - change[0, piece])
-        upto += rest
-        mass[j] = found + slope * rest
+        upto += remaining
+        mass[j] = total + slope * remaining
 
 
-def largest(values, n):
-    """The largest of n numbers that are not negative: the integers that their bits are have the same order."""
+def find_largest(values, n):
+    """Return the largest of n numbers that are not negative: the integers that their bits are have the same order."""
     bits = values.view(np.int64)
     best = bits[0]
     for j in range(n):
@@ -73,7 +84,7 @@ def largest(values, n):
     return np.int64(best).view(np.float64)
 
 
-def running_products(values, n, start):
+def multiply_up(values, n, start):
     """Replace n numbers by `start` times the products up to them: by fours, as a product waits for the one before."""
     total, fours = start, n - n % 4
     for j in range(0, fours, 4):
@@ -86,8 +97,8 @@ def running_products(values, n, start):
         values[j] = total
 
 
-def totals(mass, below, above, n):
-    """P(Z <= z) at every place, and P(Z >= z) from the last place to the first."""
+def accumulate_mass(mass, below, above, n):
+    """Find P(Z <= z) at every place, and P(Z >= z) from the last place to the first."""
     lower, upper = 0.0, 0.0
     for j in range(n):
         lower += mass[j]
@@ -95,46 +106,70 @@ def totals(mass, below, above, n):
         below[j], above[j] = lower, upper
 
 
-def described(mass, n, first, entropy, results, i):
-    """Mean, variance, mode and entropy."""
-    best, at = largest(mass, n), 0
+def describe(mass, n, first, entropy, moments):
+    """Find mean, variance, mode and entropy."""
+    best, at = find_largest(mass, n), 0
     while mass[at] < best * (1.0 - TIE):
         at += 1
-    mean, results[i, 1] = moments_around(mass, n, float(at), sum_of(mass, n))
-    results[i, 0], results[i, 2] = first + mean, first + at
+    mean, moments[1] = moments_around(mass, n, float(at), sum_values(mass, n))
+    moments[0], moments[2] = first + mean, first + at
     if entropy:
         others, spread = 0.0, 0.0
         for j in range(n):
             if j != at and mass[j] > 0.0:
                 others += mass[j]
                 spread -= mass[j] * log(mass[j])
-        results[i, 3] = spread - (1.0 - others) * log1p(-others) if others < 0.5 else spread - best * log(best)
+        moments[3] = spread - (1.0 - others) * log1p(-others) if others < 0.5 else spread - best * log(best)
 
 
-def place_of(below, above, n, q):
-    """The first place whose cdf is at least q."""
+def find_quantile(below, above, n, q):
+    """Return the first place whose cdf is at least q."""
     if q <= 0.5:
         return min(np.searchsorted(below[:n], q * (1.0 - SLACK)), n - 1)
     return max(n - 1 - np.searchsorted(above[:n], (1.0 - q) * (1.0 + SLACK), side="right"), 0)
 
 
 def crps(below, above, n, first, y):
-    """Sum of (F(z) - 1[z >= y])^2 over all counts."""
+    """Return the sum of (F(z) - 1[z >= y])^2 over all counts."""
     at = min(max(int(min(max(y - first, -1.0), 4e18)), 0), n)
     total = sum_of_squares(below, at) + sum_of_squares(above, max(n - 1 - at, 0))
     return total + max(y - first - n, 0.0) + max(first - y, 0.0)
 
 
+def split_variance(groups, weights, component_moments, moments):
+    """Find the variance within and between groups of components, from each component's mean and variance.
+
+    By Chan's formula within a group. The results are the fifth and the sixth of `moments`.
+    """
+    sums = np.zeros((len(groups), 3))
+    mean, within, between = 0.0, 0.0, 0.0
+    for k in range(len(groups)):
+        weight = weights[k]
+        if weight > 0.0:
+            group, centre = sums[groups[k]], component_moments[k, 0]
+            before, total = group[0], group[0] + weight
+            gap = centre - group[1]
+            group[0] = total
+            group[1] += gap * weight / total
+            group[2] += weight * component_moments[k, 1] + gap * gap * before * weight / total
+            mean += weight * centre
+    for g in range(len(groups)):
+        if sums[g, 0] > 0.0:
+            within += sums[g, 2]
+            between += sums[g, 0] * (sums[g, 1] - mean) ** 2
+    moments[4], moments[5] = within, between
+
+
 # Runs of consecutive counts --------------------------------------------------------------------------------------
 
 
-def run_mass(below, first, length):
-    """The probability of `length` places from `first` on."""
+def sum_run(below, first, length):
+    """Return the probability of `length` places from `first` on."""
     return below[first + length - 1] - (below[first - 1] if first > 0 else 0.0)
 
 
-def narrowest_run(below, n, level):
-    """First place, length and probability of the shortest run of places with a probability of at least `level`.
+def find_narrowest_run(below, n, level):
+    """Return first place, length and probability of the shortest run of places with a probability of at least `level`.
 
     Of several runs of that length the most probable is taken, and of equally probable ones the first.
     """
@@ -154,18 +189,18 @@ def narrowest_run(below, n, level):
     return best_first, best_length, best
 
 
-def most_probable_run(below, n, length):
-    """First place of the most probable run of `length` places, the first of several."""
-    best_first, best = 0, run_mass(below, 0, length)
+def find_most_probable_run(below, n, length):
+    """Return the first place of the most probable run of `length` places, the first of several."""
+    best_first, best = 0, sum_run(below, 0, length)
     for first in range(1, n - length + 1):
-        mass = run_mass(below, first, length)
+        mass = sum_run(below, first, length)
         if mass > best * (1.0 + TIE):
             best_first, best = first, mass
     return best_first
 
 
-def entry_masses(below, n, at):
-    """The probabilities of the longest run of `narrowest_run` without a place, and of the next one, which has it.
+def find_entry_masses(below, n, at):
+    """Return the probabilities of the longest narrowest run without a place, and of the next one, which has it.
 
     Runs grow around the mode if there is one peak. Where there are several, a place may enter more than once, and one
     of its entries is found.
@@ -175,10 +210,10 @@ def entry_masses(below, n, at):
     without, length = 0, n
     while length - without > 1:
         middle = (without + length) // 2
-        first = most_probable_run(below, n, middle)
+        first = find_most_probable_run(below, n, middle)
         if first <= at < first + middle:
             length = middle
         else:
             without = middle
-    before = run_mass(below, most_probable_run(below, n, without), without) if without > 0 else 0.0
-    return before, run_mass(below, most_probable_run(below, n, length), length)
+    before = sum_run(below, find_most_probable_run(below, n, without), without) if without > 0 else 0.0
+    return before, sum_run(below, find_most_probable_run(below, n, length), length)

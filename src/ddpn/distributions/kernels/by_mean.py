@@ -7,6 +7,7 @@ d log m / d c = -Cov[Y, R] / (c Var[Y]).
 """
 
 from math import exp, inf, log, log1p, sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,15 +18,30 @@ from ddpn.distributions.kernels.scalar import DEPTH, HEAD, JOIN, MARGIN, NODES, 
 MAX_STEPS, TOLERANCE, ROUNDING = 60, 1e-11, 1e-15
 
 
+class Rate(NamedTuple):
+    """A distribution whose rate has been found: log m, c, log of the sum of all weights, and moments.
+
+    `score` is E[R(Y)], and `covariance` Cov[Y, R(Y)].
+    """
+
+    log_m: float
+    c: float
+    log_total: float
+    mean: float
+    score: float
+    variance: float
+    covariance: float
+
+
 def deviance_at(y, log_m):
-    """D(y; m), by the series where m is above 1: large counts keep their digits."""
+    """Return D(y; m), by the series where m is above 1: large counts keep their digits."""
     if log_m > 0.0:
         return deviance(y, exp(log_m))
     return exp(log_m) - y * (1.0 + log_m - log_of(max(y, 1.0)))
 
 
-def window(log_m, c):
-    """Where c D(y; m) = 32: Newton's method in sqrt(y) and in y from outside."""
+def find_window(log_m, c):
+    """Return where c D(y; m) = 32: Newton's method in sqrt(y) and in y from outside."""
     target, m = DEPTH / c, exp(log_m)
     s = sqrt(m) + sqrt(target)
     if log_m < 0.0:
@@ -41,9 +57,9 @@ def window(log_m, c):
     return (low if target < m else 0.0), s * s
 
 
-def moments(log_m, c, power, lean):
-    """log of the sum of all weights, E[Y], E[R], Var[Y] and Cov[Y, R], from 64 terms."""
-    low, end = window(log_m, c)
+def sum_moments(log_m, c, power, lean):
+    """Return log of the sum of all weights, E[Y], E[R], Var[Y] and Cov[Y, R], from 64 terms."""
+    low, end = find_window(log_m, c)
     first = max(np.floor(low) - MARGIN - 2.0, 0.0)
     is_short = end + 2.0 - first < TERMS - 1.0
     start = sqrt(max(low, JOIN - 0.5))
@@ -72,12 +88,9 @@ def moments(log_m, c, power, lean):
 
 
 def solve(mean, c, power, lean, log_m):
-    """Find the rate of a mean by Newton's method from a guess of log m, between brackets.
-
-    Returns log m, c, log of the sum of all weights, mean, E[R], Var[Y] and Cov[Y, R].
-    """
+    """Find the rate of a mean by Newton's method from a guess of log m, between brackets."""
     low, high = -inf, inf
-    sums = moments(log_m, c, power, lean)
+    sums = sum_moments(log_m, c, power, lean)
     for _ in range(MAX_STEPS):
         gap, variance = sums[1] - mean, sums[3]
         if abs(gap) <= TOLERANCE * sqrt(variance) + ROUNDING * mean:
@@ -89,16 +102,20 @@ def solve(mean, c, power, lean, log_m):
         step = -log1p(gap / mean) * sums[1] / max(c * variance, 1e-300)
         new = log_m + max(min(step, 2.0 / c), -2.0 / c)
         log_m = new if low < new < high or high - low == inf else 0.5 * (low + high)
-        sums = moments(log_m, c, power, lean)
-    return log_m, c, sums[0], mean, sums[2], sums[3], sums[4]
+        sums = sum_moments(log_m, c, power, lean)
+    return Rate(log_m, c, sums[0], mean, sums[2], sums[3], sums[4])
 
 
-def log_probability(y, p, power):
-    """Logarithm of the probability of y, where p is what `solve` returns."""
-    return power * log_h(y) - p[1] * deviance_at(y, p[0]) - p[2]
+def log_probability(rate, y, power):
+    """Return the logarithm of the probability of y."""
+    return power * log_h(y) - rate.c * deviance_at(y, rate.log_m) - rate.log_total
 
 
-def derivatives(y, p, lean):
-    """Derivatives of the log probability in the mean and in c: (y - mean) / Var[Y], and the residual of R on Y."""
-    by_mean = (y - p[3]) / p[5]
-    return by_mean, lean * log_h(y) - deviance_at(y, p[0]) - p[4] - by_mean * p[6], 0.0
+def differentiate(rate, y, lean):
+    """Return the derivatives of the log probability in the mean and in c.
+
+    They are (y - mean) / Var[Y], and the residual of R on Y.
+    """
+    by_mean = (y - rate.mean) / rate.variance
+    by_c = lean * log_h(y) - deviance_at(y, rate.log_m) - rate.score - by_mean * rate.covariance
+    return by_mean, by_c, 0.0

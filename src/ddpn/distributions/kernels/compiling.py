@@ -1,189 +1,130 @@
 """Compile plain Python functions by numba when they are first needed, and keep the result on disk.
 
 Kernels are ordinary functions in this package, without decorators: they import no numba, and a test can call them as
-they are. `compiled` translates one of them with everything that it calls. A family binds its own `log_mass`, `score`
-and so on to the names that the kernels use, and so gets loops of its own.
+they are. Before a kernel is compiled, `numba.extending.overload` tells numba to translate every function that it calls.
 """
 
 import hashlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
-from ddpn.distributions.kernels import arrays
+import numpy as np
 
-Bindings = Mapping[str, Any]
-_HERE = Path(__file__).parent
+from ddpn.distributions.kernels import family as families
+from ddpn.distributions.kernels.arrays import ANY_ORDER
+
 #: Division by zero is infinite, and a product that is added to may be rounded once instead of twice.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
-_ANY_ORDER = {"contract", "reassoc", "nsz"}
-#: Options of functions that only compiled code calls: they need no wrappers for Python and C.
-_INNER: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-
-
-@cache
-def _sources() -> bytes:
-    """The text of all kernels, which names the files of the cache: numba itself sees changes of one file only."""
-    return b"".join(path.read_bytes() for path in sorted(_HERE.glob("*.py")))
-
-
-def _digest(function: FunctionType, bindings: Bindings) -> str:
-    found = hashlib.sha256(_sources())
-    if not function.__module__.startswith(__package__):  # whose text is not among the sources
-        found.update(repr(_code(function)).encode())
-    for name, value in sorted(bindings.items()):
-        is_ours = isinstance(value, FunctionType) and not value.__module__.startswith("numba")
-        found.update(repr((name, _code(value) if is_ours else str(type(value)))).encode())
-    return found.hexdigest()[:16]
-
-
-def _code(function: FunctionType, seen: tuple[FunctionType, ...] = ()) -> tuple[Any, ...]:
-    """What a function computes: its own code and that of the functions that it calls, wherever they are defined."""
-    code, known = function.__code__, function.__globals__
-    called = [known[name] for name in code.co_names if isinstance(known.get(name), FunctionType)]
-    others = (_code(each, (*seen, function)) for each in called if each not in seen and each is not function)
-    return code.co_code, repr(code.co_consts), code.co_names, *others
-
-
-#: Compiled functions by what they were made of: kernels and families share those that they call.
-_INNERS: dict[tuple[FunctionType, str], Any] = {}
-
-
-def _is_bound(function: FunctionType, bindings: Bindings) -> bool:
-    """Whether a function, or one that it calls, uses the bindings."""
-    called = (function.__globals__.get(name) for name in function.__code__.co_names)
-    own = [each for each in called if isinstance(each, FunctionType) and not each.__module__.startswith("numba")]
-    return any(name in bindings for name in function.__code__.co_names) or any(_is_bound(f, bindings) for f in own)
-
-
-def _translated(function: FunctionType, bindings: Bindings, digest: str) -> FunctionType:
-    """A copy of a function whose globals are the bindings, and compiled functions in the place of plain ones."""
-    import numba
-
-    names = {}
-    for name in function.__code__.co_names:
-        value = bindings.get(name, function.__globals__.get(name))
-        if isinstance(value, FunctionType) and not value.__module__.startswith("numba"):
-            # Those of other modules may read globals, which may have changed since.
-            is_ours = value.__module__.startswith(__package__)
-            is_shared = is_ours and name not in bindings and not _is_bound(value, bindings)
-            own = _digest(value, {}) if is_shared else digest
-            if (value, own) not in _INNERS:
-                options = {**_INNER, "fastmath": _ANY_ORDER if value in arrays.ANY_ORDER else _OPTIONS["fastmath"]}
-                _INNERS[value, own] = numba.njit(**options)(_translated(value, bindings, own))
-            value = _INNERS[value, own]
-        if value is not None:
-            names[name] = value
-    names["__builtins__"] = __builtins__
-    made = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
-    # Symbols of machine code carry this name. Families that were compiled in different processes could otherwise have
-    # the same symbol for functions such as `log_mass`, and one would run the code of the other.
-    made.__qualname__ = f"{function.__module__.replace('.', '_')}_{function.__name__}_{digest}"
-    return made
-
-
-def _prepared(function: FunctionType, bindings: Bindings, label: str) -> FunctionType:
-    digest = _digest(function, bindings)
-    made = _translated(function, bindings, digest)
-    made.__module__ = function.__module__
-    made.__qualname__ = f"{function.__name__}_{label}_{digest}"
-    _announce(made)
-    return made
-
-
-def compiled(function: Any, signature: str, **bindings: Any) -> Callable[..., Any]:
-    """A kernel for arrays, which releases the GIL.
-
-    Parameters
-    ----------
-    function : function
-        A plain function that numba can translate.
-    signature : str
-        The types of its arguments, as numba writes them.
-    **bindings
-        What names in the function and in those that it calls stand for, instead of their globals.
-    """
-    import numba
-
-    made = _prepared(function, {**_by_address(), **bindings}, "rows")
-    return numba.njit(signature, cache=True, nogil=True, **_OPTIONS)(made)
-
-
-def compiled_entry(function: Any, label: str, **bindings: Any) -> int:
-    """The address of an entry: a function (operation, inputs, results, length) -> length.
-
-    Parameters
-    ----------
-    function : function
-        A plain function of an integer, two addresses of float64 arrays and a length.
-    label : str
-        The name of the family, for the files of the cache.
-    **bindings
-        As in `compiled`.
-    """
-    from numba import cfunc, types
-
-    real = types.CPointer(types.float64)
-    made = _prepared(function, bindings, label)
-    found: Any = cfunc(types.int64(types.int64, real, real, types.int64), cache=True, **_OPTIONS)(made)
-    _KEPT.append(found)
-    return found.address
-
-
-@cache
-def _by_address() -> dict[str, Any]:
-    """Functions of compiled code: `call`, an entry with arrays given by their addresses, and `reals`, n numbers there.
-
-    Arrays that `reals` returns own nothing. Slices do, and counting the owners takes longer than a short sum. The
-    numbers must be those of an argument of the kernel: numba frees a local array after its last use, and does not know
-    of such views.
-    """
-    import numba
-    from llvmlite import ir
-    from numba import types
-    from numba.extending import intrinsic
-
-    whole, real = ir.IntType(64), ir.DoubleType().as_pointer()
-
-    @intrinsic
-    def call(typing_context: Any, address: Any, operation: Any, inputs: Any, results: Any, length: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kind = ir.FunctionType(whole, [whole, real, real, whole])
-            entry, operation, inputs, results, length = arguments
-            pointers = [builder.inttoptr(each, real) for each in (inputs, results)]
-            return builder.call(builder.inttoptr(entry, kind.as_pointer()), [operation, *pointers, length])
-
-        return types.int64(*[types.int64] * 5), generate
-
-    @intrinsic
-    def pointer(typing_context: Any, address: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.inttoptr(arguments[0], real)
-
-        return types.CPointer(types.float64)(types.int64), generate
-
-    @numba.njit(**_INNER)
-    def reals(address: Any, n: Any) -> Any:
-        return numba.carray(pointer(address), n)  # type: ignore[call-arg]
-
-    return {"call": call, "reals": reals}
-
-
-#: Compiled entries, which must live as long as their addresses are used.
-_KEPT: list[Any] = []
+_ANY_ORDER_OPTIONS = {**_OPTIONS, "fastmath": {"contract", "reassoc", "nsz"}}
 announced: list[bool] = []
 
 
-def _announce(function: FunctionType) -> None:
-    """Print once per process that kernels are compiled, where they are not on disk yet."""
-    from numba.core.caching import FunctionCache
+@cache
+def compile_kernel(function: Any, family: Any = None) -> Callable[..., Any]:
+    """Return a loop over rows as a compiled function, which releases the GIL.
 
-    if announced:
-        return
-    index = Path(FunctionCache(function).cache_path)
-    if not any(index.glob(f"*{function.__qualname__}*")):
+    It is compiled for the types of its arguments when it is first called, or read from disk if an earlier process
+    compiled it. Arrays must be writable and contiguous, as every kind of array is compiled for separately.
+
+    Parameters
+    ----------
+    function : function
+        A plain function that numba can translate. Its first argument is the family, if there is one.
+    family : type, optional
+        A `kernels.family.Family`. The result of one that is defined in `__main__` is not kept on disk.
+    """
+    import numba
+
+    if family is None:
+
+        def loop(*args: Any) -> Any:
+            return function(*args)
+
+    else:
+
+        def loop(*args: Any) -> Any:
+            return function(family, *args)
+
+    functions = list(_find_functions(function, family))
+    _register(tuple(functions))
+    # The name of the files on disk and of the symbols in them: without it families would share both.
+    label = function.__name__ if family is None else f"{function.__name__}_{family.__name__}"
+    loop.__qualname__ = f"{label}_{_hash_functions(functions, family)}"
+    is_kept = family is None or family.__module__ != "__main__"
+    dispatcher: Any = numba.njit(cache=is_kept, nogil=True, **_OPTIONS)(loop)
+    _announce(dispatcher)
+    return dispatcher
+
+
+def _find_functions(function: Any, family: Any) -> Iterator[Any]:
+    """Yield a function, the methods of a family, and all plain functions that these call."""
+    members = {} if family is None else vars(family)
+    public = (getattr(x, "__func__", x) for name, x in members.items() if not name.startswith("_"))
+    waiting = [function, *(x for x in public if isinstance(x, FunctionType))]
+    seen = set(waiting)
+    while waiting:
+        caller = waiting.pop()
+        yield caller
+        names = (caller.__globals__.get(name) for name in caller.__code__.co_names)
+        called = {x for x in names if isinstance(x, FunctionType) and not x.__module__.startswith("numba")} - seen
+        seen |= called
+        waiting += sorted(called, key=lambda x: (x.__module__, x.__qualname__))
+
+
+def _hash_functions(functions: list[Any], family: Any) -> str:
+    """Hash what functions compute, with the values of the constants that they use: numba sees changes of one file."""
+    fields = None if family is None else (family.__module__, family.__qualname__, family._fields)
+    digest = hashlib.sha256(repr(fields).encode())
+    for function in sorted(functions, key=lambda x: (x.__module__, x.__qualname__)):
+        digest.update(repr((function.__module__, function.__qualname__, _list_code(function.__code__))).encode())
+        for name in function.__code__.co_names:
+            value = function.__globals__.get(name)
+            if isinstance(value, np.ndarray):
+                digest.update(value.tobytes())
+            elif isinstance(value, bool | int | float | str | tuple):
+                digest.update(repr((name, value)).encode())
+    return digest.hexdigest()[:16]
+
+
+def _list_code(code: CodeType) -> tuple[Any, ...]:
+    constants = tuple(_list_code(x) if isinstance(x, CodeType) else repr(x) for x in code.co_consts)
+    return code.co_code, code.co_names, constants
+
+
+@cache
+def _register(functions: tuple[Any, ...]) -> None:
+    """Let numba translate functions where compiled code calls them, and choose methods by the type of a family."""
+    for function in functions:
+        _register_function(function)
+
+
+@cache
+def _register_function(function: Any) -> None:
+    from numba.extending import overload
+
+    def choose(*args: Any) -> Any:
+        return function
+
+    def choose_method(*args: Any) -> Any:
+        method = getattr(args[0].instance_class, function.__name__, families.METHODS[function])
+        return getattr(method, "__func__", method)
+
+    def choose_flag(*args: Any) -> Any:
+        return (lambda p: True) if hasattr(args[0].instance_class, families.FLAGS[function]) else (lambda p: False)
+
+    implementation = choose_method if function in families.METHODS else choose
+    implementation = choose_flag if function in families.FLAGS else implementation
+    options: Any = _ANY_ORDER_OPTIONS if function in ANY_ORDER else _OPTIONS
+    overload(function, jit_options=options, strict=False)(implementation)
+
+
+def _announce(dispatcher: Any) -> None:
+    """Print once per process that kernels are compiled, unless they are on disk."""
+    path = Path(dispatcher.stats.cache_path) if dispatcher.stats.cache_path else None
+    if not announced and (path is None or not any(path.glob(f"*{dispatcher.py_func.__qualname__}*"))):
         announced.append(True)
         print("Compiling numerical kernels, once per installation ...", file=sys.stderr, flush=True)

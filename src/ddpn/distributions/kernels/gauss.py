@@ -58,6 +58,6 @@ def is_exact(n, y, width):
     return n * EXACT > y or width > NARROW
 
 
-def table_of(n):
+def find_table(n):
     """k of a panel of n counts, or the last one that has tables."""
     return min(frexp(n / SIZE)[1] - 1, TABLES - 1)

@@ -1,208 +1,86 @@
-"""Rows whose counts are too many to add one by one: a mixture on panels of counts, see `gauss`.
+"""Rows whose counts are too many to add one by one: mixtures on panels of counts, see `gauss`.
 
 Panels are as long as all components that have mass there are smooth, and where one is not they are single counts: where
-it is narrow, and close to the ends of its range. Every component is evaluated once, at the positions of all panels:
-these values give its total and its moments, those of the mixture, and by halving panels a quantile, the count that a
-CRPS is for, and the count at which a map of the cdf has a knot.
+it is narrow, and close to the ends of its range. The families of a mixture evaluate their components at the positions
+of all panels, one family after the other. The values give the moments of the mixture, and by halving panels a
+quantile, the count that a CRPS is for, and the count at which a map of the cdf has a knot.
+
+Rows share their arrays: the panels of row i are those from `offsets[i]` up to `offsets[i + 1]`.
 """
 
 from math import exp, inf, log
-from typing import Any
 
 import numpy as np
 
-from ddpn.distributions.kernels import loops
-from ddpn.distributions.kernels.gauss import HALVES, POSITIONS, SIZE, UPTO, WEIGHTS, is_exact, table_of
-from ddpn.distributions.kernels.ranges import TAIL, extent
+from ddpn.distributions.kernels.arrays import split_variance
+from ddpn.distributions.kernels.family import log_mass, prepare
+from ddpn.distributions.kernels.gauss import HALVES, POSITIONS, SIZE, UPTO, WEIGHTS, find_table, is_exact
+from ddpn.distributions.kernels.ranges import (
+    CENTRE,
+    FIRST,
+    HIGH,
+    LAST,
+    LOW,
+    REFERENCE,
+    TAIL,
+    WIDTH,
+    find_extent,
+    has_total_1,
+)
 
-PREPARED, TERMS, FACTS = loops.PREPARED, loops.TERMS, loops.FACTS
 #: A panel spans at most so many standard deviations. The cdf of a normal distribution by repeated halving then errs by
 #: 3e-12 of itself down to six standard deviations below the mean, which is below SLACK; with spans of 2, by 3e-8.
 SPAN = 1.25
-#: Two probabilities within this share of each other are equal: the smaller count is the mode.
-TIE = 1e-15
 #: Relative rounding of the masses of panels, which must not move a quantile.
 SLACK = 1e-11
+#: What evaluating a component finds: the log of the sum of its weights, its mean and its variance.
+LOG_TOTAL, MEAN, VARIANCE = range(3)
 
 
-#: A family's kernel at its address: (address, operation, inputs, results, length). `compiling` puts it here.
-call: Any = None
+# Layout --------------------------------------------------------------------------------------------------------------
 
 
-def of_row(mixture, known, change, levels, y, interval_levels, entropy, results):
-    """Mean, variance, mode, entropy, quantiles, CRPS, interval and entry of one mixture, as in `rows.summaries`.
-
-    `mixture` is (addresses, components, weights), and `results` (moments, quantiles, scores, interval, entry).
-    """
-    addresses, components, weights = mixture
-    moments, quantiles, scores, interval, entry = results
-    records, buffer = np.zeros((len(weights), 16)), np.zeros(5 * SIZE)
-    for k in range(len(weights)):
-        if weights[k] > 0.0:
-            call(addresses[k], PREPARED, components[k].ctypes.data, records[k].ctypes.data, 1)
-            extent(addresses[k], records[k], components[k, 3], components[k, 4], known[k], buffer)
-    panels = np.zeros((covered(known, weights, np.zeros((0, 3))), 3))
-    covered(known, weights, panels)
-    row = addresses, records, weights, known, buffer
-    positions, values = np.zeros((len(panels), SIZE)), np.zeros((len(panels), SIZE))
-    if len(panels) == 0 or not evaluated(row, panels, positions, values):
-        moments[0] = moments[1] = moments[2] = moments[3] = np.nan
-        quantiles[:], scores[:], interval[:], entry[:] = np.nan, np.nan, np.nan, np.nan
-        return
-    mixed_moments(known, weights, moments)
-    if change.shape[1] > 0:
-        panels, values = divided(panels, values, change)
-        positions = np.zeros((len(panels), SIZE))
-        for s in range(len(panels)):
-            place(panels[s, 0], panels[s, 1], positions[s])
-        change_knots(panels, values, change)
-        summed_moments(panels, positions, values, moments)
-    moments[2] = mode(row, panels, positions, values)
-    totals = np.zeros((len(panels), 5))
-    moments[3] = accumulated(panels, values, entropy, totals)
-    work = np.zeros((4, SIZE))
-    for j in range(len(levels)):
-        quantiles[j], _, _ = split(panels, values, totals, levels[j], -1.0, work)
-    for j in range(len(y)):
-        _, scores[j], _ = split(panels, values, totals, -1.0, y[j], work)
-    if len(interval) > 0 or len(entry) > 0:
-        curve = cdf_curve(panels, positions, values, totals)
-        if len(interval) > 0:
-            tail = narrowest_tail(curve, interval_levels[0])
-            low, _, before = split(panels, values, totals, tail, -1.0, work)
-            high, _, _ = split(panels, values, totals, before + interval_levels[0], -1.0, work)
-            _, _, upto = split(panels, values, totals, -1.0, high + 1.0, work)
-            interval[0], interval[1], interval[2] = low, high, upto - before
-        if len(entry) > 0:
-            entry[0] = entry[1] = level_of_set(curve, y[0])
+def find_extents(family, components, weights, column, extents):
+    """Find the extents of the components (rows, k, 5) of a family, whose first one is `column` of the mixture."""
+    for i in range(components.shape[0]):
+        for k in range(components.shape[1]):
+            if weights[i, column + k] > 0.0:
+                p = prepare(family, components[i, k, 0], components[i, k, 1], components[i, k, 2])
+                find_extent(p, components[i, k, 3], components[i, k, 4], extents[i, column + k])
 
 
-def mixed_moments(known, weights, moments):
-    """Mean and variance of the mixture."""
-    mean, variance, total = 0.0, 0.0, 0.0
-    for k in range(len(weights)):
-        if weights[k] > 0.0:
-            mean += weights[k] * known[k, 1]
-            total += weights[k]
-    mean /= total
-    for k in range(len(weights)):
-        if weights[k] > 0.0:
-            variance += weights[k] * (known[k, 2] + (known[k, 1] - mean) ** 2)
-    moments[0], moments[1] = mean, variance / total
+def count_panels(extents, weights, offsets):
+    """Find where the panels of each row start in an array of all panels."""
+    offsets[0], nothing = 0, np.zeros((0, 3))
+    for i in range(len(weights)):
+        offsets[i + 1] = offsets[i] + lay_panels(extents[i], weights[i], nothing)
 
 
-# Changed cdfs --------------------------------------------------------------------------------------------------------
-
-#: The slope of a panel of 16 counts in which a map has a knot: each count has a slope of its own.
-KNOT = 0.0
-#: The most parts of a panel that wait while it is halved.
-MAX_HALVES = 64
+def lay_all_panels(extents, weights, offsets, panels):
+    """Put the panels of all rows into their places."""
+    for i in range(len(weights)):
+        lay_panels(extents[i], weights[i], panels[offsets[i] : offsets[i + 1]])
 
 
-def slope_of(change, piece):
-    """The slope of one piece of a map."""
-    return (change[1, piece + 1] - change[1, piece]) / (change[0, piece + 1] - change[0, piece])
+def lay_panels(extents, weights, panels):
+    """Put the first count, size and slope 1 of a row's panels into an array, up to its length; return their number.
 
-
-def divided(panels, values, change):
-    """Panels that each lie within one piece of the map, with the slope there; around a knot they are 16 counts.
-
-    Panels with a knot in them are halved. All that is computed for a panel is linear in its probabilities, so that a
-    panel within a piece only needs its slope, which its values are multiplied by.
-    """
-    knots, number, piece, upto = change.shape[1], 0, 0, 0.0
-    new_panels, new_values = np.zeros((2 * len(panels) + 64, 3)), np.zeros((2 * len(panels) + 64, SIZE))
-    # What is left of a panel, its next part last: halves of halves, and so at most as many as the digits of a count.
-    parts, part_values = np.zeros((MAX_HALVES, 2)), np.zeros((MAX_HALVES, SIZE))
-    for s in range(len(panels)):
-        waiting = 1
-        parts[0, 0], parts[0, 1], part_values[0] = panels[s, 0], panels[s, 1], values[s]
-        while waiting > 0:
-            x, n, own = parts[waiting - 1, 0], parts[waiting - 1, 1], part_values[waiting - 1]
-            mass = mass_of(own, n)
-            is_within = piece == knots - 2 or upto + mass <= change[0, piece + 1]
-            if not is_within and n > SIZE and waiting < MAX_HALVES:
-                right = own.copy()
-                times(HALVES[table_of(n), 0], right, part_values[waiting])
-                times(HALVES[table_of(n), 1], right, own)
-                parts[waiting - 1, 0], parts[waiting - 1, 1] = x + 0.5 * n, 0.5 * n
-                parts[waiting, 0], parts[waiting, 1] = x, 0.5 * n
-                waiting += 1
-                continue
-            if number == len(new_panels):
-                new_panels = np.concatenate((new_panels, np.zeros_like(new_panels)))
-                new_values = np.concatenate((new_values, np.zeros_like(new_values)))
-            slope = slope_of(change, piece) if is_within else KNOT
-            new_panels[number, 0], new_panels[number, 1], new_panels[number, 2] = x, n, slope
-            for i in range(SIZE):
-                new_values[number, i] = own[i] * slope if is_within else own[i]
-            number += 1
-            waiting -= 1
-            upto += mass
-            while piece < knots - 2 and upto > change[0, piece + 1]:
-                piece += 1
-    return new_panels[:number], new_values[:number]
-
-
-def change_knots(panels, values, change):
-    """Change the probabilities of counts in panels with a knot, which have not been multiplied by a slope."""
-    upto, piece, knots = 0.0, 0, change.shape[1]
-    for s in range(len(panels)):
-        n, slope = panels[s, 1], panels[s, 2]
-        if slope != KNOT:
-            upto += mass_of(values[s], n) / slope
-            continue
-        while piece < knots - 2 and upto > change[0, piece + 1]:
-            piece += 1
-        for i in range(SIZE):
-            rest, total = values[s, i], 0.0
-            while piece < knots - 2 and upto + rest > change[0, piece + 1]:
-                part = max(change[0, piece + 1] - upto, 0.0)
-                total += slope_of(change, piece) * part
-                rest -= part
-                upto += part
-                piece += 1
-            upto += rest
-            values[s, i] = total + slope_of(change, piece) * rest
-
-
-def summed_moments(panels, positions, values, moments):
-    """Mean and variance by sums over all panels, around the mean that `moments` has before."""
-    around, work = moments[0], np.zeros(SIZE)
-    total, first, second = 0.0, 0.0, 0.0
-    for s in range(len(panels)):
-        total += mass_of(values[s], panels[s, 1])
-        for i in range(SIZE):
-            work[i] = values[s, i] * (positions[s, i] - around)
-        first += mass_of(work, panels[s, 1])
-        for i in range(SIZE):
-            work[i] *= positions[s, i] - around
-        second += mass_of(work, panels[s, 1])
-    shift = first / total
-    moments[0], moments[1] = around + shift, max(second / total - shift * shift, 0.0)
-
-
-# Panels --------------------------------------------------------------------------------------------------------------
-
-
-def covered(known, weights, panels):
-    """First count, size and slope 1 of the panels from 0 to the last count, as many as there is room for; their number.
-
-    A slope is what multiplies all probabilities of a panel.
+    Panels go from 0 to the last count that matters. A slope is what multiplies all probabilities of a panel. There are
+    no panels if parameters are NaN or infinite, or if float64 cannot tell counts apart.
     """
     x, n, last, number = 0.0, float(SIZE), -1.0, 0
     for k in range(len(weights)):
-        if not (weights[k] <= 0.0 or weights[k] * (known[k, 9] + known[k, 4]) < inf):
-            return 0  # NaN or infinite
+        if not (weights[k] <= 0.0 or weights[k] * (extents[k, REFERENCE] + extents[k, LAST]) < inf):
+            return 0
         if weights[k] > 0.0:
-            last = max(last, known[k, 4])
+            last = max(last, extents[k, LAST])
     while x <= last:
-        while n > SIZE and not is_smooth(known, weights, x, n):
+        while n > SIZE and not is_smooth(extents, weights, x, n):
             n *= 0.5
-        while is_smooth(known, weights, x, 2.0 * n):
+        while is_smooth(extents, weights, x, 2.0 * n):
             n *= 2.0
         if not x < x + n < 1e300:
-            return 0  # counts that float64 cannot tell apart
+            return 0
         if number < len(panels):
             panels[number, 0], panels[number, 1], panels[number, 2] = x, n, 1.0
         number += 1
@@ -210,81 +88,174 @@ def covered(known, weights, panels):
     return number
 
 
-def is_smooth(known, weights, x, n):
-    """Whether every component that has mass among n counts from x on is smooth there."""
+def is_smooth(extents, weights, x, n):
+    """Return whether every component that has mass among n counts from x on is smooth there."""
     for k in range(len(weights)):
-        has_mass = weights[k] > 0.0 and known[k, 3] < x + n and known[k, 4] >= x
-        scale = max(known[k, 5], abs(x - known[k, 8]) / TAIL)
-        is_inner = x - n >= known[k, 6] and x + 2.0 * n <= known[k, 7] + 1.0
-        if has_mass and not (is_inner and n <= SPAN * scale and is_exact(n, x, known[k, 5])):
-            return False
+        if weights[k] > 0.0 and extents[k, FIRST] < x + n and extents[k, LAST] >= x:
+            scale = max(extents[k, WIDTH], abs(x - extents[k, CENTRE]) / TAIL)
+            is_inner = x - n >= extents[k, LOW] and x + 2.0 * n <= extents[k, HIGH] + 1.0
+            if not (is_inner and n <= SPAN * scale and is_exact(n, x, extents[k, WIDTH])):
+                return False
     return n < 1e300
 
 
-def place(x, n, positions):
-    """The positions of the panel of n counts from x on."""
-    for i in range(SIZE):
-        positions[i] = x - 0.5 + n * POSITIONS[table_of(n), i]
+# Probabilities -------------------------------------------------------------------------------------------------------
 
 
-def evaluated(row, panels, positions, values):
-    """The positions of all panels and the mixture's pmf there; whether all components have finite sums.
+def add_values(family, components, weights, column, extents, offsets, panels, values, totals):
+    """Add the probabilities of a family's components at the positions of all panels to `values` (panels, 16).
 
-    `known` gets the log total, the mean and the variance of every component.
+    `totals` (rows, K, 3) gets the log of the sum of each component's weights, its mean and its variance. All values of
+    a row are NaN where a component has no finite sum.
     """
-    addresses, records, weights, known, buffer = row
+    longest = 0
+    for i in range(len(weights)):
+        longest = max(longest, offsets[i + 1] - offsets[i])
+    buffer = np.empty((longest, SIZE))
+    for i in range(len(weights)):
+        start, end = offsets[i], offsets[i + 1]
+        for k in range(components.shape[1]):
+            if weights[i, column + k] > 0.0:
+                p = prepare(family, components[i, k, 0], components[i, k, 1], components[i, k, 2])
+                extent, total = extents[i, column + k], totals[i, column + k]
+                add_component(p, weights[i, column + k], extent, panels[start:end], values[start:end], total, buffer)
+
+
+def add_component(p, weight, extent, panels, values, totals, buffer):
+    """Add the probabilities of one component, times its weight, at the positions of a row's panels."""
+    low, high, centre, reference = extent[LOW], extent[HIGH], extent[CENTRE], extent[REFERENCE]
+    first, end, total, shift, square = len(panels), 0, 0.0, 0.0, 0.0
     for s in range(len(panels)):
-        place(panels[s, 0], panels[s, 1], positions[s])
-    own = np.zeros((len(panels), SIZE))
-    for k in range(len(weights)):
-        if weights[k] <= 0.0:
+        x, n = panels[s, 0], panels[s, 1]
+        if not (extent[FIRST] < x + n and extent[LAST] >= x):
             continue
-        low, high, start, reference = known[k, 6], known[k, 7], known[k, 8], known[k, 9]
-        first, end, total, shift, square = len(panels), 0, 0.0, 0.0, 0.0
-        for s in range(len(panels)):
-            if not (known[k, 3] < panels[s, 0] + panels[s, 1] and known[k, 4] >= panels[s, 0]):
-                continue
-            first, end = min(first, s), s + 1
-            for i in range(SIZE):
-                buffer[i] = min(max(positions[s, i], low), high)
-            call(addresses[k], TERMS, records[k].ctypes.data, buffer.ctypes.data, SIZE)
-            n = panels[s, 1]
-            for i in range(SIZE):
-                is_inside = low <= positions[s, i] <= high
-                own[s, i] = exp(buffer[SIZE + i] - reference) if is_inside else 0.0
-                share, gap = n * WEIGHTS[table_of(n), i] * own[s, i], positions[s, i] - start
-                total += share
-                shift += share * gap
-                square += share * gap * gap
-        if not 0.0 < total < inf:
-            return False
-        shift /= total
-        is_whole = records[k, FACTS + 3] > 0.0 and low <= 0.0 and high >= records[k, FACTS + 2]
-        known[k, 0] = 0.0 if is_whole else reference + log(total)
-        known[k, 1], known[k, 2] = start + shift, max(square / total - shift * shift, 0.0)
-        factor = weights[k] * (exp(reference) if is_whole else 1.0 / total)
-        for s in range(first, end):
-            for i in range(SIZE):
-                values[s, i] += factor * own[s, i]
-    return True
+        first, end, t = min(first, s), s + 1, find_table(n)
+        for i in range(SIZE):
+            y = x - 0.5 + n * POSITIONS[t, i]
+            w = exp(log_mass(p, y) - reference) if low <= y <= high else 0.0
+            share, gap = n * WEIGHTS[t, i] * w, y - centre
+            buffer[s, i] = w
+            total += share
+            shift += share * gap
+            square += share * gap * gap
+    if not 0.0 < total < inf:
+        values[:] = np.nan
+        return
+    shift /= total
+    is_whole = has_total_1(p, low, high)
+    totals[LOG_TOTAL] = 0.0 if is_whole else reference + log(total)
+    totals[MEAN], totals[VARIANCE] = centre + shift, max(square / total - shift * shift, 0.0)
+    factor = weight * (exp(reference) if is_whole else 1.0 / total)
+    for s in range(first, end):
+        for i in range(SIZE):
+            values[s, i] += factor * buffer[s, i]
 
 
-def add_mass(row, first, end, positions, n, values):
-    """Add the mixture's pmf at n positions, all of them among the counts from `first` on and before `end`."""
-    addresses, records, weights, known, buffer = row
+def add_masses(family, components, weights, column, extents, totals, y, results):
+    """Add the probabilities of single counts y (rows, n) in a family's components."""
+    for i in range(len(weights)):
+        for k in range(components.shape[1]):
+            extent, weight = extents[i, column + k], weights[i, column + k]
+            if weight > 0.0 and extent[FIRST] <= y[i, -1] and extent[LAST] >= y[i, 0]:
+                p = prepare(family, components[i, k, 0], components[i, k, 1], components[i, k, 2])
+                for j in range(y.shape[1]):
+                    if extent[LOW] <= y[i, j] <= extent[HIGH]:
+                        results[i, j] += weight * exp(log_mass(p, y[i, j]) - totals[i, column + k, LOG_TOTAL])
+
+
+# Rows ----------------------------------------------------------------------------------------------------------------
+
+
+def summarise_panels(
+    weights,
+    groups,
+    totals,
+    offsets,
+    all_panels,
+    all_values,
+    change,
+    levels,
+    y,
+    interval_levels,
+    entropy,
+    modes,
+    results,
+):
+    """Find what `rows.summarise` finds, from the values of all panels; `modes` (rows, 2) gets counts around the mode.
+
+    `results` are moments, quantiles, scores, intervals and entries.
+    """
+    moments, quantiles, scores, intervals, entries = results
+    for i in range(len(weights)):
+        panels, values = all_panels[offsets[i] : offsets[i + 1]], all_values[offsets[i] : offsets[i + 1]]
+        if len(panels) == 0 or np.isnan(values[0, 0]):
+            modes[i, :], moments[i, :], quantiles[i, :], scores[i, :] = 0.0, np.nan, np.nan, np.nan
+            intervals[i, :], entries[i, :] = np.nan, np.nan
+            continue
+        mix_moments(totals[i], weights[i], moments[i])
+        if change.shape[1] > 0:
+            panels, values = divide_panels(panels, values, change)
+            change_knots(panels, values, change)
+            sum_moments_of_panels(panels, values, moments[i])
+        summarise_row(
+            panels, values, levels[i], y[i], interval_levels[i], entropy, modes[i],
+            moments[i], quantiles[i], scores[i], intervals[i], entries[i],
+        )  # fmt: skip
+        if len(groups) > 0:
+            split_variance(groups, weights[i], totals[i, :, MEAN : VARIANCE + 1], moments[i])
+
+
+def summarise_row(
+    panels, values, levels, y, interval_levels, entropy, mode, moments, quantiles, scores, interval, entry
+):
+    """Find what is asked for about one row."""
+    positions = place_positions(panels)
+    bracket_mode(panels, positions, values, mode)
+    sums = np.zeros((len(panels), 5))
+    moments[3] = accumulate(panels, values, entropy, sums)
+    work = np.zeros((4, SIZE))
+    for j in range(len(levels)):
+        quantiles[j], _, _ = split(panels, values, sums, levels[j], -1.0, work)
+    for j in range(len(y)):
+        _, scores[j], _ = split(panels, values, sums, -1.0, y[j], work)
+    if len(interval) > 0 or len(entry) > 0:
+        curve = draw_cdf(panels, positions, values, sums)
+        if len(interval) > 0:
+            tail = find_narrowest_tail(curve, interval_levels[0])
+            low, _, before = split(panels, values, sums, tail, -1.0, work)
+            high, _, _ = split(panels, values, sums, before + interval_levels[0], -1.0, work)
+            _, _, upto = split(panels, values, sums, -1.0, high + 1.0, work)
+            interval[0], interval[1], interval[2] = low, high, upto - before
+        if len(entry) > 0:
+            entry[0] = entry[1] = find_set_level(curve, y[0])
+
+
+def place_positions(panels):
+    """Return the positions of all panels. Shape: (panels, 16)."""
+    positions = np.empty((len(panels), SIZE))
+    for s in range(len(panels)):
+        t = find_table(panels[s, 1])
+        for i in range(SIZE):
+            positions[s, i] = panels[s, 0] - 0.5 + panels[s, 1] * POSITIONS[t, i]
+    return positions
+
+
+def mix_moments(totals, weights, moments):
+    """Find the mean and the variance of the mixture."""
+    mean, variance, total = 0.0, 0.0, 0.0
     for k in range(len(weights)):
-        if weights[k] > 0.0 and known[k, 3] < end and known[k, 4] >= first:
-            low, high = known[k, 6], known[k, 7]
-            for i in range(n):
-                buffer[i] = min(max(positions[i], low), high)
-            call(addresses[k], TERMS, records[k].ctypes.data, buffer.ctypes.data, n)
-            for i in range(n):
-                if low <= positions[i] <= high:
-                    values[i] += weights[k] * exp(buffer[n + i] - known[k, 0])
+        if weights[k] > 0.0:
+            mean += weights[k] * totals[k, MEAN]
+            total += weights[k]
+    mean /= total
+    for k in range(len(weights)):
+        if weights[k] > 0.0:
+            variance += weights[k] * (totals[k, VARIANCE] + (totals[k, MEAN] - mean) ** 2)
+    moments[0], moments[1] = mean, variance / total
 
 
-def mode(row, panels, positions, values):
-    """The most probable count: between the neighbours of the highest position, by halving.
+def bracket_mode(panels, positions, values, mode):
+    """Find two counts between which the most probable one lies: the neighbours of the highest position.
 
     Neighbours in panels of another slope do not count: probabilities jump between them.
     """
@@ -302,25 +273,107 @@ def mode(row, panels, positions, values):
             high = np.floor(positions[s, i + 1])
         elif s < len(panels) - 1 and panels[s + 1, 2] == slope:
             high = np.floor(positions[s + 1, 0])
-    pair, there = np.zeros(2), np.zeros(2)
-    while low < high:
-        pair[0] = np.floor(0.5 * (low + high))
-        pair[1], there[0], there[1] = pair[0] + 1.0, 0.0, 0.0
-        if not pair[0] < high:
-            break  # counts that float64 cannot tell apart
-        add_mass(row, pair[0], pair[1] + 1.0, pair, 2, there)
-        if there[1] > there[0] * (1.0 + TIE):
-            low = pair[1]
-        else:
-            high = pair[0]
-    return low
+    mode[0], mode[1] = low, high
+
+
+# Changed cdfs --------------------------------------------------------------------------------------------------------
+
+#: The slope of a panel of 16 counts in which a map has a knot: each count has a slope of its own.
+KNOT = 0.0
+#: The most parts of a panel that wait while it is halved.
+MAX_HALVES = 64
+
+
+def find_slope(change, piece):
+    """Return the slope of one piece of a map."""
+    return (change[1, piece + 1] - change[1, piece]) / (change[0, piece + 1] - change[0, piece])
+
+
+def divide_panels(panels, values, change):
+    """Return panels that each lie within one piece of the map, with the slope there; around a knot they are 16 counts.
+
+    Panels with a knot in them are halved. All that is computed for a panel is linear in its probabilities, so that a
+    panel within a piece only needs its slope, which its values are multiplied by.
+    """
+    knots, number, piece, upto = change.shape[1], 0, 0, 0.0
+    new_panels, new_values = np.zeros((2 * len(panels) + 64, 3)), np.zeros((2 * len(panels) + 64, SIZE))
+    # Parts of a panel that remain, the next one last: halves of halves, and so at most as many as a count has digits.
+    parts, part_values = np.zeros((MAX_HALVES, 2)), np.zeros((MAX_HALVES, SIZE))
+    for s in range(len(panels)):
+        waiting = 1
+        parts[0, 0], parts[0, 1], part_values[0] = panels[s, 0], panels[s, 1], values[s]
+        while waiting > 0:
+            x, n, part = parts[waiting - 1, 0], parts[waiting - 1, 1], part_values[waiting - 1]
+            mass = sum_panel(part, n)
+            is_within = piece == knots - 2 or upto + mass <= change[0, piece + 1]
+            if not is_within and n > SIZE and waiting < MAX_HALVES:
+                whole = part.copy()
+                multiply(HALVES[find_table(n), 0], whole, part_values[waiting])
+                multiply(HALVES[find_table(n), 1], whole, part)
+                parts[waiting - 1, 0], parts[waiting - 1, 1] = x + 0.5 * n, 0.5 * n
+                parts[waiting, 0], parts[waiting, 1] = x, 0.5 * n
+                waiting += 1
+                continue
+            if number == len(new_panels):
+                new_panels = np.concatenate((new_panels, np.zeros_like(new_panels)))
+                new_values = np.concatenate((new_values, np.zeros_like(new_values)))
+            slope = find_slope(change, piece) if is_within else KNOT
+            new_panels[number, 0], new_panels[number, 1], new_panels[number, 2] = x, n, slope
+            for i in range(SIZE):
+                new_values[number, i] = part[i] * slope if is_within else part[i]
+            number += 1
+            waiting -= 1
+            upto += mass
+            while piece < knots - 2 and upto > change[0, piece + 1]:
+                piece += 1
+    return new_panels[:number], new_values[:number]
+
+
+def change_knots(panels, values, change):
+    """Change the probabilities of counts in panels with a knot, which have not been multiplied by a slope."""
+    upto, piece, knots = 0.0, 0, change.shape[1]
+    for s in range(len(panels)):
+        n, slope = panels[s, 1], panels[s, 2]
+        if slope != KNOT:
+            upto += sum_panel(values[s], n) / slope
+            continue
+        while piece < knots - 2 and upto > change[0, piece + 1]:
+            piece += 1
+        for i in range(SIZE):
+            remaining, total = values[s, i], 0.0
+            while piece < knots - 2 and upto + remaining > change[0, piece + 1]:
+                part = max(change[0, piece + 1] - upto, 0.0)
+                total += find_slope(change, piece) * part
+                remaining -= part
+                upto += part
+                piece += 1
+            upto += remaining
+            values[s, i] = total + find_slope(change, piece) * remaining
+
+
+def sum_moments_of_panels(panels, values, moments):
+    """Find the mean and the variance by sums over all panels, around the mean that `moments` has before."""
+    around, work = moments[0], np.zeros(SIZE)
+    positions = place_positions(panels)
+    total, first, second = 0.0, 0.0, 0.0
+    for s in range(len(panels)):
+        n = panels[s, 1]
+        total += sum_panel(values[s], n)
+        for i in range(SIZE):
+            work[i] = values[s, i] * (positions[s, i] - around)
+        first += sum_panel(work, n)
+        for i in range(SIZE):
+            work[i] *= positions[s, i] - around
+        second += sum_panel(work, n)
+    shift = first / total
+    moments[0], moments[1] = around + shift, max(second / total - shift * shift, 0.0)
 
 
 # Sums over panels ----------------------------------------------------------------------------------------------------
 
 
-def times(matrix, values, results):
-    """Results of a table for the values of a panel."""
+def multiply(matrix, values, results):
+    """Multiply the values of a panel by a table."""
     for i in range(len(results)):
         results[i] = 0.0
     for j in range(len(values)):
@@ -328,44 +381,47 @@ def times(matrix, values, results):
             results[i] += matrix[j, i] * values[j]
 
 
-def mass_of(values, n):
-    """The sum over a panel of n counts."""
-    total = 0.0
+def sum_panel(values, n):
+    """Return the sum over a panel of n counts."""
+    t, total = find_table(n), 0.0
     for i in range(SIZE):
-        total += WEIGHTS[table_of(n), i] * values[i]
+        total += WEIGHTS[t, i] * values[i]
     return n * total
 
 
-def squares(values, n, first, sign, work):
-    """The sum over a panel of the squares of `first` with the sum up to each count added (sign 1) or removed (-1)."""
-    times(UPTO[table_of(n)], values, work)
-    total = 0.0
+def sum_squares(values, n, first, sign, work):
+    """Sum over a panel the squares of `first` with the sum up to each count added (sign 1) or removed (-1)."""
+    t, total = find_table(n), 0.0
+    multiply(UPTO[t], values, work)
     for i in range(SIZE):
-        total += WEIGHTS[table_of(n), i] * (first + sign * (n * work[i] + 0.5 * values[i])) ** 2
+        total += WEIGHTS[t, i] * (first + sign * (n * work[i] + 0.5 * values[i])) ** 2
     return n * total
 
 
-def accumulated(panels, values, entropy, totals):
-    """Per panel: mass, that before and after it, sums of F(z)^2 before and of (1 - F(z))^2 after it; the entropy."""
+def accumulate(panels, values, entropy, totals):
+    """Find each panel's mass, that before and after it, and sums of F(z)^2 before and of (1 - F(z))^2 after it.
+
+    Returns the entropy, if it is asked for.
+    """
     work, last, spread = np.zeros(SIZE), len(panels) - 1, 0.0
     for s in range(len(panels)):
         n = panels[s, 1]
-        totals[s, 0] = mass_of(values[s], n)
+        totals[s, 0] = sum_panel(values[s], n)
         if entropy:
             for i in range(SIZE):
                 work[i] = -values[s, i] * log(values[s, i]) if values[s, i] > 0.0 else 0.0
-            spread += mass_of(work, n)
+            spread += sum_panel(work, n)
         if s < last:
             totals[s + 1, 1] = totals[s, 1] + totals[s, 0]
-            totals[s + 1, 3] = totals[s, 3] + squares(values[s], n, totals[s, 1], 1.0, work)
+            totals[s + 1, 3] = totals[s, 3] + sum_squares(values[s], n, totals[s, 1], 1.0, work)
     for s in range(last, 0, -1):
         totals[s - 1, 2] = totals[s, 2] + totals[s, 0]
-        totals[s - 1, 4] = totals[s, 4] + squares(values[s], panels[s, 1], totals[s - 1, 2], -1.0, work)
+        totals[s - 1, 4] = totals[s, 4] + sum_squares(values[s], panels[s, 1], totals[s - 1, 2], -1.0, work)
     return spread
 
 
 def is_reached(below, above, end, level, y):
-    """Whether the count that is looked for is before `end`, with so much mass before and from there on."""
+    """Return whether the count that is looked for is before `end`, with so much mass before and from there on."""
     if level < 0.0:
         return y < end
     if level <= 0.5:
@@ -374,7 +430,7 @@ def is_reached(below, above, end, level, y):
 
 
 def split(panels, values, totals, level, y, work):
-    """The count at a level of the cdf, or y if the level is -1; its CRPS; and the mass below it.
+    """Return the count at a level of the cdf, or y if the level is -1; its CRPS; and the mass below it.
 
     The CRPS is the sum of F(z)^2 below the count and of (1 - F(z))^2 from it on. The panel that the count is in is
     halved until it is 16 counts.
@@ -383,29 +439,29 @@ def split(panels, values, totals, level, y, work):
     while s < last and not is_reached(totals[s + 1, 1], totals[s, 2], panels[s + 1, 0], level, y):
         s += 1
     x, n, below, above, score = panels[s, 0], panels[s, 1], totals[s, 1], totals[s, 2], totals[s, 3] + totals[s, 4]
-    here, left, right, sums = work[0], work[1], work[2], work[3]
+    inner, left, right, sums = work[0], work[1], work[2], work[3]
     for i in range(SIZE):
-        here[i] = values[s, i]
+        inner[i] = values[s, i]
     while n > SIZE:
-        times(HALVES[table_of(n), 0], here, left)
-        times(HALVES[table_of(n), 1], here, right)
+        multiply(HALVES[find_table(n), 0], inner, left)
+        multiply(HALVES[find_table(n), 1], inner, right)
         n *= 0.5
-        lower, upper = mass_of(left, n), mass_of(right, n)
+        lower, upper = sum_panel(left, n), sum_panel(right, n)
         if is_reached(below + lower, above + upper, x + n, level, y):
-            score += squares(right, n, above + upper, -1.0, sums)
+            score += sum_squares(right, n, above + upper, -1.0, sums)
             above += upper
-            here, left = left, here
+            inner, left = left, inner
         else:
-            score += squares(left, n, below, 1.0, sums)
+            score += sum_squares(left, n, below, 1.0, sums)
             below += lower
             x += n
-            here, right = right, here
+            inner, right = right, inner
     count, before = x, below
     for i in range(SIZE - 1, -1, -1):  # what is above each count, of which the last is above the panel
         left[i] = above
-        above += here[i]
+        above += inner[i]
     for i in range(SIZE):
-        below += here[i]
+        below += inner[i]
         if count < x + i or is_reached(below, left[i], x + i + 1.0, level, y):
             score += left[i] ** 2
         else:
@@ -422,13 +478,13 @@ def split(panels, values, totals, level, y, work):
 POINTS = 4
 
 
-def cdf_curve(panels, positions, values, totals):
-    """Counts, P(Z <= count) and pmf at the positions of all panels and at points between them. Shape: (3, points)."""
+def draw_cdf(panels, positions, values, totals):
+    """Return counts, P(Z <= count) and pmf at all positions and at points between them. Shape: (3, points)."""
     nodes = np.zeros((3, len(panels) * SIZE))
     upto = np.zeros(SIZE)
     for s in range(len(panels)):
         n = panels[s, 1]
-        times(UPTO[table_of(n)], values[s], upto)
+        multiply(UPTO[find_table(n)], values[s], upto)
         for i in range(SIZE):
             node = s * SIZE + i
             nodes[0, node], nodes[2, node] = positions[s, i], values[s, i]
@@ -450,8 +506,8 @@ def cdf_curve(panels, positions, values, totals):
     return curve
 
 
-def narrowest_tail(curve, level):
-    """The mass below the shortest stretch of a curve that has so much mass, at points of the curve."""
+def find_narrowest_tail(curve, level):
+    """Return the mass below the shortest stretch of a curve that has so much mass, at points of the curve."""
     best, tail, end = curve[0, -1] + 1.0, 0.0, 0
     for start in range(curve.shape[1]):
         goal = (curve[1, start] if start > 0 else 0.0) + level
@@ -468,8 +524,8 @@ def narrowest_tail(curve, level):
     return tail
 
 
-def level_of_set(curve, y):
-    """The mass of the shortest stretch that has y and all counts that are more probable than y."""
+def find_set_level(curve, y):
+    """Return the mass of the shortest stretch that has y and all counts that are more probable than y."""
     last = curve.shape[1] - 1
     if y > curve[0, last]:
         return curve[1, last]
@@ -490,7 +546,7 @@ def level_of_set(curve, y):
 
 
 def crossing(curve, before, after, probability):
-    """The cdf where the pmf passes a value between two points of a curve."""
+    """Return the cdf where the pmf passes a value between two points of a curve."""
     rise = curve[2, after] - curve[2, before]
     share = min(max((probability - curve[2, before]) / rise, 0.0), 1.0) if rise != 0.0 else 0.0
     return curve[1, before] + share * (curve[1, after] - curve[1, before])

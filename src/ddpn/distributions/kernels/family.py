@@ -1,0 +1,108 @@
+"""Families of count distributions: named tuples of numbers, with methods that compiled loops call.
+
+A family is a `NamedTuple` of what its weights depend on. Loops over counts call the functions of this module, which
+call the method of the same name. In compiled code `kernels.compiling` lets numba choose the method by the type of the
+tuple, so that every loop is compiled for each family and nothing is looked up while it runs. Methods are plain Python
+that numba can translate: numbers, tuples, `math` and functions of such.
+"""
+
+from math import inf
+from typing import Any, Protocol, Self
+
+
+class Family(Protocol):
+    """What a family must have; `ratio` and `quick` are optional."""
+
+    @classmethod
+    def prepare(cls, a: float, b: float, c: float) -> Self:
+        """Return the tuple of a distribution with up to three parameters."""
+
+    def is_normalised(self) -> bool:
+        """Return whether `log_mass` is the logarithm of a probability. If not, its sum is found by adding up."""
+
+    def log_mass(self, y: float) -> float:
+        """Return the log weight of a count, which must be smooth in real y >= 16."""
+
+    def score(self, y: float) -> tuple[float, float, float]:
+        """Return the derivatives of the log weight in the parameters, 0 for those that do not exist.
+
+        Terms that do not depend on y may be left out unless the family is normalised.
+        """
+
+    def shape(self) -> tuple[float, float, float]:
+        """Return a rough centre, a rough standard deviation, and the end of the support."""
+
+
+def prepare(family: Any, a: float, b: float, c: float) -> Any:
+    """Return the tuple of a distribution from its parameters."""
+    return family.prepare(a, b, c)
+
+
+def log_mass(p: Any, y: float) -> float:
+    """Return the log weight of a count."""
+    return p.log_mass(y)
+
+
+def score(p: Any, y: float) -> tuple[float, float, float]:
+    """Return the derivatives of the log weight in the parameters."""
+    return p.score(y)
+
+
+def shape(p: Any) -> tuple[float, float, float]:
+    """Return a rough centre, a rough standard deviation, and the end of the support."""
+    return p.shape()
+
+
+def ratio(p: Any, y: float) -> tuple[float, float]:
+    """Return two numbers whose quotient is the weight at y + 1 over that at y.
+
+    For families in which this is cheaper than an exponential.
+    """
+    return p.ratio(y)
+
+
+def quick(p: Any, y: float, log_y: float, log_h: float) -> float:
+    """Return `log_mass` of a count below `scalar.TABLE` from log y and log h(y), without a branch on y.
+
+    NaN for parameters with which this would lose digits. Without branches several counts are computed at once.
+    """
+    return p.quick(y, log_y, log_h)
+
+
+def is_normalised(p: Any) -> bool:
+    """Return whether `log_mass` is the logarithm of a probability."""
+    return p.is_normalised()
+
+
+def has_ratio(p: Any) -> bool:
+    """Return whether the family has the optional method `ratio`."""
+    return hasattr(p, "ratio")
+
+
+def has_quick(p: Any) -> bool:
+    """Return whether the family has the optional method `quick`."""
+    return hasattr(p, "quick")
+
+
+def skip_ratio(p: Any, y: float) -> tuple[float, float]:
+    """Stand for the missing `ratio` of a family: it is compiled, and never called."""
+    return inf, 1.0
+
+
+def skip_quick(p: Any, y: float, log_y: float, log_h: float) -> float:
+    """Stand for the missing `quick` of a family: it is compiled, and never called."""
+    return inf
+
+
+#: Functions that stand for a method of the tuple that is their first argument, and what stands for a missing one.
+METHODS = {
+    prepare: None,
+    is_normalised: None,
+    log_mass: None,
+    score: None,
+    shape: None,
+    ratio: skip_ratio,
+    quick: skip_quick,
+}
+#: Functions of the type of a tuple alone, and the method that they ask for.
+FLAGS = {has_ratio: "ratio", has_quick: "quick"}

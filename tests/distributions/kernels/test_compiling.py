@@ -1,0 +1,77 @@
+"""Kernels on disk: a constant that was edited makes a new kernel, and an unchanged file is read again."""
+
+import importlib
+import sys
+
+import numba
+import numpy as np
+import pytest
+
+from ddpn.distributions.kernels.compiling import compile_kernel
+from ddpn.distributions.kernels.rows import find_log_probs
+
+FILE = """
+from math import inf, log, log1p
+from typing import NamedTuple
+
+SHIFT = 0.0
+
+
+def shift(value):
+    return value + SHIFT
+
+
+class Weights(NamedTuple):
+    mean: float
+
+    @classmethod
+    def prepare(cls, a, b, c):
+        return Weights(a)
+
+    def is_normalised(self):
+        return True
+
+    def log_mass(self, y):
+        return shift(y * log(self.mean) - (y + 1.0) * log1p(self.mean))
+
+    def score(self, y):
+        return y / self.mean - (y + 1.0) / (1.0 + self.mean), 0.0, 0.0
+
+    def shape(self):
+        return 0.0, self.mean + 1.0, inf
+"""
+NAME = "family_that_a_test_edits"
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    """Return a function that imports a file of the given text anew and returns its compiled `find_log_probs`."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def load_kernel(text):
+        (tmp_path / f"{NAME}.py").write_text(text)
+        sys.modules.pop(NAME, None)
+        importlib.invalidate_caches()
+        return compile_kernel(find_log_probs, importlib.import_module(NAME).Weights)
+
+    yield load_kernel
+    sys.modules.pop(NAME, None)
+
+
+def log_prob(kernel):
+    results = np.empty((4, 1))
+    kernel(np.array([[2.0], [3.0], [0.0], [0.0]]), results)
+    return results[0, 0]
+
+
+def test_an_edited_constant_makes_a_new_kernel_and_an_unchanged_file_does_not(load):
+    expected = 2.0 * np.log(3.0) - 3.0 * np.log(4.0)
+    assert log_prob(load(FILE)) == pytest.approx(expected, rel=1e-14)
+    edited = load(FILE.replace("SHIFT = 0.0", "SHIFT = -1.0"))
+    assert log_prob(edited) == pytest.approx(expected - 1.0, rel=1e-14)
+    again = load(FILE)
+    assert log_prob(again) == pytest.approx(expected, rel=1e-14)
+    assert sum(edited.stats.cache_hits.values()) == 0
+    assert sum(again.stats.cache_hits.values()) == 1
