@@ -230,3 +230,96 @@ def test_a_column_without_information_leaves_the_noise_of_counts(seed):
     share, noise = _left_over(rng.exponential(size=len(y)), _Target.of("t", y, np.ones(len(y))), True)
     assert share == pytest.approx(0.0, abs=0.04)
     assert noise == pytest.approx(NOISE_OF_NORMALS, abs=0.04)
+
+
+@pytest.mark.parametrize("is_number", [True, False])
+def test_rates_leave_the_noise_of_counts_with_their_exposures(is_number):
+    """A rate of a Poisson count has the variance of its mean over its exposure, whatever those of its neighbours."""
+    rng = np.random.default_rng(0)
+    exposure = rng.choice([1.0, 10.0], 20_000)
+    y = rng.poisson(50.0 * exposure) / exposure
+    codes = rng.exponential(size=len(y)) if is_number else rng.integers(0, 3000, len(y)).astype(float)
+    share, noise = _left_over(codes, _Target.of("t", y, 1.0 / exposure), is_number)
+    assert share == pytest.approx(0.0, abs=0.06)
+    assert noise == pytest.approx(NOISE_OF_NORMALS, abs=0.04)
+
+
+def test_half_of_the_variance_that_levels_explain():
+    """Levels of which the means vary as much as counts around them."""
+    rng = np.random.default_rng(1)
+    level = np.repeat(np.arange(4000), 5)
+    mean = 100.0 + 10.0 * rng.normal(size=4000)
+    y = rng.poisson(mean[level]).astype(float)
+    for codes, is_number in ((level, False), (level + 0.0, True)):
+        share, noise = _left_over(codes.astype(float), _Target.of("t", y, np.ones(len(y))), is_number)
+        assert share == pytest.approx(0.5, abs=0.08 if is_number else 0.04)
+        assert noise == pytest.approx(NOISE_OF_NORMALS, abs=0.2 if is_number else 0.04)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda y, rng: y, "is {target} itself"),
+        (lambda y, rng: np.where(np.arange(len(y)) % 9 == 0, np.nan, y), "is {target} itself, with missing values"),
+        (lambda y, rng: 100.0 - 0.5 * y, "is {target} times a factor plus a constant"),
+        (np.log1p, "is a function of {target}"),
+        (lambda y, rng: np.sqrt(y), "is a function of {target}"),
+        (lambda y, rng: 1.0 / (1.0 + y), "is a function of {target}"),
+        (lambda y, rng: np.square(y) + 1.0, "is a function of {target}"),
+        (lambda y, rng: (y == 0).astype(float), "says whether {target} is 0"),
+        (lambda y, rng: (y > 0) * rng.binomial(1, 0.7, len(y)) * 1.0, "is set only where {target} is above 0"),
+        (lambda y, rng: rng.binomial(y.astype(int), 0.8).astype(float), "is a part of {target}"),
+        (lambda y, rng: np.where(y == 0, np.nan, rng.normal(size=len(y))), "is missing just where {target} is 0"),
+        (lambda y, rng: np.where(y == 0, rng.normal(size=len(y)), np.nan), "is known just where {target} is 0"),
+        (lambda y, rng: y + rng.normal(0.0, 0.3, len(y)), ""),
+        (lambda y, rng: rng.poisson(y + 0.5).astype(float), ""),
+        (lambda y, rng: np.minimum(rng.poisson(1.0, len(y)), 40).astype(float), ""),
+        (lambda y, rng: rng.integers(0, 2, len(y)).astype(float), ""),
+        (lambda y, rng: np.where(rng.random(len(y)) < 0.4, np.nan, 1.0), ""),
+        (lambda y, rng: np.full(len(y), 2.0), ""),
+    ],
+    ids=["itself", "gaps", "line", "log", "root", "inverse", "square", "zero", "set", "part", "missing", "known",
+         "noisy", "drawn", "small", "flag", "absent", "constant"],
+)  # fmt: skip
+def test_how_a_column_is_made_of_the_target(make, words):
+    rng = np.random.default_rng(0)
+    y = rng.poisson(3.0, 600).astype(float)
+    column = np.log1p(y) if make is np.log1p else make(y, rng)
+    series = pl.Series(column).fill_nan(None)
+    assert made_of_target(series, y) == words
+    # In any order of the rows, and beside whatever name.
+    order = rng.permutation(600)
+    assert made_of_target(series[order.tolist()].alias("z"), y[order]) == words
+
+
+def test_parts_and_flags_of_rates_are_no_leaks():
+    rng = np.random.default_rng(0)
+    y = rng.poisson(3.0, 600).astype(float)
+    assert made_of_target(pl.Series((y == 0).astype(float)), y / 2.0, is_count=False) == ""
+    assert made_of_target(pl.Series(np.where(y == 0, np.nan, 1.0)), y / 2.0, is_count=False) == ""
+    assert made_of_target(pl.Series(3.0 * y), y / 2.0, is_count=False) == "is {target} times a factor plus a constant"
+
+
+def test_columns_that_sum_to_the_target_are_named_without_the_others():
+    rng = np.random.default_rng(0)
+    parts = [rng.poisson(4.0, 500).astype(float) for _ in range(3)]
+    X = pl.DataFrame(
+        {"a": parts[0], "b": parts[1], "c": parts[2], "x": rng.normal(size=500), "z": rng.normal(size=500)}
+    )
+    (finding,) = find_leaks(X, sum(parts))
+    assert (finding.kind, set(finding.columns)) == (FindingKind.LEAK, {"a", "b", "c"})
+    assert "a weighted sum of them equals it" in finding.statement
+    noisy = sum(parts) + rng.binomial(1, 0.005, 500)
+    (finding,) = find_leaks(X, noisy)
+    assert (finding.kind, set(finding.columns)) == (FindingKind.QUESTION, {"a", "b", "c"})
+    assert find_leaks(X.drop("c"), sum(parts)) == []
+
+
+def test_values_that_stand_for_ranges_of_counts():
+    """Ranges of ten counts, one after the other, and not ranges that overlap."""
+    rng = np.random.default_rng(0)
+    level = rng.integers(0, 6, 800)
+    X = pl.DataFrame({"code": [f"k{k}" for k in rng.permutation(6)[level]], "x": rng.normal(size=800)})
+    (finding,) = find_leaks(X, (level * 10 + rng.integers(0, 10, 800)).astype(float))
+    assert finding.columns == ("code",)
+    assert find_leaks(X, (level * 5 + rng.integers(0, 10, 800)).astype(float)) == []
