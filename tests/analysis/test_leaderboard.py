@@ -86,8 +86,10 @@ def predictor(comparison: Member) -> Predictor:
 
 
 def test_every_member_and_the_mixture_best_first_in_the_shape_that_json_documents():
-    found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE).to_dict()
+    board = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE)
+    found = board.to_dict()
     assert json.loads(json.dumps(found)) == found
+    assert board.to_frame().to_dicts() == found["entries"]
     gain = {"crps_gain", "crps_gain_error", "crps_gain_interval"}
     assert set(found) == {"rows", "draw", "scored_on", "title", "coverage", "entries", "verdict"} | gain
     assert (found["rows"], found["scored_on"], found["coverage"]) == (300, "test rows", 0.9)

@@ -463,6 +463,7 @@ def test_intervals_are_those_of_the_normal_distribution_and_columns_are_named(po
     np.testing.assert_allclose([found.low, found.high], [low, high], rtol=1e-12)
     assert list(found.columns)[-2:] == ["90% low", "90% high"]
     np.testing.assert_array_equal(found.columns["estimate"], found.estimate)
+    np.testing.assert_array_equal(found.to_frame()["estimate"], found.estimate)
     assert found._repr_html_().count("<tr>") == 5
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -34,7 +34,11 @@ from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.statistics import weighted_mean, wilson_interval
 from ddpn.storage.contents import JsonObject
+from ddpn.tables.cells import polars as load_polars
 from ddpn.tables.row_draw import count_drawn, draw_facts
+
+if TYPE_CHECKING:
+    import polars
 
 #: The coverage of the intervals that are scored.
 COVERAGE = 0.9
@@ -463,6 +467,10 @@ class Leaderboard:
             "crps_gain_interval": [gain.low, gain.high],
             "verdict": {"level": decision.level, "sentences": list(decision.sentences), "prefer": decision.prefer},
         }
+
+    def to_frame(self) -> "polars.DataFrame":
+        """Return the `entries` as a polars data frame, one row per candidate."""
+        return load_polars().DataFrame(self.entries)
 
     def __str__(self) -> str:
         return f"{self.title}\n{tabulate_scores(self.entries, COVERAGE)}\n{self.verdict}"

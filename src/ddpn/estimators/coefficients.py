@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from ddpn.runtime.display import TextTable
+from ddpn.tables.cells import polars as load_polars
+
+if TYPE_CHECKING:
+    import polars
 
 INTERCEPT = "(intercept)"
 #: Formats of numbers in tables, by column; four digits otherwise.
@@ -57,6 +61,10 @@ class CoefficientTable(NamedTuple):
         share = f"{100 * self.coverage:g}%"
         names = ("parameter", "feature", "estimate", "std. error", "z", "p", f"{share} low", f"{share} high")
         return dict(zip(names, self[:-1], strict=True))
+
+    def to_frame(self) -> "polars.DataFrame":
+        """Return the table as a polars data frame, one row per coefficient."""
+        return load_polars().DataFrame(self.columns)
 
     def __str__(self) -> str:
         return str(TextTable(list(self.columns), _format_rows(self.columns), names=2))

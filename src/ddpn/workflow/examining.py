@@ -154,11 +154,10 @@ def write_explanation(found: Explanation | Contributions, path: str, rows: list[
         found.plot().savefig(content, format=ending[1:], dpi=150)
         write_bytes(Path(path), content.getvalue())
         return
-    table = found.table()
+    table = found.to_frame()
     if rows is not None:
-        table["row"] = [rows[row] for row in table["row"]]
-    table["value"] = [f"{value:.10g}" if isinstance(value, float) else str(value) for value in table["value"]]
-    write(polars().DataFrame(table), path)
+        table = table.with_columns(polars().Series("row", [rows[row] for row in table["row"]]))
+    write(table, path)
 
 
 def plain(found: Explanation | Contributions, rows: list[int] | None = None) -> dict[str, Any]:

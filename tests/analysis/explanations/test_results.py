@@ -21,7 +21,7 @@ def test_the_text_has_the_first_rows_of_the_table(found):
     assert header.split() == list(found.table())
     assert [line.split()[0] for line in lines[:-1]] == [f"x{i}" for i in range(11, 1, -1)]
     assert lines[-1] == "... and 2 more rows"
-    assert found.to_dict() == found.table()
+    assert found.to_dict() == found.table() == found.to_frame().to_dict(as_series=False)
     assert found["x3"] is found[3]
     assert len(found) == len(list(found)) == 12
     assert found.by("spread")[0].name == "x11"
@@ -34,6 +34,9 @@ def test_every_kind_of_column_is_drawn(formula, frame):
     labels = [text.get_text() for ax in found.effects.plot(["ward", "flag"]).axes for text in ax.get_yticklabels()]
     assert {"a", "b", "c", "missing", "no", "yes"} <= set(labels)
     rows = contributions(Inputs(model, frame[:3]), Inputs(model, frame))
+    table = rows.to_frame()
+    assert table["contribution"].to_list() == rows.values.ravel().tolist()
+    assert (table["column"][:7].to_list(), set(table["value"].map_elements(type, object))) == (rows.columns, {str})
     drawn = rows.plot(row=1, most=2).axes[0]
     assert [text.get_text() for text in drawn.get_yticklabels()][-1] == "5 others"
     ends = [bar.get_x() + bar.get_width() for bar in drawn.patches]
