@@ -1,7 +1,7 @@
 """The pictures of the README, the quickstart and the page on ideas: python docs/figures.py [NAME ...] draws them.
 
-Each is written to docs/pictures, and as NAME-narrow.png, with its panels one above the other, which the site shows on phones. Without a
-name all are drawn, in about two minutes on one core.
+Each is written to docs/pictures, and as NAME-narrow.png, with its panels one above the other, which the site shows on
+phones. Without a name all are drawn, in about three minutes on one core.
 """
 
 import sys
