@@ -28,7 +28,7 @@ from ddpn.runtime.jobs import Job, JobError, run, slots
 from ddpn.storage.results import ResultStore
 from ddpn.tables import table as table_module
 from ddpn.tables.table import Table
-from ddpn.workflow import streaming, tuning
+from ddpn.workflow import search, streaming, tuning
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.model_folder import load
 from ddpn.workflow.preparing import prepare
@@ -173,7 +173,7 @@ def test_the_search_and_the_refit_are_the_same(cluster, tmp_path, monkeypatch):
     table = pl.DataFrame({"x": x, "visits": np.random.default_rng(1).poisson(np.exp(1 + x))})
     prepared = prepare(table, FitConfig(target="visits", compare_with=(), **QUICK))
     _, there = tuning.tune(tmp_path / "cluster", prepared, trials=5, search=["lr"], n_jobs=cluster)
-    for module in (tuning, folds):
+    for module in (search, folds):
         monkeypatch.setattr(module, "run", lambda jobs, shared, n_jobs, store: run(jobs, shared, None, store))
     _, here = tuning.tune(tmp_path / "here", prepared, trials=5, search=["lr"], n_jobs=2)
     trials = [[(t.settings, t.crps, t.dropped) for t in each.trials] for each in (there, here)]

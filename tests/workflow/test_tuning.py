@@ -11,11 +11,14 @@ from ddpn.runtime.deadlines import Clock, check_deadline
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 from ddpn.runtime.jobs import run as run_jobs
 from ddpn.storage.contents import arrays_to_bytes
-from ddpn.workflow import tuning
+from ddpn.workflow import search as search_module
+from ddpn.workflow import trials, tuning
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.model_folder import load, read_task
 from ddpn.workflow.preparing import prepare
-from ddpn.workflow.tuning import Search, Trial, by_chance, chosen, folds_of, tune
+from ddpn.workflow.search import Search
+from ddpn.workflow.trials import Trial, split_for_trials
+from ddpn.workflow.tuning import choose_trial, required_standard_errors, summarize_search, tune
 
 #: One small network.
 QUICK = {
@@ -57,20 +60,20 @@ def check_parts(prepared, folds):
 
 def test_every_known_row_is_scored_once_or_some_of_many(prepared, larger, monkeypatch):
     for each in (prepared, prepare(larger.drop("hour", "part"), FitConfig(target="visits", test_size=0.2))):
-        folds = folds_of(each)
+        folds = split_for_trials(each)
         check_parts(each, folds)
         scored = np.sort(np.concatenate([fold.split.rows.test for fold in folds]))
         known = np.sort(np.concatenate([each.split.rows.train, each.split.rows.validation]))
         np.testing.assert_array_equal(scored, known)
     assert all(len(fold.split.rows.validation) == round(320 / 8) for fold in folds)
-    assert not len(folds_of(prepared)[0].split.rows.validation)
-    monkeypatch.setattr(tuning, "SCORED_ROWS", 90)
-    assert [len(fold.split.rows.test) for fold in folds_of(each)] == [30, 30, 30]
+    assert not len(split_for_trials(prepared)[0].split.rows.validation)
+    monkeypatch.setattr(trials, "MAX_SCORED_ROWS", 90)
+    assert [len(fold.split.rows.test) for fold in split_for_trials(each)] == [30, 30, 30]
 
 
 def test_by_time_scored_rows_are_later(larger):
     prepared = prepare(larger.drop("part"), FitConfig(target="visits", time="hour"))
-    folds = folds_of(prepared)
+    folds = split_for_trials(prepared)
     check_parts(prepared, folds)
     assert len(folds) == 3
     hours = larger["hour"].to_numpy()
@@ -82,20 +85,20 @@ def test_by_time_scored_rows_are_later(larger):
 
 @pytest.mark.parametrize(("options", "crossed"), [({"split_column": "part"}, 5000), ({"drop": ("part",)}, 400)])
 def test_chosen_or_many_validation_rows_are_scored(larger, options, crossed, monkeypatch):
-    monkeypatch.setattr(tuning, "CROSSED_ROWS", crossed)
+    monkeypatch.setattr(trials, "MAX_CROSSED_ROWS", crossed)
     prepared = prepare(larger, FitConfig(target="visits", **options).with_test_rows())
-    (fold,) = folds_of(prepared)
+    (fold,) = split_for_trials(prepared)
     check_parts(prepared, [fold])
     np.testing.assert_array_equal(fold.split.rows.test, np.sort(prepared.split.rows.validation))
 
 
 @pytest.mark.parametrize("how", ["at random", "by time", "many rows"])
 def test_groups_are_not_divided(larger, how, monkeypatch):
-    monkeypatch.setattr(tuning, "CROSSED_ROWS", 400 if how == "many rows" else 5000)
+    monkeypatch.setattr(trials, "MAX_CROSSED_ROWS", 400 if how == "many rows" else 5000)
     person = np.arange(600) // 4
     plan = FitConfig(target="visits", group=("person",), time="hour" if how == "by time" else None)
     prepared = prepare(larger.drop("part").with_columns(person=person), plan.with_test_rows())
-    folds = folds_of(prepared)
+    folds = split_for_trials(prepared)
     check_parts(prepared, folds)
     assert len(folds) == (3 if how == "at random" else 1)
     for fold in folds:
@@ -112,7 +115,7 @@ def scored_by(monkeypatch, score):
     def job(folds, number, settings, clock):
         return {"scores": arrays_to_bytes(crps=score(folds[number], settings), seconds=np.array(0.05))}
 
-    monkeypatch.setattr(tuning, "fold_job", job)
+    monkeypatch.setattr(search_module, "score_fold", job)
 
 
 def best_near(fold, settings):
@@ -133,7 +136,7 @@ def calls(monkeypatch):
 @pytest.fixture
 def search(tmp_path, prepared, monkeypatch):
     """Runs a search in a folder, and returns it with its trials; jobs run in this process."""
-    monkeypatch.setattr(tuning, "run", lambda jobs, shared, n_jobs, store: run_jobs(jobs, shared, None, store))
+    monkeypatch.setattr(search_module, "run", lambda jobs, shared, n_jobs, store: run_jobs(jobs, shared, None, store))
 
     def go(folder="study", trials=None, seconds=None, seed=0, **options):
         table = replace(prepared, plan=prepared.plan.replace(seed=seed))
@@ -183,7 +186,7 @@ def test_a_search_that_is_continued_makes_the_trials_of_an_uninterrupted_one(sea
 
 def test_few_groups_do_not_make_a_gain_certain(larger, tmp_path, monkeypatch):
     """With all scored rows in one group, the mean of that group has no spread: rows decide, and the result says so."""
-    monkeypatch.setattr(tuning, "CROSSED_ROWS", 400)
+    monkeypatch.setattr(trials, "MAX_CROSSED_ROWS", 400)
     noise = np.random.default_rng(0)
     scored_by(monkeypatch, lambda fold, settings: noise.random(len(fold.test)))
     prepared = prepare(
@@ -192,7 +195,7 @@ def test_few_groups_do_not_make_a_gain_certain(larger, tmp_path, monkeypatch):
     )
     found = Search(prepared, SEARCHED, tmp_path / "study", Clock(), 6)
     found.run()
-    result = found.result()
+    result = summarize_search(found)
     assert "group only: the gain in others may differ" in result.scored_on or "groups only" in result.scored_on
     assert result.gain.low < 0 < result.gain.high
 
@@ -215,7 +218,7 @@ def test_failed_trials_are_kept_and_those_of_the_defaults_raise(search, monkeypa
     scored_by(monkeypatch, fail)
     found = search("a", trials=5, n_jobs=3)
     assert any(trial.dropped == "failed: loss must stay finite" for trial in found.trials)
-    json.dumps(found.result().as_dict(), allow_nan=False)
+    json.dumps(summarize_search(found).as_dict(), allow_nan=False)
     scored_by(monkeypatch, lambda fold, settings: fail(fold, {"lr": 1.0}))
     with pytest.raises(TrainingError):
         search("b", trials=4)
@@ -223,7 +226,7 @@ def test_failed_trials_are_kept_and_those_of_the_defaults_raise(search, monkeypa
 
 def test_the_budget_is_kept(search, monkeypatch):
     scored_by(monkeypatch, lambda fold, settings: (time.sleep(0.05), np.ones(len(fold.test)))[1])
-    monkeypatch.setattr(tuning, "_REFIT_SECONDS", 0.2)
+    monkeypatch.setattr(search_module, "_REFIT_SECONDS", 0.2)
     lines = []
     found = search(seconds=2.0, on_step=lines.append)
     assert "left before the refit" in lines[0]
@@ -242,7 +245,7 @@ def test_no_time_for_the_defaults(search, monkeypatch):
     found = search(seconds=0.5)
     assert found.stopped
     assert not found.trials
-    result = found.result()
+    result = summarize_search(found)
     assert (result.best_number, result.best, result.details) == (0, DEFAULTS, [])
     assert "time for the default settings only" in result.headline
 
@@ -274,7 +277,7 @@ def trials_of(gains, seed=0, rows=400):
     ],
 )
 def test_a_trial_must_be_better_than_the_best_of_as_many_equal_ones(gains, number, is_clear):
-    best, gain = chosen(trials_of(gains), np.ones(400))
+    best, gain = choose_trial(trials_of(gains), np.ones(400))
     assert (None if best is None else best.number) == number
     assert gain.mean == pytest.approx(0.1 * gains[0] / 20), "of the best trial, though it may not be used"
     assert (gain.low > 0.0) == is_clear
@@ -282,19 +285,19 @@ def test_a_trial_must_be_better_than_the_best_of_as_many_equal_ones(gains, numbe
 
 def test_chance_finds_a_winner_among_equal_trials_in_about_half_of_the_searches():
     found = [
-        chosen(trials_of(np.random.default_rng(seed).normal(size=20), seed), np.ones(400))[0] is not None
+        choose_trial(trials_of(np.random.default_rng(seed).normal(size=20), seed), np.ones(400))[0] is not None
         for seed in range(60)
     ]
     assert 0.35 < np.mean(found) < 0.85
-    assert by_chance(0) == by_chance(1) == 0.5
+    assert required_standard_errors(0) == required_standard_errors(1) == 0.5
 
 
 def test_rows_of_a_group_are_one_observation():
     """Of ten equal rows per group the gain is less clear than of as many rows that are independent."""
     first, second = trials_of([3.0], rows=40)
     copies = [replace(trial, scores=np.repeat(trial.scores, 10)) for trial in (first, second)]
-    (best, gain), (_, rows) = chosen([first, second], np.ones(40)), chosen(copies, np.ones(400))
-    _, groups = chosen(copies, np.ones(400), np.repeat(np.arange(40), 10))
+    (best, gain), (_, rows) = choose_trial([first, second], np.ones(40)), choose_trial(copies, np.ones(400))
+    _, groups = choose_trial(copies, np.ones(400), np.repeat(np.arange(40), 10))
     assert best is second
     assert (groups.low, groups.high) == pytest.approx((gain.low, gain.high))
     assert rows.high - rows.low < 0.5 * (groups.high - groups.low)
@@ -355,7 +358,7 @@ def test_defaults_are_kept_where_nothing_is_better(prepared, tmp_path, monkeypat
 
 
 def test_other_tables_plans_and_searches_have_other_trials(prepared, tmp_path, monkeypatch):
-    monkeypatch.setattr(Search, "run", lambda search: found.add(search._store.folder))
+    monkeypatch.setattr(Search, "run", lambda search: found.add(search.store.folder))
     monkeypatch.setattr(tuning, "fit_into", lambda *_, **__: SimpleNamespace(interrupted=True))
     seeded = replace(prepared, plan=prepared.plan.replace(seed=1))
     fewer = replace(prepared, sample=prepared.sample.rows(slice(0, 120)).replace(weight=np.full(120, 2.0)))

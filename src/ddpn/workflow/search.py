@@ -1,0 +1,207 @@
+"""The search of `ddpn tune`: Optuna suggests settings, and drops trials that are worse than the best.
+
+Optuna's ask-and-tell interface is used instead of `Study.optimize`, because a search depends on nothing but its seed
+and the scores of folds, which are kept in a folder. A search that was killed, or that ran several trials at once, goes
+on with the same trials wherever it is continued, and no fold is scored twice.
+"""
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ddpn.analysis.gains import MIN_GROUPS, gain_of
+from ddpn.rows.splits import group_codes
+from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration
+from ddpn.runtime.display import plural
+from ddpn.runtime.extras import import_extra
+from ddpn.runtime.jobs import Job, Result, Where, run, slots
+from ddpn.storage.contents import arrays_from_bytes
+from ddpn.storage.results import ResultStore
+from ddpn.workflow.preparing import Prepared
+from ddpn.workflow.search_space import RANGES, SETTINGS, default_settings
+from ddpn.workflow.trials import Trial, score_fold, split_for_trials
+
+#: A trial is scored on further folds unless it is worse than the best on the same rows with this p-value: half of a
+#: standard error. The mean scores of this many blocks of rows per fold are compared.
+_PRUNING_P_VALUE, _BLOCKS_PER_FOLD = 0.3, 20
+#: The first trials after the defaults are random; in each, a setting keeps its default with this probability.
+_KEEP_PROBABILITY, _N_RANDOM_TRIALS = 0.5, 8
+#: A fit has more networks and rows than a trial, models for comparison, and calibration: it takes so many times the
+#: seconds of a fold with the same settings (docs/how-to/tune.md), and some seconds more; at most a share of the budget.
+_REFIT_FOLDS, _REFIT_SECONDS, _MAX_RESERVED_SHARE = 2.0, 5.0, 0.6
+
+
+class ScoredRows:
+    """The rows that trials are scored on, fold after fold: their weights, groups, and blocks that are compared."""
+
+    def __init__(self, folds: Sequence[Prepared]) -> None:
+        tests = [fold.test for fold in folds]
+        self.weight = np.concatenate([test.weight_or_ones for test in tests])
+        groups = None if folds[0].sample.group is None else np.concatenate([test.group for test in tests])
+        n_groups = 0 if groups is None else len(np.unique(groups))
+        #: The number of groups if they are too few: their means say nothing about how far groups vary.
+        self.n_few_groups = n_groups if n_groups < MIN_GROUPS else 0
+        self.group = None if self.n_few_groups else groups
+        # Blocks of rows, or of groups, of about the same size in each fold.
+        codes = [group_codes(len(test), test.group)[0] for test in tests]
+        blocks = [
+            _BLOCKS_PER_FOLD * fold + code * _BLOCKS_PER_FOLD // (code.max() + 1) for fold, code in enumerate(codes)
+        ]
+        self.block = np.concatenate(blocks)
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    def mean_losses(self, losses: np.ndarray) -> dict[int, float]:
+        """Return the weighted mean of the first rows' losses in each of their blocks."""
+        weight, block = self.weight[: len(losses)], self.block[: len(losses)]
+        sums, totals = np.bincount(block, weight * losses), np.bincount(block, weight)
+        return {step: float(sums[step] / totals[step]) for step in np.flatnonzero(totals).tolist()}
+
+
+class Search:
+    """Trials until the time or the number of trials is spent, the defaults first.
+
+    `trials` are those that are over, and `stopped` is whether one was stopped at the deadline. With `n_jobs`, as for
+    `ddpn.runtime.jobs.run`, several trials run at once. The next ones are chosen when all of these are over, so that
+    they depend on scores alone, not on which machine is fast or fails.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        names: Sequence[str],
+        folder: Path,
+        clock: Clock,
+        max_trials: int | None = None,
+        on_step: Callable[[str], object] = lambda text: None,
+        n_jobs: Where = None,
+    ) -> None:
+        self.folds = split_for_trials(prepared)
+        self.rows = ScoredRows(self.folds)
+        self.trials: list[Trial] = []
+        self.stopped = False
+        self.defaults = default_settings(names)
+        self.store = ResultStore(folder)
+        self._prepared, self._clock = prepared, clock
+        self._max_trials = math.inf if max_trials is None else max_trials
+        self._on_step, self._n_jobs = on_step, n_jobs
+        optuna = import_extra("optuna", "tune")
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._pruned = optuna.trial.TrialState.PRUNED
+        in_range, one_of = optuna.distributions.FloatDistribution, optuna.distributions.CategoricalDistribution
+        self._distributions = {
+            name: in_range(*SETTINGS[name], log=True) if name in RANGES else one_of(SETTINGS[name]) for name in names
+        }
+        seed = prepared.plan.seed
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            # Trials in progress count as bad ones: others are tried beside them.
+            sampler = optuna.samplers.TPESampler(n_startup_trials=_N_RANDOM_TRIALS, seed=seed, constant_liar=True)
+            pruner = optuna.pruners.WilcoxonPruner(p_threshold=_PRUNING_P_VALUE)
+            self._study = optuna.create_study(sampler=sampler, pruner=pruner)
+        self._study.enqueue_trial(self.defaults)
+        # The first trials keep some of the defaults.
+        random = np.random.default_rng(seed)
+        for _ in range(_N_RANDOM_TRIALS):
+            kept = {name: value for name, value in self.defaults.items() if random.random() < _KEEP_PROBABILITY}
+            self._study.enqueue_trial(kept if len(kept) < len(names) else {})
+
+    @property
+    def best(self) -> Trial:
+        """The trial with the smallest mean CRPS among those that were scored on all rows; at first, the defaults."""
+        return min((trial for trial in self.trials if not trial.dropped), key=lambda trial: trial.crps or 0.0)
+
+    @property
+    def reserved(self) -> float:
+        """Seconds to keep for the refit of the best trial so far."""
+        most = _MAX_RESERVED_SHARE * (self._clock.end - self._clock.started)
+        if not self.trials:
+            return most
+        ratio = self._prepared.counts["train"] / self.folds[0].counts["train"]
+        return min(most, _REFIT_SECONDS + _REFIT_FOLDS * ratio * float(np.mean(self.best.seconds)))
+
+    def run(self) -> None:
+        """Run trials until a limit is reached; Ctrl-C is raised, and the folds that are scored stay."""
+        if self.store.folder.exists():
+            self._on_step("Continuing: what was scored before is read")
+        width = self._read_width()
+        while len(self.trials) < self._max_trials:
+            clock = self._clock.part(self._clock.left - self.reserved)
+            if not clock.left:
+                return
+            number = int(min(width, self._max_trials - len(self.trials))) if self.trials else 1
+            handles = [self._study.ask(self._distributions) for _ in range(number)]
+            trials = [Trial(handle.number, dict(handle.params), handle=handle) for handle in handles]
+            try:
+                with clock.limit():
+                    self._score(trials, clock)
+            except TimeLimitError:
+                self.stopped = True
+                return
+            for trial in trials:
+                self.trials.append(trial)
+                self._on_step(self._describe(trial))
+
+    def _read_width(self) -> int:
+        """Return how many trials the first process of this search asked for at once, so that a later one continues."""
+        if (stored := self.store.read("width")) is not None:
+            return int(stored["width"])
+        width = slots(self._n_jobs)
+        self.store.write("width", {"width": str(width).encode()}, "the number of trials at once")
+        return width
+
+    def _describe(self, trial: Trial) -> str:
+        """Return a line on a trial that is over, and on what is left."""
+        outcome = trial.dropped or f"CRPS {trial.crps:.4g}"
+        parts = [f"Trial {trial.number}: {outcome}; best {self.best.crps:.4g} (trial {self.best.number})"]
+        if self._max_trials < math.inf:
+            parts.append(f"{plural(int(self._max_trials) - len(self.trials), 'trial')} left")
+        if self._clock.has_limit:
+            seconds = max(0.0, self._clock.left - self.reserved)
+            parts.append(f"{format_duration(seconds)} left before the refit")
+        return ", ".join(parts)
+
+    def _score(self, trials: list[Trial], clock: Clock) -> None:
+        """Score trials fold by fold, as long as they are not worse than the best, and tell Optuna."""
+        first = self.trials[0] if self.trials else trials[0]
+        for number in range(len(self.folds)):
+            remaining = [trial for trial in trials if not trial.dropped]
+            jobs = [
+                Job(f"fold {number + 1} of a trial", score_fold, (number, one.settings, clock), [number, one.settings])
+                for one in remaining
+            ]
+            results = {result.job: result for result in run(jobs, self.folds, self._n_jobs, self.store)}
+            for trial, job in zip(remaining, jobs, strict=True):
+                self._add_fold(trial, first, number, results[job])
+        for trial in trials:
+            trial.elapsed = time.monotonic() - self._clock.started
+            if n_rows := len(trial.scores):
+                group = None if self.rows.group is None else self.rows.group[:n_rows]
+                gain = gain_of(first.scores[:n_rows] - trial.scores, self.rows.weight[:n_rows], group=group)
+                trial.gain, trial.error = gain.mean, gain.error
+            value = None if trial.dropped else -(trial.gain or 0.0)
+            self._study.tell(trial.handle, value, state=self._pruned if trial.dropped else None)
+
+    def _add_fold(self, trial: Trial, first: Trial, number: int, result: Result) -> None:
+        """Add the scores of one more fold to a trial, and drop the trial if it failed or is worse than the best."""
+        if result.error is not None:
+            if trial is first or isinstance(result.error, TimeLimitError):
+                raise result.error  # the defaults must be fitted in the end
+            trial.dropped = f"failed: {result.error}"
+            return
+        scored = arrays_from_bytes(result.get()["scores"])
+        trial.scores = np.concatenate([trial.scores, scored["crps"]])
+        trial.seconds.append(scored["seconds"].item())
+        n_rows = len(trial.scores)
+        trial.crps = float(np.average(trial.scores, weights=self.rows.weight[:n_rows]))
+        assert trial.handle is not None
+        for step, loss in self.rows.mean_losses(trial.scores - first.scores[:n_rows]).items():
+            if step >= _BLOCKS_PER_FOLD * number:
+                trial.handle.report(loss, step)
+        if number + 1 < len(self.folds) and trial.handle.should_prune():
+            trial.dropped = f"dropped after fold {number + 1} of {len(self.folds)}, CRPS {trial.crps:.4g}"
