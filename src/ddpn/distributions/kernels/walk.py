@@ -25,6 +25,8 @@ MAX_DEPTH = 500.0
 #: The most counts of a row that are added one by one. Beyond, panels take less time: for families without a ratio, with
 #: an exponential per count, from fewer counts on, and sooner still without tables. The last two were found by timing.
 MAX_COUNTS, MAX_EXPONENTIALS, MAX_LOGARITHMS = 1 << 15, 1 << 12, 1 << 10
+#: From here on float64 soon cannot tell a count from the next one: sums that go from count to count would not end.
+MAX_COUNT = 2.0**52
 #: Counts of the shortest block, and standard deviations below and above the centre of the first.
 BLOCK, BELOW, ABOVE = 8.0, 6.0, 10.0
 
@@ -32,13 +34,15 @@ BLOCK, BELOW, ABOVE = 8.0, 6.0, 10.0
 def find_start(p, low, high):
     """Return the first count that matters, a probable count and its log weight, the last count and the deviation.
 
-    The log weight is 0 where a family has ratios and nothing needs it.
+    The log weight is 0 where a family has ratios and nothing needs it. There is no search for counts above MAX_COUNT.
     """
     centre, width, end = shape(p)
     high = min(high, end)
     low = min(low, high)
     middle, top = min(max(np.floor(centre), low), high), 0.0
     first = max(low, middle - BLOCK * np.ceil(BELOW * width / BLOCK))
+    if not middle < MAX_COUNT:
+        return first, middle, top, high, width
     if first > low or not has_ratio(p):
         top = log_mass(p, middle)
         following = log_mass(p, middle + 1.0) if middle < high else top
@@ -61,11 +65,11 @@ def walk(p, low, high, weights, start, room):
     -------
     tuple of float
         The first count, the number of weights, their sum and a probable count. The number is -1 if the counts that
-        matter are more than there is room for.
+        matter are more than there is room for, or above MAX_COUNT.
     """
     first, middle, reference, high, width = find_start(p, low, high)
     size = BLOCK * np.ceil(min(middle - first + ABOVE * width, high - first + 1.0) / BLOCK)
-    if not size <= room:
+    if not (size <= room and middle < MAX_COUNT):
         return first, -1, 0.0, middle
     y, used, total, last = first, 0, 0.0, 0.0
     while y <= high:
