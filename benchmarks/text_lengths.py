@@ -1,7 +1,7 @@
 """Detect verses among reviews of equal length: what remains of the detection by total variance if length says nothing.
 
 Reads the finished runs of `ddpn reproduce reviews`, `reviews-tuned` or `reviews-frozen`, and writes
-`table_ood_matched.md` beside them: `python benchmarks/text_lengths.py results reviews`.
+`table_ood_matched.md` beside them: `python benchmarks/text_lengths.py reviews --out results`.
 """
 
 import argparse
@@ -61,12 +61,12 @@ def compare_at_equal_lengths(name: str, folder: Path) -> ResultTable:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("results", type=Path, help="the folder of results")
     parser.add_argument("experiments", nargs="+", help="names of finished experiments with texts")
+    parser.add_argument("--out", type=Path, default=Path("results"), help="the folder of their results (results)")
     options = parser.parse_args()
     for name in options.experiments:
-        path = options.results / name / "table_ood_matched.md"
-        path.write_text(markdown(compare_at_equal_lengths(name, options.results)), encoding="utf-8")
+        path = options.out / name / "table_ood_matched.md"
+        path.write_text(markdown(compare_at_equal_lengths(name, options.out)), encoding="utf-8")
         print(path)
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from html import escape
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -215,7 +215,7 @@ def test_a_report_is_one_html_file(ddpn, files, saved):
     html = (files / "report.html").read_text()
     assert html.lstrip().lower().startswith("<!doctype html")
     verdict = read_task(saved)["scores"]["verdict"]["sentences"]
-    assert escape(verdict[0]) in html
+    assert verdict[0] in unescape(html)
     (interval,) = re.findall(r"95% interval ([^)]*)\)", verdict[0])
     sentences = re.findall(r"CRPS is [^<]*? 95% interval ([^,)]*)", html)
     assert len(sentences) == 1, "the headline"

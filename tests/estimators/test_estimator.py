@@ -288,7 +288,7 @@ def of_all(quick, larger) -> DDPNRegressor:
     others = [name for name in MEMBERS if name != "networks"]
     few = NetworkOptions(members=2, hidden=(8,), epochs=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LargeNetworks, "like", lambda task: LargeNetworks(task.head, few))
+        patch.setattr(LargeNetworks, "from_task", lambda task: LargeNetworks(task.head, few))
         model = quick(mix_with=others, epochs=2, training_options={"batch_size": 100}).fit(frame[:210], y[:210])
     return model.fit_intervals(frame[270:], y[270:]).fit_ood(frame[270:])
 

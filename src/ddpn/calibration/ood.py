@@ -99,10 +99,13 @@ class Joint(NamedTuple):
         return np.abs((inputs - self.mean) @ self.precision / self.scale).argmax(1)
 
     def distances(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Per row the squared distance from the mean, and the largest residual of an input given the others."""
-        centred = inputs - self.mean
-        weighted = centred @ self.precision
-        return (centred * weighted).mean(1, dtype=np.float64), np.abs(weighted / self.scale).max(1).astype(np.float64)
+        """Return per row the squared distance from the mean, and the largest residual of an input given the others.
+
+        In float64: rounding depends on how many rows are multiplied at once.
+        """
+        centred = inputs - self.mean.astype(np.float64)
+        weighted = centred @ self.precision.astype(np.float64)
+        return (centred * weighted).mean(1), np.abs(weighted / self.scale).max(1)
 
 
 class FeatureProfile:

@@ -4,9 +4,9 @@ import lightgbm
 import numpy as np
 import pytest
 
-from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.members.trees.booster import Booster, boosters_from_files, boosters_to_files, tree_slices
 from ddpn.runtime.errors import InputError
+from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes
 
 RNG = np.random.default_rng(0)
 X = np.column_stack([RNG.normal(size=600), RNG.integers(0, 40, 600), RNG.normal(size=600)])

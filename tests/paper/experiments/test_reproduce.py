@@ -64,7 +64,7 @@ def test_two_programs_do_not_run_the_same_experiment(tmp_path, console):
         succeeded, output = run(["wave"], tmp_path, console)
     assert not succeeded
     assert output.startswith("wave: Another program is running this experiment")
-    assert "--out" in output
+    assert "another folder" in output
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from ddpn.runtime.threads import cores
 from ddpn.storage.files import lock
 
 #: Two programs would delete each other's checkpoints.
-_BUSY = "Another program is running this experiment. Wait for it, or choose another folder (`out`)."
+_BUSY = "Another program is running this experiment. Wait for it, or write the results to another folder."
 #: Why a finished run is repeated.
 _AGAIN = {"changed": "its settings or rows have changed", "damaged": "its files are damaged"}
 
