@@ -25,9 +25,24 @@ def test_files_come_back_as_they_were(store):
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b[:-2] + b"??", lambda b: b"", pickle.dumps])
 def test_a_damaged_file_counts_as_missing(store, damage):
-    path = store.path({"seed": 1, "of": [2]})
-    path.write_bytes(damage(path.read_bytes()))
-    assert store.read({"seed": 1, "of": [2]}) is None
+    identity = {"seed": 1, "of": [2]}
+    for path in (store.path(identity), store.paths(identity)["weights"]):
+        content = path.read_bytes()
+        path.write_bytes(damage(content))
+        assert store.read(identity) is None
+        path.write_bytes(content)
+        assert store.read(identity) == FILES
+
+
+def test_a_missing_file_or_a_note_of_other_content_counts_as_missing(store):
+    identity = {"seed": 1, "of": [2]}
+    note = store.path(identity).read_bytes()
+    for content in (b"[]", b"{}", b'{"files": [1]}', b'{"files": {"weights": 3}}', b'{"files": {"weights": "../x"}}'):
+        store.path(identity).write_bytes(content)
+        assert store.read(identity) is None
+    store.path(identity).write_bytes(note)
+    store.paths(identity)["empty"].unlink()
+    assert store.read(identity) is None
 
 
 def test_another_version_has_other_results(store, monkeypatch):

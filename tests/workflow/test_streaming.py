@@ -11,11 +11,12 @@ from polars.testing import assert_frame_equal
 
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.runtime.errors import InputError
+from ddpn.storage.results import ResultStore
 from ddpn.tables import table as table_module
 from ddpn.tables.table import Place, Table
 from ddpn.workflow import prediction
 from ddpn.workflow.prediction import predict
-from ddpn.workflow.streaming import PredictedParts, predict_files
+from ddpn.workflow.streaming import predict_files
 
 
 @pytest.fixture(scope="module")
@@ -114,15 +115,16 @@ def test_a_killed_run_continues_and_gives_the_same_file(saved, text, tmp_path, m
 def test_parts_of_another_request_or_damaged_ones_are_predicted_again(tmp_path):
     place, other = Place(0, 5, 2, 0), Place(5, 9, 2, 2)
     files = {"content": b"1.0\n2.0\n", "facts": json.dumps({"rows": 2, "columns": ["mean"], "findings": {}}).encode()}
-    parts = PredictedParts(tmp_path / "o.csv", {"request": 1})
+    parts = ResultStore(tmp_path / "o.csv.parts", {"request": 1})
     parts.write(place, files, "a part")
     parts.write(other, files, "a part")
-    known = PredictedParts(tmp_path / "o.csv", {"request": 1})
+    known = ResultStore(tmp_path / "o.csv.parts", {"request": 1})
     assert json.loads(known.read(place)["facts"])["rows"] == 2
-    assert PredictedParts(tmp_path / "o.csv", {"request": 2}).read(place) is None
-    known.path(place).write_text("damaged")
-    known.path(other).with_suffix(".json").write_text('{"facts"')
-    assert known.read(place) is known.read(other) is None
+    assert ResultStore(tmp_path / "o.csv.parts", {"request": 2}).read(place) is None
+    known.path(other).write_text('{"files"')
+    assert known.read(other) is None
+    known.paths(place)["content"].write_text("damaged")
+    assert known.read(place) is None
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,14 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+import polars as pl
 
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.rows.count_rows import BLOCK
@@ -24,10 +26,11 @@ from ddpn.runtime.cluster import RayCluster
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.jobs import Job, Where, run
 from ddpn.runtime.progress import progress_bar
-from ddpn.storage.files import atomic_path, folder_lock, sha256, sha256_of_file, write_bytes
+from ddpn.storage.files import atomic_path, folder_lock, sha256_of_file
 from ddpn.storage.model_files import MANIFEST
+from ddpn.storage.results import ResultStore
 from ddpn.tables import table as table_module
-from ddpn.tables.files import BINARY, STDIN, TEXT, check_output, ending, polars, write
+from ddpn.tables.files import BINARY, STDIN, TEXT, check_output, ending, write
 from ddpn.tables.table import Place, Table
 from ddpn.workflow.model_folder import ModelFolder, SavedModel
 
@@ -111,11 +114,11 @@ def predict_files(
                 "roles": saved.roles.as_dict(),
                 "rows": [table_module.ROWS, BLOCK],
             }
-            parts = PredictedParts(Path(target), identity)
+            parts = ResultStore(f"{target}.parts", identity)
             sizes = [0 if source == STDIN else os.path.getsize(source) for source in table.sources]
             with folder_lock(parts.folder):
                 _fill(parts, _Work(folder, table, sizes, spec, target), n_jobs, bar.advance)
-                rows = parts.join(table.places(), findings)
+                rows = _join(parts, table.places(), Path(target), findings)
     for sentence in findings.sentences():
         on_finding(sentence)
     if "calibration" in about["task"].get("missing", ()):
@@ -193,7 +196,7 @@ def _predict_job(work: _Work, place: Place) -> dict[str, bytes]:
     return {"content": content.getvalue(), "facts": json.dumps(facts).encode()}
 
 
-def _fill(parts: "PredictedParts", work: _Work, n_jobs: Where, done: Callable[[int], None]) -> None:
+def _fill(parts: ResultStore, work: _Work, n_jobs: Where, done: Callable[[int], None]) -> None:
     """Check all blocks whose parts are missing, then predict them; `done` gets numbers of rows."""
     missing = list[Place]()
     for place in work.table.places():
@@ -210,64 +213,34 @@ def _fill(parts: "PredictedParts", work: _Work, n_jobs: Where, done: Callable[[i
                     done(json.loads(facts)["rows"])
 
 
-class PredictedParts:
-    """The parts of the file `target`, in a folder beside it that is removed when they are joined.
+def _join(parts: ResultStore, places: Sequence[Place], target: Path, findings: "Findings") -> int:
+    """Write the target from its parts, whole or not at all, and remove them; return the number of rows.
 
-    Used as a `ResultStore` is: each part is written whole, and then what is known of it. Parts of another identity
-    (what is predicted by which model from which files, as values that JSON can hold) are not read.
+    `places` are those of all parts, in order. `findings` gets what is unusual about the rows.
     """
-
-    def __init__(self, target: Path, identity: Any) -> None:
-        self.folder = target.with_name(f"{target.name}.parts")
-        self._target, self._identity = target, json.dumps(identity, sort_keys=True)
-
-    def path(self, place: Place) -> Path:
-        """The file of the part with the rows of a place."""
-        return self.folder / sha256(f"{self._identity} {list(place)}".encode())
-
-    def read(self, place: Place) -> dict[str, bytes] | None:
-        """The facts about a part that is there; None if it is not, or damaged."""
-        path = self.path(place)
-        try:
-            known = json.loads(path.with_suffix(".json").read_bytes())
-            is_whole = sha256_of_file(path) == known["sha256"]
-        except (OSError, ValueError):
-            return None
-        return {"facts": json.dumps(known["facts"]).encode()} if is_whole else None
-
-    def write(self, place: Place, files: Mapping[str, bytes], name: str) -> None:
-        """Keep a part: its content, and the facts about it."""
-        path = self.path(place)
-        known = {"job": name, "facts": json.loads(files["facts"]), "sha256": sha256(files["content"])}
-        write_bytes(path, files["content"], tidy=False)
-        write_bytes(path.with_suffix(".json"), json.dumps(known).encode(), tidy=False)
-
-    def join(self, places: Sequence[Place], findings: "Findings") -> int:
-        """Write the target, whole or not at all, and remove the parts; returns the number of rows.
-
-        `places` are those of all parts, in order. `findings` gets what is unusual about the rows.
-        """
-        rows, columns = 0, list[str]()
-        for place in places:
-            facts = json.loads(self.path(place).with_suffix(".json").read_bytes())["facts"]
-            findings.merge(facts["findings"])
-            rows, columns = rows + facts["rows"], facts["columns"]
-        files, kind = [self.path(place) for place in places], ending(str(self._target), to_write=True)
-        with atomic_path(self._target) as draft:
-            if kind in TEXT:
-                header = polars().DataFrame(schema=dict.fromkeys(columns, polars().String))
-                with ExitStack() as opened:
-                    out: Any = opened.enter_context(open(draft, "wb"))
-                    if self._target.name.lower().endswith(".gz"):
-                        # No time in it: the same predictions are the same file.
-                        out = opened.enter_context(gzip.GzipFile("", "wb", fileobj=out, mtime=0))
-                    out.write(header.write_csv(separator=TEXT[kind] or ",").encode())
-                    for path in files:
-                        with open(path, "rb") as part:
-                            shutil.copyfileobj(part, out, 2**20)
-            else:
-                table = polars().scan_parquet(files, glob=False)
-                is_parquet = BINARY[kind] == "read_parquet"
-                (table.sink_parquet if is_parquet else table.sink_ipc)(draft, maintain_order=True)
-        shutil.rmtree(self.folder)
-        return rows
+    rows, columns, files = 0, list[str](), list[Path]()
+    for place in places:
+        paths = parts.paths(place)
+        facts = json.loads(paths["facts"].read_bytes())
+        findings.merge(facts["findings"])
+        rows, columns = rows + facts["rows"], facts["columns"]
+        files.append(paths["content"])
+    kind = ending(str(target), to_write=True)
+    with atomic_path(target) as draft:
+        if kind in TEXT:
+            header = pl.DataFrame(schema=dict.fromkeys(columns, pl.String))
+            with ExitStack() as opened:
+                out: BinaryIO | gzip.GzipFile = opened.enter_context(open(draft, "wb"))
+                if target.name.lower().endswith(".gz"):
+                    # No time in it: the same predictions are the same file.
+                    out = opened.enter_context(gzip.GzipFile("", "wb", fileobj=out, mtime=0))
+                out.write(header.write_csv(separator=TEXT[kind] or ",").encode())
+                for path in files:
+                    with open(path, "rb") as part:
+                        shutil.copyfileobj(part, out, 2**20)
+        else:
+            table = pl.scan_parquet(files, glob=False)
+            is_parquet = BINARY[kind] == "read_parquet"
+            (table.sink_parquet if is_parquet else table.sink_ipc)(draft, maintain_order=True)
+    shutil.rmtree(parts.folder)
+    return rows
