@@ -1,9 +1,9 @@
 """ddpn: predicting counts with honest uncertainty."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ddpn.runtime.errors import ConfigError, DataWarning, DDPNError, InputError, TrainingError
+from ddpn.runtime.extras import import_on_use
 
 if TYPE_CHECKING:
     from ddpn.analysis.diagnosis import diagnose
@@ -65,10 +65,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = import_on_use(__name__, _LAZY)
 
 
 def __dir__() -> list[str]:

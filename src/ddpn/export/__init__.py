@@ -3,19 +3,14 @@
 Importing this package and `describe_onnx` import no torch.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ddpn.export.description import describe_onnx
+from ddpn.runtime.extras import import_on_use
 
 if TYPE_CHECKING:
     from ddpn.export.file import export_onnx
 
 __all__ = ["describe_onnx", "export_onnx"]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "export_onnx":
-        from ddpn.export.file import export_onnx
-
-        return export_onnx
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = import_on_use(__name__, {"export_onnx": f"{__name__}.file"})

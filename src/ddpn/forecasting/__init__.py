@@ -5,8 +5,9 @@ for darts and `DoublePoissonDistributionLoss` for PyTorch Forecasting.
 Importing this package imports none of these libraries.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ddpn.runtime.extras import import_on_use
 
 if TYPE_CHECKING:
     from ddpn.forecasting.darts import DoublePoissonLikelihood
@@ -15,14 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["DoublePoissonDistributionLoss", "DoublePoissonLikelihood", "DoublePoissonOutput"]
 
-_LAZY = {
-    "DoublePoissonDistributionLoss": "ddpn.forecasting.pytorch_forecasting",
-    "DoublePoissonLikelihood": "ddpn.forecasting.darts",
-    "DoublePoissonOutput": "ddpn.forecasting.gluonts",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = import_on_use(
+    __name__,
+    {
+        "DoublePoissonDistributionLoss": f"{__name__}.pytorch_forecasting",
+        "DoublePoissonLikelihood": f"{__name__}.darts",
+        "DoublePoissonOutput": f"{__name__}.gluonts",
+    },
+)

@@ -4,9 +4,10 @@ A new kind of member is one class (see `Member`) and one line: `MEMBERS["name"] 
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.extras import import_on_use
 from ddpn.runtime.validation import Registry, listed, suggestion
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def mixable() -> list[str]:
     return [name for name in MEMBERS if name != "networks"]
 
 
-def label_of(name: str, member: Any) -> str:
+def label_of(name: str, member: "Member | type[Member]") -> str:
     """What tables and reports call a member, given as a `Member` or as its class."""
     return member.label or name.replace("_", " ")
 
@@ -60,9 +61,4 @@ def member_named(word: str, names: Iterable[str] = MEMBERS) -> str:
     return found
 
 
-def __getattr__(name: str) -> Any:
-    if name == "Member":
-        from ddpn.members.member import Member
-
-        return Member
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = import_on_use(__name__, {"Member": f"{__name__}.member"})

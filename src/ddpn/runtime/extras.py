@@ -1,14 +1,16 @@
-"""Optional dependencies: imported on use, with an error that names what to install. Imports no torch."""
+"""Modules that are imported on use: optional dependencies, and modules that import torch. Imports no torch."""
 
 import os
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.resources import files
+from types import ModuleType
 from typing import Any
 
 from ddpn.runtime.errors import ConfigError
 
 
-def import_extra(module: str, extra: str) -> Any:
+def import_extra(module: str, extra: str) -> ModuleType:
     """Import `module`, or raise a `ConfigError` that names the extra it comes with.
 
     >>> import_extra("a_package_nobody_has", "data")
@@ -19,6 +21,25 @@ def import_extra(module: str, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise ConfigError(f"ddpn[{extra}] is not installed: pip install 'ddpn[{extra}]'") from error
+
+
+def import_on_use(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package whose attributes are imported on first use; `modules` has that of each.
+
+    >>> find = import_on_use("ddpn", {"sha256": "hashlib"})
+    >>> find("sha256")(b"").name
+    'sha256'
+    >>> find("sha")
+    Traceback (most recent call last):
+    AttributeError: module 'ddpn' has no attribute 'sha'
+    """
+
+    def find_attribute(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(modules[name]), name)
+
+    return find_attribute
 
 
 def base_class(module: str, name: str, extra: str) -> Any:
@@ -38,7 +59,7 @@ def base_class(module: str, name: str, extra: str) -> Any:
         message = str(error)
 
     class Missing:
-        def __new__(cls, *arguments: Any, **options: Any) -> Any:
+        def __new__(cls, *arguments: object, **options: object) -> Any:
             raise ConfigError(message)
 
     return Missing

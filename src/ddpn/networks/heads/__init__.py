@@ -6,10 +6,10 @@ use.
 """
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.extras import import_on_use
 from ddpn.runtime.validation import Registry, check_choice, check_integer, listed, suggestion
 
 if TYPE_CHECKING:
@@ -47,12 +47,7 @@ HEADS = Registry("likelihood", SHIPPED)
 #: Module of each class that is imported on first use.
 _MODULES = {cls: module for module, _, cls in (entry.partition(":") for entry in SHIPPED.values())}
 _MODULES["Head"] = "ddpn.networks.heads.head"
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(import_module(_MODULES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = import_on_use(__name__, _MODULES)
 
 
 def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":

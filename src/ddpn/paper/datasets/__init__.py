@@ -1,7 +1,6 @@
 """Data sets and simulations: loaded by name, split by seed, validated on loading."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ddpn.paper.datasets.coco import coco_people
 from ddpn.paper.datasets.dataset import (
@@ -16,6 +15,7 @@ from ddpn.paper.datasets.dataset import (
     split,
 )
 from ddpn.paper.datasets.texts import bible, reviews
+from ddpn.runtime.extras import import_on_use
 
 if TYPE_CHECKING:
     from ddpn.paper.datasets.beams import inventory
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ddpn.paper.datasets.simulations import SIMULATIONS, Simulation, simulate
 
 #: Imported on first use, since they import torch.
-_MODULES = dict.fromkeys(("SIMULATIONS", "Simulation", "simulate"), "simulations") | {
-    "simulate_shelves": "shelves",
-    "inventory": "beams",
+_MODULES = dict.fromkeys(("SIMULATIONS", "Simulation", "simulate"), f"{__name__}.simulations") | {
+    "simulate_shelves": f"{__name__}.shelves",
+    "inventory": f"{__name__}.beams",
 }
 
 __all__ = [
@@ -49,7 +49,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__ = import_on_use(__name__, _MODULES)
