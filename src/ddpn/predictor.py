@@ -174,7 +174,7 @@ class Predictor:
             rows.
         """
         library, labels, X = library_name(X), row_labels(X), self.prepared(X)
-        with single_thread(), torch.no_grad(), np.errstate(all="ignore"):
+        with single_thread(), np.errstate(all="ignore"):
             distribution = self.distribution(X, exposure, of, upper)
         return self.wrap(distribution, of, table=X, groups=groups, labels=labels, library=library)
 
@@ -223,6 +223,7 @@ class Predictor:
         """
         return self.calibration.recalibrate(self._uncalibrated(X, exposure, of, upper), of)
 
+    @torch.no_grad()
     def _uncalibrated(self, X: Any, exposure: Any, of: str, upper: Any) -> Mixture:
         bounds = self.counts.bounds(row_count(X), upper, row_labels(X))
         scale = bounds[1] if self.counts.upper_is_total else self._exposure(X, exposure)

@@ -7,9 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import polars as pl
 import torch
 from torch.distributions import Distribution
 
@@ -34,11 +35,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.statistics import weighted_mean, wilson_interval
 from ddpn.storage.contents import JsonObject
-from ddpn.tables.cells import polars as load_polars
 from ddpn.tables.row_draw import count_drawn, draw_facts
-
-if TYPE_CHECKING:
-    import polars
 
 #: The coverage of the intervals that are scored.
 COVERAGE = 0.9
@@ -83,7 +80,7 @@ class RowScores(NamedTuple):
 def score_rows(predictor: Predictor, sample: CountRows, of: str = MIXTURE) -> RowScores:
     """Scores per row of the mixture or `of` one member, with its calibrated interval. Normals count as rounded."""
     parts = []
-    with single_thread(), torch.no_grad():
+    with single_thread():
         for block in sample.blocks():
             check_deadline()
             with rows_named(block.labels):
@@ -468,9 +465,9 @@ class Leaderboard:
             "verdict": {"level": decision.level, "sentences": list(decision.sentences), "prefer": decision.prefer},
         }
 
-    def to_frame(self) -> "polars.DataFrame":
+    def to_frame(self) -> pl.DataFrame:
         """Return the `entries` as a polars data frame, one row per candidate."""
-        return load_polars().DataFrame(self.entries)
+        return pl.DataFrame(self.entries)
 
     def __str__(self) -> str:
         return f"{self.title}\n{tabulate_scores(self.entries, COVERAGE)}\n{self.verdict}"

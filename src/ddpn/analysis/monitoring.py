@@ -365,7 +365,7 @@ def _count_checks(predictor: Predictor, sample: CountRows) -> list[Check]:
     that of rows with different probabilities. Intervals that cover more than expected are no drift that harms.
     """
     rows = len(sample)
-    with torch.no_grad(), single_thread():
+    with single_thread():
         (dist,) = (discretized(dist) for dist, _ in predictor.recorded_blocks(sample))
         y = torch.from_numpy(sample.y)
         low, high, probability = predictor.wrap(dist, groups=sample.interval_groups).interval_with_probability(COVERAGE)

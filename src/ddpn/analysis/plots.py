@@ -118,7 +118,7 @@ def _short_name(point: object) -> str:
     return text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…"
 
 
-def _log1p(values: Any) -> Any:
+def _log1p(values: np.ndarray) -> np.ndarray:
     """log(1 + x), which is defined at 0; the left end of the bar of 0 is at -0.5."""
     return np.log1p(np.maximum(values, -0.75))
 

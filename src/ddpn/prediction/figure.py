@@ -2,16 +2,21 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from ddpn.distributions import CountDistribution
 from ddpn.runtime.display import interval_words
 from ddpn.runtime.figures import ACCENT, CONTRAST, SOFT, make_panels, set_ticks, styled
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-def bin_probabilities(dist: Any, low: float, high: float, most: int) -> tuple[np.ndarray, np.ndarray]:
+
+def bin_probabilities(dist: CountDistribution, low: float, high: float, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the edges of about `most` equally wide bins of counts from low to high, and their probabilities.
 
     Bin i has the counts from edges[i] to edges[i + 1] - 1. Shape: (bins + 1,) and (bins, rows).
@@ -23,7 +28,7 @@ def bin_probabilities(dist: Any, low: float, high: float, most: int) -> tuple[np
 
 
 def draw_masses(
-    ax: Any, edges: np.ndarray, shares: np.ndarray, interval: tuple[float, float], y: float | None = None
+    ax: "Axes", edges: np.ndarray, shares: np.ndarray, interval: tuple[float, float], y: float | None = None
 ) -> None:
     """Draw the probabilities of one row's counts, darker inside its interval, with the observed count as a line."""
     inside = (edges[:-1] <= interval[1]) & (edges[1:] > interval[0])
@@ -39,7 +44,7 @@ def draw_masses(
 @styled
 def draw_predictions(
     names: Sequence[str], edges: np.ndarray, shares: np.ndarray, intervals: Sequence[tuple[float, float, float]]
-) -> Any:
+) -> "Figure":
     """Draw the distribution of each row; counts inside its interval (low, high, probability) are darker."""
     figure, axes = make_panels([1.3] * len(names), sharex=True, sharey=True)
     for row, (ax, name, interval) in enumerate(zip(axes[:, 0], names, intervals, strict=True)):

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ddpn.calibration.calibration import MIXTURE, UNCALIBRATED, Calibration
@@ -21,6 +22,11 @@ from ddpn.runtime.errors import InputError
 from ddpn.runtime.frames import make_frame
 from ddpn.runtime.threads import single_thread
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: The columns of a table of predictions by name: arrays, and lists of reasons.
+Columns = dict[str, np.ndarray | list[list[str]]]
 #: Rows that a notebook shows, and the coverage of their intervals.
 SHOWN_ROWS, COVERAGE = 5, 0.9
 #: The largest count that a distribution may reach: beyond, neighbouring counts are the same float.
@@ -92,7 +98,7 @@ class Prediction:
     def __len__(self) -> int:
         return int(self.distribution.batch_shape[0])
 
-    def __getitem__(self, rows: Any) -> Self:
+    def __getitem__(self, rows: "int | np.integer | slice | ArrayLike") -> Self:
         """Return the prediction of some rows: a position, a slice, positions or a mask."""
         if isinstance(rows, int | np.integer):
             index = np.array([range(len(self))[int(rows)]])
@@ -161,7 +167,7 @@ class Prediction:
 
     # Probabilities, quantiles, intervals -------------------------------------------------------------------------
 
-    def pmf(self, counts: Any) -> np.ndarray:
+    def pmf(self, counts: ArrayLike) -> np.ndarray:
         """Return the probability of counts in every row.
 
         Parameters
@@ -173,11 +179,9 @@ class Prediction:
         -------
         array, shape (rows,) or (rows, counts)
         """
-        with torch.no_grad():
-            masses = self.counts.log_prob(self._check_counts(counts).unsqueeze(1)).exp()
-        return _columns_or_one(masses, counts)
+        return _columns_or_one(self.counts.log_prob(self._check_counts(counts).unsqueeze(1)).exp(), counts)
 
-    def cdf(self, counts: Any) -> np.ndarray:
+    def cdf(self, counts: ArrayLike) -> np.ndarray:
         """Return the probability of at most a count, in every row.
 
         Parameters
@@ -191,7 +195,7 @@ class Prediction:
         """
         return _columns_or_one(self.counts.cdf(self._check_counts(counts).unsqueeze(1)), counts)
 
-    def prob_above(self, counts: Any) -> np.ndarray:
+    def prob_above(self, counts: ArrayLike) -> np.ndarray:
         """Return the probability of more than a count, in every row.
 
         Parameters
@@ -205,7 +209,7 @@ class Prediction:
         """
         return _columns_or_one(self.counts.survival(self._check_counts(counts).unsqueeze(1)), counts)
 
-    def prob_between(self, low: Any, high: Any) -> np.ndarray:
+    def prob_between(self, low: ArrayLike, high: ArrayLike) -> np.ndarray:
         """Return the probability that a count lies between two counts, both included, in every row.
 
         Parameters
@@ -236,7 +240,7 @@ class Prediction:
             ends.append(values.expand(len(self)))
         return probability_between(self.counts, *ends).numpy()
 
-    def quantile(self, q: Any) -> np.ndarray:
+    def quantile(self, q: ArrayLike) -> np.ndarray:
         """Return quantiles of every row, which are counts; the quantile of level 1 may be infinite.
 
         Parameters
@@ -281,9 +285,8 @@ class Prediction:
 
     def interval_with_probability(self, coverage: float = COVERAGE, kind: str | None = None) -> Interval:
         """Return the ends of the intervals of `interval` and their probability as tensors."""
-        with torch.no_grad():
-            levels = self.calibration.row_levels(coverage, self.of, self.groups)
-            return interval_at(self.distribution, levels, kind or self.interval_kind)
+        levels = self.calibration.row_levels(coverage, self.of, self.groups)
+        return interval_at(self.distribution, levels, kind or self.interval_kind)
 
     def sample(self, size: int = 1, seed: int | None = None) -> np.ndarray:
         """Draw counts from the distribution of every row.
@@ -306,7 +309,7 @@ class Prediction:
             generator.manual_seed(seed)
         return self.counts.sample((size,), generator).T.numpy().astype(np.int64)
 
-    def _check_counts(self, counts: Any, name: str = "counts") -> Tensor:
+    def _check_counts(self, counts: ArrayLike, name: str = "counts") -> Tensor:
         values = np.atleast_1d(np.asarray(counts))
         return torch.from_numpy(check_counts(values, row_count(values), name=name)).double()
 
@@ -352,9 +355,9 @@ class Prediction:
             columns["ood_reason"] = ["; ".join(reasons) or None for reasons in columns["ood_reason"]]
         return make_frame(columns, self.library, self.labels)
 
-    def to_columns(self, spec: PredictionSpec) -> dict[str, Any]:
+    def to_columns(self, spec: PredictionSpec) -> Columns:
         """Return the columns of a table by name: arrays, and lists of reasons; raise a `RowError` for huge counts."""
-        with single_thread(), torch.no_grad(), np.errstate(all="ignore"):
+        with single_thread(), np.errstate(all="ignore"):
             columns = self._summarise(spec)
             wants = {"ood_pvalue", "ood"} & set(spec.columns)
             if "ood_reason" in spec.columns or (wants and self.calibration.ood is not None):
@@ -385,9 +388,9 @@ class Prediction:
         dtypes = dict.fromkeys([*counts, *quantile_columns], np.int64)
         return {name: _to_numpy(values).astype(dtypes.get(name, np.float64)) for name, values in tensors.items()}
 
-    def _describe_unusual_rows(self, spec: PredictionSpec) -> dict[str, Any]:
+    def _describe_unusual_rows(self, spec: PredictionSpec) -> Columns:
         """Return p-values, flags and reasons; without calibrated scores, the reasons that are columns alone."""
-        columns: dict[str, Any] = {}
+        columns: Columns = {}
         if self.calibration.ood is None:
             reasons = self.calibration.ood_reasons(self.table, days=self.days)
         else:
@@ -407,7 +410,7 @@ class Prediction:
 
     # What notebooks and terminals show ---------------------------------------------------------------------------
 
-    def plot(self, rows: Sequence[int] | None = None) -> Any:
+    def plot(self, rows: Sequence[int] | None = None) -> "Figure":
         """Draw the distributions of some rows with their 90% intervals, and the probability of each interval.
 
         Parameters
@@ -431,7 +434,7 @@ class Prediction:
         names = [f"row {label}" for label in some.row_labels]
         return draw_predictions(names, edges, shares, list(zip(low, high, probability, strict=True)))
 
-    def _first_rows(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]], str]:
+    def _first_rows(self) -> tuple[tuple[str, ...], list[tuple[object, ...]], str]:
         """Return headings, the cells of the first rows, and how many more there are."""
         some, others = self[:SHOWN_ROWS], len(self) - SHOWN_ROWS
         ends = (part.tolist() for part in some.interval_with_probability())
@@ -454,7 +457,7 @@ def _to_numpy(values: Tensor) -> np.ndarray:
     return values.detach().double().cpu().numpy()
 
 
-def _columns_or_one(values: Tensor, asked: Any) -> np.ndarray:
+def _columns_or_one(values: Tensor, asked: ArrayLike) -> np.ndarray:
     """Return values of shape (asked, rows) as (rows, asked), or as (rows,) where one was asked for."""
     columns = _to_numpy(values).T
     return columns if np.ndim(asked) else columns[:, 0]

@@ -26,7 +26,7 @@ from ddpn.serving.middleware import Limits, Metrics, Middleware
 from ddpn.serving.model import ServedModel, about
 from ddpn.serving.schemas import STATUSES, RequestError, busy, refusal
 from ddpn.storage.contents import JsonObject
-from ddpn.storage.model_files import MANIFEST
+from ddpn.storage.model_files import folder_version
 
 #: Rows from which on answers are written in a thread, as other requests would wait for them.
 _LARGE_ANSWER = 100
@@ -53,7 +53,7 @@ class Service:
             raise ConfigError("A server needs at least one model.")
         self.limits, self.needs_token, self.metrics = limits, needs_token, Metrics()
         self._reload_every, self._columns = reload_every, columns
-        self._seen = {name: _signature(Path(path)) for name, path in paths.items()}
+        self._seen = {name: folder_version(Path(path)) for name, path in paths.items()}
         self._failed: dict[str, tuple[int, ...] | None] = {}
         self.models = {name: ServedModel(name, Path(path), **columns) for name, path in paths.items()}
         for model in self.models.values():
@@ -82,7 +82,7 @@ class Service:
         while self._reload_every:
             await asyncio.sleep(self._reload_every)
             for model in list(self.models.values()):
-                now = _signature(model.path)
+                now = folder_version(model.path)
                 if now not in (None, self._seen[model.name]):
                     await self._refresh(model, now)
 
@@ -103,7 +103,7 @@ class Service:
         self.api = api(self)
         _LOG.info("reloaded", extra={"fields": {"model": name, "version": new.version}})
 
-    async def predict(self, model: ServedModel, given: Any) -> Response:
+    async def predict(self, model: ServedModel, given: schemas.PredictRequest) -> Response:
         """Predict the rows of a request (`schemas.PredictOptions`)."""
         answers = await self.batcher.submit(model, given.rows, given.spec)
         self.metrics.rows.labels(model.name).inc(len(answers))
@@ -134,14 +134,6 @@ class Service:
         """Metrics for Prometheus."""
         content, kind = self.metrics.text()
         return Response(content, headers={"content-type": kind})
-
-
-def _signature(path: Path) -> tuple[int, ...] | None:
-    """What changes whenever a folder is written anew; None while there is none."""
-    with suppress(OSError):
-        found = (path / MANIFEST).stat()
-        return found.st_mtime_ns, found.st_ino, found.st_size
-    return None
 
 
 def _json(found: JsonObject) -> Response:

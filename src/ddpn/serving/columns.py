@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import polars as pl
 from pydantic import BeforeValidator, Field, create_model
 
 from ddpn.calibration.columns import ColumnProfile
@@ -15,7 +16,7 @@ from ddpn.members.folds import known_levels
 from ddpn.predictor import Predictor
 from ddpn.serving.schemas import Row, integer
 from ddpn.storage.contents import JsonObject
-from ddpn.tables.cells import DAY, polars
+from ddpn.tables.cells import DAY
 from ddpn.tables.kinds import TableColumn, canonical_level, canonical_number
 from ddpn.tables.roles import Roles
 from ddpn.workflow.model_folder import ModelFolder
@@ -62,18 +63,17 @@ class ServedColumn:
         about = {"name": self.name, "kind": self.kind, "typical": self.example}
         return about | {name: value for name, value in known.items() if value}
 
-    def series(self, cells: Sequence[object]) -> Any:
+    def series(self, cells: Sequence[object]) -> pl.Series:
         """Validated cells as a column of a table, which is read as that of a file."""
-        library = polars()
         if self.kind in ("category", "group"):
             # A boolean is 1 or 0 where names of groups and levels that are numbers are made of a table's booleans.
             name_of = canonical_number if self.kind == "group" or self.has_numbers else canonical_level
             names = [None if cell is None else name_of(cell) for cell in cells]
             # Text of JSON may have characters that UTF-8 has not.
             readable = [None if name is None else name.encode(errors="replace").decode() for name in names]
-            return library.Series(self.name, readable, library.String)
-        kinds = {"boolean": library.Boolean, "date": library.Datetime("us")}
-        return library.Series(self.name, cells, kinds.get(self.kind, library.Float64), strict=False)
+            return pl.Series(self.name, readable, pl.String)
+        kinds = {"boolean": pl.Boolean, "date": pl.Datetime("us")}
+        return pl.Series(self.name, cells, kinds.get(self.kind, pl.Float64), strict=False)
 
 
 def served_columns(folder: ModelFolder) -> list[ServedColumn]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import polars as pl
 import torch
 
 from ddpn.distributions import CountDistribution
@@ -20,7 +21,6 @@ from ddpn.serving.columns import row_model, served_columns
 from ddpn.serving.schemas import DEFAULT_OUTPUTS, REFUSALS, Row, refusal
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import read_unchanged
-from ddpn.tables.cells import polars
 from ddpn.workflow.model_folder import ModelFolder, SavedModel
 
 #: The mass of a distribution that is not shown, on either side, and the most counts that are.
@@ -55,7 +55,7 @@ def answer_rows(
     if "ood_reason" in columns:
         columns["ood_reasons"] = columns.pop("ood_reason")
     answer = {name: values.tolist() if isinstance(values, np.ndarray) else values for name, values in columns.items()}
-    with torch.no_grad(), single_thread():
+    with single_thread():
         if "distribution" in spec.columns:
             answer["distribution"] = _show_masses(prediction.counts)
         if "members" in spec.columns:
@@ -116,7 +116,7 @@ class ServedModel:
         # Of a column that is a feature and has a role, too, the feature comes first and says how cells are read.
         columns = {column.name: column for column in reversed(self.columns) if column.is_required}
         fields = {field.alias: name for name, field in self.Row.model_fields.items()}
-        frame = polars().DataFrame(
+        frame = pl.DataFrame(
             [column.series([getattr(row, fields[name]) for row in rows]) for name, column in columns.items()]
         )
         roles = self.folder.roles

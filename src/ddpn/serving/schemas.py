@@ -97,11 +97,17 @@ class PredictOptions(Described):
         )
 
 
-def request_model(name: str, row: type[Row], most: int) -> Any:
+class PredictRequest(PredictOptions):
+    """A request to predict; the model of a request to a served model says which columns its rows have."""
+
+    rows: Sequence[Row]
+
+
+def request_model(name: str, row: type[Row], most: int) -> type[PredictRequest]:
     """The model of requests to the served model of this name, with at most so many rows."""
     words = f"a list of 1 to {most:,} rows, each an object with a value per column"
     rows: Any = (list[row], Field(min_length=1, max_length=most, description=words))  # type: ignore[valid-type]
-    return create_model(f"Predict_{name}", __base__=PredictOptions, rows=rows)
+    return create_model(f"Predict_{name}", __base__=PredictRequest, rows=rows)
 
 
 # Answers ---------------------------------------------------------------------------------------------------------

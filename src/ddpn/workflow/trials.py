@@ -129,7 +129,7 @@ def score_fold(folds: list[Prepared], number: int, settings: Settings, clock: Cl
         fitted = fit_prepared(model, replace(fold, plan=plan), PipelineOptions(("members",)), Clock(), check_time)
         if fitted.missing:
             raise KeyboardInterrupt
-        with single_thread(), torch.no_grad():
+        with single_thread():
             blocks = model.predictor_.recorded_blocks(fold.test)
             parts = [crps(discretized(dist), torch.from_numpy(part.y)).double().numpy() for dist, part in blocks]
     check_time()  # a training that ran out of time ends with what it has

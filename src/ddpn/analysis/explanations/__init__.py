@@ -7,12 +7,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from numpy.typing import ArrayLike
 
 from ddpn.analysis.explanations.column_effects import MAX_EFFECT_ROWS, Curve, Effect, Effects, effects
-from ddpn.analysis.explanations.inputs import Inputs
+from ddpn.analysis.explanations.inputs import Explainable, Inputs
 from ddpn.analysis.explanations.permutation import Importance, Importances, importance
 from ddpn.analysis.explanations.results import ExplanationResult, Table
 from ddpn.analysis.explanations.shapley import Contributions, contributions
@@ -90,7 +90,7 @@ class Explanation(ExplanationResult):
 
 
 def explain(
-    model: Any,
+    model: Explainable,
     X: ArrayLike,
     y: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,

@@ -7,7 +7,7 @@ bin, and add them up.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -111,7 +111,7 @@ class Effect:
 
     name: str
     kind: str
-    points: list[Any]
+    points: list[float | bool | str]
     share: np.ndarray
     mean: Curve
     spread: Curve
@@ -266,7 +266,7 @@ class EffectGrid(NamedTuple):
     its value is missing or not among the points.
     """
 
-    points: list[Any]
+    points: list[float | bool | str]
     source: np.ndarray
     code: np.ndarray
     missing: np.ndarray

@@ -5,14 +5,15 @@ All explanations are made of this: exchange the values of some columns for those
 
 from collections.abc import Iterable, Mapping
 from copy import copy
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Protocol, Self, TypeAlias
 
 import narwhals as nw
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from ddpn.calibration.calibrate import HeldOut
-from ddpn.distributions import CountDistribution, Recalibrated
+from ddpn.distributions import CountDistribution, Mixture, Recalibrated
 from ddpn.members.folds import copies_of
 from ddpn.members.member import TableReader
 from ddpn.predictor import Predictor
@@ -21,6 +22,7 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_column
+from ddpn.storage.contents import JsonObject
 from ddpn.tables.encoding.table import Column, Levels, PreparedTable, as_fitted, read_table
 from ddpn.tables.row_draw import draw_rows, draw_sample
 
@@ -34,6 +36,22 @@ MAX_COLUMNS = 40
 MISSING = "missing"
 #: Rows that are shuffled to find them: fewer where there are very many columns.
 _SCREENED_ROWS, _LEAST_ROWS, _WORK = 200, 20, 40_000
+
+
+class FittedModel(Protocol):
+    """A fitted estimator, as explanations and reports see it."""
+
+    predictor_: Predictor
+
+    def features(self, X: object) -> object:
+        """Return the rows as the members take them."""
+
+    def get_params(self, deep: bool = True) -> JsonObject:
+        """Return the arguments of the estimator."""
+
+
+#: What can be explained.
+Explainable: TypeAlias = FittedModel | Predictor
 
 
 class PredictedMoments(NamedTuple):
@@ -92,10 +110,10 @@ class Inputs:
 
     def __init__(
         self,
-        model: Any,
-        X: Any,
-        exposure: Any = None,
-        upper: Any = None,
+        model: Explainable,
+        X: object,
+        exposure: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
         names: Mapping[str, str] | None = None,
         total: int | None = None,
     ) -> None:
@@ -123,7 +141,11 @@ class Inputs:
 
     @classmethod
     def of_sample(
-        cls, model: Any, sample: CountRows, names: Mapping[str, str] | None = None, total: int | None = None
+        cls,
+        model: Explainable,
+        sample: CountRows,
+        names: Mapping[str, str] | None = None,
+        total: int | None = None,
     ) -> Self:
         """Take the inputs of rows with counts, which are validated already and drawn from `total` rows."""
         predictor = model if isinstance(model, Predictor) else model.predictor_
@@ -133,7 +155,7 @@ class Inputs:
         return found
 
     @classmethod
-    def of_first_fold(cls, model: Any, rows: HeldOut, names: Mapping[str, str] | None = None) -> Self:
+    def of_first_fold(cls, model: Explainable, rows: HeldOut, names: Mapping[str, str] | None = None) -> Self:
         """The inputs of the first part of cross-fitted rows, predicted by the copies that were fitted without them."""
         copies, sample = next(rows.pairs())
         found = cls.of_sample(model, sample, names)
@@ -210,7 +232,7 @@ class Inputs:
 
     # Predicting --------------------------------------------------------------------------------------------------
 
-    def table(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> Any:
+    def table(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> object:
         """These rows, in which the cells of some columns, by position, are those of other rows.
 
         Shape: rows and each of the sources (n,), in any order and with repetitions.
@@ -228,12 +250,10 @@ class Inputs:
             return np.column_stack([cells(each) if each.kind == "category" else each.values for each in columns])
         return nw.from_dict({each.name: cells(each).tolist() for each in columns}, backend=self._library).to_native()
 
-    def distribution(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> Any:
+    def distribution(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> Mixture | Recalibrated:
         """What the model predicts for a `table`, with exposures and upper bounds exchanged in the same way."""
         known = {name: self.columns[j].values[(sources or {}).get(j, rows)] for name, j in self.extra.items()}
-        with torch.no_grad():
-            X = self.table(rows, sources)
-            return self.predictor.distribution(X, known.get("exposure"), upper=known.get("upper"))
+        return self.predictor.distribution(self.table(rows, sources), known.get("exposure"), upper=known.get("upper"))
 
     def moments(
         self,
@@ -247,13 +267,13 @@ class Inputs:
         for start in range(0, len(rows), _BLOCK):
             part = slice(start, start + _BLOCK)
             dist = self.distribution(rows[part], {j: from_[part] for j, from_ in (sources or {}).items()})
-            with torch.no_grad(), single_thread():
+            with single_thread():
                 parts.append(_moments(dist, variance, recalibrated))
         mean, variances = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         return parts[0]._replace(mean=mean, variance=variances)
 
 
-def _columns(model: Any, X: Any) -> list[Column]:
+def _columns(model: Explainable, X: object) -> list[Column]:
     """Every column as the model reads it; a predictor without a profile knows no names, and takes them as they are."""
     if isinstance(X, PreparedTable):
         return X.columns
@@ -271,7 +291,7 @@ def is_missing(column: Column) -> np.ndarray:
     return column.values < 0 if column.kind == "category" else np.isnan(column.values)
 
 
-def cells(column: Column, missing: Any = None) -> np.ndarray:
+def cells(column: Column, missing: object = None) -> np.ndarray:
     """Text, numbers or booleans, `missing` where there is no value."""
     found = np.full(len(column.values), missing, dtype=object)
     known = ~is_missing(column)
@@ -295,7 +315,7 @@ def joined(first: Column, second: Column) -> Column:
     return first._replace(values=np.concatenate([first.values, target[second.values]]), levels=Levels(index))
 
 
-def _moments(dist: Any, variance: bool, recalibrated: bool) -> PredictedMoments:
+def _moments(dist: Mixture | Recalibrated, variance: bool, recalibrated: bool) -> PredictedMoments:
     mixture = dist.base if isinstance(dist, Recalibrated) else dist
     stacks = mixture.components if isinstance(mixture.components, tuple) else (mixture.components,)
     means = torch.cat([stack.mean.double() for stack in stacks], -1)

@@ -184,7 +184,7 @@ class _State(NamedTuple):
 def _state(inputs: Inputs, sources: dict[int, np.ndarray], scored: np.ndarray) -> _State:
     """What is predicted with these sources of columns; the CRPS is that of the `scored` rows."""
     plain = inputs.distribution(np.arange(len(inputs)), sources)
-    with torch.no_grad(), single_thread():
+    with single_thread():
         dist: CountDistribution = discretized(plain)
         variance, mean = (part.double().numpy() for part in (dist.variance, plain.mean))
         score = np.nan

@@ -2,16 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import polars as pl
 
 from ddpn.runtime.display import TextTable, value_text
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_column
 from ddpn.storage.contents import JsonObject
-from ddpn.tables.cells import polars as load_polars
-
-if TYPE_CHECKING:
-    import polars
 
 #: A table by columns, each of its own type.
 Table = dict[str, list[Any]]
@@ -28,13 +26,13 @@ class ExplanationResult(ABC):
         """Everything as plain values, ready for JSON: the `table`, if there is nothing else."""
         return self.table()
 
-    def to_frame(self) -> "polars.DataFrame":
+    def to_frame(self) -> pl.DataFrame:
         """Return the `table` as a polars data frame; cells of several columns, which have different types, are text."""
         table = self.table()
         if "value" in table:
             cells = (f"{cell:.10g}" if isinstance(cell, float) else str(cell) for cell in table["value"])
             table = table | {"value": list(cells)}
-        return load_polars().DataFrame(table)
+        return pl.DataFrame(table)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}\n{TextTable.from_columns(self.table())}"

@@ -5,7 +5,7 @@ The headline of a report comes from `ddpn.analysis.leaderboard`, which every com
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.analysis.explanations.column_effects import grid_of
-from ddpn.analysis.explanations.inputs import Inputs
+from ddpn.analysis.explanations.inputs import FittedModel, Inputs
 from ddpn.analysis.gains import gain_of
 from ddpn.analysis.leaderboard import COVERAGE as LEVEL
 from ddpn.analysis.leaderboard import (
@@ -28,7 +28,7 @@ from ddpn.analysis.leaderboard import (
 from ddpn.analysis.plots import Pit
 from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.recalibration import Recalibration
-from ddpn.distributions import discretized
+from ddpn.distributions import CountDistribution, discretized
 from ddpn.distributions.count import rows_of
 from ddpn.distributions.limits import limited
 from ddpn.predictor import MIXTURE, Predictor
@@ -71,7 +71,7 @@ class Evidence(NamedTuple):
     total: int
     y: np.ndarray
     weight: np.ndarray
-    dists: list[Any]
+    dists: list[CountDistribution]
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
@@ -83,12 +83,12 @@ class Evidence(NamedTuple):
     board: Leaderboard
     fingerprint: str
     calibrated: int = 0
-    ids: tuple[str, Sequence[Any]] | None = None
+    ids: tuple[str, Sequence[object]] | None = None
     grouped: tuple[str, np.ndarray] | None = None
     measured: Inputs | None = None
     without_weight: int = 0
 
-    def distribution(self, row: int) -> Any:
+    def distribution(self, row: int) -> CountDistribution:
         """The predicted distribution of one row."""
         for dist in self.dists:
             if row < dist.batch_shape[0]:
@@ -114,12 +114,12 @@ class Evidence(NamedTuple):
 
 
 def gather(
-    model: Any,
+    model: FittedModel,
     sample: CountRows,
     baselines: Mapping[str, Distribution] | None = None,
     leak: str = "",
     meaning: str = "",
-    ids: tuple[str, Sequence[Any]] | None = None,
+    ids: tuple[str, Sequence[object]] | None = None,
     names: Mapping[str, str] | None = None,
     progress: Callable[[str], object] = lambda stage: None,
     held_out: HeldOut | None = None,
@@ -178,17 +178,16 @@ def gather(
 class _PredictedPart(NamedTuple):
     """The distributions of some rows as recorded, their scores, and an array for each of `_PREDICTED`."""
 
-    dist: Any
+    dist: CountDistribution
     scores: RowScores
     components: int
     arrays: list[np.ndarray]
 
 
-@torch.no_grad()
 def _predict_part(predictor: Predictor, sample: CountRows) -> _PredictedPart:
     """Predict rows with their calibrated intervals, and score them."""
     known = predictor.counts.arguments(sample)
-    mixture: Any = discretized(predictor.distribution(sample.X, known["exposure"], upper=known["upper"]))
+    mixture: CountDistribution = discretized(predictor.distribution(sample.X, known["exposure"], upper=known["upper"]))
     recorded = limited(mixture, sample.limit)
     interval = predictor.wrap(recorded, groups=sample.interval_groups).interval_with_probability(LEVEL)
     values = recorded.mean, *interval, mixture.aleatoric, mixture.epistemic

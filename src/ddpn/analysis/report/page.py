@@ -5,12 +5,12 @@ from datetime import date
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import jinja2
 from sklearn.utils.validation import check_is_fitted
 from torch.distributions import Distribution
 
+from ddpn.analysis.explanations.inputs import FittedModel
 from ddpn.analysis.report import sections
 from ddpn.analysis.report.evidence import gather
 from ddpn.calibration.calibrate import HeldOut
@@ -24,7 +24,7 @@ from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, count_drawn
 
 def write_report(
     path: str | PathLike[str],
-    model: Any,
+    model: FittedModel,
     sample: CountRows,
     *,
     baselines: Mapping[str, Distribution] | None = None,
@@ -32,7 +32,7 @@ def write_report(
     warnings: Sequence[str] = (),
     leak: str = "",
     meaning: str = "",
-    ids: tuple[str, Sequence[Any]] | None = None,
+    ids: tuple[str, Sequence[object]] | None = None,
     progress: Callable[[str], object] | None = None,
     held_out: HeldOut | None = None,
     max_rows: int | None = MAX_ROWS,

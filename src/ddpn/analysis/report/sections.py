@@ -5,14 +5,14 @@ import platform
 from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
 from ddpn.analysis import plots
 from ddpn.analysis.explanations import Effects, Explanation, Importances, effects, importance
-from ddpn.analysis.explanations.inputs import MISSING, cells
+from ddpn.analysis.explanations.inputs import MISSING, FittedModel, cells
 from ddpn.analysis.leaderboard_table import tabulate_scores
 from ddpn.analysis.report.evidence import (
     LEVEL,
@@ -92,7 +92,7 @@ class Card(NamedTuple):
 
 
 def collect_content(
-    model: Any, evidence: Evidence, explanation: Explanation, target: str, task: JsonObject
+    model: FittedModel, evidence: Evidence, explanation: Explanation, target: str, task: JsonObject
 ) -> dict[str, object]:
     """Collect what the template shows, by the names that it has there; sections without content are left out of it."""
     board, pit = evidence.board, plots.Pit.of_blocks(evidence.dists, evidence.y, evidence.weight)
@@ -284,7 +284,7 @@ def describe_row(evidence: Evidence, row: int, name: str, columns: Sequence[int]
 # Reproduction ------------------------------------------------------------------------------------------------------
 
 
-def members_text(model: Any) -> str:
+def members_text(model: FittedModel) -> str:
     """The members of the mixture with their weights, such as "5 networks (80%) + GLM (20%)"."""
     predictor, parts = model.predictor_, []
     for name, member in predictor.mixed.items():
@@ -296,13 +296,13 @@ def members_text(model: Any) -> str:
     return " + ".join(parts)
 
 
-def likelihood_text(model: Any) -> str:
+def likelihood_text(model: FittedModel) -> str:
     """The name of the likelihood, or the names of those that are mixed."""
     given = getattr(model, "likelihood", "")
     return given if isinstance(given, str) else ", ".join(map(str, given))
 
 
-def fitted_rows(model: Any) -> str:
+def fitted_rows(model: FittedModel) -> str:
     """How many rows a model was fitted to, such as "755 rows, 5-fold cross-fitted"; empty where that is not known."""
     if getattr(model, "n_rows_", None) is None:
         return ""
@@ -311,10 +311,10 @@ def fitted_rows(model: Any) -> str:
     return describe_parts(rows, max(copies) if max(copies) > 1 else 0)
 
 
-def reproduction(model: Any, evidence: Evidence, task: JsonObject) -> Facts:
+def reproduction(model: FittedModel, evidence: Evidence, task: JsonObject) -> Facts:
     """Everything needed to reproduce these numbers, by name."""
 
-    def one_line(value: Any) -> str:
+    def one_line(value: object) -> str:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
     defaults = type(model)().get_params(deep=False)
