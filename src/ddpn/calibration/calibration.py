@@ -14,7 +14,7 @@ from ddpn.distributions.recalibrated import Recalibrated
 from ddpn.rows.checks import row_count
 from ddpn.rows.count_rows import take_rows
 from ddpn.runtime.errors import InputError
-from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes
+from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes
 
 #: The name of the mixture beside those of its members.
 MIXTURE = "mixture"
@@ -153,13 +153,13 @@ class Calibration:
 
     # Saving ------------------------------------------------------------------------------------------------------
 
-    def state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+    def state(self) -> tuple[dict[str, bytes], JsonObject]:
         """Return the files by name, and the entries of the manifest."""
         parts: dict[str, IntervalLevels | Recalibration | OODScores] = {
             f"intervals.{name}": levels for name, levels in self.intervals.items()
         }
         parts |= {f"recalibration.{name}": recalibration for name, recalibration in self.recalibrations.items()}
-        manifest: dict[str, Any] = {
+        manifest: JsonObject = {
             "intervals": list(self.intervals),
             "recalibration": {name: _plain_fields(value) for name, value in self.recalibrations.items()},
         }
@@ -186,7 +186,7 @@ class Calibration:
         arrays = arrays_from_bytes(files[_FILE])
 
         def read(kind: type[_Part], name: str, plain: Mapping[str, Any] = {}) -> _Part:
-            values: dict[str, Any] = {key: arrays[f"{name}.{key}"] for key in kind._fields if key not in plain}
+            values: JsonObject = {key: arrays[f"{name}.{key}"] for key in kind._fields if key not in plain}
             return kind(**values, **plain)
 
         groups = None
@@ -211,6 +211,6 @@ class Calibration:
 UNCALIBRATED = Calibration()
 
 
-def _plain_fields(part: IntervalLevels | Recalibration | OODScores) -> dict[str, Any]:
+def _plain_fields(part: IntervalLevels | Recalibration | OODScores) -> JsonObject:
     """Return the fields that are not arrays: values that JSON can hold."""
     return {name: value for name, value in part._asdict().items() if not isinstance(value, np.ndarray)}

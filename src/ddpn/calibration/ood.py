@@ -27,7 +27,7 @@ from ddpn.calibration.columns import (
 from ddpn.members.member import TableReader
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_number, listed
-from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes, json_to_bytes
+from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.tables.encoding.table import WITH_NUMBERS, Column
 
 #: Rows that are worked on at a time: few enough that a wide table stays small, many enough for numpy.
@@ -295,7 +295,7 @@ class FeatureProfile:
         for name in _ARRAYS:
             each = [getattr(column, name) for column in self.columns]
             arrays[name], arrays[f"{name}.lengths"] = np.concatenate(each), np.array([len(own) for own in each])
-        parts: dict[str, Any] = dict(zip(_TAILS, self.tails, strict=False))
+        parts: JsonObject = dict(zip(_TAILS, self.tails, strict=False))
         for name, part in (parts if self.joint is None else parts | {"joint": self.joint}).items():
             arrays |= {f"{name}.{field}": values for field, values in part._asdict().items()}
         about = {**self.reader.as_dict(), "joint": self.joint is not None, "ignored": self.ignored}

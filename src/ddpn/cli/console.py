@@ -13,13 +13,16 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 import typer
 
 from ddpn.cli.wording import in_fit_options, in_options
 from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
 from ddpn.runtime.steps import StepRunner
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 #: As in shells: bad input, misuse of the command, and 128 + SIGINT.
 BAD_INPUT, MISUSE, INTERRUPTED = 1, 2, 130
@@ -113,7 +116,7 @@ class CtrlCRunner(StepRunner):
     def __init__(self) -> None:
         super().__init__()
         self._has_steps, self._is_inside = False, False
-        self._before: Callable[[int, FrameType | None], Any] | int | None = None
+        self._before: Callable[[int, FrameType | None], object] | int | None = None
 
     def __enter__(self) -> Self:
         is_main = threading.current_thread() is threading.main_thread()
@@ -164,7 +167,7 @@ def _warnings_as_sentences() -> Iterator[None]:
 # Output ---------------------------------------------------------------------------------------------------------------
 
 
-def show(table: Any, to_stderr: bool = False) -> None:
+def show(table: "Table", to_stderr: bool = False) -> None:
     """Print a table, as wide as the terminal, or wide enough where there is none.
 
     Its texts are printed as they are: a column named [/red]x or :smile: is not markup.

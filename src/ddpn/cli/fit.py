@@ -4,7 +4,7 @@ import shlex
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -152,10 +152,11 @@ def tune(
 
     about = {"data": data, "command": shlex.join(["ddpn", *sys.argv[1:]])}
     n_jobs = o.cluster_of(cluster, gpus_per_job)
-    limits: dict[str, Any] = {"budget": budget, "trials": trials, "search": search, "started": started}
-    options: dict[str, Any] = {"about": about, "overwrite": overwrite, "on_step": print_step, "n_jobs": n_jobs}
     with redirect_stdout(sys.stderr), CtrlCRunner() as runner:
-        fitted, result = run(out, prepared, **limits, **options, runner=runner)
+        fitted, result = run(
+            out, prepared, budget=budget, trials=trials, search=search, about=about, overwrite=overwrite,
+            on_step=print_step, n_jobs=n_jobs, started=started, runner=runner,
+        )  # fmt: skip
     if not as_json:
         _show_search(result)
     _show_fitted(out, fitted, as_json)

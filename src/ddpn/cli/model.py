@@ -5,7 +5,7 @@ import sys
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,10 @@ from ddpn.cli.tables import fact_table, member_words, model_facts, show_scores
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import refuses_strange_files
 from ddpn.tables.row_draw import parse_max_rows
+
+if TYPE_CHECKING:
+    from ddpn.tables.table import Table
+    from ddpn.workflow.model_folder import ModelFolder
 
 PredictionTable = Annotated[
     str,
@@ -92,8 +96,10 @@ def predict(
         ood=ood,
         member=member,
     )
-    options: dict[str, Any] = {"overwrite": overwrite, "verbose": True, "n_jobs": o.cluster_of(cluster)}
-    rows = predict_files(model, data, out, spec=spec, **columns, **options, on_finding=findings.append)
+    rows = predict_files(
+        model, data, out, spec=spec, **columns, overwrite=overwrite, verbose=True, on_finding=findings.append,
+        n_jobs=o.cluster_of(cluster),
+    )  # fmt: skip
     for sentence in findings:
         typer.echo(sentence, err=True)
     typer.echo(f"{rows:,} predictions written to {'standard output' if out == '-' else out}", err=True)
@@ -193,7 +199,7 @@ def report(
     typer.echo(f"Report written to {out}", err=True)
 
 
-def _model_and_table(model: Path, data: str, columns: dict[str, str | None]) -> tuple[Any, Any]:
+def _model_and_table(model: Path, data: str, columns: dict[str, str | None]) -> "tuple[ModelFolder, Table]":
     """A loaded model, and a table that has its columns; errors in its first rows are found before torch is imported."""
     from ddpn.tables.table import Table
     from ddpn.workflow.model_folder import SavedModel

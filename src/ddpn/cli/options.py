@@ -23,7 +23,7 @@ def option(metavar: str | None, help_: str, *names: str, panel: str | None = Non
 
 
 #: The options of a plan: `ddpn.cli.program.command` replaces a parameter of this type by one for each.
-Given = dict[str, Any]
+Given = dict[str, object]
 
 # Tables, models and outputs.
 Data = Annotated[str, typer.Argument(metavar="DATA", help=f"The table: {_FILES}")]
@@ -75,9 +75,9 @@ COLUMN_OPTIONS = {
     "censored": option("COLUMN", "Column of true and false for censored counts. Default: as in `ddpn fit`."),
 }
 #: Columns by role: `ddpn.cli.program.command` replaces a parameter of such a type by these options.
-Columns = Annotated[dict[str, Any], tuple(COLUMN_OPTIONS)]
-MonitoredColumns = Annotated[dict[str, Any], ("target", "exposure", "upper_column", "censored")]
-PredictionColumns = Annotated[dict[str, Any], ("exposure", "upper_column")]
+Columns = Annotated[dict[str, str | None], tuple(COLUMN_OPTIONS)]
+MonitoredColumns = Annotated[dict[str, str | None], ("target", "exposure", "upper_column", "censored")]
+PredictionColumns = Annotated[dict[str, str | None], ("exposure", "upper_column")]
 
 # Where jobs run.
 _PANEL = "Cluster"

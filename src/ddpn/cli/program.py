@@ -75,7 +75,7 @@ def command(
         groups = {each.name: _options(name, each) for each in own.parameters.values() if each.name in _GROUPS}
 
         @wraps(function)
-        def run(context: typer.Context, **options: Any) -> None:
+        def run(context: typer.Context, **options: object) -> None:
             for group, known in groups.items():
                 options[group] = {key: _read_value(key, options.pop(each.name)) for key, each in known.items()}
             if "started" in own.parameters:
@@ -120,7 +120,7 @@ def _type_of_option(name: str) -> Any:
     return list[str] if hint in (tuple[str, ...], tuple[str, ...] | None) else str
 
 
-def _read_value(name: str, value: Any) -> Any:
+def _read_value(name: str, value: object) -> object:
     """Return what was given for an option: None for a list that was not, and all words of one as one text."""
     if not isinstance(value, list):
         return value

@@ -1,9 +1,11 @@
 """A small writer of ONNX graphs: values that have the operators of Python. The only file that imports onnx."""
 
 from collections.abc import Callable, Hashable, Sequence
+from types import ModuleType
 from typing import Any, Union
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ddpn.runtime.extras import import_extra
 
@@ -16,7 +18,7 @@ _DTYPES = {"f": np.float64, "i": np.int64, "b": np.bool_, "s": np.object_}
 Operand = Union["Value", float, str, np.ndarray]
 
 
-def onnx() -> Any:
+def onnx() -> ModuleType:
     """The onnx package, which an extra installs."""
     return import_extra("onnx", "export")
 
@@ -91,7 +93,7 @@ class Value:
         """In another shape."""
         return self.op("Reshape", self.graph.constant(list(shape)))
 
-    def take(self, index: Any, axis: int = 1) -> "Value":
+    def take(self, index: "Value | ArrayLike", axis: int = 1) -> "Value":
         """Elements at positions along an axis; a single position removes the axis."""
         return self.op("Gather", index if isinstance(index, Value) else self.graph.constant(index), axis=axis)
 
@@ -125,7 +127,7 @@ class Graph:
         self.inputs.append((name, kind))
         return Value(self, name, kind)
 
-    def constant(self, values: Any, kind: str | None = None) -> Value:
+    def constant(self, values: ArrayLike, kind: str | None = None) -> Value:
         """A constant; integers are int64, other numbers float64 (or as `kind` says). Equal ones are stored once."""
         array = np.asarray(values)
         kind = kind or {"f": "f", "i": "i", "u": "i", "b": "b"}.get(array.dtype.kind, "s")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from ddpn.export.encoding import TableNodes, design_matrix, encoded, tree_matrix
 from ddpn.export.families import HeadNodes, nodes_of
@@ -53,7 +54,7 @@ def _networks(graph: Graph, member: Networks, rows: RowNodes) -> HeadNodes:
     return nodes_of(member.head, raw, rows.log_scale(member.unit), model.members)
 
 
-def _linear(graph: Graph, x: Value, weight: Any, bias: Any) -> Value:
+def _linear(graph: Graph, x: Value, weight: Tensor, bias: Tensor) -> Value:
     """One layer of all networks at once. Shape: (1 or M, rows, inputs) -> (M, rows, outputs)."""
     return x.op("MatMul", graph.weights(weight.detach().numpy())) + graph.weights(bias.detach().numpy())
 

@@ -35,7 +35,7 @@ from ddpn.rows.splits import FOLDS, fold_numbers, held_out_rows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.runtime.jobs import Job, Result, Where, run
-from ddpn.storage.contents import json_to_bytes
+from ddpn.storage.contents import JsonObject, json_to_bytes
 from ddpn.storage.results import ResultStore
 
 _PREFIX = "copy-"
@@ -141,7 +141,7 @@ class CrossFitted(Member):
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
         return as_one(self.parts(X, exposure))
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> JsonObject:
         """Those of the copies: once where they are the same, else as a list."""
         each = [copy.facts() for copy in self.copies]
         found = {name: [own.get(name) for own in each] for name in each[0]}

@@ -15,12 +15,12 @@ from ddpn.members.linear import LinearFit, LinearPredictor, fit_linear
 from ddpn.members.member import LevelTable, Member, NotApplicableError, TableReader, Task, as_tensor, exposure_tensor
 from ddpn.networks.heads import HEADS, Head, make_head
 from ddpn.networks.heads.head import WeightedCounts
-from ddpn.rows.checks import RowError, row_count, row_labels
+from ddpn.rows.checks import Labels, RowError, row_count, row_labels
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.errors import listed
-from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes, json_to_bytes
+from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.tables.encoding.table import Column
 
@@ -64,7 +64,7 @@ class Design(LevelTable):
         check_complete(table, labels, "Fill or drop such rows, or use CountRegressor, which accepts them")
         return self.matrix(table, labels)
 
-    def matrix(self, table: list[Column], labels: Any = None) -> np.ndarray:
+    def matrix(self, table: list[Column], labels: Labels = None) -> np.ndarray:
         """Columns of numbers; `labels` are what messages call the rows. Shape: (rows, coefficients), float64."""
         parts = [
             column.values.astype(np.float64)[:, None] if levels is None else _dummies(column, levels, labels)
@@ -82,7 +82,7 @@ def _missing_values(column: Column) -> np.ndarray:
     return column.values < 0 if column.kind == "category" else np.isnan(column.values)
 
 
-def check_complete(table: list[Column], labels: Any, remedy: str) -> None:
+def check_complete(table: list[Column], labels: Labels, remedy: str) -> None:
     """Raise an `InputError` if a value is missing, for which there is no coefficient; it names columns and rows."""
     missing = {column.name: _missing_values(column) for column in table}
     missing = {name: mask for name, mask in missing.items() if mask.any()}
@@ -94,7 +94,7 @@ def check_complete(table: list[Column], labels: Any, remedy: str) -> None:
         raise RowError(f"X must have no missing values, got NaN in column '{first}'", mask, after, labels)
 
 
-def _dummies(column: Column, levels: tuple[str, ...], labels: Any) -> np.ndarray:
+def _dummies(column: Column, levels: tuple[str, ...], labels: Labels) -> np.ndarray:
     target = column.levels.compute_once(levels, partial(_positions_of_levels, levels))[column.values]
     unseen = target < 0
     if unseen.any():
@@ -233,7 +233,7 @@ class GLM(Member):
         return self.head(raw, None if scale is None else scale.unsqueeze(1))
 
     def state(self) -> dict[str, bytes]:
-        facts: dict[str, Any] = {"head": self.head.name, "options": self.head.options, "unit": self.unit}
+        facts: JsonObject = {"head": self.head.name, "options": self.head.options, "unit": self.unit}
         files = {_ARRAYS: arrays_to_bytes(**self.linear._asdict(), low=self.low, high=self.high)}
         if self.design is not None:
             facts["design"] = self.design.as_dict()
@@ -254,7 +254,7 @@ class GLM(Member):
             member.encoder = encoder_from_bytes(files[_ENCODER], _ENCODER)
         return member
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> JsonObject:
         return {"likelihood": self.head.name, "coefficients": int(self.linear.slopes.size + self.linear.base.size)}
 
 
@@ -348,5 +348,5 @@ class Constant(Member):
         member.raw = as_tensor(np.array(known["raw outputs"]))
         return member
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> JsonObject:
         return {"likelihood": self.likelihood, "raw outputs": self.raw.tolist()}

@@ -10,6 +10,7 @@ import numpy as np
 from ddpn.networks.optimizer_options import OptimizerOptions
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer
+from ddpn.storage.contents import JsonObject
 
 if TYPE_CHECKING:
     from ddpn.networks.training import TrainingConfig
@@ -36,7 +37,7 @@ _PATIENCE = 0.1
 _WEAK_DECAY = 0.3
 
 #: The paper's networks and training (Appendix B.3): AdamW and a cosine schedule from random weights, and no more.
-_PAPER: dict[str, Any] = {"hidden": (128, 128, 128, 64), "numeric": "standard", "warmup": 0.0, "clip": None, "ema": 0.0}
+_PAPER: JsonObject = {"hidden": (128, 128, 128, 64), "numeric": "standard", "warmup": 0.0, "clip": None, "ema": 0.0}
 _PAPER |= {"score": "loss", "start": "random"}
 #: Its settings and steps for simulations (200 epochs of 800 rows), and for length of stay (15 epochs of 80,000 rows).
 _PAPER_SMALL = {"batch_size": 32, "lr": 1e-3, "weight_decay": 1e-5}, 5000
@@ -138,7 +139,7 @@ class NetworkOptions(OptimizerOptions):
             config = replace(config, batch_size=min(rows, max(config.batch_size, _WIDE_BATCH)))
         return config
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """For JSON."""
         return asdict(self) | {"hidden": self.hidden if isinstance(self.hidden, str) else list(self.hidden)}
 
@@ -149,7 +150,7 @@ TRAINING_OPTIONS = tuple(
 )
 
 
-def check_training_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
+def check_training_options(options: Mapping[str, Any] | None) -> JsonObject:
     """The options as a dictionary, or an error that names the unknown one."""
     if options is not None and not isinstance(options, Mapping):
         must, got = 'be a dictionary such as {"lr": 0.002}', f"{options!r:.60}"

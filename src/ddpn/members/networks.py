@@ -26,7 +26,7 @@ from ddpn.rows.splits import FOLDS, fold_numbers
 from ddpn.runtime.deadlines import NO_LIMIT, Clock, check_deadline
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread, threads_for
-from ddpn.storage.contents import json_to_bytes
+from ddpn.storage.contents import JsonObject, json_to_bytes
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.tables.encoding.encoder import OutOfFoldEffects, content_folds, has_effects, without_effects
 from ddpn.tables.encoding.steps import screened
@@ -371,7 +371,7 @@ class Networks(Member):
         member.model = model.double().eval()
         return member
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> JsonObject:
         return {
             "likelihood": self.head.name,
             "head_options": self.head.options,
@@ -404,7 +404,7 @@ def _can_be_large(task: Task) -> bool:
     return task.head.is_count and not own
 
 
-def _run(task: Task) -> dict[str, Any]:
+def _run(task: Task) -> JsonObject:
     return {"runtime": task.runtime, "verbose": task.verbose, "stream": task.stream}
 
 

@@ -1,8 +1,8 @@
 """Checks of what users pass for each row: counts, weights, exposures and groups, with errors that name the rows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TypeAlias
 
 import narwhals as nw
 import numpy as np
@@ -10,11 +10,13 @@ import numpy as np
 from ddpn.runtime.errors import Argument, InputError, at_rows
 from ddpn.runtime.validation import check_choice
 
+#: What messages call the rows; None for their positions.
+Labels: TypeAlias = Sequence[object] | np.ndarray | None
 #: The largest count: float64 has every integer up to here.
 LARGEST_COUNT = 2.0**53
 
 
-def check_groups(groups: Any, n: int, name: str = "groups") -> np.ndarray | None:
+def check_groups(groups: object, n: int, name: str = "groups") -> np.ndarray | None:
     """Return one label per row, or None where there are none; a missing value is a group of its own row."""
     if groups is None:
         return None
@@ -28,7 +30,7 @@ def check_groups(groups: Any, n: int, name: str = "groups") -> np.ndarray | None
     return found.astype(str)
 
 
-def row_count(X: Any) -> int:
+def row_count(X: object) -> int:
     """The number of rows of anything that can be read as a table."""
     if hasattr(X, "shape"):
         return X.shape[0] if len(X.shape) else 0
@@ -38,7 +40,7 @@ def row_count(X: Any) -> int:
         raise InputError(f"X must be an array or a data frame, got {type(X).__name__}.") from None
 
 
-def row_labels(*sources: Any) -> np.ndarray | None:
+def row_labels(*sources: object) -> np.ndarray | None:
     """The index of the first pandas object among `sources`; None where rows are known by position alone."""
     for source in sources:
         index = getattr(source, "index", None)
@@ -50,14 +52,14 @@ def row_labels(*sources: Any) -> np.ndarray | None:
 class RowError(InputError):
     """Invalid values at positions of a table; `rows_named` replaces the positions by what a user calls these rows."""
 
-    def __init__(self, before: str, bad: np.ndarray, after: str = ".", labels: Any = None) -> None:
+    def __init__(self, before: str, bad: np.ndarray, after: str = ".", labels: Labels = None) -> None:
         super().__init__(f"{before} {at_rows(labels_of(bad, labels))}{after}")
         self.args = before, bad, after, labels
         self.before, self.bad, self.after, self.is_named = before, bad, after, labels is not None
 
 
 @contextmanager
-def rows_named(labels: Any) -> Iterator[None]:
+def rows_named(labels: Labels) -> Iterator[None]:
     """Let errors about rows of a table call them by these labels; None leaves the error to the next one outside."""
     try:
         yield
@@ -68,19 +70,19 @@ def rows_named(labels: Any) -> Iterator[None]:
         raise RowError(error.before, error.bad, error.after, named) from None
 
 
-def labels_of(bad: np.ndarray, labels: Any) -> list[Any]:
+def labels_of(bad: np.ndarray, labels: Labels) -> list[object]:
     """The labels of the rows where `bad` (a mask) is true."""
     rows = np.flatnonzero(bad)
-    found: list[Any] = (rows if labels is None else np.asarray(labels)[rows]).tolist()
+    found: list[object] = (rows if labels is None else np.asarray(labels)[rows]).tolist()
     return found
 
 
 def check_counts(
-    y: Any,
+    y: object,
     n: int,
     fractional: str = "error",
     name: str | Argument = "y",
-    labels: Any = None,
+    labels: Labels = None,
     remedy: str = 'Use `fractional="round"` to round them.',
 ) -> np.ndarray:
     """Return `y` as float64 counts; `fractional="round"` rounds what is not an integer, which is refused by default."""
@@ -126,7 +128,7 @@ def _looks_like(fractions: np.ndarray) -> str:
 
 
 def check_vector(
-    name: str | Argument, values: Any, n: int, zero: bool, labels: Any = None, all_zero: bool = False
+    name: str | Argument, values: object, n: int, zero: bool, labels: Labels = None, all_zero: bool = False
 ) -> np.ndarray | None:
     """Return one finite float64 per row, positive or (`zero`) not negative; a single number serves all rows.
 
@@ -150,7 +152,7 @@ def check_vector(
     return numbers
 
 
-def check_flags(name: str, values: Any, n: int, labels: Any) -> np.ndarray:
+def check_flags(name: str, values: object, n: int, labels: Labels) -> np.ndarray:
     """Return one boolean per row, from booleans or from 0 and 1."""
     plain = plain_values(values)
     if plain.shape != (n,):
@@ -164,20 +166,20 @@ def check_flags(name: str, values: Any, n: int, labels: Any) -> np.ndarray:
 
 
 def _check_all(
-    good: np.ndarray, name: str | Argument, condition: str, values: np.ndarray, labels: Any, remedy: str = ""
+    good: np.ndarray, name: str | Argument, condition: str, values: np.ndarray, labels: Labels, remedy: str = ""
 ) -> None:
     if not good.all():
         rows = labels_of(~good, labels)
         raise InputError(argument=name, must=condition, got=f"{values[~good][0]:g}", rows=rows, remedy=remedy)
 
 
-def plain_values(values: Any) -> np.ndarray:
+def plain_values(values: object) -> np.ndarray:
     """A series, list or array as an array."""
     series = nw.from_native(values, series_only=True, pass_through=True)
     return series.to_numpy() if isinstance(series, nw.Series) else np.asarray(values)
 
 
-def _column(y: Any, name: str | Argument, labels: Any) -> np.ndarray:
+def _column(y: object, name: str | Argument, labels: Labels) -> np.ndarray:
     """`y` as a float64 vector."""
     plain = plain_values(y)
     if plain.dtype.kind not in "buifOUS":

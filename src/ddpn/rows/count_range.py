@@ -1,14 +1,14 @@
 """`CountRange`: which counts are possible, and up to where they are recorded."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
-from ddpn.rows.checks import check_vector, labels_of
+from ddpn.rows.checks import Labels, check_vector, labels_of
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import Argument, ConfigError, InputError
 from ddpn.runtime.validation import check_integer, is_integer
+from ddpn.storage.contents import JsonObject
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,9 @@ class CountRange:
         limits = {"lower": self.lower or None, "upper": self.upper, "censored_above": self.censored_above}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
-    def bounds(self, n: int, upper: Any = None, labels: Any = None) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def bounds(
+        self, n: int, upper: object = None, labels: Labels = None
+    ) -> tuple[np.ndarray | None, np.ndarray | None]:
         """The smallest and the largest possible count per row, None where there is no bound; validates `upper`."""
         lower = np.full(n, float(self.lower)) if self.lower else None
         if upper is None:
@@ -123,12 +125,12 @@ class CountRange:
         exposure = None if self.upper_is_total else sample.exposure
         return {"exposure": exposure, "upper": sample.upper if self.upper_per_row else None, "censored": flags}
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """For JSON."""
         return asdict(self)
 
 
-def _check_at(name: str | Argument, y: np.ndarray, good: np.ndarray, condition: str, labels: Any) -> None:
+def _check_at(name: str | Argument, y: np.ndarray, good: np.ndarray, condition: str, labels: Labels) -> None:
     if not good.all():
         rows = labels_of(~good, labels)
         raise InputError(argument=name, must=f"be {condition}", got=f"{y[~good][0]:g}", rows=rows)

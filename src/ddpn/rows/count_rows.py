@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import narwhals as nw
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ddpn.rows.checks import check_counts, check_flags, check_groups, check_vector, row_count, row_labels
 
@@ -81,18 +82,18 @@ class CountRows:
 
     def __init__(
         self,
-        X: Any,
-        y: Any,
-        weight: Any = None,
-        exposure: Any = None,
-        labels: Any = None,
-        interval_groups: Any = None,
-        lower: Any = None,
-        upper: Any = None,
-        limit: Any = None,
-        group: Any = None,
+        X: object,
+        y: ArrayLike,
+        weight: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+        labels: ArrayLike | None = None,
+        interval_groups: ArrayLike | None = None,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+        limit: ArrayLike | None = None,
+        group: ArrayLike | None = None,
         *,
-        censored: Any = None,
+        censored: ArrayLike | None = None,
         fractional: str = "error",
     ) -> None:
         parts = {
@@ -106,13 +107,13 @@ class CountRows:
     @classmethod
     def from_arguments(
         cls,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        exposure: Any = None,
-        upper: Any = None,
-        censored: Any = None,
-        groups: Any = None,
+        X: object,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+        censored: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
         fractional: str = "error",
     ) -> Self:
         """Check the arguments of an estimator's method; messages call the parts as the method does."""
@@ -224,7 +225,9 @@ def take_rows(X: Any, index: Any) -> Any:
     return np.asarray(X, dtype=object if np.asarray(X).dtype.kind in "US" else None)[index]
 
 
-def _check_parts(parts: Mapping[str, Any], censored: Any, fractional: str, names: Mapping[str, str]) -> dict[str, Any]:
+def _check_parts(
+    parts: Mapping[str, object], censored: object, fractional: str, names: Mapping[str, str]
+) -> dict[str, Any]:
     """Return the parts as checked arrays, with the limits of censored counts; `names` are those used in messages."""
 
     def check(part: str, **rule: bool) -> np.ndarray | None:

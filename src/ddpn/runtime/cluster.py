@@ -6,7 +6,7 @@ import socket
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.extras import import_extra
@@ -22,7 +22,7 @@ _SETTINGS = {
 }
 
 
-def import_ray() -> Any:
+def import_ray() -> ModuleType:
     """Ray, or a `ConfigError` that names the extra."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
@@ -66,7 +66,7 @@ class RayCluster:
         if not is_number(self.gpus) or self.gpus < 0 or (self.gpus > 1 and self.gpus != int(self.gpus)):
             raise ConfigError(argument="gpus", must="be a share of a GPU or an integer", got=repr(self.gpus))
 
-    def connect(self) -> Any:
+    def connect(self) -> ModuleType:
         """The module `ray`, connected to the cluster; a `ConfigError` if there is none or no job fits into it."""
         ray = import_ray()
         if not ray.is_initialized():
@@ -85,10 +85,10 @@ class RayCluster:
         return max(1, int(min(found.get("CPU", 0.0) // self.cpus, by_gpu)))
 
 
-def _init(ray: Any, address: str) -> None:
+def _init(ray: ModuleType, address: str) -> None:
     """Connect, quietly."""
     place = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
-    options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False, "runtime_env": _environment()}
+    options: dict[str, object] = {"logging_level": "ERROR", "log_to_driver": False, "runtime_env": _environment()}
     if address == "local":
         options["include_dashboard"] = False
     try:
@@ -109,7 +109,7 @@ def _init(ray: Any, address: str) -> None:
         ) from error
 
 
-def _environment() -> dict[str, Any]:
+def _environment() -> dict[str, dict[str, str]]:
     """What workers need to find ddpn: nothing where it is installed, PYTHONPATH where that leads to it here."""
     root = Path(importlib.util.find_spec("ddpn").submodule_search_locations[0]).parent  # type: ignore[union-attr,index]
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 from ddpn.runtime.errors import ConfigError, DDPNError
 from ddpn.runtime.validation import is_number
@@ -21,7 +20,7 @@ _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
 _DURATION = re.compile(r"\s*".join(rf"(?:(?P<{unit}>{_NUMBER})\s*{unit})?" for unit in _UNITS))
 
 
-def parse_duration(value: Any, name: str = "duration") -> float:
+def parse_duration(value: object, name: str = "duration") -> float:
     """The seconds of a duration: a number of them, or text such as "90s", "10m", "1.5h" or "1h30m"; d is for days.
 
     `name` is what messages call the value.
@@ -98,7 +97,7 @@ class Clock:
         now = time.monotonic() - time.time()
         self.started, self.end = state["started"] + now, state["end"] + now
 
-    def __deepcopy__(self, memo: Any) -> "Clock":
+    def __deepcopy__(self, memo: object) -> "Clock":
         return self  # what uses a clock never changes it
 
     @property

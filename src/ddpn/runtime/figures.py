@@ -3,14 +3,21 @@
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+Arguments = ParamSpec("Arguments")
+Drawn = TypeVar("Drawn")
 
 ACCENT, SOFT, CONTRAST, BAND, MUTED, RULE, INK = (
     "#1d5c9e", "#a9c8e8", "#b34a00", "#e6e9ef", "#566070", "#dfe3ea", "#1b212b",
 )  # fmt: skip
-STYLE: dict[Any, Any] = {
+STYLE: dict[str, object] = {
     "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "axes.edgecolor": MUTED,
     "axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True, "grid.color": RULE, "grid.linewidth": 0.8,
     "axes.titlesize": 10.5, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.labelsize": 9.5,
@@ -24,11 +31,11 @@ SECOND: dict[str, Any] = {"color": CONTRAST, "linestyle": "--", "linewidth": 1.6
 BAR: dict[str, Any] = {"color": SOFT, "edgecolor": ACCENT, "linewidth": 0.8}
 
 
-def styled(draw: Callable[..., Any]) -> Callable[..., Any]:
+def styled(draw: Callable[Arguments, Drawn]) -> Callable[Arguments, Drawn]:
     """Run a function in the style of all figures; the settings of matplotlib are not changed."""
 
     @wraps(draw)
-    def styled_draw(*args: Any, **kwargs: Any) -> Any:
+    def styled_draw(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Drawn:
         import matplotlib  # takes half a second, as all of its parts below
 
         with matplotlib.rc_context(STYLE):
@@ -38,7 +45,7 @@ def styled(draw: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @cache
-def figure_class() -> Any:
+def figure_class() -> "type[Figure]":
     """Return the class of figures that a notebook draws, even if nothing has imported pyplot."""
     from matplotlib.figure import Figure
 
@@ -50,7 +57,9 @@ def figure_class() -> Any:
     return NotebookFigure
 
 
-def make_panels(heights: Sequence[float], columns: int = 1, width: float = 5.6, **options: Any) -> tuple[Any, Any]:
+def make_panels(
+    heights: Sequence[float], columns: int = 1, width: float = 5.6, **options: Any
+) -> "tuple[Figure, np.ndarray]":
     """Make a figure and its axes, a row per height in inches; without pyplot: no window and no global state."""
     figure = figure_class()((width * columns, sum(heights)), layout="constrained")
     return figure, figure.subplots(len(heights), columns, height_ratios=list(heights), squeeze=False, **options)
@@ -68,7 +77,7 @@ def format_tick(value: float, position: int = 0) -> str:
     return f"{value:.6g}"
 
 
-def set_ticks(axis: Any, integers: bool = False, percent: bool = False, log: bool = False, most: int = 7) -> None:
+def set_ticks(axis: "Axis", integers: bool = False, percent: bool = False, log: bool = False, most: int = 7) -> None:
     """Give an axis few ticks at round numbers, at integers only or in percent; `log` is for a scale of log(1 + x)."""
     from matplotlib.ticker import FixedLocator, MaxNLocator
 

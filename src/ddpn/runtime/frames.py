@@ -7,7 +7,7 @@ import narwhals as nw
 import numpy as np
 
 
-def library_name(table: Any) -> str:
+def library_name(table: object) -> str:
     """Return "pandas" for a pandas data frame, and "polars" for every other table.
 
     >>> library_name([[1.0]])

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from types import ModuleType
+from typing import NamedTuple, Protocol, TypeAlias
 
 import joblib
 import numpy as np
@@ -50,10 +51,10 @@ class Job:
 class JobStore(Protocol):
     """Keeps the files of finished jobs: a `ddpn.storage.results.ResultStore`."""
 
-    def read(self, identity: Any) -> Mapping[str, bytes] | None:
+    def read(self, identity: object) -> Mapping[str, bytes] | None:
         """Return the files of a job, None if there are none."""
 
-    def write(self, identity: Any, files: Mapping[str, bytes], name: str) -> None:
+    def write(self, identity: object, files: Mapping[str, bytes], name: str) -> None:
         """Keep the files of a job."""
 
 
@@ -193,7 +194,7 @@ def _pooled(
 ) -> Iterator[Result]:
     """Jobs in processes, which joblib keeps for later calls; `BrokenProcessPool` if one of them dies."""
 
-    def tasks() -> Iterator[Any]:
+    def tasks() -> Iterator[object]:
         for place, job in enumerate(jobs):
             on_start(job)
             yield joblib.delayed(_in_worker)(place, job, content, os.getpid(), method)
@@ -264,7 +265,7 @@ def _on_node(job: Job, content: bytes, cpus: int) -> tuple[Mapping[str, bytes] |
         return None, error
 
 
-def _received(ray: Any, reference: Any, job: Job, retries: int) -> Result:
+def _received(ray: ModuleType, reference: object, job: Job, retries: int) -> Result:
     """The result of a task that is over."""
     errors, times = ray.exceptions, f" {retries + 1} times, the last time: " if retries else ": "
     try:

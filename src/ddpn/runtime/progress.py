@@ -1,9 +1,12 @@
 """Progress bars for everything that takes a while."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 #: Whether the work that runs is part of one that shows a bar.
 _IS_SHOWN: ContextVar[bool] = ContextVar("is_shown", default=False)
@@ -12,7 +15,7 @@ _IS_SHOWN: ContextVar[bool] = ContextVar("is_shown", default=False)
 class ProgressBar:
     """What `progress_bar` yields: `advance` moves it on."""
 
-    def __init__(self, progress: Any, task: Any) -> None:
+    def __init__(self, progress: "Progress", task: "TaskID") -> None:
         self._progress, self._task = progress, task
 
     def advance(self, steps: int = 1, text: str = "") -> None:
@@ -45,6 +48,6 @@ def progress_bar(title: str, total: int | None, shown: bool = True, done: int = 
         _IS_SHOWN.reset(token)
 
 
-def inner_bar(title: str, total: int) -> Any:
+def inner_bar(title: str, total: int) -> AbstractContextManager[ProgressBar]:
     """A bar for a part of the work, which is shown if the work shows one itself."""
     return progress_bar(title, total, shown=_IS_SHOWN.get())

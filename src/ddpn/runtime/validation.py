@@ -40,7 +40,7 @@ def check_number(name: str, value: object, condition: str, holds: bool | None = 
     return float(value)
 
 
-def check_choice(name: str, value: object, choices: Iterable[str], error: type[DDPNError] = ConfigError) -> Any:
+def check_choice(name: str, value: object, choices: Iterable[str], error: type[DDPNError] = ConfigError) -> str:
     """Return `value`, or raise `error` if it is not among `choices`; a similar choice is suggested.
 
     >>> check_choice("kind", "central", ("central", "calibrated"))
@@ -50,7 +50,7 @@ def check_choice(name: str, value: object, choices: Iterable[str], error: type[D
     if value not in known:
         words = " or ".join(repr(c) for c in known) if len(known) < 3 else f"one of {', '.join(known)}"
         raise error(argument=name, must=f"be {words}", got=repr(value), remedy=_did_you_mean(value, known))
-    return value
+    return str(value)
 
 
 def check_keys(keys: Iterable[object], known: Iterable[str], where: str) -> None:

@@ -27,6 +27,7 @@ from ddpn.runtime.column_lists import resolve_names, split_words
 from ddpn.runtime.deadlines import parse_duration
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import check_choice, check_column, check_keys, is_integer, is_number
+from ddpn.storage.contents import JsonObject
 from ddpn.tables.row_hashes import is_by_inputs
 
 if TYPE_CHECKING:
@@ -125,18 +126,18 @@ class ModelConfig(BaseModel):
     likelihood: Annotated[str | tuple[str, ...] | None, SkipValidation, BeforeValidator(_read_likelihood)] = None
     components: Integer | None = None
     beta: Number | None = None
-    head_options: Annotated[dict[str, Any] | None, BeforeValidator(_read_table)] = None
+    head_options: Annotated[JsonObject | None, BeforeValidator(_read_table)] = None
     members: Annotated[int | Literal["auto"] | None, SkipValidation, BeforeValidator(_read_number)] = None
     epochs: Annotated[int | str | None, SkipValidation, BeforeValidator(_read_number)] = None
     hidden: Annotated[tuple[int, ...] | str | None, SkipValidation, BeforeValidator(_read_list)] = None
     numeric: Text | None = None
     mix_with: Annotated[tuple[str, ...] | None, BeforeValidator(_read_names)] = None
-    training_options: Annotated[dict[str, Any] | None, BeforeValidator(_read_table)] = None
+    training_options: Annotated[JsonObject | None, BeforeValidator(_read_table)] = None
     time_budget: Annotated[str | float | None, SkipValidation] = None
     device: Text | None = None
 
     @property
-    def estimator_options(self) -> dict[str, Any]:
+    def estimator_options(self) -> JsonObject:
         """Arguments of the estimator that are not left to its defaults."""
         given = {name: getattr(self, name) for name in ModelConfig.model_fields if getattr(self, name) is not None}
         own = {name: given.pop(name) for name in ("components", "beta") if name in given}
@@ -340,7 +341,7 @@ class FitConfig(ModelConfig):
         if totals and not has_total:
             raise ConfigError(f"{totals[0]} needs the total of every row: give `upper`, `upper_column` or `exposure`.")
         options = self.estimator_options
-        given: dict[str, Any] = {name: options[name] for name in ("hidden", "numeric", "epochs") if name in options}
+        given: JsonObject = {name: options[name] for name in ("hidden", "numeric", "epochs") if name in options}
         if self.n_networks is not None:
             given["members"] = self.n_networks
             if self.time_budget is not None:
@@ -409,7 +410,7 @@ def _to_config_error(error: ValidationError) -> ConfigError:
 
 def read_config(given: Mapping[str, object], file: Path | None = None) -> FitConfig:
     """Return the configuration of a settings file (TOML); what else is `given`, and not None, takes precedence."""
-    settings: dict[str, Any] = {}
+    settings: JsonObject = {}
     if file is not None:
         try:
             settings = tomllib.loads(file.read_text(encoding="utf-8"))

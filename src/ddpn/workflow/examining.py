@@ -4,17 +4,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
+import polars as pl
 
 from ddpn.analysis.explanations import Contributions, Explanation, Inputs, contributions, explanation_of
 from ddpn.analysis.leaderboard import leaderboard, out_of_fold_leaderboard
 from ddpn.analysis.monitoring import LEAST_ROWS, Monitoring, compare
 from ddpn.runtime.column_lists import resolve_names
 from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import write_bytes
-from ddpn.tables.files import check_free, check_output, polars, write
+from ddpn.tables.files import check_free, check_output, write
 from ddpn.tables.row_draw import MAX_ROWS, draw_facts, draw_rows
 from ddpn.tables.table import Table
 from ddpn.workflow.model_folder import ModelFolder
@@ -25,7 +27,7 @@ _NUMBERING = "Rows are numbered as in the file: the first below the header is 1.
 _IMAGES = (".png", ".svg", ".pdf")
 
 
-def evaluate(folder: ModelFolder, table: Any, max_rows: int | None = MAX_ROWS) -> dict[str, Any]:
+def evaluate(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS) -> JsonObject:
     """Return the leaderboard on a table that has the target, ready for JSON.
 
     Parameters
@@ -47,7 +49,7 @@ def evaluate(folder: ModelFolder, table: Any, max_rows: int | None = MAX_ROWS) -
     return {"note": rows.note, **board.to_dict(), "warnings": folder.task["leaks"] + folder.task["warnings"]}
 
 
-def report_parts(folder: ModelFolder, table: Any, max_rows: int | None = MAX_ROWS) -> dict[str, Any]:
+def report_parts(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS) -> JsonObject:
     """Return what a report is written from, as keyword arguments of `write_report`."""
     rows, task = rows_to_score(folder, table, max_rows), folder.task
     held_out = rows.predict_out_of_fold(folder)
@@ -77,7 +79,7 @@ def report_parts(folder: ModelFolder, table: Any, max_rows: int | None = MAX_ROW
 
 def explain_table(
     folder: ModelFolder,
-    table: Any,
+    table: Table | pl.DataFrame,
     seed: int = 0,
     progress: Callable[[str], object] | None = None,
     max_rows: int | Literal["auto"] | None = "auto",
@@ -109,7 +111,9 @@ def explain_table(
     return explanation_of(inputs, seed, progress, measured, max_rows), note
 
 
-def explain_rows(folder: ModelFolder, table: Any, rows: list[int], of: str = "mean", seed: int = 0) -> Contributions:
+def explain_rows(
+    folder: ModelFolder, table: Table | pl.DataFrame, rows: list[int], of: str = "mean", seed: int = 0
+) -> Contributions:
     """Return contributions to the predictions of some rows, numbered from 1, compared with rows of the whole table."""
     table, roles = Table.of(table), folder.roles
     most = table.rows
@@ -156,11 +160,11 @@ def write_explanation(found: Explanation | Contributions, path: str, rows: list[
         return
     table = found.to_frame()
     if rows is not None:
-        table = table.with_columns(polars().Series("row", [rows[row] for row in table["row"]]))
+        table = table.with_columns(pl.Series("row", [rows[row] for row in table["row"]]))
     write(table, path)
 
 
-def plain(found: Explanation | Contributions, rows: list[int] | None = None) -> dict[str, Any]:
+def plain(found: Explanation | Contributions, rows: list[int] | None = None) -> JsonObject:
     """Convert an explanation to plain values for JSON."""
     if isinstance(found, Explanation):
         return found.to_dict()
@@ -178,7 +182,7 @@ def plain(found: Explanation | Contributions, rows: list[int] | None = None) -> 
 
 def monitor(
     folder: ModelFolder,
-    table: Any,
+    table: Table | pl.DataFrame,
     alpha: float = 0.01,
     effect: float = 0.1,
     ignore: Sequence[str] = (),

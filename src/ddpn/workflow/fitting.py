@@ -35,6 +35,7 @@ from ddpn.runtime.jobs import Where
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.steps import StepRunner
 from ddpn.runtime.time_plan import STEPS, clock_of_budget, clock_of_step, with_rows
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import folder_lock
 from ddpn.storage.model_files import check_destination
 from ddpn.tables.row_draw import MAX_ROWS, draw_sample
@@ -136,7 +137,7 @@ def _kept_warnings() -> Iterator[list[str]]:
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        def show(message: Warning | str, category: type[Warning], *place: object, **more: object) -> None:
             usual(message, category, *place, **more)
             if issubclass(category, UserWarning | RuntimeWarning) and str(message) not in kept:
                 kept.append(str(message))
@@ -256,7 +257,7 @@ def _continue(
 
 def _score(
     fitted: FittedPipeline, prepared: Prepared, clock: Clock, on_step: Callable[[str], None], runner: StepRunner
-) -> dict[str, Any] | None:
+) -> JsonObject | None:
     """Score the test rows or, without any, every row by copies that left it out: as many as there is time for.
 
     Returns the leaderboard, or None if Ctrl-C ended or prevented that, which `fitted` then says.

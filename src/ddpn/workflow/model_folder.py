@@ -7,14 +7,13 @@ import json
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from safetensors.numpy import load as load_arrays
-from safetensors.numpy import save as save_arrays
 
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
+from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes
 from ddpn.storage.model_files import (
     TASK,
     folder_version,
@@ -48,7 +47,7 @@ class ModelFolder:
     """
 
     model: "CountRegressor | CountGLM"
-    task: dict[str, Any]
+    task: JsonObject
     seen: SeenRows | None = None
     folds: np.ndarray | None = None
 
@@ -64,13 +63,13 @@ class ModelFolder:
         if self.seen is not None:
             files[SEEN_ROWS] = self.seen.to_bytes()
         if self.folds is not None:
-            files[FOLDS] = save_arrays({"number": self.folds.astype(np.int64)})
+            files[FOLDS] = arrays_to_bytes(number=self.folds.astype(np.int64))
         if checkpoint is not None and checkpoint.exists():
             files[CHECKPOINT] = checkpoint.read_bytes()
         write_model(path, files, manifest, overwrite)
 
 
-def _read_task(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+def _read_task(path: Path, manifest: JsonObject) -> JsonObject:
     digest = manifest["files"].get(TASK)
     if digest is None:
         return _make_task(path, manifest.get("estimator"))
@@ -86,7 +85,7 @@ def _read_task(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     return task
 
 
-def _make_task(path: Path, estimator: dict[str, Any] | None) -> dict[str, Any]:
+def _make_task(path: Path, estimator: JsonObject | None) -> JsonObject:
     """Make the task of a model that was saved in Python: it knows its columns, not the target, the split or scores."""
     if estimator is None or estimator["features"] is None:
         what = "a Predictor" if estimator is None else "a model that was fitted to an array"
@@ -123,7 +122,7 @@ class SavedModel:
         self.manifest = read_manifest(path)
 
     @cached_property
-    def task(self) -> dict[str, Any]:
+    def task(self) -> JsonObject:
         """How the model was fitted."""
         return _read_task(self.path, self.manifest)
 
@@ -132,7 +131,7 @@ class SavedModel:
     def roles(self) -> Roles:
         """The roles of columns."""
         path = self.path
-        columns: dict[str, Any] = self._columns
+        columns: JsonObject = self._columns
         roles = replace(Roles.from_dict(self.task["roles"]), **columns)
         if self.manifest["needs_exposure"] and roles.exposure is None:
             raise InputError(f"{path} was fitted with exposures: name their column with `exposure`.")
@@ -141,7 +140,7 @@ class SavedModel:
         return roles
 
     @refuses_strange_files
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonObject:
         """Return what the model is and how it was fitted, ready for JSON.
 
         `ood` says whether it can flag unusual rows, `recalibration` and `groups` how distributions and intervals are
@@ -179,19 +178,19 @@ class SavedModel:
         about_rows = {name: manifest["files"][name] for name in (SEEN_ROWS, FOLDS) if name in manifest["files"]}
         files = {} if mixed_only else read_files(self.path, {"files": about_rows})
         seen = SeenRows.from_bytes(files[SEEN_ROWS]) if SEEN_ROWS in files else None
-        folds = load_arrays(files[FOLDS])["number"] if FOLDS in files else None
+        folds = arrays_from_bytes(files[FOLDS])["number"] if FOLDS in files else None
         task = {**self.task, "roles": json.loads(json.dumps(self.roles.as_dict()))}
         return ModelFolder(model, task, seen, folds)
 
 
 @refuses_strange_files
-def read_task(path: Path) -> dict[str, Any]:
+def read_task(path: Path) -> JsonObject:
     """Return how a model was fitted; the model itself is not loaded."""
     return SavedModel(path).task
 
 
 @refuses_strange_files
-def describe(path: Path) -> dict[str, Any]:
+def describe(path: Path) -> JsonObject:
     """Return what a saved model is and how it was fitted, as `SavedModel.describe` does."""
     return SavedModel(path).describe()
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from ddpn.calibration.ood import TableSummary, check_alpha
 from ddpn.prediction.prediction import Prediction
@@ -13,7 +14,7 @@ from ddpn.prediction.spec import PredictionSpec
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.checks import rows_named
 from ddpn.rows.count_rows import BLOCK, take_rows
-from ddpn.tables.files import polars
+from ddpn.storage.contents import JsonObject
 from ddpn.workflow.model_folder import ModelFolder
 
 
@@ -68,7 +69,7 @@ class Findings:
         """Keep a sentence about how the cells of a column were read: the first about each column."""
         self._notes.setdefault(sentence.partition(":")[0], sentence)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Return the counts as values that JSON can hold."""
         states = None if self.summary is None else self.summary.states.tolist()
         return {
@@ -79,7 +80,7 @@ class Findings:
             "states": states,
         }
 
-    def merge(self, known: dict[str, Any]) -> None:
+    def merge(self, known: JsonObject) -> None:
         """Add the counts of `as_dict` of other blocks, which come after those that were counted before."""
         self._rows, self._flagged = self._rows + known["rows"], self._flagged + known["flagged"]
         self._groups.update(known["groups"])
@@ -109,10 +110,10 @@ class Findings:
 
 def predict(
     folder: ModelFolder,
-    frame: Any,
+    frame: pl.DataFrame,
     spec: PredictionSpec,
     on_finding: Callable[[str], None] = lambda sentence: None,
-) -> Any:
+) -> pl.DataFrame:
     """Predict every row of a table.
 
     Parameters
@@ -148,12 +149,12 @@ def check_spec(predictor: Predictor, spec: PredictionSpec) -> PredictionSpec:
 
 def predict_block(
     folder: ModelFolder,
-    frame: Any,
+    frame: pl.DataFrame,
     spec: PredictionSpec,
     findings: Findings,
     first: int = 0,
     note: Callable[[str], None] | None = None,
-) -> Any:
+) -> pl.DataFrame:
     """Predict some rows of a table; what is unusual about them is added to `findings`.
 
     `first` is the number of rows before them, and `note` takes sentences about cells that cannot be read, which are
@@ -178,11 +179,11 @@ def predict_block(
             )
             parts.append(prediction.to_frame(spec))
         findings.add(prediction)
-    predictions = polars().concat(parts)
+    predictions = pl.concat(parts)
     return _beside(frame, predictions) if spec.keep else predictions
 
 
-def _beside(frame: Any, predictions: Any) -> Any:
+def _beside(frame: pl.DataFrame, predictions: pl.DataFrame) -> pl.DataFrame:
     """The table followed by the predictions, whose names get a prefix where the table has them already."""
     names: dict[str, str] = {}
     for name in predictions.columns:
@@ -190,4 +191,4 @@ def _beside(frame: Any, predictions: Any) -> Any:
         while new in frame.columns or new in names.values():
             new = f"predicted_{new}"
         names[name] = new
-    return polars().concat([frame, predictions.rename(names)], how="horizontal")
+    return pl.concat([frame, predictions.rename(names)], how="horizontal")

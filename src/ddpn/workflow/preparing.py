@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
 from ddpn.members.network_options import SMALL_ROWS
 from ddpn.rows.count_rows import CountRows
@@ -35,7 +36,6 @@ from ddpn.tables.cells import (
     find_number_format,
     is_text,
     parse_numbers,
-    polars,
 )
 from ddpn.tables.checks import FindingKind, describe_identifier, find_column_problems, find_row_problems, run_checks
 from ddpn.tables.checks.findings import are_whole_numbers
@@ -50,6 +50,9 @@ from ddpn.workflow.config import FitConfig
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.splitting import RowSplit, parts_of_column, split_rows, times_of
 from ddpn.workflow.table_warnings import describe_finding, describe_trend
+
+if TYPE_CHECKING:
+    from ddpn.analysis.diagnosis.procedure import Diagnosis
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Prepared:
     leaks: tuple[str, ...]
     warnings: tuple[str, ...]
     time_columns: tuple[str, ...] = ()
-    stream: Any = None
+    stream: "TrainingRows | None" = None
 
     @property
     def train(self) -> CountRows:
@@ -115,7 +118,7 @@ class Prepared:
         return describe_parts(self.counts, FOLDS if self.is_cross_fitted else 0)
 
 
-def prepare(table: Any, plan: FitConfig, verbose: bool = False, clock: Clock = NO_LIMIT) -> Prepared:
+def prepare(table: Table | pl.DataFrame, plan: FitConfig, verbose: bool = False, clock: Clock = NO_LIMIT) -> Prepared:
     """Validate the table, and decide on every column and row.
 
     Parameters
@@ -152,7 +155,7 @@ def prepare(table: Any, plan: FitConfig, verbose: bool = False, clock: Clock = N
     return replace(prepared, stream=stream, warnings=(*prepared.warnings, *notes))
 
 
-def _prepared(frame: Any, plan: FitConfig, clock: Clock) -> Prepared:
+def _prepared(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepared:
     """What is made of rows in memory."""
     roles, sample, warnings = _read(frame, plan)
     kept = sample.is_used
@@ -180,7 +183,7 @@ def _prepared(frame: Any, plan: FitConfig, clock: Clock) -> Prepared:
     return Prepared(plan, roles, sample, split, leaks, sentences, tuple(following))
 
 
-def _read(frame: Any, plan: FitConfig) -> tuple[Roles, CountRows, list[str]]:
+def _read(frame: pl.DataFrame, plan: FitConfig) -> tuple[Roles, CountRows, list[str]]:
     """The roles of columns, the rows whose target is known, and sentences about cells and rows."""
     roles = roles_of(frame, plan)
     # What cells were read as is said by the notes of the columns, so that sentences about later tables are not needed.
@@ -192,7 +195,7 @@ def _read(frame: Any, plan: FitConfig) -> tuple[Roles, CountRows, list[str]]:
     return roles, sample, warnings
 
 
-def _describe_roles(frame: Any, roles: Roles, plan: FitConfig) -> list[str]:
+def _describe_roles(frame: pl.DataFrame, roles: Roles, plan: FitConfig) -> list[str]:
     """Return sentences about what was assumed to read the text of the target, and of other columns with a role."""
     sentences = [note for name, written in roles.formats.items() for note in about_numbers(name, written)]
     if plan.target not in roles.formats:
@@ -230,8 +233,12 @@ def _date_inputs(roles: Roles) -> dict[str, str]:
 
 
 def diagnose_table(
-    table: Any, plan: FitConfig, mean_model: str, max_rows: int | None, progress: Callable[[str], object] | None = None
-) -> Any:
+    table: Table | pl.DataFrame,
+    plan: FitConfig,
+    mean_model: str,
+    max_rows: int | None,
+    progress: Callable[[str], object] | None = None,
+) -> "Diagnosis":
     """Return the `Diagnosis` of the target of a table, whose notes have the warnings about the table: leaks first.
 
     All rows are checked. Of more than 300,000 rows, so many are drawn first, unless all are to be diagnosed.
@@ -253,7 +260,7 @@ def diagnose_table(
 
 
 def _split_warnings(
-    sample: CountRows, split: RowSplit, roles: Roles, plan: FitConfig, timed: Any, clock: Clock
+    sample: CountRows, split: RowSplit, roles: Roles, plan: FitConfig, timed: pl.DataFrame, clock: Clock
 ) -> list[str]:
     """Sentences about rows for which the scores may be too good: those of known groups, and later ones."""
     if plan.time is not None:
@@ -339,16 +346,16 @@ class TrainingRows:
         groups = [name for name in plan.group if name in self.table.schema]
         return list(dict.fromkeys([*names, *groups]))
 
-    def chunks(self, rows: int, seed: int) -> Iterator[Any]:
+    def chunks(self, rows: int, seed: int) -> Iterator[pl.DataFrame]:
         """Tables of so many rows, in random order, without an end."""
         return shuffled_chunks(self.table, self.columns, self._keep, rows, seed)
 
-    def sample(self, chunk: Any) -> CountRows:
+    def sample(self, chunk: pl.DataFrame) -> CountRows:
         """A table as inputs and counts."""
         roles = replace(self.roles, groups=None, group=())
         return roles.sample(chunk, self.plan.fractional, report=lambda sentence: None, counts=self.plan.count_range)
 
-    def _keep(self, frame: Any, numbers: np.ndarray) -> np.ndarray:
+    def _keep(self, frame: pl.DataFrame, numbers: np.ndarray) -> np.ndarray:
         """Which rows are training rows: not held out, of a known count and a weight, and of the part for training."""
         plan = self.plan
         kept = self.roles.has_target(frame) & ~np.isin(numbers, self.held_out, assume_unique=True)
@@ -367,7 +374,9 @@ class TrainingRows:
         return kept
 
 
-def _training_rows(table: Table, frame: Any, prepared: Prepared, numbers: np.ndarray, used: int) -> TrainingRows:
+def _training_rows(
+    table: Table, frame: pl.DataFrame, prepared: Prepared, numbers: np.ndarray, used: int
+) -> TrainingRows:
     """The stream of all training rows; `numbers` are those of the rows of `frame`, of which `prepared` has most."""
     plan, rows, places = prepared.plan, prepared.split.rows, prepared.sample.labels - 1
     if not len(rows.validation):
@@ -390,7 +399,7 @@ def _training_rows(table: Table, frame: Any, prepared: Prepared, numbers: np.nda
 
 def open_table(
     sources: Sequence[str], plan: FitConfig, stream: bool | None = None, verbose: bool = False
-) -> tuple[Any, str]:
+) -> tuple[Table | pl.DataFrame, str]:
     """What `prepare` takes, of files, folders or patterns: rows in memory, or a `Table` that is streamed.
 
     It is streamed if asked for, by default where its rows would take more than half of the free memory. The sentence
@@ -414,7 +423,7 @@ def open_table(
     return table, f"{size}, are streamed, {why}."
 
 
-def checked_rows(table: Table, plan: FitConfig, numbers: np.ndarray, verbose: bool = False) -> tuple[Any, int]:
+def checked_rows(table: Table, plan: FitConfig, numbers: np.ndarray, verbose: bool = False) -> tuple[pl.DataFrame, int]:
     """Check all rows of a table, with errors that name the file and its row.
 
     Returns the rows with these numbers, which are sorted, and how many rows have a count and a weight above 0.
@@ -440,7 +449,7 @@ def checked_rows(table: Table, plan: FitConfig, numbers: np.ndarray, verbose: bo
             bar.advance(frame.height)
     if not used and plan.weight is not None:
         raise InputError(f"weight {plan.weight!r} must be positive in some row, got zero weights only.")
-    return polars().concat(frames, rechunk=True), used
+    return pl.concat(frames, rechunk=True), used
 
 
 def stream_facts(stream: TrainingRows, sampled: int) -> dict[str, int]:
@@ -452,7 +461,7 @@ def stream_facts(stream: TrainingRows, sampled: int) -> dict[str, int]:
 # What each column is, and which are useless ---------------------------------------------------------------------------
 
 
-def roles_of(frame: Any, plan: FitConfig) -> Roles:
+def roles_of(frame: pl.DataFrame, plan: FitConfig) -> Roles:
     """What each column is for; `drop` and `use` override what is found."""
     plan = plan.resolve_columns(frame.columns)
     missing = (*MISSING, *(word for word in plan.missing if word not in MISSING))
@@ -471,7 +480,7 @@ def roles_of(frame: Any, plan: FitConfig) -> Roles:
     return roles
 
 
-def _profiled(series: Any, plan: FitConfig, missing: tuple[str, ...]) -> TableColumn:
+def _profiled(series: pl.Series, plan: FitConfig, missing: tuple[str, ...]) -> TableColumn:
     column = detect(series, missing, series.name in plan.category and series.name not in plan.drop)
     if series.name in plan.drop or series.null_count() == len(series):
         why = "dropped as asked" if series.name in plan.drop else "no values"
@@ -506,7 +515,7 @@ def _profiled(series: Any, plan: FitConfig, missing: tuple[str, ...]) -> TableCo
     )
 
 
-def _why_useless(values: Any, column: TableColumn, distinct: int, plan: FitConfig) -> str:
+def _why_useless(values: pl.Series, column: TableColumn, distinct: int, plan: FitConfig) -> str:
     present = len(values) - values.null_count()
     if distinct == 0:
         return "no values"

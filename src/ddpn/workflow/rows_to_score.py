@@ -5,11 +5,11 @@ fitted to; then the rows that `ddpn.tables.row_draw` draws from the others. Only
 test rows or all rows are scored, is read as a whole, as it was for the fit.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 
 from ddpn.calibration.calibrate import HeldOut, calibrate_copies
 from ddpn.members.folds import Folds
@@ -36,7 +36,7 @@ class RowsToScore:
     """
 
     sample: CountRows
-    frame: Any
+    frame: pl.DataFrame
     total: int
     note: str = ""
     meaning: str = ""
@@ -83,7 +83,7 @@ def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
     Of each column with cells that cannot be read, the first block that has such cells is reported as a warning.
     """
     roles, model = replace(folder.roles, groups=None, group=()), folder.model
-    parts: list[Sequence[Any]] = []
+    parts: list[tuple[np.ndarray, ...]] = []
     sentences: dict[str, str] = {}
 
     def note(sentence: str) -> None:
@@ -115,7 +115,7 @@ def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
     return KnownRows(number, y, weight if is_weighted else None, hashes, table.rows - n_known)
 
 
-def rows_to_score(folder: ModelFolder, table: Any, max_rows: int | None = MAX_ROWS) -> RowsToScore:
+def rows_to_score(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS) -> RowsToScore:
     """Choose the rows of a table that has the target to score, without those that the model was fitted to.
 
     For the training table, these are the test rows; without test rows, all rows, which are scored out of fold. Of more
@@ -139,7 +139,7 @@ def rows_to_score(folder: ModelFolder, table: Any, max_rows: int | None = MAX_RO
     return RowsToScore(sample, frame, draw.total, f"{missing} {note}".strip())
 
 
-def _read_sample(folder: ModelFolder, frame: Any) -> CountRows:
+def _read_sample(folder: ModelFolder, frame: pl.DataFrame) -> CountRows:
     """Read rows that `scan_rows` has checked and reported on."""
     counts = folder.model.predictor_.counts
     return folder.roles.sample(frame, folder.model.fractional, lambda sentence: None, counts)

@@ -1,7 +1,6 @@
 """What a search tries, and for how long: settings of a model, their ranges and choices. Imports no torch."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ddpn.members.network_options import ENCODINGS, NetworkOptions
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD
@@ -9,6 +8,7 @@ from ddpn.runtime.deadlines import parse_duration
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import check_integer, check_keys
+from ddpn.storage.contents import JsonObject
 from ddpn.workflow.config import FitConfig
 
 #: What a search may take by default.
@@ -16,7 +16,7 @@ BUDGET = "10m"
 _DEFAULTS = NetworkOptions()
 #: Settings that can be searched, in the order of tables, and what is tried of each: choices, or a range (`RANGES`).
 #: "64-64" are the widths (64, 64), and "double_poisson*3" are three components of this likelihood.
-SETTINGS: dict[str, tuple[Any, ...]] = {
+SETTINGS: dict[str, tuple[float | int | str, ...]] = {
     "lr": (0.2 * _DEFAULTS.lr, 4.0 * _DEFAULTS.lr),
     "weight_decay": (0.05 * _DEFAULTS.weight_decay, 5.0 * _DEFAULTS.weight_decay),
     "hidden": ("auto", "32", "64-64", "128-128", "256-256", "128-128-128-64"),
@@ -72,7 +72,7 @@ def default_settings(names: Sequence[str]) -> Settings:
 
 def with_settings(plan: FitConfig, settings: Mapping[str, float | int | str]) -> FitConfig:
     """The plan with these settings, which it does not fix."""
-    options, training = dict[str, Any](), dict(plan.training_options or {})
+    options, training = JsonObject(), dict(plan.training_options or {})
     for name, value in settings.items():
         if name in _TRAINING:
             training[name] = value

@@ -1,21 +1,18 @@
 """Training, validation and test rows: at random by a seed, by a column, or by time; groups of rows stay together."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 
 from ddpn.members.network_options import SMALL_ROWS
 from ddpn.rows.checks import labels_of
 from ddpn.rows.splits import group_codes, random_parts
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column, listed
-from ddpn.tables.cells import polars
 from ddpn.tables.row_hashes import EQUAL_INPUTS
 from ddpn.workflow.config import FitConfig
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: With fewer rows a test says nothing.
 MIN_ROWS = 20
@@ -48,7 +45,7 @@ class RowSplit(NamedTuple):
 
 
 def split_rows(
-    frame: "pl.DataFrame", plan: FitConfig, labels: np.ndarray | None = None, group: np.ndarray | None = None
+    frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray | None = None, group: np.ndarray | None = None
 ) -> RowSplit:
     """The parts that the plan asks for. With few rows none are kept for validation.
 
@@ -87,7 +84,7 @@ def _without_few(parts: SplitRows) -> SplitRows:
     return SplitRows(rows, rows[:0], parts.test)
 
 
-def _by_column(frame: "pl.DataFrame", plan: FitConfig, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
+def _by_column(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
     name = check_column(str(plan.split_column), frame.columns, "split_column", InputError)
     found = parts_of_column(frame, name, labels)
     parts = SplitRows(*(np.flatnonzero(found == part) for part in PARTS))
@@ -111,7 +108,7 @@ def _by_column(frame: "pl.DataFrame", plan: FitConfig, labels: np.ndarray, group
     return RowSplit(parts, f"by column {name}", "" if group is None else describe_scores(plan.group))
 
 
-def parts_of_column(frame: "pl.DataFrame", name: str, labels: np.ndarray) -> np.ndarray:
+def parts_of_column(frame: pl.DataFrame, name: str, labels: np.ndarray) -> np.ndarray:
     """The part of each row by the words of a column; raises an `InputError` for any other word."""
     words = [str(word).strip().lower() for word in frame[name].to_list()]
     part_of = {word: part for part, spellings in PARTS.items() for word in spellings}
@@ -124,7 +121,7 @@ def parts_of_column(frame: "pl.DataFrame", name: str, labels: np.ndarray) -> np.
     return np.array([part_of[word] for word in words])
 
 
-def _by_time(frame: "pl.DataFrame", plan: FitConfig, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
+def _by_time(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
     """The last rows are the test rows, those before them validation rows; rows of one time stay together.
 
     With groups, those whose first row is among the last are the test groups. A training row is then earlier than all
@@ -164,13 +161,13 @@ def _by_time(frame: "pl.DataFrame", plan: FitConfig, labels: np.ndarray, group: 
     return RowSplit(kept, how, describe_scores(plan.group, in_time=True))
 
 
-def times_of(frame: "pl.DataFrame", name: str, labels: np.ndarray, of_text: bool = False) -> "pl.Series":
+def times_of(frame: pl.DataFrame, name: str, labels: np.ndarray, of_text: bool = False) -> pl.Series:
     """The column of times; raises an `InputError` where it is missing, or (unless `of_text`) where it is text."""
     series = frame[check_column(name, frame.columns, "time", InputError)]
-    is_text = of_text and series.dtype == polars().String
+    is_text = of_text and series.dtype == pl.String
     if not (series.dtype.is_temporal() or series.dtype.is_numeric() or is_text):
         known = series.drop_nulls()
-        kind = {polars().Boolean: "booleans", polars().String: "text"}.get(series.dtype, "values")
+        kind = {pl.Boolean: "booleans", pl.String: "text"}.get(series.dtype, "values")
         got = f"{kind} such as {known[0]!r}" if known.len() else "no value"
         raise InputError(argument=Argument("time", name), must="hold numbers or dates such as 2024-12-31", got=got)
     missing = (series.fill_nan(None) if series.dtype.is_float() else series).is_null()

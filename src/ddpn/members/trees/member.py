@@ -33,7 +33,7 @@ from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread, tree_threads_for
 from ddpn.runtime.validation import check_column
-from ddpn.storage.contents import json_to_bytes
+from ddpn.storage.contents import JsonObject, json_to_bytes
 from ddpn.tables.encoding.table import Column
 
 _FACTS = "trees.json"
@@ -269,7 +269,7 @@ class Trees(Member):
         member.means, member.dispersions = boosters[:number], boosters[number:]
         return member
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> JsonObject:
         return {
             "likelihood": self.head.name,
             "leaves": self.used_leaves,

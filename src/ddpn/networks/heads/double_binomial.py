@@ -1,7 +1,6 @@
 """The Double Binomial head: counts of a known total."""
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +11,7 @@ from ddpn.distributions import DoubleBinomial
 from ddpn.distributions.arguments import check_totals, is_checked
 from ddpn.networks.heads.clamps import LOG_GAMMA, bend, highest_log_gamma
 from ddpn.networks.heads.head import Head, WeightedCounts, fit, promoted
+from ddpn.rows.checks import Labels
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import at_rows, check_integer
@@ -83,7 +83,7 @@ class DoubleBinomialHead(Head):
         bounds = [(LOGIT[0] - 1.0, LOGIT[1] + 1.0), (widest, max(widest, LOG_GAMMA[1] + 1.0))]
         return fit(rows.mean_loss(self), guess, bounds)
 
-    def check_targets(self, y: np.ndarray, exposure: np.ndarray | None, labels: Any = None) -> None:
+    def check_targets(self, y: np.ndarray, exposure: np.ndarray | None, labels: Labels = None) -> None:
         """Raise an `InputError` if a row has no total, one that is not an integer, or a count above it."""
         if exposure is None and self.total is None:
             raise InputError(_MISSING)

@@ -14,10 +14,12 @@ from torch.distributions import Distribution
 
 from ddpn.distributions.limits import as_recorded
 from ddpn.distributions.parametric import ParametricDistribution
+from ddpn.rows.checks import Labels
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.threads import single_blas_thread
 from ddpn.runtime.validation import check_number, is_number
+from ddpn.storage.contents import JsonObject
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 #: How far from its guess, beyond the guess's own size, a search goes for a minimum at infinity: e^20 on a log scale.
@@ -245,7 +247,7 @@ class Head(ABC):
         firsts, others = (zero, logs[0], mean), (zero, logs[1])
         return [torch.stack([first, *[other] * (self.n_raw - 1)]) for first in firsts for other in others]
 
-    def check_targets(self, y: np.ndarray, exposure: np.ndarray | None, labels: Any = None) -> None:
+    def check_targets(self, y: np.ndarray, exposure: np.ndarray | None, labels: Labels = None) -> None:
         """Raise an `InputError` for counts that this likelihood cannot have. Does nothing by default.
 
         Parameters
@@ -279,7 +281,7 @@ class Head(ABC):
 
     @classmethod
     @cache  # inspecting a signature takes longer than the rest of `make_head`
-    def option_defaults(cls) -> dict[str, Any]:
+    def option_defaults(cls) -> JsonObject:
         """Every option of this likelihood with its default.
 
         >>> from ddpn.networks.heads import GaussianHead
@@ -290,7 +292,7 @@ class Head(ABC):
         return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> JsonObject:
         """The options that rebuild this head, as in `make_head(head.name, **head.options)`."""
         return {name: getattr(self, name) for name in self.option_defaults()}
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -15,6 +15,9 @@ from ddpn.networks.training.config import ALL, Share, TrainingConfig
 from ddpn.rows.checks import check_counts, check_vector
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 #: Rows of a table that go through a network together where no gradients are kept.
 _IN_ORDER = 8192
@@ -154,11 +157,11 @@ class RowStream(Protocol):
         """About how many rows a pass has; schedules of learning rates follow it."""
         ...
 
-    def chunks(self, rows: int, seed: int) -> Iterator[Any]:
+    def chunks(self, rows: int, seed: int) -> Iterator["pl.DataFrame"]:
         """Tables of exactly so many rows, in random order and without an end: one pass after the other."""
         ...
 
-    def sample(self, chunk: Any) -> CountRows:
+    def sample(self, chunk: "pl.DataFrame") -> CountRows:
         """Such a table as inputs and counts."""
         ...
 
@@ -180,13 +183,13 @@ class Streamed:
     """
 
     source: RowStream
-    encode: Callable[[Any], CountRows]
+    encode: Callable[["pl.DataFrame"], CountRows]
     rows: int
     chunks: int
 
     @classmethod
     def scheduled(
-        cls, source: RowStream, encode: Callable[[Any], CountRows], config: TrainingConfig
+        cls, source: RowStream, encode: Callable[["pl.DataFrame"], CountRows], config: TrainingConfig
     ) -> tuple["Streamed", TrainingConfig]:
         """Chunks of a size that suits encoding, and the settings of a training whose epochs are some chunks each.
 
@@ -227,7 +230,7 @@ class StreamBatches:
         self.batch = min(batch_size, source.rows)
         self.steps = source.chunks * (source.rows // self.batch)
         self._shared: dict[str, Any] = {"batch_size": batch_size, **shared}
-        self._chunks: Iterator[Any] = iter(())
+        self._chunks: Iterator[pl.DataFrame] = iter(())
         self._next = -1
         self._current: MemoryBatches | None = None
 

@@ -18,6 +18,7 @@ from ddpn.networks.optimizer_options import OptimizerOptions
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import check_choice, check_integer
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import write_bytes
 
 
@@ -81,7 +82,7 @@ class TrainingConfig(OptimizerOptions):
         """How many networks are trained."""
         return len(self.seeds)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Plain values, for a manifest."""
         return asdict(self) | {"seeds": list(self.seeds)}
 

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +43,7 @@ from ddpn.runtime.deadlines import Clock, TimeLimitError, check_deadline
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.threads import single_thread, threads_for
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.tensor_files import fingerprint, write
 
 #: Batches of rows from any source.
@@ -204,7 +204,7 @@ class Training:
 
     def _batches(self, name: str, source: Source) -> AnyBatches:
         """Batches of training or validation rows on the device, which are checked first."""
-        shared: dict[str, Any] = {"share": self.runtime.share, "accumulate": self.config.accumulate}
+        shared: JsonObject = {"share": self.runtime.share, "accumulate": self.config.accumulate}
         if isinstance(source, Streamed):
             return StreamBatches(source, self.config.batch_size, self.config.seeds[0], self._loaded, **shared)
         if not isinstance(source, CountRows | OwnRows):
@@ -221,7 +221,7 @@ class Training:
         check_sample(sample, self.model.head, needs_weight)
         return sample.map(lambda t: t.to(self.runtime.device))
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> JsonObject:
         """What distinguishes this training from others; to be called before its first step."""
         train, validation = self._given
         head = {"name": self.model.head.name, "options": self.model.head.options}

@@ -25,6 +25,7 @@ from ddpn.networks.training.batches import OwnRows, Source, Streamed
 from ddpn.networks.training.config import TrainingConfig
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 from ddpn.runtime.validation import at_rows, listed
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.tensor_files import fingerprint, read
 
 #: Batch orders come from another stream than initial weights.
@@ -36,7 +37,7 @@ _BUFFERS, _BEST_BUFFERS = "buffers/", "best_buffers/"
 #: Containers of torch that may hold parameters with a member axis.
 _LISTS = (nn.ParameterList, nn.ParameterDict)
 #: Adam's usual constants; weights decay apart from it, as biases do not.
-_ADAM: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
+_ADAM: JsonObject = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
 _ADAM |= {"fused": True, "amsgrad": False, "maximize": False}
 #: As many tensors as torch's fused AdamW takes in one launch.
 _PIECES = 36
@@ -255,7 +256,7 @@ class History:
         Whether Ctrl-C ended it.
     """
 
-    epochs: list[dict[str, Any]] = field(default_factory=list)
+    epochs: list[JsonObject] = field(default_factory=list)
     best_epoch: list[int] = field(default_factory=list)
     best_score: list[float] = field(default_factory=list)
     rollbacks: list[str] = field(default_factory=list)
@@ -287,7 +288,7 @@ class History:
         best, scores = ([v for part in parts for v in getattr(part, name)] for name in ("best_epoch", "best_score"))
         return replace(parts[0], epochs=epochs, best_epoch=best, best_score=scores)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """A copy of plain values, for a manifest."""
         plain = {name: list(value) if isinstance(value, list) else value for name, value in vars(self).items()}
         return plain | {"best_score": [score if score < math.inf else None for score in self.best_score]}
@@ -297,7 +298,7 @@ class Snapshot(NamedTuple):
     """A copy of a state, as tensors and plain values."""
 
     tensors: dict[str, Tensor]
-    info: dict[str, Any]
+    info: JsonObject
 
     def buffers(self, prefix: str) -> dict[str, Tensor]:
         """What `Buffers.copied` returned."""
@@ -439,7 +440,7 @@ class State:
                 warnings.warn(report, RuntimeWarning, stacklevel=2)
 
 
-def read_checkpoint(path: Path, identity: dict[str, Any]) -> Snapshot | None:
+def read_checkpoint(path: Path, identity: JsonObject) -> Snapshot | None:
     """What a training saved; None where there is no file. That of a training with another `identity` is refused."""
     if not path.exists():
         return None
@@ -454,11 +455,11 @@ def read_checkpoint(path: Path, identity: dict[str, Any]) -> Snapshot | None:
     return Snapshot(tensors, info)
 
 
-def rows_identity(source: Source) -> dict[str, Any]:
+def rows_identity(source: Source) -> JsonObject:
     """Checksums of rows in memory; of a stream the `identity` of its table."""
     if isinstance(source, OwnRows):
         return rows_identity(source.sample) | {"folds": fingerprint(torch.cat([*source.train, *source.validation]))}
-    found: dict[str, Any] = {"rows": len(source)}
+    found: JsonObject = {"rows": len(source)}
     if isinstance(source, Streamed):
         return found | {"identity": source.source.identity}
     return found | {name: fingerprint(tensor) for name, tensor in source.parts.items()}

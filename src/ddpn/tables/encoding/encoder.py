@@ -6,9 +6,9 @@ from dataclasses import asdict, replace
 from typing import Any, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from ddpn.rows.checks import check_vector, labels_of, row_count, row_labels
 from ddpn.rows.count_rows import take_rows
@@ -263,7 +263,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
             Names of the columns, for tables that have none. Default: x0, x1, ...
         """
         check_is_fitted(self)
-        names = _check_feature_names_in(self, input_features)
+        names = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
         listed = [out for name, column in zip(names, self.columns_, strict=True) for out in column.names(name)]
         return np.array(listed, dtype=object)
 
