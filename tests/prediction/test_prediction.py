@@ -155,7 +155,7 @@ def test_the_first_rows_are_shown_with_their_labels():
     low, high, own = (part.item() for part in dist.rows(torch.tensor([1])).narrowest_interval(0.9))
     assert own == pytest.approx(stats.poisson.cdf(high, 30.0) - stats.poisson.cdf(low - 1, 30.0))
     assert lines[3].split() == ["b", "30", f"{low:.0f}", "to", f"{high:.0f}", f"({own:.0%})"]
-    assert lines[-1] == "and 2 more rows"
+    assert lines[-1] == "... and 2 more rows"
     assert found._repr_html_().count("<tr>") == 6
     assert f"<td>{low:.0f} to {high:.0f} ({own:.0%})</td>" in found._repr_html_()
 

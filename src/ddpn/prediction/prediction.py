@@ -17,7 +17,7 @@ from ddpn.distributions.components import Interval
 from ddpn.prediction.spec import DEFAULT_COLUMNS, NESTED_OUTPUTS, PredictionSpec, quantile_name
 from ddpn.rows.checks import RowError, check_counts, row_count
 from ddpn.rows.count_rows import take_rows
-from ddpn.runtime.display import TextTable, interval_words
+from ddpn.runtime.display import TextTable, interval_words, plural
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.frames import make_frame
 from ddpn.runtime.threads import single_thread
@@ -434,23 +434,20 @@ class Prediction:
         names = [f"row {label}" for label in some.row_labels]
         return draw_predictions(names, edges, shares, list(zip(low, high, probability, strict=True)))
 
-    def _first_rows(self) -> tuple[tuple[str, ...], list[tuple[object, ...]], str]:
-        """Return headings, the cells of the first rows, and how many more there are."""
-        some, others = self[:SHOWN_ROWS], len(self) - SHOWN_ROWS
+    def _tabulate_first_rows(self) -> TextTable:
+        """Return the mean and the interval of the first rows."""
+        some = self[:SHOWN_ROWS]
         ends = (part.tolist() for part in some.interval_with_probability())
         cells = zip(some.row_labels.tolist(), some.mean.tolist(), *ends, strict=True)
         rows = [(label, f"{mean:.3g}", interval_words(*interval)) for label, mean, *interval in cells]
-        more = f"and {others:,} more row{'s' if others > 1 else ''}" if others > 0 else ""
-        return ("row", "mean", f"interval, {COVERAGE:.0%} or more"), rows, more
+        headings = ("row", "mean", f"interval, {COVERAGE:.0%} or more")
+        return TextTable(headings, rows, hidden=max(0, len(self) - SHOWN_ROWS))
 
     def __repr__(self) -> str:
-        headings, rows, more = self._first_rows()
-        first = f"Prediction of {len(self):,} row{'s' if len(self) != 1 else ''}"
-        return "\n".join(filter(None, [first, str(TextTable(headings, rows)), more]))
+        return f"Prediction of {plural(len(self), 'row')}\n{self._tabulate_first_rows()}"
 
     def _repr_html_(self) -> str:
-        headings, rows, more = self._first_rows()
-        return TextTable(headings, rows).to_html() + (f"<p>{more}</p>" if more else "")
+        return self._tabulate_first_rows().to_html()
 
 
 def _to_numpy(values: Tensor) -> np.ndarray:

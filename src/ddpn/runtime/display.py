@@ -55,7 +55,7 @@ class TextTable:
             side, width = "<" if number < self.names else ">", max(map(len, texts))
             columns.append([f"{text:{side}{width}}" for text in texts])
         lines = ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
-        return "\n".join([*lines, *([f"... and {self.hidden:,} more rows"] if self.hidden else [])])
+        return "\n".join([*lines, *([f"... and {plural(self.hidden, 'more row')}"] if self.hidden else [])])
 
     def to_html(self) -> str:
         """Return the table as HTML, where every text is escaped.
@@ -69,7 +69,7 @@ class TextTable:
             texts = [escape(as_text(value)) for value in row]
             cells = (f"<strong>{text}</strong>" if (i, j) in self.bold else text for j, text in enumerate(texts))
             body += f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>\n"
-        more = f"<p>and {self.hidden:,} more rows</p>" if self.hidden else ""
+        more = f"<p>and {plural(self.hidden, 'more row')}</p>" if self.hidden else ""
         return f"<table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>{more}"
 
 

@@ -1,6 +1,6 @@
 """Results as data frames, in the library of the user's table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import narwhals as nw
@@ -26,17 +26,3 @@ def make_frame(columns: Mapping[str, Any], library: str = "polars", index: np.nd
     import polars as pl  # slow to import
 
     return pl.DataFrame(dict(columns), strict=False)
-
-
-def make_record_frame(records: Sequence[Mapping[str, Any]], library: str | None = None) -> Any:
-    """Make a data frame with a row per record; of pandas where it is installed, unless a library is named."""
-    names = list(dict.fromkeys(name for record in records for name in record))
-    columns = {name: [record.get(name) for record in records] for name in names}
-    return make_frame(columns, library or installed_library())
-
-
-def installed_library() -> str:
-    """Return "pandas" where it is installed, and "polars" otherwise."""
-    from importlib.util import find_spec
-
-    return "polars" if find_spec("pandas") is None else "pandas"
