@@ -77,7 +77,7 @@ def panel(
     edges = {"left": margins[0] / width, "right": 1 - margins[1] / width, "bottom": _AXIS / height, "top": top / height}
     figure.subplots_adjust(**edges)
     if number:
-        place = {"loc": "lower left", "bbox_to_anchor": (0.1 / width, top / height)}
+        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.1 / width, top / height)}
         figure.legend(*entries, ncols=columns, columnspacing=1.1, handlelength=1.7, labelspacing=0.25, **place)
     if title:
         figure.suptitle(title, x=0.12 / width, ha="left", y=1 - 0.08 / height)

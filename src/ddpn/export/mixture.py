@@ -162,7 +162,7 @@ def _block(graph: Graph, mixture: MixtureGraph, row: _Rows) -> Value:
 
     def per_row(values: np.ndarray) -> Value:
         """The value of each row's group. Shape: (R, 1), or () where there is one group."""
-        return graph.constant(values).take(0 if len(values) == 1 else row.code, axis=0)
+        return graph.constant(values).take(0 if row.code is None or len(values) == 1 else row.code, axis=0)
 
     def quantile(level: np.ndarray) -> Value:
         """The smallest count with so much mass up to it, NaN beyond the grid; at a level, or one per group. (R, 1)."""

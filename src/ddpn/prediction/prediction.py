@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: The columns of a table of predictions by name: arrays, and lists of reasons.
-Columns = dict[str, np.ndarray | list[list[str]]]
+Columns = dict[str, np.ndarray | list[list[str]] | list[str | None]]
 #: Rows that a notebook shows, and the coverage of their intervals.
 SHOWN_ROWS, COVERAGE = 5, 0.9
 #: The largest count that a distribution may reach: beyond, neighbouring counts are the same float.
@@ -358,7 +358,7 @@ class Prediction:
     def to_columns(self, spec: PredictionSpec) -> Columns:
         """Return the columns of a table by name: arrays, and lists of reasons; raise a `RowError` for huge counts."""
         with single_thread(), np.errstate(all="ignore"):
-            columns = self._summarise(spec)
+            columns: Columns = {**self._summarise(spec)}
             wants = {"ood_pvalue", "ood"} & set(spec.columns)
             if "ood_reason" in spec.columns or (wants and self.calibration.ood is not None):
                 columns |= self._describe_unusual_rows(spec)
@@ -394,9 +394,9 @@ class Prediction:
         if self.calibration.ood is None:
             reasons = self.calibration.ood_reasons(self.table, days=self.days)
         else:
-            columns["ood_pvalue"] = self.ood_pvalue
+            columns["ood_pvalue"] = pvalue = self.ood_pvalue
             alpha = self.calibration.ood.alpha if spec.ood is None else spec.ood
-            columns["ood"] = flags = self.calibration.ood.is_ood(columns["ood_pvalue"], alpha)
+            columns["ood"] = flags = self.calibration.ood.is_ood(pvalue, alpha)
             if "ood_reason" in spec.columns:
                 reasons = [[] for _ in range(len(self))]
                 if len(rows := np.flatnonzero(flags)):

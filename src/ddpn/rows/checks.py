@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import narwhals as nw
 import numpy as np
@@ -40,7 +40,7 @@ def row_count(X: object) -> int:
         raise InputError(f"X must be an array or a data frame, got {type(X).__name__}.") from None
 
 
-def row_labels(*sources: object) -> np.ndarray | None:
+def row_labels(*sources: Any) -> np.ndarray | None:
     """The index of the first pandas object among `sources`; None where rows are known by position alone."""
     for source in sources:
         index = getattr(source, "index", None)
@@ -70,11 +70,10 @@ def rows_named(labels: Labels) -> Iterator[None]:
         raise RowError(error.before, error.bad, error.after, named) from None
 
 
-def labels_of(bad: np.ndarray, labels: Labels) -> list[object]:
+def labels_of(bad: np.ndarray, labels: Labels) -> Sequence[object]:
     """The labels of the rows where `bad` (a mask) is true."""
     rows = np.flatnonzero(bad)
-    found: list[object] = (rows if labels is None else np.asarray(labels)[rows]).tolist()
-    return found
+    return list((rows if labels is None else np.asarray(labels)[rows]).tolist())
 
 
 def check_counts(

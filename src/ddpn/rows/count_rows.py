@@ -226,7 +226,7 @@ def take_rows(X: Any, index: Any) -> Any:
 
 
 def _check_parts(
-    parts: Mapping[str, object], censored: object, fractional: str, names: Mapping[str, str]
+    parts: Mapping[str, Any], censored: object, fractional: str, names: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the parts as checked arrays, with the limits of censored counts; `names` are those used in messages."""
 

@@ -17,7 +17,7 @@ Drawn = TypeVar("Drawn")
 ACCENT, SOFT, CONTRAST, BAND, MUTED, RULE, INK = (
     "#1d5c9e", "#a9c8e8", "#b34a00", "#e6e9ef", "#566070", "#dfe3ea", "#1b212b",
 )  # fmt: skip
-STYLE: dict[str, object] = {
+STYLE: dict[Any, Any] = {
     "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "axes.edgecolor": MUTED,
     "axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True, "grid.color": RULE, "grid.linewidth": 0.8,
     "axes.titlesize": 10.5, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.labelsize": 9.5,
@@ -65,7 +65,7 @@ def make_panels(
     return figure, figure.subplots(len(heights), columns, height_ratios=list(heights), squeeze=False, **options)
 
 
-def format_tick(value: float, position: int = 0) -> str:
+def format_tick(value: float, position: float = 0) -> str:
     """Write a number as the label of a tick.
 
     >>> [format_tick(v) for v in (0.25, 1974.0, 20_000.0, 3e6)]

@@ -26,7 +26,7 @@ from ddpn.serving.middleware import Limits, Metrics, Middleware
 from ddpn.serving.model import ServedModel, about
 from ddpn.serving.schemas import STATUSES, RequestError, busy, refusal
 from ddpn.storage.contents import JsonObject
-from ddpn.storage.model_files import folder_version
+from ddpn.storage.model_files import FolderVersion, folder_version
 
 #: Rows from which on answers are written in a thread, as other requests would wait for them.
 _LARGE_ANSWER = 100
@@ -54,7 +54,7 @@ class Service:
         self.limits, self.needs_token, self.metrics = limits, needs_token, Metrics()
         self._reload_every, self._columns = reload_every, columns
         self._seen = {name: folder_version(Path(path)) for name, path in paths.items()}
-        self._failed: dict[str, tuple[int, ...] | None] = {}
+        self._failed: dict[str, FolderVersion | None] = {}
         self.models = {name: ServedModel(name, Path(path), **columns) for name, path in paths.items()}
         for model in self.models.values():
             self.metrics.model.labels(model.name).info({"version": model.version})
@@ -86,7 +86,7 @@ class Service:
                 if now not in (None, self._seen[model.name]):
                     await self._refresh(model, now)
 
-    async def _refresh(self, model: ServedModel, now: tuple[int, ...] | None) -> None:
+    async def _refresh(self, model: ServedModel, now: FolderVersion | None) -> None:
         """Replace a model whose folder has changed; a version that cannot be loaded leaves the old one in place."""
         name = model.name
         try:

@@ -72,7 +72,7 @@ class ServedColumn:
             # Text of JSON may have characters that UTF-8 has not.
             readable = [None if name is None else name.encode(errors="replace").decode() for name in names]
             return pl.Series(self.name, readable, pl.String)
-        kinds = {"boolean": pl.Boolean, "date": pl.Datetime("us")}
+        kinds: dict[str, pl.DataType | type[pl.DataType]] = {"boolean": pl.Boolean, "date": pl.Datetime("us")}
         return pl.Series(self.name, cells, kinds.get(self.kind, pl.Float64), strict=False)
 
 

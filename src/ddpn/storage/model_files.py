@@ -6,7 +6,7 @@ from functools import wraps
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path, PurePosixPath
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.storage.contents import JsonObject
@@ -23,6 +23,8 @@ _TRIES = 10
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
+#: What differs after a folder is replaced.
+FolderVersion: TypeAlias = tuple[int, int, int]
 
 
 def refuses_strange_files(load: Callable[Given, Found]) -> Callable[Given, Found]:
@@ -128,7 +130,7 @@ def read_unchanged(path: Path, read: Callable[[], Found]) -> Found:
     raise InputError(f"{path} was replaced while it was read, {_TRIES} times. Try again.")
 
 
-def folder_version(path: Path) -> tuple[int, int, int] | None:
+def folder_version(path: Path) -> FolderVersion | None:
     """Return what differs after a folder is replaced, as a whole or its manifest; None without a manifest."""
     try:
         status = (path / MANIFEST).stat()

@@ -137,7 +137,7 @@ def _kept_warnings() -> Iterator[list[str]]:
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *place: object, **more: object) -> None:
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
             usual(message, category, *place, **more)
             if issubclass(category, UserWarning | RuntimeWarning) and str(message) not in kept:
                 kept.append(str(message))

@@ -167,7 +167,7 @@ def times_of(frame: pl.DataFrame, name: str, labels: np.ndarray, of_text: bool =
     is_text = of_text and series.dtype == pl.String
     if not (series.dtype.is_temporal() or series.dtype.is_numeric() or is_text):
         known = series.drop_nulls()
-        kind = {pl.Boolean: "booleans", pl.String: "text"}.get(series.dtype, "values")
+        kind = "booleans" if series.dtype == pl.Boolean else "text" if series.dtype == pl.String else "values"
         got = f"{kind} such as {known[0]!r}" if known.len() else "no value"
         raise InputError(argument=Argument("time", name), must="hold numbers or dates such as 2024-12-31", got=got)
     missing = (series.fill_nan(None) if series.dtype.is_float() else series).is_null()

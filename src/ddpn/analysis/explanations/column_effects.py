@@ -241,7 +241,7 @@ def effects(
         column, grid = inputs.columns[position], grid_of(inputs.columns, position, bins)
         effect, error = curves(grid, measure(inputs, position, grid, now, rng), moments.weights, rng)
         points, share, has_missing = list(grid.points), grid.shares, bool(grid.missing.any())
-        if column.kind == "category" and None in map(number_of, points):
+        if column.kind == "category" and None in [number_of(str(point)) for point in points]:
             order = np.argsort(effect[0, : len(points)], kind="stable")
             points, share = [points[i] for i in order], share[order]
             last = np.arange(len(points), effect.shape[1])

@@ -5,7 +5,7 @@ The headline of a report comes from `ddpn.analysis.leaderboard`, which every com
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -187,7 +187,7 @@ class _PredictedPart(NamedTuple):
 def _predict_part(predictor: Predictor, sample: CountRows) -> _PredictedPart:
     """Predict rows with their calibrated intervals, and score them."""
     known = predictor.counts.arguments(sample)
-    mixture: CountDistribution = discretized(predictor.distribution(sample.X, known["exposure"], upper=known["upper"]))
+    mixture: Any = discretized(predictor.distribution(sample.X, known["exposure"], upper=known["upper"]))
     recorded = limited(mixture, sample.limit)
     interval = predictor.wrap(recorded, groups=sample.interval_groups).interval_with_probability(LEVEL)
     values = recorded.mean, *interval, mixture.aleatoric, mixture.epistemic

@@ -304,10 +304,10 @@ def likelihood_text(model: FittedModel) -> str:
 
 def fitted_rows(model: FittedModel) -> str:
     """How many rows a model was fitted to, such as "755 rows, 5-fold cross-fitted"; empty where that is not known."""
-    if getattr(model, "n_rows_", None) is None:
+    if (n_rows := getattr(model, "n_rows_", None)) is None:
         return ""
     copies = [len(copies_of(member)) for member in model.predictor_.mixed.values()]
-    rows = {"train": model.n_rows_, "validation": getattr(model, "n_validation_rows_", 0)}
+    rows = {"train": n_rows, "validation": getattr(model, "n_validation_rows_", 0)}
     return describe_parts(rows, max(copies) if max(copies) > 1 else 0)
 
 

@@ -150,8 +150,13 @@ class RowStream(Protocol):
     `identity` is a digest of the table, by which a checkpoint knows it.
     """
 
-    identity: str
-    most_passes: float
+    @property
+    def identity(self) -> str:
+        """The digest of the table."""
+
+    @property
+    def most_passes(self) -> float:
+        """The largest number of passes."""
 
     def __len__(self) -> int:
         """About how many rows a pass has; schedules of learning rates follow it."""
