@@ -5,7 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import polars as pl
 
 #: What stands for "no value" in any column; the option `missing` adds to it. An empty cell is always missing.
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None", "?")
@@ -25,13 +28,13 @@ def polars() -> Any:
     return import_module("polars")
 
 
-def is_text(series: Any) -> bool:
+def is_text(series: "pl.Series") -> bool:
     """Whether the column holds text of any sort."""
     library = polars()
     return series.dtype in (library.String, library.Categorical, library.Enum)
 
 
-def cleaned(series: Any, missing: Sequence[str]) -> Any:
+def cleaned(series: "pl.Series", missing: Sequence[str]) -> "pl.Series":
     """The text without blanks around it; null where it is one of `missing`."""
     text = series.cast(polars().String).str.strip_chars()
     # A null in a membership test is null, which the mask below must not be.
@@ -39,12 +42,12 @@ def cleaned(series: Any, missing: Sequence[str]) -> Any:
     return text.set(is_missing, None) if is_missing.any() else text
 
 
-def looks_missing(text: Any) -> Any:
+def looks_missing(text: "pl.Series") -> "pl.Series":
     """A mask of cleaned cells that are missing or say so in words."""
     return text.str.to_lowercase().is_in(LOOKS_MISSING).fill_null(True)
 
 
-def read_once(text: Any, read: Callable[[Any], Any]) -> Any:
+def read_once(text: "pl.Series", read: Callable[["pl.Series"], "pl.Series"]) -> "pl.Series":
     """`read` of every cell, called with each spelling once: values come again and again."""
     library = polars()
     cells = library.DataFrame({"text": text})
@@ -66,7 +69,7 @@ def missing_numbers(missing: tuple[str, ...]) -> list[float]:
     return [value for value in found if value == value]
 
 
-def examples(cells: Any) -> str:
+def examples(cells: "pl.Series") -> str:
     """Some different cells, as they are written, for a sentence.
 
     >>> import polars
@@ -132,7 +135,7 @@ def _pattern(decimal: str, unit: str) -> str:
     )
 
 
-def parse_numbers(text: Any, written: NumberFormat) -> Any:
+def parse_numbers(text: "pl.Series", written: NumberFormat) -> "pl.Series":
     """Cleaned text as float64; null where a cell is not a finite number in this format.
 
     >>> import polars
@@ -153,7 +156,7 @@ def parse_numbers(text: Any, written: NumberFormat) -> Any:
     return numbers.set(~numbers.is_finite().fill_null(True), None).alias(text.name)
 
 
-def _formatted(text: Any, written: NumberFormat) -> Any:
+def _formatted(text: "pl.Series", written: NumberFormat) -> "pl.Series":
     """Cells that polars cannot read as numbers."""
     library = polars()
     plain = _ascii(text).str.replace(OPEN_ENDED, "${1}")
@@ -167,14 +170,14 @@ def _formatted(text: Any, written: NumberFormat) -> Any:
     return values.zip_with(~plain.str.contains(_NEGATIVE), -values)
 
 
-def _ascii(text: Any) -> Any:
+def _ascii(text: "pl.Series") -> "pl.Series":
     """Blanks and minus signs of typesetters as those of a keyboard."""
     if not text.str.contains(_BLANKS).any():
         return text
     return text.str.replace_all("\u2212", "-", literal=True).str.replace_all(_BLANKS, " ")
 
 
-def find_number_format(text: Any) -> NumberFormat | None:
+def find_number_format(text: "pl.Series") -> NumberFormat | None:
     """The format that most cells of cleaned text agree with; None if few look like numbers."""
     library = polars()
     known = text.drop_nulls()
@@ -185,7 +188,7 @@ def find_number_format(text: Any) -> NumberFormat | None:
     return _number_format_of(_ascii(known)) if found is not None and found.ambiguous else found
 
 
-def _number_format_of(some: Any) -> NumberFormat | None:
+def _number_format_of(some: "pl.Series") -> NumberFormat | None:
     fits = {decimal: some.str.contains(_pattern(decimal, _UNIT)) for decimal in _DIGITS}
     counts = {decimal: int(fit.sum()) for decimal, fit in fits.items()}
     decimal = "," if counts[","] > counts["."] else "."
@@ -210,7 +213,7 @@ def about_numbers(name: str, written: NumberFormat) -> tuple[str, ...]:
     return ()
 
 
-def has_grouped_points(text: Any) -> bool:
+def has_grouped_points(text: "pl.Series") -> bool:
     """Whether cleaned text holds integers whose thousands are separated by points: every point before three digits.
 
     >>> import polars
@@ -222,7 +225,7 @@ def has_grouped_points(text: Any) -> bool:
     return bool(is_dotted.any() and known.str.contains(r"^[+-]?[0-9]{1,3}(?:\.[0-9]{3})*$").all())
 
 
-def are_codes(text: Any) -> bool:
+def are_codes(text: "pl.Series") -> bool:
     """Whether cleaned text holds digits with leading zeros that matter, such as zip codes: 007 is not 7."""
     zeros = text.str.contains("^0[0-9]+$").fill_null(False)
     if not zeros.any():
@@ -269,7 +272,7 @@ class DateFormat:
     ambiguous: str = ""
 
 
-def parse_dates(text: Any, written: DateFormat) -> Any:
+def parse_dates(text: "pl.Series", written: DateFormat) -> "pl.Series":
     """Cleaned text as datetimes without a zone, null where a cell is no date; the year may always come first.
 
     >>> import polars
@@ -279,7 +282,7 @@ def parse_dates(text: Any, written: DateFormat) -> Any:
     return read_once(text, lambda cells: _parsed_by(cells, written))
 
 
-def _parsed_by(text: Any, written: DateFormat) -> Any:
+def _parsed_by(text: "pl.Series", written: DateFormat) -> "pl.Series":
     found = _parsed(text, YEAR_FIRST, written.zone)
     rest = found.is_null() & text.is_not_null()
     if rest.any() and written.order not in ("", YEAR_FIRST):
@@ -287,7 +290,7 @@ def _parsed_by(text: Any, written: DateFormat) -> Any:
     return found
 
 
-def _parsed(text: Any, order: str, zone: str) -> Any:
+def _parsed(text: "pl.Series", order: str, zone: str) -> "pl.Series":
     library = polars()
     if order == NAMED:
         text, order = _without_names(text), YEAR_FIRST
@@ -308,7 +311,7 @@ def _parsed(text: Any, order: str, zone: str) -> Any:
     return _in_zone(found, offset, zone)
 
 
-def _without_names(text: Any) -> Any:
+def _without_names(text: "pl.Series") -> "pl.Series":
     """5 March 2021 and March 5, 2021 as 2021-3-5."""
     for number, name in enumerate(_NAMES, start=1):
         text = text.str.replace(_NAMED[0].replace("|".join(_NAMES), name), f"${{3}}-{number}-${{1}}")
@@ -316,7 +319,7 @@ def _without_names(text: Any) -> Any:
     return text
 
 
-def _clock(clock: Any, half: Any) -> Any:
+def _clock(clock: "pl.Series", half: "pl.Series") -> "pl.Series":
     """The time of day as a duration; none is midnight, and an impossible one is null."""
     library = polars()
     parts = clock.str.extract_groups(r"^(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?$").struct.unnest()
@@ -331,7 +334,7 @@ def _clock(clock: Any, half: Any) -> Any:
     return library.select(library.when(possible).then(micros)).to_series().cast(library.Duration("us"))
 
 
-def _in_zone(times: Any, offset: Any, zone: str) -> Any:
+def _in_zone(times: "pl.Series", offset: "pl.Series", zone: str) -> "pl.Series":
     """Times with an offset by the clock of `zone`; as written where there is no zone or no offset."""
     if not zone or not offset.is_not_null().any():
         return times
@@ -345,7 +348,7 @@ def _in_zone(times: Any, offset: Any, zone: str) -> Any:
     return local.zip_with(offset.is_not_null(), times)
 
 
-def find_date_format(text: Any) -> DateFormat | None:
+def find_date_format(text: "pl.Series") -> DateFormat | None:
     """The order that most cells of cleaned text agree with; None if few look like dates."""
     known = text.drop_nulls().unique(maintain_order=True)
     if known.is_empty():
@@ -358,7 +361,7 @@ def find_date_format(text: Any) -> DateFormat | None:
     return _date_format_of(known) if found.ambiguous else found
 
 
-def _date_format_of(known: Any) -> DateFormat:
+def _date_format_of(known: "pl.Series") -> DateFormat:
     read = {order: _parsed(known, order, "") for order in (*_ORDERS, NAMED)}
     counts = {order: int(times.is_not_null().sum()) for order, times in read.items()}
     order = max(counts, key=lambda each: counts[each])
@@ -386,15 +389,15 @@ def about_dates(name: str, written: DateFormat) -> tuple[str, ...]:
     )
 
 
-def local_times(series: Any, zone: str) -> Any:
+def local_times(series: "pl.Series", zone: str) -> "pl.Series":
     """Dates or datetimes as datetimes without a zone: by the clock of `zone`, or by their own if it is empty."""
     library = polars()
-    if series.dtype == library.Datetime and series.dtype.time_zone is not None:
+    if getattr(series.dtype, "time_zone", None) is not None:
         series = (series.dt.convert_time_zone(zone) if zone else series).dt.replace_time_zone(None)
     return series.cast(library.Datetime("us"))
 
 
-def date_parts(times: Any, parts: tuple[str, ...], names: list[str]) -> list[Any]:
+def date_parts(times: "pl.Series", parts: tuple[str, ...], names: list[str]) -> "list[pl.Series]":
     """Numbers from datetimes: the day (since 1970), the month, the weekday (1 is Monday), the hour."""
     library = polars()
     found = {

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.extras import import_extra
@@ -28,6 +28,9 @@ from ddpn.tables.cells import (
     parse_dates,
     polars,
 )
+
+if TYPE_CHECKING:
+    import polars as pl
 
 STDIN = "-"
 #: Separators that a file of text may have, by its ending; None: found in the header.
@@ -97,7 +100,7 @@ def unreadable(name: str, how: str) -> Iterator[None]:
         raise InputError(f"{name} cannot be read {how}: {reason}.") from None
 
 
-def read(source: str, as_text: Iterable[str] = ()) -> Any:
+def read(source: str, as_text: Iterable[str] = ()) -> "pl.DataFrame":
     """The table of a file as a polars frame; the columns `as_text` keep their digits as they are written.
 
     `source` is a path, or "-" for CSV from standard input. A column of text has the type that all its cells agree
@@ -114,7 +117,7 @@ def read(source: str, as_text: Iterable[str] = ()) -> Any:
     return frame
 
 
-def _frame(library: Any, content: bytes, kind: str, as_text: set[str], name: str) -> Any:
+def _frame(library: Any, content: bytes, kind: str, as_text: set[str], name: str) -> "pl.DataFrame":
     if kind in TEXT:
         return read_delimited(content, TEXT[kind], name, as_text)
     if kind in EXCEL:
@@ -126,7 +129,7 @@ def _frame(library: Any, content: bytes, kind: str, as_text: set[str], name: str
     return getattr(library, BINARY[kind])(content)
 
 
-def _sheet(library: Any, content: bytes, name: str) -> Any:
+def _sheet(library: Any, content: bytes, name: str) -> "pl.DataFrame":
     """The first sheet of a workbook."""
     engine = import_extra("fastexcel", "files")
     try:
@@ -174,7 +177,7 @@ class LongRowError(InputError):
         super().__init__(f"{name} cannot be read as a table: {row} has more fields than the header.")
 
 
-def read_delimited(content: bytes, separator: str | None, name: str, as_text: set[str]) -> Any:
+def read_delimited(content: bytes, separator: str | None, name: str, as_text: set[str]) -> "pl.DataFrame":
     """The table of a text file, without its empty rows; `name` is the file in messages."""
     library = polars()
     content = _utf8(content, name)
@@ -235,7 +238,7 @@ def separator_of(header: str) -> str:
     return max(_SEPARATORS, key=outside.count)
 
 
-def _named(cells: Any, name: str) -> Any:
+def _named(cells: "pl.DataFrame", name: str) -> "pl.DataFrame":
     """The rows below the first, whose cells are the names; a column without a name and without values is ignored."""
     library = polars()
     names = [str(word or "").lstrip("\ufeff").strip() for word in cells.row(0)]
@@ -248,7 +251,7 @@ def _named(cells: Any, name: str) -> Any:
     return library.DataFrame([body[:, j].alias(column) for j, column in zip(kept, names, strict=True)])
 
 
-def without_empty_rows(frame: Any, name: str) -> Any:
+def without_empty_rows(frame: "pl.DataFrame", name: str) -> "pl.DataFrame":
     """The rows that have a value in some column. In a table of one column an empty row is a missing value."""
     library = polars()
     if frame.width < 2 or not frame.height:
@@ -266,7 +269,7 @@ def without_empty_rows(frame: Any, name: str) -> Any:
     return frame.filter(~empty)
 
 
-def typed(frame: Any, as_text: set[str], decimal_commas: bool = False) -> Any:
+def typed(frame: "pl.DataFrame", as_text: set[str], decimal_commas: bool = False) -> "pl.DataFrame":
     """Columns of text as integers, numbers, booleans or dates where all cells agree; `as_text` stay as they are.
 
     With `decimal_commas`, 3,14 is a number if some column has such numbers, and 1.234 is then an integer.
@@ -279,7 +282,7 @@ def typed(frame: Any, as_text: set[str], decimal_commas: bool = False) -> Any:
     return frame.with_columns(_typed(series, series.name in as_text) for series in texts)
 
 
-def _with_points(frame: Any, names: list[str]) -> Any:
+def _with_points(frame: "pl.DataFrame", names: list[str]) -> "pl.DataFrame":
     """Numbers with decimal commas in the form that polars reads, where a comma of some cell can only be one."""
     texts = {name: cleaned(frame[name], MISSING) for name in names}
     commas = [name for name, text in texts.items() if text.drop_nulls().str.contains(_DECIMAL_COMMA).all()]
@@ -293,7 +296,7 @@ def _with_points(frame: Any, names: list[str]) -> Any:
     )
 
 
-def _typed(series: Any, as_text: bool) -> Any:
+def _typed(series: "pl.Series", as_text: bool) -> "pl.Series":
     """Numbers, booleans, and dates with the year first, if all cells agree; other text with null where missing."""
     library = polars()
     text = cleaned(series, MISSING)
@@ -340,7 +343,7 @@ def check_output(target: str, overwrite: bool, source: str = STDIN) -> None:
     check_free(Path(target), overwrite, source)
 
 
-def write(frame: Any, target: str) -> None:
+def write(frame: "pl.DataFrame", target: str) -> None:
     """Write a polars frame in the format of the ending; "-" is CSV on standard output."""
     if target == STDIN:
         sys.stdout.write(frame.write_csv())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, count
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from ddpn.tables.files import (
     unreadable,
 )
 from ddpn.tables.roles import Roles
+
+if TYPE_CHECKING:
+    import polars as pl
 
 #: Rows of a block, about.
 ROWS = 32_768
@@ -71,9 +74,9 @@ class Table:
         self._open([_opened(source, as_text) for source in self.sources])
 
     @classmethod
-    def of(cls, rows: Any) -> Self:
+    def of(cls, rows: "Table | pl.DataFrame") -> "Table":
         """Return a polars frame as a table; a table as it is."""
-        if isinstance(rows, cls):
+        if isinstance(rows, Table):
             return rows
         table = cls.__new__(cls)
         table.sources = ["data frame"]
@@ -121,16 +124,16 @@ class Table:
             for place in file.places()
         ]
 
-    def block(self, place: Place, columns: Sequence[str] | None = None) -> Any:
+    def block(self, place: Place, columns: Sequence[str] | None = None) -> "pl.DataFrame":
         """The rows there as a polars frame, with some columns or (default) all of them."""
         schema = self.schema if columns is None else {name: self.schema[name] for name in columns}
         return _conformed(self._files[place.file].block(place, list(schema)), schema)
 
-    def read(self) -> Any:
+    def read(self) -> "pl.DataFrame":
         """All rows as a polars frame."""
         return polars().concat([self.block(place) for place in self.places()], rechunk=True)
 
-    def take_rows(self, numbers: np.ndarray) -> Any:
+    def take_rows(self, numbers: np.ndarray) -> "pl.DataFrame":
         """Return the rows with these numbers, from 0 and ascending, as a polars frame; one block is held at a time."""
         frames = []
         for place in self.places():
@@ -166,7 +169,7 @@ class Table:
             roles.exposures(frame, start)
             roles.uppers(frame, start)
 
-    def identity(self) -> list[list[Any]]:
+    def identity(self) -> list[list[object]]:
         """Paths, sizes and times of the files, by which a later run recognises them."""
         return [file.identity() for file in self._files]
 
@@ -200,10 +203,10 @@ class TableFile(ABC):
         return [Place(begin, end, end - begin, begin) for begin, end in ends]
 
     @abstractmethod
-    def block(self, place: Place, columns: list[str]) -> Any:
+    def block(self, place: Place, columns: list[str]) -> "pl.DataFrame":
         """The rows there, with at least these columns."""
 
-    def identity(self) -> list[Any]:
+    def identity(self) -> list[object]:
         """The path, size and time of the file."""
         facts = os.stat(self.source)
         return [str(Path(self.source).resolve()), facts.st_size, facts.st_mtime_ns]
@@ -212,14 +215,14 @@ class TableFile(ABC):
 class WholeFile(TableFile):
     """A file that is read at once."""
 
-    def __init__(self, source: str, as_text: Sequence[str], frame: Any = None) -> None:
+    def __init__(self, source: str, as_text: Sequence[str], frame: "pl.DataFrame | None" = None) -> None:
         self.source, self._frame = source, read(source, as_text) if frame is None else frame
         self.schema, self.rows = dict(self._frame.schema), self._frame.height
 
-    def block(self, place: Place, columns: list[str]) -> Any:
+    def block(self, place: Place, columns: list[str]) -> "pl.DataFrame":
         return self._frame.slice(place.begin, place.rows)
 
-    def identity(self) -> list[Any]:
+    def identity(self) -> list[object]:
         return super().identity() if self.source != STDIN else [STDIN, sha256(self._frame.write_csv().encode())]
 
 
@@ -240,10 +243,10 @@ class ParquetFile(TableFile):
         coded = (library.Categorical, library.Enum)
         self.schema = {name: library.String if dtype in coded else dtype for name, dtype in types.items()}
 
-    def _lazy(self) -> Any:
+    def _lazy(self) -> "pl.LazyFrame":
         return polars().scan_parquet(self._path, glob=False)
 
-    def block(self, place: Place, columns: list[str]) -> Any:
+    def block(self, place: Place, columns: list[str]) -> "pl.DataFrame":
         with unreadable(self.source, f"as a parquet file, rows {place.begin + 1:,} to {place.end:,}"):
             return self._lazy().select(columns).slice(place.begin, place.rows).collect()
 
@@ -290,14 +293,14 @@ class TextFile(TableFile):
     def places(self) -> list[Place]:
         return self._places
 
-    def block(self, place: Place, columns: list[str]) -> Any:
+    def block(self, place: Place, columns: list[str]) -> "pl.DataFrame":
         as_text = self._as_text | {name for name, dtype in self.schema.items() if dtype == polars().String}
         with open(self._path, "rb") as file:
             file.seek(place.begin)
             content = file.read(place.end - place.begin)
         return _conformed(self._frame(content, as_text, place.start), self.schema)
 
-    def _frame(self, lines: bytes, as_text: set[str], start: int) -> Any:
+    def _frame(self, lines: bytes, as_text: set[str], start: int) -> "pl.DataFrame":
         with unreadable(self.source, f"as a csv file from row {start + 1:,} on"):
             try:
                 return read_delimited(self._header + lines, self._separator, self.source, as_text)
@@ -312,7 +315,7 @@ class TextFile(TableFile):
                 raise InputError(f"{error} See the rows from {start + 1:,} on.") from None
 
 
-def _record(file: Any, source: str, already: int) -> bytes:
+def _record(file: BinaryIO, source: str, already: int) -> bytes:
     """A line, with those after it where it ends within quotes; `already` is the number of quotes before it."""
     line = file.readline()
     quotes, length = already + line.count(b'"'), len(line)
@@ -343,7 +346,7 @@ def _merged(one: dict[str, Any], other: dict[str, Any], known: set[str]) -> dict
     return found
 
 
-def _conformed(frame: Any, schema: dict[str, Any]) -> Any:
+def _conformed(frame: "pl.DataFrame", schema: dict[str, Any]) -> "pl.DataFrame":
     """A block with these columns and types of the whole table."""
     if dict(frame.schema) == schema:
         return frame
@@ -366,7 +369,7 @@ SHARE = 0.5
 _MEMINFO = Path("/proc/meminfo")
 
 #: A table and the numbers of its rows -> which of them to use.
-Keep = Callable[[Any, np.ndarray], np.ndarray]
+Keep = Callable[["pl.DataFrame", np.ndarray], np.ndarray]
 
 
 def free_memory() -> int | None:
@@ -398,13 +401,13 @@ def sampled_rows(table: Table, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng(seed).choice(table.rows, size, replace=False))
 
 
-def shuffled_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int, seed: int) -> Iterator[Any]:
+def shuffled_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int, seed: int) -> Iterator["pl.DataFrame"]:
     """Frames of exactly `rows` rows, pass after pass without an end; the same for the same seed.
 
     Blocks are read in random order, and their rows are shuffled in a buffer. Rows that are left over at the end of a
     pass begin the next chunk. `keep` takes rows and their numbers in the table, and returns a mask of those to use.
     """
-    rest: Any = None
+    rest: pl.DataFrame | None = None
     for number in count():
         used = 0
         rng = np.random.default_rng([seed, number])
@@ -420,11 +423,11 @@ def shuffled_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int,
             raise InputError("The table must have training rows, got none.")
 
 
-def _buffers(table: Table, columns: Sequence[str], keep: Keep, rng: np.random.Generator) -> Iterator[Any]:
+def _buffers(table: Table, columns: Sequence[str], keep: Keep, rng: np.random.Generator) -> Iterator["pl.DataFrame"]:
     """Rows to use, of some random blocks at a time."""
     size = max(1024, min(BUFFER_ROWS, BUFFER_BYTES // table.row_bytes(columns)))
     places = table.places()
-    held: list[Any] = []
+    held: list[pl.DataFrame] = []
     for position in rng.permutation(len(places)).tolist():
         place = places[position]
         frame = table.block(place, columns)

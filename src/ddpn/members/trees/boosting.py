@@ -251,7 +251,7 @@ class Growing:
     def _captured(self, evaluate: Callable[..., Any]) -> np.ndarray:
         found = []
 
-        def watch(scores: np.ndarray, _: Any) -> tuple[str, float, bool]:
+        def watch(scores: np.ndarray, _: object) -> tuple[str, float, bool]:
             found.append(scores.copy())
             return "watched", 0.0, False
 

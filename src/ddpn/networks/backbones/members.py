@@ -7,7 +7,7 @@ first, so the sum of the members' losses gives each of them exactly the gradient
 
 import copy
 import math
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from itertools import pairwise
 from typing import Any, cast
 
@@ -46,7 +46,7 @@ class Copies:
     def __call__(self) -> nn.Module:
         return copy.deepcopy(self._network)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Copies":
+    def __deepcopy__(self, memo: dict[int, object]) -> "Copies":
         return self
 
 
@@ -240,9 +240,9 @@ def check_seeds(given: Sized, members: int) -> None:
         raise ConfigError(f"seeds must have one entry per member ({members}), got {len(given)}.")
 
 
-def check_widths(name: str, widths: Any, least: int = 1) -> tuple[int, ...]:
+def check_widths(name: str, widths: object, least: int = 1) -> tuple[int, ...]:
     """Return the widths of at least so many layers as integers, or raise a `ConfigError`."""
-    found = tuple(widths) if hasattr(widths, "__iter__") else (None,)
+    found = tuple(widths) if isinstance(widths, Iterable) else (None,)
     if len(found) < least or not all(is_integer(width) and width >= 1 for width in found):
         raise ConfigError(f"{name} must list integers of at least 1, such as (128, 64), got {widths!r:.40}.")
     return tuple(int(width) for width in found)

@@ -112,7 +112,7 @@ class Head(ABC):
     is_baseline: ClassVar[bool] = True
     validation_score: ClassVar[str] = "crps"
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
+    def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         own = vars(cls)
         if "n_raw" in own and "parameter_names" not in own:

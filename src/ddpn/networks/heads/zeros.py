@@ -30,7 +30,7 @@ class ZeroHead(Head):
     is_baseline = False
     _distribution: ClassVar[Any]
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
+    def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         if "base_likelihood" in vars(cls):
             base = HEADS[cls.base_likelihood]

@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -359,7 +359,7 @@ class State:
         finally:
             self.flat.values.copy_(current)
 
-    def complete_epoch(self, losses: list[float], scores: list[float] | None, **record: Any) -> None:
+    def complete_epoch(self, losses: list[float], scores: list[float] | None, **record: object) -> None:
         """Record the epoch, keep the weights of members that have a better score than ever, and begin the next."""
         if scores is not None:
             self._select(scores)

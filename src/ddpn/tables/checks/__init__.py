@@ -5,7 +5,7 @@ remedies in options and in arguments.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from ddpn.tables.checks.identifiers import describe_identifier
 from ddpn.tables.checks.leaks import find_leaks
 from ddpn.tables.checks.markers import find_marker
 from ddpn.tables.checks.order import find_drift
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = [
     "Finding",
@@ -76,7 +79,7 @@ def find_column_problems(sample: CountRows, dates: Mapping[str, str], confirmed:
     return [*leaks, *markers]
 
 
-def _find_markers(X: Any, sample: CountRows) -> list[Finding]:
+def _find_markers(X: "pl.DataFrame", sample: CountRows) -> list[Finding]:
     """Return what is said about numbers that seem to stand for "unknown", in the counts and in the columns."""
     findings = []
     # The largest possible count, and one that stands for "so many or more", are not unknown.
@@ -130,7 +133,7 @@ def _find_dates(dates: Mapping[str, str]) -> list[Finding]:
     return [Finding(FindingKind.DATE, f"Column {name} is a date.", (name,)) for name in names]
 
 
-def find_identifiers(X: Any, dates: Mapping[str, str]) -> list[Finding]:
+def find_identifiers(X: "pl.DataFrame", dates: Mapping[str, str]) -> list[Finding]:
     """Find columns of a polars frame that number or name the rows, and are no parts of a date.
 
     A table that has no other column is left alone.

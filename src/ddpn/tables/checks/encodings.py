@@ -1,10 +1,13 @@
 """Columns that hold means of the target: by group (target encoding), or over neighbouring rows (rolling means)."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ddpn.tables.checks.sampling import choose_groups, hash_values, max_checked_rows
+
+if TYPE_CHECKING:
+    import polars as pl
 
 #: Levels of several rows at least, and the largest p-value of level means as even as these by chance.
 _MIN_LEVELS, _MAX_P_VALUE = 10, 1e-6
@@ -52,7 +55,7 @@ def is_group_mean(x: np.ndarray, y: np.ndarray) -> bool:
     return bool(noise.mean() < _MAX_NOISE and chi2.cdf(noise.sum() / 3.0, len(noise) / 3.0) < _MAX_P_VALUE)
 
 
-def choose_levels(series: Any, columns: int) -> np.ndarray:
+def choose_levels(series: "pl.Series", columns: int) -> np.ndarray:
     """Return a mask of rows that show whether a column holds means of the target: all rows of enough of its values.
 
     `columns` is the number of columns of the table.
@@ -64,7 +67,7 @@ def choose_levels(series: Any, columns: int) -> np.ndarray:
     return choose_groups(hash_values(series), share)
 
 
-def find_rolling_means(X: Any, y: np.ndarray) -> list[str]:
+def find_rolling_means(X: "pl.DataFrame", y: np.ndarray) -> list[str]:
     """Return the columns of a polars frame that are weighted sums of the target over neighbouring rows.
 
     Only sums that include the row itself or later rows are reported.

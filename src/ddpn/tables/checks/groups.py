@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from ddpn.tables.near_rows import (
     find_repeating_columns,
 )
 from ddpn.tables.row_hashes import hash_rows
+
+if TYPE_CHECKING:
+    import polars as pl
 
 #: Fewer different values are categories, not persons; fewer are enough if a column is named like an id.
 _MIN_GROUPS, _MIN_NAMED_GROUPS = 30, 8
@@ -115,7 +118,7 @@ def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0)
 class _ColumnLabels:
     """The columns of a polars frame with a hash per cell, and rows by which groups of equal cells are compared."""
 
-    def __init__(self, X: Any, seed: int) -> None:
+    def __init__(self, X: "pl.DataFrame", seed: int) -> None:
         self.X, self.seed, self.most = X, seed, max_rows(X.width)
         self.hashes = {series.name: hash_values(series) for series in X.iter_columns()}
         self.some = choose_rows(X.height, X.width, seed)
@@ -156,7 +159,7 @@ def _find_equal_inputs(columns: _ColumnLabels) -> Candidate | None:
     return candidate if count_groups(shuffled) >= _SHUFFLED_RATIO * count_groups(hashes) else None
 
 
-def _find_near_inputs(X: Any) -> Iterator[Candidate]:
+def _find_near_inputs(X: "pl.DataFrame") -> Iterator[Candidate]:
     """Yield groups of rows that nearly agree in several columns, or in all columns of numbers."""
     for names in find_repeating_columns(X):
         # Clumps of a part of a large table, in which near rows stay together, are like those of the others.
@@ -208,12 +211,12 @@ def _is_named_like_id(name: str) -> bool:
     return bool(_ID_NAMES.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
 
 
-def _is_whole(series: Any) -> bool:
+def _is_whole(series: "pl.Series") -> bool:
     values = series.drop_nulls().to_numpy()
     return are_whole_numbers(values[~np.isnan(values)] if values.dtype.kind == "f" else values)
 
 
-def _is_measured(series: Any) -> bool:
+def _is_measured(series: "pl.Series") -> bool:
     """Return True for numbers with decimals, which name nobody."""
     return series.dtype.is_numeric() and not _is_whole(series)
 
@@ -246,7 +249,7 @@ def _are_alike(scores: np.ndarray, labels: np.ndarray) -> bool:
     return bool(pairs and same / pairs >= max(_MIN_CORRELATION, _MIN_STANDARD_ERRORS * np.sqrt(2.0 / pairs)))
 
 
-def _have_units(scores: np.ndarray, series: Any, max_neighbour_share: float) -> bool:
+def _have_units(scores: np.ndarray, series: "pl.Series", max_neighbour_share: float) -> bool:
     """Return True if rows with one value of a column of integers are more alike than rows with neighbouring values.
 
     The values of a measurement are in order, so that neighbours resemble each other: what one value has, the next one

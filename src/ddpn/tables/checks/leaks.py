@@ -7,7 +7,7 @@ known before the count is a question to the user.
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from ddpn.tables.cells import DAY, polars
 from ddpn.tables.checks.encodings import choose_levels, find_rolling_means, is_group_mean
 from ddpn.tables.checks.findings import Finding, FindingKind
 from ddpn.tables.checks.sampling import choose_rows
+
+if TYPE_CHECKING:
+    import polars as pl
 
 #: Rows that repeat a count, by which a function of it is recognised, and significant digits that are compared.
 _REPEATS, _DIGITS = 10, 9
@@ -55,7 +58,7 @@ _SEED = 0
 
 
 def find_leaks(
-    X: Any, y: np.ndarray, dates: Mapping[str, str] | None = None, exposure: np.ndarray | None = None
+    X: "pl.DataFrame", y: np.ndarray, dates: Mapping[str, str] | None = None, exposure: np.ndarray | None = None
 ) -> list[Finding]:
     """Find columns that are made of the target, or of the target per exposure, or predict it nearly without error.
 
@@ -139,7 +142,7 @@ class _Target(NamedTuple):
         return bool((self.unit == 1.0).all())
 
 
-def _nearly(series: Any, targets: Sequence[_Target]) -> str:
+def _nearly(series: "pl.Series", targets: Sequence[_Target]) -> str:
     """Return what is asked about a column that predicts a target nearly without error; "" if it predicts none."""
     values = _filled(series)
     for target in targets:
@@ -153,7 +156,7 @@ def _nearly(series: Any, targets: Sequence[_Target]) -> str:
     return ""
 
 
-def _mean_of_target(name: str, X: Any, y: np.ndarray) -> str:
+def _mean_of_target(name: str, X: "pl.DataFrame", y: np.ndarray) -> str:
     """Return what is asked about a column of means of the target; "" if it is none. All rows of a group are needed."""
     series = X[name]
     if not series.dtype.is_float() or series.null_count():
@@ -168,12 +171,12 @@ def _mean_of_target(name: str, X: Any, y: np.ndarray) -> str:
     )
 
 
-def _values(series: Any) -> np.ndarray:
+def _values(series: "pl.Series") -> np.ndarray:
     """The values as float64, NaN where they are missing; levels and flags as numbers of their own."""
     return (series if series.dtype.is_numeric() else series.rank("dense")).cast(float).to_numpy().astype(np.float64)
 
 
-def _filled(series: Any) -> np.ndarray:
+def _filled(series: "pl.Series") -> np.ndarray:
     """The same; missing values are a value of their own, below all others."""
     values = _values(series)
     known = values[~np.isnan(values)]
@@ -273,7 +276,7 @@ def _unit(values: np.ndarray) -> np.ndarray:
 # Columns that are made of the target --------------------------------------------------------------------------------
 
 
-def made_of_target(series: Any, y: np.ndarray, is_count: bool = True) -> str:
+def made_of_target(series: "pl.Series", y: np.ndarray, is_count: bool = True) -> str:
     """How a column is made of the target, as words that follow its name; "" where it may be a predictor.
 
     `is_count` if `y` are counts, of which a column may be a part or a flag, and not rates.
@@ -339,7 +342,7 @@ def _is_part(x: np.ndarray, y: np.ndarray) -> bool:
     return bool((x[at_bound] / mean[at_bound]).sum() >= _EXPECTED)
 
 
-def gaps_made_of_target(series: Any, y: np.ndarray) -> str:
+def gaps_made_of_target(series: "pl.Series", y: np.ndarray) -> str:
     """How the missing values of a column are made of the counts, as words that follow its name; "" if they are not."""
     is_known = ~np.isnan(_values(series))
     if is_known.all() or not is_known.any():

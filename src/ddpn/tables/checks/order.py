@@ -1,6 +1,6 @@
 """What changes with time, or with the order of the rows: trends, columns that follow time, and rows that drift."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -8,6 +8,9 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.tables.checks.findings import Finding, FindingKind
 from ddpn.tables.checks.groups import Candidate, Comparison
 from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, max_rows
+
+if TYPE_CHECKING:
+    import polars as pl
 
 #: A column of numbers that rises or falls with time has a rank correlation with it of this size or more.
 _MONOTONE = 0.95
@@ -22,7 +25,7 @@ _BLOCKS = 10
 _MIN_CHANGE, _MIN_STANDARD_ERRORS = 0.1, 4.0
 
 
-def find_trend(sample: CountRows, times: Any) -> float:
+def find_trend(sample: CountRows, times: "pl.Series") -> float:
     """Return by how much later counts differ from what a quick model of earlier rows predicts; 0 if that may be chance.
 
     `times` is a series of the times of the rows. The difference is relative: 0.5 is half as many again.
@@ -50,7 +53,7 @@ def _thin_rows(sample: CountRows, order: np.ndarray) -> CountRows:
     return sample.rows(order)
 
 
-def time_columns(X: Any, times: Any) -> list[str]:
+def time_columns(X: "pl.DataFrame", times: "pl.Series") -> list[str]:
     """Return the columns that are monotone in time, or constant over long stretches of it; `X` is a polars frame.
 
     `times` is a series of the times of its rows. Nothing could be said about a row without all of its columns, so that
@@ -68,7 +71,7 @@ def time_columns(X: Any, times: Any) -> list[str]:
     return names if len(names) < len(X.columns) else []
 
 
-def _follows(series: Any, ranks: np.ndarray) -> bool:
+def _follows(series: "pl.Series", ranks: np.ndarray) -> bool:
     codes = series.rank("dense").fill_null(0).to_numpy().astype(np.int64)
     if not np.ptp(codes):
         return False
@@ -143,7 +146,7 @@ def _correlate(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.corrcoef(one, other)[0, 1])
 
 
-def _rank_numbers(series: Any) -> np.ndarray | None:
+def _rank_numbers(series: "pl.Series") -> np.ndarray | None:
     """Return the ranks of a column with many different numbers; None for any other column."""
     if not series.dtype.is_numeric() or series.null_count() or series.n_unique() < _MIN_DRIFTING_VALUES:
         return None

@@ -4,11 +4,14 @@ Checks of columns need any rows. Checks of groups need several rows of a group, 
 there is room for them.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ddpn.tables.cells import polars
+
+if TYPE_CHECKING:
+    import polars as pl
 
 #: Rows, and cells, that are looked at, at most.
 MAX_ROWS, MAX_CELLS = 20_000, 500_000
@@ -63,7 +66,7 @@ def choose_rows_of_groups(labels: np.ndarray, groups: int, most: int, seed: int)
     return np.flatnonzero(is_chosen)
 
 
-def hash_values(series: Any) -> np.ndarray:
+def hash_values(series: "pl.Series") -> np.ndarray:
     """Return a hash per cell of a polars series, the same for equal values: of floats, to about seven digits."""
     is_float = series.dtype.is_float()
     hashes: np.ndarray = (series.cast(polars().Float32) if is_float else series).hash(0).to_numpy()
