@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: The columns of a table of predictions by name: arrays, and lists of reasons.
-Columns = dict[str, np.ndarray | list[list[str]] | list[str | None]]
+Columns = dict[str, Any]
 #: Rows that a notebook shows, and the coverage of their intervals.
 SHOWN_ROWS, COVERAGE = 5, 0.9
 #: The largest count that a distribution may reach: beyond, neighbouring counts are the same float.

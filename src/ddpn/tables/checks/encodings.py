@@ -1,6 +1,6 @@
 """Columns that hold means of the target: by group (target encoding), or over neighbouring rows (rolling means)."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -55,7 +55,7 @@ def is_group_mean(x: np.ndarray, y: np.ndarray) -> bool:
     return bool(noise.mean() < _MAX_NOISE and chi2.cdf(noise.sum() / 3.0, len(noise) / 3.0) < _MAX_P_VALUE)
 
 
-def choose_levels(series: "pl.Series", columns: int) -> np.ndarray:
+def choose_levels(series: Any, columns: int) -> np.ndarray:
     """Return a mask of rows that show whether a column holds means of the target: all rows of enough of its values.
 
     `columns` is the number of columns of the table.
