@@ -12,6 +12,7 @@ from torch.distributions import Normal
 
 from ddpn.distributions import Mixture
 from ddpn.distributions.continuous import normal_crps
+from ddpn.runtime.errors import InputError
 
 #: Rows of three members, (loc, scale).
 ROWS = {
@@ -70,13 +71,6 @@ class Oracle:
         knots = np.unique([*self.knots(np.array([-38, -20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20, 38])), *more])
         return sum(integrate.quad(integrand, a, b, epsabs=1e-14, epsrel=1e-11)[0] for a, b in pairwise(knots))
 
-    def entropy(self) -> float:
-        def integrand(x: float) -> float:
-            p = float(self.pdf(np.array(x)))
-            return -p * math.log(p) if p > 0 else 0.0
-
-        return self.integral(integrand)
-
     def crps(self, y: float) -> float:
         """The integral of (F(z) - 1[z >= y])^2."""
         return self.integral(lambda z: float((self.cdf(z) if z < y else self.sf(z)) ** 2), y)
@@ -117,30 +111,10 @@ def test_quantiles_at_the_ends_and_back():
     assert ((again - y).abs() <= slack).all()
 
 
-@rows
-def test_mode(row):
-    """No point between the members is higher."""
-    i, truth = list(ROWS).index(row), Oracle(row)
-    found = mixture().mode[i].item()
-    assert truth.pdf(found) >= truth.pdf(truth.knots(np.linspace(-3, 3, 1201))).max() * (1 - 1e-12)
-
-
-@rows
-def test_entropy(row):
-    i = list(ROWS).index(row)
-    assert mixture().entropy()[i].item() == pytest.approx(Oracle(row).entropy(), rel=1e-7)
-
-
-def test_entropy_of_one_and_of_members_apart_in_closed_form():
-    law = mixture()
-    each = law.components.entropy().mean(-1)
-    known = {"identical": each, "very far apart": each + math.log(3)}
-    for row, expected in known.items():
-        i = list(ROWS).index(row)
-        torch.testing.assert_close(law.entropy()[i], expected[i], rtol=1e-8, atol=0)
-    split = law.expected_entropy + law.mutual_information
-    torch.testing.assert_close(split, law.entropy(), rtol=1e-7, atol=0)
-    assert (law.mutual_information <= math.log(3) + 1e-6).all()
+def test_modes_and_entropies_are_those_of_counts():
+    for ask in (lambda law: law.mode, lambda law: law.entropy(), lambda law: law.mutual_information):
+        with pytest.raises(InputError, match=r"no mode and no entropy.* discretized\(\)"):
+            ask(mixture())
 
 
 def test_moments():
@@ -224,6 +198,5 @@ def test_mixtures_of_mixtures_of_normals_are_flat():
         torch.testing.assert_close(getattr(nested, method)(y), getattr(flat, method)(y), rtol=1e-10, atol=0)
     q = torch.tensor([0.1, 0.45, 0.99], dtype=torch.float64)
     torch.testing.assert_close(nested.icdf(q), flat.icdf(q), rtol=1e-9, atol=1e-12)
-    for name in ("mean", "variance", "mode"):
+    for name in ("mean", "variance"):
         torch.testing.assert_close(getattr(nested, name), getattr(flat, name), rtol=1e-6, atol=0)
-    torch.testing.assert_close(nested.entropy(), flat.entropy(), rtol=1e-8, atol=0)

@@ -371,3 +371,8 @@ def test_a_component_of_weight_zero_does_not_widen_the_bracket():
     mixture = Mixture(Poisson(torch.tensor([[3.0, 500.0]], dtype=torch.float64)), torch.tensor([1.0, 0.0]))
     ends, alone = mixture.bracket(20.0), Poisson(torch.tensor([3.0], dtype=torch.float64)).bracket(20.0)
     assert [float(end) for end in ends] == [float(end) for end in alone]
+
+
+def test_a_mixture_is_shown_by_its_components():
+    mixture = Mixture.concatenate([Poisson(torch.ones(3, 2)), DoublePoisson(torch.ones(3, 1), 2.0)])
+    assert repr(mixture) == "Mixture(2 Poisson, 1 DoublePoisson, batch_shape=(3,))"

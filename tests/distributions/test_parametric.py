@@ -1,5 +1,7 @@
 """Derivatives: closed forms checked numerically, against direct sums, and for finiteness over the whole domain."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.distributions import kl_divergence
 
 from ddpn import DDPNError, DoublePoisson, NegativeBinomial, Poisson
+from ddpn.distributions import Censored, Truncated
 
 #: (mu, gamma, y) of bells of all widths and of narrow ones, at y = 0 and in both tails.
 REGIMES = {
@@ -217,3 +220,23 @@ def test_training_steps_have_the_digits_of_float32_for_counts_of_millions():
     scale = np.maximum(np.abs(exact[0]), 1.0)
     assert (np.abs(short[0] - exact[0]) / scale).max() < 1e-6
     assert (np.abs(short - exact)[1:] * np.stack([mu, gamma]) / scale).max() < 1e-6
+
+
+@pytest.mark.parametrize("depth", [5.0, 20.0, 37.0, 60.0])
+def test_a_bracket_omits_as_much_as_its_depth_says(depth):
+    for dist in (
+        DoublePoisson(*torch.tensor([[0.3, 40.0, 3e4], [2.0, 0.4, 0.7]], dtype=torch.float64)),
+        NegativeBinomial(torch.tensor([3.0, 500.0], dtype=torch.float64), 0.4),
+    ):
+        first, last = dist.bracket(depth)
+        before = torch.where(first > 0, dist.cdf(first - 1.0), 0.0)
+        assert (before + dist.survival(last) < 3.0 * math.exp(-depth)).all()
+        inner_first, inner_last = dist.bracket(0.5 * depth)
+        assert ((first <= inner_first) & (inner_last <= last) & (inner_last - inner_first < last - first)).all()
+
+
+@pytest.mark.parametrize("change", [lambda base: Truncated(base, 1, 9), lambda base: Censored(base, 4)])
+def test_transforms_of_ranges_are_refused_in_one_sentence(change):
+    log_prob = lambda mu: change(Poisson(mu)).log_prob(torch.tensor(4.0))
+    with pytest.raises(DDPNError, match=r"Poisson has no formula for torch\.func and torch\.compile"):
+        torch.func.grad(log_prob)(torch.tensor(3.0))

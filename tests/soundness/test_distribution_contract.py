@@ -74,6 +74,19 @@ def test_a_mixture_uses_the_overridden_forward_with_and_without_gradients(kind, 
     torch.testing.assert_close(without, Mixture(own, head(raw).weights).variance, rtol=1e-8, atol=0)
 
 
+@pytest.mark.parametrize("options", [{"beta": 0.5}, {"objective": "paper"}])
+def test_an_objective_that_the_overridden_forward_does_not_have_is_refused(options):
+    raw, y = torch.zeros(2, 2), tensor(1, 2)
+    with pytest.raises(ConfigError, match="has no effect in NarrowDoublePoissonHead"):
+        NarrowDoublePoissonHead(**options).loss(raw, y)
+
+    class Weighted(NarrowDoublePoissonHead):
+        def loss(self, raw, y, exposure=None):
+            return self.beta * torch.ones_like(y)
+
+    assert Weighted(**options).loss(raw, y).shape == y.shape
+
+
 def test_a_head_that_is_renamed_only_keeps_its_derivatives():
     class Renamed(NegativeBinomialHead):
         name = "renamed"

@@ -5,6 +5,7 @@ Reading values makes a GPU's host wait, so by default (`validate_args=None`) onl
 """
 
 import math
+from collections.abc import Sequence
 from numbers import Real
 
 import numpy as np
@@ -13,6 +14,8 @@ from torch import Tensor
 
 from ddpn.runtime.errors import InputError
 
+#: An inverse dispersion is at most so many times the mean, or 1: beyond, the mean fixes no rate.
+NARROWEST = 20.0
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 
@@ -34,6 +37,11 @@ def as_parameters(**values: Tensor | float) -> tuple[Tensor, ...]:
 def expanded(x: Tensor, shape: torch.Size) -> Tensor:
     """x.expand(shape), and x itself where it has that shape: autograd records every expansion."""
     return x if x.shape == shape else x.expand(shape)
+
+
+def as_rows(x: Tensor, shape: Sequence[int]) -> np.ndarray:
+    """Values of x.expand(shape) in float64, as kernels take them. Shape: (rows,)."""
+    return expanded(x.detach(), torch.Size(shape)).reshape(-1).cpu().double().numpy()
 
 
 def broadcast_shapes(**shapes: tuple[int, ...]) -> torch.Size:
@@ -85,7 +93,9 @@ def _range(values: Tensor) -> tuple[float, float]:
     return low.item(), high.item()
 
 
-def check_positive(name: str, values: Tensor, remedy: str) -> None:
+def check_positive(
+    name: str, values: Tensor, remedy: str = "Emit its logarithm and exponentiate, or clamp it."
+) -> None:
     """Every value finite and above 0."""
     if values.numel() == 0:
         return
@@ -111,6 +121,14 @@ def _check(name: str, good: Tensor, values: Tensor, must: str, remedy: str = "")
     if not good.all():
         value, position = _first_bad(~good, values)
         raise InputError(f"{name} must {must}, got {value}{position}. {remedy}".rstrip())
+
+
+def check_narrowness(name: str, values: Tensor, mean: Tensor) -> None:
+    """Every value at most 20 times the mean, or 20: beyond, nearly all mass is on one count."""
+    bad = values > NARROWEST * mean.clamp(min=1.0)
+    if bad.any():
+        got = f"{values[bad][0].item():g} for a mean of {mean[bad][0].item():g}"
+        raise InputError(f"{name} must be at most {NARROWEST:g} times the mean, or {NARROWEST:g}, got {got}.")
 
 
 def check_totals(name: str, values: Tensor) -> None:

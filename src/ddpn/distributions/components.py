@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions.kernels import panels, ranges, rows, walk
+from ddpn.distributions.kernels.by_mean import find_rates
 from ddpn.distributions.kernels.compiling import compile_kernel
 from ddpn.distributions.kernels.family import Family
 from ddpn.runtime.errors import DDPNError
@@ -22,7 +23,9 @@ OPERATIONS = {
     "log_prob": (rows.find_log_probs, 4),
     "log_range": (rows.find_log_ranges, 5),
     "moments": (rows.find_moments, 3),
+    "extent": (rows.find_extents, 4),
     "information": (rows.find_information, 3),
+    "rate": (find_rates, 3),
 }
 #: Numbers of components that are worked on at once: with five parameters each they stay in a processor's cache.
 _BLOCK = 1 << 14
@@ -36,6 +39,8 @@ _ARENA, _USUAL_COUNTS = 1 << 17, 64
 _MAX_TABLE_COUNTS, _LARGEST = 1 << 17, 1 << 25
 #: Levels this close to 0 or 1 are searched for: sums over a window leave out 1e-18 of the mass for each of many counts.
 _DEEP = 1e-6
+#: How deep below its peak a distribution that is given by `log_prob` and `bracket` is summed.
+DEPTH = 37.0
 #: Rounding of a cdf and of a probability.
 _ROUNDING = 1e-15
 
@@ -47,68 +52,63 @@ class Part(NamedTuple):
     ----------
     family : type of Family, or None
         None for tables.
-    parameters : tuple of Tensor
-        One to three, of any floating dtype, on a CPU.
-    weight, low, high : Tensor, optional
+    parameters : tuple of array
+        One to three, in float64.
+    weight, low, high : array, optional
         Weights, and the range that counts are restricted to. None: 1, 0 and infinity.
     table : CountDistribution, optional
         Of batch shape (rows * k,): its probabilities are asked for in blocks of rows.
     size : int
         k
     group : tuple of int
-        The component of a mixture that each of these belongs to; empty unless this is a mixture.
+        The component of a mixture that each of these belongs to; 0 unless this is a mixture.
     """
 
     family: type[Family] | None
-    parameters: tuple[Tensor, ...] = ()
-    weight: Tensor | None = None
-    low: Tensor | None = None
-    high: Tensor | None = None
+    parameters: tuple[np.ndarray, ...] = ()
+    weight: np.ndarray | None = None
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
     table: Any = None
     size: int = 1
-    group: tuple[int, ...] = ()
+    group: tuple[int, ...] = (0,)
 
-    def regrouped(self, own: Tensor, first: int) -> Self:
-        """Of rows (rows * k,): k such rows as one, the components `first` and so on of a mixture with weights `own`.
-
-        Shape: own (rows, k).
-        """
-        rows, k = own.shape
-        change = lambda x: None if x is None else x.reshape(rows, k * self.size)  # noqa: E731
-        weight = own.repeat_interleave(self.size, 1) if self.size > 1 else own
-        inner = change(self.weight)
+    def _reshaped(self, *shape: int) -> Self:
+        change = lambda x: None if x is None else x.reshape(shape)  # noqa: E731
+        parameters = tuple(x.reshape(shape) for x in self.parameters)
         return self._replace(
-            parameters=tuple(x.reshape(rows, k * self.size) for x in self.parameters),
-            weight=weight if inner is None else weight * inner,
-            low=change(self.low),
-            high=change(self.high),
-            size=k * self.size,
-            group=tuple(first + j // self.size for j in range(k * self.size)),
+            parameters=parameters, weight=change(self.weight), low=change(self.low), high=change(self.high)
         )
+
+    def join(self, weights: np.ndarray, first: int) -> Self:
+        """Join k rows at a time as one: the components `first` and so on of a mixture with weights (rows, k)."""
+        rows, k = weights.shape
+        size = k * self.size
+        joint = np.repeat(weights, self.size, axis=1) if self.size > 1 else weights
+        new = self._reshaped(rows, size)
+        group = tuple(first + j // self.size for j in range(size))
+        return new._replace(weight=joint if new.weight is None else joint * new.weight, size=size, group=group)
 
     def separate(self) -> Self:
-        """Of rows (rows, k): every component as a row of its own, without its weight."""
-        change = lambda x: None if x is None else x.reshape(-1, 1)  # noqa: E731
-        parameters = tuple(x.reshape(-1, 1) for x in self.parameters)
-        return self._replace(
-            parameters=parameters, weight=None, low=change(self.low), high=change(self.high), size=1, group=()
-        )
+        """Make every component a row of its own, without its weight."""
+        return self._replace(weight=None)._reshaped(-1, 1)._replace(size=1, group=(0,))
 
-    def restricted(self, low: Tensor, high: Tensor) -> tuple[Self, Tensor]:
-        """The same within a range (rows,) of counts, and the log mass of each component there. Shape: (rows, k)."""
-        first, last = (x.unsqueeze(1).expand(-1, self.size) for x in (low, high))
-        first = first if self.low is None else torch.maximum(first, self.low)
-        last = last if self.high is None else torch.minimum(last, self.high)
-        columns = [x.reshape(-1) for x in (first, last, *self.parameters)]
-        log_p = torch.from_numpy(row_wise("log_range", self.family, columns, 4)[0]).view(first.shape)
+    def restrict(self, low: np.ndarray, high: np.ndarray) -> tuple[Self, np.ndarray]:
+        """Restrict counts to a range (rows, 1), and find the log mass of each component there. Shape: (rows, k)."""
+        first = np.maximum(low, 0.0 if self.low is None else self.low)
+        last = np.minimum(high, np.inf if self.high is None else self.high)
+        log_p = self._log_range(first, last)
         if self.low is not None or self.high is not None:
-            whole = (
-                torch.zeros_like(first) if self.low is None else self.low,
-                torch.full_like(last, torch.inf) if self.high is None else self.high,
-            )
-            before = row_wise("log_range", self.family, [x.reshape(-1) for x in (*whole, *self.parameters)], 4)[0]
-            log_p = log_p - torch.from_numpy(before).view(first.shape)
-        return self._replace(low=first, high=last), log_p
+            log_p = log_p - self._log_range(self.low, self.high)
+        shape = log_p.shape
+        return self._replace(low=np.broadcast_to(first, shape), high=np.broadcast_to(last, shape)), log_p
+
+    def _log_range(self, low: np.ndarray | None, high: np.ndarray | None) -> np.ndarray:
+        """Find the log mass of each component between two counts, by default 0 and infinity. Shape: (rows, k)."""
+        shape = self.parameters[0].shape
+        bounds = 0.0 if low is None else low, np.inf if high is None else high
+        columns = [np.broadcast_to(x, shape).reshape(-1) for x in (*bounds, *self.parameters)]
+        return row_wise("log_range", self.family, columns, 4)[0].reshape(shape)
 
 
 class Summaries(NamedTuple):
@@ -260,7 +260,7 @@ def _tables(part: Part, index: slice | np.ndarray) -> list[tuple[np.ndarray, np.
 
 def table_of(dist: Any) -> tuple[Tensor, Tensor]:
     """First counts (rows,) and the probabilities (rows, n) from there on, with sum 1, by `log_prob`."""
-    first, last = (x.double() for x in dist.bracket(_DEPTH))
+    first, last = (x.double() for x in dist.bracket(DEPTH))
     size = int((last - first).max().item()) + 1 if len(first) else 1
     y = first + torch.arange(float(size), dtype=torch.float64).unsqueeze(1)
     pmf = dist.log_prob(torch.minimum(y, last)).double().exp().T
@@ -268,15 +268,11 @@ def table_of(dist: Any) -> tuple[Tensor, Tensor]:
     return first, (pmf / pmf.sum(1, keepdim=True)).contiguous()
 
 
-#: How deep below its peak a distribution that is given by `log_prob` and `bracket` is summed.
-_DEPTH = 37.0
-
-
 def _blocks(parts: Sequence[Part], count: int) -> list[slice]:
     size = max(_BLOCK // max(sum(part.size for part in parts), 1), 1)
     for part in parts:
         if part.family is None and count:
-            first, last = part.table.bracket(_DEPTH)
+            first, last = part.table.bracket(DEPTH)
             size = min(size, max(int(_TABLE_BLOCK / (part.size * (float((last - first).max()) + 1.0))), 1))
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
@@ -329,9 +325,9 @@ def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
         long_rows = is_long.nonzero()[0]
         step = 1 if has_tables else _PANEL_BLOCK
         _run(long_task, [long_rows[i : i + step] for i in range(0, len(long_rows), step)])
-    if not len(groups):
-        results.moments[:, 4], results.moments[:, 5] = results.moments[:, 1], 0.0
     results.moments[np.isnan(results.moments[:, 0])] = np.nan
+    if inputs[0].size and not asked.change.size:
+        _correct_ends(parts, inputs[0], results.quantiles)
     return results
 
 
@@ -405,17 +401,15 @@ def _find_modes(block: _Block, extents: np.ndarray, totals: np.ndarray, modes: n
         low, high = np.where(is_between & rises, pairs[:, 1], low), np.where(is_between & ~rises, middle, high)
 
 
-def quantiles(parts: Sequence[Part], count: int, levels: np.ndarray) -> np.ndarray:
-    """The smallest counts with P(Z <= y) >= q at levels (rows, L); 0 at q = 0, infinite at q = 1."""
-    found = summaries(parts, count, Asked(levels, np.empty((count, 0)))).quantiles
+def _correct_ends(parts: Sequence[Part], levels: np.ndarray, quantiles: np.ndarray) -> None:
+    """Search for quantiles at levels close to 0 or 1; they are 0 at level 0, infinite at level 1."""
     deep = (levels > 0.0) & (levels < 1.0) & (np.minimum(levels, 1.0 - levels) < _DEEP)
     if deep.any() and all(part.family is not None for part in parts):
         row, column = deep.nonzero()
         searched = _deep_quantiles(_block(parts, row, len(row)), levels[row, column])
-        found[row, column] = np.where(np.isnan(found[row, column]), np.nan, searched)
-    found[levels <= 0.0] = 0.0
-    found[levels >= 1.0] = np.inf
-    return found
+        quantiles[row, column] = np.where(np.isnan(quantiles[row, column]), np.nan, searched)
+    quantiles[levels <= 0.0] = 0.0
+    quantiles[levels >= 1.0] = np.inf
 
 
 def _deep_quantiles(block: _Block, levels: np.ndarray) -> np.ndarray:
@@ -423,13 +417,11 @@ def _deep_quantiles(block: _Block, levels: np.ndarray) -> np.ndarray:
 
     def reaches(z: np.ndarray) -> np.ndarray:
         """Whether P(Z <= z) >= q, or P(Z > z) <= 1 - q for levels above 1/2; also where there is no number."""
-        both = np.zeros((2, len(z)))
-        block.call(rows.add_sides, z, both)
-        lower, upper = (
-            np.minimum(both[0], 1.0) < levels * (1.0 - _ROUNDING),
-            np.minimum(both[1], 1.0) > (1.0 - levels) * (1.0 + _ROUNDING),
-        )
-        return ~np.where(levels <= 0.5, lower, upper)
+        both = np.zeros((2, len(z), 1))
+        block.call(rows.add_sides, z[:, None], both)
+        below, above = np.minimum(both[:, :, 0], 1.0)
+        is_beyond = above > (1.0 - levels) * (1.0 + _ROUNDING)
+        return ~np.where(levels <= 0.5, below < levels * (1.0 - _ROUNDING), is_beyond)
 
     low, high = np.full(len(levels), -1.0), np.ones(len(levels))
     while (more := (high < 1e300) & ~reaches(high)).any():
@@ -444,46 +436,45 @@ def _deep_quantiles(block: _Block, levels: np.ndarray) -> np.ndarray:
 
 
 def sides(parts: Sequence[Part], y: np.ndarray) -> np.ndarray:
-    """P(Z <= y) and P(Z > y), both relatively accurate. Shape: (2, rows)."""
-    found = np.zeros((2, len(y)))
+    """P(Z <= y) and P(Z > y), both relatively accurate, of n counts per row. Shape: y (rows, n) -> (2, rows, n)."""
+    results = np.zeros((2, *y.shape))
     families = [part for part in parts if part.family is not None]
 
     def task(index: slice) -> None:
-        block, results = _block(families, index, index.stop - index.start), np.zeros((2, index.stop - index.start))
-        block.call(rows.add_sides, y[index], results)
-        found[:, index] = results
+        block, some = _block(families, index, index.stop - index.start), np.zeros((2, *y[index].shape))
+        block.call(rows.add_sides, y[index], some)
+        results[:, index] = some
 
     if families:
         _run(task, _blocks(families, len(y)))
     for part in parts:
         if part.family is None:
-            found += _table_sides(part, y)
-    found = np.clip(found, 0.0, 1.0)
+            results += _table_sides(part, y)
+    lower, upper = np.clip(results, 0.0, 1.0)
     # Rounded down, so that a quantile at this level is the count again.
-    return np.stack([np.where(1.0 - found[0] < found[1], np.nextafter(found[0], 0.0), found[0]), found[1]])
+    return np.stack([np.where(1.0 - lower < upper, np.nextafter(lower, 0.0), lower), upper])
 
 
 def _table_sides(part: Part, y: np.ndarray) -> np.ndarray:
-    found = np.zeros((2, len(y)))
+    results = np.zeros((2, *y.shape))
     for index in _blocks([part], len(y)):
-        weight = np.ones((index.stop - index.start, part.size)) if part.weight is None else part.weight[index].numpy()
         for j, (first, pmf) in enumerate(_tables(part, index)):
-            place = np.clip(y[index] - first + 1.0, 0, pmf.shape[1]).astype(np.int64)[:, None]
+            place = np.clip(y[index] - first[:, None] + 1.0, 0, pmf.shape[1]).astype(np.int64)
             zero = np.zeros((len(pmf), 1))
             below = np.concatenate([zero, pmf.cumsum(1)], axis=1)
             above = np.concatenate([pmf[:, ::-1].cumsum(1)[:, ::-1], zero], axis=1)
-            both = np.stack([np.take_along_axis(x, place, 1)[:, 0] for x in (below, above)])
-            found[:, index] += weight[:, j] * both
-    return found
+            both = np.stack([np.take_along_axis(x, place, 1) for x in (below, above)])
+            results[:, index] += both if part.weight is None else part.weight[index, j, None] * both
+    return results
 
 
-def row_wise(name: str, family: Any, columns: Sequence[Tensor], results: int) -> np.ndarray:
+def row_wise(name: str, family: Any, columns: Sequence[np.ndarray], results: int) -> np.ndarray:
     """Call a kernel of one family for numbers per row: columns (rows,) -> (results, rows), in float64."""
     count = len(columns[0])
     function, size = OPERATIONS[name]
     inputs = np.zeros((size, count))
     for j, column in enumerate(columns):
-        inputs[j] = column.detach().double().numpy()
+        inputs[j] = column
     found = np.empty((results, count))
     kernel = compile_kernel(function, family)
     if count <= _BLOCK:

@@ -11,12 +11,9 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from ddpn.distributions import arguments, components
-from ddpn.distributions.arguments import broadcast_shapes, is_checked
-from ddpn.distributions.components import Asked, Interval, Part, Summaries, Summary
+from ddpn.distributions.arguments import as_rows, broadcast_shapes, is_checked
+from ddpn.distributions.components import DEPTH, Asked, Interval, Part, Summaries, Summary
 from ddpn.runtime.errors import DDPNError, InputError
-
-#: The depth of a bracket from which dtype and device of a distribution's results are learnt.
-_DEPTH = 37.0
 
 
 class _Barrier(torch.autograd.Function):
@@ -146,7 +143,7 @@ class CountDistribution(Distribution, ABC):
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
         """log P(low <= Z <= high) in float64, by `log_prob` at every count; bounds broadcast with `batch_shape`."""
-        first, last = (x.double() for x in self.bracket(_DEPTH))
+        first, last = (x.double() for x in self.bracket(DEPTH))
         # Where a range starts beyond the bracket, as many counts from there on.
         start, end = torch.maximum(low, first), torch.minimum(high, torch.maximum(low + last - first, last))
         size = int((end - start).max().clamp(min=0.0).item()) + 1
@@ -162,7 +159,7 @@ class CountDistribution(Distribution, ABC):
     @cached_property
     def _like(self) -> Tensor:
         """A tensor of the dtype and on the device of all results."""
-        return self.log_prob(self.bracket(_DEPTH)[0]).detach()
+        return self.log_prob(self.bracket(DEPTH)[0]).detach()
 
     @property
     def dtype(self) -> torch.dtype:
@@ -207,18 +204,26 @@ class CountDistribution(Distribution, ABC):
         """Counts as flat float64 values, one per row, and the shape they came in."""
         y = self.as_counts(value, negative)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
-        return np.ascontiguousarray(y.detach().expand(shape).reshape(-1).double().cpu().numpy()), shape
+        return as_rows(y, shape), shape
 
     def _summarised(self, shape: torch.Size | None = None, **asked: Any) -> Summaries:
         """`components.summaries` of every row after `expand(shape)`."""
         shape = self.batch_shape if shape is None else shape
-        known = Asked(**({"levels": np.empty((shape.numel(), 0)), "y": np.empty((shape.numel(), 0))} | asked))
-        return components.summaries(self._parts(shape), shape.numel(), known)
+        nothing, parts = np.empty((shape.numel(), 0)), self._parts(shape)
+        complete = Asked(**({"levels": nothing, "y": nothing} | asked))
+        if any(part.family is None for part in parts):  # of exp(log p) in the distribution's own dtype
+            slack = 16.0 * torch.finfo(self.dtype).eps * np.minimum(complete.levels, 1.0 - complete.levels)
+            complete = complete._replace(levels=complete.levels - slack)
+        return components.summaries(parts, shape.numel(), complete)
 
-    def _sides(self, value: Any) -> tuple[np.ndarray, torch.Size]:
-        """P(Z <= y) and P(Z > y), (2, rows)."""
+    def _sides(self, value: Any) -> Tensor:
+        """P(Z <= y) and P(Z > y), in float64. Shape: (2, ...)."""
         y, shape = self._paired(value, negative=True)
-        return components.sides(self._parts(shape), y), shape
+        # Several counts for one row go along the last axis: its probabilities are computed once.
+        lead, own = _split_shape(shape, self.batch_shape)
+        columns = np.ascontiguousarray(y.reshape(lead.numel(), own.numel()).T)
+        both = torch.from_numpy(components.sides(self._parts(own), columns))
+        return both.transpose(1, 2).reshape(2, *shape).to(self.device)
 
     # What users call -------------------------------------------------------------------------------------------------
 
@@ -231,8 +236,7 @@ class CountDistribution(Distribution, ABC):
         value : Tensor
             Counts y; their shape broadcasts with `batch_shape`.
         """
-        found, shape = self._sides(value)
-        return _rounded_down(torch.from_numpy(found[0]), self.dtype).reshape(shape).to(self.device)
+        return _rounded_down(self._sides(value)[0], self.dtype)
 
     @without_gradient
     def survival(self, value: Tensor) -> Tensor:
@@ -243,8 +247,7 @@ class CountDistribution(Distribution, ABC):
         value : Tensor
             Counts y; their shape broadcasts with `batch_shape`.
         """
-        found, shape = self._sides(value)
-        return self._shaped(found[1], shape)
+        return self._sides(value)[1].to(self.dtype)
 
     @without_gradient
     def crps(self, value: Tensor) -> Tensor:
@@ -276,19 +279,16 @@ class CountDistribution(Distribution, ABC):
             arguments.check_probabilities("q", q)
         shape = broadcast_shapes(q=tuple(q.shape), batch_shape=tuple(self.batch_shape))
         # Rows that levels are repeated for are computed once: levels go along the last axis.
-        lead = shape[: len(shape) - len(self.batch_shape)]
-        if shape[len(lead) :] != self.batch_shape:
-            return self.expand(shape[len(lead) :]).icdf(q)
-        levels = q.detach().double().cpu().expand(shape).reshape(lead.numel(), self.batch_shape.numel()).T
-        return self._shaped(self._quantiles(levels.numpy()).T, shape)
+        lead, own = _split_shape(shape, self.batch_shape)
+        if own != self.batch_shape:
+            return self.expand(own).icdf(q)
+        levels = as_rows(q, shape).reshape(lead.numel(), own.numel()).T
+        return self._shaped(self._quantiles(levels).T, shape)
 
     def _quantiles(self, levels: np.ndarray) -> np.ndarray:
         """Quantiles of the flattened rows at levels (rows, n)."""
         with torch.no_grad():
-            parts = self._parts(self.batch_shape)
-            if any(part.family is None for part in parts):  # of exp(log p) in the distribution's own dtype
-                levels = levels - 16.0 * torch.finfo(self.dtype).eps * np.minimum(levels, 1.0 - levels)
-            return components.quantiles(parts, len(levels), np.ascontiguousarray(levels))
+            return self._summarised(levels=levels).quantiles
 
     @property
     def mode(self) -> Tensor:
@@ -393,12 +393,13 @@ class CountDistribution(Distribution, ABC):
             The level of the narrowest interval, as for `narrowest_interval`.
         """
         rows = self.batch_shape.numel()
-        given = torch.as_tensor(levels, dtype=torch.float64).cpu()
-        q = np.ascontiguousarray(given.expand(rows, given.shape[-1]).numpy())
+        given = torch.as_tensor(levels, dtype=torch.float64, device="cpu")
+        q = as_rows(given, (rows, given.shape[-1])).reshape(rows, given.shape[-1])
         counts = np.empty((rows, 0)) if y is None else self._paired(y)[0][:, None]
         interval_levels = None if interval_level is None else self._interval_levels(interval_level)
         found = self._summarised(levels=q, y=counts, entropy=entropy, interval_levels=interval_levels)
-        mean, variance, mode, spread, within, between = (self._shaped(x) for x in found.moments.T)
+        moments = self._shaped(found.moments.T, (6, *self.batch_shape))
+        mean, variance, mode, spread, within, between = moments.unbind()
         scores = None if y is None else self._shaped(found.scores)
         quantiles = self._shaped(found.quantiles, q.shape)
         interval = None if interval_levels is None else self._as_interval(found.intervals)
@@ -490,6 +491,12 @@ class Modified(CountDistribution):
 
     def _leaves(self) -> tuple[Tensor, ...]:
         return self.base._leaves()
+
+
+def _split_shape(shape: torch.Size, batch_shape: torch.Size) -> tuple[torch.Size, torch.Size]:
+    """Split a shape that values and distributions broadcast to into its leading axes and those of the batch."""
+    axes = len(shape) - len(batch_shape)
+    return shape[:axes], shape[axes:]
 
 
 def _rounded_down(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -90,7 +90,7 @@ class Discretized(ParametricDistribution):
             raise InputError(f"base must be a Normal, got {type(base).__name__}. Use discretized() for mixtures.")
         self._loc, self._scale = as_parameters(loc=base.loc, scale=base.scale)
         if is_checked(validate_args, self._loc):
-            check_positive("scale", self._scale, "Emit its logarithm and exponentiate, or clamp it.")
+            check_positive("scale", self._scale)
             if len(bad := self._loc[~torch.isfinite(self._loc)]):
                 raise InputError(f"loc must be finite, got {bad[0].item()}. Look for a loss that diverged.")
         super().__init__(self._loc.shape, validate_args)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import arguments, components
-from ddpn.distributions.arguments import broadcast_shapes, is_checked
+from ddpn.distributions.arguments import as_rows, broadcast_shapes, is_checked
 from ddpn.distributions.components import Part
 from ddpn.distributions.count import CountDistribution, Modified
 from ddpn.distributions.families.poisson import Poisson
@@ -159,12 +159,15 @@ class Truncated(Modified):
         parts = self.base._parts(shape)
         if any(part.family is None for part in parts):
             return super()._parts(shape)
-        low, high = (x.cpu().expand(shape).reshape(-1) for x in (self.low, self.high))
-        found, masses = zip(*(part.restricted(low, high) for part in parts), strict=True)
-        own = zip(parts, masses, strict=True)
-        logs = [log_p if part.weight is None else log_p + part.weight.log() for part, log_p in own]
-        weights = torch.cat(logs, 1).softmax(1).split([part.size for part in parts], 1)
-        return [part._replace(weight=weight) for part, weight in zip(found, weights, strict=True)]
+        low, high = (as_rows(x, shape)[:, None] for x in (self.low, self.high))
+        inner, logs = zip(*(part.restrict(low, high) for part in parts), strict=True)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            own = zip(parts, logs, strict=True)
+            joint = np.hstack([log_p if part.weight is None else log_p + np.log(part.weight) for part, log_p in own])
+            shares = np.exp(joint - joint.max(1, keepdims=True))
+            shares /= shares.sum(1, keepdims=True)
+        weights = np.split(shares, np.cumsum([part.size for part in parts])[:-1], axis=1)
+        return [part._replace(weight=weight) for part, weight in zip(inner, weights, strict=True)]
 
 
 class Censored(Modified):
@@ -231,26 +234,26 @@ class Censored(Modified):
 
     def _paired(self, value: Any, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
         y, shape = super()._paired(value, negative)
-        return np.minimum(y, self.limit.cpu().expand(shape).reshape(-1).numpy()), shape
+        return np.minimum(y, as_rows(self.limit, shape)), shape
 
     def _quantiles(self, levels: np.ndarray) -> np.ndarray:
-        return np.minimum(super()._quantiles(levels), self.limit.cpu().reshape(-1, 1).numpy())
+        return np.minimum(super()._quantiles(levels), as_rows(self.limit, self.batch_shape)[:, None])
 
     def _parts(self, shape: torch.Size) -> list[Part]:
         """Those of the base given that they are below the limit, and what is left of each at the limit."""
-        limit = self.limit.cpu().expand(shape).reshape(-1, 1)
+        limit = as_rows(self.limit, shape)[:, None]
         inner, points = [], []
         for part in self.base._parts(shape):
-            at = limit.expand(-1, part.size)
+            at = np.repeat(limit, part.size, axis=1)
             if part.family is None:
-                inner.append(part._replace(table=Censored(part.table, at.reshape(-1), validate_args=False)))
+                table = Censored(part.table, torch.from_numpy(at).reshape(-1), validate_args=False)
+                inner.append(part._replace(table=table))
                 continue
-            masses = components.sides([part.separate()], at.reshape(-1).numpy() - 1.0)
-            below, beyond = (torch.from_numpy(x).view(at.shape) for x in masses)
-            weight = torch.ones_like(below) if part.weight is None else part.weight
-            high = at - 1.0 if part.high is None else torch.minimum(at - 1.0, part.high)
+            below, beyond = components.sides([part.separate()], at.reshape(-1, 1) - 1.0).reshape(2, *at.shape)
+            weight = np.ones_like(below) if part.weight is None else part.weight
+            high = at - 1.0 if part.high is None else np.minimum(at - 1.0, part.high)
             inner.append(part._replace(weight=weight * below, high=high))
-            point = part._replace(family=Poisson.family, parameters=(torch.ones_like(below),), low=at, high=at)
+            point = part._replace(family=Poisson.family, parameters=(np.ones_like(below),), low=at, high=at)
             points.append(point._replace(weight=weight * beyond))
         return inner + points
 

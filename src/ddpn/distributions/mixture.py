@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Normal, constraints
 
 from ddpn.distributions import arguments, continuous
-from ddpn.distributions.arguments import broadcast_shapes, is_checked
+from ddpn.distributions.arguments import as_rows, broadcast_shapes, is_checked
 from ddpn.distributions.components import Part
 from ddpn.distributions.count import CountDistribution, concatenated, reshaped, rows_of
 from ddpn.runtime.errors import InputError
@@ -221,6 +221,10 @@ class Mixture(Distribution):
             weights += [part.flatten(-2) for part in joint]
         return self._with(stacks, torch.cat(weights, dim=-1))
 
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{stack.batch_shape[-1]} {type(stack).__name__}" for stack in self._stacks)
+        return f"Mixture({parts}, batch_shape={tuple(self.batch_shape)})"
+
     def _with(self, stacks: Sequence[Any], weights: Tensor | None) -> Any:
         new = object.__new__(type(self))
         new._set(list(stacks), weights, False)
@@ -271,21 +275,30 @@ class CountMixture(Mixture, CountDistribution):
         return tuple(t for stack in self._stacks for t in stack._leaves()) + own
 
     def _parts(self, shape: torch.Size) -> list[Part]:
-        weights = self.weights.double() if self._weights is None else self._weights.detach()
-        own = weights.cpu().expand(*shape, self.size).reshape(-1, self.size)
-        found, start = [], 0
+        weights = self.weights if self._weights is None else self._weights
+        weights = as_rows(weights, (*shape, self.size)).reshape(-1, self.size)
+        parts, start = [], 0
         for stack in self._stacks:
             k = stack.batch_shape[-1]
-            parts = stack._parts(torch.Size((*shape, k)))
-            found += [part.regrouped(own[:, start : start + k], start) for part in parts]
+            own = weights[:, start : start + k]
+            parts += [part.join(own, start) for part in stack._parts(torch.Size((*shape, k)))]
             start += k
-        return found
+        return parts
+
+
+def _needs_rounding(self: Mixture, *args: Any, **options: Any) -> Any:
+    raise InputError(
+        "A mixture with Normals has no mode and no entropy, and moments only where it has counts, too. Use "
+        "discretized() to get a count distribution."
+    )
 
 
 class ContinuousMixture(Mixture):
-    """A mixture of Normals."""
+    """A mixture of Normals: its density, moments, quantiles and CRPS."""
 
     support = constraints.real
+    entropy = _needs_rounding
+    mode = property(_needs_rounding)
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(Z <= y)."""
@@ -302,16 +315,6 @@ class ContinuousMixture(Mixture):
             arguments.check_probabilities("q", q)
         with torch.no_grad():
             return continuous.quantile(self._simple(), q)
-
-    @property
-    def mode(self) -> Tensor:
-        """Where the density is highest."""
-        with torch.no_grad():
-            return continuous.mode(self._simple())
-
-    def entropy(self) -> Tensor:
-        """-E[log p(Z)] in nats."""
-        return continuous.entropy(self._simple())
 
     def crps(self, value: Tensor) -> Tensor:
         """Continuous ranked probability score, in closed form."""
@@ -333,13 +336,6 @@ class ContinuousMixture(Mixture):
             chosen = (upto.expand(*shape, -1) < u[0].unsqueeze(-1) * upto[..., -1:]).sum(-1, keepdim=True)
             draws = self._each(lambda stack: stack.icdf(u[1].clamp(2**-53, 1 - 2**-53).unsqueeze(-1)))
             return draws.expand(*shape, -1).gather(-1, chosen).squeeze(-1).to(self._like)
-
-
-def _needs_rounding(self: Mixture, *args: Any, **options: Any) -> Any:
-    raise InputError(
-        "A mixture of count and continuous distributions has moments only. Use discretized() to get a count "
-        "distribution."
-    )
 
 
 class _MixedMixture(Mixture):

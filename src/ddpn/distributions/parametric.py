@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ddpn.distributions import components, rule
-from ddpn.distributions.arguments import broadcast_shapes, expanded, is_transformed
+from ddpn.distributions.arguments import as_rows, broadcast_shapes, expanded, is_transformed
 from ddpn.distributions.components import Part
 from ddpn.distributions.count import CountDistribution, without_gradient
 from ddpn.distributions.kernels.family import Family
@@ -63,15 +64,15 @@ class ParametricDistribution(CountDistribution):
         return log_prob(type(self), *(expanded(x, shape) for x in (y, *self._parameters())), name="float32")
 
     @classmethod
-    def evaluated(cls, name: str, columns: Sequence[Tensor]) -> Any:
+    def evaluated(cls, name: str, columns: Sequence[np.ndarray]) -> np.ndarray:
         """A kernel's value and derivatives (4, rows) of counts or ranges and parameters (rows,).
 
         Parameters
         ----------
         name : {"log_prob", "log_range", "float32"}
             Which kernel; "float32" is "log_prob" to the digits of float32, if the family has such a kernel.
-        columns : sequence of Tensor
-            Its inputs.
+        columns : sequence of array
+            Its inputs, in float64.
         """
         return components.row_wise("log_prob" if name == "float32" else name, cls.family, columns, 4)
 
@@ -87,14 +88,18 @@ class ParametricDistribution(CountDistribution):
         return self._mapped(lambda x: x.reshape(tuple(shape)))
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """First and last integer of a window outside of which at most about e^-depth of the mass lies."""
-        found = self._moments()
-        return self._shaped(found[2]), self._shaped(found[3])
+        """First and last integer of a window outside of which about e^-depth of the mass lies."""
+        first, last = self._row_wise("extent", 2, np.full(self.batch_shape.numel(), float(depth)))
+        return self._shaped(first), self._shaped(last)
 
-    def _moments(self) -> Any:
-        """Find mean, variance, first and last count of every row. Shape: (4, rows)."""
-        columns = [x.detach().reshape(-1).cpu() for x in self._parameters()]
-        return components.row_wise("moments", self.family, columns, 4)
+    def _row_wise(self, name: str, results: int, *columns: np.ndarray) -> np.ndarray:
+        """Call a kernel for every row: further columns (rows,), then the parameters. Shape: (results, rows)."""
+        parameters = [as_rows(x, self.batch_shape) for x in self._parameters()]
+        return components.row_wise(name, self.family, [*columns, *parameters], results)
+
+    def _moments(self) -> np.ndarray:
+        """Find mean and variance of every row. Shape: (2, rows)."""
+        return self._row_wise("moments", 2)
 
     @property
     @without_gradient
@@ -117,20 +122,19 @@ class ParametricDistribution(CountDistribution):
         >>> Poisson(4.0).information()
         {'mu': tensor(0.2500)}
         """
-        columns = [x.detach().reshape(-1).cpu() for x in self._parameters()]
-        found = components.row_wise("information", self.family, columns, 3)
-        return {name: self._shaped(found[i]) for i, name in enumerate(self._names)}
+        curvatures = self._row_wise("information", 3)
+        return {name: self._shaped(curvatures[i]) for i, name in enumerate(self._names)}
 
     def _leaves(self) -> tuple[Tensor, ...]:
         return self._parameters()
 
     def _parts(self, shape: torch.Size) -> list[Part]:
-        return [Part(self.family, tuple(x.detach().expand(shape).reshape(-1, 1).cpu() for x in self._parameters()))]
+        return [Part(self.family, tuple(as_rows(x, shape)[:, None] for x in self._parameters()))]
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
         shape = broadcast_shapes(low=tuple(low.shape), high=tuple(high.shape), batch=tuple(self.batch_shape))
         low, high, *parameters = (x.expand(shape) for x in (low, high, *self._parameters()))
-        return log_mass(type(self), low, high, *parameters)
+        return _call_kernel(type(self), "log_range", (low, high), parameters)
 
     @cached_property
     def _like(self) -> Tensor:
@@ -141,14 +145,14 @@ def log_prob(kind: Any, y: Tensor, *parameters: Tensor, name: str = "log_prob") 
     """log p(y) of a class of distributions in float64, with gradients. Shape: all of one."""
     if kind.torch_log_prob is not None and rule.needs_torch(y, *parameters):
         return kind.torch_log_prob(y.double(), *(x.double() for x in parameters))
-    if is_transformed(y, *parameters):
+    return _call_kernel(kind, name, (y,), parameters)
+
+
+def _call_kernel(kind: Any, name: str, given: tuple[Tensor, ...], parameters: Sequence[Tensor]) -> Tensor:
+    """A logarithm by a kernel, with gradients; `given` are its counts. Shape: all of one."""
+    if is_transformed(*given, *parameters):
         raise DDPNError(f"{kind.__name__} has no formula for torch.func and torch.compile. Use torch.autograd instead.")
-    return _Kernel.apply(kind, name, (y,), *parameters)
-
-
-def log_mass(kind: Any, low: Tensor, high: Tensor, *parameters: Tensor) -> Tensor:
-    """log P(low <= Z <= high) of a class of distributions in float64, with gradients. Shape: all of one."""
-    return _Kernel.apply(kind, "log_range", (low, high), *parameters)
+    return _Kernel.apply(kind, name, given, *parameters)
 
 
 class _Kernel(torch.autograd.Function):
@@ -174,7 +178,7 @@ class _Kernel(torch.autograd.Function):
 
 def _evaluated(kind: Any, name: str, given: Sequence[Tensor], parameters: Sequence[Tensor]) -> Tensor:
     """A kernel's value and its derivatives, one or more. Shape: (1 + derivatives, ...)."""
-    columns = [x.detach().reshape(-1).cpu() for x in (*given, *parameters)]
+    columns = [as_rows(x, x.shape) for x in (*given, *parameters)]
     found = torch.from_numpy(kind.evaluated(name, columns))
     return found.reshape(len(found), *parameters[0].shape).to(parameters[0].device)
 

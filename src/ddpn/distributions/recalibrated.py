@@ -145,8 +145,7 @@ class Recalibrated(Modified):
         """log p(y), finite and relatively accurate however far y is, as far as that of the base is."""
         y = self.as_counts(value)
         log_p = self.base.log_prob(y).double()
-        cdf = torch.from_numpy(self.base._sides(y)[0][0]).reshape(log_p.shape).to(log_p.device)
-        slope = self.map.mean_slope(log_p.exp(), cdf)
+        slope = self.map.mean_slope(log_p.exp(), self.base._sides(y)[0])
         return (log_p + slope.log()).to(self.dtype)
 
     def _paired(self, value: Any, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
@@ -161,25 +160,19 @@ class Recalibrated(Modified):
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
         is_finite = torch.isfinite(high)
-        (before, rest), (upto, beyond) = (self._both(y) for y in (low - 1.0, torch.where(is_finite, high, 0.0)))
+        (before, rest), (upto, beyond) = (self._sides(y) for y in (low - 1.0, torch.where(is_finite, high, 0.0)))
         upto, beyond = torch.where(is_finite, upto, 1.0), torch.where(is_finite, beyond, 0.0)
         # Above the median as a difference of upper tails, which have more digits there.
         between = torch.where(before > 0.5, rest - beyond, upto - before)
         return torch.where(low <= high, between.clamp(min=0.0), 0.0).log()
 
-    def _both(self, y: Tensor) -> Tensor:
-        """P(Z <= y) and P(Z > y) in float64. Shape: (2, ...)."""
-        found, shape = self._sides(y)
-        return torch.from_numpy(found).reshape(2, *shape).to(self.device)
-
     def _summarised(self, shape: torch.Size | None = None, **asked: Any) -> Summaries:
         change = np.ascontiguousarray(np.stack([x.cpu().numpy() for x in self.map]))
         return self.base._summarised(shape, change=change, **asked)
 
-    def _sides(self, value: Any) -> tuple[np.ndarray, torch.Size]:
-        sides, shape = self.base._sides(value)
-        maps = self.map, self.map.mirrored()
-        return np.stack([of(torch.from_numpy(side)).cpu().numpy() for of, side in zip(maps, sides, strict=True)]), shape
+    def _sides(self, value: Any) -> Tensor:
+        below, above = self.base._sides(value)
+        return torch.stack([self.map(below), self.map.mirrored()(above)])
 
     def _quantiles(self, levels: np.ndarray) -> np.ndarray:
         # G(F(y)) >= q exactly where F(y) >= the inverse of G at q.

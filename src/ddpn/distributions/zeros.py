@@ -5,12 +5,13 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from ddpn.distributions import arguments, rule
-from ddpn.distributions.arguments import broadcast_shapes, is_checked
+from ddpn.distributions.arguments import as_rows, broadcast_shapes, is_checked
 from ddpn.distributions.components import Part
 from ddpn.distributions.count import CountDistribution, Modified
 from ddpn.distributions.families.poisson import Poisson
@@ -122,12 +123,12 @@ class ZeroModified(Modified):
         return *self.base._leaves(), self._given
 
     def _parts(self, shape: torch.Size) -> list[Part]:
-        weights = self._weights().detach().cpu().expand(*shape, 2).reshape(-1, 2)
+        weights = as_rows(self._weights(), (*shape, 2)).reshape(-1, 2)
         # Any distribution that is restricted to 0 is a point there.
-        none = torch.zeros(len(weights), 1, dtype=torch.float64)
+        none = np.zeros((len(weights), 1))
         zero = Part(Poisson.family, (none + 1.0,), low=none, high=none)
         parts = [(zero, weights[:, :1]), *((part, weights[:, 1:]) for part in self._part._parts(shape))]
-        return [part.regrouped(weight, 0)._replace(group=()) for part, weight in parts]
+        return [part.join(weight, 0)._replace(group=(0,) * part.size) for part, weight in parts]
 
 
 class ZeroInflated(ZeroModified):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, LOG_H, MARGIN
+from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, LOG_H
 from ddpn.export.graph import Graph, Operand, Value
 from ddpn.networks.heads import HEADS, SHIPPED, Head, mixed, zeros
 from ddpn.networks.heads.clamps import LOG_ALPHA, LOG_GAMMA, LOG_LARGE, LOG_MU, highest_log_gamma
@@ -171,6 +171,8 @@ LARGEST = 2.0**18
 _STEPS, _NEGATIVE_BINOMIAL_STEPS = 4, 8
 #: The least depth of a component's window, however small its weight.
 _LEAST_DEPTH = 4.0
+#: Counts beyond the end of a window that are summed.
+_BEYOND = 5.0
 #: Counts below this have log h(y) from a table, others by Stirling's series.
 _TABLE = 32
 
@@ -182,7 +184,7 @@ def ends(stack: Stack, share: np.ndarray, depth: float) -> Value:
     """
     depths = ((stack.weight * share[stack.outer][None]).log() + depth).clip(_LEAST_DEPTH, depth)
     end = _negative_binomial_end if stack.family == "negative_binomial" else _double_poisson_end
-    return end(stack, depths).floor() + (1.0 + MARGIN)
+    return end(stack, depths).floor() + _BEYOND
 
 
 def _double_poisson_end(stack: Stack, depths: Value) -> Value:

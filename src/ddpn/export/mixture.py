@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.distributions.kernels.arrays import SLACK, TIE
-from ddpn.distributions.kernels.scalar import DEPTH
 from ddpn.distributions.recalibrated import MonotoneMap
 from ddpn.export.families import LARGEST, Grid, HeadNodes, Stack, Tabulated, ends, grid_of, moments_on, tabulate
 from ddpn.export.graph import Graph, Value
@@ -36,8 +35,8 @@ def max_count(spec: PredictionSpec) -> int:
 
 #: Probabilities that a block of rows may need at a time.
 _BLOCK = 2**18
-#: Windows are so deep where counts are bounded: the range may hold little of a distribution.
-_DEEP = 64.0
+#: Log weights below the peak at which windows end, and where counts are bounded: the range may hold little of it.
+_DEPTH, _DEEP = 32.0, 64.0
 #: Counts beyond the lower bound that a grid has at least.
 _BEYOND = 64
 
@@ -109,7 +108,7 @@ class MixtureGraph:
             first += member.size
         stacks, last = [], []
         for stack in map(Stack.joined, by_family.values()):
-            end = ends(stack, self.share, _DEEP if self.is_bounded else DEPTH)
+            end = ends(stack, self.share, _DEEP if self.is_bounded else _DEPTH)
             last.append(end.max(1))
             if stack.family == "double_poisson":  # a sum that ends too early normalises nothing
                 stack = replace(stack, log_mu=graph.where(end > LARGEST, np.nan, stack.log_mu))

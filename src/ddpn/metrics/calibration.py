@@ -186,8 +186,12 @@ def pit_distance(dist: Predicted, y: ArrayLike, weight: ArrayLike | None = None)
     0.1212
     """
     lower, upper = pit_bounds(dist, y)
-    w = checked_weight(weight, lower)
-    w = w / w.sum()
+    return distance_of_bounds(lower, upper, checked_weight(weight, lower))
+
+
+def distance_of_bounds(lower: Tensor, upper: Tensor, weight: Tensor) -> float:
+    """`pit_distance` of what `pit_bounds` returns, with one weight (n,) per element."""
+    w = weight / weight.sum()
     lower, upper = (x.double().reshape(-1) for x in (lower, upper))
     # The mean cdf is linear between the places where the cdf of a row begins or ends to rise.
     jumps = upper - lower < _JUMP

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Normal
 
 from ddpn.distributions import CountDistribution, Mixture
-from ddpn.distributions.arguments import check_coverage
+from ddpn.distributions.arguments import broadcast_shapes, check_coverage
 from ddpn.distributions.mixture import ContinuousMixture
 from ddpn.runtime.errors import InputError
 
@@ -96,10 +96,12 @@ def interval(dist: Supported, coverage: float) -> tuple[Tensor, Tensor]:
 
 def cdf_sides(dist: Supported, y: Tensor) -> tuple[Tensor, Tensor]:
     """P(Z < y) and P(Z <= y), which are equal for a continuous distribution."""
+    if isinstance(dist, CountDistribution):
+        counts = y.double().expand(broadcast_shapes(y=tuple(y.shape), dist=tuple(dist.batch_shape)))
+        before, upto = dist.cdf(torch.stack([counts - 1.0, counts]))
+        return before, upto
     upper = dist.cdf(y)
-    if not isinstance(dist, CountDistribution):
-        return upper, upper
-    return torch.where(y > 0, dist.cdf((y - 1).clamp(min=0)), torch.zeros_like(upper)), upper
+    return upper, upper
 
 
 def mass_between(dist: Supported, low: Tensor, high: Tensor) -> Tensor:

@@ -1,11 +1,27 @@
 """All metrics of a set of predictions: the place where values per row become one number."""
 
+from typing import NamedTuple
+
 import torch
 from numpy.typing import ArrayLike
+from torch import Tensor
+from torch.distributions import Normal
 
-from ddpn.metrics.calibration import median_precision, pit_distance
-from ddpn.metrics.predictive import Predicted, checked, checked_weight, interval, mass_between, mean
-from ddpn.metrics.scores import absolute_error, crps, nll, point
+from ddpn.distributions import CountDistribution
+from ddpn.distributions.arguments import broadcast_shapes, check_coverage
+from ddpn.distributions.mixture import ContinuousMixture
+from ddpn.metrics.calibration import distance_of_bounds
+from ddpn.metrics.predictive import (
+    Predicted,
+    cdf_sides,
+    checked,
+    checked_weight,
+    interval,
+    mass_between,
+    mean,
+    median,
+)
+from ddpn.metrics.scores import crps, nll, point
 
 
 @torch.no_grad()
@@ -48,20 +64,54 @@ def evaluate(
     (1.0, 0.801, 1.0)
     """
     dist, y = checked(dist, y)
-    low, high = interval(dist, coverage)
+    facts = _of_counts(dist, y, coverage) if isinstance(dist, CountDistribution) else _of_density(dist, y, coverage)
+    points = {"mean": facts.mean, "median": facts.median}
+    if statistic is not None:
+        points = dict.fromkeys(points, points[statistic] if statistic in points else point(dist, statistic))
+    low, high = facts.interval
     each = {
-        "mae": absolute_error(dist, y, statistic or "median"),
-        "rmse": (point(dist, statistic or "mean") - y).square(),
-        "crps": crps(dist, y),
+        "mae": (points["median"] - y).abs(),
+        "rmse": (points["mean"] - y).square(),
+        "crps": facts.crps,
         "nll": nll(dist, y),
         "coverage": (low <= y) & (y <= high),
-        "expected_coverage": mass_between(dist, low, high),
+        "expected_coverage": facts.expected_coverage,
         "width": high - low,
     }
     shape = each["crps"].shape
     w = checked_weight(weight, each["crps"])
     result = {name: mean(value.expand(shape).reshape(-1), w).item() for name, value in each.items()}
     result["rmse"] **= 0.5
-    result["median_precision"] = median_precision(dist.expand(shape), w.view(shape))
-    result["pit_distance"] = pit_distance(dist, y, w.view(shape))
+    result["median_precision"] = median(facts.variance.reciprocal().expand(shape).reshape(-1), w).item()
+    result["pit_distance"] = distance_of_bounds(*facts.pit, w)
     return result
+
+
+class _Facts(NamedTuple):
+    """What all metrics of a set of predictions are computed from; shapes broadcast with that of y."""
+
+    mean: Tensor
+    variance: Tensor
+    median: Tensor
+    interval: tuple[Tensor, Tensor]
+    expected_coverage: Tensor
+    crps: Tensor
+    pit: tuple[Tensor, Tensor]
+
+
+def _of_counts(dist: CountDistribution, y: Tensor, coverage: float) -> _Facts:
+    """By one summary and one cdf, of four counts per row."""
+    shape = broadcast_shapes(y=tuple(y.shape), dist=tuple(dist.batch_shape))
+    dist, tail = dist if dist.batch_shape == shape else dist.expand(shape), 0.5 * (1.0 - check_coverage(coverage))
+    summary = dist.summary(torch.tensor([tail, 0.5, 1.0 - tail], dtype=torch.float64), y)
+    low, median, high = summary.quantiles.reshape(*shape, 3).unbind(-1)
+    counts = torch.stack([x.double() for x in (low - 1.0, high, y.double().expand(shape) - 1.0, y.expand(shape))])
+    before, upto, *pit = dist.cdf(counts)
+    moments = summary.mean, summary.variance
+    return _Facts(*moments, median, (low, high), upto - before, summary.crps, (pit[0], pit[1]))
+
+
+def _of_density(dist: ContinuousMixture | Normal, y: Tensor, coverage: float) -> _Facts:
+    low, high = interval(dist, coverage)
+    expected, pit = mass_between(dist, low, high), cdf_sides(dist, y)
+    return _Facts(dist.mean, dist.variance, point(dist, "median"), (low, high), expected, crps(dist, y), pit)

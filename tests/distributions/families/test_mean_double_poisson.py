@@ -34,7 +34,7 @@ def test_it_is_the_double_poisson_whose_mean_it_has():
     rng = np.random.default_rng(0)
     mean, gamma = np.exp(rng.uniform(-6, 8, 200)), np.exp(rng.uniform(-3, 3, 200))
     gamma = np.minimum(gamma, 19.0 * np.maximum(mean, 1.0))
-    mu = np.exp([MeanDoublePoissonWeights.prepare(*pair, 0.0).rate.log_m for pair in zip(mean, gamma, strict=True)])
+    mu = np.exp([MeanDoublePoissonWeights.prepare(*pair, 0.0).log_m for pair in zip(mean, gamma, strict=True)])
     is_float = mu > 1e-200
     law = MeanDoublePoisson(f64(mean[is_float]), f64(gamma[is_float]))
     peer = DoublePoisson(f64(mu[is_float]), f64(gamma[is_float]))

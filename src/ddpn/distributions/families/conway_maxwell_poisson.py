@@ -4,19 +4,14 @@ With m = lambda^(1 / nu), p(y) = exp(nu R(y)) / S with R(y) = y log m - m - log 
 mean has no closed form: `kernels.by_mean` solves for it.
 """
 
-from math import exp, inf, log, log1p, sqrt
-from typing import NamedTuple
+from math import log, log1p
 
 from torch import Tensor
 from torch.distributions import constraints
 
-from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
-from ddpn.distributions.kernels.by_mean import Rate, differentiate, log_probability, solve
+from ddpn.distributions.arguments import as_parameters, check_narrowness, check_positive, is_checked
+from ddpn.distributions.kernels.by_mean import RateWeights, solve
 from ddpn.distributions.parametric import ParametricDistribution
-from ddpn.runtime.errors import InputError
-
-#: nu is at most so many times the mean, or 1: beyond, nearly all mass is on one count and the mean fixes no rate.
-NARROWEST = 20.0
 
 
 def guess_log_rate(mu, nu):
@@ -32,26 +27,12 @@ def guess_log_rate(mu, nu):
     return by_mean
 
 
-class ConwayMaxwellPoissonWeights(NamedTuple):
+class ConwayMaxwellPoissonWeights(RateWeights):
     """Probabilities exp(nu R(y)) / S of a Conway-Maxwell-Poisson, see `kernels.family`."""
-
-    rate: Rate
 
     @classmethod
     def prepare(cls, a, b, c):
-        return ConwayMaxwellPoissonWeights(solve(a, b, b, 1.0, guess_log_rate(a, b)))
-
-    def is_normalised(self):
-        return True
-
-    def log_mass(self, y):
-        return log_probability(self.rate, y, self.rate.c)
-
-    def score(self, y):
-        return differentiate(self.rate, y, 1.0)
-
-    def shape(self):
-        return exp(self.rate.log_m), sqrt(self.rate.variance) + 0.5, inf
+        return solve(a, b, b, 1.0, guess_log_rate(a, b))
 
 
 class ConwayMaxwellPoisson(ParametricDistribution):
@@ -86,11 +67,9 @@ class ConwayMaxwellPoisson(ParametricDistribution):
     def __init__(self, mu: Tensor | float, nu: Tensor | float, validate_args: bool | None = None) -> None:
         self.mu, self.nu = as_parameters(mu=mu, nu=nu)
         if is_checked(validate_args, self.mu):
-            check_positive("mu", self.mu, "Emit its logarithm and exponentiate, or clamp it.")
-            check_positive("nu", self.nu, "Emit its logarithm and exponentiate, or clamp it.")
-            if (bad := self.nu > NARROWEST * self.mu.clamp(min=1.0)).any():
-                got = f"{self.nu[bad][0].item():g} for a mean of {self.mu[bad][0].item():g}"
-                raise InputError(f"nu must be at most {NARROWEST:g} times the mean, or {NARROWEST:g}, got {got}.")
+            check_positive("mu", self.mu)
+            check_positive("nu", self.nu)
+            check_narrowness("nu", self.nu, self.mu)
         super().__init__(self.mu.shape, validate_args)
 
     @property

@@ -97,9 +97,8 @@ class DoubleBinomial(ParametricDistribution):
         self.total, self.mu, self.gamma = as_parameters(total=total, mu=mu, gamma=gamma)
         if is_checked(validate_args, self.mu):
             check_totals("total", self.total)
-            remedy = "Emit its logarithm and exponentiate, or clamp it."
-            check_positive("mu", self.mu, remedy)
-            check_positive("gamma", self.gamma, remedy)
+            check_positive("mu", self.mu)
+            check_positive("gamma", self.gamma)
             if len(bad := (self.mu >= self.total).nonzero()):
                 at = tuple(bad[0].tolist())
                 got = f"{self.mu[at].item():g} of {self.total[at].item():g}"

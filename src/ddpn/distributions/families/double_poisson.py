@@ -12,19 +12,17 @@ from torch.distributions import constraints, register_kl
 
 from ddpn.distributions import components, normalizer_table, rule
 from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_positive, is_checked
-from ddpn.distributions.families.poisson import Poisson
+from ddpn.distributions.families.mean_double_poisson import MeanDoublePoisson
 from ddpn.distributions.kernels.compiling import compile_kernel
 from ddpn.distributions.kernels.scalar import deviance, log_h, log_h_and_log, log_of
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.runtime.errors import InputError
 
-_REMEDY = "Emit its logarithm and exponentiate, or clamp it."
 #: How far from the mode rounding may lead a comparison of probabilities.
 _BESIDE = 3
-_STEPS = 100
-_TOLERANCE = 1e-9
-#: Parameters are sought within these bounds: beyond, float64 cannot hold the distribution.
-_LOG_MU, _LOG_GAMMA = (-600.0, 36.0), (-18.0, 23.0)
+#: Bounds of log gamma, beyond which float64 cannot hold the distribution, how often they are halved, and the relative
+#: error of the variance then.
+_LOG_GAMMA, _HALVINGS, _TOLERANCE = (-18.0, 23.0), 60, 1e-9
 #: gamma mu |log mu| above which D is a series: the table of y log y would change log weights by 2e-11.
 _ROUNDED = 2e5
 #: Rows with a small gamma for which the table of small gammas is made: summing takes about 15 us per row.
@@ -102,8 +100,8 @@ class DoublePoisson(ParametricDistribution):
     def __init__(self, mu: Tensor | float, gamma: Tensor | float, validate_args: bool | None = None) -> None:
         self.mu, self.gamma = as_parameters(mu=mu, gamma=gamma)
         if is_checked(validate_args, self.mu):
-            check_positive("mu", self.mu, _REMEDY)
-            check_positive("gamma", self.gamma, _REMEDY)
+            check_positive("mu", self.mu)
+            check_positive("gamma", self.gamma)
         super().__init__(self.mu.shape, validate_args)
 
     @classmethod
@@ -136,11 +134,11 @@ class DoublePoisson(ParametricDistribution):
         return rule.double_poisson(y, mu, gamma)
 
     @classmethod
-    def evaluated(cls, name: str, columns: Sequence[Tensor]) -> Any:
+    def evaluated(cls, name: str, columns: Sequence[np.ndarray]) -> np.ndarray:
         """Evaluate as for every family; to the digits of float32 with log c from a table."""
         if name != "float32":
             return super().evaluated(name, columns)
-        given = torch.stack([x.double() for x in columns]).numpy()
+        given = np.stack(columns)
         results = np.empty_like(given)
         usual, small = normalizer_table.USUAL, normalizer_table.SMALL_GAMMA
         kernel = compile_kernel(normalizer_table.log_probs)
@@ -153,7 +151,7 @@ class DoublePoisson(ParametricDistribution):
             results[:, is_small] = evaluated
         beyond = np.isnan(results[0])
         if beyond.any():
-            results[:, beyond] = super().evaluated("log_prob", list(torch.from_numpy(given[:, beyond])))[:3]
+            results[:, beyond] = super().evaluated("log_prob", given[:, beyond])[:3]
         return results
 
     def log_normalizer(self) -> Tensor:
@@ -207,8 +205,7 @@ def _table(ends: tuple[float, ...]) -> np.ndarray:
     """Compute a table when it is first needed: in some tenths of a second, that of small gammas in a second."""
 
     def at_zero(mu: np.ndarray, gamma: np.ndarray) -> np.ndarray:
-        columns = [torch.from_numpy(x) for x in (np.zeros_like(mu), mu, gamma)]
-        return components.row_wise("log_prob", DoublePoisson.family, columns, 4)
+        return components.row_wise("log_prob", DoublePoisson.family, (np.zeros_like(mu), mu, gamma), 4)
 
     return normalizer_table.table_of(at_zero, ends)
 
@@ -220,30 +217,20 @@ def _log_ratio(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
     return (1.0 - gamma) * inner - gamma * torch.log((count + 1.0) / mu)
 
 
-def _flat(dist: Any) -> tuple[Tensor, Tensor]:
-    """mu and gamma, which is 1 for a Poisson, in float64, with their gradients."""
-    mu = dist.mu.double()
-    return mu, dist.gamma.double() if isinstance(dist, DoublePoisson) else torch.ones_like(mu)
-
-
 @register_kl(DoublePoisson, DoublePoisson)
 def kl_divergence(p: Any, q: Any) -> Tensor:
-    """KL(p || q), also where one is a Poisson.
+    """KL(p || q).
 
     The exponential family's closed form: E_p of the log ratio, linear in E[Z] and E[Z log Z] under p.
     KL = log S_q - log S_p + gamma_q E[D(Z; mu_q)] - gamma_p E[D(Z; mu_p)], with S the sum of all weights
     and D(Z; mu_q) = D(Z; mu_p) + mu_q - mu_p - Z log(mu_q / mu_p).
     """
     shape = broadcast_shapes(p=tuple(p.batch_shape), q=tuple(q.batch_shape))
-    (mu_p, gamma_p), (mu_q, gamma_q) = _flat(p.expand(shape)), _flat(q.expand(shape))
+    (mu_p, gamma_p), (mu_q, gamma_q) = ((x.expand(shape).double() for x in (d.mu, d.gamma)) for d in (p, q))
     own, other = rule.double_poisson_sums(mu_p, gamma_p), rule.double_poisson_sums(mu_q, gamma_q)
     deviance_q = own.deviance + (mu_q - mu_p) - own.mean * torch.log(mu_q / mu_p)
     value = other.log_total - own.log_total + gamma_q * deviance_q - gamma_p * own.deviance
     return value.clamp(min=0.0).to(torch.promote_types(p.dtype, q.dtype))
-
-
-for _pair in ((DoublePoisson, Poisson), (Poisson, DoublePoisson), (Poisson, Poisson)):
-    register_kl(*_pair)(kl_divergence)
 
 
 def variance_limits(mean: Tensor) -> tuple[Tensor, Tensor]:
@@ -280,8 +267,8 @@ def parameters_of_moments(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tenso
     m, v = mean.detach().reshape(-1).double(), variance.detach().reshape(-1).double()
     low, high = variance_limits(m)
     _check_reached((v > low) & (v < high), m, v)
-    mu, gamma, reached = _newton(m, v)
-    _check_reached(reached, m, v)
+    mu, gamma, found = _solve_for_variance(m, v)
+    _check_reached((found / v - 1.0).abs() < _TOLERANCE, m, v)
     return mu.reshape(mean.shape).to(mean.dtype), gamma.reshape(mean.shape).to(mean.dtype)
 
 
@@ -295,52 +282,18 @@ def _check_reached(reached: Tensor, mean: Tensor, variance: Tensor) -> None:
         )
 
 
-def _excess(mean: Tensor, variance: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
-    """E[(Z - n)(Z - n - 1)] with n = `below`, and its slope in the mean.
-
-    It is 0 for distributions on {n, n + 1} alone: for n the integer below the mean it is the variance beyond the least.
-    """
-    gap = mean - below
-    return variance + gap * (gap - 1.0), 2.0 * gap - 1.0
-
-
-def _newton(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Solve for (log mu, log gamma) by Newton with steps cut to 1, and halved where the misfit grows.
-
-    Mean and excess variance are matched in logarithms, where both equations are close to linear.
-    """
-    below = mean.floor()
-    excess, _ = _excess(mean, variance, below)
-    best = torch.stack([mean.log(), (mean / variance).clamp(max=1.5).log()])
-    at, misfit = best, torch.full_like(mean, torch.inf)
-    step = torch.zeros_like(best)
-    for _ in range(_STEPS):
-        off, new_step = _newton_step(at, mean, excess, below)
-        own = off.abs().sum(0).nan_to_num(torch.inf)
-        is_better = (own < misfit) | torch.isinf(misfit)
-        best, misfit = torch.where(is_better, at, best), torch.where(is_better, own, misfit)
-        if bool((misfit < 1e-13).all()):
-            break
-        step = torch.where(is_better, new_step, 0.5 * step)
-        at = torch.stack([(best + step)[0].clamp(*_LOG_MU), (best + step)[1].clamp(*_LOG_GAMMA)])
-    return best[0].exp(), best[1].exp(), misfit < _TOLERANCE
+def _solve_for_variance(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """mu and gamma, and the variance that they have: by halving log gamma, as the variance falls with gamma."""
+    low, high = (torch.full_like(mean, end) for end in _LOG_GAMMA)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        log_mu, reached = _at_mean(mean, middle.exp())
+        is_wide = reached > variance
+        low, high = torch.where(is_wide, middle, low), torch.where(is_wide, high, middle)
+    return log_mu.exp(), middle.exp(), reached
 
 
-def _newton_step(at: Tensor, mean: Tensor, excess: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
-    """What is missing in the logarithms of mean and excess variance, and the step in (log mu, log gamma)."""
-    mu, gamma = at.exp()
-    exact = DoublePoisson(mu, gamma, validate_args=False)._moments()
-    found_mean, found_variance = torch.from_numpy(exact[0]), torch.from_numpy(exact[1])
-    found_excess, slope = _excess(found_mean, found_variance, below)
-    off = torch.stack([(found_mean / mean).log(), (found_excess / excess).log()])
-    with torch.enable_grad():
-        leaf = at.detach().clone().requires_grad_()
-        sums = rule.double_poisson_sums(*leaf.exp())
-        (by_mean,) = torch.autograd.grad(sums.mean.sum(), leaf, retain_graph=True)
-        (by_variance,) = torch.autograd.grad(sums.variance.sum(), leaf)
-    (a, b), (c, d) = by_mean / found_mean, (by_variance + slope * by_mean) / found_excess
-    determinant = a * d - b * c
-    step = torch.stack([-(d * off[0] - b * off[1]) / determinant, -(a * off[1] - c * off[0]) / determinant])
-    step = step / step.abs().amax(0).clamp(min=1.0)
-    # Where the excess has underflowed the distribution is too narrow: a smaller gamma widens it.
-    return off, torch.stack([step[0].nan_to_num(0.0), step[1].nan_to_num(-0.5)])
+def _at_mean(mean: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
+    """log mu and the variance of Double Poissons with this mean."""
+    log_mu, variance = components.row_wise("rate", MeanDoublePoisson.family, [mean.numpy(), gamma.numpy()], 2)
+    return torch.from_numpy(log_mu), torch.from_numpy(variance)

@@ -5,19 +5,14 @@ The parameter mu of a Double Poisson is its mean only where gamma mu is large. H
 mean are consistent whatever distribution the counts have.
 """
 
-from math import exp, inf, log, log1p, sqrt
-from typing import NamedTuple
+from math import log, log1p, sqrt
 
 from torch import Tensor
 from torch.distributions import constraints
 
-from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
-from ddpn.distributions.kernels.by_mean import Rate, differentiate, log_probability, solve
+from ddpn.distributions.arguments import as_parameters, check_narrowness, check_positive, is_checked
+from ddpn.distributions.kernels.by_mean import RateWeights, solve
 from ddpn.distributions.parametric import ParametricDistribution
-from ddpn.runtime.errors import InputError
-
-#: gamma is at most so many times the mean, or this: beyond, nearly all mass is on one count and the mean fixes no mu.
-NARROWEST = 20.0
 
 
 def guess_log_rate(mean, gamma):
@@ -35,28 +30,12 @@ def guess_log_rate(mean, gamma):
     return log(mean)
 
 
-class MeanDoublePoissonWeights(NamedTuple):
+class MeanDoublePoissonWeights(RateWeights):
     """Probabilities of a Double Poisson with a given mean, see `kernels.family`."""
-
-    rate: Rate
 
     @classmethod
     def prepare(cls, a, b, c):
-        return MeanDoublePoissonWeights(solve(a, b, 1.0, 0.0, guess_log_rate(a, b)))
-
-    def is_normalised(self):
-        return True
-
-    def log_mass(self, y):
-        return log_probability(self.rate, y, 1.0)
-
-    def score(self, y):
-        return differentiate(self.rate, y, 0.0)
-
-    def shape(self):
-        """Return mu, or 0 where there is no interior mode, and the standard deviation."""
-        mu = exp(self.rate.log_m)
-        return (mu if mu * self.rate.c > 2.0 else 0.0), sqrt(self.rate.variance) + 0.5, inf
+        return solve(a, b, 1.0, 0.0, guess_log_rate(a, b))
 
 
 class MeanDoublePoisson(ParametricDistribution):
@@ -91,11 +70,9 @@ class MeanDoublePoisson(ParametricDistribution):
     def __init__(self, mu: Tensor | float, gamma: Tensor | float, validate_args: bool | None = None) -> None:
         self.mu, self.gamma = as_parameters(mu=mu, gamma=gamma)
         if is_checked(validate_args, self.mu):
-            check_positive("mu", self.mu, "Emit its logarithm and exponentiate, or clamp it.")
-            check_positive("gamma", self.gamma, "Emit its logarithm and exponentiate, or clamp it.")
-            if (bad := self.gamma > NARROWEST * self.mu.clamp(min=1.0)).any():
-                got = f"{self.gamma[bad][0].item():g} for a mean of {self.mu[bad][0].item():g}"
-                raise InputError(f"gamma must be at most {NARROWEST:g} times the mean, or {NARROWEST:g}, got {got}.")
+            check_positive("mu", self.mu)
+            check_positive("gamma", self.gamma)
+            check_narrowness("gamma", self.gamma, self.mu)
         super().__init__(self.mu.shape, validate_args)
 
     @property

@@ -90,7 +90,7 @@ class NegativeBinomial(ParametricDistribution):
     def __init__(self, mu: Tensor | float, alpha: Tensor | float, validate_args: bool | None = None) -> None:
         self.mu, self.alpha = as_parameters(mu=mu, alpha=alpha)
         if is_checked(validate_args, self.mu):
-            check_positive("mu", self.mu, "Emit its logarithm and exponentiate, or clamp it.")
+            check_positive("mu", self.mu)
             check_positive("alpha", self.alpha, "Use Poisson for alpha = 0.")
         super().__init__(self.mu.shape, validate_args)
 

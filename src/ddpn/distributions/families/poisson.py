@@ -61,7 +61,7 @@ class Poisson(ParametricDistribution):
     def __init__(self, mu: Tensor | float, validate_args: bool | None = None) -> None:
         (self.mu,) = as_parameters(mu=mu)
         if is_checked(validate_args, self.mu):
-            check_positive("mu", self.mu, "Emit its logarithm and exponentiate, or clamp it.")
+            check_positive("mu", self.mu)
         super().__init__(self.mu.shape, validate_args)
 
     @staticmethod

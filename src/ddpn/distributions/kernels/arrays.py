@@ -137,27 +137,29 @@ def crps(below, above, n, first, y):
 
 
 def split_variance(groups, weights, component_moments, moments):
-    """Find the variance within and between groups of components, from each component's mean and variance.
+    """Find mean and variance, and that within and between groups of components, from each one's mean and variance.
 
-    By Chan's formula within a group. The results are the fifth and the sixth of `moments`.
+    By Chan's formula within a group. The results are the first two and the last two of `moments`.
     """
     sums = np.zeros((len(groups), 3))
-    mean, within, between = 0.0, 0.0, 0.0
+    total, mean, within, between = 0.0, 0.0, 0.0, 0.0
     for k in range(len(groups)):
         weight = weights[k]
         if weight > 0.0:
             group, centre = sums[groups[k]], component_moments[k, 0]
-            before, total = group[0], group[0] + weight
+            before, upto = group[0], group[0] + weight
             gap = centre - group[1]
-            group[0] = total
-            group[1] += gap * weight / total
-            group[2] += weight * component_moments[k, 1] + gap * gap * before * weight / total
+            group[0] = upto
+            group[1] += gap * weight / upto
+            group[2] += weight * component_moments[k, 1] + gap * gap * before * weight / upto
             mean += weight * centre
+            total += weight
+    mean /= total
     for g in range(len(groups)):
         if sums[g, 0] > 0.0:
-            within += sums[g, 2]
-            between += sums[g, 0] * (sums[g, 1] - mean) ** 2
-    moments[4], moments[5] = within, between
+            within += sums[g, 2] / total
+            between += sums[g, 0] / total * (sums[g, 1] - mean) ** 2
+    moments[0], moments[1], moments[4], moments[5] = mean, within + between, within, between
 
 
 # Runs of consecutive counts --------------------------------------------------------------------------------------

@@ -11,26 +11,49 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.distributions.kernels.scalar import DEPTH, HEAD, JOIN, MARGIN, NODES, TERMS, WEIGHTS, deviance, log_h, log_of
+from ddpn.distributions.kernels.family import prepare
+from ddpn.distributions.kernels.ranges import CROSS, SUMS, sum_range
+from ddpn.distributions.kernels.scalar import deviance, log_h, log_of
 
-#: Steps to the rate at most; and errors of the mean that end the search, in standard deviations and relative to the
-#: mean.
-MAX_STEPS, TOLERANCE, ROUNDING = 60, 1e-11, 1e-15
+#: Steps to the rate at most; and errors of the mean that end the search, in standard deviations or means, and in means
+#: whatever the standard deviation.
+MAX_STEPS, TOLERANCE, ROUNDING = 60, 1e-12, 1e-15
 
 
-class Rate(NamedTuple):
-    """A distribution whose rate has been found: log m, c, log of the sum of all weights, and moments.
+class RateWeights(NamedTuple):
+    """Probabilities of a distribution with a known rate, see `kernels.family`.
 
-    `score` is E[R(Y)], and `covariance` Cov[Y, R(Y)].
+    `log_total` is the log of the sum of all weights, `mean_r` is E[R(Y)], and `covariance` Cov[Y, R(Y)]. Before these
+    are known, with zeros and a variance of 1 in their place, the second derivative of `score` is R itself.
     """
 
     log_m: float
     c: float
+    power: float
+    lean: float
+    width: float
     log_total: float
     mean: float
-    score: float
+    mean_r: float
     variance: float
     covariance: float
+
+    def is_normalised(self):
+        return True
+
+    def log_mass(self, y):
+        return self.power * log_h(y) - self.c * deviance_at(y, self.log_m) - self.log_total
+
+    def score(self, y):
+        """Return (y - mean) / Var[Y], and the residual of R on Y."""
+        by_mean = (y - self.mean) / self.variance
+        r = self.lean * log_h(y) - deviance_at(y, self.log_m)
+        return by_mean, r - self.mean_r - by_mean * self.covariance, 0.0
+
+    def shape(self):
+        """Return m, or 0 where there may be no interior mode, and the standard deviation."""
+        m = exp(self.log_m)
+        return (m if self.lean == 1.0 or m * self.c > 2.0 else 0.0), self.width, inf
 
 
 def deviance_at(y, log_m):
@@ -40,82 +63,42 @@ def deviance_at(y, log_m):
     return exp(log_m) - y * (1.0 + log_m - log_of(max(y, 1.0)))
 
 
-def find_window(log_m, c):
-    """Return where c D(y; m) = 32: Newton's method in sqrt(y) and in y from outside."""
-    target, m = DEPTH / c, exp(log_m)
-    s = sqrt(m) + sqrt(target)
-    if log_m < 0.0:
-        s = min(s, sqrt(max(DEPTH / (-c * log_m), 2.718281828459045)))
-    low = max(sqrt(m) - sqrt(target), 0.0) ** 2
-    for _ in range(5):
-        square = s * s
-        slope = log(square) - log_m
-        s -= max(m - target + square * (slope - 1.0), 0.0) / max(2.0 * s * slope, 1e-300)
-        if low > 0.0:
-            slope = log_m - log(low)
-            low += max(m - low - low * slope - target, 0.0) / max(slope, 1e-300)
-    return (low if target < m else 0.0), s * s
-
-
-def sum_moments(log_m, c, power, lean):
-    """Return log of the sum of all weights, E[Y], E[R], Var[Y] and Cov[Y, R], from 64 terms."""
-    low, end = find_window(log_m, c)
-    first = max(np.floor(low) - MARGIN - 2.0, 0.0)
-    is_short = end + 2.0 - first < TERMS - 1.0
-    start = sqrt(max(low, JOIN - 0.5))
-    length = max(sqrt(end) - start, 0.0)
-    centre = max(np.floor(exp(log_m)), 0.0)
-    top = power * log_h(centre) - c * deviance_at(centre, log_m)
-    s0, s1, s2, r1, sr = 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(TERMS):
-        if is_short:
-            y, weight = first + i, 1.0
-        elif i < JOIN + MARGIN:
-            y, weight = float(i), HEAD[i] if low < JOIN else 0.0
-        else:
-            t = start + length * NODES[i - JOIN - MARGIN]
-            y, weight = t * t, 2.0 * t * length * WEIGHTS[i - JOIN - MARGIN]
-        own, dev = log_h(y), deviance_at(y, log_m)
-        w = weight * exp(power * own - c * dev - top)
-        r, gap = lean * own - dev, y - centre
-        s0 += w
-        s1 += w * gap
-        s2 += w * gap * gap
-        r1 += w * r
-        sr += w * r * gap
-    shift, mean_r = s1 / s0, r1 / s0
-    return top + log(s0), centre + shift, mean_r, s2 / s0 - shift * shift, sr / s0 - shift * mean_r
+def find_moments(mean, c, power, lean, log_m, sums):
+    """Return the distribution of a rate, with its moments; `mean` is close to its own."""
+    # The variance is about m / c, and at most that of the limit c = 0.
+    width = sqrt(min(exp(log_m) / c, mean + 2.0 * mean * mean)) + 0.5
+    plain = RateWeights(log_m, c, power, lean, width, 0.0, 0.0, 0.0, 1.0, 0.0)
+    reference, centre = sum_range(plain, 0.0, inf, True, sums)
+    shift, mean_r = sums[1] / sums[0], sums[4] / sums[0]
+    variance = max(sums[2] / sums[0] - shift * shift, 1e-300)
+    covariance = sums[CROSS] / sums[0] - shift * mean_r
+    log_total = reference + log(sums[0])
+    return RateWeights(
+        log_m, c, power, lean, sqrt(variance) + 0.5, log_total, centre + shift, mean_r, variance, covariance
+    )
 
 
 def solve(mean, c, power, lean, log_m):
-    """Find the rate of a mean by Newton's method from a guess of log m, between brackets."""
-    low, high = -inf, inf
-    sums = sum_moments(log_m, c, power, lean)
+    """Find the distribution of a mean by Newton's method from a guess of log m, between brackets."""
+    low, high, sums = -inf, inf, np.empty(SUMS)
+    p = find_moments(mean, c, power, lean, log_m, sums)
     for _ in range(MAX_STEPS):
-        gap, variance = sums[1] - mean, sums[3]
-        if abs(gap) <= TOLERANCE * sqrt(variance) + ROUNDING * mean:
+        gap = p.mean - mean
+        if abs(gap) <= TOLERANCE * min(sqrt(p.variance), mean) + ROUNDING * mean:
             break
         if gap < 0.0:
             low = log_m
         else:
             high = log_m
-        step = -log1p(gap / mean) * sums[1] / max(c * variance, 1e-300)
+        step = -log1p(gap / mean) * p.mean / (c * p.variance)
         new = log_m + max(min(step, 2.0 / c), -2.0 / c)
         log_m = new if low < new < high or high - low == inf else 0.5 * (low + high)
-        sums = sum_moments(log_m, c, power, lean)
-    return Rate(log_m, c, sums[0], mean, sums[2], sums[3], sums[4])
+        p = find_moments(mean, c, power, lean, log_m, sums)
+    return p
 
 
-def log_probability(rate, y, power):
-    """Return the logarithm of the probability of y."""
-    return power * log_h(y) - rate.c * deviance_at(y, rate.log_m) - rate.log_total
-
-
-def differentiate(rate, y, lean):
-    """Return the derivatives of the log probability in the mean and in c.
-
-    They are (y - mean) / Var[Y], and the residual of R on Y.
-    """
-    by_mean = (y - rate.mean) / rate.variance
-    by_c = lean * log_h(y) - deviance_at(y, rate.log_m) - rate.score - by_mean * rate.covariance
-    return by_mean, by_c, 0.0
+def find_rates(family, inputs, results):
+    """Find log m and the variance (2, n) from three parameters (3, n)."""
+    for i in range(inputs.shape[1]):
+        p = prepare(family, inputs[0, i], inputs[1, i], inputs[2, i])
+        results[0, i], results[1, i] = p.log_m, p.variance

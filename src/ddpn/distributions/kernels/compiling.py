@@ -9,10 +9,8 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
-
-import numpy as np
 
 from ddpn.distributions.kernels import family as families
 from ddpn.distributions.kernels.arrays import ANY_ORDER
@@ -50,10 +48,11 @@ def compile_kernel(function: Any, family: Any = None) -> Callable[..., Any]:
             return function(family, *args)
 
     functions = list(_find_functions(function, family))
-    _register(tuple(functions))
+    for called in functions:
+        _register_function(called)
     # The name of the files on disk and of the symbols in them: without it families would share both.
     label = function.__name__ if family is None else f"{function.__name__}_{family.__name__}"
-    loop.__qualname__ = f"{label}_{_hash_functions(functions, family)}"
+    loop.__qualname__ = f"{label}_{_hash_files(functions)}"
     is_kept = family is None or family.__module__ != "__main__"
     dispatcher: Any = numba.njit(cache=is_kept, nogil=True, **_OPTIONS)(loop)
     _announce(dispatcher)
@@ -61,49 +60,48 @@ def compile_kernel(function: Any, family: Any = None) -> Callable[..., Any]:
 
 
 def _find_functions(function: Any, family: Any) -> Iterator[Any]:
-    """Yield a function, the methods of a family, and all plain functions that these call."""
-    members = {} if family is None else vars(family)
-    public = (getattr(x, "__func__", x) for name, x in members.items() if not name.startswith("_"))
-    waiting = [function, *(x for x in public if isinstance(x, FunctionType))]
-    seen = set(waiting)
+    """Yield a function, the methods of a family, and all that these call: plain functions, and methods of tuples."""
+    waiting, seen = [function, *_list_methods(family)], set()
     while waiting:
         caller = waiting.pop()
+        if caller in seen:
+            continue
+        seen.add(caller)
         yield caller
-        names = (caller.__globals__.get(name) for name in caller.__code__.co_names)
-        called = {x for x in names if isinstance(x, FunctionType) and not x.__module__.startswith("numba")} - seen
-        seen |= called
-        waiting += sorted(called, key=lambda x: (x.__module__, x.__qualname__))
+        for name in caller.__code__.co_names:
+            value = caller.__globals__.get(name)
+            if isinstance(value, FunctionType) and not value.__module__.startswith("numba"):
+                waiting.append(value)
+            elif isinstance(value, type) and issubclass(value, tuple):
+                waiting += _list_methods(value)
 
 
-def _hash_functions(functions: list[Any], family: Any) -> str:
-    """Hash what functions compute, with the values of the constants that they use: numba sees changes of one file."""
-    fields = None if family is None else (family.__module__, family.__qualname__, family._fields)
-    digest = hashlib.sha256(repr(fields).encode())
-    for function in sorted(functions, key=lambda x: (x.__module__, x.__qualname__)):
-        digest.update(repr((function.__module__, function.__qualname__, _list_code(function.__code__))).encode())
-        for name in function.__code__.co_names:
-            value = function.__globals__.get(name)
-            if isinstance(value, np.ndarray):
-                digest.update(value.tobytes())
-            elif isinstance(value, bool | int | float | str | tuple):
-                digest.update(repr((name, value)).encode())
-    return digest.hexdigest()[:16]
+def _list_methods(family: Any) -> list[Any]:
+    """Return the methods of a family, those of the tuples it is derived from included."""
+    kinds = [] if family is None else [kind for kind in family.__mro__ if kind not in (tuple, object)]
+    public = [getattr(x, "__func__", x) for kind in kinds for name, x in vars(kind).items() if not name.startswith("_")]
+    return [x for x in public if isinstance(x, FunctionType)]
 
 
-def _list_code(code: CodeType) -> tuple[Any, ...]:
-    constants = tuple(_list_code(x) if isinstance(x, CodeType) else repr(x) for x in code.co_consts)
-    return code.co_code, code.co_names, constants
+def _hash_files(functions: list[Any]) -> str:
+    """Hash the text of this package and of other files with these functions: numba sees changes of one file only."""
+    others = {function.__code__.co_filename for function in functions if not function.__module__.startswith("ddpn.")}
+    return hashlib.sha256(repr((_hash_package(), [_read(path) for path in sorted(others)])).encode()).hexdigest()[:16]
 
 
 @cache
-def _register(functions: tuple[Any, ...]) -> None:
-    """Let numba translate functions where compiled code calls them, and choose methods by the type of a family."""
-    for function in functions:
-        _register_function(function)
+def _hash_package() -> str:
+    paths = sorted(Path(__file__).parents[1].rglob("*.py"))
+    return hashlib.sha256(b"".join(_read(str(path)) for path in paths)).hexdigest()
+
+
+def _read(path: str) -> bytes:
+    return Path(path).read_bytes() if Path(path).exists() else b""
 
 
 @cache
 def _register_function(function: Any) -> None:
+    """Let numba translate a function where compiled code calls it, and choose a method by the type of a family."""
     from numba.extending import overload
 
     def choose(*args: Any) -> Any:

@@ -17,6 +17,7 @@ from ddpn.distributions.kernels.family import log_mass, prepare
 from ddpn.distributions.kernels.gauss import HALVES, POSITIONS, SIZE, UPTO, WEIGHTS, find_table, is_exact
 from ddpn.distributions.kernels.ranges import (
     CENTRE,
+    DEPTH,
     FIRST,
     HIGH,
     LAST,
@@ -46,7 +47,7 @@ def find_extents(family, components, weights, column, extents):
         for k in range(components.shape[1]):
             if weights[i, column + k] > 0.0:
                 p = prepare(family, components[i, k, 0], components[i, k, 1], components[i, k, 2])
-                find_extent(p, components[i, k, 3], components[i, k, 4], extents[i, column + k])
+                find_extent(p, components[i, k, 3], components[i, k, 4], DEPTH, extents[i, column + k])
 
 
 def count_panels(extents, weights, offsets):
@@ -192,7 +193,7 @@ def summarise_panels(
             modes[i, :], moments[i, :], quantiles[i, :], scores[i, :] = 0.0, np.nan, np.nan, np.nan
             intervals[i, :], entries[i, :] = np.nan, np.nan
             continue
-        mix_moments(totals[i], weights[i], moments[i])
+        split_variance(groups, weights[i], totals[i, :, MEAN : VARIANCE + 1], moments[i])
         if change.shape[1] > 0:
             panels, values = divide_panels(panels, values, change)
             change_knots(panels, values, change)
@@ -201,8 +202,6 @@ def summarise_panels(
             panels, values, levels[i], y[i], interval_levels[i], entropy, modes[i],
             moments[i], quantiles[i], scores[i], intervals[i], entries[i],
         )  # fmt: skip
-        if len(groups) > 0:
-            split_variance(groups, weights[i], totals[i, :, MEAN : VARIANCE + 1], moments[i])
 
 
 def summarise_row(
@@ -238,20 +237,6 @@ def place_positions(panels):
         for i in range(SIZE):
             positions[s, i] = panels[s, 0] - 0.5 + panels[s, 1] * POSITIONS[t, i]
     return positions
-
-
-def mix_moments(totals, weights, moments):
-    """Find the mean and the variance of the mixture."""
-    mean, variance, total = 0.0, 0.0, 0.0
-    for k in range(len(weights)):
-        if weights[k] > 0.0:
-            mean += weights[k] * totals[k, MEAN]
-            total += weights[k]
-    mean /= total
-    for k in range(len(weights)):
-        if weights[k] > 0.0:
-            variance += weights[k] * (totals[k, VARIANCE] + (totals[k, MEAN] - mean) ** 2)
-    moments[0], moments[1] = mean, variance / total
 
 
 def bracket_mode(panels, positions, values, mode):

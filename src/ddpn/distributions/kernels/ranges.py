@@ -21,8 +21,8 @@ CLEAR, STRIDE, WIDE = 9.5, 1.5, 4.0
 SPAN, NEAR, DROP, TAIL = 4.5, 2.0, 16.0, 8.0
 #: Log weights below the peak at which a distribution ends.
 DEPTH = 60.0
-#: Numbers that `sum_range` finds.
-SUMS = 9
+#: Numbers that `sum_range` finds, and the place of the last one.
+SUMS, CROSS = 10, 9
 #: The extent of a distribution: the first and the last count that matter, a rough standard deviation, the first and the
 #: last possible count, a probable count and its log weight.
 FIRST, LAST, WIDTH, LOW, HIGH, CENTRE, REFERENCE = range(7)
@@ -38,7 +38,8 @@ def is_clear(p):
 def sum_range(p, low, high, with_score, sums):
     """Sum the weights of low <= z <= high, divided by e^reference, into `sums`; return the reference and a centre.
 
-    Sums are those of 1, z - centre, (z - centre)^2, of the scores and of their squares.
+    Sums are those of 1, z - centre, (z - centre)^2, of the scores, of their squares, and of the second score times
+    z - centre.
     """
     middle, width, end = shape(p)
     high = min(high, end)
@@ -91,6 +92,7 @@ def sum_outward(p, first, last, step, reference, centre, with_score, sums):
                 sums[6] += share * a * a
                 sums[7] += share * b * b
                 sums[8] += share * c * c
+                sums[CROSS] += share * b * gap
         is_more = w > before or matters(w * n, (z - centre) / width, SIZE * sums[0])
         if not is_more or y + step * n == y:
             return  # also if weights are NaN, or if counts are so large that adding n does not change them
@@ -210,25 +212,24 @@ def sum_moments(p, low, high, sums):
     return centre + shift, max(sums[2] / sums[0] - shift * shift, 0.0)
 
 
-def find_extent(p, low, high, extent):
-    """Find the extent of a distribution within a range."""
+def find_extent(p, low, high, depth, extent):
+    """Find the extent of a distribution within a range, down to a depth below the peak."""
     _, width, end = shape(p)
     end = min(high, end)
     start, reference = find_peak(p, low, end)
-    extent[FIRST] = find_reach(p, start, low, -1.0, reference)
-    extent[LAST] = find_reach(p, start, end, 1.0, reference)
+    extent[FIRST] = find_reach(p, start, low, -1.0, reference - depth)
+    extent[LAST] = find_reach(p, start, end, 1.0, reference - depth)
     extent[WIDTH], extent[LOW], extent[HIGH], extent[CENTRE], extent[REFERENCE] = width, low, end, start, reference
 
 
-def find_reach(p, start, last, step, top):
+def find_reach(p, start, last, step, floor):
     """Return a count beyond which, away from the centre, weights and their part of the variance are negligible.
 
-    Their products with the squared distance in standard deviations are then below e^-DEPTH of the peak. Where a
+    Their products with the squared distance in standard deviations are then below e^floor. Where a
     distribution has nearly all its mass on one count, the variance may come from weights that are much smaller.
     """
     _, width, _ = shape(p)
     near, gap = start, np.floor(8.0 * width) + 4.0
-    floor = top - DEPTH
     while gap < 1e300 and (last - near) * step > gap:
         if not log_share(p, near + step * gap, start) > floor:
             break

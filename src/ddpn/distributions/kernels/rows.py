@@ -76,39 +76,51 @@ def find_information(family, inputs, results):
 
 
 def find_moments(family, inputs, results):
-    """Find mean, variance, first and last count that matter (4, n) from three parameters (3, n)."""
-    weights, sums, extent = np.empty(WALKED), np.empty(SUMS), np.empty(EXTENT)
+    """Find mean and variance (2, n) from three parameters (3, n)."""
+    weights, sums = np.empty(WALKED), np.empty(SUMS)
     for i in range(inputs.shape[1]):
         p = prepare(family, inputs[0, i], inputs[1, i], inputs[2, i])
         first, n, total, middle = walk(p, 0.0, inf, weights, 0, limit_walk(p, WALKED))
         if n > 0 and 0.0 < total < inf:
             mean, results[1, i] = moments_around(weights, n, middle - first, total)
-            results[0, i], results[2, i], results[3, i] = first + mean, first, first + n - 1.0
+            results[0, i] = first + mean
         else:
             results[0, i], results[1, i] = sum_moments(p, 0.0, inf, sums)
-            find_extent(p, 0.0, inf, extent)
-            results[2, i], results[3, i] = extent[FIRST], extent[LAST]
+
+
+def find_extents(family, inputs, results):
+    """Find the first and the last count that matter (2, n) from a depth and three parameters (4, n)."""
+    extent = np.empty(EXTENT)
+    for i in range(inputs.shape[1]):
+        p = prepare(family, inputs[1, i], inputs[2, i], inputs[3, i])
+        find_extent(p, 0.0, inf, inputs[0, i], extent)
+        results[0, i], results[1, i] = extent[FIRST], extent[LAST]
 
 
 # Mixtures -------------------------------------------------------------------------------------------------------------
 
 
 def add_sides(family, components, weights, column, y, results):
-    """Add P(Z <= y) and P(Z > y), both relatively accurate, of a family's components to the results (2, rows)."""
+    """Add P(Z <= y) and P(Z > y), both relatively accurate, of a family's components to the results (2, rows, n).
+
+    Shape: y (rows, n).
+    """
     walked, sums = np.empty(WALKED), np.empty(SUMS)
     for i in range(components.shape[0]):
         for k in range(components.shape[1]):
             weight = weights[i, column + k]
             if not weight <= 0.0:
                 p = prepare(family, components[i, k, 0], components[i, k, 1], components[i, k, 2])
-                lower, upper = find_sides(p, components[i, k, 3], components[i, k, 4], y[i], walked, sums)
-                results[0, i] += weight * lower
-                results[1, i] += weight * upper
+                low, high = components[i, k, 3], components[i, k, 4]
+                first, n, total, _ = walk(p, low, high, walked, 0, limit_walk(p, len(walked)))
+                for j in range(y.shape[1]):
+                    lower, upper = find_sides(p, low, high, y[i, j], walked, first, n, total, sums)
+                    results[0, i, j] += weight * lower
+                    results[1, i, j] += weight * upper
 
 
-def find_sides(p, low, high, y, walked, sums):
-    """Return P(Z <= y) and P(Z > y): from all weights where these are few and y is not far out."""
-    first, n, total, _ = walk(p, low, high, walked, 0, limit_walk(p, len(walked)))
+def find_sides(p, low, high, y, walked, first, n, total, sums):
+    """Return P(Z <= y) and P(Z > y): from n weights that were walked from `first` on, unless y is far out."""
     at = y - first
     if n > 0 and 0.0 <= at < n:
         split = int(at) + 1
@@ -157,11 +169,10 @@ def summarise(
 ):
     """Find moments (n, 6), quantiles (n, L), CRPS (n, Q), narrowest intervals (n, 3) and entries of y (n, 2).
 
-    Moments are mean, variance, mode, entropy, and the variance within and between `groups` of components, if there are
-    such. Intervals are first and last count and their probability, at one level per row if `interval_levels` has a
-    column; entries are what `find_entry_masses` finds for the first y, if asked for. `change` (2, knots) is a map of
-    the cdfs, if it has knots. Rows with more counts than there is room for in `work` (3, counts) are marked in
-    `is_long` and left out.
+    Moments are mean, variance, mode, entropy, and the variance within and between `groups` of components. Intervals are
+    first and last count and their probability, at one level per row if `interval_levels` has a column; entries are what
+    `find_entry_masses` finds for the first y, if asked for. `change` (2, knots) is a map of the cdfs, if it has knots.
+    Rows with more counts than there is room for in `work` (3, counts) are marked in `is_long` and left out.
     """
     moments, quantiles, scores, intervals, entries = results
     mass, below, above = work[0], work[1], work[2]
@@ -173,14 +184,13 @@ def summarise(
             continue
         n = int(last - first) + 1
         mix(arena, spans, facts, weights, i, first, n, mass)
-        if len(groups) > 0:
-            for k in range(len(groups)):
-                if spans[i, k, 1] > 0:
-                    start = facts[i, k, 0]
-                    values, around = arena[spans[i, k, 0] :], facts[i, k, 2] - start
-                    mean, component_moments[k, 1] = moments_around(values, spans[i, k, 1], around, facts[i, k, 1])
-                    component_moments[k, 0] = start + mean
-            split_variance(groups, weights[i], component_moments, moments[i])
+        for k in range(len(groups)):
+            if spans[i, k, 1] > 0:
+                start = facts[i, k, 0]
+                values, around = arena[spans[i, k, 0] :], facts[i, k, 2] - start
+                mean, component_moments[k, 1] = moments_around(values, spans[i, k, 1], around, facts[i, k, 1])
+                component_moments[k, 0] = start + mean
+        split_variance(groups, weights[i], component_moments, moments[i])
         if change.shape[1] > 0:
             change_mass(mass, n, change)
         accumulate_mass(mass, below, above, n)

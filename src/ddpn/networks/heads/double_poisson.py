@@ -62,6 +62,7 @@ class DoublePoissonHead(Head):
     support = constraints.nonnegative_integer
     parameter_names = ("log mu", "log gamma")
     dispersion_outputs = (1,)
+    objective_options = ("beta", "objective")
 
     def __init__(
         self,

@@ -34,6 +34,7 @@ class GaussianHead(Head):
     support = constraints.real
     parameter_names = ("mean", "log variance")
     dispersion_outputs = (1,)
+    objective_options = ("beta",)
 
     def __init__(self, *, beta: float = 0.0) -> None:
         check_beta(beta)

@@ -91,6 +91,8 @@ class Head(ABC):
     - `exposure_is_total`, whether exposures are totals, integers that no count exceeds and that must not be rescaled:
       False;
     - `is_baseline`, whether the constant member tries this likelihood for models with another one: True;
+    - `objective_options`, options that only `loss` reads, which a subclass with another `forward` refuses unless it has
+      a `loss` of its own, too: ();
     - `validation_score`, what chooses a network's best epoch by default, "crps" or "nll": "crps".
 
     Options are keyword-only arguments of the constructor, each kept under its own name. `exposure`, the known scale of
@@ -111,6 +113,7 @@ class Head(ABC):
     exposure_is_total: ClassVar[bool] = False
     is_baseline: ClassVar[bool] = True
     validation_score: ClassVar[str] = "crps"
+    objective_options: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
@@ -145,10 +148,21 @@ class Head(ABC):
         y : Tensor
             Observed counts.
         """
+        if type(self).loss is Head.loss:
+            self._check_objective()
         dist: Any = self.forward(raw.double(), exposure)
         if raw.dtype != torch.float64 and hasattr(dist, "float32_log_prob"):
             return -dist.float32_log_prob(y).to(promoted(raw).dtype)
         return -dist.log_prob(y).to(promoted(raw).dtype)
+
+    def _check_objective(self) -> None:
+        """Raise a `ConfigError` for options of an objective that was that of another `forward`."""
+        owner: Any = next(kind for kind in type(self).__mro__ if "objective_options" in vars(kind))
+        for name in self.objective_options:
+            if getattr(self, name) != owner.option_defaults()[name]:
+                kind = type(self).__name__
+                message = f"has no effect in {kind}, which has a forward of its own and is trained on -log p"
+                raise ConfigError(message, argument=name, remedy=f"Leave it out, or give {kind} a loss as well.")
 
     def sample_loss(self, raw: Tensor, sample: CountRows) -> Tensor:
         """`loss` of a sample's rows; where counts are bounded or censored, -log p of what was recorded, in float64."""

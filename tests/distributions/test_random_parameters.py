@@ -1,0 +1,140 @@
+"""Every family at random parameters against 80-bit sums over all counts, to 1e-9."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from ddpn import distributions
+from ddpn.distributions import Mixture
+
+Real = np.longdouble
+#: Log weights below the largest at which sums end, and the most counts of one.
+DEPTH, MAX_COUNTS = 110.0, 1 << 16
+#: Halvings in which an 80-bit number is found.
+HALVINGS = 80
+NARROWEST = 18.0
+
+LOG = np.log(np.maximum(np.arange(MAX_COUNTS, dtype=Real), 1))
+LOG_FACTORIAL = LOG.cumsum()
+
+
+def poisson(y, mu):
+    return y * np.log(mu) - LOG_FACTORIAL[: len(y)]
+
+
+def negative_binomial(y, mu, alpha):
+    ratios = np.log((y[:-1] + 1 / alpha) / (y[:-1] + 1)) - np.log1p(1 / (alpha * mu))
+    return np.append(Real(0), ratios.cumsum())
+
+
+def generalized_poisson(y, mu, alpha):
+    theta, share = mu / (1 + alpha), alpha / (1 + alpha)
+    return (y - 1) * np.log(theta + share * y) - share * y - LOG_FACTORIAL[: len(y)]
+
+
+def double_poisson(y, mu, gamma):
+    # h(y) exp(-gamma D(y; mu)), each without what does not depend on y.
+    log_y = LOG[: len(y)]
+    return y * log_y - y - LOG_FACTORIAL[: len(y)] + gamma * (y - y * (log_y - np.log(mu)))
+
+
+def double_binomial(y, mu, gamma, total):
+    y = y[: int(total) + 1]
+    size, others = len(y), total - y
+    both = y * LOG[:size] - LOG_FACTORIAL[:size]
+    log_h = both + both[::-1]
+    deviance = y * (LOG[:size] - np.log(mu)) + others * (LOG[:size][::-1] - np.log(total - mu))
+    return log_h - gamma * deviance
+
+
+def conway_maxwell_poisson(y, log_m, nu):
+    return nu * (y * log_m - LOG_FACTORIAL[: len(y)])
+
+
+def mean_double_poisson(y, log_mu, gamma):
+    log_y = LOG[: len(y)]
+    return y * log_y - y - LOG_FACTORIAL[: len(y)] + gamma * (y - y * (log_y - log_mu))
+
+
+def by_mean(log_weight):
+    """Return log weights by the mean, whose rate is found by halving."""
+
+    def of_mean(y, mean, c):
+        low, high = -Real(60) / min(c, Real(1)) - 60, np.log(mean) + Real(60) / min(c, Real(1))
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            log_w = log_weight(y, middle, c)
+            weights = np.exp(log_w - log_w.max())
+            low, high = (middle, high) if (weights * y).sum() < mean * weights.sum() else (low, middle)
+        return log_weight(y, low, c)
+
+    return of_mean
+
+
+def draw(rng, low, high):
+    return math.exp(rng.uniform(math.log(low), math.log(high)))
+
+
+#: How to draw the parameters of each family, and the log weights of its counts.
+FAMILIES = {
+    "Poisson": (lambda r: (draw(r, 1e-6, 3e3),), poisson),
+    "NegativeBinomial": (lambda r: (draw(r, 1e-6, 300), draw(r, 1e-6, 5)), negative_binomial),
+    "GeneralizedPoisson": (lambda r: (draw(r, 1e-6, 300), draw(r, 1e-4, 13)), generalized_poisson),
+    "DoublePoisson": (lambda r: (draw(r, 1e-3, 1e3), draw(r, 1e-2, 100)), double_poisson),
+    "DoubleBinomial": (
+        lambda r: ((n := r.integers(1, 2000)) * r.uniform(0.001, 0.999), draw(r, 1e-2, 30), n),
+        double_binomial,
+    ),
+    "ConwayMaxwellPoisson": (lambda r: (draw(r, 1e-2, 200), draw(r, 0.05, NARROWEST)), by_mean(conway_maxwell_poisson)),
+    "MeanDoublePoisson": (lambda r: (draw(r, 1e-2, 200), draw(r, 0.05, NARROWEST)), by_mean(mean_double_poisson)),
+}
+#: Counts to begin with where there is no more than one try.
+SIZES = {"DoubleBinomial": 1 << 11, "ConwayMaxwellPoisson": 1 << 12, "MeanDoublePoisson": 1 << 12}
+
+
+def make_truth(name, parameters, enumerated):
+    """Sum all counts that matter; None where these are too many."""
+    log_weight, size = FAMILIES[name][1], SIZES.get(name, 1 << 10)
+    while size <= MAX_COUNTS:
+        log_w = log_weight(np.arange(size, dtype=Real), *(Real(x) for x in parameters))
+        if log_w[-1] < log_w.max() - DEPTH or len(log_w) < size:
+            p = np.exp(log_w - log_w.max())
+            return enumerated(0, p / p.sum())
+        size = 4 * size if name not in SIZES else MAX_COUNTS + 1
+    return None
+
+
+@pytest.mark.parametrize("sets", [20, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_against_80_bit_sums(name, sets, enumerated, assert_within):
+    rng, rows, laws, counts = np.random.default_rng([sets, *name.encode()]), [], [], []
+    while len(rows) < sets:
+        parameters = FAMILIES[name][0](rng)
+        law = make_truth(name, parameters, enumerated)
+        if law is not None:
+            rows.append(parameters)
+            laws.append(law)
+            y = law.mean + math.sqrt(law.variance) * rng.uniform(-3.0, 8.0)
+            counts.append(min(max(math.floor(y), 0), len(law.p) - 1))
+    columns = [torch.tensor(x, dtype=torch.float64) for x in zip(*rows, strict=True)]
+    kind = getattr(distributions, name)
+    dist = kind(columns[2], *columns[:2]) if name == "DoubleBinomial" else kind(*columns)
+    y, truth = torch.tensor(counts, dtype=torch.float64), list(zip(laws, counts, strict=True))
+    at = {f"parameter {i}": x for i, x in enumerate(columns)} | {"y": y}
+    log_p = np.array([law.log_pmf(count) for law, count in truth])
+    scale = np.maximum(np.abs(log_p), 1.0)
+    assert_within(dist.log_prob(y).numpy() / scale, log_p / scale, 1e-9, floor=1.0, **at)
+    summary = dist.summary(torch.tensor([0.05, 0.5, 0.9], dtype=torch.float64), y)
+    assert_within(summary.mean, [law.mean for law in laws], 1e-9, **at)
+    assert_within(summary.variance, [law.variance for law in laws], 1e-9, **at)
+    assert_within(summary.crps, [law.crps(count) for law, count in truth], 1e-9, **at)
+    assert_within(dist.crps(torch.zeros_like(y)), [law.crps(0) for law in laws], 1e-9, **at)
+    expected = np.array([law.quantile(np.array([0.05, 0.5, 0.9])) for law in laws])
+    np.testing.assert_array_equal(summary.quantiles.numpy(), expected)
+    # Both tails relatively, and together in a mixture with itself.
+    one_of_two = Mixture([dist, dist], [0.25, 0.75])
+    for tails in (dist, one_of_two):
+        assert_within(tails.cdf(y), [law.cdf(count) for law, count in truth], 1e-9, **at)
+        assert_within(tails.survival(y), [law.survival(count) for law, count in truth], 1e-9, floor=1e-280, **at)
