@@ -325,7 +325,9 @@ def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
         long_rows = is_long.nonzero()[0]
         step = 1 if has_tables else _PANEL_BLOCK
         _run(long_task, [long_rows[i : i + step] for i in range(0, len(long_rows), step)])
-    results.moments[np.isnan(results.moments[:, 0])] = np.nan
+    is_nothing = np.isnan(results.moments[:, 0])
+    for x in results:
+        x[is_nothing] = np.nan
     if inputs[0].size and not asked.change.size:
         _correct_ends(parts, inputs[0], results.quantiles)
     return results
@@ -355,7 +357,7 @@ def _summarise_counts(
                 arena = np.empty(2 * len(arena))
             continue
         compile_kernel(rows.summarise)(
-            arena, spans[part], facts[part], block.weights[part], groups, asked.change, *(x[part] for x in inputs),
+            arena, spans[part], facts[part], block.weights[part], groups, asked.change, tuple(x[part] for x in inputs),
             asked.entropy, work, is_long[part], tuple(x[part] for x in results),
         )  # fmt: skip
         start = part.stop
@@ -380,7 +382,7 @@ def _summarise_panels(
     compile_kernel(panels.lay_all_panels)(extents, block.weights, offsets, layout)
     block.call(panels.add_values, extents, offsets, layout, values, totals)
     compile_kernel(panels.summarise_panels)(
-        block.weights, groups, totals, offsets, layout, values, asked.change, *inputs, asked.entropy, modes,
+        block.weights, groups, totals, offsets, layout, values, asked.change, tuple(inputs), asked.entropy, modes,
         tuple(results),
     )  # fmt: skip
     results[0][:, 2] = _find_modes(block, extents, totals, modes)

@@ -9,8 +9,10 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
+
+import numpy as np
 
 from ddpn.distributions.kernels import family as families
 from ddpn.distributions.kernels.arrays import ANY_ORDER
@@ -52,7 +54,7 @@ def compile_kernel(function: Any, family: Any = None) -> Callable[..., Any]:
         _register_function(called)
     # The name of the files on disk and of the symbols in them: without it families would share both.
     label = function.__name__ if family is None else f"{function.__name__}_{family.__name__}"
-    loop.__qualname__ = f"{label}_{_hash_files(functions)}"
+    loop.__qualname__ = f"{label}_{_hash_functions(functions, family)}"
     is_kept = family is None or family.__module__ != "__main__"
     dispatcher: Any = numba.njit(cache=is_kept, nogil=True, **_OPTIONS)(loop)
     _announce(dispatcher)
@@ -83,20 +85,26 @@ def _list_methods(family: Any) -> list[Any]:
     return [x for x in public if isinstance(x, FunctionType)]
 
 
-def _hash_files(functions: list[Any]) -> str:
-    """Hash the text of this package and of other files with these functions: numba sees changes of one file only."""
-    others = {function.__code__.co_filename for function in functions if not function.__module__.startswith("ddpn.")}
-    return hashlib.sha256(repr((_hash_package(), [_read(path) for path in sorted(others)])).encode()).hexdigest()[:16]
+def _hash_functions(functions: list[Any], family: Any) -> str:
+    """Hash what functions compute, with the values of the constants that they use: numba sees changes of one file."""
+    fields = None if family is None else (family.__module__, family.__qualname__, family._fields)
+    digest = hashlib.sha256(repr(fields).encode())
+    for function in sorted(functions, key=lambda x: (x.__module__, x.__qualname__)):
+        digest.update(repr((function.__module__, function.__qualname__, _list_code(function.__code__))).encode())
+        for name in function.__code__.co_names:
+            value = function.__globals__.get(name)
+            if isinstance(value, np.ndarray):
+                digest.update(value.tobytes())
+            elif isinstance(value, bool | int | float | str | tuple):
+                digest.update(repr((name, value)).encode())
+            elif isinstance(value, type) and issubclass(value, tuple):
+                digest.update(repr((name, value.__dict__.get("_fields"))).encode())
+    return digest.hexdigest()[:16]
 
 
-@cache
-def _hash_package() -> str:
-    paths = sorted(Path(__file__).parents[1].rglob("*.py"))
-    return hashlib.sha256(b"".join(_read(str(path)) for path in paths)).hexdigest()
-
-
-def _read(path: str) -> bytes:
-    return Path(path).read_bytes() if Path(path).exists() else b""
+def _list_code(code: CodeType) -> tuple[Any, ...]:
+    constants = tuple(_list_code(x) if isinstance(x, CodeType) else repr(x) for x in code.co_consts)
+    return code.co_code, code.co_names, constants
 
 
 @cache

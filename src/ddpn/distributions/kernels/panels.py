@@ -167,66 +167,38 @@ def add_masses(family, components, weights, column, extents, totals, y, results)
 # Rows ----------------------------------------------------------------------------------------------------------------
 
 
-def summarise_panels(
-    weights,
-    groups,
-    totals,
-    offsets,
-    all_panels,
-    all_values,
-    change,
-    levels,
-    y,
-    interval_levels,
-    entropy,
-    modes,
-    results,
-):
-    """Find what `rows.summarise` finds, from the values of all panels; `modes` (rows, 2) gets counts around the mode.
-
-    `results` are moments, quantiles, scores, intervals and entries.
-    """
+def summarise_panels(weights, groups, totals, offsets, all_panels, all_values, change, inputs, entropy, modes, results):
+    """Find what `rows.summarise` finds, from the values of all panels; `modes` (rows, 2) gets counts around a mode."""
+    levels, y, interval_levels = inputs
     moments, quantiles, scores, intervals, entries = results
+    work = np.zeros((4, SIZE))
     for i in range(len(weights)):
         panels, values = all_panels[offsets[i] : offsets[i + 1]], all_values[offsets[i] : offsets[i + 1]]
         if len(panels) == 0 or np.isnan(values[0, 0]):
-            modes[i, :], moments[i, :], quantiles[i, :], scores[i, :] = 0.0, np.nan, np.nan, np.nan
-            intervals[i, :], entries[i, :] = np.nan, np.nan
+            modes[i, :], moments[i, 0] = 0.0, np.nan
             continue
         split_variance(groups, weights[i], totals[i, :, MEAN : VARIANCE + 1], moments[i])
         if change.shape[1] > 0:
             panels, values = divide_panels(panels, values, change)
             change_knots(panels, values, change)
             sum_moments_of_panels(panels, values, moments[i])
-        summarise_row(
-            panels, values, levels[i], y[i], interval_levels[i], entropy, modes[i],
-            moments[i], quantiles[i], scores[i], intervals[i], entries[i],
-        )  # fmt: skip
-
-
-def summarise_row(
-    panels, values, levels, y, interval_levels, entropy, mode, moments, quantiles, scores, interval, entry
-):
-    """Find what is asked for about one row."""
-    positions = place_positions(panels)
-    bracket_mode(panels, positions, values, mode)
-    sums = np.zeros((len(panels), 5))
-    moments[3] = accumulate(panels, values, entropy, sums)
-    work = np.zeros((4, SIZE))
-    for j in range(len(levels)):
-        quantiles[j], _, _ = split(panels, values, sums, levels[j], -1.0, work)
-    for j in range(len(y)):
-        _, scores[j], _ = split(panels, values, sums, -1.0, y[j], work)
-    if len(interval) > 0 or len(entry) > 0:
-        curve = draw_cdf(panels, positions, values, sums)
-        if len(interval) > 0:
-            tail = find_narrowest_tail(curve, interval_levels[0])
+        positions = place_positions(panels)
+        bracket_mode(panels, positions, values, modes[i])
+        sums = np.zeros((len(panels), 5))
+        moments[i, 3] = accumulate(panels, values, entropy, sums)
+        for j in range(levels.shape[1]):
+            quantiles[i, j], _, _ = split(panels, values, sums, levels[i, j], -1.0, work)
+        for j in range(y.shape[1]):
+            _, scores[i, j], _ = split(panels, values, sums, -1.0, y[i, j], work)
+        if intervals.shape[1] > 0:
+            curve = draw_cdf(panels, positions, values, sums)
+            tail = find_narrowest_tail(curve, interval_levels[i, 0])
             low, _, before = split(panels, values, sums, tail, -1.0, work)
-            high, _, _ = split(panels, values, sums, before + interval_levels[0], -1.0, work)
+            high, _, _ = split(panels, values, sums, before + interval_levels[i, 0], -1.0, work)
             _, _, upto = split(panels, values, sums, -1.0, high + 1.0, work)
-            interval[0], interval[1], interval[2] = low, high, upto - before
-        if len(entry) > 0:
-            entry[0] = entry[1] = find_set_level(curve, y[0])
+            intervals[i, 0], intervals[i, 1], intervals[i, 2] = low, high, upto - before
+        if entries.shape[1] > 0:
+            entries[i, :] = find_set_level(draw_cdf(panels, positions, values, sums), y[i, 0])
 
 
 def place_positions(panels):

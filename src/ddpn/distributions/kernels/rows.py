@@ -164,16 +164,16 @@ def fill(family, components, weights, column, limit, arena, used, spans, facts, 
     return used
 
 
-def summarise(
-    arena, spans, facts, weights, groups, change, levels, y, interval_levels, entropy, work, is_long, results
-):
+def summarise(arena, spans, facts, weights, groups, change, inputs, entropy, work, is_long, results):
     """Find moments (n, 6), quantiles (n, L), CRPS (n, Q), narrowest intervals (n, 3) and entries of y (n, 2).
 
     Moments are mean, variance, mode, entropy, and the variance within and between `groups` of components. Intervals are
     first and last count and their probability, at one level per row if `interval_levels` has a column; entries are what
     `find_entry_masses` finds for the first y, if asked for. `change` (2, knots) is a map of the cdfs, if it has knots.
-    Rows with more counts than there is room for in `work` (3, counts) are marked in `is_long` and left out.
+    Rows with more counts than there is room for in `work` (3, counts) are marked in `is_long` and left out. The mean is
+    NaN where there is no distribution.
     """
+    levels, y, interval_levels = inputs
     moments, quantiles, scores, intervals, entries = results
     mass, below, above = work[0], work[1], work[2]
     component_moments = np.zeros((weights.shape[1], 2))
@@ -206,8 +206,7 @@ def summarise(
             at = int(min(max(y[i, 0] - first, -1.0), float(n)))
             entries[i, 0], entries[i, 1] = find_entry_masses(below, n, at)
         if not below[n - 1] > 0.0:
-            moments[i, :], quantiles[i, :], scores[i, :] = np.nan, np.nan, np.nan
-            intervals[i, :], entries[i, :] = np.nan, np.nan
+            moments[i, 0] = np.nan
 
 
 def find_span(spans, facts, weights, i):
