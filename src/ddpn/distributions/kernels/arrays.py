@@ -58,10 +58,20 @@ def moments_around(mass, n, around, total):
     return around + shift, max(second / total - shift * shift, 0.0)
 
 
-def change_mass(mass, n, change):
-    """Change probabilities to those of a cdf G(F), with a piecewise-linear map G: slopes times the parts of each."""
-    piece, upto, knots = 0, 0.0, change.shape[1]
-    slope = (change[1, 1] - change[1, 0]) / (change[0, 1] - change[0, 0])
+def find_slope(change, piece):
+    """Return the slope of one piece of a map (2, knots)."""
+    return (change[1, piece + 1] - change[1, piece]) / (change[0, piece + 1] - change[0, piece])
+
+
+def change_mass(mass, n, upto, change):
+    """Change n probabilities after a cdf of `upto` to those of a cdf G(F), with a piecewise-linear map G.
+
+    Each becomes the slopes of G times its parts. Returns the unchanged cdf after them.
+    """
+    piece, knots = 0, change.shape[1]
+    while piece < knots - 2 and upto > change[0, piece + 1]:
+        piece += 1
+    slope = find_slope(change, piece)
     for j in range(n):
         remaining, total = mass[j], 0.0
         while piece < knots - 2 and upto + remaining > change[0, piece + 1]:
@@ -70,9 +80,10 @@ def change_mass(mass, n, change):
             remaining -= part
             upto = change[0, piece + 1]
             piece += 1
-            slope = (change[1, piece + 1] - change[1, piece]) / (change[0, piece + 1] - change[0, piece])
+            slope = find_slope(change, piece)
         upto += remaining
         mass[j] = total + slope * remaining
+    return upto
 
 
 def find_largest(values, n):

@@ -12,7 +12,7 @@ from math import exp, inf, log
 
 import numpy as np
 
-from ddpn.distributions.kernels.arrays import split_variance
+from ddpn.distributions.kernels.arrays import change_mass, find_slope, split_variance
 from ddpn.distributions.kernels.family import log_mass, prepare
 from ddpn.distributions.kernels.gauss import HALVES, POSITIONS, SIZE, UPTO, WEIGHTS, find_table, is_exact
 from ddpn.distributions.kernels.ranges import (
@@ -241,11 +241,6 @@ KNOT = 0.0
 MAX_HALVES = 64
 
 
-def find_slope(change, piece):
-    """Return the slope of one piece of a map."""
-    return (change[1, piece + 1] - change[1, piece]) / (change[0, piece + 1] - change[0, piece])
-
-
 def divide_panels(panels, values, change):
     """Return panels that each lie within one piece of the map, with the slope there; around a knot they are 16 counts.
 
@@ -288,24 +283,12 @@ def divide_panels(panels, values, change):
 
 def change_knots(panels, values, change):
     """Change the probabilities of counts in panels with a knot, which have not been multiplied by a slope."""
-    upto, piece, knots = 0.0, 0, change.shape[1]
+    upto = 0.0
     for s in range(len(panels)):
-        n, slope = panels[s, 1], panels[s, 2]
-        if slope != KNOT:
-            upto += sum_panel(values[s], n) / slope
-            continue
-        while piece < knots - 2 and upto > change[0, piece + 1]:
-            piece += 1
-        for i in range(SIZE):
-            remaining, total = values[s, i], 0.0
-            while piece < knots - 2 and upto + remaining > change[0, piece + 1]:
-                part = max(change[0, piece + 1] - upto, 0.0)
-                total += find_slope(change, piece) * part
-                remaining -= part
-                upto += part
-                piece += 1
-            upto += remaining
-            values[s, i] = total + find_slope(change, piece) * remaining
+        if panels[s, 2] == KNOT:
+            upto = change_mass(values[s], SIZE, upto, change)
+        else:
+            upto += sum_panel(values[s], panels[s, 1]) / panels[s, 2]
 
 
 def sum_moments_of_panels(panels, values, moments):

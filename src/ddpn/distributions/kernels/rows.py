@@ -192,7 +192,7 @@ def summarise(arena, spans, facts, weights, groups, change, inputs, entropy, wor
                 component_moments[k, 0] = start + mean
         split_variance(groups, weights[i], component_moments, moments[i])
         if change.shape[1] > 0:
-            change_mass(mass, n, change)
+            change_mass(mass, n, 0.0, change)
         accumulate_mass(mass, below, above, n)
         describe(mass, n, first, entropy, moments[i])
         for j in range(levels.shape[1]):
