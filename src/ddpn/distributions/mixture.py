@@ -275,8 +275,8 @@ class CountMixture(Mixture, CountDistribution):
         return tuple(t for stack in self._stacks for t in stack._leaves()) + own
 
     def _parts(self, shape: torch.Size) -> list[Part]:
-        weights = self.weights if self._weights is None else self._weights
-        weights = as_rows(weights, (*shape, self.size)).reshape(-1, self.size)
+        whole = self.weights if self._weights is None else self._weights
+        weights = as_rows(whole, (*shape, self.size)).reshape(-1, self.size)
         parts, start = [], 0
         for stack in self._stacks:
             k = stack.batch_shape[-1]

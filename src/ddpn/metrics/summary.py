@@ -1,6 +1,6 @@
 """All metrics of a set of predictions: the place where values per row become one number."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from numpy.typing import ArrayLike
@@ -102,11 +102,12 @@ class _Facts(NamedTuple):
 def _of_counts(dist: CountDistribution, y: Tensor, coverage: float) -> _Facts:
     """By one summary and one cdf, of four counts per row."""
     shape = broadcast_shapes(y=tuple(y.shape), dist=tuple(dist.batch_shape))
-    dist, tail = dist if dist.batch_shape == shape else dist.expand(shape), 0.5 * (1.0 - check_coverage(coverage))
-    summary = dist.summary(torch.tensor([tail, 0.5, 1.0 - tail], dtype=torch.float64), y)
+    dist = dist if dist.batch_shape == shape else dist.expand(shape)
+    tail = 0.5 * (1.0 - check_coverage(coverage))
+    summary: Any = dist.summary(torch.tensor([tail, 0.5, 1.0 - tail], dtype=torch.float64), y)
     low, median, high = summary.quantiles.reshape(*shape, 3).unbind(-1)
-    counts = torch.stack([x.double() for x in (low - 1.0, high, y.double().expand(shape) - 1.0, y.expand(shape))])
-    before, upto, *pit = dist.cdf(counts)
+    counts = y.double().expand(shape)
+    before, upto, *pit = dist.cdf(torch.stack([low.double() - 1.0, high.double(), counts - 1.0, counts]))
     moments = summary.mean, summary.variance
     return _Facts(*moments, median, (low, high), upto - before, summary.crps, (pit[0], pit[1]))
 

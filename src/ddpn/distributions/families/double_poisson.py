@@ -151,7 +151,7 @@ class DoublePoisson(ParametricDistribution):
             results[:, is_small] = evaluated
         beyond = np.isnan(results[0])
         if beyond.any():
-            results[:, beyond] = super().evaluated("log_prob", given[:, beyond])[:3]
+            results[:, beyond] = super().evaluated("log_prob", list(given[:, beyond]))[:3]
         return results
 
     def log_normalizer(self) -> Tensor:

@@ -5,6 +5,7 @@ they are. Before a kernel is compiled, `numba.extending.overload` tells numba to
 """
 
 import hashlib
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -20,6 +21,8 @@ from ddpn.distributions.kernels.arrays import ANY_ORDER
 #: Division by zero is infinite, and a product that is added to may be rounded once instead of twice.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
 _ANY_ORDER_OPTIONS = {**_OPTIONS, "fastmath": {"contract", "reassoc", "nsz"}}
+#: Functions of the type of a tuple alone, and the method that they ask for.
+_FLAGS = {families.has_ratio: "ratio", families.has_quick: "quick"}
 announced: list[bool] = []
 
 
@@ -49,6 +52,7 @@ def compile_kernel(function: Any, family: Any = None) -> Callable[..., Any]:
         def loop(*args: Any) -> Any:
             return function(family, *args)
 
+    _register_methods()
     functions = list(_find_functions(function, family))
     for called in functions:
         _register_function(called)
@@ -109,23 +113,35 @@ def _list_code(code: CodeType) -> tuple[Any, ...]:
 
 @cache
 def _register_function(function: Any) -> None:
-    """Let numba translate a function where compiled code calls it, and choose a method by the type of a family."""
+    """Let numba translate a function where compiled code calls it."""
     from numba.extending import overload
 
     def choose(*args: Any) -> Any:
+        kind = getattr(args[0], "instance_class", None) if args else None
+        if function is families.prepare:
+            return kind.prepare.__func__
+        if function in _FLAGS:
+            return (lambda p: True) if hasattr(kind, _FLAGS[function]) else (lambda p: False)
         return function
 
-    def choose_method(*args: Any) -> Any:
-        method = getattr(args[0].instance_class, function.__name__, families.METHODS[function])
-        return getattr(method, "__func__", method)
-
-    def choose_flag(*args: Any) -> Any:
-        return (lambda p: True) if hasattr(args[0].instance_class, families.FLAGS[function]) else (lambda p: False)
-
-    implementation = choose_method if function in families.METHODS else choose
-    implementation = choose_flag if function in families.FLAGS else implementation
     options: Any = _ANY_ORDER_OPTIONS if function in ANY_ORDER else _OPTIONS
-    overload(function, jit_options=options, strict=False)(implementation)
+    overload(function, jit_options=options, strict=False)(choose)
+
+
+@cache
+def _register_methods() -> None:
+    """Let numba choose the methods of families by the type of a tuple, those of the protocol where one is missing."""
+    from numba import types
+    from numba.extending import overload_method
+
+    for name, default in vars(families.Family).items():
+        if isinstance(default, FunctionType) and not name.startswith("_"):
+
+            def choose(p: Any, *args: Any, _name: str = name, _default: Any = default) -> Any:
+                return getattr(p.instance_class, _name, _default)
+
+            choose.__signature__ = inspect.signature(default)  # type: ignore[attr-defined]
+            overload_method(types.BaseNamedTuple, name, jit_options=_OPTIONS, strict=False)(choose)
 
 
 def _announce(dispatcher: Any) -> None:

@@ -1,9 +1,8 @@
 """Families of count distributions: named tuples of numbers, with methods that compiled loops call.
 
-A family is a `NamedTuple` of what its weights depend on. Loops over counts call the functions of this module, which
-call the method of the same name. In compiled code `kernels.compiling` lets numba choose the method by the type of the
-tuple, so that every loop is compiled for each family and nothing is looked up while it runs. Methods are plain Python
-that numba can translate: numbers, tuples, `math` and functions of such.
+A family is a `NamedTuple` of what its weights depend on. In compiled code `kernels.compiling` lets numba choose the
+method by the type of the tuple, so that every loop is compiled for each family and nothing is looked up while it runs.
+Methods are plain Python that numba can translate: numbers, tuples, `math` and functions of such.
 """
 
 from math import inf
@@ -11,7 +10,7 @@ from typing import Any, Protocol, Self
 
 
 class Family(Protocol):
-    """What a family must have; `ratio` and `quick` are optional."""
+    """What a family has; `ratio` and `quick` are optional, `has_ratio` and `has_quick` say where they are missing."""
 
     @classmethod
     def prepare(cls, a: float, b: float, c: float) -> Self:
@@ -32,46 +31,24 @@ class Family(Protocol):
     def shape(self) -> tuple[float, float, float]:
         """Return a rough centre, a rough standard deviation, and the end of the support."""
 
+    def ratio(self, y: float) -> tuple[float, float]:
+        """Return two numbers whose quotient is the weight at y + 1 over that at y.
+
+        For families in which this is cheaper than an exponential.
+        """
+        return inf, 1.0
+
+    def quick(self, y: float, log_y: float, log_h: float) -> float:
+        """Return `log_mass` of a count below `scalar.TABLE` from log y and log h(y), without a branch on y.
+
+        NaN for parameters with which this would lose digits. Without branches several counts are computed at once.
+        """
+        return inf
+
 
 def prepare(family: Any, a: float, b: float, c: float) -> Any:
     """Return the tuple of a distribution from its parameters."""
     return family.prepare(a, b, c)
-
-
-def log_mass(p: Any, y: float) -> float:
-    """Return the log weight of a count."""
-    return p.log_mass(y)
-
-
-def score(p: Any, y: float) -> tuple[float, float, float]:
-    """Return the derivatives of the log weight in the parameters."""
-    return p.score(y)
-
-
-def shape(p: Any) -> tuple[float, float, float]:
-    """Return a rough centre, a rough standard deviation, and the end of the support."""
-    return p.shape()
-
-
-def ratio(p: Any, y: float) -> tuple[float, float]:
-    """Return two numbers whose quotient is the weight at y + 1 over that at y.
-
-    For families in which this is cheaper than an exponential.
-    """
-    return p.ratio(y)
-
-
-def quick(p: Any, y: float, log_y: float, log_h: float) -> float:
-    """Return `log_mass` of a count below `scalar.TABLE` from log y and log h(y), without a branch on y.
-
-    NaN for parameters with which this would lose digits. Without branches several counts are computed at once.
-    """
-    return p.quick(y, log_y, log_h)
-
-
-def is_normalised(p: Any) -> bool:
-    """Return whether `log_mass` is the logarithm of a probability."""
-    return p.is_normalised()
 
 
 def has_ratio(p: Any) -> bool:
@@ -82,27 +59,3 @@ def has_ratio(p: Any) -> bool:
 def has_quick(p: Any) -> bool:
     """Return whether the family has the optional method `quick`."""
     return hasattr(p, "quick")
-
-
-def skip_ratio(p: Any, y: float) -> tuple[float, float]:
-    """Stand for the missing `ratio` of a family: it is compiled, and never called."""
-    return inf, 1.0
-
-
-def skip_quick(p: Any, y: float, log_y: float, log_h: float) -> float:
-    """Stand for the missing `quick` of a family: it is compiled, and never called."""
-    return inf
-
-
-#: Functions that stand for a method of the tuple that is their first argument, and what stands for a missing one.
-METHODS = {
-    prepare: None,
-    is_normalised: None,
-    log_mass: None,
-    score: None,
-    shape: None,
-    ratio: skip_ratio,
-    quick: skip_quick,
-}
-#: Functions of the type of a tuple alone, and the method that they ask for.
-FLAGS = {has_ratio: "ratio", has_quick: "quick"}

@@ -13,7 +13,7 @@ from math import exp, inf, log
 import numpy as np
 
 from ddpn.distributions.kernels.arrays import change_mass, find_slope, split_variance
-from ddpn.distributions.kernels.family import log_mass, prepare
+from ddpn.distributions.kernels.family import prepare
 from ddpn.distributions.kernels.gauss import HALVES, POSITIONS, SIZE, UPTO, WEIGHTS, find_table, is_exact
 from ddpn.distributions.kernels.ranges import (
     CENTRE,
@@ -133,7 +133,7 @@ def add_component(p, weight, extent, panels, values, totals, buffer):
         first, end, t = min(first, s), s + 1, find_table(n)
         for i in range(SIZE):
             y = x - 0.5 + n * POSITIONS[t, i]
-            w = exp(log_mass(p, y) - reference) if low <= y <= high else 0.0
+            w = exp(p.log_mass(y) - reference) if low <= y <= high else 0.0
             share, gap = n * WEIGHTS[t, i] * w, y - centre
             buffer[s, i] = w
             total += share
@@ -161,7 +161,7 @@ def add_masses(family, components, weights, column, extents, totals, y, results)
                 p = prepare(family, components[i, k, 0], components[i, k, 1], components[i, k, 2])
                 for j in range(y.shape[1]):
                     if extent[LOW] <= y[i, j] <= extent[HIGH]:
-                        results[i, j] += weight * exp(log_mass(p, y[i, j]) - totals[i, column + k, LOG_TOTAL])
+                        results[i, j] += weight * exp(p.log_mass(y[i, j]) - totals[i, column + k, LOG_TOTAL])
 
 
 # Rows ----------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from math import exp, inf, log, log1p
 
 import numpy as np
 
-from ddpn.distributions.kernels.family import is_normalised, log_mass, score, shape
 from ddpn.distributions.kernels.gauss import POSITIONS, SIZE, WEIGHTS, find_table, is_exact
 from ddpn.distributions.kernels.walk import matters
 
@@ -31,7 +30,7 @@ EXTENT = 7
 
 def is_clear(p):
     """Return whether weights are a bell that is smooth at the scale of integers, far from both ends."""
-    centre, width, end = shape(p)
+    centre, width, end = p.shape()
     return width >= WIDE and centre > CLEAR * width and centre + CLEAR * width < end
 
 
@@ -41,7 +40,7 @@ def sum_range(p, low, high, with_score, sums):
     Sums are those of 1, z - centre, (z - centre)^2, of the scores, of their squares, and of the second score times
     z - centre.
     """
-    middle, width, end = shape(p)
+    middle, width, end = p.shape()
     high = min(high, end)
     centre, reference = find_peak(p, low, high)
     for j in range(SUMS):
@@ -59,11 +58,11 @@ def sum_range(p, low, high, with_score, sums):
 
 def find_peak(p, low, high):
     """Return the count of a range that is closest to the centre, or the next if it weighs more, and its log weight."""
-    middle, _, _ = shape(p)
+    middle, _, _ = p.shape()
     y = min(max(np.floor(middle), low), high)
-    top = log_mass(p, y)
+    top = p.log_mass(y)
     if y < high:
-        following = log_mass(p, y + 1.0)
+        following = p.log_mass(y + 1.0)
         if following > top:
             return y + 1.0, following
     return y, top
@@ -71,7 +70,7 @@ def find_peak(p, low, high):
 
 def sum_outward(p, first, last, step, reference, centre, with_score, sums):
     """Add the weights from `first` to `last`, panel by panel, until they are negligible."""
-    _, width, _ = shape(p)
+    _, width, _ = p.shape()
     y, before, w, z = first, inf, 0.0, first
     while (last - y) * step >= 0.0:
         room = (last - y) / step + 1.0
@@ -79,13 +78,13 @@ def sum_outward(p, first, last, step, reference, centre, with_score, sums):
         size, k = int(min(room, SIZE)), find_table(n)
         for i in range(size):
             z = y + step * (n * POSITIONS[k, i] - 0.5)
-            w = exp(log_mass(p, z) - reference)
+            w = exp(p.log_mass(z) - reference)
             share, gap = w * n * WEIGHTS[k, i], z - centre
             sums[0] += share
             sums[1] += share * gap
             sums[2] += share * gap * gap
             if with_score:
-                a, b, c = score(p, z)
+                a, b, c = p.score(z)
                 sums[3] += share * a
                 sums[4] += share * b
                 sums[5] += share * c
@@ -102,7 +101,7 @@ def sum_outward(p, first, last, step, reference, centre, with_score, sums):
 
 def find_length(p, y, room, step):
     """Return the counts of the longest panel from y on, of at most `room` counts, over which weights are smooth."""
-    centre, width, end = shape(p)
+    centre, width, end = p.shape()
     behind, ahead = (y, end - y) if step > 0.0 else (end - y, y)
     scale = max(width, abs(y - centre) / TAIL)
     length = min(room, SPAN * scale, NEAR * behind, NEAR / (1.0 + NEAR) * ahead)
@@ -110,8 +109,8 @@ def find_length(p, y, room, step):
     while 2.0 * n <= length < inf:
         n *= 2.0
     if n > SIZE:
-        top = log_mass(p, y)
-        while n > SIZE and abs(log_mass(p, y + step * (n - 1.0)) - top) > DROP:
+        top = p.log_mass(y)
+        while n > SIZE and abs(p.log_mass(y + step * (n - 1.0)) - top) > DROP:
             n *= 0.5
     return n if is_exact(n, y, width) else float(SIZE)
 
@@ -122,8 +121,8 @@ def find_length(p, y, room, step):
 def sum_log_prob(p, y, sums, results, i):
     """Put log p(y) and its derivatives into column i of the results, by sums of any length."""
     reference, _ = sum_range(p, 0.0, inf, True, sums)
-    a, b, c = score(p, y)
-    results[0, i] = min(log_mass(p, y) - reference - log(sums[0]), 0.0)
+    a, b, c = p.score(y)
+    results[0, i] = min(p.log_mass(y) - reference - log(sums[0]), 0.0)
     results[1, i], results[2, i] = a - sums[3] / sums[0], b - sums[4] / sums[0]
     results[3, i] = c - sums[5] / sums[0]
 
@@ -137,8 +136,8 @@ def sum_information(p, sums, results, i):
 
 def has_total_1(p, low, high):
     """Return whether the weights of a range are all there are, and their sum is 1."""
-    _, _, end = shape(p)
-    return is_normalised(p) and low <= 0.0 and high >= end
+    _, _, end = p.shape()
+    return p.is_normalised() and low <= 0.0 and high >= end
 
 
 def log_total(p, low, high, sums):
@@ -151,7 +150,7 @@ def log_total(p, low, high, sums):
 
 def sum_log_range(p, low, high, sums, outside, results, i):
     """Put log P(low <= Z <= high) and its derivatives into column i of the results, accurate also close to 0."""
-    centre, _, end = shape(p)
+    centre, _, end = p.shape()
     low, high = max(low, 0.0), min(high, end)
     for j in range(4):
         results[j, i], outside[j] = 0.0, 0.0
@@ -159,7 +158,7 @@ def sum_log_range(p, low, high, sums, outside, results, i):
         results[0, i] = -inf
         return
     total, e0, e1, e2 = 0.0, 0.0, 0.0, 0.0
-    if not is_normalised(p):
+    if not p.is_normalised():
         reference, _ = sum_range(p, 0.0, inf, True, sums)
         total = reference + log(sums[0])
         e0, e1, e2 = sums[3] / sums[0], sums[4] / sums[0], sums[5] / sums[0]
@@ -188,7 +187,7 @@ def sum_log_range(p, low, high, sums, outside, results, i):
 
 def sum_sides(p, low, high, y, sums):
     """Return P(Z <= y) and P(Z > y) within a range, of which the smaller is summed."""
-    centre, _, end = shape(p)
+    centre, _, end = p.shape()
     high = min(high, end)
     if y < low or y >= high:
         return (0.0, 1.0) if y < low else (1.0, 0.0)
@@ -214,7 +213,7 @@ def sum_moments(p, low, high, sums):
 
 def find_extent(p, low, high, depth, extent):
     """Find the extent of a distribution within a range, down to a depth below the peak."""
-    _, width, end = shape(p)
+    _, width, end = p.shape()
     end = min(high, end)
     start, reference = find_peak(p, low, end)
     extent[FIRST] = find_reach(p, start, low, -1.0, reference - depth)
@@ -228,7 +227,7 @@ def find_reach(p, start, last, step, floor):
     Their products with the squared distance in standard deviations are then below e^floor. Where a
     distribution has nearly all its mass on one count, the variance may come from weights that are much smaller.
     """
-    _, width, _ = shape(p)
+    _, width, _ = p.shape()
     near, gap = start, np.floor(8.0 * width) + 4.0
     while gap < 1e300 and (last - near) * step > gap:
         if not log_share(p, near + step * gap, start) > floor:
@@ -247,6 +246,6 @@ def find_reach(p, start, last, step, floor):
 
 def log_share(p, y, centre):
     """Return the log of a weight times one plus its squared distance from a centre in standard deviations."""
-    _, width, _ = shape(p)
+    _, width, _ = p.shape()
     distance = (y - centre) / width
-    return log_mass(p, y) + log1p(distance * distance)
+    return p.log_mass(y) + log1p(distance * distance)

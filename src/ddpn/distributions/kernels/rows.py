@@ -21,7 +21,7 @@ from ddpn.distributions.kernels.arrays import (
     split_variance,
     sum_values,
 )
-from ddpn.distributions.kernels.family import is_normalised, log_mass, prepare, score, shape
+from ddpn.distributions.kernels.family import prepare
 from ddpn.distributions.kernels.ranges import (
     EXTENT,
     FIRST,
@@ -51,11 +51,11 @@ def find_log_probs(family, inputs, results):
     weights, sums = np.empty(WALKED), np.empty(SUMS)
     for i in range(inputs.shape[1]):
         y, p = inputs[0, i], prepare(family, inputs[1, i], inputs[2, i], inputs[3, i])
-        if y > shape(p)[2]:
+        if y > p.shape()[2]:
             results[0, i], results[1, i], results[2, i], results[3, i] = -inf, 0.0, 0.0, 0.0
-        elif is_normalised(p):
-            results[0, i] = log_mass(p, y)
-            results[1, i], results[2, i], results[3, i] = score(p, y)
+        elif p.is_normalised():
+            results[0, i] = p.log_mass(y)
+            results[1, i], results[2, i], results[3, i] = p.score(y)
         elif is_clear(p) or not walk_log_prob(p, y, weights, results, i):
             sum_log_prob(p, y, sums, results, i)
 

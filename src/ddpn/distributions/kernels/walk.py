@@ -5,15 +5,7 @@ from math import inf, log
 import numpy as np
 
 from ddpn.distributions.kernels.arrays import multiply_up, sum_values
-from ddpn.distributions.kernels.family import (
-    has_quick,
-    has_ratio,
-    log_mass,
-    quick,
-    ratio,
-    score,
-    shape,
-)
+from ddpn.distributions.kernels.family import has_quick, has_ratio
 from ddpn.distributions.kernels.scalar import LOG, LOG_H, TABLE, exponential
 
 #: A sum ends where a term is below this share of it.
@@ -36,7 +28,7 @@ def find_start(p, low, high):
 
     The log weight is 0 where a family has ratios and nothing needs it. There is no search for counts above MAX_COUNT.
     """
-    centre, width, end = shape(p)
+    centre, width, end = p.shape()
     high = min(high, end)
     low = min(low, high)
     middle, top = min(max(np.floor(centre), low), high), 0.0
@@ -44,14 +36,14 @@ def find_start(p, low, high):
     if not middle < MAX_COUNT:
         return first, middle, top, high, width
     if first > low or not has_ratio(p):
-        top = log_mass(p, middle)
-        following = log_mass(p, middle + 1.0) if middle < high else top
+        top = p.log_mass(middle)
+        following = p.log_mass(middle + 1.0) if middle < high else top
         if following > top:
             middle, top = middle + 1.0, following
-        while first < middle and log_mass(p, first) < top - MAX_DEPTH:
+        while first < middle and p.log_mass(first) < top - MAX_DEPTH:
             first = np.ceil(0.5 * (first + middle))
         gap = BLOCK * np.ceil(2.0 * width / BLOCK)
-        while first > low and log_mass(p, first) > top - DEPTH:
+        while first > low and p.log_mass(first) > top - DEPTH:
             first = max(low, first - gap)
     return first, middle, top, high, width
 
@@ -93,7 +85,7 @@ def limit_walk(p, limit):
     """Return how many counts of a distribution to add one by one at most, if a row may have `limit`."""
     if has_ratio(p) or limit > MAX_COUNTS:
         return limit
-    centre, _, _ = shape(p)
+    centre, _, _ = p.shape()
     return min(limit, MAX_EXPONENTIALS if centre < TABLE else MAX_LOGARITHMS)
 
 
@@ -109,18 +101,18 @@ def write_weights(p, block, n, y, last, is_first, reference):
     """
     if has_ratio(p):
         for j in range(n):
-            above, under = ratio(p, y - 1.0 + j)
+            above, under = p.ratio(y - 1.0 + j)
             block[j] = above / under
         if is_first:
             block[0], last = 1.0, 1.0
         multiply_up(block, n, last)
-    elif has_quick(p) and y + n < TABLE and quick(p, 1.0, 0.0, 0.0) < inf:
+    elif has_quick(p) and y + n < TABLE and p.quick(1.0, 0.0, 0.0) < inf:
         logs, log_hs = LOG[int(y) : int(y) + n], LOG_H[int(y) : int(y) + n]
         for j in range(n):
-            block[j] = exponential(quick(p, y + j, logs[j], log_hs[j]) - reference)
+            block[j] = exponential(p.quick(y + j, logs[j], log_hs[j]) - reference)
     else:
         for j in range(n):
-            block[j] = log_mass(p, y + j) - reference
+            block[j] = p.log_mass(y + j) - reference
         for j in range(n):
             block[j] = exponential(block[j])
 
@@ -130,15 +122,15 @@ def walk_log_prob(p, y, weights, results, i):
     first, n, total, middle = walk(p, 0.0, inf, weights, 0, limit_walk(p, len(weights)))
     if n < 0 or not 0.0 < total < inf:
         return False
-    a, b, c = score(p, y)
-    r0, r1, r2 = score(p, middle)  # differences to these are exact where nearly all mass is on this count
+    a, b, c = p.score(y)
+    r0, r1, r2 = p.score(middle)  # differences to these are exact where nearly all mass is on this count
     g0, g1, g2 = 0.0, 0.0, 0.0
     for j in range(n):
-        s0, s1, s2 = score(p, first + j)
+        s0, s1, s2 = p.score(first + j)
         g0 += weights[j] * (s0 - r0)
         g1 += weights[j] * (s1 - r1)
         g2 += weights[j] * (s2 - r2)
-    value = log_mass(p, y) - log_mass(p, middle) + log(weights[int(middle - first)] / total)
+    value = p.log_mass(y) - p.log_mass(middle) + log(weights[int(middle - first)] / total)
     results[0, i], results[1, i] = min(value, 0.0), a - r0 - g0 / total
     results[2, i], results[3, i] = b - r1 - g1 / total, c - r2 - g2 / total
     return True
