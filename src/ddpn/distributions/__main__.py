@@ -18,6 +18,9 @@ def compile_kernels(name: str) -> None:
     distributions.log_mass(dist, 1.0, 5.0)
     for value in (dist.log_prob(y), dist.float32_log_prob(y), dist.cdf(y), dist.bracket(37.0), dist.information()):
         assert value is not None
+    assert (dist.variance > 0.0).all()
+    if hasattr(dist, "from_moments"):
+        dist.from_moments(3.0, 2.0)
     dist.summary(levels, y, entropy=True, interval_level=0.8)
 
 
