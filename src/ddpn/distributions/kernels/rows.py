@@ -184,17 +184,20 @@ def summarise(arena, spans, facts, weights, groups, change, inputs, entropy, wor
             continue
         n = int(last - first) + 1
         mix(arena, spans, facts, weights, i, first, n, mass)
-        for k in range(len(groups)):
-            if spans[i, k, 1] > 0:
-                start = facts[i, k, 0]
-                values, around = arena[spans[i, k, 0] :], facts[i, k, 2] - start
-                mean, component_moments[k, 1] = moments_around(values, spans[i, k, 1], around, facts[i, k, 1])
-                component_moments[k, 0] = start + mean
-        split_variance(groups, weights[i], component_moments, moments[i])
+        if len(groups) > 1:
+            for k in range(len(groups)):
+                if spans[i, k, 1] > 0:
+                    start = facts[i, k, 0]
+                    values, around = arena[spans[i, k, 0] :], facts[i, k, 2] - start
+                    mean, component_moments[k, 1] = moments_around(values, spans[i, k, 1], around, facts[i, k, 1])
+                    component_moments[k, 0] = start + mean
+            split_variance(groups, weights[i], component_moments, moments[i])
         if change.shape[1] > 0:
             change_mass(mass, n, 0.0, change)
         accumulate_mass(mass, below, above, n)
         describe(mass, n, first, entropy, moments[i])
+        if len(groups) == 1:
+            moments[i, 4], moments[i, 5] = moments[i, 1], 0.0
         for j in range(levels.shape[1]):
             quantiles[i, j] = first + find_quantile(below, above, n, levels[i, j])
         for j in range(y.shape[1]):
