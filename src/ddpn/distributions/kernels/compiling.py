@@ -117,7 +117,7 @@ def _register_function(function: Any) -> None:
     from numba.extending import overload
 
     def choose(*args: Any) -> Any:
-        kind = getattr(args[0], "instance_class", None) if args else None
+        kind: Any = getattr(args[0], "instance_class", None) if args else None
         if function is families.prepare:
             return kind.prepare.__func__
         if function in _FLAGS:
@@ -134,14 +134,15 @@ def _register_methods() -> None:
     from numba import types
     from numba.extending import overload_method
 
-    for name, default in vars(families.Family).items():
+    options: Any = {"jit_options": _OPTIONS, "strict": False}
+    for name, default in (vars(families.Family) | vars(families.OptionalMethods)).items():
         if isinstance(default, FunctionType) and not name.startswith("_"):
 
             def choose(p: Any, *args: Any, _name: str = name, _default: Any = default) -> Any:
                 return getattr(p.instance_class, _name, _default)
 
             choose.__signature__ = inspect.signature(default)  # type: ignore[attr-defined]
-            overload_method(types.BaseNamedTuple, name, jit_options=_OPTIONS, strict=False)(choose)
+            overload_method(types.BaseNamedTuple, name, **options)(choose)
 
 
 def _announce(dispatcher: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 
 
 class Family(Protocol):
-    """What a family has; `ratio` and `quick` are optional, `has_ratio` and `has_quick` say where they are missing."""
+    """What a family must have; those of `OptionalMethods` may be missing."""
 
     @classmethod
     def prepare(cls, a: float, b: float, c: float) -> Self:
@@ -30,6 +30,10 @@ class Family(Protocol):
 
     def shape(self) -> tuple[float, float, float]:
         """Return a rough centre, a rough standard deviation, and the end of the support."""
+
+
+class OptionalMethods:
+    """What a family may have, too; `has_ratio` and `has_quick` say where these stand for a missing method."""
 
     def ratio(self, y: float) -> tuple[float, float]:
         """Return two numbers whose quotient is the weight at y + 1 over that at y.
