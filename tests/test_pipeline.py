@@ -12,7 +12,9 @@ from ddpn.members.glm import Constant, PoissonGLM
 from ddpn.members.member import Task
 from ddpn.members.portfolio import MemberSpec
 from ddpn.networks.heads import make_head
+from ddpn.networks.training import batches
 from ddpn.pipeline import FitPlan, PipelineOptions, fit_pipeline
+from ddpn.rows import count_rows
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
@@ -111,3 +113,33 @@ def test_every_member_is_made_once(rows, monkeypatch):
         monkeypatch.setattr(kind, "from_task", classmethod(from_task))
     CountRegressor(members=("constant", "glm", "poisson_glm"), likelihood="poisson", random_state=0).fit(rows.X, rows.y)
     assert sorted(made) == ["constant", "glm", "poisson_glm"]
+
+
+@pytest.mark.parametrize("has_validation", [False, True], ids=["folds", "validation rows"])
+def test_counts_are_checked_once_and_held_out_rows_are_predicted_once_per_member(rows, monkeypatch, has_validation):
+    """In a fit with weights, recalibration, levels and a leaderboard without test rows; baselines included."""
+    names, checked = ("constant", "glm", "poisson_glm", "trees", "networks"), list[int]()
+    predicted: dict[str, list[int]] = {name: [] for name in names}
+    for module_of_checks in (count_rows, batches):
+        original = module_of_checks.check_counts
+        monkeypatch.setattr(
+            module_of_checks,
+            "check_counts",
+            lambda y, *rest, original=original, **more: checked.append(len(y)) or original(y, *rest, **more),
+        )
+    for name, original in {name: MEMBERS[name].parts for name in names}.items():
+
+        def parts(self, X, exposure=None, name: str = name, original=original):
+            predicted[name].append(len(X.columns[0].values))
+            return original(self, X, exposure)
+
+        monkeypatch.setattr(MEMBERS[name], "parts", parts)
+    X, y, later = rows.X[:120], rows.y[:120], rows.rows(slice(120, None))
+    options = {"training_options": {"batch_size": 64}, "epochs": 2, "hidden": (8,)}
+    model = CountRegressor(members="auto", mix_with=["poisson_glm"], likelihood="poisson", random_state=0, **options)
+    model.fit(X, y, validation=later if has_validation else None)
+    assert checked == [120]
+    held_out = 30 if has_validation else 120
+    if not has_validation:
+        assert model.leaderboard().rows == 120
+    assert {name: sum(sizes) for name, sizes in predicted.items() if sizes} == dict.fromkeys(predicted, held_out)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ddpn import predictor as module
-from ddpn.calibration.calibrate import HeldOut
+from ddpn.calibration.calibrate import fit_intervals, fit_ood, fit_recalibration
 from ddpn.calibration.intervals import IntervalLevels, interval_at, score_blocks
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.members.glm import GLM, Constant, PoissonGLM
@@ -164,14 +164,14 @@ def test_exposure_is_required_where_the_fit_had_it(predictor, members):
 def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, prior_rows):
     some = SAMPLE.rows(slice(0, 60)).replace(weight=np.where(np.arange(60) < 50, 1.0, 0.0))
     assert predictor.calibration.interval_level(0.8, of="glm") == 0.8
-    rows = HeldOut.of(predictor, some)
-    some = rows.sample
-    predictor.calibrate_intervals(rows, prior_rows)
+    rows = predictor.predict_held_out(some)
+    some = rows.rows
+    predictor.calibration = fit_intervals(predictor.calibration, rows, prior_rows)
     assert set(predictor.calibration.intervals) == {MIXTURE, *WEIGHTS}
     y = torch.from_numpy(some.y)
     for name in predictor.calibration.intervals:
         dist = predictor.distribution(some.X, some.exposure, of=name)
-        alone = IntervalLevels.from_scores(score_blocks([dist], some.y), some.weight, prior_rows)
+        alone = IntervalLevels.from_scores(score_blocks([(slice(None), dist)], some.y), some.weight, prior_rows)
         assert predictor.calibration.interval_level(0.8, of=name) == alone.at(0.8)
         assert predictor.calibration.intervals[name].rows.tolist() == [50]
         if not prior_rows:
@@ -184,10 +184,10 @@ def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, pr
 @pytest.mark.parametrize("is_recalibrated", [False, True])
 def test_what_is_described_at_once_is_what_distributions_say_one_by_one(members, is_recalibrated):
     predictor = Predictor(members, needs_exposure=True)
-    rows = HeldOut.of(predictor, SAMPLE)
+    rows = predictor.predict_held_out(SAMPLE)
     if is_recalibrated:
-        predictor.recalibrate(rows, always=True)
-    predictor.calibrate_intervals(rows)
+        predictor.calibration = fit_recalibration(predictor.calibration, rows, always=True)
+    predictor.calibration = fit_intervals(predictor.calibration, rows)
     dist = predictor.distribution(X, SAMPLE.exposure)
     prediction = predictor.wrap(dist)
     columns = prediction.to_columns(PredictionSpec(coverage=0.8, quantiles=(0.1, 0.99)))
@@ -205,16 +205,16 @@ def test_what_is_described_at_once_is_what_distributions_say_one_by_one(members,
 
 def test_a_member_that_is_the_mixture_has_its_levels(members):
     found = Predictor(members, {"constant": 0.0, "poisson_glm": 0.0, "glm": 1.0}, needs_exposure=True)
-    rows = HeldOut.of(found, SAMPLE)
-    found.calibrate_intervals(rows, 20.0)
+    rows = found.predict_held_out(SAMPLE)
+    found.calibration = fit_intervals(found.calibration, rows, 20.0)
     assert found.sole_member == "glm"
     together = found.calibration.intervals
     for name in (MIXTURE, *members):
-        found.calibrate_intervals(rows, 20.0, of=[name])
+        found.calibration = fit_intervals(found.calibration, rows, 20.0, names=[name])
         levels = found.calibration.intervals[name]
         assert all(np.array_equal(*both) for both in zip(together[name], levels, strict=True)), name
     assert not np.array_equal(together["glm"].scores, together["constant"].scores)
-    found.recalibrate(rows, always=True)
+    found.calibration = fit_recalibration(found.calibration, rows, always=True)
     assert found.sole_member is None
     assert Predictor(members, WEIGHTS).sole_member is None
 
@@ -223,7 +223,7 @@ def test_levels_are_shrunk_towards_the_asked_coverage(predictor):
     some = SAMPLE.rows(slice(0, 60))
     levels = {}
     for prior_rows in (0.0, 100.0, 1e6):
-        predictor.calibrate_intervals(HeldOut.of(predictor, some), prior_rows)
+        predictor.calibration = fit_intervals(predictor.calibration, predictor.predict_held_out(some), prior_rows)
         levels[prior_rows] = [predictor.calibration.interval_level(0.9, of=name) for name in predictor.members]
     assert max(levels[0.0]) > 0.95
     assert all(alone >= shrunk >= 0.9 for alone, shrunk in zip(levels[0.0], levels[100.0], strict=True))
@@ -234,7 +234,7 @@ def test_censored_counts_make_intervals_central(predictor, members):
     some = SAMPLE.rows(slice(0, 60))
     assert predictor.interval_kind == "narrowest"
     limited = some.replace(y=np.minimum(some.y, 3.0), limit=np.full(60, 3.0))
-    predictor.calibrate_intervals(HeldOut.of(predictor, limited))
+    predictor.calibration = fit_intervals(predictor.calibration, predictor.predict_held_out(limited))
     assert predictor.interval_kind == "central"
     dist = predictor.distribution(some.X, some.exposure)
     low, high, _ = predictor.wrap(dist).interval_with_probability(0.9)
@@ -250,9 +250,9 @@ def test_censored_counts_make_intervals_central(predictor, members):
 @pytest.fixture(scope="module")
 def calibrated(members) -> Predictor:
     predictor = Predictor(members, WEIGHTS, needs_exposure=True, seconds={"glm": 1.5})
-    predictor.calibrate_intervals(HeldOut.of(predictor, SAMPLE))
+    predictor.calibration = fit_intervals(predictor.calibration, predictor.predict_held_out(SAMPLE))
     predictor.calibration = replace(predictor.calibration, profile=FeatureProfile.fit(X))
-    predictor.calibrate_ood(X, alpha=0.1)
+    predictor.calibration = fit_ood(predictor.calibration, X, alpha=0.1)
     predictor.summarise_scales(SAMPLE)
     return predictor
 

@@ -22,7 +22,7 @@ def scores(dist: Any, y: np.ndarray, has_likelihood: bool = True) -> dict[str, f
         crps = dist.crps(counts).double().numpy()
         nll = -dist.log_prob(counts).double().mean().item() if has_likelihood else None
         median = dist.icdf(torch.tensor(0.5, dtype=torch.float64)).double().numpy()
-        row_scores = score_counts(dist, counts, np.random.default_rng(0))
+        row_scores = score_counts(dist, counts, np.random.default_rng(0).random(len(y)))
         low, high = (end.double().numpy() for end in interval_at(dist, COVERAGE)[:2])
         coverage, width = calibrated(row_scores, y, lambda level: interval_at(dist, level)[:2])
     if not np.isfinite(crps).all():

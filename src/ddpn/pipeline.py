@@ -8,21 +8,25 @@ and never loses what was fitted before.
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ddpn.calibration.calibrate import CalibrationOptions, HeldOut, calibrate
+import numpy as np
+import torch
+
+from ddpn.calibration.calibrate import CalibratedRows, CalibrationOptions, calibrate, fit_calibration, fit_profile
 from ddpn.calibration.calibration import Calibration
 from ddpn.calibration.heavy_tails import describe_heavy_tail
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.members import MEMBERS, label_of
 from ddpn.members.folds import Folds, JobOptions
+from ddpn.members.held_out import HeldOutPredictions
 from ddpn.members.member import NotApplicableError, Task
 from ddpn.members.portfolio import MemberSpec, Portfolio
 from ddpn.networks.heads import Head
 from ddpn.predictor import Predictor
 from ddpn.rows.count_range import CountRange
-from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.deadlines import NO_LIMIT, Clock, TimeLimitError
 from ddpn.runtime.steps import StepRunner
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.time_plan import MIN_SECONDS_TO_COMPARE, clock_of_step
@@ -75,7 +79,9 @@ class FittedPipeline:
         The seed of comparisons and calibration.
     left_out : dict
         Planned members that are not part of the model, and why.
-    held_out : HeldOut or None
+    predictions : HeldOutPredictions
+        What the members predict for the rows that were held out.
+    held_out : CalibratedRows or None
         The rows that calibrated the model, None if nothing was calibrated.
     missing : list of str
         Steps that Ctrl-C ended or prevented.
@@ -87,7 +93,8 @@ class FittedPipeline:
     folds: Folds
     seed: int
     left_out: dict[str, str]
-    held_out: HeldOut | None = None
+    predictions: HeldOutPredictions
+    held_out: CalibratedRows | None = None
     missing: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -129,15 +136,15 @@ def fit_pipeline(
         The fitted model. A `KeyboardInterrupt` is raised only if nothing was fitted.
     """
     members_clock = clock_of_step(clock, "members", options.steps)
-    portfolio = Portfolio(plan.specs, members_clock, on_step, jobs).fit(plan.folds, plan.seed)
+    seed = plan.seed if options.seed is None else options.seed
+    portfolio = Portfolio(plan.specs, members_clock, on_step, jobs).fit(plan.folds, plan.seed, seed)
     folds = portfolio.folds
-    needs_exposure = folds.train.exposure is not None and not counts.upper_is_total
-    weights = portfolio.weights, needs_exposure, portfolio.seconds, counts, portfolio.fold_weights
+    weights = portfolio.weights, counts.needs_exposure(folds.train), portfolio.seconds, counts, portfolio.fold_weights
     predictor = Predictor(portfolio.members, *weights)
     predictor.summarise_scales(folds.train)
-    seed = plan.seed if options.seed is None else options.seed
-    fitted = FittedPipeline(predictor, folds, seed, portfolio.left_out | portfolio.not_tried)
-    fitted.notes += filter(None, [*portfolio.notes, describe_heavy_tail(predictor, folds)])
+    held_out = predictor.mix_held_out(portfolio.predictions)
+    fitted = FittedPipeline(predictor, folds, seed, portfolio.left_out | portfolio.not_tried, held_out)
+    fitted.notes += filter(None, [*portfolio.notes, find_heavy_tail(predictor, folds, held_out)])
     if portfolio.interrupted:
         on_step("Stopping: the best so far is kept")
         fitted.missing.append(TRAINING)
@@ -174,6 +181,7 @@ def _fit_comparisons(
             return
         else:
             predictor.add(name, member, time.perf_counter() - started)
+            fitted.predictions.predictions.add(name, member)
 
 
 def calibrate_pipeline(
@@ -193,7 +201,7 @@ def calibrate_pipeline(
 
     def work() -> None:
         own = clock_of_step(clock, CALIBRATION, options.steps)
-        fitted.held_out = calibrate(predictor, folds, fitted.seed, wanted, own)
+        fitted.held_out = calibrate_predictor(predictor, folds, fitted.predictions, wanted, fitted.seed, own)
 
     on_step("Calibrating on rows that were not trained on")
     if runner.run(work):
@@ -206,6 +214,50 @@ def calibrate_pipeline(
     fitted.notes.append("The model is not calibrated, because the fit was stopped.")
     # Ctrl-C may have left some of it.
     predictor.calibration = Calibration(profile=predictor.calibration.profile)
+
+
+def calibrate_predictor(
+    predictor: Predictor,
+    folds: Folds,
+    held_out: HeldOutPredictions,
+    options: CalibrationOptions | None = None,
+    seed: int = 0,
+    clock: Clock = NO_LIMIT,
+) -> CalibratedRows:
+    """Calibrate out-of-distribution flags by the training rows, distributions and intervals by held-out rows."""
+    flags = fit_profile(folds, () if options is None else options.time_columns, clock)
+    # The summary of the training rows stays where Ctrl-C ends what follows.
+    predictor.calibration = Calibration(profile=flags.profile)
+    rows = calibrate(held_out, options, seed, clock)
+    predictor.calibration = replace(rows.calibration, profile=flags.profile, ood=flags.ood)
+    return rows
+
+
+def predict_out_of_fold(
+    predictor: Predictor, folds: Folds, options: CalibrationOptions, seed: int = 0
+) -> CalibratedRows:
+    """Predict the rows of cross-fitted members out of fold, and calibrate each fold by the others.
+
+    It is what `calibrate_predictor` returns, for a predictor that is calibrated already, and stays as it is.
+    """
+    with single_thread():
+        return fit_calibration(predictor.predict_folds(folds, seed), options, seed)
+
+
+def find_heavy_tail(predictor: Predictor, folds: Folds, held_out: HeldOutPredictions) -> str:
+    """Return a warning if one training row decides the mean, by predictions of copies that left it out, if any did."""
+
+    def predict_means(rows: np.ndarray) -> np.ndarray:
+        means = np.zeros(len(folds.train))
+        with torch.no_grad(), single_thread():
+            if folds.are_crossed:
+                chosen = held_out.take(rows)
+                for _, index, dist in chosen.blocks():
+                    means[chosen.source[index]] = dist.mean.double().numpy()
+                return means[rows]
+            return np.concatenate([part.mean for part, _ in predictor.predict_rows(folds.train.rows(rows))])
+
+    return describe_heavy_tail(folds.train, predict_means)
 
 
 def describe_fewer_rows(verb: str, used: int, total: int, rows: str) -> list[str]:

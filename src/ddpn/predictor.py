@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -12,16 +10,14 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 
-from ddpn.calibration.calibrate import HeldOut
-from ddpn.calibration.calibration import MIXTURE, Calibration
-from ddpn.calibration.intervals import IntervalLevels, grouping, score_blocks
-from ddpn.calibration.ood import OODScores, check_alpha
-from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
+from ddpn.calibration.calibrate import CalibratedRows
+from ddpn.calibration.calibration import Calibration
 from ddpn.distributions import Mixture, Recalibrated
 from ddpn.distributions.limits import bounded, limited
 from ddpn.members import MEMBERS
-from ddpn.members.blending import mix_members
-from ddpn.members.folds import copies_of, restored
+from ddpn.members.blending import MIXTURE, mix_members
+from ddpn.members.folds import Folds, copies_of, restored
+from ddpn.members.held_out import HeldOutPredictions, MemberPredictions
 from ddpn.members.member import Member
 from ddpn.prediction.prediction import Prediction
 from ddpn.rows.checks import check_vector, row_count, row_labels, rows_named
@@ -199,9 +195,13 @@ class Predictor:
         The narrowest interval leaves out the upper tail rather than the lower one, and the upper tail is what censored
         counts say nothing about.
         """
-        is_censored = self.counts.censored_above is not None or self.calibration.is_censored
+        return self._choose_kind(self.calibration)
+
+    def _choose_kind(self, calibration: Calibration) -> str:
+        is_censored = self.counts.censored_above is not None or calibration.is_censored
         return "central" if is_censored else "narrowest"
 
+    @torch.no_grad()
     def distribution(
         self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None
     ) -> Mixture | Recalibrated:
@@ -221,10 +221,6 @@ class Predictor:
         upper : array-like, optional
             The largest possible count of each row, where the model was fitted with one per row.
         """
-        return self.calibration.recalibrate(self._uncalibrated(X, exposure, of, upper), of)
-
-    @torch.no_grad()
-    def _uncalibrated(self, X: Any, exposure: Any, of: str, upper: Any) -> Mixture:
         bounds = self.counts.bounds(row_count(X), upper, row_labels(X))
         scale = bounds[1] if self.counts.upper_is_total else self._exposure(X, exposure)
         members = self.mixed if of == MIXTURE else {of: self.members[check_choice("of", of, (MIXTURE, *self.members))]}
@@ -232,7 +228,8 @@ class Predictor:
         parts = [member.parts(X, scale) for member in members.values()]
         with single_thread():
             parts = [[bounded(part, *bounds) for part in own] for own in parts]
-            return mix_members(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
+            mixture = mix_members(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
+        return self.calibration.recalibrate(mixture, of)
 
     def prepared(self, X: Any) -> Any:
         """X, read once for all members in the columns of the training rows; as it is where a member must read it."""
@@ -266,98 +263,105 @@ class Predictor:
             yield block
 
     def recorded_blocks(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Any, CountRows]]:
-        """Blocks of a sample's rows with the distributions of their counts as recorded, by which they are scored."""
-        upper = sample.upper if self.counts.upper_per_row else None
-        sample = sample.replace(X=self.prepared(sample.X))
-        for dist, part in zip(self.blocks(sample.X, sample.exposure, of, upper), sample.blocks(BLOCK), strict=True):
-            yield limited(dist, part.limit), part
+        """Yield blocks of rows with the distributions of their counts as recorded, by which they are scored."""
+        for prediction, block in self.predict_rows(sample, of):
+            yield limited(prediction.distribution, block.limit), block
 
-    def plain_blocks(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Any, CountRows]]:
-        """Blocks of a sample's rows with their distributions before recalibration."""
+    def predict_rows(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Prediction, CountRows]]:
+        """Predict rows with counts, a block at a time: what they are scored by.
+
+        Parameters
+        ----------
+        sample : CountRows
+            The rows.
+        of : str
+            "mixture", or the name of one member.
+        """
         for block in sample.replace(X=self.prepared(sample.X)).blocks(BLOCK):
             check_deadline()
-            upper = block.upper if self.counts.upper_per_row else None
-            yield self._uncalibrated(block.X, block.exposure, of, upper), block
+            known = self.counts.arguments(block)
+            with rows_named(block.labels):
+                distribution = self.distribution(block.X, known["exposure"], of, known["upper"])
+            yield self.wrap(distribution, of, groups=block.interval_groups), block
 
-    def of_copies(self, number: int) -> "Predictor":
-        """The mixture of the copies that left out one fold of the training rows, before calibration.
+    # Held-out rows -----------------------------------------------------------------------------------------------
 
-        Its weights are those that the other folds chose.
+    def predict_held_out(self, rows: CountRows, seed: int = 0) -> HeldOutPredictions:
+        """Predict rows that no member was fitted to, when they are needed.
+
+        Parameters
+        ----------
+        rows : CountRows
+            The rows.
+        seed : int
+            Divides the rows into parts, by which calibration is cross-fitted.
+        """
+        return self.mix_held_out(MemberPredictions.from_rows(rows.replace(X=self.prepared(rows.X)), seed))
+
+    def predict_folds(self, folds: Folds, seed: int = 0) -> HeldOutPredictions:
+        """Predict the rows that a fit held out, when they are needed: each fold by the copies that left it out.
+
+        Parameters
+        ----------
+        folds : Folds
+            The rows that the members were fitted to, and those that were held out.
+        seed : int
+            Divides validation rows into parts.
+        """
+        return self.mix_held_out(MemberPredictions.from_folds(folds, seed))
+
+    def mix_held_out(self, predictions: MemberPredictions) -> HeldOutPredictions:
+        """Mix what members predict for held-out rows, those of each fold with the weights that other folds chose.
+
+        Parameters
+        ----------
+        predictions : MemberPredictions
+            What members predict. Members that it does not know are added.
+        """
+        for name, member in self.members.items():
+            if name not in predictions.names:
+                predictions.add(name, member)
+        is_chosen_by_fold = predictions.is_crossed and self.fold_weights
+        weights = self.fold_weights if is_chosen_by_fold else [self.weights] * predictions.n_parts
+        return HeldOutPredictions(predictions, weights, np.arange(len(predictions)))
+
+    def predict_out_of_fold(self, rows: CalibratedRows, of: str = MIXTURE) -> Iterator[tuple[Prediction, CountRows]]:
+        """Predict the rows of cross-fitted members, a block at a time, with what the other folds chose.
+
+        Parameters
+        ----------
+        rows : CalibratedRows
+            The rows, which are not predicted again, with the calibration of each fold by the others.
+        of : str
+            "mixture", or the name of one member.
+        """
+        for number, index, distribution in rows.held_out.blocks(of):
+            calibration, block = rows.parts[number], rows.held_out.rows.rows(index)
+            calibrated, kind = calibration.recalibrate(distribution, of), self._choose_kind(calibration)
+            yield Prediction(calibrated, calibration, of, kind, groups=block.interval_groups), block
+
+    def for_fold(self, number: int, calibration: Calibration) -> "Predictor":
+        """Return the mixture of the copies that left out one fold of the training rows, with the weights of that fold.
+
+        Parameters
+        ----------
+        number : int
+            The fold.
+        calibration : Calibration
+            Its calibration by the other folds.
         """
         copies = {name: copies_of(member)[number] for name, member in self.members.items()}
         chosen = self.fold_weights[number] if self.fold_weights else self.weights
         weights = {name: chosen.get(name, 0.0) for name in copies}
-        return Predictor(copies, weights, self.needs_exposure, None, self.counts)
-
-    def copy_uncalibrated(self) -> "Predictor":
-        """Return the same mixture without calibration."""
-        parts = self.members, self.weights, self.needs_exposure, self.seconds, self.counts, self.fold_weights
-        return Predictor(*parts)
+        predictor = Predictor(copies, weights, self.needs_exposure, None, self.counts)
+        predictor.calibration = calibration
+        return predictor
 
     def _exposure(self, X: Any, exposure: Any) -> np.ndarray | None:
         scale = check_vector("exposure", exposure, row_count(X), zero=False, labels=row_labels(X))
         if self.needs_exposure and scale is None:
             raise InputError("exposure is missing: the model was fitted with it. Pass exposure=1 for rates per unit.")
         return scale
-
-    # Calibration -------------------------------------------------------------------------------------------------
-
-    def recalibrate(
-        self,
-        rows: HeldOut,
-        prior_rows: float = PRIOR_ROWS,
-        always: bool = False,
-        of: Sequence[str] = (MIXTURE,),
-        seed: int = 0,
-    ) -> None:
-        """Learn from held-out rows how to correct the cdfs of the mixture and of members, and use it where that helps.
-
-        Intervals that were calibrated before are dropped: they belong to the distributions as they were.
-        """
-        for name in of:
-            rows.set_maps(name, None)
-            recalibration, maps = Recalibration.fit(rows, name, prior_rows, always, seed)
-            recalibrations = {**self.calibration.recalibrations, name: recalibration}
-            self.calibration = replace(self.calibration, recalibrations=recalibrations)
-            if recalibration.is_used:
-                rows.set_maps(name, maps)
-                intervals = {key: levels for key, levels in self.calibration.intervals.items() if key != name}
-                self.calibration = replace(self.calibration, intervals=intervals, groups=None)
-
-    def calibrate_intervals(
-        self,
-        rows: HeldOut,
-        prior_rows: float = 0.0,
-        groups: str | None = None,
-        group_rows: float = 0.0,
-        of: Sequence[str] | None = None,
-    ) -> None:
-        """Calibrate the intervals of the mixture and every member, or of some (`of`), with held-out rows.
-
-        Levels are shrunk towards those of a right model, which count as `prior_rows` rows. `groups`, a column of X or
-        the name of the sample's own labels, have levels of their own, in which those of all rows count as `group_rows`
-        rows.
-        """
-        interval_groups = codes = None
-        sample = rows.sample
-        if groups is not None:
-            interval_groups, codes = grouping(groups, sample, group_rows)
-        is_censored = sample.limit is not None and bool((sample.y >= sample.limit).any())
-        scores: dict[str, np.ndarray] = {}
-        intervals = dict(self.calibration.intervals)
-        for name in (MIXTURE, *self.members) if of is None else of:
-            same = MIXTURE if name == self.sole_member else name
-            if same not in scores:
-                (scores[same],) = rows.measure(("scores", same), partial(_measure_scores, same))
-            intervals[name] = IntervalLevels.from_scores(scores[same], sample.weight, prior_rows, is_censored)
-            if interval_groups is not None and codes is not None:
-                interval_groups.add(name, scores[same], codes, sample.weight)
-        self.calibration = replace(self.calibration, intervals=intervals, groups=interval_groups)
-
-    def calibrate_ood(self, X: Any, alpha: float = 0.05) -> None:
-        """Learn which out-of-distribution scores are ordinary, from rows that no member was trained on."""
-        scores = self.calibration.require_profile().measure(X).score
-        self.calibration = replace(self.calibration, ood=OODScores.fit(scores, check_alpha(alpha, len(scores))))
 
     # Saving ------------------------------------------------------------------------------------------------------
 
@@ -423,8 +427,3 @@ class Predictor:
         """
         manifest = read_manifest(Path(path))
         return cls.from_state(read_files(Path(path), manifest), manifest)
-
-
-def _measure_scores(of: str, rows: HeldOut) -> tuple[np.ndarray]:
-    """Score the counts of held-out rows by the level at which they enter intervals."""
-    return (score_blocks(rows.distributions(of), rows.sample.y),)

@@ -83,3 +83,16 @@ def poisson_deviance(y: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """
     deviance: np.ndarray = 2.0 * (y * np.log(np.where(y > 0, y, 1.0) / mean) - y + mean)
     return deviance
+
+
+def explained_deviance(y: np.ndarray, mean: np.ndarray, weight: np.ndarray, scale: np.ndarray) -> float:
+    """Return D^2: the share of the Poisson deviance of a constant rate per `scale` that the means explain.
+
+    >>> explained_deviance(np.array([1.0, 3.0]), np.array([1.0, 3.0]), np.ones(2), np.ones(2))
+    1.0
+    """
+    constant = scale * (weight @ y / (weight @ scale))
+    null = float(weight @ poisson_deviance(y, constant)) if constant.any() else 0.0
+    # A Gaussian's mean may be negative; no count divided by this bound overflows.
+    left = float(weight @ poisson_deviance(y, np.maximum(mean, 1e-290)))
+    return float(1.0 - left / null) if null > 0 else float(left < 1e-6)

@@ -12,7 +12,7 @@ from torch.distributions import Normal
 
 from ddpn.analysis.gains import Gain
 from ddpn.analysis.leaderboard import SCORES, Evaluation, RowScores, leaderboard, score_rows, verdict
-from ddpn.calibration.calibrate import HeldOut
+from ddpn.calibration.calibrate import fit_intervals
 from ddpn.distributions import Poisson
 from ddpn.members import Member
 from ddpn.predictor import MIXTURE, Predictor
@@ -156,7 +156,8 @@ def test_a_member_that_is_the_mixture_has_its_scores_unless_its_intervals_differ
         return {each["name"]: [each[name] for name in SCORES] for each in leaderboard(found, sample).entries}
 
     assert entries()["one"] == entries()[MIXTURE] != entries()["other"]
-    found.calibrate_intervals(HeldOut.of(found, sample), 20.0, of=["one"])
+    held_out = found.predict_held_out(sample)
+    found.calibration = fit_intervals(found.calibration, held_out, 20.0, names=["one"])
     changed = entries()
     assert changed["one"][SCORES.index("width")] != changed[MIXTURE][SCORES.index("width")]
 

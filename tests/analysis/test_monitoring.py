@@ -7,12 +7,13 @@ import torch
 from scipy import stats
 
 from ddpn.analysis.monitoring import Check, column_check, compare, decided
-from ddpn.calibration.calibrate import CalibrationOptions, calibrate
+from ddpn.calibration.calibrate import CalibrationOptions
 from ddpn.calibration.columns import fit_column
 from ddpn.distributions import Poisson
 from ddpn.members.folds import Folds
 from ddpn.members.glm import PoissonGLM
 from ddpn.metrics import pit_distance
+from ddpn.pipeline import calibrate_predictor
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
@@ -206,7 +207,8 @@ def rows() -> CountRows:
 def predictor(rows) -> Predictor:
     """A Poisson GLM with calibrated intervals, and flags."""
     found = Predictor({"poisson_glm": PoissonGLM().fit(rows, None, seed=0)})
-    calibrate(found, Folds(rows, rows), 0, CalibrationOptions(recalibrate=False))
+    folds = Folds(rows, rows)
+    calibrate_predictor(found, folds, found.predict_folds(folds), CalibrationOptions(recalibrate=False))
     return found
 
 

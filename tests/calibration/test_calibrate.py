@@ -1,19 +1,19 @@
 """Calibration of a fitted mixture: rows that calibrate a prediction are not what it was learnt from."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 
 from ddpn.calibration import calibrate as module
-from ddpn.calibration.calibrate import CalibrationOptions, HeldOut, calibrate
+from ddpn.calibration.calibrate import CalibrationOptions, calibrate, fit_calibration, fit_intervals
 from ddpn.calibration.intervals import score_blocks
 from ddpn.calibration.recalibration import Recalibration
-from ddpn.distributions import Poisson, Recalibrated
+from ddpn.distributions import Censored, Poisson, Recalibrated
+from ddpn.members import held_out as held_out_module
 from ddpn.members.blending import mix_members
 from ddpn.members.folds import Folds, copies_of
 from ddpn.members.glm import Constant, PoissonGLM
+from ddpn.pipeline import calibrate_predictor
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime import time_plan
@@ -53,13 +53,14 @@ def predictor(members) -> Predictor:
 @pytest.fixture(scope="module")
 def calibrated(crossed, members) -> Predictor:
     predictor = Predictor(members, WEIGHTS)
-    assert len(calibrate(predictor, crossed, seed=0)) == 600
+    assert len(calibrate_predictor(predictor, crossed, predictor.predict_folds(crossed))) == 600
     return predictor
 
 
 def test_rows_are_predicted_by_the_copies_that_left_them_out(crossed, predictor):
-    rows = HeldOut.of_folds(predictor, crossed, seed=0)
-    for number, dist, block in rows.blocks(MIXTURE):
+    held_out = predictor.predict_folds(crossed)
+    for number, index, dist in held_out.blocks(MIXTURE):
+        block = held_out.rows.rows(index)
         copies = [copies_of(member)[number].parts(block.X) for member in predictor.members.values()]
         own = mix_members(copies, list(WEIGHTS.values()))
         assert torch.equal(dist.mean, own.mean)
@@ -68,31 +69,29 @@ def test_rows_are_predicted_by_the_copies_that_left_them_out(crossed, predictor)
 
 def test_a_row_has_no_part_in_the_map_of_its_own_prediction(crossed, predictor):
     """With other counts in one part, its map stays the same to the last bit, and those of other parts change."""
-    rows = HeldOut.of_folds(predictor, crossed, seed=0)
-    changed = HeldOut.of_folds(predictor, crossed, seed=0)
-    own = changed.part == 3
-    changed.sample = changed.sample.replace(y=np.where(own, changed.sample.y + 7.0, changed.sample.y))
-    maps, other = (Recalibration.fit(each, MIXTURE)[1] for each in (rows, changed))
+    y = np.where(crossed.number == 3, crossed.train.y + 7.0, crossed.train.y)
+    changed = Folds(crossed.train.replace(y=y), None, crossed.number)
+    maps, other = (Recalibration.fit(predictor.predict_folds(folds))[1] for folds in (crossed, changed))
     same = [torch.equal(one.value, two.value) for one, two in zip(maps, other, strict=True)]
     assert same == [False, False, False, True, False]
 
 
 def test_intervals_are_calibrated_with_those_maps(crossed, calibrated, predictor):
     assert calibrated.calibration.is_recalibrated()
-    rows = HeldOut.of_folds(predictor, crossed, seed=0)
-    _, maps = Recalibration.fit(rows, MIXTURE)
-    changed = [Recalibrated(dist, maps[number]) for number, dist, _ in rows.blocks(MIXTURE)]
-    scores = score_blocks(changed, rows.sample.y)
-    predictor.recalibrate(rows)
-    predictor.calibrate_intervals(rows)
-    assert predictor.calibration.intervals[MIXTURE].scores == pytest.approx(np.sort(scores))
+    held_out = predictor.predict_folds(crossed)
+    _, maps = Recalibration.fit(held_out)
+    changed = [(index, Recalibrated(dist, maps[number])) for number, index, dist in held_out.blocks(MIXTURE)]
+    scores = score_blocks(changed, held_out.rows.y)
+    fitted = fit_calibration(held_out, CalibrationOptions())
+    assert len(fitted.calibration.intervals[MIXTURE].scores) > 600  # with those of a right model
+    assert np.isin(scores, fitted.calibration.intervals[MIXTURE].scores).all()
 
 
 def test_members_are_recalibrated_where_the_mixture_is(crossed, calibrated, predictor):
     assert set(calibrated.calibration.recalibrations) == set(calibrated.calibration.intervals) == {MIXTURE, *WEIGHTS}
-    calibrate(predictor, crossed, seed=0, wanted=CalibrationOptions(recalibrate=False))
-    assert predictor.calibration.recalibrations == {}
-    assert set(predictor.calibration.intervals) == {MIXTURE, *WEIGHTS}
+    calibration = calibrate(predictor.predict_folds(crossed), CalibrationOptions(recalibrate=False)).calibration
+    assert calibration.recalibrations == {}
+    assert set(calibration.intervals) == {MIXTURE, *WEIGHTS}
 
 
 @pytest.mark.parametrize("has_validation", [False, True], ids=["folds", "validation rows"])
@@ -101,7 +100,7 @@ def test_new_rows_are_covered_as_asked(crossed, calibrated, has_validation):
     if has_validation:
         folds = Folds.of(counts(600, seed=0), counts(600, seed=1), seed=0)
         predictor = fitted(folds)
-        assert len(calibrate(predictor, folds, seed=0)) == 600
+        assert len(calibrate_predictor(predictor, folds, predictor.predict_folds(folds))) == 600
     new = counts(3000, seed=2)
     for name in (MIXTURE, *WEIGHTS):
         dist = predictor.distribution(new.X, of=name)
@@ -124,7 +123,7 @@ def test_groups_of_intervals_follow_their_rows():
     train, new = sample.rows(slice(0, 1000)), sample.rows(slice(1000, None))
     for folds in (Folds.of(train, None, seed=0), Folds.of(train.rows(slice(0, 500)), train.rows(slice(500, None)), 0)):
         predictor = Predictor({"constant": folds.fit(Constant(), seed=0)})
-        calibrate(predictor, folds, seed=0, wanted=CalibrationOptions(groups="shop"))
+        predictor.calibration = calibrate(predictor.predict_folds(folds), CalibrationOptions(groups="shop")).calibration
         low, high = predictor.predict(new.X, groups=new.interval_groups).interval(0.9)
         inside = (low <= new.y) & (new.y <= high)
         # One distribution for both is too wide for the calm group, and too narrow for the wild one.
@@ -134,73 +133,92 @@ def test_groups_of_intervals_follow_their_rows():
 
 def test_calibration_that_ends_early_leaves_what_there_was(crossed, predictor, monkeypatch):
     """Some rows are calibrated with first; where all of them take too long, what some found stays."""
-    original, found = predictor.calibrate_intervals, []
+    original, found = fit_calibration, []
 
     def slow(*arguments):
-        original(*arguments)
-        found.append(predictor.calibration.intervals[MIXTURE])
+        found.append(original(*arguments))
         if len(found) > 1:
             raise TimeLimitError("the time is up")
+        return found[0]
 
     monkeypatch.setattr(module, "FEWEST_ROWS", 100)
     monkeypatch.setattr(time_plan, "FEWEST_ROWS", 100)
-    monkeypatch.setattr(predictor, "calibrate_intervals", slow)
-    assert len(calibrate(predictor, crossed, seed=0, clock=Clock(1e6))) == 100
+    monkeypatch.setattr(module, "fit_calibration", slow)
+    held_out = predictor.predict_folds(crossed)
+    assert len(calibrate_predictor(predictor, crossed, held_out, clock=Clock(1e6))) == 100
     assert len(found) == 2
-    assert predictor.calibration.intervals == {MIXTURE: found[0]}
-    assert found[0].rows.tolist() == [100]
+    assert predictor.calibration.intervals == {MIXTURE: found[0].calibration.intervals[MIXTURE]}
+    assert predictor.calibration.intervals[MIXTURE].rows.tolist() == [100]
     assert predictor.calibration.ood is not None
 
 
-# Held-out rows: each has a predictor that was not fitted to it, and a map that was not learnt from it -----------------
-
-ROWS = 53
+# Held-out rows: each is predicted once, by a copy that was not fitted to it, and has a map not learnt from it ---------
 
 
-class Means:
-    """Predicts Poissons of one mean, in blocks of seven rows."""
-
-    def __init__(self, mean: float) -> None:
-        self.mean = mean
-
-    def plain_blocks(self, sample, of):
-        for block in sample.blocks(7):
-            yield Poisson(torch.full((len(block),), self.mean, dtype=torch.float64)), block
-
-
-@pytest.fixture
-def sample() -> CountRows:
-    """Rows that are known by their labels."""
-    place = np.arange(ROWS)
-    return CountRows(place[:, None].astype(float), place % 5.0, labels=place, interval_groups=place.astype(str))
-
-
-def test_censored_counts_have_the_distributions_of_what_is_recorded(sample):
-    rows = HeldOut.of(Means(2.0), sample.replace(limit=np.full(ROWS, 4.0)), seed=0)
-    for dist in rows.distributions("mixture"):
-        at = dist.log_prob(torch.tensor(4.0, dtype=torch.float64)).exp()
-        wanted = 1.0 - Poisson(torch.tensor(2.0, dtype=torch.float64)).cdf(torch.tensor(3.0)).item()
-        assert at.numpy() == pytest.approx(wanted)
-
-
-def test_copies_are_calibrated_with_the_rows_of_other_folds_which_are_measured_once(crossed, predictor):
-    rows = calibrate(predictor, crossed, seed=0)
-    levels = {name: predictor.calibration.intervals[name].scores for name in (MIXTURE, *WEIGHTS)}
-    for number, (copies, sample) in enumerate(rows.pairs()):
-        assert len(sample) == (crossed.number == number).sum()
+def test_copies_are_calibrated_with_the_rows_of_other_folds_which_are_scored_once(crossed, predictor):
+    rows = calibrate(predictor.predict_folds(crossed))
+    levels = {name: rows.calibration.intervals[name].scores for name in (MIXTURE, *WEIGHTS)}
+    for number, part in enumerate(rows.parts):
+        others = rows.held_out.part != number
+        assert (~others).sum() == (crossed.number == number).sum()
         for name, all_levels in levels.items():
-            assert copies.calibration.intervals[name].rows.tolist() == [600 - len(sample)]
-            assert copies.calibration.is_recalibrated(name) == predictor.calibration.is_recalibrated(name)
-            assert len(copies.calibration.intervals[name].scores) < len(all_levels)
-        others = rows.part != number
-        apart = HeldOut(rows.sample.rows(others), rows.predictors, rows.part[others])
-        apart.maps = rows.maps
-        fresh = Predictor(copies.members, copies.weights)
-        fresh.calibration = replace(fresh.calibration, recalibrations=copies.calibration.recalibrations)
-        fresh.calibrate_intervals(apart)
-        copies.calibrate_intervals(rows.without(number))
-        # Scores are random points of the steps at which counts enter: those of all rows together, or others.
-        assert np.isin(copies.calibration.intervals[MIXTURE].scores, levels[MIXTURE]).all()
-        assert len(copies.calibration.intervals[MIXTURE].scores) == others.sum()
-        one, other = (each.calibration.intervals[MIXTURE].scores for each in (fresh, copies))
-        assert one == pytest.approx(other, abs=0.15)
+            assert part.intervals[name].rows.tolist() == [others.sum()]
+            assert part.is_recalibrated(name) == rows.calibration.is_recalibrated(name)
+            assert len(part.intervals[name].scores) < len(all_levels)
+            # Scores are random points of the steps at which counts enter: those of all rows together.
+            assert np.isin(part.intervals[name].scores, all_levels).all()
+
+
+class Counted(PoissonGLM):
+    """Counts how often each row is predicted, by the numbers in its last column."""
+
+    def distribution(self, X, exposure=None):
+        np.add.at(self.times, X[:, -1].astype(int), 1)
+        return super().distribution(X[:, :-1], exposure)
+
+    def fit(self, train, validation, seed, clock=None):
+        return super().fit(train.replace(X=train.X[:, :-1]), None, seed)
+
+
+@pytest.mark.parametrize("is_crossed", [True, False])
+def test_a_row_is_predicted_once_by_each_member_however_rows_are_drawn(monkeypatch, is_crossed):
+    monkeypatch.setattr(held_out_module, "BLOCK", 64)
+    sample = counts(300, seed=4)
+    sample = sample.replace(X=np.column_stack([sample.X, np.arange(300)]))
+    folds = Folds.of(sample, None, seed=0) if is_crossed else Folds(sample, sample)
+    members = {name: folds.fit(Counted(), seed=0) for name in ("one", "two")}
+    for member in members.values():
+        times = np.zeros(300, dtype=int)
+        for copy in copies_of(member):
+            copy.times = times
+    predictor = Predictor(members)
+    held_out, whole = predictor.predict_folds(folds), predictor.predict_folds(folds)
+    drawn = held_out.draw(40)
+    assert {len(list(part.blocks())) > 0 for part in (drawn, held_out.draw(120), held_out.take(np.arange(7)))} == {True}
+    assert set(drawn.source) <= set(held_out.draw(120).source)
+    calibrate(held_out)
+    assert [copies_of(member)[0].times.tolist() for member in members.values()] == [[1] * 300] * 2
+    means = np.zeros((2, 300))
+    for place, rows in enumerate((held_out, whole)):
+        for number, index, dist in rows.blocks():
+            means[place, rows.source[index]] = dist.mean
+            assert (rows.part[index] == number).all()
+    assert means[0] == pytest.approx(means[1], rel=1e-12)
+
+
+class Means(Constant):
+    """Predicts Poissons of a mean of 2."""
+
+    def distribution(self, X, exposure=None):
+        return Poisson(torch.full((len(X), 1), 2.0, dtype=torch.float64))
+
+
+def test_censored_counts_have_the_distributions_of_what_is_recorded():
+    sample = CountRows(np.zeros((53, 1)), np.arange(53) % 5.0, limit=np.full(53, 4.0))
+    predictor = Predictor({"means": Means()})
+    held_out = predictor.predict_held_out(sample)
+    calibration = fit_intervals(predictor.calibration, held_out)
+    recorded = Censored(Poisson(torch.full((53,), 2.0, dtype=torch.float64)), 4.0)
+    scores = score_blocks([(slice(None), recorded)], held_out.rows.y)
+    assert calibration.is_censored
+    assert calibration.intervals[MIXTURE].scores == pytest.approx(np.sort(scores))

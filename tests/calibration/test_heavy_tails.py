@@ -3,16 +3,17 @@
 import numpy as np
 import pytest
 
-from ddpn.calibration.heavy_tails import describe_heavy_tail
 from ddpn.members.folds import Folds
 from ddpn.members.glm import Constant, PoissonGLM
+from ddpn.pipeline import find_heavy_tail
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
 
 
 def warn(sample: CountRows, member=Constant) -> str:
     """The warning of a member that is fitted to all rows."""
-    return describe_heavy_tail(Predictor({"member": member().fit(sample, None, seed=0)}), Folds(sample))
+    predictor, folds = Predictor({"member": member().fit(sample, None, seed=0)}), Folds(sample)
+    return find_heavy_tail(predictor, folds, predictor.predict_folds(folds))
 
 
 def counts_with_tail(largest: float, others: float = 1.0, rows: int = 100) -> CountRows:

@@ -26,7 +26,8 @@ def poisson(mu) -> Poisson:
 
 
 def scores_of(dist, y, seed=0) -> np.ndarray:
-    return score_counts(dist, torch.as_tensor(y), np.random.default_rng(seed))
+    counts = torch.as_tensor(y)
+    return score_counts(dist, counts, np.random.default_rng(seed).random(len(counts)))
 
 
 # The score of a count --------------------------------------------------------------------------------------------
@@ -95,7 +96,7 @@ def test_far_too_narrow_distributions_are_calibrated_too():
     rng = np.random.default_rng(7)
     mu = rng.uniform(100.0, 400.0, 2000)
     y = rng.negative_binomial(2.0, 2.0 / (2.0 + mu)).astype(float)
-    level = IntervalLevels.from_scores(score_blocks([poisson(mu[:1000])], y[:1000])).at(0.9)
+    level = IntervalLevels.from_scores(score_blocks([(slice(None), poisson(mu[:1000]))], y[:1000])).at(0.9)
     low, high = (end.numpy() for end in interval_at(poisson(mu[1000:]), level)[:2])
     assert level > 1.0
     assert ((low <= y[1000:]) & (y[1000:] <= high)).mean() == pytest.approx(0.9, abs=4 * np.sqrt(0.09 * 2 / 1000))
@@ -242,7 +243,8 @@ def test_blocks_and_rows_of_weight_zero_change_nothing(prior):
     rng = np.random.default_rng(5)
     mu, weight = rng.gamma(2.0, 1.0, 500), rng.integers(0, 3, 500).astype(float)
     y = rng.poisson(mu).astype(float)
-    blocks = [poisson(mu)], [poisson(mu[:130]), poisson(mu[130:])]
+    first, later = slice(0, 130), slice(130, 500)
+    blocks = [(slice(None), poisson(mu))], [(later, poisson(mu[later])), (first, poisson(mu[first]))]
     whole, parts = (IntervalLevels.from_scores(score_blocks(each, y), weight, prior) for each in blocks)
     for one, other in zip(whole, parts, strict=True):
         assert one == pytest.approx(other, rel=1e-12)

@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 
 from ddpn import ConfigError, CountGLM, DDPNRegressor, InputError
+from ddpn.calibration.calibrate import fit_ood
 from ddpn.calibration.ood import COMBINATION, FeatureProfile, Joint, OODScores, TableSummary, row_reasons
 from ddpn.predictor import Predictor
 
@@ -85,7 +86,7 @@ def test_the_order_of_calls_is_reported(calibrated, counts):
             call(counts[0])
     bare = Predictor(calibrated.predictor_.members)
     with pytest.raises(InputError, match="no summary of its training rows"):
-        bare.calibrate_ood(counts[0])
+        fit_ood(bare.calibration, counts[0])
     assert bare.calibration.ood_reasons(counts[0][:2]) == [[], []]
 
 

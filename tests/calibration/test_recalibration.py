@@ -6,10 +6,11 @@ import torch
 from scipy import stats
 
 from ddpn import CountGLM, Poisson
-from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.recalibration import KNOTS, Recalibration, fitted_map, overlaps
 from ddpn.distributions import Recalibrated
+from ddpn.members.glm import Constant
 from ddpn.metrics import pit_distance
+from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
 
 
@@ -22,16 +23,16 @@ def wide():
     return mu, y
 
 
-class Poissons:
+class Poissons(Constant):
     """Predicts Poissons whose means are the inputs."""
 
-    def plain_blocks(self, sample, of):
-        for block in sample.blocks(100):
-            yield Poisson(torch.from_numpy(block.X[:, 0])), block
+    def distribution(self, X, exposure=None):
+        return Poisson(torch.from_numpy(X[:, :1]))
 
 
 def recalibration(mu, y, weight=None, **options) -> Recalibration:
-    return Recalibration.fit(HeldOut.of(Poissons(), CountRows(mu[:, None], y, weight)), "mixture", **options)[0]
+    rows = Predictor({"poissons": Poissons()}).predict_held_out(CountRows(mu[:, None], y, weight))
+    return Recalibration.fit(rows, **options)[0]
 
 
 def test_overlaps_are_shares_of_each_pit_interval():

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from ddpn import CountRegressor, DDPNRegressor
+from ddpn.calibration.calibration import Calibration
 from ddpn.distributions import Poisson
 from ddpn.estimators.regressor import held_out
 from ddpn.members import MEMBERS, label_of, network_options
@@ -510,6 +511,6 @@ def test_the_weights_of_a_fold_are_chosen_by_the_others_and_saved(tmp_path):
     assert len(weights) == 5
     assert all(sum(each.values()) == pytest.approx(1.0) for each in weights)
     assert len({each["trees"] for each in weights}) > 1
-    assert model.predictor_.of_copies(3).weights == weights[3]
+    assert model.predictor_.for_fold(3, Calibration()).weights == weights[3]
     model.save(tmp_path / "m")
     assert CountRegressor.load(tmp_path / "m").predictor_.fold_weights == weights

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.calibration.calibrate import HeldOut
+from ddpn.calibration.calibrate import fit_intervals, fit_recalibration
 from ddpn.calibration.intervals import IntervalLevels
+from ddpn.members.held_out import HeldOutPredictions
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_rows import CountRows
 
@@ -27,8 +28,12 @@ def sample(predictor, rows_of) -> CountRows:
     return CountRows(X, np.floor(drawn * np.random.default_rng(0).gamma(0.3, 4.0, 80)))
 
 
-def held_out(predictor: Predictor, sample: CountRows, groups=None) -> HeldOut:
-    return HeldOut.of(predictor, sample.replace(interval_groups=groups))
+def held_out(predictor: Predictor, sample: CountRows, groups=None) -> HeldOutPredictions:
+    return predictor.predict_held_out(sample.replace(interval_groups=groups))
+
+
+def calibrate_intervals(predictor: Predictor, rows: HeldOutPredictions, groups: str | None = None) -> None:
+    predictor.calibration = fit_intervals(predictor.calibration, rows, groups=groups)
 
 
 def set_levels(predictor: Predictor, scores: np.ndarray) -> None:
@@ -47,15 +52,15 @@ def test_calibrated_intervals_also_wider_than_any_quantile(predictor, rows_of, a
 
 def test_central_intervals_of_censored_counts(predictor, sample, rows_of, assert_parity):
     limited = sample.replace(y=np.minimum(sample.y, 5.0), limit=np.full(len(sample), 5.0))
-    predictor.calibrate_intervals(held_out(predictor, limited))
+    calibrate_intervals(predictor, held_out(predictor, limited))
     assert predictor.interval_kind == "central"
     assert_parity(predictor, rows_of(20))
 
 
 def test_recalibrated_distributions(predictor, sample, rows_of, assert_parity):
     rows = held_out(predictor, sample)
-    predictor.recalibrate(rows, always=True)
-    predictor.calibrate_intervals(rows)
+    predictor.calibration = fit_recalibration(predictor.calibration, rows, always=True)
+    calibrate_intervals(predictor, rows)
     assert predictor.calibration.is_recalibrated()
     assert np.abs(np.diff(predictor.calibration.recalibration.value)).max() > 0.05
     assert_parity(predictor, rows_of(20))
@@ -64,7 +69,7 @@ def test_recalibrated_distributions(predictor, sample, rows_of, assert_parity):
 def test_groups_by_labels(predictor, sample, rows_of, assert_parity):
     """Labels that are the same number, blanks around them, unknown and missing ones."""
     known = np.random.default_rng(1).choice(["1", "2", "B 7"], 80)
-    predictor.calibrate_intervals(held_out(predictor, sample, known), groups="group")
+    calibrate_intervals(predictor, held_out(predictor, sample, known), groups="group")
     labels = np.array(["1", "2.0", "B 7", " 1 ", "unknown"] * 4, dtype=object)
     assert_parity(predictor, rows_of(20), groups={"group": labels})
 
@@ -73,6 +78,6 @@ def test_groups_by_a_column_of_numbers(predictor, rows_of, assert_parity):
     rng = np.random.default_rng(0)
     X = rows_of(80).with_columns(b=rng.integers(0, 3, 80).astype(float))
     y = rng.poisson(1.0 + 6.0 * (X["b"].to_numpy() == 1.0)).astype(float)
-    predictor.calibrate_intervals(held_out(predictor, CountRows(X, y)), groups="b")
+    calibrate_intervals(predictor, held_out(predictor, CountRows(X, y)), groups="b")
     new = rows_of(20).with_columns(b=rng.integers(0, 4, 20).astype(float))
     assert_parity(predictor, new, groups={"b": new["b"].to_numpy()})

@@ -14,6 +14,7 @@ from ddpn.members import portfolio as module
 from ddpn.members.blending import MixtureScores, mix_members
 from ddpn.members.folds import Folds, copies_of
 from ddpn.members.glm import Constant, PoissonGLM
+from ddpn.members.held_out import MemberPredictions
 from ddpn.members.member import Member, NotApplicableError, Task
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.portfolio import MemberSpec, Portfolio, default_specs
@@ -287,9 +288,10 @@ def test_so_many_held_out_rows_choose_weights_without_a_time_limit(rows, scored)
     """All rows up to 5,000; of more, as many of each fold."""
     sample = CountRows(np.zeros((rows, 1)), np.ones(rows))
     mixture = Portfolio([])
-    mixture.folds = Folds(sample, None, np.arange(rows) % 5)
-    sizes = [len(block) for block in mixture._scored_rows(seed=0)]
-    assert sizes == [scored // 5] * 5
+    mixture.predictions, mixture.seed = MemberPredictions(sample, np.arange(rows) % 5, is_crossed=True), 0
+    blocks = mixture._choose_scored_blocks()
+    assert [len(block) for block in blocks] == [scored // 5] * 5
+    assert len(np.unique(np.concatenate(blocks))) == scored
 
 
 def test_a_member_that_ran_out_of_time_is_fitted_to_fewer_rows(monkeypatch, split):

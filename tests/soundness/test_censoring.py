@@ -73,7 +73,9 @@ def test_intervals_of_censored_counts_keep_the_level_of_a_right_model(coverage):
     dist = Censored(NegativeBinomial(torch.full((len(y),), 6.6, dtype=torch.float64), 1.0), LIMIT)
     counts = dist.base.sample().clamp(max=LIMIT).double().numpy()
     for prior_rows in (0.0, 50.0):
-        level = IntervalLevels.from_scores(score_blocks([dist], counts), prior_rows=prior_rows).at(coverage)
+        level = IntervalLevels.from_scores(score_blocks([(slice(None), dist)], counts), prior_rows=prior_rows).at(
+            coverage
+        )
         assert coverage <= level < coverage + 3 * np.sqrt(coverage * (1 - coverage) / len(y)) + 3 / len(y)
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ddpn import CountRegressor
-from ddpn.calibration.heavy_tails import describe_heavy_tail
 from ddpn.members.folds import Folds
 from ddpn.members.glm import PoissonGLM
+from ddpn.pipeline import find_heavy_tail
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
 
@@ -45,7 +45,7 @@ def warn_of(kind: str, seed: int, weighted: bool = False) -> str:
     sample = CountRows(x, y, rng.uniform(0.5, 2.0, ROWS) if weighted else None, exposure)
     folds = Folds.of(sample, None, seed)
     predictor = Predictor({"poisson_glm": folds.fit(PoissonGLM(), seed)}, needs_exposure=exposure is not None)
-    return describe_heavy_tail(predictor, folds)
+    return find_heavy_tail(predictor, folds, predictor.predict_folds(folds))
 
 
 @pytest.mark.parametrize("kind", ["poisson", "sparse", "wide means", "exposure", "negative binomial"])

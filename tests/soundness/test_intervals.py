@@ -39,7 +39,8 @@ def share_inside(interval, y):
 def test_a_right_model_covers_what_its_intervals_say_in_every_band_of_means(truth):
     torch.manual_seed(1)
     known, new = (TRUTHS[truth](predicted_means(rows, seed)) for rows, seed in ((CALIBRATION, 0), (TEST, 1)))
-    levels = IntervalLevels.from_scores(score_blocks([known], known.sample().double().numpy()), prior_rows=100.0)
+    counts = known.sample().double().numpy()
+    levels = IntervalLevels.from_scores(score_blocks([(slice(None), known)], counts), prior_rows=100.0)
     y, mean = new.sample(), new.mean
     for asked in LEVELS:
         interval = interval_at(new, levels.at(asked))
@@ -58,7 +59,7 @@ def test_a_wrong_model_covers_at_least_what_is_asked(wrong):
     if wrong == "too narrow":
         y = rng.negative_binomial(2.0, 2.0 / (2.0 + mean.numpy())).astype(float)
     rate = mean * {"too narrow": 1.0, "too low": 0.6, "too high": 1.5}[wrong]
-    levels = IntervalLevels.from_scores(score_blocks([Poisson(rate[:2000])], y[:2000]))
+    levels = IntervalLevels.from_scores(score_blocks([(slice(None), Poisson(rate[:2000]))], y[:2000]))
     for asked in LEVELS[:3]:
         inside = share_inside(interval_at(Poisson(rate[2000:]), levels.at(asked)), torch.from_numpy(y[2000:]))
         # Three deviations of a share of 2,000 rows whose level is from 2,000 rows.

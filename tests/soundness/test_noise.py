@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from ddpn import CountRegressor
-from ddpn.calibration.calibrate import HeldOut, calibrate
 from ddpn.members.glm import Constant
 from ddpn.metrics import crps
-from ddpn.pipeline import PipelineOptions
-from ddpn.predictor import MIXTURE, Predictor
+from ddpn.pipeline import PipelineOptions, calibrate_predictor
+from ddpn.predictor import Predictor
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 
@@ -30,26 +29,26 @@ def noise_table(rows: int, columns: int, levels: int, seed: int) -> tuple[np.nda
 
 
 def scores(blocks) -> np.ndarray:
-    return np.concatenate([np.asarray(crps(dist, block.y)) for *_, dist, block in blocks])
+    return np.concatenate([np.asarray(crps(dist, y)) for dist, y in blocks])
 
 
 def measured(rows: int, columns: int, levels: int, seed: int) -> dict[str, float]:
     """CRPS of the default model on the rows that its copies left out and on fresh rows, and its coverage there."""
     X, y = noise_table(rows + FRESH, columns, levels, seed)
     model = CountRegressor(random_state=seed)
-    folds = model.fit_rows(CountRows(X[:rows], y[:rows]), None, CountRange(), PipelineOptions(("members",))).folds
-    predictor, new = model.predictor_, CountRows(X[rows:], y[rows:])
-    calibrate(predictor, folds, seed)
+    fitted = model.fit_rows(CountRows(X[:rows], y[:rows]), None, CountRange(), PipelineOptions(("members",)))
+    predictor, new, held_out = model.predictor_, CountRows(X[rows:], y[rows:]), fitted.predictions
+    calibrate_predictor(predictor, fitted.folds, held_out, seed=seed)
     out_of_fold, fresh = (
-        scores(HeldOut.of_folds(predictor, folds, seed).blocks(MIXTURE)),
-        scores(predictor.recorded_blocks(new)),
+        scores((dist, held_out.rows.y[index]) for _, index, dist in held_out.blocks()),
+        scores((dist, block.y) for dist, block in predictor.recorded_blocks(new)),
     )
     constant = Predictor({"constant": Constant().fit(CountRows(X[:rows], y[:rows]), None, seed)})
     low, high = np.asarray(model.predict_interval(new.X, coverage=0.9)).T
     error = np.sqrt(out_of_fold.var() / rows + fresh.var() / FRESH)
     return {
         "difference": (out_of_fold.mean() - fresh.mean()) / error,
-        "loss": fresh.mean() / scores(constant.recorded_blocks(new)).mean() - 1.0,
+        "loss": fresh.mean() / scores((dist, block.y) for dist, block in constant.recorded_blocks(new)).mean() - 1.0,
         "coverage": ((low <= new.y) & (new.y <= high)).mean(),
     }
 

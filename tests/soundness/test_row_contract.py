@@ -18,17 +18,19 @@ from ddpn.analysis.diagnosis.checks import fit_families
 from ddpn.analysis.explanations import Inputs, importance
 from ddpn.analysis.leaderboard import RowScores, leaderboard, out_of_fold_leaderboard
 from ddpn.analysis.monitoring import compare
-from ddpn.calibration.calibrate import CalibrationOptions, HeldOut, calibrate
+from ddpn.calibration.calibrate import CalibratedRows, CalibrationOptions, fit_intervals
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import NegativeBinomial, Poisson, Recalibrated
 from ddpn.members.blending import MixtureScores, mix_members
 from ddpn.members.folds import Folds
 from ddpn.members.glm import GLM, Constant, PoissonGLM
+from ddpn.members.held_out import MemberPredictions
 from ddpn.members.member import Member
 from ddpn.members.portfolio import MemberSpec, Portfolio
 from ddpn.metrics import evaluate
 from ddpn.networks.heads import make_head
+from ddpn.pipeline import calibrate_predictor
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
 from ddpn.tables.checks.groups import find_groups
@@ -49,7 +51,11 @@ def weighted_rows(rows: int = 240, seed: int = 0) -> CountRows:
 
 
 def means_of(sample: CountRows) -> torch.Tensor:
-    return torch.from_numpy(np.exp(1.2 + 0.3 * sample.X["a"].to_numpy()))
+    return means_of_inputs(sample.X)
+
+
+def means_of_inputs(X: pl.DataFrame) -> torch.Tensor:
+    return torch.from_numpy(np.exp(1.2 + 0.3 * X["a"].to_numpy()))
 
 
 def encoding(**options) -> Callable[[CountRows], np.ndarray]:
@@ -63,18 +69,16 @@ def mixture_weights(sample: CountRows) -> np.ndarray:
     return scores.best(scores.weight / scores.weight.sum())
 
 
-class Known:
-    """Predicts Poissons of known means, before any calibration."""
+class Known(Constant):
+    """Predicts Poissons of known means."""
 
-    def plain_blocks(self, sample: CountRows, of: str):
-        yield Poisson(means_of(sample)), sample
+    def distribution(self, X, exposure=None):
+        return Poisson(means_of_inputs(X)[:, None])
 
 
 def recalibration(sample: CountRows) -> np.ndarray:
-    part = sample.group.astype(int) % 2
-    order = np.argsort(part, kind="stable")
-    rows = HeldOut(sample.rows(order), [Known(), Known()], part[order])
-    fitted, maps = Recalibration.fit(rows, "mixture", prior_rows=0.0)
+    rows = MemberPredictions(sample, sample.group.astype(int) % 2, is_crossed=False)
+    fitted, maps = Recalibration.fit(Predictor({"known": Known()}).mix_held_out(rows), prior_rows=0.0)
     return np.concatenate([fitted.value, [fitted.gain], *(one.value.numpy() for one in maps)])
 
 
@@ -199,7 +203,7 @@ def exposed() -> CountRows:
 def rate_model(exposed) -> Predictor:
     """One rate for all rows, with calibrated intervals and a summary of its training rows."""
     predictor = Predictor({"constant": Constant().fit(exposed, None, seed=0)}, needs_exposure=True)
-    predictor.calibrate_intervals(HeldOut.of(predictor, exposed))
+    predictor.calibration = fit_intervals(predictor.calibration, predictor.predict_held_out(exposed))
     predictor.calibration = replace(predictor.calibration, profile=FeatureProfile.fit(exposed.X))
     return predictor
 
@@ -228,7 +232,7 @@ def test_intervals_maps_scores_and_drift_are_those_of_counts_with_their_exposure
     truth = Poisson(torch.from_numpy(5.0 * exposed.exposure))
     y = torch.from_numpy(exposed.y)
     assert rate_model.calibration.interval_level(0.9) < 0.95
-    fitted, _ = Recalibration.fit(HeldOut.of(rate_model, exposed), "mixture")
+    fitted, _ = Recalibration.fit(rate_model.predict_held_out(exposed))
     assert abs(fitted.gain) < 0.01 * float(truth.crps(y).mean())
     entry = leaderboard(rate_model, exposed).entries[0]
     assert entry["crps"] == pytest.approx(float(truth.crps(y).mean()), rel=0.02)
@@ -276,7 +280,7 @@ def test_a_row_is_as_unusual_as_if_its_group_had_not_been_seen():
     for name, sample in (("groups", rows), ("rows", rows.replace(group=None))):
         folds = Folds.of(sample, None, seed=0)
         predictor = Predictor({"constant": folds.fit(Constant(), seed=0)})
-        calibrate(predictor, folds, 0, CalibrationOptions(recalibrate=False))
+        calibrate_predictor(predictor, folds, predictor.predict_folds(folds), CalibrationOptions(recalibrate=False))
         later = pl.DataFrame({"x": np.zeros(20), "ward": [f"new {k}" for k in range(20)]})
         unseen[name] = predictor.calibration.ood_pvalue(later)
     assert (unseen["groups"] > 0.3).all(), "all groups were new to the folds that left them out"
@@ -316,15 +320,16 @@ def members(folds) -> dict[str, Member]:
 
 
 @pytest.fixture
-def mix(members, monkeypatch) -> Callable[[Folds], tuple[Predictor, HeldOut]]:
+def mix(members, monkeypatch) -> Callable[[Folds], tuple[Predictor, CalibratedRows]]:
     """Choose weights and calibrate with the counts of some folds, of members that are fitted already."""
     monkeypatch.setattr(Folds, "fit", lambda self, member, seed, clock: member)
     specs = [MemberSpec(name, member) for name, member in members.items()]
 
-    def choose(folds: Folds, recalibrate: bool = True) -> tuple[Predictor, HeldOut]:
+    def choose(folds: Folds, recalibrate: bool = True) -> tuple[Predictor, CalibratedRows]:
         portfolio = Portfolio(specs).fit(folds, seed=0)
         predictor = Predictor(portfolio.members, portfolio.weights, fold_weights=portfolio.fold_weights)
-        return predictor, calibrate(predictor, folds, 0, CalibrationOptions(recalibrate=recalibrate))
+        held_out = predictor.mix_held_out(portfolio.predictions)
+        return predictor, calibrate_predictor(predictor, folds, held_out, CalibrationOptions(recalibrate=recalibrate))
 
     return choose
 
@@ -351,11 +356,11 @@ def test_what_weighs_maps_and_widens_the_predictions_of_a_group_is_chosen_withou
         results.append(
             [
                 (
-                    copies.weights,
-                    [copies.calibration.recalibrations[name].value.tolist() for name in ("glm", "line") if recalibrate],
-                    [copies.calibration.interval_level(0.8, name) for name in ("glm", "line") if not recalibrate],
+                    weights,
+                    [part.recalibrations[name].value.tolist() for name in ("glm", "line") if recalibrate],
+                    [part.interval_level(0.8, name) for name in ("glm", "line") if not recalibrate],
                 )
-                for copies in held_out.predictors
+                for weights, part in zip(held_out.held_out.weights, held_out.parts, strict=True)
             ]
         )
     same = [one == two for one, two in zip(*results, strict=True)]
@@ -381,7 +386,9 @@ def many_rows(sample: CountRows) -> CountRows:
 DIVISIONS = {
     "folds": lambda sample: Folds.of(sample, None, seed=0).held_out,
     "a tenth": lambda sample: [(found := Folds.of(many_rows(sample), None, seed=0)).train, *found.held_out],
-    "parts of calibration rows": lambda sample: [part for _, part in HeldOut.of(None, sample).pairs()],
+    "parts of calibration rows": lambda sample: [
+        rows.rows.rows(rows.part == number) for rows in [MemberPredictions.from_rows(sample)] for number in range(5)
+    ],
 }
 
 
@@ -411,11 +418,11 @@ def test_out_of_fold_scores_are_those_of_the_copies_that_left_a_row_out(folds, m
     shown = out_of_fold_leaderboard(predictor, held_out)
     (entry,) = (entry for entry in shown.entries if entry["name"] == "mixture")
     crps = np.zeros(240)
-    for number, copies in enumerate(held_out.predictors):
+    for number, part in enumerate(held_out.parts):
         rows = folds.train.rows(folds.number == number)
         parts = [member.copies[number].parts(rows.X) for member in members.values()]
         mixture = mix_members(parts, [predictor.fold_weights[number][name] for name in members])
-        dist = Recalibrated(mixture, copies.calibration.recalibrations["mixture"].map)
+        dist = Recalibrated(mixture, part.recalibrations["mixture"].map)
         crps[folds.number == number] = dist.crps(torch.from_numpy(rows.y)).numpy()
     assert entry["crps"] == pytest.approx(np.average(crps, weights=folds.train.weight))
     assert shown.evaluation.folds == 5

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.predictor import Predictor
@@ -24,7 +23,7 @@ def test_the_parts_of_a_recalibration_follow_the_seed():
     y = np.random.default_rng(0).negative_binomial(2, 0.4, 300).astype(float)
     sample = CountRows(np.zeros((300, 1)), y)
     predictor = Predictor({"glm": PoissonGLM().fit(sample, None, seed=0)})  # too narrow
-    found = [Recalibration.fit(HeldOut.of(predictor, sample, seed), "mixture")[0] for seed in (1, 1, 2)]
+    found = [Recalibration.fit(predictor.predict_held_out(sample, seed))[0] for seed in (1, 1, 2)]
     assert found[0].gain == found[1].gain
     assert found[0].gain != found[2].gain
     assert found[2].gain == pytest.approx(found[0].gain, rel=0.2)  # chance, not another result

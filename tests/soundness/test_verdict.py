@@ -5,8 +5,17 @@ import pytest
 
 from ddpn import CountRegressor
 from ddpn.analysis.gains import score_gain
-from ddpn.analysis.leaderboard import Evaluation, RowScores, out_of_fold_leaderboard, score_rows, verdict
-from ddpn.calibration.calibrate import calibrate_copies
+from ddpn.analysis.leaderboard import (
+    Evaluation,
+    RowScores,
+    out_of_fold_leaderboard,
+    score_prediction,
+    score_rows,
+    verdict,
+)
+from ddpn.calibration.calibrate import CalibrationOptions
+from ddpn.members.folds import Folds
+from ddpn.pipeline import predict_out_of_fold
 from ddpn.predictor import MIXTURE
 from ddpn.rows.count_rows import CountRows
 
@@ -74,8 +83,8 @@ def fitted():
 @pytest.mark.parametrize("of", [MIXTURE, "trees", "glm"])
 def test_out_of_fold_scores_are_those_of_new_rows_with_small_and_large_means(fitted, of):
     model, new = fitted
-    rows = calibrate_copies(model.predictor_, *model._folds)
-    parts = [(score_rows(copies, sample, of), sample) for copies, sample in rows.pairs()]
+    blocks = list(model.predictor_.predict_out_of_fold(model._held_out, of))
+    parts = [(score_prediction(prediction, sample), sample) for prediction, sample in blocks]
     fresh = score_rows(model.predictor_, new, of)
     for is_large in (False, True):
         chosen = [(model.predict(sample.X) > 3.0) == is_large for _, sample in parts]
@@ -90,20 +99,21 @@ def test_out_of_fold_scores_are_those_of_new_rows_with_small_and_large_means(fit
 
 def test_every_row_is_scored_once_by_copies_that_left_it_out(fitted):
     model, _ = fitted
-    rows = calibrate_copies(model.predictor_, *model._folds)
-    board = out_of_fold_leaderboard(model.predictor_, rows)
-    assert board.rows == len(rows.sample) == 1500
+    predictor, whole = model.predictor_, model._held_out.held_out.predictions
+    folds = Folds(whole.rows, None, whole.part)
+    rows = predict_out_of_fold(predictor, folds, CalibrationOptions(), whole.seed)
+    board = out_of_fold_leaderboard(predictor, rows)
+    assert board.rows == len(rows) == 1500
     again = model.leaderboard()
     assert again.entries == board.entries
     assert again.evaluation.folds == 5
     # With other counts in a fold, what its rows are predicted with stays the same: weights, maps and levels.
-    folds, seed, wanted = model._folds
     changed = folds.train.replace(y=np.where(folds.number == 2, folds.train.y + 5.0, folds.train.y))
-    other = calibrate_copies(model.predictor_, type(folds)(changed, None, folds.number), seed, wanted)
+    other = predict_out_of_fold(predictor, Folds(changed, None, folds.number), CalibrationOptions(), whole.seed)
     for name in (MIXTURE, "trees", "glm"):
-        levels = [each.predictors[2].calibration.interval_level(0.9, name) for each in (rows, other)]
+        levels = [each.parts[2].interval_level(0.9, name) for each in (rows, other)]
         assert levels[0] == levels[1]
-        levels = [each.predictors[1].calibration.interval_level(0.9, name) for each in (rows, other)]
+        levels = [each.parts[1].interval_level(0.9, name) for each in (rows, other)]
         assert levels[0] != levels[1]
 
 

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from ddpn.analysis.leaderboard import leaderboard
-from ddpn.calibration.calibrate import PRIOR_ROWS, HeldOut
+from ddpn.calibration.calibrate import PRIOR_ROWS
 from ddpn.calibration.intervals import IntervalLevels, score_blocks
 from ddpn.members.folds import copies_of
 from ddpn.members.glm import PoissonGLM
@@ -61,11 +61,11 @@ def test_the_leaderboard_is_that_of_the_test_rows(fitted, prepared):
 def test_intervals_of_every_member_are_calibrated_on_validation_rows(fitted, prepared, name):
     predictor = fitted.folder.model.predictor_
     # In the order of the parts that they are divided into: each row has quantiles of its own.
-    rows = HeldOut.of(predictor, prepared.validation, prepared.plan.seed).sample
+    rows = predictor.predict_held_out(prepared.validation, prepared.plan.seed).rows
     levels = predictor.calibration.intervals[name]
     assert levels.rows.tolist() == [30]
     dist = predictor.distribution(rows.X, rows.exposure, of=name)
-    scores = score_blocks([dist], rows.y)
+    scores = score_blocks([(slice(None), dist)], rows.y)
     assert levels.at(0.9) == IntervalLevels.from_scores(scores, rows.weight, PRIOR_ROWS).at(0.9)
 
 

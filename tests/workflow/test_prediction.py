@@ -197,13 +197,16 @@ def test_a_table_that_was_fitted_as_a_whole_is_scored_out_of_fold(crossed, table
 
 def test_no_copy_that_scores_a_row_was_fitted_to_it(crossed, table):
     held_out = rows_to_score(crossed, table).predict_out_of_fold(crossed)
-    assert sorted(held_out.sample.labels.tolist()) == list(range(1, 301))
-    for number, (copies, rows) in enumerate(held_out.pairs()):
-        assert (crossed.folds[rows.labels - 1] == number).all()
-        own = copies_of(crossed.model.predictor_.members["glm"])[number]
-        assert copies.members["glm"] is own
-        assert copies.calibration.intervals[MIXTURE].rows[0] == 300 - len(rows), "levels are those of the other folds"
-        assert sum(copies.calibration.groups.rows.values()) == 300 - len(rows)
+    rows = held_out.held_out.rows
+    assert sorted(rows.labels.tolist()) == list(range(1, 301))
+    assert len(held_out.parts) == 5
+    for number, index, dist in held_out.held_out.blocks("glm"):
+        assert (crossed.folds[rows.labels[index] - 1] == number).all()
+        copy = copies_of(crossed.model.predictor_.members["glm"])[number]
+        assert torch.equal(dist.mean, copy.distribution(rows.rows(index).X).mean[:, 0])
+        calibration = held_out.parts[number]
+        assert calibration.intervals[MIXTURE].rows[0] == 300 - len(index), "levels are those of the other folds"
+        assert sum(calibration.groups.rows.values()) == 300 - len(index)
 
 
 def test_new_rows_beside_those_of_fit_are_scored_alone(crossed, table, new):

@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, NamedTuple, Self
@@ -16,7 +16,7 @@ from torch.distributions import Distribution
 
 from ddpn.analysis.gains import Gain, independent_rows, score_gain
 from ddpn.analysis.leaderboard_table import tabulate_scores
-from ddpn.calibration.calibrate import HeldOut
+from ddpn.calibration.calibrate import CalibratedRows
 from ddpn.calibration.intervals import interval_at
 from ddpn.distributions import CountDistribution, discretized
 from ddpn.distributions.components import Interval
@@ -27,10 +27,9 @@ from ddpn.members.member import Member
 from ddpn.members.networks import Networks
 from ddpn.metrics import absolute_error, crps, nll
 from ddpn.metrics.predictive import known
+from ddpn.prediction.prediction import Prediction
 from ddpn.predictor import MIXTURE, Predictor
-from ddpn.rows.checks import rows_named
 from ddpn.rows.count_rows import CountRows
-from ddpn.runtime.deadlines import check_deadline
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.statistics import weighted_mean, wilson_interval
@@ -79,15 +78,21 @@ class RowScores(NamedTuple):
 
 def score_rows(predictor: Predictor, sample: CountRows, of: str = MIXTURE) -> RowScores:
     """Scores per row of the mixture or `of` one member, with its calibrated interval. Normals count as rounded."""
-    parts = []
-    with single_thread():
-        for block in sample.blocks():
-            check_deadline()
-            with rows_named(block.labels):
-                dist = discretized(next(predictor.recorded_blocks(block, of))[0])
-            prediction = predictor.wrap(dist, of, groups=block.interval_groups)
-            parts.append(scored_rows(dist, block.y, prediction.interval_with_probability(COVERAGE)))
-    return RowScores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return score_predictions(predictor.predict_rows(sample, of))
+
+
+def score_predictions(predictions: Iterable[tuple[Prediction, CountRows]]) -> RowScores:
+    """Score blocks of rows with their predictions, as `score_rows` does."""
+    with single_thread(), torch.no_grad():
+        blocks = [score_prediction(prediction, rows) for prediction, rows in predictions]
+    return RowScores(*map(np.concatenate, zip(*blocks, strict=True)))
+
+
+def score_prediction(prediction: Prediction, rows: CountRows) -> RowScores:
+    """Score the counts of rows as they are recorded, with the calibrated intervals of their prediction."""
+    recorded = limited(prediction.counts, rows.limit)
+    interval = replace(prediction, distribution=recorded).interval_with_probability(COVERAGE)
+    return scored_rows(recorded, rows.y, interval)
 
 
 @torch.no_grad()
@@ -523,7 +528,7 @@ def leaderboard(
 
 
 def out_of_fold_leaderboard(
-    predictor: Predictor, rows: HeldOut, leaks: Sequence[str] = (), meaning: str = ""
+    predictor: Predictor, rows: CalibratedRows, leaks: Sequence[str] = (), meaning: str = ""
 ) -> Leaderboard:
     """Score the mixture and every member on rows that were cross-fitted, without test rows.
 
@@ -531,18 +536,16 @@ def out_of_fold_leaderboard(
     ----------
     predictor : Predictor
         The model.
-    rows : HeldOut
-        What `ddpn.calibration.calibrate` returned: its rows, with the copies that were not fitted to them, whose
-        weights and calibration the other folds chose. Every row is scored once.
+    rows : CalibratedRows
+        The rows that calibrated the model. Copies of members that were not fitted to a row predicted it, with weights
+        and calibration that the other folds chose. Every row is scored once.
     leaks, meaning
         As for `leaderboard`.
     """
-    parts = [_score_candidates(copies, sample) for copies, sample in rows.pairs()]
-    scores = {
-        name: RowScores(*map(np.concatenate, zip(*(part[name] for part in parts), strict=True))) for name in parts[0]
-    }
-    about = {"leak": " ".join(leaks), "meaning": meaning, "folds": len(rows.predictors)}
-    return _rank_candidates(predictor, scores, rows.sample, [], len(rows), **about)
+    held_out = rows.held_out
+    scores = {name: score_predictions(predictor.predict_out_of_fold(rows, name)) for name in held_out.names}
+    about = {"leak": " ".join(leaks), "meaning": meaning, "folds": held_out.n_parts}
+    return _rank_candidates(predictor, scores, held_out.rows, [], len(rows), **about)
 
 
 def _score_candidates(

@@ -1,119 +1,36 @@
-"""Calibrate a fitted mixture with the rows that its members, or copies of them, were not fitted to."""
+"""Fit a `Calibration` to held-out predictions: maps of the cdf, levels of intervals, out-of-distribution scores."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.calibration.ood import FeatureProfile, OODScores
+from ddpn.calibration.calibration import Calibration
+from ddpn.calibration.intervals import IntervalGroups, IntervalLevels, column_of, grouping, score_blocks
+from ddpn.calibration.ood import FeatureProfile, OODScores, check_alpha
+from ddpn.calibration.recalibration import MIN_ROWS, Recalibration
+from ddpn.calibration.recalibration import PRIOR_ROWS as MAP_PRIOR_ROWS
 from ddpn.distributions import MonotoneMap, Recalibrated
 from ddpn.distributions.limits import limited
+from ddpn.members.blending import MIXTURE
 from ddpn.members.folds import Folds
+from ddpn.members.held_out import HeldOutPredictions
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.splits import FOLDS, fold_numbers
-from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.time_plan import FEWEST_ROWS, with_rows
+from ddpn.tables.row_hashes import group_labels
 
-#: Fewer rows cannot show that a map of the cdf helps.
-MIN_ROWS = 50
 #: What the predictions expect of intervals counts as so many rows: a few hundred rows tell it to some points only.
 PRIOR_ROWS = 100.0
 #: The share of ordinary rows that is flagged as out-of-distribution by default.
 OOD_ALPHA = 0.05
 #: Rows per second left that are summarised or scored for out-of-distribution flags, where time is limited.
 _PROFILE_ROWS = 20_000.0
-_MIXTURE = "mixture"
 
-
-class HeldOut:
-    """Rows that calibrate predictions, in parts; those of each part have one predictor, which was not fitted to them.
-
-    The parts are also what a recalibration is cross-fitted by: while intervals are calibrated, the distributions of a
-    part are recalibrated with a map that was learned from the other parts, as new rows have a map that was not learned
-    from them. Rows of one part come after the other: `part` is the number of each row's part, ascending.
-    """
-
-    def __init__(self, sample: CountRows, predictors: Sequence[Any], part: np.ndarray) -> None:
-        self.sample, self.predictors, self.part = sample, list(predictors), part
-        #: Per name the map of each part, where distributions are recalibrated.
-        self.maps: dict[str, list[MonotoneMap]] = {}
-        #: What `measure` has computed, and, for some of the rows of another object, that object and their positions.
-        self._measured: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        self._whole: tuple[HeldOut, np.ndarray] | None = None
-
-    @classmethod
-    def of(cls, predictor: Any, sample: CountRows, seed: int = 0) -> Self:
-        """Rows that one predictor was not fitted to, divided into parts at random, groups kept whole."""
-        part = fold_numbers(len(sample), FOLDS, seed, sample.group)
-        order = np.argsort(part, kind="stable")
-        return cls(sample.rows(order), [predictor] * (int(part.max(initial=-1)) + 1), part[order])
-
-    @classmethod
-    def of_folds(cls, predictor: Any, folds: Folds, seed: int) -> Self:
-        """The held-out rows of a fit: validation rows, or each fold with the predictor of copies that left it out."""
-        if folds.number is None:
-            assert folds.validation is not None
-            return cls.of(predictor, folds.validation, seed)
-        copies = [predictor.of_copies(number) for number in range(int(folds.number.max()) + 1)]
-        order = np.argsort(folds.number, kind="stable")
-        return cls(folds.train.rows(order), copies, folds.number[order])
-
-    def __len__(self) -> int:
-        return len(self.sample)
-
-    def some(self, number: int, seed: int) -> "HeldOut":
-        """So many of the rows, drawn at random."""
-        if number >= len(self):
-            return self
-        kept = np.sort(np.random.default_rng(seed).permutation(len(self))[:number])
-        return HeldOut(self.sample.rows(kept), self.predictors, self.part[kept])
-
-    def without(self, number: int) -> "HeldOut":
-        """Return the rows of all other parts. What was measured for all rows is not measured again."""
-        kept = np.flatnonzero(self.part != number)
-        others = HeldOut(self.sample.rows(kept), self.predictors, self.part[kept])
-        others.maps, others._whole = dict(self.maps), (self, kept)
-        return others
-
-    def set_maps(self, of: str, maps: Sequence[MonotoneMap] | None) -> None:
-        """Recalibrate the distributions of the mixture or of a member with a map per part; with None, not at all."""
-        self.maps.pop(of, None)
-        if maps is not None:
-            self.maps[of] = list(maps)
-        self._measured.clear()
-
-    def measure(self, key: tuple[Any, ...], compute: "Callable[[HeldOut], tuple[Any, ...]]") -> tuple[Any, ...]:
-        """Return arrays with a value per row, or None, which `compute` takes from the distributions of the rows.
-
-        They are computed once per `key`, for the rows of this object and of all that `without` makes of it.
-        """
-        if self._whole is not None:
-            whole, kept = self._whole
-            return tuple(None if values is None else values[kept] for values in whole.measure(key, compute))
-        if key not in self._measured:
-            self._measured[key] = compute(self)
-        return self._measured[key]
-
-    def pairs(self) -> Iterator[tuple[Any, CountRows]]:
-        """Yield the predictor and the rows of each part that has rows, in the order of the rows."""
-        for number, predictor in enumerate(self.predictors):
-            if (rows := self.part == number).any():
-                yield predictor, self.sample.rows(rows)
-
-    def blocks(self, of: str) -> Iterator[tuple[int, Any, CountRows]]:
-        """The rows in order, in blocks: the part, the distributions of the recorded counts, and the rows."""
-        for number, predictor in enumerate(self.predictors):
-            own = self.part == number
-            if own.any():
-                for dist, block in predictor.plain_blocks(self.sample.rows(own), of):
-                    changed = Recalibrated(dist, self.maps[of][number]) if of in self.maps else dist
-                    yield number, limited(changed, block.limit), block
-
-    def distributions(self, of: str) -> Iterator[Any]:
-        """The distributions of `blocks` alone."""
-        return (dist for _, dist, _ in self.blocks(of))
+#: The map of each part of held-out rows, by the name of the mixture or member whose distributions it changes.
+Maps = Mapping[str, Sequence[MonotoneMap]]
 
 
 class CalibrationOptions(NamedTuple):
@@ -123,96 +40,202 @@ class CalibrationOptions(NamedTuple):
     """
 
     recalibrate: bool = True
-    groups: Any = None
+    groups: str | None = None
     group_rows: float = 0.0
     time_columns: Sequence[str] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class CalibratedRows:
+    """Held-out rows with the calibration that they give.
+
+    Parameters
+    ----------
+    held_out : HeldOutPredictions
+        The rows, and what members predict for them.
+    calibration : Calibration
+        That of all rows together, for new rows.
+    parts : sequence of Calibration
+        For each fold of cross-fitted members, the calibration by the rows of the other folds, with which its rows can
+        be scored as new rows are; empty for other rows.
+    """
+
+    held_out: HeldOutPredictions
+    calibration: Calibration
+    parts: Sequence[Calibration] = ()
+
+    def __len__(self) -> int:
+        return len(self.held_out)
+
+    def draw(self, number: int) -> "CalibratedRows":
+        """Draw so many of the rows at random, with the calibration of all."""
+        return replace(self, held_out=self.held_out.draw(number))
+
+
 def calibrate(
-    predictor: Any, folds: Folds, seed: int, wanted: CalibrationOptions | None = None, clock: Clock | None = None
-) -> HeldOut:
-    """Calibrate distributions, intervals and out-of-distribution flags with as many rows as there is time for.
+    held_out: HeldOutPredictions, options: CalibrationOptions | None = None, seed: int = 0, clock: Clock = NO_LIMIT
+) -> CalibratedRows:
+    """Calibrate distributions and intervals with as many held-out rows as there is time for.
 
-    Copies of the members of `predictor` were fitted to fewer rows than all of them together, so that cross-fitted
-    calibration makes intervals rather too wide than too narrow. Returns the rows that were used; where members are
-    cross-fitted, the predictor of each part is calibrated with the other parts, so that the rows can be scored.
+    Copies of members were fitted to fewer rows than all of them together, so that cross-fitted calibration makes
+    intervals rather too wide than too narrow.
     """
-    wanted, clock = wanted or CalibrationOptions(), clock or Clock()
-    rows = HeldOut.of_folds(predictor, folds, seed)
-    _calibrate_ood(predictor, folds, wanted.time_columns, clock)
+    chosen = options or CalibrationOptions()
 
-    def work(number: int) -> HeldOut:
-        before = [(one, one.calibration) for one in (predictor, *rows.predictors)]
-        predictor.calibration = replace(predictor.calibration, intervals={}, groups=None, recalibrations={})
+    def work(number: int) -> CalibratedRows:
         # Where time is short, the mixture comes first.
-        is_rough = clock.has_limit and number < min(len(rows), 2 * FEWEST_ROWS)
-        try:
-            some = rows.some(number, seed)
-            _calibrate_with(predictor, some, wanted, is_rough, seed)
-            if folds.are_crossed:
-                _calibrate_copies(predictor, some, wanted, is_rough)
-        except TimeLimitError:
-            for one, calibration in before:
-                one.calibration = calibration
-            raise
-        return some
+        is_rough = clock.has_limit and number < min(len(held_out), 2 * FEWEST_ROWS)
+        return fit_calibration(held_out.draw(number), chosen, seed, is_rough)
 
     with single_thread():
-        return with_rows(clock, len(rows), work)
+        return with_rows(clock, len(held_out), work)
 
 
-def calibrate_copies(predictor: Any, folds: Folds, seed: int, wanted: CalibrationOptions) -> HeldOut:
-    """Return the rows of cross-fitted members, with copies that did not see them, calibrated with the other folds.
+def fit_calibration(
+    held_out: HeldOutPredictions, options: CalibrationOptions, seed: int = 0, is_rough: bool = False
+) -> CalibratedRows:
+    """Fit maps of the cdf and levels of intervals to held-out rows; roughly, levels of the mixture alone.
 
-    It is what `calibrate` returns, for a predictor that is calibrated already, and stays as it is.
+    While intervals are calibrated, the distributions of a part are recalibrated with a map that was learned from the
+    other parts, as new rows have a map that was not learned from them.
     """
-    again = predictor.copy_uncalibrated()
-    rows = HeldOut.of_folds(again, folds, seed)
-    with single_thread():
-        _calibrate_with(again, rows, wanted, False, seed)
-        _calibrate_copies(again, rows, wanted, False)
-    return rows
+    maps: dict[str, Sequence[MonotoneMap]] = {}
+    recalibrations: dict[str, Recalibration] = {}
+    if options.recalibrate and not is_rough and len(held_out) >= MIN_ROWS:
+        recalibrations[MIXTURE], maps[MIXTURE] = Recalibration.fit(held_out, seed=seed)
+        # Members are compared with the mixture after the same treatment.
+        for name in held_out.names[1:] if recalibrations[MIXTURE].is_used else ():
+            recalibrations[name], maps[name] = Recalibration.fit(held_out, name, seed=seed)
+        maps = {name: maps[name] for name, fitted in recalibrations.items() if fitted.is_used}
+    scores = _score_rows(held_out, [MIXTURE] if is_rough else held_out.names, maps)
+    rows = _label_rows(held_out.rows, options.groups)
+
+    def calibrate_with(chosen: np.ndarray | slice, recalibrations: Mapping[str, Recalibration]) -> Calibration:
+        prior_rows, part = 0.0 if is_rough else PRIOR_ROWS, {name: values[chosen] for name, values in scores.items()}
+        levels = _fit_levels(part, rows.rows(chosen), prior_rows, options.groups, options.group_rows)
+        return Calibration(*levels, recalibrations)
+
+    parts = []
+    for number in range(held_out.n_parts if held_out.is_crossed else 0):
+        of_part = {name: recalibrations[name]._replace(value=maps[name][number].value.numpy()) for name in maps}
+        parts.append(calibrate_with(held_out.part != number, of_part))
+    return CalibratedRows(held_out, calibrate_with(slice(None), recalibrations), parts)
 
 
-def _calibrate_with(predictor: Any, rows: HeldOut, wanted: CalibrationOptions, is_rough: bool, seed: int) -> None:
-    """Calibrate distributions and intervals; roughly, the intervals of the mixture alone."""
-    if wanted.recalibrate and not is_rough and len(rows) >= MIN_ROWS:
-        predictor.recalibrate(rows, seed=seed)
-        if predictor.calibration.is_recalibrated():
-            # Members are compared with the mixture after the same treatment.
-            predictor.recalibrate(rows, of=list(predictor.members), seed=seed)
-    # A rough calibration, in case time runs out, is that of the mixture alone.
-    of, prior = ([_MIXTURE], 0.0) if is_rough else (None, PRIOR_ROWS)
-    predictor.calibrate_intervals(rows, prior, wanted.groups, wanted.group_rows, of)
+# Parts of a calibration -----------------------------------------------------------------------------------------------
 
 
-def _calibrate_copies(predictor: Any, rows: HeldOut, wanted: CalibrationOptions, is_rough: bool) -> None:
-    """Calibrate the copies that left out each fold with the rows of the other folds, as `predictor` is calibrated."""
-    for number, copies in enumerate(rows.predictors):
-        recalibrations = {
-            name: predictor.calibration.recalibrations[name]._replace(value=maps[number].value.numpy())
-            for name, maps in rows.maps.items()
-        }
-        copies.calibration = replace(copies.calibration, intervals={}, groups=None, recalibrations=recalibrations)
-        prior, of = 0.0 if is_rough else PRIOR_ROWS, list(predictor.calibration.intervals)
-        copies.calibrate_intervals(rows.without(number), prior, wanted.groups, wanted.group_rows, of)
+def fit_recalibration(
+    calibration: Calibration,
+    held_out: HeldOutPredictions,
+    prior_rows: float = MAP_PRIOR_ROWS,
+    always: bool = False,
+    seed: int = 0,
+) -> Calibration:
+    """Return the calibration with a map of the mixture's cdf that held-out rows give, used where it helps or `always`.
+
+    Intervals of the mixture that were calibrated before are dropped if the map is used: they belong to the
+    distributions as they were.
+    """
+    recalibration, _ = Recalibration.fit(held_out, MIXTURE, prior_rows, always, seed)
+    changed = replace(calibration, recalibrations={**calibration.recalibrations, MIXTURE: recalibration})
+    if not recalibration.is_used:
+        return changed
+    intervals = {name: levels for name, levels in calibration.intervals.items() if name != MIXTURE}
+    return replace(changed, intervals=intervals, groups=None)
 
 
-def _calibrate_ood(predictor: Any, folds: Folds, time_columns: Sequence[str], clock: Clock) -> None:
-    """Summarise the training rows, and score rows by summaries that left them out: validation rows, or each fold."""
-    train, ignored = _some(folds.train, clock), tuple(time_columns)
+def fit_intervals(
+    calibration: Calibration,
+    held_out: HeldOutPredictions,
+    prior_rows: float = 0.0,
+    groups: str | None = None,
+    group_rows: float = 0.0,
+    names: Sequence[str] | None = None,
+) -> Calibration:
+    """Return the calibration with levels of intervals that held-out rows give, of all members or some `names`.
+
+    Levels are shrunk towards those of a right model, which count as `prior_rows` rows. `groups`, a column of X or the
+    name of the rows' own labels, have levels of their own, in which those of all rows count as `group_rows` rows.
+    """
+    used = {name: fitted for name, fitted in calibration.recalibrations.items() if fitted.is_used}
+    maps = {name: [fitted.map] * held_out.n_parts for name, fitted in used.items()}
+    scores = _score_rows(held_out, held_out.names if names is None else names, maps)
+    rows = _label_rows(held_out.rows, groups)
+    intervals, interval_groups = _fit_levels(scores, rows, prior_rows, groups, group_rows)
+    return replace(calibration, intervals={**calibration.intervals, **intervals}, groups=interval_groups)
+
+
+def fit_ood(calibration: Calibration, X: Any, alpha: float = OOD_ALPHA) -> Calibration:
+    """Return the calibration with the out-of-distribution scores of rows that no member was trained on."""
+    scores = calibration.require_profile().measure(X).score
+    return replace(calibration, ood=OODScores.fit(scores, check_alpha(alpha, len(scores))))
+
+
+def fit_profile(folds: Folds, time_columns: Sequence[str] = (), clock: Clock = NO_LIMIT) -> Calibration:
+    """Summarise the training rows, and score rows by summaries that left them out: validation rows, or each fold.
+
+    Returns a calibration of out-of-distribution flags alone.
+    """
+    train, ignored = _take_affordable_rows(folds.train, clock), tuple(time_columns)
     number = None if folds.number is None else folds.number[: len(train)]
     if number is not None and len(np.unique(number)) > 1:
         profile, scores = FeatureProfile.cross_fit(train.X, train.weight, number, ignored)
-        predictor.calibration = replace(predictor.calibration, profile=profile, ood=OODScores.fit(scores, OOD_ALPHA))
-        return
+        return Calibration(profile=profile, ood=OODScores.fit(scores, OOD_ALPHA))
     profile, ood = FeatureProfile.fit(train.X, train.weight, ignored), None
     if folds.validation is not None and len(folds.validation):
-        ood = OODScores.fit(profile.measure(_some(folds.validation, clock).X).score, OOD_ALPHA)
-    predictor.calibration = replace(predictor.calibration, profile=profile, ood=ood)
+        scored = _take_affordable_rows(folds.validation, clock)
+        ood = OODScores.fit(profile.measure(scored.X).score, OOD_ALPHA)
+    return Calibration(profile=profile, ood=ood)
 
 
-def _some(sample: CountRows, clock: Clock) -> CountRows:
-    if clock.has_limit and len(sample) > _PROFILE_ROWS * clock.left:
-        return sample.rows(slice(0, max(1, int(_PROFILE_ROWS * clock.left))))
-    return sample
+def _take_affordable_rows(rows: CountRows, clock: Clock) -> CountRows:
+    if clock.has_limit and len(rows) > _PROFILE_ROWS * clock.left:
+        return rows.rows(slice(0, max(1, int(_PROFILE_ROWS * clock.left))))
+    return rows
+
+
+def _score_rows(held_out: HeldOutPredictions, names: Sequence[str], maps: Maps) -> dict[str, np.ndarray]:
+    """Score every count by the level at which it enters the intervals of the mixture and of members, by name.
+
+    A member that is the mixture has its scores.
+    """
+    rows, scores = held_out.rows, dict[str, np.ndarray]()
+    sole = None if MIXTURE in maps else held_out.find_sole_member()
+    for name in names:
+        if name == sole and MIXTURE in scores:
+            scores[name] = scores[MIXTURE]
+            continue
+        changed = (
+            (index, Recalibrated(dist, maps[name][number]) if name in maps else dist)
+            for number, index, dist in held_out.blocks(name)
+        )
+        recorded = (
+            (index, limited(dist, None if rows.limit is None else rows.limit[index])) for index, dist in changed
+        )
+        scores[name] = score_blocks(recorded, rows.y)
+    return scores
+
+
+def _label_rows(rows: CountRows, groups: str | None) -> CountRows:
+    """Return the rows without their inputs, with the labels of their groups if `groups` is a column of these."""
+    if groups is None or rows.interval_groups is not None or (column := column_of(rows.X, groups)) is None:
+        return rows.replace(X=None)
+    return rows.replace(X=None, interval_groups=group_labels(column, len(rows)))
+
+
+def _fit_levels(
+    scores: Mapping[str, np.ndarray], rows: CountRows, prior_rows: float, groups: str | None, group_rows: float
+) -> tuple[dict[str, IntervalLevels], IntervalGroups | None]:
+    """Return the levels of intervals of all rows by name, and those within groups."""
+    is_censored = rows.limit is not None and bool((rows.y >= rows.limit).any())
+    levels = {
+        name: IntervalLevels.from_scores(values, rows.weight, prior_rows, is_censored)
+        for name, values in scores.items()
+    }
+    if groups is None:
+        return levels, None
+    interval_groups, codes = grouping(groups, rows, group_rows)
+    for name, values in scores.items():
+        interval_groups.add(name, values, codes, rows.weight)
+    return levels, interval_groups

@@ -11,13 +11,12 @@ from ddpn.calibration.ood import COMBINATION, FeatureProfile, OODScores, row_rea
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions.arguments import check_coverage
 from ddpn.distributions.recalibrated import Recalibrated
+from ddpn.members.blending import MIXTURE
 from ddpn.rows.checks import row_count
 from ddpn.rows.count_rows import take_rows
 from ddpn.runtime.errors import InputError
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes
 
-#: The name of the mixture beside those of its members.
-MIXTURE = "mixture"
 _FILE = "calibration.safetensors"
 _Part = TypeVar("_Part", IntervalLevels, Recalibration, OODScores)
 

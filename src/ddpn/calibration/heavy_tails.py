@@ -4,14 +4,11 @@ The mean of counts with a heavy tail, such as a Pareto distribution, depends on 
 among the rows. Medians and quantiles do not.
 """
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
-import torch
 
-from ddpn.members.folds import Folds
 from ddpn.rows.count_rows import CountRows
-from ddpn.runtime.threads import single_thread
 
 #: The share of the sum of all counts above which one row matters for the mean.
 _MIN_SHARE = 0.05
@@ -26,20 +23,19 @@ _TAIL_SHARE, _MIN_TAIL_ROWS, _MAX_TAIL_ROWS = 0.1, 10, 100
 _PREDICTED_PER_TAIL_ROW = 3
 
 
-def describe_heavy_tail(predictor: Any, folds: Folds) -> str:
+def describe_heavy_tail(train: CountRows, predict_means: Callable[[np.ndarray], np.ndarray]) -> str:
     """Return a warning if one training row decides the mean, "" if none does.
 
     A row does if its count is more than twice as large as predicted, by 5% of the sum of all counts or more, and if it
-    stands out from other large counts more than that of an exponential tail would. Predictions are those of copies that
-    left out the row, where members are cross-fitted.
+    stands out from other large counts more than that of an exponential tail would. `predict_means` returns the means
+    of rows by their positions in `train`.
     """
-    train = folds.train
     counts = train.weight_or_ones * train.y
     total, tail_rows = float(counts.sum()), _count_tail_rows(len(train))
     if counts.max(initial=0.0) < _MIN_SHARE * total or not _is_heavy(train.y - train.y.mean(), tail_rows):
         return ""
     largest = np.argsort(counts, kind="stable")[-_PREDICTED_PER_TAIL_ROW * tail_rows :]
-    means = _predict_means(predictor, folds, largest)
+    means = predict_means(largest)
     excess = counts[largest] - train.weight_or_ones[largest] * means
     row = int(excess.argmax())
     # Relative to the mean, because counts of rows with large means vary more; means near 0 would exaggerate.
@@ -76,20 +72,3 @@ def _is_heavy(values: np.ndarray, tail_rows: int, row: int | None = None) -> boo
     largest = excesses[0] if row is None else values[row] - threshold
     remaining = 1.0 - largest / excesses.sum()
     return bool(len(excesses) * remaining ** (len(excesses) - 1) < _FALSE_ALARMS)
-
-
-def _predict_means(predictor: Any, folds: Folds, rows: np.ndarray) -> np.ndarray:
-    """Predict the means of some training rows, each by copies of the members that left it out where there are any."""
-    means = np.empty(len(rows))
-    number = np.zeros(len(rows), dtype=int) if folds.number is None else folds.number[rows]
-    for fold in np.unique(number):
-        chosen = number == fold
-        copies = predictor if folds.number is None else predictor.of_copies(int(fold))
-        means[chosen] = _means_of(copies, folds.train.rows(rows[chosen]))
-    return means
-
-
-def _means_of(predictor: Any, sample: CountRows) -> np.ndarray:
-    with torch.no_grad(), single_thread():
-        blocks = [dist.mean.double().numpy() for dist, _ in predictor.plain_blocks(sample)]
-    return np.concatenate(blocks)

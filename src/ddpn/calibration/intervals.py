@@ -32,24 +32,24 @@ _UNIFORM = (np.arange(200) + 0.5) / 200
 
 
 @torch.no_grad()
-def score_counts(dist: Distribution, y: Tensor, random: np.random.Generator) -> np.ndarray:
+def score_counts(dist: Distribution, y: Tensor, points: np.ndarray) -> np.ndarray:
     """Score each count by the level from which on the narrowest interval contains it. Shape: (rows,).
 
     A count with the probability p enters the interval at a step of p; the score is a random point of that step. If the
     distributions are right, scores are uniform on [0, 1], whether counts are small or large. A count beyond the
     interval of the highest level, 1 - 1e-9, has a score above 1: 1 plus its distance from that interval, as a share of
-    the interval's width (see `interval_at`).
+    the interval's width (see `interval_at`). `points` are uniform random numbers, one per row.
 
     >>> from ddpn.distributions import Poisson
     >>> dist, y = Poisson(torch.tensor([2.0, 300.0])), torch.tensor([0, 300])
     >>> [levels.numpy().round(2).tolist() for levels in dist.entry_levels(y)]  # 0 enters after 1, 2 and 3
     [[0.72, 0.02], [0.86, 0.05]]
-    >>> score_counts(dist, y, np.random.default_rng(0)).round(2).tolist()
+    >>> score_counts(dist, y, np.random.default_rng(0).random(2)).round(2).tolist()
     [0.81, 0.03]
     """
     counts: Any = discretized(dist)
     outside, inside = (levels.cpu().numpy() for levels in counts.entry_levels(y))
-    score = outside + random.random(len(outside)) * (inside - outside)
+    score = outside + points * (inside - outside)
     far = np.flatnonzero(score > _NEAR_TOP)
     if len(far):
         observed = torch.as_tensor(y)[far].double()
@@ -62,14 +62,15 @@ def score_counts(dist: Distribution, y: Tensor, random: np.random.Generator) -> 
 
 
 @torch.no_grad()
-def score_blocks(blocks: Iterable[Distribution], y: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Score the counts of consecutive blocks of rows as `score_counts` does; `seed` draws the random points."""
-    random, scores, start = np.random.default_rng(seed), [], 0
-    for dist in blocks:
-        end = start + dist.batch_shape[0]
-        scores.append(score_counts(dist, torch.from_numpy(y[start:end]), random))
-        start = end
-    return np.concatenate(scores)
+def score_blocks(blocks: Iterable[tuple[np.ndarray | slice, Distribution]], y: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Score counts as `score_counts` does; each block has positions in `y`, and the distributions of these counts.
+
+    `seed` draws the random points, in the order of `y`.
+    """
+    points, scores = np.random.default_rng(seed).random(len(y)), np.zeros(len(y))
+    for index, dist in blocks:
+        scores[index] = score_counts(dist, torch.from_numpy(y[index]), points[index])
+    return scores
 
 
 def interval_at(dist: Any, level: float | np.ndarray, kind: str = "narrowest") -> Interval:

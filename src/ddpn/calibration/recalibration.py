@@ -1,17 +1,22 @@
 """Recalibration: a monotone map of the predicted cdf, learnt from the PIT of validation rows."""
 
-from typing import Any, NamedTuple, Self
+from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
 
-from ddpn.calibration.calibrate import MIN_ROWS, HeldOut
-from ddpn.distributions import MonotoneMap, Recalibrated, discretized
+from ddpn.distributions import CountDistribution, MonotoneMap, Recalibrated, discretized
+from ddpn.distributions.limits import limited
+from ddpn.members.blending import MIXTURE
+from ddpn.members.held_out import HeldOutPredictions
 from ddpn.metrics import crps, pit_bounds
 from ddpn.statistics import mean_and_error
 
+#: Fewer rows cannot show that a map of the cdf helps.
+MIN_ROWS = 50
 #: Validation rows that a flat PIT counts as: 100 rows thus move the map half of the way.
 PRIOR_ROWS = 100.0
 #: Standard errors by which recalibration must improve the CRPS of such rows. On the development tables 1 and 2 decide
@@ -101,25 +106,34 @@ class Recalibration(NamedTuple):
     @classmethod
     @torch.no_grad()
     def fit(
-        cls, rows: HeldOut, of: str, prior_rows: float = PRIOR_ROWS, always: bool = False, seed: int = 0
+        cls,
+        held_out: HeldOutPredictions,
+        of: str = MIXTURE,
+        prior_rows: float = PRIOR_ROWS,
+        always: bool = False,
+        seed: int = 0,
     ) -> tuple[Self, list[MonotoneMap]]:
         """Fit the map to predictions before recalibration; every row is scored with a map from the other parts.
 
         The map is shrunk towards the identity as if `prior_rows` rows were calibrated already, and used where it helps,
         or `always`. Returns the recalibration, and for each part of the rows a map that was fitted to the others.
         """
-        weight = rows.sample.weight_or_ones
-        each = weight * ((weight > 0).sum() / weight.sum())
-        dists, bounds = [], []
-        for _, dist, block in rows.blocks(of):
-            dists.append(discretized(dist))
-            bounds.append(torch.stack(pit_bounds(dists[-1], torch.from_numpy(block.y))).double().numpy())
-        shares = overlaps(*np.concatenate(bounds, axis=1))
-        parts = range(len(rows.predictors))
-        maps = [fitted_map(shares[rows.part != k], each[rows.part != k], prior_rows) for k in parts]
-        gain, error = _gain(dists, rows, maps, each, seed)
-        value = fitted_map(shares, each, prior_rows).value.numpy()
-        number = int((each > 0).sum())
+        rows, part = held_out.rows, held_out.part
+        weight = rows.weight_or_ones * (rows.is_used.sum() / rows.weight_or_ones.sum())
+        blocks: list[Block] = []
+        pit = np.zeros((2, len(rows)))
+        for number, index, dist in held_out.blocks(of):
+            limit = None if rows.limit is None else rows.limit[index]
+            counts = discretized(limited(dist, limit))
+            blocks.append((number, index, counts))
+            pit[:, index] = torch.stack(pit_bounds(counts, torch.from_numpy(rows.y[index]))).double().numpy()
+        shares = overlaps(*pit)
+        maps = [
+            fitted_map(shares[part != number], weight[part != number], prior_rows) for number in range(held_out.n_parts)
+        ]
+        gain, error = _measure_gain(blocks, rows.y, maps, weight, seed)
+        value = fitted_map(shares, weight, prior_rows).value.numpy()
+        number = int((weight > 0).sum())
         helps = bool(number >= MIN_ROWS and gain > _CLEARLY * error)
         return cls(value, number, gain, error, always or helps), maps
 
@@ -129,20 +143,21 @@ class Recalibration(NamedTuple):
         return MonotoneMap.of(KNOTS, self.value)
 
 
-def _gain(
-    dists: list[Any], rows: HeldOut, maps: list[MonotoneMap], weight: np.ndarray, seed: int
+#: The part of some rows, their positions, and their distributions.
+Block = tuple[int, np.ndarray, CountDistribution]
+
+
+def _measure_gain(
+    blocks: Sequence[Block], y: np.ndarray, maps: Sequence[MonotoneMap], weight: np.ndarray, seed: int
 ) -> tuple[float, float]:
-    """Mean gain in CRPS by maps that were fitted to other parts, and its standard error."""
-    scored = np.zeros(len(rows), dtype=bool)
-    scored[np.random.default_rng(seed).permutation(len(rows))[:_MOST_ROWS]] = True
-    gains, start, y = np.zeros(len(rows)), 0, rows.sample.y
-    for dist in dists:
-        place = np.arange(start, start + dist.batch_shape[0])
-        start += dist.batch_shape[0]
-        for number, change in enumerate(maps):
-            own = place[(rows.part[place] == number) & scored[place]]
-            if len(own):
-                some, counts = dist.rows(torch.from_numpy(own - place[0])), torch.from_numpy(y[own])
-                gains[own] = (crps(some, counts) - crps(Recalibrated(some, change), counts)).double().numpy()
+    """Return the mean gain in CRPS by maps that were fitted to other parts, and its standard error."""
+    scored, gains = np.zeros(len(y), dtype=bool), np.zeros(len(y))
+    scored[np.random.default_rng(seed).permutation(len(y))[:_MOST_ROWS]] = True
+    for number, index, dist in blocks:
+        chosen = np.flatnonzero(scored[index])
+        if len(chosen):
+            before, counts = dist.rows(torch.from_numpy(chosen)), torch.from_numpy(y[index[chosen]])
+            after = Recalibrated(before, maps[number])
+            gains[index[chosen]] = (crps(before, counts) - crps(after, counts)).double().numpy()
     mean, error = mean_and_error(gains[scored], weight[scored])
     return float(mean), float(error)

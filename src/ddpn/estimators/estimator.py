@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ddpn.analysis.leaderboard import Leaderboard, Verdict
 from ddpn.analysis.leaderboard import leaderboard as leaderboard_of
-from ddpn.calibration.calibrate import HeldOut
+from ddpn.calibration.calibrate import fit_intervals, fit_ood, fit_recalibration
 from ddpn.calibration.intervals import with_labels
 from ddpn.calibration.ood import FeatureProfile, check_alpha
 from ddpn.calibration.recalibration import PRIOR_ROWS
@@ -34,7 +34,7 @@ from ddpn.runtime.errors import ConfigError, DataWarning, InputError
 from ddpn.runtime.frames import library_name
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_choice, check_number, is_integer, is_number
-from ddpn.statistics import poisson_deviance
+from ddpn.statistics import explained_deviance
 from ddpn.storage.model_files import TASK, read_files, read_manifest, refuses_strange_files, write_model
 from ddpn.tables.dates import DateColumns
 from ddpn.tables.encoding.table import Column
@@ -325,16 +325,10 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             Rows whose count stands for that many or more; means are then those of counts as they are recorded.
         """
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
-        # A Gaussian's mean may be negative; no count divided by this bound overflows.
         with torch.no_grad():
             means = [dist.mean.double().numpy() for dist, _ in self._fitted.recorded_blocks(sample)]
-        mean = np.maximum(np.concatenate(means), 1e-290)
-        scale = np.ones_like(mean) if sample.exposure is None else sample.exposure
-        weight = sample.weight_or_ones
-        constant = scale * (weight @ sample.y / (weight @ scale))
-        null = float(weight @ poisson_deviance(sample.y, constant)) if constant.any() else 0.0
-        left = float(weight @ poisson_deviance(sample.y, mean))
-        return float(1.0 - left / null) if null > 0 else float(left < 1e-6)
+        scale = np.ones(len(sample)) if sample.exposure is None else sample.exposure
+        return explained_deviance(sample.y, np.concatenate(means), sample.weight_or_ones, scale)
 
     def crps(
         self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
@@ -426,10 +420,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         _check_rows(prior_rows=prior_rows, group_rows=group_rows)
         with single_thread():
             sample, by = with_labels(self._sample(X, y, sample_weight, exposure, upper, censored), groups)
-            rows = HeldOut.of(self._fitted, sample)
-            known = {name: each.map for name, each in self._fitted.calibration.recalibrations.items() if each.is_used}
-            rows.maps = {name: [each] * len(rows.predictors) for name, each in known.items()}
-            self._fitted.calibrate_intervals(rows, prior_rows, by, group_rows)
+            predictor = self._fitted
+            held_out = predictor.predict_held_out(sample)
+            predictor.calibration = fit_intervals(predictor.calibration, held_out, prior_rows, by, group_rows)
         return self
 
     def fit_recalibration(
@@ -482,7 +475,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             sample = self._sample(X, y, sample_weight, exposure, upper, censored)
             given = getattr(self, "random_state", None)
             seed = given if is_integer(given) else 0
-            self._fitted.recalibrate(HeldOut.of(self._fitted, sample, seed), prior_rows, always, seed=seed)
+            predictor = self._fitted
+            held_out = predictor.predict_held_out(sample, seed)
+            predictor.calibration = fit_recalibration(predictor.calibration, held_out, prior_rows, always, seed)
         return self
 
     def fit_ood(self, X: Any, alpha: float = 0.05) -> Self:
@@ -513,7 +508,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         [False, True, True]
         """
         with single_thread():
-            self._fitted.calibrate_ood(self.features(X), alpha)
+            self._fitted.calibration = fit_ood(self._fitted.calibration, self.features(X), alpha)
         return self
 
     def ood_pvalue(self, X: Any) -> np.ndarray:
@@ -833,23 +828,3 @@ def named_head(likelihood: Any, options: Any) -> Head:
         must = 'be a dictionary such as {"beta": 0.5}'
         raise ConfigError(argument="head_options", must=must, got=repr(options))
     return make_head(likelihood, **{name: plain(value) for name, value in dict(options or {}).items()})
-
-
-def needs_exposure(sample: CountRows, counts: CountRange) -> bool:
-    """Whether predictions need the exposure of each row: not if it is the total that bounds the counts."""
-    return sample.exposure is not None and not counts.upper_is_total
-
-
-def merge_equal_rows(sample: CountRows, values: np.ndarray) -> CountRows:
-    """Merge rows with equal inputs and counts into one with the sum of their weights, and sort them.
-
-    A fit with integer weights and one with repeated rows are then the same computation, not merely the same
-    expectation. Rows of weight 0 are dropped. `values` (N, columns) are the inputs as finite numbers.
-    """
-    kept, weight = sample.is_used, sample.weight_or_ones
-    extra = [part for name, part in sample.parts.items() if name not in ("X", "weight")]
-    unique, inverse = np.unique(np.column_stack([values, *extra])[kept], axis=0, return_inverse=True)
-    first = np.full(len(unique), len(sample))
-    np.minimum.at(first, inverse.ravel(), np.flatnonzero(kept))
-    total = np.bincount(inverse.ravel(), weights=weight[kept], minlength=len(unique))
-    return sample.rows(first).replace(weight=total)

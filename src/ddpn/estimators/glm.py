@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ddpn.estimators.coefficients import INTERCEPT, CoefficientTable, GLMSummary
 from ddpn.estimators.dispersion import GoodnessOfFit, coefficient_warnings, overdispersion_warning
-from ddpn.estimators.estimator import CountEstimator, merge_equal_rows, needs_exposure
+from ddpn.estimators.estimator import CountEstimator
 from ddpn.members.glm import GLM, Design, check_complete, missing_rows
 from ddpn.members.linear import fit_linear
 from ddpn.networks.heads import HEADS, Head, make_head
@@ -183,7 +183,7 @@ class CountGLM(CountEstimator):
         scaled = divide_exposure(merged, unit)
         fit = fit_linear(head, scaled.X, scaled, self._follows(head), self.alpha, self.tol, self.max_iter)
         member = GLM.of_design(head, design, fit.linear, unit)
-        predictor = Predictor({"glm": member}, None, needs_exposure(sample, counts), counts=counts)
+        predictor = Predictor({"glm": member}, None, counts.needs_exposure(sample), counts=counts)
         predictor.summarise_scales(rows)
         best, weight = fit.optimum, merged.weight_or_ones
         covariance_type = self._covariance_type(head, codes)
@@ -358,5 +358,5 @@ def _merge_rows(rows: CountRows) -> tuple[CountRows, np.ndarray | None]:
             raise InputError("groups must have at least two different values, got one.")
         rows = rows.replace(group=codes)
     if len(rows) <= _MERGED:
-        rows = merge_equal_rows(rows, rows.X if rows.group is None else np.c_[rows.X, rows.group])
+        rows = rows.merge_equal_rows(rows.X if rows.group is None else np.c_[rows.X, rows.group])
     return rows, rows.group

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from ddpn.analysis.leaderboard import Leaderboard, out_of_fold_leaderboard
 from ddpn.calibration.calibrate import CalibrationOptions
 from ddpn.estimators.data_warnings import warn_about_table
-from ddpn.estimators.estimator import CountEstimator, merge_equal_rows, named_head, plain_options
+from ddpn.estimators.estimator import CountEstimator, named_head, plain_options
 from ddpn.members import MEMBERS, mixable
 from ddpn.members.folds import Folds, JobOptions, copies_of
 from ddpn.members.member import NotApplicableError, Task
@@ -188,7 +188,7 @@ class NetworkRegressor(CountEstimator):
         train = train.rows(train.is_used)
         self.n_rows_, self.n_validation_rows_ = len(train), 0
         if len(train) <= FULL_BATCH_ROWS and train.group is None and (numbers := _finite_numbers(train.X)) is not None:
-            train = merge_equal_rows(train, numbers)
+            train = train.merge_equal_rows(numbers)
         # Nodes have devices and folders of their own.
         here = is_here(self.n_jobs)
         task = Task(

@@ -10,14 +10,14 @@ from torch.distributions import Distribution
 
 from ddpn.distributions import CountDistribution, Mixture, discretized
 from ddpn.distributions.count import concatenated, reshaped, rows_of
-from ddpn.distributions.limits import bounded, limited
-from ddpn.members.member import Member
+from ddpn.distributions.limits import limited
 from ddpn.metrics import crps
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import check_deadline
-from ddpn.runtime.threads import single_thread
 from ddpn.statistics import mean_and_error
 
+#: The name of the mixture beside those of its members.
+MIXTURE = "mixture"
 #: Steps on the way from the best weights to equal ones.
 _STEPS = 100
 #: Standard errors that equal weights may be worse by: 0.5 was no worse than 0.25 and 1 on the development tables.
@@ -174,10 +174,3 @@ def shrunk_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
             break
     kept = np.where(best < _NEGLIGIBLE, 0.0, best)
     return kept / kept.sum()
-
-
-def parts_for(member: Member, sample: CountRows) -> list[Distribution]:
-    """What a member predicts for the rows of a sample, within their bounds."""
-    found = member.parts(sample.X, sample.exposure)
-    with single_thread():
-        return [bounded(part, sample.lower, sample.upper) for part in found]

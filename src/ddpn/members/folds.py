@@ -7,13 +7,19 @@ Which rows choose what, in the fit of a mixture:
   the other folds. The member is the mixture of its copies, and each copy predicts the fold that it left out.
 - **With validation rows**, a member is fitted once, to the training rows, and predicts the validation rows.
 
-These held-out predictions choose the weights of the mixture, decide whether its distributions are recalibrated, and
-calibrate its intervals. Without test rows, the rows of each fold are also scored: by the copies that left it out, with
-weights, a map of the cdf and levels of intervals that were chosen by the other folds alone. What else held-out rows
-choose is one number per training of networks, the epoch that is kept, by the mean score of all rows together, and one
-yes or no, whether a map is used. Everything that has many parameters, such as the encoding of columns, splits and
-weights of networks, is learned from the other rows alone. After calibration no member is fitted again. Test rows choose
-nothing.
+These held-out predictions, made once (`ddpn.members.held_out`), choose the weights of the mixture, decide whether its
+distributions are recalibrated, and calibrate its intervals. Without test rows, the rows of each fold are also scored:
+by the copies that left the fold out, with weights, a map of the cdf and levels of intervals that were fitted to the
+held-out predictions of the other folds. That is cross-fitting of one level. No count of a fold is among those that its
+weights, map and levels are fitted to, but the copies that predicted the other folds were fitted to the counts of this
+fold, too. Only a nested cross-validation, with further copies that leave out two folds each, would choose them without
+any count of the fold. They are a handful of numbers, shrunk towards equal weights, the identity and the asked coverage,
+and fresh rows have about the same scores (tests/soundness/test_verdict.py).
+
+What else held-out rows choose is one number per training of networks, the epoch that is kept, by the mean score of all
+rows together, and one yes or no, whether a map is used. Everything that has many parameters, such as the encoding of
+columns, splits and weights of networks, is learned from the other rows alone. After calibration no member is fitted
+again. Test rows choose nothing.
 """
 
 import json

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from ddpn.members import MEMBERS, label_of
-from ddpn.members.blending import MixtureScores, parts_for, shrunk_weights
-from ddpn.members.folds import Folds, JobOptions, MemberJobs, copies_of
+from ddpn.members.blending import MixtureScores, shrunk_weights
+from ddpn.members.folds import Folds, JobOptions, MemberJobs
+from ddpn.members.held_out import MemberPredictions
 from ddpn.members.member import Member, NotApplicableError, Task
 from ddpn.members.networks import Networks
-from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import held_out_rows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock, TimeLimitError
 from ddpn.runtime.errors import ConfigError, InputError
@@ -131,16 +131,19 @@ class Portfolio:
     #: The rows that members were fitted to, and those that were held out; the seed of the fits.
     folds: Folds = field(init=False)
     seed: int = field(init=False)
+    #: What members predict for the rows that were held out.
+    predictions: MemberPredictions = field(init=False)
     #: The rows that members were fitted to where there was no time for all.
     rows: dict[str, int] = field(default_factory=dict)
     #: Fits as jobs, by the number of rows.
     _fits: dict[int, MemberJobs] = field(default_factory=dict)
     _could_learn_more: list[str] = field(default_factory=list)
 
-    def fit(self, folds: Folds, seed: int) -> Self:
+    def fit(self, folds: Folds, seed: int, parts_seed: int | None = None) -> Self:
         """Fit until there is no time left, or a further member is not expected to improve the mixture.
 
-        Held-out rows choose weights; without any, one member is all there is.
+        Held-out rows choose weights; without any, one member is all there is. `parts_seed` divides validation rows into
+        parts for their calibration (`MemberPredictions`), by default `seed`.
         """
         self.folds, self.seed = folds, seed
         if all(spec.member.takes_prepared_tables for spec in self.specs):
@@ -149,8 +152,10 @@ class Portfolio:
             tables = PreparedTable.of_all(*(part.X for part in known))
             read = [part.replace(X=X) for part, X in zip(known, tables, strict=True)]
             self.folds = replace(self.folds, train=read[0], validation=read[1] if len(read) > 1 else None)
+        self.predictions = MemberPredictions.from_folds(self.folds, seed if parts_seed is None else parts_seed)
         is_weighed = sum(not spec.is_baseline for spec in self.specs) > 1
-        scores = MixtureScores(self._scored_rows(seed) if is_weighed else [])
+        blocks = self._choose_scored_blocks() if is_weighed else []
+        scores = MixtureScores([self.predictions.rows.rows(block) for block in blocks])
         for place, spec in enumerate(self.specs):
             # A larger member is fitted only after one that ended by itself, so that no time is kept for it.
             members_left = 1 + sum(not later.larger_than for later in self.specs[place + 1 :])
@@ -165,10 +170,11 @@ class Portfolio:
             if member is None:
                 continue
             self.members[spec.name] = member
+            self.predictions.add(spec.name, member)
             if spec.is_baseline or not is_weighed:
                 continue
             before = self.crps
-            if not self._weigh(spec, member, scores):
+            if not self._weigh(spec, scores, blocks):
                 break
             if member.is_underfitted and self.crps < (1.0 - _WORTH_MORE) * before:
                 self._could_learn_more.append(spec.name)
@@ -313,14 +319,12 @@ class Portfolio:
         others = [other for other in self.specs if other is spec or not (other.larger_than or other.is_baseline)]
         return self._fits[rows].fit(spec.name, {other.name: other.member for other in others}, own, hard)
 
-    def _weigh(self, spec: MemberSpec, member: Member, scores: MixtureScores) -> bool:
+    def _weigh(self, spec: MemberSpec, scores: MixtureScores, blocks: Sequence[np.ndarray]) -> bool:
         """Choose the weights of all members so far; False where there is no time to score the new one."""
         try:
             with single_thread(), torch.no_grad(), self.clock.limit():
-                copies = copies_of(member)
-                known = [parts_for(copy, block) for copy, block in zip(copies, scores.blocks, strict=True)]
-                size = sum(part.batch_shape[-1] for part in parts_for(member, scores.blocks[0].rows(slice(0, 1))))
-                scores.add(known, size)
+                parts = [self.predictions.predict(spec.name, block) for block in blocks]
+                scores.add(parts, self.predictions.count_components(spec.name, blocks))
         except (TimeLimitError, KeyboardInterrupt) as error:
             self.interrupted |= isinstance(error, KeyboardInterrupt)
             if self.weights:
@@ -330,6 +334,7 @@ class Portfolio:
                     self.left_out[spec.name] = _TIME_IS_UP
                 self.members.pop(spec.name)
                 self.seconds.pop(spec.name)
+                self.predictions.discard(spec.name)
             else:
                 self.weights = {spec.name: 1.0}  # alone, it needs no score
             return False
@@ -337,23 +342,27 @@ class Portfolio:
         chosen = shrunk_weights(scores, scores.weight)
         self.weights = dict(zip(mixed, chosen.tolist(), strict=True))
         self.crps = float(np.average(scores.at(chosen), weights=scores.weight))
-        self.fold_weights = self._choose_fold_weights(mixed, scores) if self.folds.are_crossed else []
+        if self.folds.are_crossed:
+            self.fold_weights = self._choose_fold_weights(mixed, scores, self.predictions.part[np.concatenate(blocks)])
         return True
 
-    def _choose_fold_weights(self, names: Sequence[str], scores: MixtureScores) -> list[dict[str, float]]:
+    def _choose_fold_weights(
+        self, names: Sequence[str], scores: MixtureScores, fold: np.ndarray
+    ) -> list[dict[str, float]]:
         """Choose the weights of each fold by the rows of the other folds."""
-        fold = np.repeat(np.arange(len(scores.blocks)), [len(block) for block in scores.blocks])
-        chosen = [shrunk_weights(scores, scores.weight * (fold != number)) for number in range(len(scores.blocks))]
+        chosen = [shrunk_weights(scores, scores.weight * (fold != number)) for number in range(int(fold.max()) + 1)]
         return [dict(zip(names, weights.tolist(), strict=True)) for weights in chosen]
 
-    def _scored_rows(self, seed: int) -> list[CountRows]:
-        """The held-out rows that weights are chosen by, a sample per copy of a member."""
-        blocks = self.folds.held_out
-        rows = sum(map(len, blocks))
+    def _choose_scored_blocks(self) -> list[np.ndarray]:
+        """Choose the held-out rows by which members are weighed, as blocks of `predictions`."""
+        held_out = self.predictions
         most = int(min(_SCORED_ROWS, max(_FEWEST_SCORED, _SCORED_PER_SECOND * self.clock.left)))
-        if rows <= most:
-            return blocks
-        sizes = [max(1, len(block) * most // rows) for block in blocks]
-        rng = np.random.default_rng(seed)
-        drawn = [np.sort(rng.choice(len(b), n, replace=False)) for b, n in zip(blocks, sizes, strict=True)]
-        return [block.rows(index) for block, index in zip(blocks, drawn, strict=True)]
+        if len(held_out) <= most:
+            return held_out.divide(np.arange(len(held_out)))
+        # As many of each fold as its share of the rows.
+        parts = [np.argsort(held_out.source)]
+        if held_out.is_crossed:
+            parts = [np.flatnonzero(held_out.part == number) for number in range(held_out.n_parts)]
+        sizes, rng = [max(1, len(part) * most // len(held_out)) for part in parts], np.random.default_rng(self.seed)
+        drawn = [part[rng.choice(len(part), size, replace=False)] for part, size in zip(parts, sizes, strict=True)]
+        return held_out.divide(np.concatenate(drawn))

@@ -125,6 +125,10 @@ class CountRange:
         exposure = None if self.upper_is_total else sample.exposure
         return {"exposure": exposure, "upper": sample.upper if self.upper_per_row else None, "censored": flags}
 
+    def needs_exposure(self, rows: CountRows) -> bool:
+        """Return True if models of these rows need exposures to predict; totals that bound the counts are none."""
+        return rows.exposure is not None and not self.upper_is_total
+
     def as_dict(self) -> JsonObject:
         """For JSON."""
         return asdict(self)

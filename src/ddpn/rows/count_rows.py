@@ -187,6 +187,25 @@ class CountRows:
         """The weights; 1 per row where there are none."""
         return np.ones(len(self)) if self.weight is None else self.weight
 
+    def merge_equal_rows(self, values: np.ndarray) -> Self:
+        """Merge rows with equal inputs and counts into one with the sum of their weights, and sort them.
+
+        A fit with integer weights and one with repeated rows are then the same computation, not merely the same
+        expectation. Rows of weight 0 are dropped.
+
+        Parameters
+        ----------
+        values : array, shape (rows, columns)
+            The inputs as finite numbers.
+        """
+        kept, weight = self.is_used, self.weight_or_ones
+        extra = [part for name, part in self.parts.items() if name not in ("X", "weight")]
+        unique, inverse = np.unique(np.column_stack([values, *extra])[kept], axis=0, return_inverse=True)
+        first = np.full(len(unique), len(self))
+        np.minimum.at(first, inverse.ravel(), np.flatnonzero(kept))
+        total = np.bincount(inverse.ravel(), weights=weight[kept], minlength=len(unique))
+        return self.rows(first).replace(weight=total)
+
     def digest(self) -> str:
         """A digest of all values, by which the same rows are known again in another process."""
         found = hashlib.sha256()

@@ -53,7 +53,7 @@ def report_parts(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int
     """Return what a report is written from, as keyword arguments of `write_report`."""
     rows, task = rows_to_score(folder, table, max_rows), folder.task
     held_out = rows.predict_out_of_fold(folder)
-    sample = rows.sample if held_out is None else held_out.sample
+    sample = rows.sample if held_out is None else held_out.held_out.rows
     shown = {"target": folder.roles.target, "command": task.get("command"), "data": task.get("data")}
     shown |= {"split": task.get("split"), "seed": task.get("plan", {}).get("seed"), "fitted": task.get("date")}
     shown |= {"exposure": folder.roles.exposure, "note": rows.note, "numbering": _NUMBERING}

@@ -22,11 +22,18 @@ from typing import Any
 import numpy as np
 
 from ddpn.analysis.leaderboard import Leaderboard, leaderboard, out_of_fold_leaderboard
-from ddpn.calibration.calibrate import CalibrationOptions, calibrate_copies
+from ddpn.calibration.calibrate import CalibrationOptions
 from ddpn.estimators import CountRegressor
 from ddpn.estimators.regressor import NetworkRegressor
 from ddpn.members.folds import Folds
-from ddpn.pipeline import CALIBRATION, FittedPipeline, PipelineOptions, calibrate_pipeline, describe_fewer_rows
+from ddpn.pipeline import (
+    CALIBRATION,
+    FittedPipeline,
+    PipelineOptions,
+    calibrate_pipeline,
+    describe_fewer_rows,
+    predict_out_of_fold,
+)
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock, format_duration
@@ -249,7 +256,8 @@ def _continue(
     folds = Folds(prepared.train, prepared.validation if len(prepared.validation) else None)
     if unfinished.folds is not None:
         folds = folds_to_score(predictor, prepared.sample, unfinished.folds)
-    fitted = FittedPipeline(predictor, folds, prepared.plan.seed, {})
+    seed = prepared.plan.seed
+    fitted = FittedPipeline(predictor, folds, seed, {}, predictor.predict_folds(folds, seed))
     if CALIBRATION in unfinished.task["missing"]:
         calibrate_pipeline(fitted, pipeline_options(prepared), clock, on_step, runner)
     return fitted
@@ -268,12 +276,12 @@ def _score(
     def work() -> None:
         own = clock_of_step(clock, "scores")
         if is_out_of_fold:
-            held_out = fitted.held_out or calibrate_copies(
-                predictor, fitted.folds, seed, calibration_options(prepared.plan, prepared.time_columns)
+            held_out = fitted.held_out or predict_out_of_fold(
+                predictor, fitted.folds, calibration_options(prepared.plan, prepared.time_columns), seed
             )
             total, rows = len(fitted.folds.train), "rows"
             board = with_rows(
-                own, len(held_out), lambda n: out_of_fold_leaderboard(predictor, held_out.some(n, seed), *about)
+                own, len(held_out), lambda n: out_of_fold_leaderboard(predictor, held_out.draw(n), *about)
             )
         else:
             test, rows = prepared.test, "test rows"

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from ddpn.calibration.calibrate import HeldOut, calibrate_copies
+from ddpn.calibration.calibrate import CalibratedRows
 from ddpn.members.folds import Folds
+from ddpn.pipeline import predict_out_of_fold
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.tables.roles import report_all
@@ -42,12 +43,12 @@ class RowsToScore:
     meaning: str = ""
     folds: Folds | None = None
 
-    def predict_out_of_fold(self, folder: ModelFolder) -> HeldOut | None:
+    def predict_out_of_fold(self, folder: ModelFolder) -> CalibratedRows | None:
         """Return the rows with the calibrated copies that were fitted without them; None where these are new rows."""
         if self.folds is None:
             return None
         plan = FitConfig(**folder.task["plan"])
-        return calibrate_copies(folder.model.predictor_, self.folds, plan.seed, calibration_options(plan))
+        return predict_out_of_fold(folder.model.predictor_, self.folds, calibration_options(plan), plan.seed)
 
 
 class KnownRows(NamedTuple):

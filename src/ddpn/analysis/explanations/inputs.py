@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from ddpn.calibration.calibrate import HeldOut
+from ddpn.calibration.calibrate import CalibratedRows
 from ddpn.distributions import CountDistribution, Mixture, Recalibrated
 from ddpn.members.folds import copies_of
 from ddpn.members.member import TableReader
@@ -155,11 +155,11 @@ class Inputs:
         return found
 
     @classmethod
-    def of_first_fold(cls, model: Explainable, rows: HeldOut, names: Mapping[str, str] | None = None) -> Self:
-        """The inputs of the first part of cross-fitted rows, predicted by the copies that were fitted without them."""
-        copies, sample = next(rows.pairs())
-        found = cls.of_sample(model, sample, names)
-        found.predictor = copies
+    def of_first_fold(cls, model: Explainable, rows: CalibratedRows, names: Mapping[str, str] | None = None) -> Self:
+        """The inputs of the first fold of cross-fitted rows, predicted by the copies that were fitted without them."""
+        held_out, fold = rows.held_out, int(rows.held_out.part[0])
+        found = cls.of_sample(model, held_out.rows.rows(held_out.part == fold), names)
+        found.predictor = found.predictor.for_fold(fold, rows.parts[fold])
         return found
 
     def __len__(self) -> int:

@@ -4,6 +4,7 @@ The headline of a report comes from `ddpn.analysis.leaderboard`, which every com
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -26,11 +27,12 @@ from ddpn.analysis.leaderboard import (
     scored_rows,
 )
 from ddpn.analysis.plots import Pit
-from ddpn.calibration.calibrate import HeldOut
+from ddpn.calibration.calibrate import CalibratedRows
 from ddpn.calibration.recalibration import Recalibration
-from ddpn.distributions import CountDistribution, discretized
+from ddpn.distributions import CountDistribution
 from ddpn.distributions.count import rows_of
 from ddpn.distributions.limits import limited
+from ddpn.prediction.prediction import Prediction
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.display import fmt, percent, plural, value_text
@@ -38,8 +40,6 @@ from ddpn.statistics import bonferroni_z, effective_rows, weighted_mean, weighte
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.row_draw import MAX_ROWS, count_drawn, draw_sample
 
-#: Rows predicted at a time, which bounds memory.
-_BLOCK_ROWS = 4096
 #: Ranges of a numeric column.
 _BINS = 5
 #: A bias that is worth a sentence, as a share of the mean count.
@@ -122,7 +122,7 @@ def gather(
     ids: tuple[str, Sequence[object]] | None = None,
     names: Mapping[str, str] | None = None,
     progress: Callable[[str], object] = lambda stage: None,
-    held_out: HeldOut | None = None,
+    held_out: CalibratedRows | None = None,
     max_rows: int | None = MAX_ROWS,
     total: int | None = None,
 ) -> Evidence:
@@ -139,8 +139,9 @@ def gather(
     draw = draw_sample(sample, max_rows if held_out is None else None)
     rows, used, total = draw.positions, draw.take(sample), draw.total if total is None else total
     progress(f"Predicting {count_drawn(len(used), total)}")
-    parts = [(predictor, block) for block in used.blocks(_BLOCK_ROWS)] if held_out is None else list(held_out.pairs())
-    predicted = [_predict_part(*part) for part in parts]
+    with torch.no_grad():
+        blocks = predictor.predict_rows(used) if held_out is None else predictor.predict_out_of_fold(held_out)
+        predicted = [_summarise_block(*block) for block in blocks]
     scores = RowScores(*map(np.concatenate, zip(*(part.scores for part in predicted), strict=True)))
     progress(f"Scoring {count_drawn(len(used), total)}")
     if held_out is None:
@@ -184,15 +185,13 @@ class _PredictedPart(NamedTuple):
     arrays: list[np.ndarray]
 
 
-def _predict_part(predictor: Predictor, sample: CountRows) -> _PredictedPart:
-    """Predict rows with their calibrated intervals, and score them."""
-    known = predictor.counts.arguments(sample)
-    mixture: Any = discretized(predictor.distribution(sample.X, known["exposure"], upper=known["upper"]))
-    recorded = limited(mixture, sample.limit)
-    interval = predictor.wrap(recorded, groups=sample.interval_groups).interval_with_probability(LEVEL)
+def _summarise_block(prediction: Prediction, rows: CountRows) -> _PredictedPart:
+    """Take the calibrated intervals, parts of the variance and scores of rows from their prediction."""
+    mixture: Any = prediction.counts
+    recorded = limited(mixture, rows.limit)
+    interval = replace(prediction, distribution=recorded).interval_with_probability(LEVEL)
     values = recorded.mean, *interval, mixture.aleatoric, mixture.epistemic
-    scores = scored_rows(recorded, sample.y, interval)
-    return _PredictedPart(recorded, scores, mixture.size, list(map(_numbers, values)))
+    return _PredictedPart(recorded, scored_rows(recorded, rows.y, interval), mixture.size, list(map(_numbers, values)))
 
 
 def _numbers(values: Tensor) -> np.ndarray:

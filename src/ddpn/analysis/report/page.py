@@ -13,7 +13,7 @@ from torch.distributions import Distribution
 from ddpn.analysis.explanations.inputs import FittedModel
 from ddpn.analysis.report import sections
 from ddpn.analysis.report.evidence import gather
-from ddpn.calibration.calibrate import HeldOut
+from ddpn.calibration.calibrate import CalibratedRows
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.display import as_text
 from ddpn.runtime.errors import InputError
@@ -34,7 +34,7 @@ def write_report(
     meaning: str = "",
     ids: tuple[str, Sequence[object]] | None = None,
     progress: Callable[[str], object] | None = None,
-    held_out: HeldOut | None = None,
+    held_out: CalibratedRows | None = None,
     max_rows: int | None = MAX_ROWS,
     total: int | None = None,
 ) -> Path:
@@ -64,7 +64,7 @@ def write_report(
         The name and the values of a column that identifies the rows.
     progress : callable, optional
         Called with the name of each step.
-    held_out : HeldOut, optional
+    held_out : CalibratedRows, optional
         The same rows with copies of the members that were fitted without them, if the model was cross-fitted to all of
         them: they are scored out of fold.
     max_rows : int or None

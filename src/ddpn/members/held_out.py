@@ -1,0 +1,210 @@
+"""What members predict for rows that they were not fitted to: once per row and member, kept for all that needs it.
+
+Weights of the mixture, maps of the cdf, levels of intervals, out-of-fold scores and warnings of heavy tails are
+functions of these predictions. `ddpn.members.folds` says which rows are held out.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import torch
+from torch.distributions import Distribution
+
+from ddpn.distributions import Mixture
+from ddpn.distributions.count import rows_of
+from ddpn.distributions.limits import bounded
+from ddpn.members.blending import MIXTURE, mix_members
+from ddpn.members.folds import Folds, copies_of
+from ddpn.members.member import Member
+from ddpn.rows.count_rows import BLOCK, CountRows
+from ddpn.rows.splits import FOLDS, fold_numbers
+from ddpn.runtime.deadlines import check_deadline
+
+
+class MemberPredictions:
+    """The distributions that each member predicts for held-out rows; a row is predicted when it is first needed.
+
+    Rows are in parts, one after the other. Of cross-fitted members, each part is a fold, which the copy that left it
+    out predicts. Other rows, which no member was fitted to, are divided into parts at random: calibration is
+    cross-fitted by parts, and a map of the cdf is tried on rows that it was not learned from.
+
+    Parameters
+    ----------
+    rows : CountRows
+        The held-out rows, within their bounds (`CountRange.apply`).
+    part : array of int
+        The part of each row, from 0 on.
+    is_crossed : bool
+        Whether parts are folds of cross-fitted members.
+    seed : int
+        Seed of the choice of some of the rows, where there is no time for all.
+
+    Attributes
+    ----------
+    rows, part
+        The rows in the order of their parts, and the part of each.
+    source : array of int
+        The position of each row among those that were given.
+    """
+
+    def __init__(self, rows: CountRows, part: np.ndarray, is_crossed: bool, seed: int = 0) -> None:
+        self.source = np.argsort(part, kind="stable")
+        self.rows, self.part = rows.rows(self.source), part[self.source]
+        self.is_crossed, self.seed = is_crossed, seed
+        self.n_parts = int(part.max(initial=-1)) + 1
+        self._members: dict[str, Member] = {}
+        self._predicted: dict[str, list[tuple[np.ndarray, list[Distribution]]]] = {}
+        #: Rows that are predicted together.
+        parts = [np.flatnonzero(self.part == number) for number in range(self.n_parts)]
+        self._blocks = [rows[start : start + BLOCK] for rows in parts for start in range(0, len(rows), BLOCK)]
+
+    @classmethod
+    def from_rows(cls, rows: CountRows, seed: int = 0) -> Self:
+        """Divide rows that no member was fitted to into parts at random, groups kept whole."""
+        return cls(rows, fold_numbers(len(rows), FOLDS, seed, rows.group), False, seed)
+
+    @classmethod
+    def from_folds(cls, folds: Folds, seed: int = 0) -> Self:
+        """Take the rows that a fit holds out: each fold of the training rows, or validation rows."""
+        if folds.number is not None:
+            return cls(folds.train, folds.number, True, seed)
+        rows = folds.train.rows(slice(0, 0)) if folds.validation is None else folds.validation
+        return cls.from_rows(rows, seed)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the members."""
+        return list(self._members)
+
+    def add(self, name: str, member: Member) -> None:
+        """Add a fitted member, which predicts rows when they are needed."""
+        self._members[name], self._predicted[name] = member, []
+
+    def discard(self, name: str) -> None:
+        """Forget a member and its predictions."""
+        self._members.pop(name, None)
+        self._predicted.pop(name, None)
+
+    def divide(self, positions: np.ndarray) -> list[np.ndarray]:
+        """Divide rows into blocks to predict, each of one part; blocks that were predicted before are kept or cut."""
+        chosen = np.zeros(len(self), dtype=bool)
+        chosen[positions] = True
+        pieces = [piece for block in self._blocks for piece in (block[chosen[block]], block[~chosen[block]])]
+        self._blocks = [piece for piece in pieces if len(piece)]
+        return [block for block in self._blocks if chosen[block[0]]]
+
+    @torch.no_grad()
+    def predict(self, name: str, block: np.ndarray) -> list[Distribution]:
+        """Return the parts of a member (`Member.parts`) for a block of `divide`, within the bounds of each row."""
+        for positions, parts in self._predicted[name]:
+            if block[0] in positions:
+                if len(positions) == len(block):
+                    return parts
+                index = torch.from_numpy(np.searchsorted(positions, block))
+                return [rows_of(part, index) for part in parts]
+        check_deadline()
+        member = self._members[name]
+        copy = copies_of(member)[self.part[block[0]]] if self.is_crossed else member
+        parts = predict_parts(copy, self.rows.rows(block))
+        self._predicted[name].append((block, parts))
+        return parts
+
+    def count_components(self, name: str, blocks: Sequence[np.ndarray]) -> int:
+        """Count the distributions per row that a member has in the mixture: those of all copies, one in each part."""
+        sizes = {
+            int(self.part[block[0]]): sum(part.batch_shape[-1] for part in self.predict(name, block))
+            for block in blocks
+        }
+        return sum(sizes.values()) if self.is_crossed else next(iter(sizes.values()))
+
+
+def predict_parts(member: Member, rows: CountRows) -> list[Distribution]:
+    """Predict the components of a member for rows, truncated to the bounds of each row."""
+    return [bounded(part, rows.lower, rows.upper) for part in member.parts(rows.X, rows.exposure)]
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutPredictions:
+    """The distributions of held-out rows, of members and of their mixture, before any calibration.
+
+    Parameters
+    ----------
+    predictions : MemberPredictions
+        What the members predict.
+    weights : sequence of mappings
+        The weights of the members in the mixture of each part. Members without a weight are there for comparison.
+    positions : array of int
+        The rows, as positions in `predictions`, ascending.
+    """
+
+    predictions: MemberPredictions
+    weights: Sequence[Mapping[str, float]]
+    positions: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @cached_property
+    def rows(self) -> CountRows:
+        """The rows, in the order of their parts."""
+        whole = self.predictions.rows
+        return whole if len(self) == len(whole) else whole.rows(self.positions)
+
+    @property
+    def part(self) -> np.ndarray:
+        """The part of each row, ascending."""
+        return self.predictions.part[self.positions]
+
+    @property
+    def source(self) -> np.ndarray:
+        """The position of each row among those that were held out, before these were ordered by parts."""
+        return self.predictions.source[self.positions]
+
+    @property
+    def n_parts(self) -> int:
+        """The number of parts."""
+        return self.predictions.n_parts
+
+    @property
+    def is_crossed(self) -> bool:
+        """True if parts are folds of cross-fitted members."""
+        return self.predictions.is_crossed
+
+    @property
+    def names(self) -> list[str]:
+        """The mixture and the members."""
+        return [MIXTURE, *self.predictions.names]
+
+    def draw(self, number: int) -> Self:
+        """Draw so many of the rows at random, always the same ones; more contain those of fewer."""
+        if number >= len(self):
+            return self
+        order = np.random.default_rng(self.predictions.seed).permutation(len(self))
+        return replace(self, positions=self.positions[np.sort(order[:number])])
+
+    def take(self, source: np.ndarray) -> Self:
+        """Take rows by positions as `source` has them."""
+        return replace(self, positions=self.positions[np.isin(self.source, source)])
+
+    def blocks(self, of: str = MIXTURE) -> Iterator[tuple[int, np.ndarray, Mixture]]:
+        """Yield blocks of the rows: their part, their positions in `rows`, and the distributions of their counts.
+
+        `of` is "mixture" or the name of a member.
+        """
+        for block in self.predictions.divide(self.positions):
+            number = int(self.predictions.part[block[0]])
+            weights = self.weights[number] if of == MIXTURE else {of: 1.0}
+            weights = {name: weight for name, weight in weights.items() if weight > 0.0}
+            parts = [self.predictions.predict(name, block) for name in weights]
+            yield number, np.searchsorted(self.positions, block), mix_members(parts, list(weights.values()))
+
+    def find_sole_member(self) -> str | None:
+        """Return the member that is the mixture of every part, if there is one."""
+        mixed = {name for weights in self.weights for name, weight in weights.items() if weight > 0.0}
+        return mixed.pop() if len(mixed) == 1 else None
