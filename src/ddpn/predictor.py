@@ -277,10 +277,11 @@ class Predictor:
         of : str
             "mixture", or the name of one member.
         """
-        for block in sample.replace(X=self.prepared(sample.X)).blocks(BLOCK):
+        positions = np.arange(len(sample))
+        for number, block in enumerate(sample.replace(X=self.prepared(sample.X)).blocks(BLOCK)):
             check_deadline()
             known = self.counts.arguments(block)
-            with rows_named(block.labels):
+            with rows_named(positions[number * BLOCK :] if block.labels is None else block.labels):
                 distribution = self.distribution(block.X, known["exposure"], of, known["upper"])
             yield self.wrap(distribution, of, groups=block.interval_groups), block
 
