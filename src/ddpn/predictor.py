@@ -297,7 +297,7 @@ class Predictor:
         seed : int
             Divides the rows into parts, by which calibration is cross-fitted.
         """
-        return self.mix_held_out(MemberPredictions.from_rows(rows.replace(X=self.prepared(rows.X)), seed))
+        return self.mix_held_out(MemberPredictions.from_rows(rows, seed, self.prepared(rows.X)))
 
     def predict_folds(self, folds: Folds, seed: int = 0) -> HeldOutPredictions:
         """Predict the rows that a fit held out, when they are needed: each fold by the copies that left it out.

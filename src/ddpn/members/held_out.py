@@ -22,6 +22,7 @@ from ddpn.members.member import Member
 from ddpn.rows.count_rows import BLOCK, CountRows
 from ddpn.rows.splits import FOLDS, fold_numbers
 from ddpn.runtime.deadlines import check_deadline
+from ddpn.tables.encoding.table import PreparedTable
 
 
 class MemberPredictions:
@@ -41,18 +42,23 @@ class MemberPredictions:
         Whether parts are folds of cross-fitted members.
     seed : int
         Seed of the choice of some of the rows, where there is no time for all.
+    table : PreparedTable, optional
+        The inputs of the rows as members read them, if they were read before.
 
     Attributes
     ----------
-    rows, part
-        The rows in the order of their parts, and the part of each.
+    part : array of int
+        The part of each row, ascending.
     source : array of int
         The position of each row among those that were given.
     """
 
-    def __init__(self, rows: CountRows, part: np.ndarray, is_crossed: bool, seed: int = 0) -> None:
+    def __init__(
+        self, rows: CountRows, part: np.ndarray, is_crossed: bool, seed: int = 0, table: PreparedTable | None = None
+    ) -> None:
         self.source = np.argsort(part, kind="stable")
-        self.rows, self.part = rows.rows(self.source), part[self.source]
+        self._given, self.part = rows, part[self.source]
+        self._inputs = rows if table is None else rows.replace(X=table)
         self.is_crossed, self.seed = is_crossed, seed
         self.n_parts = int(part.max(initial=-1)) + 1
         self._members: dict[str, Member] = {}
@@ -62,9 +68,9 @@ class MemberPredictions:
         self._blocks = [rows[start : start + BLOCK] for rows in parts for start in range(0, len(rows), BLOCK)]
 
     @classmethod
-    def from_rows(cls, rows: CountRows, seed: int = 0) -> Self:
+    def from_rows(cls, rows: CountRows, seed: int = 0, table: PreparedTable | None = None) -> Self:
         """Divide rows that no member was fitted to into parts at random, groups kept whole."""
-        return cls(rows, fold_numbers(len(rows), FOLDS, seed, rows.group), False, seed)
+        return cls(rows, fold_numbers(len(rows), FOLDS, seed, rows.group), False, seed, table)
 
     @classmethod
     def from_folds(cls, folds: Folds, seed: int = 0) -> Self:
@@ -75,7 +81,16 @@ class MemberPredictions:
         return cls.from_rows(rows, seed)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.part)
+
+    @cached_property
+    def rows(self) -> CountRows:
+        """The rows, in the order of their parts."""
+        return self._given.rows(self.source)
+
+    def take_counts(self, block: np.ndarray) -> CountRows:
+        """Return a block of the rows without their inputs."""
+        return self._given.replace(X=None).rows(self.source[block])
 
     @property
     def names(self) -> list[str]:
@@ -111,7 +126,7 @@ class MemberPredictions:
         check_deadline()
         member = self._members[name]
         copy = copies_of(member)[self.part[block[0]]] if self.is_crossed else member
-        parts = predict_parts(copy, self.rows.rows(block))
+        parts = predict_parts(copy, self._inputs.rows(self.source[block]))
         self._predicted[name].append((block, parts))
         return parts
 

@@ -155,7 +155,7 @@ class Portfolio:
         self.predictions = MemberPredictions.from_folds(self.folds, seed if parts_seed is None else parts_seed)
         is_weighed = sum(not spec.is_baseline for spec in self.specs) > 1
         blocks = self._choose_scored_blocks() if is_weighed else []
-        scores = MixtureScores([self.predictions.rows.rows(block) for block in blocks])
+        scores = MixtureScores([self.predictions.take_counts(block) for block in blocks])
         for place, spec in enumerate(self.specs):
             # A larger member is fitted only after one that ended by itself, so that no time is kept for it.
             members_left = 1 + sum(not later.larger_than for later in self.specs[place + 1 :])
