@@ -203,7 +203,7 @@ def test_no_copy_that_scores_a_row_was_fitted_to_it(crossed, table):
     for number, index, dist in held_out.held_out.blocks("glm"):
         assert (crossed.folds[rows.labels[index] - 1] == number).all()
         copy = copies_of(crossed.model.predictor_.members["glm"])[number]
-        assert torch.equal(dist.mean, copy.distribution(rows.rows(index).X).mean[:, 0])
+        assert torch.equal(dist.mean, copy.distribution(rows.rows(index).X, rows.exposure[index]).mean[:, 0])
         calibration = held_out.parts[number]
         assert calibration.intervals[MIXTURE].rows[0] == 300 - len(index), "levels are those of the other folds"
         assert sum(calibration.groups.rows.values()) == 300 - len(index)
