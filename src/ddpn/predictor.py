@@ -34,7 +34,8 @@ from ddpn.runtime.frames import library_name
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_choice
 from ddpn.storage.model_files import read_files, read_manifest, refuses_strange_files, write_model
-from ddpn.tables.encoding.table import PreparedTable
+from ddpn.tables.columns import ColumnTable
+from ddpn.tables.schema import Schema, read_table
 
 
 class ScaleSummary(NamedTuple):
@@ -173,7 +174,7 @@ class Predictor:
             The groups of the rows, where intervals are calibrated by groups. Without them, rows have the level of all
             rows.
         """
-        library, labels, X = library_name(X), row_labels(X), self.prepared(X)
+        library, labels, X = library_name(X), row_labels(X), self.parse(X)
         with single_thread(), np.errstate(all="ignore"):
             distribution = self.distribution(X, exposure, of, upper)
         return self.wrap(distribution, of, table=X, groups=groups, labels=labels, library=library)
@@ -228,18 +229,26 @@ class Predictor:
         bounds = self.counts.bounds(row_count(X), upper, row_labels(X))
         scale = bounds[1] if self.counts.upper_is_total else self._exposure(X, exposure)
         members = self.mixed if of == MIXTURE else {of: self.members[check_choice("of", of, (MIXTURE, *self.members))]}
-        X = self.prepared(X)
+        X = self.parse(X)
         parts = [member.parts(X, scale) for member in members.values()]
         with single_thread():
             parts = [[bounded(part, *bounds) for part in own] for own in parts]
             return mix_members(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
 
-    def prepared(self, X: Any) -> Any:
-        """X, read once for all members in the columns of the training rows; as it is where a member must read it."""
+    @property
+    def schema(self) -> Schema | None:
+        """The columns of the training rows; None if neither a profile nor a member keeps them."""
         profile = self.calibration.profile
-        if profile is None or not all(member.takes_prepared_tables for member in self.members.values()):
+        if profile is not None:
+            return profile.schema
+        return next((member.schema for member in self.members.values() if member.schema is not None), None)
+
+    def parse(self, X: Any) -> ColumnTable:
+        """Read a table once for all members, with the columns of the training rows; return a `ColumnTable` as it is."""
+        if isinstance(X, ColumnTable):
             return X
-        return PreparedTable.like(profile.reader, X)
+        schema = self.schema
+        return read_table(X) if schema is None else schema.parse(X)
 
     def blocks(self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None) -> Iterator[Any]:
         """The same as `distribution`, a block of rows at a time, which bounds memory.
@@ -253,7 +262,7 @@ class Predictor:
         if n <= BLOCK:
             yield self.distribution(X, exposure, of, upper)
             return
-        X = self.prepared(X)
+        X = self.parse(X)
         scale = None if self.counts.upper_is_total else self._exposure(X, exposure)
         if upper is not None:
             _, upper = self.counts.bounds(n, upper, row_labels(X))
@@ -268,13 +277,13 @@ class Predictor:
     def recorded_blocks(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Any, CountRows]]:
         """Blocks of a sample's rows with the distributions of their counts as recorded, by which they are scored."""
         upper = sample.upper if self.counts.upper_per_row else None
-        sample = sample.replace(X=self.prepared(sample.X))
+        sample = sample.replace(X=self.parse(sample.X))
         for dist, part in zip(self.blocks(sample.X, sample.exposure, of, upper), sample.blocks(BLOCK), strict=True):
             yield limited(dist, part.limit), part
 
     def plain_blocks(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Any, CountRows]]:
         """Blocks of a sample's rows with their distributions before recalibration."""
-        for block in sample.replace(X=self.prepared(sample.X)).blocks(BLOCK):
+        for block in sample.replace(X=self.parse(sample.X)).blocks(BLOCK):
             check_deadline()
             upper = block.upper if self.counts.upper_per_row else None
             yield self._uncalibrated(block.X, block.exposure, of, upper), block
