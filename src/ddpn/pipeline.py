@@ -22,11 +22,12 @@ from ddpn.members import MEMBERS, label_of
 from ddpn.members.folds import Folds, JobOptions
 from ddpn.members.held_out import HeldOutPredictions
 from ddpn.members.member import NotApplicableError, Task
-from ddpn.members.portfolio import MemberSpec, Portfolio
+from ddpn.members.portfolio import MemberSpec, Portfolio, is_member_error
 from ddpn.networks.heads import Head
 from ddpn.predictor import Predictor
 from ddpn.rows.count_range import CountRange
 from ddpn.runtime.deadlines import NO_LIMIT, Clock, TimeLimitError
+from ddpn.runtime.errors import describe_error
 from ddpn.runtime.steps import StepRunner
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.time_plan import MIN_SECONDS_TO_COMPARE, clock_of_step
@@ -175,6 +176,10 @@ def _fit_comparisons(
                 member = folds.fit(kind.from_task(Task(head, len(folds.train))), fitted.seed, own)
         except (NotApplicableError, TimeLimitError) as error:
             fitted.notes.append(f"Not compared with {label}: {error}.")
+        except Exception as error:
+            if not is_member_error(error):
+                raise
+            fitted.notes.append(f"Not compared with {label}: it raised {describe_error(error)}.")
         except KeyboardInterrupt:
             on_step(f"Stopping: not compared with {label}")
             fitted.missing.append(COMPARISONS)

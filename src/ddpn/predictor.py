@@ -30,7 +30,8 @@ from ddpn.runtime.frames import library_name
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_choice
 from ddpn.storage.model_files import read_files, read_manifest, refuses_strange_files, write_model
-from ddpn.tables.encoding.table import PreparedTable
+from ddpn.tables.columns import ColumnTable
+from ddpn.tables.schema import Schema, read_table
 
 
 class ScaleSummary(NamedTuple):
@@ -169,7 +170,7 @@ class Predictor:
             The groups of the rows, where intervals are calibrated by groups. Without them, rows have the level of all
             rows.
         """
-        library, labels, X = library_name(X), row_labels(X), self.prepared(X)
+        library, labels, X = library_name(X), row_labels(X), self.parse(X)
         with single_thread(), np.errstate(all="ignore"):
             distribution = self.distribution(X, exposure, of, upper)
         return self.wrap(distribution, of, table=X, groups=groups, labels=labels, library=library)
@@ -224,19 +225,27 @@ class Predictor:
         bounds = self.counts.bounds(row_count(X), upper, row_labels(X))
         scale = bounds[1] if self.counts.upper_is_total else self._exposure(X, exposure)
         members = self.mixed if of == MIXTURE else {of: self.members[check_choice("of", of, (MIXTURE, *self.members))]}
-        X = self.prepared(X)
+        X = self.parse(X)
         parts = [member.parts(X, scale) for member in members.values()]
         with single_thread():
             parts = [[bounded(part, *bounds) for part in own] for own in parts]
             mixture = mix_members(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
         return self.calibration.recalibrate(mixture, of)
 
-    def prepared(self, X: Any) -> Any:
-        """X, read once for all members in the columns of the training rows; as it is where a member must read it."""
+    @property
+    def schema(self) -> Schema | None:
+        """The columns of the training rows; None if neither a profile nor a member keeps them."""
         profile = self.calibration.profile
-        if profile is None or not all(member.takes_prepared_tables for member in self.members.values()):
+        if profile is not None:
+            return profile.schema
+        return next((member.schema for member in self.members.values() if member.schema is not None), None)
+
+    def parse(self, X: Any) -> ColumnTable:
+        """Read a table once for all members, with the columns of the training rows; return a `ColumnTable` as it is."""
+        if isinstance(X, ColumnTable):
             return X
-        return PreparedTable.like(profile.reader, X)
+        schema = self.schema
+        return read_table(X) if schema is None else schema.parse(X)
 
     def blocks(self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None) -> Iterator[Any]:
         """The same as `distribution`, a block of rows at a time, which bounds memory.
@@ -250,7 +259,7 @@ class Predictor:
         if n <= BLOCK:
             yield self.distribution(X, exposure, of, upper)
             return
-        X = self.prepared(X)
+        X = self.parse(X)
         scale = None if self.counts.upper_is_total else self._exposure(X, exposure)
         if upper is not None:
             _, upper = self.counts.bounds(n, upper, row_labels(X))
@@ -278,7 +287,7 @@ class Predictor:
             "mixture", or the name of one member.
         """
         positions = np.arange(len(sample))
-        for number, block in enumerate(sample.replace(X=self.prepared(sample.X)).blocks(BLOCK)):
+        for number, block in enumerate(sample.replace(X=self.parse(sample.X)).blocks(BLOCK)):
             check_deadline()
             known = self.counts.arguments(block)
             with rows_named(positions[number * BLOCK :] if block.labels is None else block.labels):
@@ -297,7 +306,7 @@ class Predictor:
         seed : int
             Divides the rows into parts, by which calibration is cross-fitted.
         """
-        return self.mix_held_out(MemberPredictions.from_rows(rows, seed, self.prepared(rows.X)))
+        return self.mix_held_out(MemberPredictions.from_rows(rows, seed, self.parse(rows.X)))
 
     def predict_folds(self, folds: Folds, seed: int = 0) -> HeldOutPredictions:
         """Predict the rows that a fit held out, when they are needed: each fold by the copies that left it out.

@@ -30,7 +30,7 @@ class Scaled(Member):
         self.factor, self.normal, self.label, self.complexity = factor, normal, label, complexity
 
     def distribution(self, X, exposure=None):
-        mean = torch.from_numpy(self.factor * X * (1.0 if exposure is None else exposure)).unsqueeze(1)
+        mean = torch.from_numpy(self.factor * X[0].values * (1.0 if exposure is None else exposure)).unsqueeze(1)
         return Normal(mean, 1.0) if self.normal else Poisson(mean)
 
     fit = state = from_state = None
@@ -43,7 +43,7 @@ def blocks_of_two(monkeypatch):
 
 
 def test_every_row_is_scored_as_by_scipy(blocks_of_two):
-    found = score_rows(Predictor({"one": Scaled()}), CountRows(MEAN / 2, Y, exposure=np.full(5, 2.0)))
+    found = score_rows(Predictor({"one": Scaled()}), CountRows(MEAN[:, None] / 2, Y, exposure=np.full(5, 2.0)))
     dist = stats.poisson(MEAN[:, None])
     assert found.mae == pytest.approx(np.abs(dist.median()[:, 0] - Y))
     assert found.crps == pytest.approx(np.square(dist.cdf(GRID) - (Y[:, None] <= GRID)).sum(1))
@@ -60,13 +60,13 @@ def test_every_row_is_scored_as_by_scipy(blocks_of_two):
 
 def test_means_count_rows_by_their_weight():
     weight = np.array([1.0, 2.0, 0.0, 3.0, 1.0])
-    found = score_rows(Predictor({"one": Scaled()}), CountRows(MEAN, Y))
+    found = score_rows(Predictor({"one": Scaled()}), CountRows(MEAN[:, None], Y))
     repeated = {name: np.repeat(getattr(found, name), weight.astype(int)).mean() for name in SCORES}
     assert found.means(weight) == pytest.approx(repeated)
 
 
 def test_a_normal_is_scored_as_the_counts_it_rounds_to():
-    found = score_rows(Predictor({"one": Scaled(normal=True)}), CountRows(MEAN, Y))
+    found = score_rows(Predictor({"one": Scaled(normal=True)}), CountRows(MEAN[:, None], Y))
     cdf = stats.norm(MEAN[:, None], 1.0).cdf(GRID + 0.5)
     assert found.crps == pytest.approx(np.square(cdf - (Y[:, None] <= GRID)).sum(1))
     assert (found.width == np.rint(found.width)).all()
@@ -76,7 +76,7 @@ def test_a_normal_is_scored_as_the_counts_it_rounds_to():
 
 RNG = np.random.default_rng(0)
 MANY = RNG.uniform(1, 20, 300)
-SAMPLE = CountRows(MANY, RNG.poisson(MANY).astype(float))
+SAMPLE = CountRows(MANY[:, None], RNG.poisson(MANY).astype(float))
 
 
 def predictor(comparison: Member) -> Predictor:
@@ -149,7 +149,7 @@ def test_networks_without_weight_are_an_alternative_when_used_alone(factor, head
 
 
 def test_a_member_that_is_the_mixture_has_its_scores_unless_its_intervals_differ():
-    sample = CountRows(MEAN, Y)
+    sample = CountRows(MEAN[:, None], Y)
     found = Predictor({"one": Scaled(), "other": Scaled(2.0)}, {"one": 1.0, "other": 0.0})
 
     def entries():

@@ -17,16 +17,16 @@ from ddpn.pipeline import calibrate_predictor
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.tables.encoding.table import Column, Levels
+from ddpn.tables.columns import Column, Kind, Levels
 
 
 def numbers(values) -> Column:
-    return Column("x", "number", np.asarray(values, dtype=float))
+    return Column("x", Kind.NUMBER, np.asarray(values, dtype=float))
 
 
 def levels(values) -> Column:
     names, codes = np.unique(values, return_inverse=True)
-    return Column("x", "category", codes, Levels(map(str, names)))
+    return Column("x", Kind.CATEGORY, codes, Levels(map(str, names)))
 
 
 def compared(before: Column, now: Column) -> Check:
@@ -90,7 +90,7 @@ def test_the_first_missing_and_unseen_values_are_found_among_few_rows(values, ne
     if isinstance(values, list):
         known = [value or "" for value in new]
         codes = {name: code for code, name in enumerate(sorted(set(filter(None, known))))}
-        column = Column("x", "category", np.array([codes.get(value, -1) for value in known]), Levels(codes))
+        column = Column("x", Kind.CATEGORY, np.array([codes.get(value, -1) for value in known]), Levels(codes))
         found = compared(levels(values), column)
     else:
         found = compared(numbers(values), numbers(new))
@@ -114,7 +114,9 @@ def test_columns_of_which_all_values_are_missing_are_compared(values):
         assert found.effect == 1.0
         assert found.p_value < 1e-9
     assert compared(empty, empty).p_value == 1.0
-    assert compared(levels(["a", "b"] * 40), Column("x", "category", np.full(50, -1), Levels())).now == "missing 100.0%"
+    assert (
+        compared(levels(["a", "b"] * 40), Column("x", Kind.CATEGORY, np.full(50, -1), Levels())).now == "missing 100.0%"
+    )
 
 
 # Against scipy --------------------------------------------------------------------------------------------------------

@@ -17,11 +17,11 @@ from ddpn.calibration.columns import (
     fit_column,
     mean_excess,
 )  # fmt: skip
-from ddpn.tables.encoding.table import Column, Levels
+from ddpn.tables.columns import Column, Kind, Levels
 
 
 def fitted(values, kind="number", levels=()):
-    return fit_column(Column("c", kind, np.asarray(values), Levels(levels)))
+    return fit_column(Column("c", Kind(kind), np.asarray(values), Levels(levels)))
 
 
 def measured(profile, values, levels=()):
@@ -69,7 +69,7 @@ def test_few_values_are_levels():
     assert surprise[5] >= surprise[3]
 
 
-@pytest.mark.parametrize("kind", ["number", "flag"])
+@pytest.mark.parametrize("kind", [Kind.NUMBER, Kind.BOOLEAN])
 def test_a_constant_column(kind):
     surprise, states, _ = measured(fitted(np.zeros(50), kind), [0.0, 1.0])
     assert (surprise[0], states[0], states[1]) == (0.0, USUAL, ABOVE)
@@ -160,11 +160,11 @@ def left_out(column: Column) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize(
     "column",
     [
-        Column("x", "number", np.random.default_rng(0).normal(size=120), ()),
-        Column("x", "number", np.r_[np.random.default_rng(1).exponential(size=100), np.full(20, np.nan)], ()),
-        Column("x", "number", np.r_[np.zeros(70), np.ones(36), np.full(10, 2.0), np.full(4, np.nan)], ()),
-        Column("x", "category", np.repeat(np.arange(5), [60, 30, 16, 10, 4]), Levels("abcde")),
-        Column("x", "category", np.random.default_rng(3).integers(0, 5000, 120), Levels(map(str, range(5000)))),
+        Column("x", Kind.NUMBER, np.random.default_rng(0).normal(size=120), ()),
+        Column("x", Kind.NUMBER, np.r_[np.random.default_rng(1).exponential(size=100), np.full(20, np.nan)], ()),
+        Column("x", Kind.NUMBER, np.r_[np.zeros(70), np.ones(36), np.full(10, 2.0), np.full(4, np.nan)], ()),
+        Column("x", Kind.CATEGORY, np.repeat(np.arange(5), [60, 30, 16, 10, 4]), Levels("abcde")),
+        Column("x", Kind.CATEGORY, np.random.default_rng(3).integers(0, 5000, 120), Levels(map(str, range(5000)))),
     ],
     ids=["numbers", "missing numbers", "few values", "levels", "names"],
 )
@@ -178,7 +178,7 @@ def test_surprises_as_if_left_out_are_those_of_a_summary_of_the_other_rows(colum
 def test_a_row_that_is_left_out_is_as_unusual_as_a_later_row_with_as_many_like_it():
     """Names that occur twice in training, and later rows with names that occur once: exactly the same surprise."""
     codes = np.r_[np.repeat(np.arange(50), 2), np.arange(50, 100)]
-    column = Column("x", "category", codes, Levels(map(str, range(200))))
+    column = Column("x", Kind.CATEGORY, codes, Levels(map(str, range(200))))
     profile = fit_column(column)
     ours = profile.measure_left_out(column, np.arange(150))
     once, unseen = profile.cells(column._replace(values=np.array([60, 150]))).surprise
@@ -327,11 +327,11 @@ def test_a_fold_that_is_left_out_is_measured_by_the_other_folds(kind, folds):
     if kind == "numbers":
         values = np.random.default_rng(4).normal(size=120)
         values[fold == 1] = np.nan
-        column = Column("x", "number", values, ())
+        column = Column("x", Kind.NUMBER, values, ())
     else:
         values = np.random.default_rng(5).integers(0, 4, 120)
         values[fold == 1] = -1
-        column = Column("x", "category", values, Levels("abcd"))
+        column = Column("x", Kind.CATEGORY, values, Levels("abcd"))
     ours = fit_column(column).measure_left_out(column, fold)
     for number in range(folds):
         inside = fold == number

@@ -8,15 +8,16 @@ import pytest
 
 from ddpn.cli.console import show
 from ddpn.cli.tables import column_table, model_facts
+from ddpn.tables.columns import Kind
 from ddpn.tables.kinds import TableColumn
 from ddpn.tables.roles import Roles
 
 
 def test_roles_missing_values_parts_and_more_columns_than_are_listed():
     columns = (
-        TableColumn("age", "number", 1200, 60),
-        TableColumn("when", "date", 0, 9, ("day", "month")),
-        *(TableColumn(f"c{j}", "number") for j in range(73)),
+        TableColumn("age", Kind.NUMBER, 1200, 60),
+        TableColumn("when", Kind.DATE, 0, 9, ("day", "month")),
+        *(TableColumn(f"c{j}", Kind.NUMBER) for j in range(73)),
     )
     with redirect_stdout(StringIO()) as captured, pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "160")

@@ -66,7 +66,7 @@ def test_dates_become_numbers_in_fit_and_in_predictions(kind, tmp_path):
     assert (CountRegressor.load(tmp_path / "model").predict(later) == [saturday, tuesday]).all()
     roles = load(tmp_path / "model").roles
     assert [(column.name, column.kind) for column in roles.columns] == [("x", "number"), ("when", "date")]
-    assert roles.features(pl.from_pandas(later)).columns == list(model.feature_names_in_)
+    assert roles.parse(pl.from_pandas(later)).names == list(model.feature_names_in_)
 
 
 def test_cells_that_are_no_dates_are_reported():

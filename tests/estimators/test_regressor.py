@@ -434,7 +434,7 @@ def test_a_fit_that_ends_before_its_first_epoch_changes_nothing(quick, counts, w
 
 def test_another_fit_forgets_the_names_of_columns(quick, counts, wards):
     model = quick(members=1, epochs=1).fit(*wards)
-    assert model.feature_kinds_ == ["category", "category", "number", "flag"]
+    assert model.feature_kinds_ == ["category", "category", "number", "boolean"]
     model.fit(*counts)
     assert not hasattr(model, "feature_names_in_")
     assert (model.n_features_in_, model.feature_kinds_) == (3, ["number"] * 3)

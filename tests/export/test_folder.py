@@ -94,7 +94,7 @@ def cells(column: str) -> np.ndarray:
 def test_cells_are_read_as_by_ddpn_predict(model, exported, run_file):
     folder = load(model, mixed_only=True)
     frame = pl.DataFrame({name: [cell for cell, _ in pairs] for name, pairs in CELLS.items()})
-    X = folder.roles.features(frame, report=lambda sentence: None)
+    X = folder.roles.parse(frame, report=lambda sentence: None).to_polars()
     spec = PredictionSpec(quantiles=(0.1, 0.9), pmf=25)
     exact = folder.model.predictor_.predict(X, folder.roles.exposures(frame)).to_columns(spec)
     out = run_file(exported, {name: cells(name) for name in CELLS})

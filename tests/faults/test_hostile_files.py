@@ -191,7 +191,7 @@ def used(folder: Path, frame: pl.DataFrame) -> None:
     _show_folder(folder, False)
     found = load(folder)
     try:
-        dist = found.model.predictor_.distribution(found.roles.features(frame, lambda sentence: None), None)
+        dist = found.model.predictor_.distribution(found.roles.parse(frame, lambda sentence: None), None)
         (dist.mean + dist.variance).tolist()
     except IN_PREDICTIONS as error:
         raise DDPNError(str(error).partition("\n")[0]) from error

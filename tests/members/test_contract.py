@@ -13,6 +13,7 @@ from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.members.trees import boosting
 from ddpn.networks.heads import make_head
+from ddpn.rows import splits
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 
@@ -144,7 +145,7 @@ def test_a_weight_equals_a_row_given_as_often(monkeypatch, name):
     trees get the levels as numbers, as LightGBM joins levels with few rows.
     """
     by_content = lambda rows, folds, seed, group=None: group.astype(int) % folds
-    for module in (boosting, networks):
+    for module in (splits, networks):
         monkeypatch.setattr(module, "fold_numbers", by_content)
     monkeypatch.setattr(boosting, "least_in_leaf", lambda rows: 1)
     sample = contract_rows()
@@ -189,7 +190,7 @@ def test_columns_that_tell_the_exposure_say_nothing_about_the_rate(name):
 def test_every_division_of_rows_keeps_groups_whole(monkeypatch, name):
     """Folds for the dispersion, for effects of levels and for rounds are told the groups of their rows."""
     group, divided = contract_rows().group.astype(int) // 3, []
-    for module, splitter in ((boosting, boosting.fold_numbers), (networks, networks.fold_numbers)):
+    for module, splitter in ((splits, splits.fold_numbers), (networks, networks.fold_numbers)):
 
         def divide(rows, folds, seed, group=None, splitter=splitter):
             divided.append((rows, group))

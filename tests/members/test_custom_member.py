@@ -73,11 +73,42 @@ class Neighbours(Member):
         return member
 
 
+class WithoutText(Neighbours):
+    """A member that takes columns of numbers alone."""
+
+    label = "numbers only"
+    is_default = False
+
+    def fit(self, train, validation, seed, clock):
+        self.inputs = np.column_stack([column.cells() for column in train.X]).astype(float)
+        return super().fit(train, validation, seed, clock)
+
+
+class WithoutNewLevels(Neighbours):
+    """A member that cannot predict rows whose level the training rows lack."""
+
+    label = "known levels only"
+    is_default = False
+
+    def distribution(self, X, exposure=None):
+        if any(
+            set(column.cells().tolist()) - set(self.levels_.get(column.name, ())) for column in X if column.is_category
+        ):
+            raise KeyError("level")
+        return super().distribution(X, exposure)
+
+    def fit(self, train, validation, seed, clock):
+        self.levels_ = {column.name: column.cells().tolist() for column in train.X if column.is_category}
+        return super().fit(train, validation, seed, clock)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def registered() -> Iterator[None]:
     """The one line, undone after these tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(MEMBERS, "knn", Neighbours)
+        patch.setitem(MEMBERS, "numbers", WithoutText)
+        patch.setitem(MEMBERS, "levels", WithoutNewLevels)
         yield
 
 
@@ -128,6 +159,33 @@ def test_its_copies_are_saved_and_loaded(portfolio, data, tmp_path):
         patch.delitem(MEMBERS, "knn")
         with pytest.raises(ConfigError, match=r"member must be one of .*got 'knn'"):
             CountRegressor.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("numbers", r"without numbers only: it raised ValueError: could not convert string to float: '\w+'\."),
+        ("levels", r"without known levels only: it raised KeyError: 'level'\."),
+    ],
+)
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_a_member_that_raises_on_a_column_is_left_out_with_its_reason(data, name, reason, n_jobs):
+    """In its fit, or when it predicts held-out rows; the model is that of the other members."""
+    X, y = data
+    frame = pl.DataFrame({"x": X[:60, 0], "name": [f"n{row % 25}" for row in range(60)]})
+    alone = CountRegressor(members=["glm"], random_state=0).fit(frame, y[:60])
+    with pytest.warns(UserWarning, match=reason if n_jobs is None else reason.split(":")[0]):
+        both = CountRegressor(members=["glm", name], random_state=0, n_jobs=n_jobs).fit(frame, y[:60])
+    assert list(both.left_out_) == [name]
+    assert both.predictor_.weights == {"glm": 1.0}
+    assert (both.predict(frame) == alone.predict(frame)).all()
+
+
+def test_a_member_that_raises_and_is_the_only_one_raises_its_error(data):
+    _, y = data
+    frame = pl.DataFrame({"name": [f"n{row % 25}" for row in range(60)]})
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        CountRegressor(members=["numbers"], random_state=0).fit(frame, y[:60])
 
 
 def test_it_is_named_as_what_cannot_be_exported(portfolio, tmp_path):

@@ -13,10 +13,11 @@ from ddpn.distributions import NegativeBinomial
 from ddpn.distributions.limits import as_recorded
 from ddpn.members.glm import GLM, Constant, Design, PoissonGLM
 from ddpn.members.linear import fit_linear
-from ddpn.members.member import NotApplicableError, TableReader, Task
+from ddpn.members.member import NotApplicableError, Task
 from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
 from ddpn.tables.encoding import FeatureEncoder
+from ddpn.tables.schema import read_table
 
 
 @pytest.fixture(scope="module")
@@ -117,9 +118,8 @@ COLUMNS = {"age": [31.0, 67.0, 40.0], "ward": ["B", "A", "C"], "smokes": [True, 
 
 @pytest.mark.parametrize("library", [pd, pl], ids=["pandas", "polars"])
 def test_categories_are_differences_from_the_first_level(library):
-    reader = TableReader()
-    table = reader.fit(library.DataFrame(COLUMNS))
-    design = Design.of(reader, table)
+    table = read_table(library.DataFrame(COLUMNS))
+    design = Design.of_table(table)
     assert design.names == ["age", "ward = B", "ward = C", "smokes"]
     expected = pd.get_dummies(pd.DataFrame(COLUMNS), columns=["ward"], drop_first=True)
     expected = expected[["age", "ward_B", "ward_C", "smokes"]].to_numpy(dtype=float)

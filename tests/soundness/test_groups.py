@@ -62,7 +62,7 @@ def test_predictions_do_not_need_the_group():
     plan = FitConfig(target="visits", group=("person",))
     roles = Roles.from_dict(prepare(persons(60, 5, seed=0), plan).roles.as_dict())
     new = persons(20, 5, seed=1).drop("person")
-    assert roles.features(new).columns == ["age", "size", "x"]
+    assert roles.parse(new).names == ["age", "size", "x"]
     assert roles.sample(new).group is None
 
 

@@ -35,7 +35,9 @@ from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
 from ddpn.tables.checks.groups import find_groups
 from ddpn.tables.checks.order import find_trend
+from ddpn.tables.columns import ColumnTable
 from ddpn.tables.encoding import FeatureEncoder
+from ddpn.tables.schema import read_table
 
 # Weights -------------------------------------------------------------------------------------------------------------
 
@@ -290,13 +292,15 @@ def test_a_row_is_as_unusual_as_if_its_group_had_not_been_seen():
 class OneColumn(PoissonGLM):
     """A GLM that reads the first column alone."""
 
-    takes_prepared_tables = False
-
     def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock):
-        return super().fit(train.replace(X=train.X[:, :1]), validation, seed, clock)
+        return super().fit(train.replace(X=first_column(train.X)), validation, seed, clock)
 
     def distribution(self, X, exposure=None):
-        return super().distribution(X[:, :1], exposure)
+        return super().distribution(first_column(X), exposure)
+
+
+def first_column(X: ColumnTable) -> ColumnTable:
+    return ColumnTable(X.columns[:1], X.is_named)
 
 
 def grouped_rows() -> CountRows:
@@ -305,7 +309,8 @@ def grouped_rows() -> CountRows:
     group, a, b = np.repeat(np.arange(60), 4), rng.normal(size=240), rng.normal(size=240)
     mean = np.exp(1.5 + 0.4 * a + 0.3 * b) * rng.gamma(2.0, 0.5, 60)[group]
     weight = np.where(group % 4 == 0, 2.0, 1.0)
-    return CountRows(np.column_stack([a, b, group]), rng.poisson(mean).astype(float), weight, group=group.astype(str))
+    X = read_table(np.column_stack([a, b, group]))
+    return CountRows(X, rng.poisson(mean).astype(float), weight, group=group.astype(str))
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from ddpn.estimators.data_warnings import warn_about_table
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock
 from ddpn.tables.dates import DateColumns
+from ddpn.tables.schema import read_table
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import prepare
 
@@ -34,7 +35,7 @@ def command_line_warnings(frame: pl.DataFrame) -> list[str]:
 def python_warnings(X, y) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warn_about_table(CountRows(X, y), DateColumns(), is_split=False, clock=Clock())
+        warn_about_table(CountRows(read_table(X), y), DateColumns(), is_split=False, clock=Clock())
     assert all(warning.category is ddpn.DataWarning for warning in caught)
     return [str(warning.message) for warning in caught]
 

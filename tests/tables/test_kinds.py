@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddpn.tables.kinds import canonical_level, canonical_number, detect, flag_of, number_of
+from ddpn.tables.columns import Kind
+from ddpn.tables.kinds import detect
+from ddpn.tables.levels import canonical_level, canonical_number, flag_of, number_of
 
 
 @pytest.mark.parametrize(
@@ -51,10 +53,10 @@ def test_flags():
     assert [flag_of(word) for word in ("true", "True", "1", "1.0", "false", "0", "no")] == [1, 1, 1, 1, 0, 0, None]
 
 
-@pytest.mark.parametrize(("odd", "kind"), [(8, "number"), (12, "category")])
+@pytest.mark.parametrize(("odd", "kind"), [(8, Kind.NUMBER), (12, Kind.NUMBER_CATEGORY)])
 def test_text_is_numbers_if_at_least_90_in_100_cells_are(odd, kind):
     """Of 100 different cells; with few levels, an odd one in a hundred is enough against it."""
     cells = pl.Series("x", [f"word {k}" for k in range(odd)] + [f"{k}.5" for k in range(100 - odd)])
     assert detect(cells, (), as_category=False).kind == kind
     few = pl.Series("x", [f"word {k % 2}" for k in range(odd)] + [f"{k % 9}.5" for k in range(100 - odd)])
-    assert detect(few, (), as_category=False).kind == "category"
+    assert detect(few, (), as_category=False).kind == Kind.NUMBER_CATEGORY

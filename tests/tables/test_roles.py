@@ -10,6 +10,7 @@ import pytest
 
 from ddpn.runtime.errors import InputError
 from ddpn.tables.cells import DateFormat, NumberFormat
+from ddpn.tables.columns import Kind
 from ddpn.tables.files import read
 from ddpn.tables.kinds import TableColumn
 from ddpn.tables.roles import Roles
@@ -21,11 +22,11 @@ ROLES = Roles(
     "days",
     "w",
     (
-        TableColumn("n", "number"),
-        TableColumn("c", "category"),
-        TableColumn("f", "boolean"),
-        TableColumn("d", "date", parts=("day", "month", "weekday", "hour")),
-        TableColumn("id", "category", left_out="dropped as asked"),
+        TableColumn("n", Kind.NUMBER),
+        TableColumn("c", Kind.CATEGORY),
+        TableColumn("f", Kind.BOOLEAN),
+        TableColumn("d", Kind.DATE, parts=("day", "month", "weekday", "hour")),
+        TableColumn("id", Kind.CATEGORY, left_out="dropped as asked"),
     ),
 )
 FRAME = pl.DataFrame(
@@ -40,7 +41,7 @@ FRAME = pl.DataFrame(
         "w": [0, 2],
     }
 )
-PLAIN = Roles("y", None, None, (TableColumn("n", "number"),))
+PLAIN = Roles("y", None, None, (TableColumn("n", Kind.NUMBER),))
 
 
 def counts(values: list, fractional: str = "error") -> list[float]:
@@ -49,7 +50,7 @@ def counts(values: list, fractional: str = "error") -> list[float]:
 
 
 def test_columns_become_what_the_model_sees():
-    X = ROLES.features(FRAME)
+    X = ROLES.parse(FRAME).to_polars()
     assert X.columns == ["n", "c", "f", "d day", "d month", "d weekday", "d hour"]
     assert X["c"].to_list() == ["007", None]
     # 2 January 1970 was a Friday; 30 December 2024 a Monday, 20,087 days after 1 January 1970.
@@ -63,14 +64,14 @@ def test_other_spellings_of_the_same_values_give_the_same():
     same = FRAME.with_columns(
         n=pl.Series(["1.0", None]), c=pl.Series(["007", None], dtype=pl.Categorical), d=pl.col("d").dt.to_string()
     )
-    assert ROLES.features(same).equals(ROLES.features(FRAME))
+    assert ROLES.parse(same).to_polars().equals(ROLES.parse(FRAME).to_polars())
 
 
 @pytest.mark.parametrize("dtype", [pl.String, pl.Null, pl.Float64, pl.Categorical])
 def test_a_column_without_values_is_missing(dtype):
     names = ["n", "c", "f", "d"]
-    X = ROLES.features(FRAME.with_columns(pl.Series(name, [None, None], dtype=dtype) for name in names))
-    assert X.columns == ROLES.features(FRAME).columns
+    X = ROLES.parse(FRAME.with_columns(pl.Series(name, [None, None], dtype=dtype) for name in names)).to_polars()
+    assert X.columns == ROLES.parse(FRAME).to_polars().columns
     assert X.null_count().row(0) == (2,) * X.width
 
 
@@ -87,22 +88,22 @@ def test_a_column_without_values_is_missing(dtype):
 def test_cells_that_cannot_be_read_are_missing_and_reported(change, sentence):
     frame = FRAME.with_columns(**{name: pl.Series(values, strict=False) for name, values in change.items()})
     with pytest.warns(UserWarning, match=re.escape(sentence)) as found:
-        ROLES.features(frame)
+        ROLES.parse(frame).to_polars()
     assert len(found) == 1
 
 
 def test_of_many_sentences_the_first_are_reported():
     names = [f"n{j}" for j in range(25)]
-    roles = Roles("y", None, None, tuple(TableColumn(name, "number") for name in names))
+    roles = Roles("y", None, None, tuple(TableColumn(name, Kind.NUMBER) for name in names))
     found = []
-    roles.features(pl.DataFrame({name: ["x"] for name in names}), found.append)
+    roles.parse(pl.DataFrame({name: ["x"] for name in names}), found.append).to_polars()
     assert len(found) == 21
     assert found[-1] == "5 more columns have such cells."
 
 
 def test_roles_are_read_in_the_number_formats_of_fit():
     roles = Roles(
-        "y", "e", "w", (TableColumn("n", "number"),), formats={"e": NumberFormat(","), "w": NumberFormat(".")}
+        "y", "e", "w", (TableColumn("n", Kind.NUMBER),), formats={"e": NumberFormat(","), "w": NumberFormat(".")}
     )
     frame = pl.DataFrame({"n": [1, 2], "y": ["1,234", " 7 "], "e": ["1.000,5", "2"], "w": ["1", "$2"]})
     sample = replace(roles, formats={**roles.formats, "w": NumberFormat(".", "$")}).sample(frame)
@@ -112,10 +113,14 @@ def test_roles_are_read_in_the_number_formats_of_fit():
 
 
 def test_rows_without_a_target_are_left_out():
-    roles = Roles("y", None, None, (TableColumn("n", "number"),), missing=("-999",))
+    roles = Roles("y", None, None, (TableColumn("n", Kind.NUMBER),), missing=("-999",))
     for y in (["n/a", "3", "5"], [-999, 3, 5], [None, 3.0, 5.0], [float("nan"), 3.0, 5.0]):
         sample = roles.sample(pl.DataFrame({"n": [1, 2, 3], "y": y}))
-        assert (sample.y.tolist(), sample.labels.tolist(), sample.X["n"].to_list()) == ([3, 5], [2, 3], [2, 3])
+        assert (sample.y.tolist(), sample.labels.tolist(), sample.X.column("n").cells().tolist()) == (
+            [3, 5],
+            [2, 3],
+            [2, 3],
+        )
     assert roles.without_target(0) == []
     assert roles.without_target(1) == ["1 row without a value of 'y' was left out."]
     assert roles.without_target(1200) == ["1,200 rows without a value of 'y' were left out."]
@@ -123,17 +128,21 @@ def test_rows_without_a_target_are_left_out():
 
 def test_columns_that_were_no_text_in_fit_may_be_any_text_later():
     later = FRAME.with_columns(n=pl.Series(["1,0", None]), d=pl.Series(["02.01.1970 06:30", "30.12.2024 00:00"]))
-    assert ROLES.features(later).equals(ROLES.features(FRAME))
+    assert ROLES.parse(later).to_polars().equals(ROLES.parse(FRAME).to_polars())
     iso = replace(ROLES, columns=tuple(replace(c, date=DateFormat("year first")) for c in ROLES.columns))
-    assert iso.features(later).equals(ROLES.features(FRAME))
+    assert iso.parse(later).to_polars().equals(ROLES.parse(FRAME).to_polars())
     found = []
-    X = ROLES.features(FRAME.with_columns(n=pl.Series(["1,234", None]), d=pl.Series(["02/01/1970"] * 2)), found.append)
+    X = ROLES.parse(
+        FRAME.with_columns(n=pl.Series(["1,234", None]), d=pl.Series(["02/01/1970"] * 2)), found.append
+    ).to_polars()
     assert (X["n"].to_list(), X["d month"].to_list()) == ([1234, None], [2, 2])
     assert ["thousands separator" in found[0], "with the month first" in found[1]] == [True, True]
 
 
 def test_a_zone_of_fit_is_the_clock_of_later_tables():
-    roles = Roles("y", None, None, (TableColumn("d", "date", parts=("hour",), date=DateFormat(zone="Europe/Berlin")),))
+    roles = Roles(
+        "y", None, None, (TableColumn("d", Kind.DATE, parts=("hour",), date=DateFormat(zone="Europe/Berlin")),)
+    )
     noon = pl.Series("d", [datetime(2024, 7, 1, 12)])
     for same in (
         noon.dt.replace_time_zone("Europe/Berlin"),
@@ -142,7 +151,7 @@ def test_a_zone_of_fit_is_the_clock_of_later_tables():
         pl.Series("d", ["2024-07-01 12:00"]),
         noon,
     ):
-        assert roles.features(pl.DataFrame([same]))["d hour"].to_list() == [12]
+        assert roles.parse(pl.DataFrame([same])).to_polars()["d hour"].to_list() == [12]
 
 
 def test_roles_survive_json():
@@ -229,6 +238,6 @@ def test_points_among_numbers_that_were_integers_in_fit(tmp_path, kind, cells, v
     (tmp_path / "later.csv").write_text("\n".join(["n;y", *(f"{cell};1" for cell in cells)]))
     later = read(str(tmp_path / "later.csv"), roles.as_text) if kind == "csv" else pl.DataFrame({"n": cells})
     sentences: list[str] = []
-    assert roles.features(later, sentences.append)["n"].to_list() == values
+    assert roles.parse(later, sentences.append).to_polars()["n"].to_list() == values
     is_grouped = cells[0] == "31.287" and values[0] == 31287.0
     assert sum("thousands separators" in sentence for sentence in sentences) == is_grouped

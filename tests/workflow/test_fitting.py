@@ -31,7 +31,7 @@ STEPS = 3
 
 def test_the_task_has_all_about_the_fit(fitted, prepared):
     task = fitted.folder.task
-    assert task["format"] == 2
+    assert task["format"] == 3
     assert task["identity"] == identity(prepared)
     assert task["split"] == {
         "how": "at random by seed 0",
@@ -322,7 +322,7 @@ def test_checkpoints_of_other_folders_are_left_alone(at_once, prepared, tmp_path
 def test_members_are_cross_fitted_where_validation_rows_are_few_and_like_the_others(
     table, plan, monkeypatch, options, most, expected
 ):
-    monkeypatch.setattr(preparing, "SMALL_ROWS", most)
+    monkeypatch.setattr(preparing, "SMALL_TABLE_ROWS", most)
     made = plan(**({"model": {"members": "auto"}} | options))
     assert prepare(table, made).is_cross_fitted is expected
 

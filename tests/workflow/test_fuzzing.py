@@ -206,7 +206,7 @@ def test_a_dirty_table_is_read_as_its_true_values(data, tmp_path):
     frame = loaded(tmp_path, data.draw(files(table)))
     roles = decided(frame)
     sentences: list[str] = []
-    X = roles.features(frame, sentences.append)
+    X = roles.parse(frame, sentences.append).to_polars()
     for column in roles.columns:
         drawn = table[column.name]
         known = [value for value in drawn.values if value is not None]
@@ -239,15 +239,17 @@ def test_the_same_rows_are_the_same_in_every_file_and_frame(data, tmp_path):
     assume(len(clean) > 1 and is_regular(clean))
     first = loaded(tmp_path, data.draw(files(clean)), category)
     roles = decided(first, category=tuple(name for name in category if name in clean))
-    X = roles.features(first, quiet)
+    X = roles.parse(first, quiet).to_polars()
     later = loaded(tmp_path, data.draw(files(clean)), roles.as_text)
     assume(first.height == later.height)
     rng = np.random.default_rng(1)
     order = rng.permutation(first.height)
     encoder = FeatureEncoder().fit(X)
     inputs = encoder.transform(X)
-    np.testing.assert_allclose(encoder.transform(roles.features(later, quiet)), inputs, atol=1e-5)
-    np.testing.assert_allclose(encoder.transform(roles.features(later[order], quiet)), inputs[order], atol=1e-5)
+    np.testing.assert_allclose(encoder.transform(roles.parse(later, quiet).to_polars()), inputs, atol=1e-5)
+    np.testing.assert_allclose(
+        encoder.transform(roles.parse(later[order], quiet).to_polars()), inputs[order], atol=1e-5
+    )
     as_pandas = X.to_pandas()
     np.testing.assert_allclose(encoder.transform(as_pandas), inputs, atol=1e-5)
     np.testing.assert_allclose(encoder.transform(pd.DataFrame(as_pandas, dtype=object)), inputs, atol=1e-5)
@@ -318,12 +320,12 @@ def test_changed_columns_never_end_in_a_traceback(data, tmp_path):
     later = frame.with_columns(CHANGES[change](frame[name]).alias(name))
     later = later.head(1) if change == "one row" else later
     reported: list[str] = []
-    X = attempted(lambda: roles.features(later, reported.append))
+    X = attempted(lambda: roles.parse(later, reported.append).to_polars())
     if isinstance(X, str):
         assert name in X
         return
     column = next(each for each in roles.used if each.name == name)
-    before = roles.features(frame, quiet)[: X.height]
+    before = roles.parse(frame, quiet).to_polars()[: X.height]
     given_ = sum(cell is not None and cell == cell for cell in later[name].to_list())
     lost = given_ - (X.height - X[column.inputs[0]].null_count())
     marked = before[column.inputs[0]].null_count()

@@ -105,9 +105,9 @@ def test_a_description_needs_no_model(saved, fitted):
 
 
 def test_a_task_of_another_format_is_refused(saved, fitted, rewrite):
-    rewrite(saved, {TASK: json.dumps(fitted.folder.task | {"format": 3}).encode()})
+    rewrite(saved, {TASK: json.dumps(fitted.folder.task | {"format": 4}).encode()})
     for function in (read_task, describe, load):
-        with pytest.raises(InputError, match=r"task\.json must be of a known format, got format 3"):
+        with pytest.raises(InputError, match=r"task\.json must be of a known format, got format 4"):
             function(saved)
 
 

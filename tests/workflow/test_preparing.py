@@ -8,6 +8,7 @@ import pytest
 
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
+from ddpn.tables.columns import Kind
 from ddpn.tables.files import read
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import fingerprint, identity, prepare, roles_of
@@ -19,7 +20,7 @@ def test_samples_are_the_rows_of_the_split(prepared, table):
         sample, rows = getattr(prepared, part), getattr(prepared.split.rows, part)
         assert sample.y.tolist() == table["visits"].to_numpy()[rows].tolist()
         assert sample.labels.tolist() == (rows + 1).tolist()
-    assert prepared.sample.X.columns == [
+    assert prepared.sample.X.names == [
         "severity", "ward", "smokes", "age", "admitted day", "admitted month", "admitted weekday"
     ]  # fmt: skip
 
@@ -205,7 +206,7 @@ def test_drop_use_and_category_take_precedence():
     assert found["number"].left_out == "dropped as asked"
     assert not found["id"].left_out
     assert not found["row"].left_out
-    assert found["code"].kind == "category"
+    assert found["code"].kind == "category of numbers"
 
 
 def test_of_the_time_column_only_the_calendar_is_an_input():
@@ -237,7 +238,7 @@ def test_words_for_missing_values_may_be_many():
     assert of(["-999"] * 100 + NUMBERS[:500], missing=("-999",)).missing == 100
     assert of([-999.0, -999.0, *map(float, NUMBERS[:598])], missing=("-999",)).missing == 2
     column = of(["refused"] * 100 + NUMBERS[:500])
-    assert column.kind == "category"
+    assert column.kind == "category of numbers"
     assert "500 of 600 values are numbers, but the others ('refused') are too many" in column.notes[0]
     assert of(["refused"] * 100 + NUMBERS[:500], missing=("refused",)).kind == "number"
 
@@ -256,7 +257,7 @@ def test_words_for_missing_values_may_be_many():
         (["True", "FALSE"] * 20 + ["n/a", "n/a"], "boolean", "40 of 42 values are booleans; 2 ('n/a') are treated"),
         (["007", "012"] * 20, "category", None),
         (["yes", "no"] * 20, "category", None),
-        (["a", "b", "c", "1"] * 20, "category", None),
+        (["a", "b", "c", "1"] * 20, "category of numbers", None),
         ([1.0, float("inf")] * 20, "number", "20 infinite values are treated as missing"),
     ],
 )
@@ -268,21 +269,21 @@ def test_kinds_of_text(cells, kind, words):
 
 
 @pytest.mark.parametrize(
-    ("cells", "level_kind"),
+    ("cells", "kind"),
     [
-        ([1, 2], "number"),
-        ([1.0, 2.0], "number"),
-        (["1.0", "2"], "number"),
-        (["1", "2", "n/a", "-"], "number"),
-        (["007", "012"], "text"),
-        ([True, False], "boolean"),
-        (["True", "False"], "boolean"),
-        (["a", "b"], "text"),
+        ([1, 2], Kind.NUMBER_CATEGORY),
+        ([1.0, 2.0], Kind.NUMBER_CATEGORY),
+        (["1.0", "2"], Kind.NUMBER_CATEGORY),
+        (["1", "2", "n/a", "-"], Kind.NUMBER_CATEGORY),
+        (["007", "012"], Kind.CATEGORY),
+        ([True, False], Kind.BOOLEAN_CATEGORY),
+        (["True", "False"], Kind.BOOLEAN_CATEGORY),
+        (["a", "b"], Kind.CATEGORY),
     ],
 )
-def test_levels_of_a_category_on_request(cells, level_kind):
+def test_levels_of_a_category_on_request(cells, kind):
     column = of(cells * 20, category=("x",))
-    assert (column.kind, column.level_kind) == ("category", level_kind)
+    assert column.kind == kind
 
 
 def test_a_category_of_floats_is_the_same_in_parquet_and_csv(tmp_path):
@@ -292,8 +293,8 @@ def test_a_category_of_floats_is_the_same_in_parquet_and_csv(tmp_path):
     for dtype in (pl.Float64, pl.Float32):
         frame.with_columns(pl.col("zone").cast(dtype)).write_csv(tmp_path / "zones.csv")
         later = read(str(tmp_path / "zones.csv"), roles.as_text)
-        assert roles.features(later)["zone"].to_list() == roles.features(frame)["zone"].to_list()
-    assert roles.features(frame)["zone"].n_unique() == 4
+        assert roles.parse(later).to_polars()["zone"].to_list() == roles.parse(frame).to_polars()["zone"].to_list()
+    assert roles.parse(frame).to_polars()["zone"].n_unique() == 4
 
 
 def test_columns_with_a_role_are_not_inputs():
@@ -317,5 +318,5 @@ def test_a_table_with_nothing_to_predict_from():
 
 def test_few_levels_with_a_word_among_them_stay_a_category():
     """A word in 5% of the rows is a level; among hundreds of different numbers it stands for a missing one."""
-    assert of(["1", "2", "3", "4"] * 19 + ["many"] * 4).kind == "category"
+    assert of(["1", "2", "3", "4"] * 19 + ["many"] * 4).kind == "category of numbers"
     assert of([str(number) for number in range(100, 195)] + ["many"] * 5).kind == "number"

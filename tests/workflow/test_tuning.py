@@ -85,7 +85,7 @@ def test_by_time_scored_rows_are_later(larger):
 
 @pytest.mark.parametrize(("options", "crossed"), [({"split_column": "part"}, 5000), ({"drop": ("part",)}, 400)])
 def test_chosen_or_many_validation_rows_are_scored(larger, options, crossed, monkeypatch):
-    monkeypatch.setattr(trials, "MAX_CROSSED_ROWS", crossed)
+    monkeypatch.setattr(trials, "SMALL_TABLE_ROWS", crossed)
     prepared = prepare(larger, FitConfig(target="visits", **options).with_test_rows())
     (fold,) = split_for_trials(prepared)
     check_parts(prepared, [fold])
@@ -94,7 +94,7 @@ def test_chosen_or_many_validation_rows_are_scored(larger, options, crossed, mon
 
 @pytest.mark.parametrize("how", ["at random", "by time", "many rows"])
 def test_groups_are_not_divided(larger, how, monkeypatch):
-    monkeypatch.setattr(trials, "MAX_CROSSED_ROWS", 400 if how == "many rows" else 5000)
+    monkeypatch.setattr(trials, "SMALL_TABLE_ROWS", 400 if how == "many rows" else 5000)
     person = np.arange(600) // 4
     plan = FitConfig(target="visits", group=("person",), time="hour" if how == "by time" else None)
     prepared = prepare(larger.drop("part").with_columns(person=person), plan.with_test_rows())
@@ -186,7 +186,7 @@ def test_a_search_that_is_continued_makes_the_trials_of_an_uninterrupted_one(sea
 
 def test_few_groups_do_not_make_a_gain_certain(larger, tmp_path, monkeypatch):
     """With all scored rows in one group, the mean of that group has no spread: rows decide, and the result says so."""
-    monkeypatch.setattr(trials, "MAX_CROSSED_ROWS", 400)
+    monkeypatch.setattr(trials, "SMALL_TABLE_ROWS", 400)
     noise = np.random.default_rng(0)
     scored_by(monkeypatch, lambda fold, settings: noise.random(len(fold.test)))
     prepared = prepare(

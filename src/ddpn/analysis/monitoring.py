@@ -13,7 +13,6 @@ import torch
 from scipy import stats
 from scipy.special import ndtr
 
-from ddpn.analysis.explanations.inputs import is_missing
 from ddpn.analysis.leaderboard import COVERAGE
 from ddpn.analysis.plots import Pit
 from ddpn.calibration.columns import ColumnProfile
@@ -28,7 +27,7 @@ from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import is_number
 from ddpn.statistics import adjust_p_values
 from ddpn.storage.contents import JsonObject
-from ddpn.tables.encoding.table import Column
+from ddpn.tables.columns import Column
 from ddpn.tables.row_draw import MAX_ROWS, describe_draw, draw_facts, draw_rows, draw_sample
 from ddpn.tables.row_hashes import hash_texts
 
@@ -208,7 +207,7 @@ def compare(
     draw = draw_rows(rows, max_rows)
     X, rows, total = take_rows(X, draw.positions), len(draw), rows if total is None else total
     checks, notes = list[Check](), list[str]()
-    for own, column, name in zip(profile.columns, profile.reader.read(X), profile.names, strict=True):
+    for own, column, name in zip(profile.columns, profile.schema.parse(X), profile.names, strict=True):
         check = column_check(own, column._replace(name=name), shown_day if name in days else "{:.4g}".format)
         checks.append(check._replace(ignored=name in {*profile.ignored, *ignored}))
         if not len(own.keys) and not len(own.edges) and own.missing_share < 1.0:
@@ -255,7 +254,7 @@ def column_check(profile: ColumnProfile, column: Column, shown: Callable[[float]
     # Kolmogorov-Smirnov: the largest difference of the two cdfs, at the quantiles that the summary keeps. These are
     # three per doubling of the rank, so that the distance is a little too small rather than too large. Missing values
     # come before all others.
-    absent, before, now = is_missing(column), profile.rows[0], len(column.values)
+    absent, before, now = column.is_missing, profile.rows[0], len(column.values)
     old, new, values = profile.missing_share, float(absent.mean()), np.sort(column.values[~absent])
     distance = abs(old - new)
     medians = "", ""
@@ -290,8 +289,8 @@ def _levels(profile: ColumnProfile, column: Column) -> Check:
     Levels that are rare in the training are one cell with those that it did not have, so that it makes no difference in
     which of two alike tables a rare level happens to occur.
     """
-    before, number, absent = profile.rows[0], len(column.values), is_missing(column)
-    place = profile.places(column, column.values[~absent])
+    before, number, absent = profile.rows[0], len(column.values), column.is_missing
+    place = profile.places(column.rows(~absent))
     counts = np.append(np.bincount(place[place >= 0], minlength=len(profile.keys)), absent.sum())
     old = np.append(_key_shares(profile) * (1.0 - profile.missing_share), profile.missing_share)
     now, unseen = counts / number, float((place < 0).sum() / number)
@@ -312,7 +311,7 @@ def _levels(profile: ColumnProfile, column: Column) -> Check:
     p_value = _or_missing(p_value, profile, absent)
     # The summary has hashes of levels, so that only those of the new rows are known by name.
     names, keys = [f"{value:g}" for value in profile.keys.view(np.float64)], np.arange(len(profile.keys))
-    if column.kind == "category":
+    if column.is_category:
         names, keys = list(column.levels), profile.place(hash_texts(column.levels))
     if old[-1] or now[-1]:
         names, keys = [*names, "missing"], np.append(keys, len(profile.keys))
@@ -329,7 +328,8 @@ def _key_shares(profile: ColumnProfile) -> np.ndarray:
 
     The surprise of a level is -log of the share of all levels that are as rare, so that shares are its differences.
 
-    >>> known = ColumnProfile("category", np.ones(2), np.zeros(2), keys=np.arange(3, dtype=np.uint64),
+    >>> from ddpn.tables.columns import Kind
+    >>> known = ColumnProfile(Kind.CATEGORY, np.ones(2), np.zeros(2), keys=np.arange(3, dtype=np.uint64),
     ...                       key_surprise=-np.log([0.4, 1.0, 0.4]))
     >>> _key_shares(known).round(3).tolist()
     [0.2, 0.6, 0.2]

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from scipy.special import ndtri
 
-from ddpn.tables.encoding.table import Column
+from ddpn.tables.columns import Column, Kind
 from ddpn.tables.row_hashes import hash_texts
 
 #: What a cell is: as usual, missing in a column that sometimes is, missing in one that never was, a level or value that
@@ -55,7 +55,7 @@ class ColumnProfile(NamedTuple):
     `coded` are the shares of the levels that are inputs of the joint score, 0 for the others.
     """
 
-    kind: str
+    kind: Kind
     rows: np.ndarray
     absent: np.ndarray
     edges: np.ndarray = _NONE
@@ -78,23 +78,22 @@ class ColumnProfile(NamedTuple):
     @property
     def width(self) -> int:
         """Inputs of the joint score."""
-        own = np.count_nonzero(self.coded) if self.kind == "category" else 1
+        own = np.count_nonzero(self.coded) if self.kind.is_category else 1
         return int(own) + self._missing_coded
 
     def cells(self, column: Column) -> Cells:
         """The cells of a column that was read as this kind."""
-        values, is_category = column.values, self.kind == "category"
-        missing = values < 0 if is_category else np.isnan(values)
+        values, missing = column.values, column.is_missing
         surprise, state = np.zeros(len(values)), np.full(len(values), USUAL, dtype=np.int8)
         inputs = np.zeros((len(values), self.width))
         if len(self.edges):
             surprise = np.interp(values, self.edges, self.surprise)
             inputs[:, 0] = np.where(missing, 0.0, np.interp(values, self.edges, self.normal))
         if len(self.keys):
-            place = self.places(column, values)
+            place = self.places(column)
             surprise = np.where(place >= 0, self.key_surprise[place], self.unseen[0])
             state[place < 0] = UNSEEN
-            for j, key in enumerate(np.flatnonzero(self.coded) if is_category else ()):
+            for j, key in enumerate(np.flatnonzero(self.coded) if self.kind.is_category else ()):
                 inputs[:, j] = np.where(missing, 0.0, _standardised(place == key, self.coded[key]))
         if len(self.edges):
             for sign, edge, scale, kind in (
@@ -126,7 +125,7 @@ class ColumnProfile(NamedTuple):
             The fold of each row; rows that belong together are in one fold.
         """
         values, surprise = column.values, self.cells(column).surprise
-        missing = values < 0 if self.kind == "category" else np.isnan(values)
+        missing = column.is_missing
         _, level, counts = np.unique(np.where(missing, 0, values) + 0, return_inverse=True, return_counts=True)
         counts = np.bincount(level[~missing], minlength=len(counts))
         for number in np.unique(fold):
@@ -156,13 +155,11 @@ class ColumnProfile(NamedTuple):
         outside = np.log((self.rows[0] - self.rows[1] + 1.0) / 2.0)
         return np.maximum(outside + beyond(values, edge, scale), self.unseen[0] if len(self.keys) else 0.0)
 
-    def places(self, column: Column, values: np.ndarray) -> np.ndarray:
-        """The position of each of some values of a column in `keys`, -1 where there is none."""
-        if column.kind == "category":
-            # The last entry serves code -1, a missing value.
-            levels = column.levels
-            return levels.compute_once(self.keys, lambda names: np.append(self.place(hash_texts(names)), -1))[values]
-        return self.place(np.ascontiguousarray(values.astype(np.float64) + 0.0).view(np.uint64))
+    def places(self, column: Column) -> np.ndarray:
+        """Return the position of each row's value in `keys`, -1 where there is none."""
+        if column.is_category:
+            return column.map_names(self.keys, lambda levels: self.place(hash_texts(levels)), -1)
+        return self.place(np.ascontiguousarray(column.values.astype(np.float64) + 0.0).view(np.uint64))
 
     def place(self, keys: np.ndarray) -> np.ndarray:
         """Positions in `keys`, -1 where there is none."""
@@ -179,8 +176,7 @@ def _standardised(is_so: np.ndarray, share: float) -> np.ndarray:
 
 def fit_column(column: Column) -> ColumnProfile:
     """The summary of a training column."""
-    is_category = column.kind == "category"
-    missing = column.values < 0 if is_category else np.isnan(column.values)
+    missing = column.is_missing
     rows = np.array([len(missing), missing.sum()], dtype=np.float64)
     # The surprise of a missing value, and of one that is not missing.
     share = np.array([rows[1], rows[0] - rows[1]]) / max(rows[0], 1.0)
@@ -188,10 +184,10 @@ def fit_column(column: Column) -> ColumnProfile:
     absent = np.where(share > 0.0, np.where(share < 0.5, rarity, 0.0), np.log(rows[0] + 1.0) + NEVER)
     known = column.values[~missing]
     fields: dict[str, np.ndarray] = {}
-    if len(known) and is_category:
-        each = np.bincount(known, minlength=len(column.levels))
-        kept = each > 0
-        fields = _level_fields(hash_texts(column.levels)[kept], each[kept]) if kept.sum() <= MAX_LEVELS else {}
+    if len(known) and column.is_category:
+        counts = column.count_levels()
+        kept = counts > 0
+        fields = _level_fields(hash_texts(column.levels)[kept], counts[kept]) if kept.sum() <= MAX_LEVELS else {}
     elif len(known):
         fields = _number_fields(known.astype(np.float64))
     return ColumnProfile(column.kind, rows, absent, **fields)

@@ -23,6 +23,7 @@ from ddpn.rows.checks import row_count
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_column, listed
+from ddpn.tables.columns import ColumnTable
 from ddpn.tables.row_hashes import group_labels
 
 #: The highest level of an interval, and the level from which on a count may lie beyond it.
@@ -225,6 +226,8 @@ class IntervalLevels(NamedTuple):
 
 def column_of(X: Any, name: str) -> Any:
     """A column of a data frame, or None if X is not a data frame."""
+    if isinstance(X, ColumnTable):
+        return X.column(check_column(name, X.names, "groups", InputError)).cells() if X.is_named else None
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
         return None

@@ -24,11 +24,11 @@ from ddpn.calibration.columns import (
     UpperTail,
     fit_column,
 )
-from ddpn.members.member import TableReader
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_number, listed
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes, json_to_bytes
-from ddpn.tables.encoding.table import WITH_NUMBERS, Column
+from ddpn.tables.columns import Column, ColumnTable
+from ddpn.tables.schema import Schema, read_table
 
 #: Rows that are worked on at a time: few enough that a wide table stays small, many enough for numpy.
 _CHUNK = 4096
@@ -118,8 +118,8 @@ class FeatureProfile:
 
     Parameters
     ----------
-    reader : TableReader
-        Reads tables with the columns of the training rows. `fit` makes it and the others.
+    schema : Schema
+        The columns of the training rows. `fit` makes it and the others.
     columns : list of ColumnProfile
         What is ordinary in each column.
     joint : Joint or None
@@ -139,21 +139,20 @@ class FeatureProfile:
 
     def __init__(
         self,
-        reader: TableReader,
+        schema: Schema,
         columns: list[ColumnProfile],
         joint: Joint | None,
         tails: tuple[UpperTail, ...],
         ignored: Sequence[str] = (),
     ) -> None:
-        self.reader, self.columns, self.joint, self.tails = reader, columns, joint, tails
+        self.schema, self.columns, self.joint, self.tails = schema, columns, joint, tails
         #: Columns that do not count in the score of a row, such as the year where later years are to be predicted.
         self.ignored = tuple(ignored)
 
     @property
     def names(self) -> list[str]:
         """The columns' names, or x0, x1, ... where they have none."""
-        named = getattr(self.reader, "feature_names_in_", None)
-        return [f"x{j}" for j in range(len(self.columns))] if named is None else [str(name) for name in named]
+        return list(self.schema.names)
 
     @property
     def scored(self) -> list[int]:
@@ -170,11 +169,10 @@ class FeatureProfile:
     @classmethod
     def fit(cls, X: Any, weight: np.ndarray | None = None, ignored: Sequence[str] = ()) -> Self:
         """Summarise training rows with a weight; `ignored` columns do not count in the score of a row."""
-        reader = TableReader()
-        table = reader.fit(X)
+        table = read_table(X)
         if weight is not None:
-            table = _rows(table, np.flatnonzero(np.asarray(weight) > 0.0))
-        profile = cls(reader, [fit_column(column) for column in table], None, (), ignored)
+            table = table.rows(np.flatnonzero(np.asarray(weight) > 0.0))
+        profile = cls(Schema.of_table(table), [fit_column(column) for column in table], None, (), ignored)
         profile._fit_scores(table)
         return profile
 
@@ -202,12 +200,11 @@ class FeatureProfile:
         tuple of FeatureProfile and array
             The summary, and the scores of the rows with a weight.
         """
-        reader = TableReader()
-        table = reader.fit(X)
+        table = read_table(X)
         if weight is not None:
             used = np.asarray(weight) > 0.0
-            table, fold = _rows(table, np.flatnonzero(used)), fold[used]
-        profile = cls(reader, [fit_column(column) for column in table], None, (), ignored)
+            table, fold = table.rows(np.flatnonzero(used)), fold[used]
+        profile = cls(Schema.of_table(table), [fit_column(column) for column in table], None, (), ignored)
         has_joint = len(fold) >= _FEWEST_ROWS and sum(profile.columns[j].width for j in profile.scored) <= _JOINT_WIDTH
         distances = np.empty((len(_TAILS) if has_joint else 1, len(fold)))
         distances[0] = np.max([profile.columns[j].measure_left_out(table[j], fold) for j in profile.scored], axis=0)
@@ -221,34 +218,34 @@ class FeatureProfile:
         profile.tails = (UpperTail.fit(largest, least_scale=1.0), *map(UpperTail.fit, joint))
         return profile, profile._score(distances)
 
-    def _fit_scores(self, table: list[Column]) -> None:
+    def _fit_scores(self, table: ColumnTable) -> None:
         """The tails of the scores, and the joint distribution where there are enough rows.
 
         Some rows are set aside, so that tails are those of rows that a summary does not know: these have levels and
         extremes that it does not know either.
         """
-        n = len(table[0].values)
+        n = len(table)
         if n < _FEWEST_ROWS:
             largest = _largest(next(self._scored_cells(table)))
             self.tails = (UpperTail.fit(largest, least_scale=1.0),)
             return
         order = np.random.default_rng(0).permutation(n)
         number = min(n // 4, _MOST_APART)
-        apart, rest = _rows(table, np.sort(order[:number])), _rows(table, np.sort(order[number:]))
-        without = FeatureProfile(self.reader, [fit_column(column) for column in rest], None, (), self.ignored)
+        apart, rest = table.rows(np.sort(order[:number])), table.rows(np.sort(order[number:]))
+        without = FeatureProfile(self.schema, [fit_column(column) for column in rest], None, (), self.ignored)
         largest = np.concatenate([_largest(cells) for cells in without._scored_cells(apart)])
         self.tails = (UpperTail.fit(largest, least_scale=1.0),)
         if sum(self.columns[j].width for j in self.scored) <= _JOINT_WIDTH:
-            known = _rows(table, np.sort(order[number : number + _JOINT_ROWS]))
+            known = table.rows(np.sort(order[number : number + _JOINT_ROWS]))
             self.joint = Joint.fit(self._all_inputs(known))
             self.tails += tuple(map(UpperTail.fit, self.joint.distances(self._all_inputs(apart))))
 
-    def _all_inputs(self, table: list[Column]) -> np.ndarray:
+    def _all_inputs(self, table: ColumnTable) -> np.ndarray:
         return np.concatenate([_inputs(cells) for cells in self._scored_cells(table)])
 
     # Scoring -----------------------------------------------------------------------------------------------------
 
-    def _distances(self, table: list[Column]) -> np.ndarray:
+    def _distances(self, table: ColumnTable) -> np.ndarray:
         """Return what is scored of each row: its largest surprise and, with a joint distribution, two distances."""
         return np.concatenate([self._cell_distances(cells) for cells in self._scored_cells(table)], axis=1)
 
@@ -264,26 +261,26 @@ class FeatureProfile:
     def measure(self, X: Any) -> Measured:
         """Score later rows."""
         scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
-        for _, cells in self.chunks(self.reader.read(X)):
+        for _, cells in self.chunks(self.schema.parse(X)):
             scores.append(self._score(self._cell_distances([cells[j] for j in self.scored])))
             states += [np.bincount(each.state, minlength=len(STATES)) for each in cells]
         return Measured(np.concatenate(scores), states)
 
     def misfits(self, X: Any) -> list[str]:
         """The column of each row that fits the others least; "" where there were too few training rows to know."""
-        table = self.reader.read(X)
+        table = self.schema.parse(X)
         if self.joint is None:
-            return [""] * len(table[0].values)
+            return [""] * len(table)
         owner = np.repeat([self.names[j] for j in self.scored], [self.columns[j].width for j in self.scored])
         return owner[self.joint.worst(self._all_inputs(table))].tolist()
 
-    def chunks(self, table: list[Column]) -> Iterator[tuple[list[Column], list[Cells]]]:
+    def chunks(self, table: ColumnTable) -> Iterator[tuple[ColumnTable, list[Cells]]]:
         """Some rows of a table at a time, with their cells, of all columns."""
-        for start in range(0, len(table[0].values), _CHUNK):
-            some = _rows(table, slice(start, start + _CHUNK))
+        for start in range(0, len(table), _CHUNK):
+            some = table.rows(slice(start, start + _CHUNK))
             yield some, [own.cells(column) for own, column in zip(self.columns, some, strict=True)]
 
-    def _scored_cells(self, table: list[Column]) -> Iterator[list[Cells]]:
+    def _scored_cells(self, table: ColumnTable) -> Iterator[list[Cells]]:
         """The cells of some rows at a time, of the columns that count."""
         return ([cells[j] for j in self.scored] for _, cells in self.chunks(table))
 
@@ -298,7 +295,7 @@ class FeatureProfile:
         parts: JsonObject = dict(zip(_TAILS, self.tails, strict=False))
         for name, part in (parts if self.joint is None else parts | {"joint": self.joint}).items():
             arrays |= {f"{name}.{field}": values for field, values in part._asdict().items()}
-        about = {**self.reader.as_dict(), "joint": self.joint is not None, "ignored": self.ignored}
+        about = {"schema": self.schema.as_dict(), "joint": self.joint is not None, "ignored": self.ignored}
         return dict(zip(_FILES, (json_to_bytes(about), arrays_to_bytes(**arrays)), strict=True))
 
     @classmethod
@@ -308,19 +305,16 @@ class FeatureProfile:
             return None
         about, arrays = json.loads(files[_FILES[0]]), arrays_from_bytes(files[_FILES[1]])
         split = {name: np.split(arrays[name], np.cumsum(arrays[f"{name}.lengths"])[:-1]) for name in _ARRAYS}
-        # A reader distinguishes two sorts of categories, by whether their levels are numbers.
-        kinds = ["category" if kind == WITH_NUMBERS else kind for kind in about["kinds"]]
-        columns = [ColumnProfile(kind, **{name: split[name][j] for name in _ARRAYS}) for j, kind in enumerate(kinds)]
+        schema = Schema.from_dict(about["schema"])
+        columns = [
+            ColumnProfile(kind, **{name: split[name][j] for name in _ARRAYS}) for j, kind in enumerate(schema.kinds)
+        ]
         joint = Joint(*(arrays[f"joint.{field}"] for field in Joint._fields)) if about["joint"] else None
         tails = tuple(
             UpperTail(*(arrays[f"{name}.{field}"] for field in UpperTail._fields))
             for name in (_TAILS if about["joint"] else _TAILS[:1])
         )
-        return cls(TableReader.from_dict(about), columns, joint, tails, about["ignored"])
-
-
-def _rows(table: list[Column], rows: np.ndarray | slice) -> list[Column]:
-    return [column._replace(values=column.values[rows]) for column in table]
+        return cls(schema, columns, joint, tails, about["ignored"])
 
 
 def _largest(cells: list[Cells]) -> np.ndarray:
@@ -342,7 +336,7 @@ def row_reasons(profile: FeatureProfile, X: Any, days: Container[str] = ()) -> l
     """
     found: list[list[str]] = []
     scored = profile.scored
-    for table, cells in profile.chunks(profile.reader.read(X)):
+    for table, cells in profile.chunks(profile.schema.parse(X)):
         surprise = np.stack([cells[j].surprise for j in scored])
         is_reason = surprise >= np.log(len(scored) / _RARE_CELL)
         is_reason |= np.stack([np.isin(cells[j].state, (NEVER_MISSING, ABOVE, BELOW)) for j in scored])
@@ -356,14 +350,13 @@ def row_reasons(profile: FeatureProfile, X: Any, days: Container[str] = ()) -> l
 def _words(profile: ColumnProfile, column: Column, cells: Cells, row: int, is_day: bool) -> str:
     name, edges, state, value = column.name, profile.edges, cells.state[row], column.values[row]
     shown_as = shown_day if is_day else "{:.6g}".format
-    is_category = column.kind == "category"
-    if value < 0 if is_category else np.isnan(value):
+    if column.rows([row]).is_missing[0]:
         return f"missing {name!r}"
     if state == ABOVE:
         return f"{name!r} above the training range: {shown_as(value)} > {shown_as(edges[-1])}"
     if state == BELOW:
         return f"{name!r} below the training range: {shown_as(value)} < {shown_as(edges[0])}"
-    shown, what = (repr(column.levels[value]), "level") if is_category else (shown_as(value), "value")
+    shown, what = (repr(column.levels[value]), "level") if column.is_category else (shown_as(value), "value")
     return f"{'unseen' if state == UNSEEN else 'unusual'} {what} {shown} of {name!r}"
 
 
@@ -416,7 +409,7 @@ class TableSummary:
         expected = column.unseen[1] * rows if unseen else 0.0
         if unseen and (expected < 1.0 or is_many(unseen, column.unseen[1])):
             usual = f" (about {expected:,.0f} expected)" if expected >= 1.0 else ""
-            what = "level" if column.kind == "category" else "value"
+            what = "level" if column.kind.is_category else "value"
             found.append((unseen, f"{_have(unseen)} an unseen {what} of {name!r}{usual}."))
         # In any order of n training rows and N others, alike, the first k all come from the others with a probability
         # of at most (N / (N + n)) ** k: whether so many beyond the largest training value are more than chance.

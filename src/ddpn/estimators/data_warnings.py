@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from sklearn.base import BaseEstimator
-
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import DataWarning
@@ -19,8 +17,6 @@ from ddpn.tables.checks import (
     run_checks,
 )
 from ddpn.tables.dates import DateColumns
-from ddpn.tables.encoding.table import read_table
-from ddpn.tables.similar_rows import frame_of_columns
 
 
 def warn_about_table(sample: CountRows, dates: DateColumns, is_split: bool, clock: Clock) -> None:
@@ -37,15 +33,14 @@ def warn_about_table(sample: CountRows, dates: DateColumns, is_split: bool, cloc
     clock : Clock
         The time of the fit, of which checks take a small part.
     """
-    reader = BaseEstimator()
     used = sample.rows(sample.is_used)
-    used = used.replace(X=frame_of_columns(read_table(reader, used.X, reset=True)))
+    names = _Names(tuple(used.X.names), used.X.is_named)
+    used = used.replace(X=used.X.to_polars())
     checks = [partial(find_identifiers, used.X, dates.inputs), partial(find_column_problems, used, dates.inputs)]
     checks += [] if is_split else [partial(find_row_problems, used, dates.inputs)]
     findings, skipped = run_checks(checks, clock)
     # Whether a date is to come later is a matter of the scores, which `fit` does not report.
     findings = [finding for finding in findings if finding.kind != FindingKind.DATE]
-    names = _Names(tuple(used.X.columns), hasattr(reader, "feature_names_in_"))
     for finding in findings:
         warnings.warn(f"{finding.statement} {_describe_remedy(finding, names)}", DataWarning, stacklevel=3)
     if skipped:

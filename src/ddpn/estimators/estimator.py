@@ -21,7 +21,6 @@ from ddpn.calibration.calibrate import fit_intervals, fit_ood, fit_recalibration
 from ddpn.calibration.intervals import with_labels
 from ddpn.calibration.ood import FeatureProfile, check_alpha
 from ddpn.calibration.recalibration import PRIOR_ROWS
-from ddpn.members.member import TableReader
 from ddpn.members.network_options import plain
 from ddpn.metrics import crps, nll
 from ddpn.networks.heads import Head, check_likelihood, make_head
@@ -36,11 +35,12 @@ from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_choice, check_number, is_integer, is_number
 from ddpn.statistics import explained_deviance
 from ddpn.storage.model_files import TASK, read_files, read_manifest, refuses_strange_files, write_model
+from ddpn.tables.columns import ColumnTable, Kind
 from ddpn.tables.dates import DateColumns
-from ddpn.tables.encoding.table import Column
 from ddpn.tables.kinds import TableColumn
 from ddpn.tables.roles import Roles
 from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, draw_sample
+from ddpn.tables.schema import Schema
 
 
 class CountEstimator(RegressorMixin, BaseEstimator):
@@ -52,7 +52,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     upper: int | None = None
     censored_above: int | None = None
     predictor_: Predictor
-    feature_kinds_: list[str] | None
+    feature_kinds_: list[Kind]
     feature_names_in_: np.ndarray
     n_features_in_: int
     #: Arguments that a saved model does not keep.
@@ -77,15 +77,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             head.check_bounds()
         return counts
 
-    def _columns(self, sample: CountRows, counts: CountRange, head: Head | None) -> tuple[TableReader, list[Column]]:
-        """The columns of the training rows, with what reads those of later rows; errors for counts of other kinds."""
-        counts.check_known(sample)
-        if head is not None:
-            head.check_targets(sample.y, sample.exposure, sample.labels)
-        reader = TableReader()
-        return reader, reader.fit(sample.X, type(self))
-
-    def _set_fitted(self, reader: TableReader, predictor: Predictor, rows: CountRows | None = None) -> None:
+    def _set_fitted(self, schema: Schema, predictor: Predictor, rows: CountRows | None = None) -> None:
         """Replace what an earlier fit left, all at once: a fit that fails or is interrupted changes nothing.
 
         A summary of `rows` finds later rows that are unlike them.
@@ -93,10 +85,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         if rows is not None:
             profile = FeatureProfile.fit(rows.X, rows.weight)
             predictor.calibration = replace(predictor.calibration, profile=profile)
-        if hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        self.__dict__.update({name: value for name, value in vars(reader).items() if name.endswith("_in_")})
-        self.feature_kinds_, self.predictor_, self._roles = reader.kinds_, predictor, None
+        schema.set_names(self)
+        self.feature_kinds_, self.predictor_, self._roles = list(schema.kinds), predictor, None
         self._dates = DateColumns()
 
     # What was fitted ---------------------------------------------------------------------------------------------
@@ -118,29 +108,29 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         parts, done = [], 0
         with torch.no_grad():
             # Members choose their threads themselves.
-            for block in self._fitted.blocks(self.features(X), exposure, upper=upper):
+            for block in self._fitted.blocks(self.parse(X), exposure, upper=upper):
                 rows = slice(done, done + block.batch_shape[0])
                 with single_thread():
                     parts.append(take(self._fitted.wrap(block, groups=None if groups is None else groups[rows])))
                 done = rows.stop
         return np.concatenate(parts)
 
-    def features(self, X: Any) -> Any:
-        """X as the members take it: models of `ddpn fit` read data frames with the columns of the file.
+    def parse(self, X: Any) -> ColumnTable:
+        """Read a table as the members take it: models of `ddpn fit` read data frames with the columns of the file.
 
-        Dates become numbers as in fit.
+        Dates become numbers as in fit. A `ColumnTable` is returned as it is.
         """
         check_is_fitted(self)
-        X = self._dates.read(X, lambda sentence: warnings.warn(sentence, DataWarning, stacklevel=5))
-        frame = nw.from_native(X, pass_through=True)
-        if self._roles is None or not isinstance(frame, nw.DataFrame):
+        if isinstance(X, ColumnTable):
             return X
-        written = [column.name for column in self._roles.used]
-        if not set(written) <= set(frame.columns) and set(self.feature_names_in_) <= set(frame.columns):
-            return X  # dates have become numbers already
-        # What is neither text nor number in pandas, such as a column of dates and None, is read as text.
-        objects = [nw.col(name).cast(nw.String) for name, dtype in frame.schema.items() if dtype == nw.Object]
-        return self._roles.features(frame.with_columns(*objects).to_polars())
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+        if self._roles is not None and isinstance(frame, nw.DataFrame):
+            # What is neither text nor number in pandas, such as a column of dates and None, is read as text.
+            objects = [nw.col(name).cast(nw.String) for name, dtype in frame.schema.items() if dtype == nw.Object]
+            table = self._roles.parse(frame.with_columns(*objects).to_polars())
+            return ColumnTable(table.columns, index=row_labels(X))
+        X = self._dates.read(X, lambda sentence: warnings.warn(sentence, DataWarning, stacklevel=5))
+        return self.predictor_.parse(X)
 
     # Predicting --------------------------------------------------------------------------------------------------
 
@@ -165,9 +155,10 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             numpy arrays. `distribution` is the object of torch.
         """
         calibrated_groups = self._fitted.calibration.groups
-        has_column = calibrated_groups is not None and calibrated_groups.by in getattr(X, "columns", ())
+        names = X.names if isinstance(X, ColumnTable) else getattr(X, "columns", ())
+        has_column = calibrated_groups is not None and calibrated_groups.by in names
         labels = self._group_labels(X, groups) if groups is not None or has_column else None
-        prediction = self._fitted.predict(self.features(X), exposure, upper, labels)
+        prediction = self._fitted.predict(self.parse(X), exposure, upper, labels)
         days = frozenset(self._dates.days) if self._roles is None else self._roles.days
         return replace(prediction, labels=row_labels(X), library=library_name(X), days=days)
 
@@ -302,9 +293,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any) -> CountRows:
         parts = sample_weight, exposure, upper, censored
-        return self._fitted.counts.apply(
-            CountRows.from_arguments(self.features(X), y, *parts, fractional=self.fractional)
-        )
+        return self._fitted.counts.apply(CountRows.from_arguments(self.parse(X), y, *parts, fractional=self.fractional))
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
@@ -508,7 +497,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         [False, True, True]
         """
         with single_thread():
-            self._fitted.calibration = fit_ood(self._fitted.calibration, self.features(X), alpha)
+            self._fitted.calibration = fit_ood(self._fitted.calibration, self.parse(X), alpha)
         return self
 
     def ood_pvalue(self, X: Any) -> np.ndarray:
@@ -526,7 +515,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             sets, has a p-value of alpha or less: for any model and n. The smallest is 1 / (n + 1).
         """
         with single_thread():
-            return self._fitted.calibration.ood_pvalue(self.features(X))
+            return self._fitted.calibration.ood_pvalue(self.parse(X))
 
     def is_ood(self, X: Any, alpha: float | None = None) -> np.ndarray:
         """Flag rows that are out-of-distribution: those with a small p-value.
@@ -580,7 +569,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             None if self._fitted.calibration.ood is None else self._fitted.calibration.ood.is_ood(self.ood_pvalue(X))
         )
         days = frozenset(self._dates.days) if self._roles is None else self._roles.days
-        return self._fitted.calibration.ood_reasons(self.features(X), flagged, days)
+        return self._fitted.calibration.ood_reasons(self.parse(X), flagged, days)
 
     # Comparison ----------------------------------------------------------------------------------------------------
 
@@ -707,14 +696,13 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         """Everything that `save` writes: files by name and the manifest."""
         files, manifest = self._fitted.state()
         more, extra = self._extra_state()
-        names = getattr(self, "feature_names_in_", None)
+        schema = self._fitted.schema
+        assert schema is not None
         manifest["estimator"] = {
             "class": type(self).__name__,
             "options": plain_options(self, self._not_saved),
-            "features": None if names is None else list(map(str, names)),
-            "kinds": self.feature_kinds_,
+            "schema": schema.as_dict(),
             "dates": [asdict(column) for column in self._dates.columns],
-            "n_features": int(self.n_features_in_),
             "extra": extra,
         }
         return files | more, manifest
@@ -777,13 +765,12 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         options = {name: tuple(v) if isinstance(v, list) else v for name, v in known["options"].items()}
         model: Any = cls(**options)
         model.predictor_ = Predictor.from_state(files, manifest, mixed_only)
-        model.n_features_in_, model.feature_kinds_ = known["n_features"], known.get("kinds")
-        names = known["features"] or [f"x{j}" for j in range(known["n_features"])]
+        schema = Schema.from_dict(known["schema"])
         profile = model.predictor_.calibration.profile
-        if profile is not None and profile.names != names:
+        if profile is not None and profile.schema != schema:
             raise InputError(f"{path} has a profile of other columns than its manifest. Fit the model again.")
-        if known["features"] is not None:
-            model.feature_names_in_ = np.array(known["features"], dtype=object)
+        schema.set_names(model)
+        model.feature_kinds_ = list(schema.kinds)
         model._dates = DateColumns(tuple(TableColumn.from_dict(column) for column in known.get("dates", ())))
         model._roles = roles
         model._restore_extra(files, known["extra"])

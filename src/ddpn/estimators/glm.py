@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ddpn.estimators.coefficients import INTERCEPT, CoefficientTable, GLMSummary
 from ddpn.estimators.dispersion import GoodnessOfFit, coefficient_warnings, overdispersion_warning
 from ddpn.estimators.estimator import CountEstimator
-from ddpn.members.glm import GLM, Design, check_complete, missing_rows
+from ddpn.members.glm import GLM, Design, check_complete
 from ddpn.members.linear import fit_linear
 from ddpn.networks.heads import HEADS, Head, make_head
 from ddpn.predictor import Predictor
@@ -20,6 +20,7 @@ from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number
 from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes
+from ddpn.tables.schema import Schema, read_table
 
 #: Up to so many rows, equal ones become one: a weight and repeated rows are then the same to the last bit.
 _MERGED = 1000
@@ -163,18 +164,21 @@ class CountGLM(CountEstimator):
         sample = CountRows.from_arguments(X, y, sample_weight, exposure, upper, censored, groups, self.fractional)
         counts = self._make_range(head, sample)
         sample = counts.apply(sample)
-        reader, table = self._columns(sample, counts, head)
+        counts.check_known(sample)
+        head.check_targets(sample.y, sample.exposure, sample.labels)
+        table = read_table(X, type(self))
+        sample = sample.replace(X=table)
         used = sample.is_used
         if self.missing == "drop":
-            used = used & ~missing_rows(table)
+            used = used & ~table.is_missing()
             if not used.any():
                 raise InputError("X must have a row without missing values, got none.")
         else:
             remedy = 'Pass missing="drop" to leave these rows out, or use CountRegressor, which accepts missing values'
             check_complete(table, sample.labels, remedy)
         n_dropped = int((sample.is_used & ~used).sum())
-        table = [column._replace(values=column.values[used]) for column in table]
-        design = Design.of(reader, table)
+        table = table.rows(used)
+        design = Design.of_table(table)
         rows = sample.replace(X=None).rows(used).replace(X=design.matrix(table))
         if not rows.y.any():
             raise InputError("y must hold a positive count, got zeros only: no finite coefficients fit them.")
@@ -190,7 +194,7 @@ class CountGLM(CountEstimator):
         covariance, deviations = fit.covariances(kind=covariance_type, groups=codes)
         loglik = -float(weight @ fit.objective.losses(best.theta))
         quality = GoodnessOfFit.measure(fit, loglik)
-        self._set_fitted(reader, predictor, sample.rows(used) if n_dropped else sample)
+        self._set_fitted(Schema.of_table(table), predictor, sample.rows(used) if n_dropped else sample)
         self.n_rows_, self.n_dropped_ = len(rows), n_dropped
         self.n_groups_ = None if codes is None else int(codes.max()) + 1
         self.coef_ = fit.linear.slopes / fit.linear.scale

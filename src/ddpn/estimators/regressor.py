@@ -20,7 +20,6 @@ from ddpn.members.folds import Folds, JobOptions, copies_of
 from ddpn.members.member import NotApplicableError, Task
 from ddpn.members.network_options import (
     FULL_BATCH_ROWS,
-    SMALL_ROWS,
     NetworkOptions,
     check_training_options,
     paper_options,
@@ -32,7 +31,7 @@ from ddpn.networks.training import History, RowStream, Runtime
 from ddpn.pipeline import TRAINING, FitPlan, FittedPipeline, PipelineOptions, fit_pipeline
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.splits import FOLDS, held_out_rows
+from ddpn.rows.splits import FOLDS, HELD_OUT_SHARE, MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, held_out_rows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock, parse_duration
 from ddpn.runtime.errors import ConfigError, DataWarning, InputError
 from ddpn.runtime.jobs import Where, is_here
@@ -40,11 +39,11 @@ from ddpn.runtime.steps import StepRunner
 from ddpn.runtime.time_plan import clock_of_budget
 from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number
 from ddpn.storage.results import ResultStore
+from ddpn.tables.columns import ColumnTable, Kind
 from ddpn.tables.dates import DateColumns
 from ddpn.tables.encoding import FeatureEncoder
+from ddpn.tables.schema import Schema, read_table
 
-#: With fewer rows none are held out to choose epochs: they are needed for fitting, and would score too noisily.
-_MIN_SPLIT_ROWS = 200
 #: Networks of each kind, where members are fitted once.
 _NETWORKS = 5
 
@@ -135,6 +134,7 @@ class NetworkRegressor(CountEstimator):
         dates = DateColumns.find(X)
         X = dates.read(X, _warn_about_cells)
         train = CountRows.from_arguments(X, y, sample_weight, exposure, upper, censored, groups, self.fractional)
+        train = train.replace(X=read_table(X, type(self)))
         counts = self._make_range(head, train)
         train = counts.apply(train)
         if validation is not None:
@@ -182,13 +182,17 @@ class NetworkRegressor(CountEstimator):
         the result names the steps that are missing.
         """
         head, options, runtime = self.checked_options()
-        reader, _ = self._columns(train, counts, head)
+        counts.check_known(train)
+        head.check_targets(train.y, train.exposure, train.labels)
+        train = train.replace(X=read_table(train.X, type(self)))
+        schema = Schema.of_table(train.X)
         if validation is not None:
+            validation = validation.replace(X=schema.parse(validation.X))
             head.check_targets(validation.y, validation.exposure, validation.labels)
         train = train.rows(train.is_used)
         self.n_rows_, self.n_validation_rows_ = len(train), 0
-        if len(train) <= FULL_BATCH_ROWS and train.group is None and (numbers := _finite_numbers(train.X)) is not None:
-            train = train.merge_equal_rows(numbers)
+        if len(train) <= FULL_BATCH_ROWS and train.group is None and _is_complete_array(train.X):
+            train = train.merge_equal_rows(np.column_stack([column.values for column in train.X]))
         # Nodes have devices and folders of their own.
         here = is_here(self.n_jobs)
         task = Task(
@@ -206,7 +210,7 @@ class NetworkRegressor(CountEstimator):
         fitted = fit_pipeline(plan, head, counts, steps, clock, on_step, jobs, runner)
         if plan.folds.validation is not None:
             self.n_rows_, self.n_validation_rows_ = len(plan.folds.train), len(plan.folds.validation)
-        self._set_fitted(reader, fitted.predictor)
+        self._set_fitted(schema, fitted.predictor)
         self._interrupted, self.left_out_ = TRAINING in fitted.missing, fitted.left_out
         return fitted
 
@@ -372,8 +376,8 @@ class CountRegressor(NetworkRegressor):
     ----------
     predictor_ : Predictor
         The fitted members with their weights and calibration.
-    feature_kinds_ : list of str
-        The kind of every column: "number", "flag" or "category".
+    feature_kinds_ : list of Kind
+        The kind of every column: "number", "boolean", "category" or "category of numbers".
     history_ : History
         How the training of the networks went.
     left_out_ : dict
@@ -494,8 +498,8 @@ class DDPNRegressor(NetworkRegressor):
     ----------
     predictor_ : Predictor
         The fitted members with their weights and calibration.
-    feature_kinds_ : list of str
-        The kind of every column: "number", "flag" or "category".
+    feature_kinds_ : list of Kind
+        The kind of every column: "number", "boolean", "category" or "category of numbers".
     history_ : History
         How the training of the networks went.
     interrupted_ : bool
@@ -530,7 +534,7 @@ class DDPNRegressor(NetworkRegressor):
             options = options if "components" in (options or {}) else {"objective": "paper", **(options or {})}
         return named_head(self.likelihood, options)
 
-    def _network_options(self, rows: int = SMALL_ROWS) -> NetworkOptions:
+    def _network_options(self, rows: int = SMALL_TABLE_ROWS) -> NetworkOptions:
         given = self._given_options()
         return paper_options(rows, **given) if self.preset == "paper" else NetworkOptions(**given)
 
@@ -583,7 +587,7 @@ def _refuse_removed(arguments: Mapping[str, Any]) -> None:
 def held_out(sample: CountRows, share: float | str | None, seed: int) -> np.ndarray:
     """Mask of the rows that are kept for validation: by default a tenth, where there are enough rows."""
     if share == "auto":
-        share = 0.1 if len(sample) >= _MIN_SPLIT_ROWS else 0.0
+        share = HELD_OUT_SHARE if len(sample) >= MIN_ROWS_TO_VALIDATE else 0.0
     if share is not None and not (is_number(share) and 0.0 <= share < 1.0):
         must = 'be "auto", None or a share in [0, 1)'
         raise ConfigError(argument="validation", must=must, got=repr(share))
@@ -593,10 +597,7 @@ def held_out(sample: CountRows, share: float | str | None, seed: int) -> np.ndar
     return held_out_rows(len(sample), float(share), seed, sample.group)
 
 
-def _finite_numbers(X: Any) -> np.ndarray | None:
-    """A numeric array or sparse matrix as an array; None for other tables and where a number is missing."""
-    from scipy import sparse  # slow to import
-
-    found = X.toarray() if sparse.issparse(X) else X
-    is_numeric = isinstance(found, np.ndarray) and found.ndim == 2 and found.dtype.kind in "buif"
-    return found if is_numeric and np.isfinite(found).all() else None
+def _is_complete_array(table: ColumnTable) -> bool:
+    """Return True for an array of numbers or booleans without a missing value."""
+    is_array = not table.is_named and set(table.kinds) <= {Kind.NUMBER, Kind.BOOLEAN}
+    return is_array and not table.is_missing().any()

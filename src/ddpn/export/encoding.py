@@ -14,9 +14,10 @@ from ddpn.members.glm import Design
 from ddpn.members.trees.member import LEVELS, TreeTable
 from ddpn.storage.contents import JsonObject
 from ddpn.tables.cells import DAY, HOUR, MONTH, WEEKDAY
+from ddpn.tables.columns import Kind
 from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.encoding.columns import LARGEST, LIMIT, CategoricalColumn, NumericColumn
-from ddpn.tables.kinds import NUMBER, number_of
+from ddpn.tables.encoding.columns import LARGEST, LIMIT, CategoryEncoding, NumberEncoding
+from ddpn.tables.levels import NUMBER, number_of
 
 _DAY_MICROSECONDS = 86_400e6
 
@@ -45,7 +46,7 @@ def read_columns(
     number_names: list[str] = []
     for column in columns:
         own = cells[column.name]
-        if column.kind == "category":
+        if column.kind == Kind.CATEGORY:
             codes.append(level_codes(graph, own, column, levels[column.names[0]]))
         else:
             numbers += _numbers(graph, own, column)
@@ -64,10 +65,10 @@ def _numbers(graph: Graph, cells: Value, column: InputColumn) -> list[Value]:
     missing = cells.op("IsInf", kind="b")
     for marker in column.markers:
         missing = missing | cells.equals(marker)
-    if column.kind == "boolean":
+    if column.kind == Kind.BOOLEAN:
         missing = missing | ~(cells.equals(0.0) | cells.equals(1.0))
     known = graph.where(missing, np.nan, cells)
-    return _date_parts(graph, known, column.parts) if column.kind == "date" else [known]
+    return _date_parts(graph, known, column.parts) if column.kind == Kind.DATE else [known]
 
 
 def _date_parts(graph: Graph, seconds: Value, parts: Sequence[str]) -> list[Value]:
@@ -149,7 +150,7 @@ def encoded(graph: Graph, table: TableNodes, encoder: FeatureEncoder, chosen: np
 
 
 def _numeric_parts(
-    graph: Graph, table: TableNodes, own: dict[str, NumericColumn], starts: dict[str, int]
+    graph: Graph, table: TableNodes, own: dict[str, NumberEncoding], starts: dict[str, int]
 ) -> list[_Placed]:
     """Values, indicators of missing values, bins, steps and codes of all columns of numbers."""
     assert table.numbers is not None
@@ -185,7 +186,7 @@ def _numeric_parts(
 
 
 def _category_parts(
-    codes: Value, table: TableNodes, own: dict[str, CategoricalColumn], starts: dict[str, int]
+    codes: Value, table: TableNodes, own: dict[str, CategoryEncoding], starts: dict[str, int]
 ) -> list[_Placed]:
     """One input per level, rare levels and missing values of all categories, and the effects of levels, if any."""
     targets, columns, inputs, places = [], [], [], []
@@ -219,14 +220,14 @@ def _looked_up(codes: Value, targets: Sequence[Sequence[float]]) -> Value:
 
 def tree_matrix(graph: Graph, table: TableNodes, known: TreeTable) -> Value:
     """Numbers as they are and codes of levels, `LEVELS` for a missing one. Shape: (rows, columns)."""
-    levels = dict(zip(table.names, known.levels, strict=True))
+    levels = known.levels
     parts = (
         [] if table.numbers is None else [_Placed(table.numbers, [table.names.index(n) for n in table.number_names])]
     )
     if table.codes is not None:
         targets = []
         for name, every in table.levels.items():
-            place = {level: float(code) for code, level in enumerate(levels[name] or ())}
+            place = {level: float(code) for code, level in enumerate(levels[name])}
             missing = float(LEVELS)
             targets.append([*(place.get(level, missing) for level in every), missing, missing])
         parts.append(_Placed(_looked_up(table.codes, targets), [table.names.index(name) for name in table.levels]))
@@ -237,7 +238,8 @@ def tree_matrix(graph: Graph, table: TableNodes, known: TreeTable) -> Value:
 def design_matrix(graph: Graph, table: TableNodes, design: Design) -> Value:
     """The columns of a `CountGLM`; NaN where a value is missing or a level is unknown. Shape: (rows, coefficients)."""
     parts = []
-    for name, levels in zip(table.names, design.levels, strict=True):
+    for name in table.names:
+        levels = design.levels.get(name)
         if levels is None:
             assert table.numbers is not None
             parts.append(table.numbers.take([table.number_names.index(name)]))

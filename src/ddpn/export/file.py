@@ -27,8 +27,9 @@ from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_integer
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import write_bytes
+from ddpn.tables.columns import Kind
 from ddpn.tables.files import check_free
-from ddpn.tables.kinds import number_of
+from ddpn.tables.levels import number_of
 
 #: Probabilities of counts that are outputs by default: up to this quantile of the counts of all training rows, within
 #: these bounds; and up to the last number where that is not known.
@@ -177,10 +178,11 @@ def assemble(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[Inp
     graph.reserved = {*inputs, *outputs.values()}
     cells = {name: graph.input(name, column.element) for name, column in inputs.items()}
 
-    names = [name for column in source.columns for name in column.names]
-    known = dict(zip(names, known_levels(predictor.mixed.values(), len(names)), strict=True))
+    known = known_levels(predictor.mixed.values())
     # A category whose levels no member of the mixture distinguishes still is an input.
-    levels_of = {column.names[0]: known[column.names[0]] for column in source.columns if column.kind == "category"}
+    levels_of = {
+        column.names[0]: known.get(column.names[0], ()) for column in source.columns if column.kind == Kind.CATEGORY
+    }
     table = read_columns(graph, cells, source.columns, levels_of)
     rows = cells[source.columns[0].name].op("Size", kind="i")
     shape = graph.concat([rows.reshaped(1), graph.constant([1])], axis=0)
@@ -216,7 +218,7 @@ def assemble(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[Inp
 
 def _group_code(graph: Graph, cells: Value, column: InputColumn, groups: IntervalGroups) -> Value:
     """The position of each row's group, the last of which is for rows in none. Shape: (rows, 1)."""
-    if column.kind == "date":
+    if column.kind == Kind.DATE:
         raise ConfigError(f"Groups of intervals to export must not be dates, got the column {groups.by!r}.")
     unknown = len(groups.names)
     missing = groups.names.index("missing") if "missing" in groups.names else unknown

@@ -1,19 +1,17 @@
 """What is exported: the predictor of a folder, an estimator or by itself, and the raw columns that the file takes."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ddpn.members.folds import copies_of
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import TASK
 from ddpn.tables.cells import LOOKS_MISSING, missing_numbers
-from ddpn.tables.encoding.table import WITH_NUMBERS
+from ddpn.tables.columns import Kind
 from ddpn.tables.kinds import FALSE, TRUE
 from ddpn.tables.roles import Roles
 
@@ -58,35 +56,33 @@ class InputColumn:
         return {**about, "meaning": MEANINGS[self.kind]}
 
 
-def columns_of_roles(roles: Roles, kinds: Sequence[str]) -> list[InputColumn]:
-    """The columns of a model that `ddpn fit` fitted; `kinds` are those of its features."""
-    found, rest = [], list(kinds)
-    markers = tuple(missing_numbers(roles.missing))
+def columns_of_roles(roles: Roles) -> list[InputColumn]:
+    """Return the columns of a model that `ddpn fit` fitted."""
+    columns, markers = [], tuple(missing_numbers(roles.missing))
     for column in roles.used:
-        own, rest = rest[: len(column.inputs)], rest[len(column.inputs) :]
         words, aliases = {""}, dict[str, str]()
-        if column.kind == "category":
+        if column.kind.is_category:
             words |= {"nan", *(word.strip() for word in roles.missing)}
-        if column.kind == "category" and column.level_kind == "number":  # words such as n/a, in the usual letter cases
+        if column.kind == Kind.NUMBER_CATEGORY:  # words such as n/a, in the usual letter cases
             words |= {form for word in LOOKS_MISSING for form in (word, word.upper(), word.capitalize(), word.title())}
-        if column.kind == "category" and column.level_kind == "boolean":  # spellings of true and false
+        if column.kind == Kind.BOOLEAN_CATEGORY:  # spellings of true and false
             for level, spellings in (("true", TRUE), ("false", FALSE)):
                 for word in spellings:
                     cases = product(*zip(word.lower(), word.upper(), strict=True))
                     aliases |= {"".join(letters): level for letters in cases}
-        found.append(
+        columns.append(
             InputColumn(
                 column.name,
-                column.kind,
+                Kind.CATEGORY if column.kind.is_category else column.kind,
                 tuple(column.inputs),
-                column.parts if column.kind == "date" else (),
+                column.parts if column.kind == Kind.DATE else (),
                 tuple(sorted(words)),
-                markers if column.kind in ("number", "category") else (),
+                markers if column.kind.is_category or column.kind == Kind.NUMBER else (),
                 tuple(sorted(aliases.items())),
-                WITH_NUMBERS in own or column.level_kind == "number",
+                column.kind == Kind.NUMBER_CATEGORY,
             )
         )
-    return found
+    return columns
 
 
 #: What a saved task says about the fit, which the file repeats.
@@ -115,11 +111,10 @@ def source_of(model: Any) -> ExportedModel:
     if isinstance(model, str | PathLike):
         return _of_folder(Path(model))
     if isinstance(model, Predictor):
-        return _of_predictor(model, None, None)
+        return _of_predictor(model)
     predictor = getattr(model, "predictor_", None)
     if isinstance(predictor, Predictor):
-        names = getattr(model, "feature_names_in_", None)
-        return _of_predictor(predictor, names, getattr(model, "feature_kinds_", None))
+        return _of_predictor(predictor)
     what = "a folder of a saved model, a fitted estimator of ddpn or a Predictor"
     hint = "Networks for images, text and point clouds (CountModel) are exported with torch.onnx."
     raise ConfigError(argument="model", must=f"be {what}", got=type(model).__name__, remedy=hint)
@@ -136,7 +131,7 @@ def _of_folder(path: Path) -> ExportedModel:
     manifest = saved.manifest
     estimator = manifest.get("estimator")
     if estimator is None:
-        return _of_predictor(Predictor.load(path), None, None)
+        return _of_predictor(Predictor.load(path))
     if TASK not in manifest["files"]:
         kind = check_choice("The class of the saved model", estimator["class"], estimators.__all__)
         return source_of(getattr(estimators, kind).load(path))
@@ -144,7 +139,7 @@ def _of_folder(path: Path) -> ExportedModel:
     summary = {name: task[name] for name in _SUMMARY if name in task}
     return ExportedModel(
         predictor,
-        columns_of_roles(roles, estimator["kinds"]),
+        columns_of_roles(roles),
         manifest["members"],
         roles.target,
         roles.exposure or "exposure",
@@ -153,26 +148,18 @@ def _of_folder(path: Path) -> ExportedModel:
     )
 
 
-def _of_predictor(predictor: Predictor, names: Any, kinds: Any) -> ExportedModel:
-    """A model that was fitted in Python: the columns are those of X."""
-    # Members know the names and kinds of the columns by their encoder, reader or table.
-    copies = [copies_of(member)[0] for member in predictor.members.values()]
-    readers = (getattr(member, name, None) for member in copies for name in ("encoder", "reader", "table"))
-    known = next((getattr(each, "reader", each) for each in readers if each is not None), None)
-    if kinds is None:
-        kinds = None if known is None else known.kinds_
-    if kinds is None:
+def _of_predictor(predictor: Predictor) -> ExportedModel:
+    """Return a model that was fitted in Python: the columns are those of X."""
+    schema = predictor.schema
+    if schema is None:
         must = "have a member that reads columns"
         raise ConfigError(argument="model", must=must, got="constant distributions only")
-    if names is None:
-        names = getattr(known, "feature_names_in_", [f"x{j}" for j in range(len(kinds))])
     members = {
         name: {"weight": predictor.weights[name], "seconds": predictor.seconds.get(name), "facts": member.facts()}
         for name, member in predictor.members.items()
     }
-    plain = {"number": "number", "flag": "boolean"}
     columns = [
-        InputColumn(str(name), plain.get(kind, "category"), (str(name),), by_value=kind == WITH_NUMBERS)
-        for name, kind in zip(names, kinds, strict=True)
+        InputColumn(name, Kind.CATEGORY if kind.is_category else kind, (name,), by_value=kind == Kind.NUMBER_CATEGORY)
+        for name, kind in zip(schema.names, schema.kinds, strict=True)
     ]
     return ExportedModel(predictor, columns, members)

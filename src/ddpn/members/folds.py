@@ -28,27 +28,26 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from torch.distributions import Distribution
 
 from ddpn.members.blending import as_one
 from ddpn.members.member import Member, NotApplicableError
-from ddpn.members.network_options import SMALL_ROWS
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.splits import FOLDS, fold_numbers, held_out_rows
+from ddpn.rows.splits import FOLDS, HELD_OUT_SHARE, SMALL_TABLE_ROWS, fold_numbers, held_out_rows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.runtime.jobs import Job, Result, Where, run
 from ddpn.storage.contents import JsonObject, json_to_bytes
 from ddpn.storage.results import ResultStore
+from ddpn.tables.columns import ColumnTable
+from ddpn.tables.schema import Schema
 
 _PREFIX = "copy-"
 #: Names of the files of a job beside those of the member, whose names are prefixed.
 _FACTS, _MEMBER = "facts.json", "member/"
-#: The share of many rows that is held out where there are no validation rows.
-_HELD_OUT = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +66,8 @@ class Folds:
         """Validation rows where there are some; else folds, or a tenth of more than 5,000 rows. Groups stay whole."""
         if validation is not None and len(validation):
             return cls(train, validation)
-        if len(train) > SMALL_ROWS:
-            kept = held_out_rows(len(train), _HELD_OUT, seed, train.group)
+        if len(train) > SMALL_TABLE_ROWS:
+            kept = held_out_rows(len(train), HELD_OUT_SHARE, seed, train.group)
             if kept.any() and not kept.all():
                 return cls(train.rows(~kept), train.rows(kept))
         # Equal rows count as one, as do rows of one group.
@@ -109,17 +108,13 @@ def copies_of(member: Member) -> Sequence[Member]:
     return member.copies if isinstance(member, CrossFitted) else [member]
 
 
-def known_levels(members: Iterable[Member], width: int) -> list[tuple[str, ...]]:
-    """The levels of each of so many columns that a fitted member, or a copy, knows by name; empty for numbers."""
-    found: list[dict[str, None]] = [{} for _ in range(width)]
+def known_levels(members: Iterable[Member]) -> dict[str, tuple[str, ...]]:
+    """Return the levels of each category that a fitted member, or a copy, knows by name, most frequent first."""
+    known: dict[str, dict[str, None]] = {}
     for fitted in (fitted for member in members for fitted in copies_of(member)):
-        encoder, table, design = (getattr(fitted, name, None) for name in ("encoder", "table", "design"))
-        reader = table if design is None else design
-        columns = [] if encoder is None else encoder.columns_
-        each = [getattr(column, "known_levels", None) for column in columns] if reader is None else reader.levels
-        for own, levels in zip(found, each, strict=False):
-            own.update(dict.fromkeys(levels or ()))
-    return [tuple(own) for own in found]
+        for name, levels in fitted.levels.items():
+            known.setdefault(name, {}).update(dict.fromkeys(levels))
+    return {name: tuple(levels) for name, levels in known.items()}
 
 
 class CrossFitted(Member):
@@ -128,10 +123,13 @@ class CrossFitted(Member):
     def __init__(self, copies: Sequence[Member]) -> None:
         self.copies = list(copies)
         self.label = copies[0].label  # type: ignore[misc]
-        self.takes_prepared_tables = copies[0].takes_prepared_tables  # type: ignore[misc]
 
     def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Self:
         raise NotApplicableError("it is a mixture of copies that are fitted already")
+
+    @property
+    def schema(self) -> Schema | None:
+        return self.copies[0].schema
 
     @property
     def interrupted(self) -> bool:  # type: ignore[override]
@@ -141,10 +139,10 @@ class CrossFitted(Member):
     def is_underfitted(self) -> bool:  # type: ignore[override]
         return sum(copy.is_underfitted for copy in self.copies) > len(self.copies) / 2
 
-    def parts(self, X: Any, exposure: np.ndarray | None = None) -> list[Distribution]:
+    def parts(self, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:
         return [part for copy in self.copies for part in copy.parts(X, exposure)]
 
-    def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
+    def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
         return as_one(self.parts(X, exposure))
 
     def facts(self) -> JsonObject:

@@ -2,8 +2,8 @@
 
 import json
 import warnings
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,102 +12,118 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.members.linear import LinearFit, LinearPredictor, fit_linear
-from ddpn.members.member import LevelTable, Member, NotApplicableError, TableReader, Task, as_tensor, exposure_tensor
+from ddpn.members.member import Member, NotApplicableError, Task, as_tensor, exposure_tensor
 from ddpn.networks.heads import HEADS, Head, make_head
 from ddpn.networks.heads.head import WeightedCounts
-from ddpn.rows.checks import Labels, RowError, row_count, row_labels
+from ddpn.rows.checks import Labels, RowError, row_count
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.errors import listed
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes, json_to_bytes
+from ddpn.tables.columns import Column, ColumnTable
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
-from ddpn.tables.encoding.table import Column
+from ddpn.tables.schema import Schema
 
 _FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "encoder.json"
 
 
-class Design(LevelTable):
+@dataclass
+class Design:
     """The columns of a `CountGLM`: a category has one per level but the first in alphabetical order, the reference.
 
-    >>> reader = TableReader()
-    >>> table = reader.fit([[31.0, "B"], [67.0, "A"]])
-    >>> design = Design.of(reader, table)
+    Parameters
+    ----------
+    schema : Schema
+        The columns of the table.
+    levels : dict of str to tuple of str
+        The levels of each category, the reference first.
+
+    Examples
+    --------
+    >>> from ddpn.tables.schema import read_table
+    >>> table = read_table([[31.0, "B"], [67.0, "A"]])
+    >>> design = Design.of_table(table)
     >>> design.names, design.matrix(table).tolist()
     (['x0', 'x1 = B'], [[31.0, 1.0], [67.0, 0.0]])
     """
 
+    schema: Schema
+    levels: dict[str, tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        self._codes = {name: {level: code for code, level in enumerate(own)} for name, own in self.levels.items()}
+
     @classmethod
-    def of(cls, reader: TableReader, table: list[Column]) -> Self:
-        """The design of these columns, with the levels that occur in them."""
-        codes = [np.unique(column.values).tolist() if column.kind == "category" else None for column in table]
-        return cls(
-            reader,
-            [
-                None if known is None else tuple(sorted(column.levels[code] for code in known))
-                for column, known in zip(table, codes, strict=True)
-            ],
-        )
+    def of_table(cls, table: ColumnTable) -> Self:
+        """Return the design of complete rows, with the levels that occur in them."""
+        levels = {
+            column.name: tuple(sorted(column.levels[code] for code in np.unique(column.values).tolist()))
+            for column in table
+            if column.is_category
+        }
+        return cls(Schema.of_table(table), levels)
 
     @property
     def names(self) -> list[str]:
         """One per coefficient."""
         return [
-            name if levels is None else f"{name} = {level}"
-            for name, levels in zip(self.reader.names, self.levels, strict=True)
-            for level in ((name,) if levels is None else levels[1:])
+            named
+            for name in self.schema.names
+            for named in ([f"{name} = {level}" for level in self.levels[name][1:]] if name in self.levels else [name])
         ]
 
     def read(self, X: Any) -> np.ndarray:
-        """The matrix of another table; an `InputError` for missing values and for levels that were not in fit."""
-        labels, table = row_labels(X), self.reader.read(X)
-        check_complete(table, labels, "Fill or drop such rows, or use CountRegressor, which accepts them")
-        return self.matrix(table, labels)
+        """Return the matrix of a later table; raise an `InputError` for missing values and for unseen levels."""
+        table = self.schema.parse(X)
+        check_complete(table, table.index, "Fill or drop such rows, or use CountRegressor, which accepts them")
+        return self.matrix(table)
 
-    def matrix(self, table: list[Column], labels: Labels = None) -> np.ndarray:
-        """Columns of numbers; `labels` are what messages call the rows. Shape: (rows, coefficients), float64."""
+    def matrix(self, table: ColumnTable) -> np.ndarray:
+        """Return the matrix of complete rows. Shape: (rows, coefficients), float64."""
         parts = [
-            column.values.astype(np.float64)[:, None] if levels is None else _dummies(column, levels, labels)
-            for column, levels in zip(table, self.levels, strict=True)
+            _dummies(column, self._codes[column.name], table.index)
+            if column.is_category
+            else column.values.astype(np.float64)[:, None]
+            for column in table
         ]
         return np.concatenate(parts, axis=1)
 
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"schema": self.schema.as_dict(), "levels": self.levels}
 
-def missing_rows(table: list[Column]) -> np.ndarray:
-    """Return a mask of the rows with a missing value in any column."""
-    return np.logical_or.reduce([_missing_values(column) for column in table])
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """The inverse of `as_dict`."""
+        return cls(Schema.from_dict(fields["schema"]), read_levels(fields["levels"]))
 
 
-def _missing_values(column: Column) -> np.ndarray:
-    return column.values < 0 if column.kind == "category" else np.isnan(column.values)
+def read_levels(fields: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Return the levels of categories, by their names, from JSON."""
+    return {name: tuple(map(str, levels)) for name, levels in fields.items()}
 
 
-def check_complete(table: list[Column], labels: Labels, remedy: str) -> None:
+def check_complete(table: ColumnTable, labels: Labels, remedy: str) -> None:
     """Raise an `InputError` if a value is missing, for which there is no coefficient; it names columns and rows."""
-    missing = {column.name: _missing_values(column) for column in table}
+    missing = {column.name: column.is_missing for column in table}
     missing = {name: mask for name, mask in missing.items() if mask.any()}
     if missing:
         first, mask = next(iter(missing.items()))
         counts = listed([f"'{name}' ({int(own.sum()):,})" for name, own in missing.items()])
-        total = int(np.logical_or.reduce(list(missing.values())).sum())
-        after = f". Rows with missing values: {total:,} of {len(mask):,}; by column: {counts}. {remedy}."
+        after = (
+            f". Rows with missing values: {table.is_missing().sum():,} of {len(mask):,}; by column: {counts}. {remedy}."
+        )
         raise RowError(f"X must have no missing values, got NaN in column '{first}'", mask, after, labels)
 
 
-def _dummies(column: Column, levels: tuple[str, ...], labels: Labels) -> np.ndarray:
-    target = column.levels.compute_once(levels, partial(_positions_of_levels, levels))[column.values]
-    unseen = target < 0
-    if unseen.any():
-        level = column.levels[column.values[unseen][0]]
+def _dummies(column: Column, codes: Mapping[str, int], labels: Labels) -> np.ndarray:
+    code = column.map_levels(codes, other=-1, missing=-1)
+    if (code < 0).any():
+        level = column.levels[column.values[code < 0][0]]
         words = f"X must hold levels that fit has seen in column '{column.name}', got {level!r}"
-        raise RowError(words, unseen, ". Recode or drop such rows.", labels)
-    return np.eye(len(levels))[target][:, 1:]
-
-
-def _positions_of_levels(fitted: tuple[str, ...], levels: tuple[str, ...]) -> np.ndarray:
-    """Return the position of each level among the fitted ones, and -1 for unknown ones."""
-    position = {level: j for j, level in enumerate(fitted)}
-    return np.array([position.get(level, -1) for level in levels])
+        raise RowError(words, code < 0, ". Recode or drop such rows.", labels)
+    return np.eye(len(codes))[code][:, 1:]
 
 
 class GLM(Member):
@@ -123,7 +139,6 @@ class GLM(Member):
 
     label = "GLM"
     complexity = 2
-    takes_prepared_tables = True
     #: Ridge penalty: with less, a rare level or an outlier ran away on one of five small tables; more helped on none.
     alpha: ClassVar[float] = 1e-3
     #: A line is known from so many rows; more columns would take minutes, and are where a line helps least.
@@ -217,7 +232,19 @@ class GLM(Member):
         member.low, member.high = -unbounded, unbounded
         return member
 
-    def raw(self, X: Any) -> Tensor:
+    @property
+    def schema(self) -> Schema | None:
+        if self.design is not None:
+            return self.design.schema
+        return None if self.encoder is None else self.encoder.schema_
+
+    @property
+    def levels(self) -> Mapping[str, Sequence[str]]:
+        if self.design is not None:
+            return self.design.levels
+        return {} if self.encoder is None else self.encoder.levels
+
+    def raw(self, X: ColumnTable) -> Tensor:
         """Raw outputs. Shape: (rows, 1, P)."""
         if self.design is not None:
             inputs = self.design.read(X)
@@ -227,7 +254,7 @@ class GLM(Member):
         raw = np.clip(self.linear.raw(inputs), self.low, self.high)
         return torch.from_numpy(raw).unsqueeze(1)
 
-    def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
+    def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
         raw = self.raw(X)
         scale = exposure_tensor(exposure, self.unit, len(raw))
         return self.head(raw, None if scale is None else scale.unsqueeze(1))
@@ -301,7 +328,6 @@ class Constant(Member):
     """
 
     label = "constant distribution"
-    takes_prepared_tables = True
     is_baseline = True
     complexity = 0
     likelihood: str
@@ -329,7 +355,7 @@ class Constant(Member):
                 best, self.likelihood, self.raw = loss, head.name, raw
         return self
 
-    def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
+    def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
         raw = self.raw.expand(row_count(X), 1, -1)
         scale = exposure_tensor(exposure, self.unit, len(raw))
         head = make_head(self.likelihood) if self.head is None else self.head

@@ -22,7 +22,7 @@ from ddpn.members.member import Member
 from ddpn.rows.count_rows import BLOCK, CountRows
 from ddpn.rows.splits import FOLDS, fold_numbers
 from ddpn.runtime.deadlines import check_deadline
-from ddpn.tables.encoding.table import PreparedTable
+from ddpn.tables.columns import ColumnTable
 
 
 class MemberPredictions:
@@ -42,7 +42,7 @@ class MemberPredictions:
         Whether parts are folds of cross-fitted members.
     seed : int
         Seed of the choice of some of the rows, where there is no time for all.
-    table : PreparedTable, optional
+    table : ColumnTable, optional
         The inputs of the rows as members read them, if they were read before.
 
     Attributes
@@ -54,7 +54,7 @@ class MemberPredictions:
     """
 
     def __init__(
-        self, rows: CountRows, part: np.ndarray, is_crossed: bool, seed: int = 0, table: PreparedTable | None = None
+        self, rows: CountRows, part: np.ndarray, is_crossed: bool, seed: int = 0, table: ColumnTable | None = None
     ) -> None:
         self.source = np.argsort(part, kind="stable")
         self._given, self.part = rows, part[self.source]
@@ -68,7 +68,7 @@ class MemberPredictions:
         self._blocks = [rows[start : start + BLOCK] for rows in parts for start in range(0, len(rows), BLOCK)]
 
     @classmethod
-    def from_rows(cls, rows: CountRows, seed: int = 0, table: PreparedTable | None = None) -> Self:
+    def from_rows(cls, rows: CountRows, seed: int = 0, table: ColumnTable | None = None) -> Self:
         """Divide rows that no member was fitted to into parts at random, groups kept whole."""
         return cls(rows, fold_numbers(len(rows), FOLDS, seed, rows.group), False, seed, table)
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 from torch import Tensor
 from torch.distributions import Distribution
 
@@ -17,9 +16,10 @@ from ddpn.members.network_options import NetworkOptions
 from ddpn.networks.heads import Head
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
-from ddpn.runtime.errors import DDPNError, InputError
+from ddpn.runtime.errors import DDPNError
 from ddpn.runtime.progress import inner_bar
-from ddpn.tables.encoding.table import Column, kind_of, read_as_fitted, read_table
+from ddpn.tables.columns import ColumnTable
+from ddpn.tables.schema import Schema
 
 if TYPE_CHECKING:
     from ddpn.networks.training import RowStream, Runtime
@@ -69,7 +69,8 @@ class Task:
 class Member(ABC):
     """Fits rows, predicts a distribution per row, and can be saved as files. One subclass per kind, see `MEMBERS`.
 
-    A subclass needs `fit`, `distribution`, `state` and `from_state`, and a `label` for tables and reports.
+    A subclass needs `fit`, `distribution`, `state` and `from_state`, and a `label` for tables and reports. Tables are
+    `ColumnTable`s, which have the columns of the training rows in their order; `FeatureEncoder` makes matrices of them.
     """
 
     label: ClassVar[str] = ""
@@ -82,8 +83,6 @@ class Member(ABC):
     complexity: ClassVar[int] = 3
     #: The name of a smaller member; this one is fitted if that one improved the mixture, and could learn more.
     larger_than: ClassVar[str | None] = None
-    #: Whether it reads tables by `ddpn.tables.encoding`: it then gets them as `PreparedTable`, which is read already.
-    takes_prepared_tables: ClassVar[bool] = False
     #: Whether the fit was stopped early, with the best result so far kept.
     interrupted: bool = False
     #: Whether the fit was still improving when it ended, so that a larger model may learn more.
@@ -107,7 +106,8 @@ class Member(ABC):
         Parameters
         ----------
         train : CountRows
-            Training rows.
+            Training rows. `X` is a `ColumnTable`; `weight` says how many times each row counts, and `exposure` is its
+            known scale: an array or None, each.
         validation : CountRows or None
             Rows that may choose settings; None where there are too few.
         seed : int
@@ -122,13 +122,13 @@ class Member(ABC):
         """
 
     @abstractmethod
-    def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
+    def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
         """The predicted distributions.
 
         Parameters
         ----------
-        X : table
-            Rows with the columns of `fit`.
+        X : ColumnTable
+            Rows with the columns of `fit`. They may have levels and missing values that the training rows lack.
         exposure : array, shape (rows,), optional
             Multiplies the location of the distributions. It is given wherever `fit` had exposures.
 
@@ -153,6 +153,16 @@ class Member(ABC):
             What `state` returned.
         """
 
+    @property
+    def schema(self) -> Schema | None:
+        """The columns that it was fitted to; None if it does not keep them."""
+        return None
+
+    @property
+    def levels(self) -> Mapping[str, Sequence[str]]:
+        """The levels that it knows by name, of each category that it keeps any of."""
+        return {}
+
     def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int, clock: Clock = NO_LIMIT) -> "Sequence[Member]":
         """Fit a copy of this unfitted member per fold, each to the rows of the other folds.
 
@@ -175,7 +185,7 @@ class Member(ABC):
         """Whether `fit_copies` fits all copies at once, so that they cannot be fitted in different processes."""
         return type(self).fit_copies is not Member.fit_copies
 
-    def parts(self, X: Any, exposure: np.ndarray | None = None) -> list[Distribution]:
+    def parts(self, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:
         """The distributions of `distribution`, as one stack per part of a member that is a mixture of several.
 
         Parts have equal weights, and batch shape (rows, k): k distributions per row that are mixed equally.
@@ -185,63 +195,6 @@ class Member(ABC):
     def facts(self) -> dict[str, Any]:
         """What `ddpn show` and the report show about it: values that JSON can hold, by name."""
         return {}
-
-
-class TableReader(BaseEstimator):
-    """Reads later tables as the one it was fitted to: knows the number, names and kinds of its columns."""
-
-    def fit(self, X: Any, estimator: type[BaseEstimator] | None = None) -> list[Column]:
-        """The columns of X, whose names and kinds are remembered; messages name the `estimator`, if given."""
-        reader = self if estimator is None else estimator()
-        table = read_table(reader, X, reset=True)
-        self.__dict__.update({name: value for name, value in vars(reader).items() if name.endswith("_in_")})
-        self.kinds_ = [kind_of(column) for column in table]
-        return table
-
-    def read(self, X: Any) -> list[Column]:
-        """The columns of X in the order of fit."""
-        return read_as_fitted(self, X)
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the columns; x0, x1, ... where they have none."""
-        return list(map(str, getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])))
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"names": self.names if hasattr(self, "feature_names_in_") else None, "kinds": self.kinds_}
-
-    @classmethod
-    def from_dict(cls, known: dict[str, Any]) -> Self:
-        """The inverse of `as_dict`."""
-        reader = cls()
-        reader.kinds_, reader.n_features_in_ = known["kinds"], len(known["kinds"])
-        if known["names"] is not None:
-            if not all(isinstance(name, str) for name in known["names"]):
-                raise TypeError("names of columns must be text")
-            reader.feature_names_in_ = np.array(known["names"], dtype=object)
-        return reader
-
-
-@dataclass
-class LevelTable:
-    """How tables become matrices of numbers: the reader, and the known levels per category; None for numbers."""
-
-    reader: TableReader
-    levels: list[tuple[str, ...] | None]
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"reader": self.reader.as_dict(), "levels": self.levels}
-
-    @classmethod
-    def from_dict(cls, known: Mapping[str, Any]) -> Self:
-        """The inverse of `as_dict`, which may be among other entries."""
-        reader = TableReader.from_dict(known["reader"])
-        levels = [None if each is None else tuple(each) for each in known["levels"]]
-        if len(levels) != len(reader.kinds_):
-            raise InputError("The levels of a saved model must be those of its columns.")
-        return cls(reader, levels)
 
 
 def exposure_tensor(exposure: np.ndarray | None, unit: float, rows: int) -> Tensor | None:

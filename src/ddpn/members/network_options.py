@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ddpn.networks.optimizer_options import OptimizerOptions
+from ddpn.rows.splits import SMALL_TABLE_ROWS
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer
 from ddpn.storage.contents import JsonObject
@@ -23,8 +24,6 @@ CATEGORICAL = ("auto", "one-hot", "effects")
 WIDE, _WIDE_BATCH = 500, 128
 #: Up to so many rows, all rows are one batch.
 FULL_BATCH_ROWS = 128
-#: Up to so many rows, hidden="auto" has small networks.
-SMALL_ROWS = 5000
 #: In a mixture, steps of the networks: for few rows, and for more.
 _STEPS = 500, 2000
 #: Widths and steps of the large networks: for few rows, and for more. A narrow first layer keeps a few sums of all
@@ -113,7 +112,7 @@ class NetworkOptions(OptimizerOptions):
         if self.hidden != "auto":
             return self
         # Small networks for few rows, where larger ones predict no better and cost more (network_defaults.md).
-        return replace(self, hidden=(64, 64) if rows <= SMALL_ROWS else (128, 128, 128, 64))
+        return replace(self, hidden=(64, 64) if rows <= SMALL_TABLE_ROWS else (128, 128, 128, 64))
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -161,15 +160,15 @@ def check_training_options(options: Mapping[str, Any] | None) -> JsonObject:
 
 def small_options(options: NetworkOptions, rows: int) -> NetworkOptions:
     """Those of the networks of a mixture on so many rows, as far as a user has not set them: a short training."""
-    found = _with_steps(options, rows, _STEPS[rows > SMALL_ROWS])
-    return _with_weak_decay(found) if rows > SMALL_ROWS else found
+    found = _with_steps(options, rows, _STEPS[rows > SMALL_TABLE_ROWS])
+    return _with_weak_decay(found) if rows > SMALL_TABLE_ROWS else found
 
 
 def large_options(options: NetworkOptions, rows: int) -> NetworkOptions:
     """Those of the large networks of a mixture on so many rows."""
-    widths, steps = _LARGE[rows > SMALL_ROWS]
+    widths, steps = _LARGE[rows > SMALL_TABLE_ROWS]
     found = replace(_with_steps(options, rows, steps), numeric="steps", hidden=widths)
-    return _with_weak_decay(found) if rows <= SMALL_ROWS else found
+    return _with_weak_decay(found) if rows <= SMALL_TABLE_ROWS else found
 
 
 def _with_weak_decay(options: NetworkOptions) -> NetworkOptions:
@@ -193,7 +192,7 @@ def paper_options(rows: int, **given: Any) -> NetworkOptions:
     Up to 5,000 rows these are the settings of the paper's simulations, and beyond those of its length of stay, each
     with the same number of steps.
     """
-    settings, steps = _PAPER_LARGE if rows > SMALL_ROWS else _PAPER_SMALL
+    settings, steps = _PAPER_LARGE if rows > SMALL_TABLE_ROWS else _PAPER_SMALL
     options = NetworkOptions(**(_PAPER | settings | given))
     if options.epochs != "auto":
         return options
@@ -207,7 +206,7 @@ def auto_numeric(rows: int, columns: int) -> str:
     On the development tables the first two are equally good; with few rows "steps" follows smooth effects less well,
     with many it finds thresholds that "piecewise" blurs.
     """
-    return "standard" if columns > WIDE else "piecewise" if rows <= SMALL_ROWS else "steps"
+    return "standard" if columns > WIDE else "piecewise" if rows <= SMALL_TABLE_ROWS else "steps"
 
 
 def auto_batch_size(rows: int) -> int:
@@ -220,7 +219,7 @@ def auto_epochs(rows: int, batch_size: int) -> int:
 
     With few rows more steps did not help on the development tables.
     """
-    steps, least = (1000, 1) if rows <= SMALL_ROWS else (3000, 40)
+    steps, least = (1000, 1) if rows <= SMALL_TABLE_ROWS else (3000, 40)
     return int(np.clip(steps // max(1, rows // batch_size), least, 300))
 
 

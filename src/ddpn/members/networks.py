@@ -27,9 +27,11 @@ from ddpn.runtime.deadlines import NO_LIMIT, Clock, check_deadline
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread, threads_for
 from ddpn.storage.contents import JsonObject, json_to_bytes
+from ddpn.tables.columns import ColumnTable
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.tables.encoding.encoder import OutOfFoldEffects, content_folds, has_effects, without_effects
 from ddpn.tables.encoding.steps import screened
+from ddpn.tables.schema import Schema
 
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "encoder.json"
 #: On noisy tables networks are best in the first half of their training (0.15 to 0.5), on others later than this.
@@ -87,7 +89,6 @@ class Networks(Member):
 
     label = "networks"
     complexity = 5
-    takes_prepared_tables = True
     encoder: FeatureEncoder
     chosen: np.ndarray | None
     model: CountModel
@@ -310,8 +311,16 @@ class Networks(Member):
 
     # Predicting --------------------------------------------------------------------------------------------------
 
+    @property
+    def schema(self) -> Schema | None:
+        return self.encoder.schema_
+
+    @property
+    def levels(self) -> Mapping[str, Sequence[str]]:
+        return self.encoder.levels
+
     @torch.no_grad()
-    def raw(self, X: Any) -> Tensor:
+    def raw(self, X: ColumnTable) -> Tensor:
         """Raw outputs of every network: those of a row alone are those of the row among others. Shape: (rows, M, P)."""
         inputs = _columns(self.encoder.encode(X), self.chosen)
         found = []
@@ -324,7 +333,7 @@ class Networks(Member):
                 found.append(self.model.raw(torch.from_numpy(padded)))
         return (found[0] if len(found) == 1 else torch.cat(found))[: len(inputs)]
 
-    def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
+    def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
         raw = self.raw(X)
         scale = exposure_tensor(exposure, self.unit, len(raw))
         with single_thread():

@@ -17,11 +17,11 @@ from ddpn.members.member import Member, NotApplicableError, Task
 from ddpn.members.networks import Networks
 from ddpn.rows.splits import held_out_rows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock, TimeLimitError
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, DDPNError, InputError, describe_error
+from ddpn.runtime.jobs import JobError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.time_plan import NEARLY_ALL, clocks_of_member, count_affordable_rows
 from ddpn.runtime.validation import listed
-from ddpn.tables.encoding.table import PreparedTable
 
 #: Rows that weights are chosen by at most.
 _SCORED_ROWS = 5000
@@ -104,6 +104,11 @@ def chosen_specs(task: Task, names: Sequence[str]) -> list[MemberSpec]:
     return specs
 
 
+def is_member_error(error: Exception) -> bool:
+    """Return True for an error of the member itself: not about what the user asked for, and not about the machine."""
+    return isinstance(error, JobError) or not isinstance(error, DDPNError | OSError | MemoryError)
+
+
 @dataclass
 class Portfolio:
     """Fits members one after the other, and chooses their weights by the CRPS of held-out rows.
@@ -138,6 +143,8 @@ class Portfolio:
     #: Fits as jobs, by the number of rows.
     _fits: dict[int, MemberJobs] = field(default_factory=dict)
     _could_learn_more: list[str] = field(default_factory=list)
+    #: The last error of a member.
+    _error: Exception | None = None
 
     def fit(self, folds: Folds, seed: int, parts_seed: int | None = None) -> Self:
         """Fit until there is no time left, or a further member is not expected to improve the mixture.
@@ -146,12 +153,6 @@ class Portfolio:
         parts for their calibration (`MemberPredictions`), by default `seed`.
         """
         self.folds, self.seed = folds, seed
-        if all(spec.member.takes_prepared_tables for spec in self.specs):
-            # Columns are read and checked here, which every member and fold would do again.
-            known = [part for part in (self.folds.train, self.folds.validation) if part is not None]
-            tables = PreparedTable.of_all(*(part.X for part in known))
-            read = [part.replace(X=X) for part, X in zip(known, tables, strict=True)]
-            self.folds = replace(self.folds, train=read[0], validation=read[1] if len(read) > 1 else None)
         self.predictions = MemberPredictions.from_folds(self.folds, seed if parts_seed is None else parts_seed)
         is_weighed = sum(not spec.is_baseline for spec in self.specs) > 1
         blocks = self._choose_scored_blocks() if is_weighed else []
@@ -185,7 +186,9 @@ class Portfolio:
             reasons = "; ".join(f"{name}: {why}" for name, why in self.left_out.items())
             if self.clock.has_limit:
                 raise TimeLimitError(f"no model could be fitted in this time ({reasons})")
-            raise InputError(f"No model could be fitted ({reasons}).")
+            if self._error is not None and len(self.left_out) == 1:
+                raise self._error
+            raise InputError(f"No model could be fitted ({reasons}).") from self._error
         baselines = [spec.name for spec in self.specs if spec.is_baseline]
         mixed = [name for name in self.members if name not in baselines] or list(self.members)
         self.weights = dict.fromkeys(self.members, 0.0) | (self.weights or dict.fromkeys(mixed, 1.0 / len(mixed)))
@@ -306,11 +309,21 @@ class Portfolio:
         except KeyboardInterrupt:
             self.interrupted = True
             return None
+        except Exception as error:
+            if not is_member_error(error):
+                raise
+            self._leave_out(spec, error)
+            return None
         self.interrupted |= member.interrupted
         self.seconds[spec.name] = time.monotonic() - started
         if self.jobs is not None and not spec.is_baseline:
             self.seconds[spec.name] = self._fits[rows].seconds[spec.name]
         return member
+
+    def _leave_out(self, spec: MemberSpec, error: Exception) -> None:
+        """Record the error of a member; the fit goes on without it."""
+        self.left_out[spec.name] = str(error) if isinstance(error, JobError) else f"it raised {describe_error(error)}"
+        self._error = error
 
     def _fit_as_job(self, spec: MemberSpec, jobs: JobOptions, seed: int, rows: int, own: Clock, hard: Clock) -> Member:
         """Fit a member as a job, together with all members that are fitted in any case."""
@@ -338,6 +351,14 @@ class Portfolio:
             else:
                 self.weights = {spec.name: 1.0}  # alone, it needs no score
             return False
+        except Exception as error:
+            if not is_member_error(error):
+                raise
+            self._leave_out(spec, error)
+            self.members.pop(spec.name)
+            self.seconds.pop(spec.name)
+            self.predictions.discard(spec.name)
+            return True
         mixed = [spec.name for spec in self.specs if spec.name in self.members and not spec.is_baseline]
         chosen = shrunk_weights(scores, scores.weight)
         self.weights = dict(zip(mixed, chosen.tolist(), strict=True))

@@ -6,6 +6,13 @@ import numpy as np
 
 #: Folds of cross-fitting.
 FOLDS = 5
+#: Tables of at most this many rows are cross-fitted, and have smaller networks and trees; of more rows, some are held
+#: out.
+SMALL_TABLE_ROWS = 5000
+#: The share of the rows that is held out where users do not say.
+HELD_OUT_SHARE = 0.1
+#: With fewer rows none are held out for validation: they are needed for fitting, and would score too noisily.
+MIN_ROWS_TO_VALIDATE = 200
 
 
 def fold_numbers(rows: int, folds: int, seed: int, group: np.ndarray | None = None) -> np.ndarray:
@@ -39,8 +46,29 @@ def fold_pairs(
     >>> [outer.tolist() for _, outer in fold_pairs(4, 2, seed=0, group=np.array(["a", "b", "b", "a"]))]
     [[0, 3], [1, 2]]
     """
-    numbers = fold_numbers(rows, folds, seed, group)
-    return [(np.flatnonzero(numbers != fold), np.flatnonzero(numbers == fold)) for fold in range(numbers.max() + 1)]
+    return pairs_of_folds(fold_numbers(rows, folds, seed, group))
+
+
+def pairs_of_folds(numbers: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the positions of the rows outside and inside each fold, from the number of each row's fold.
+
+    >>> [inner.tolist() for inner, _ in pairs_of_folds(np.array([0, 1, 1, 0]))]
+    [[1, 2], [0, 3]]
+    """
+    folds = range(int(numbers.max(initial=-1)) + 1)
+    return [(np.flatnonzero(numbers != fold), np.flatnonzero(numbers == fold)) for fold in folds]
+
+
+def blocks_in_time(rows: int, size: int, blocks: int) -> list[tuple[slice, slice]]:
+    """Return up to `blocks` pairs of earlier rows to fit and the `size` rows after them to predict, the latest first.
+
+    Rows are in the order of time. At least `size` rows come before each block.
+
+    >>> blocks_in_time(10, 3, 4)
+    [(slice(0, 7, None), slice(7, 10, None)), (slice(0, 4, None), slice(4, 7, None))]
+    """
+    ends = [rows - block * size for block in range(blocks) if rows - (block + 1) * size > size]
+    return [(slice(0, end - size), slice(end - size, end)) for end in ends]
 
 
 def random_parts(rows: int, shares: Sequence[float], seed: int, group: np.ndarray | None = None) -> list[np.ndarray]:

@@ -155,3 +155,10 @@ def machine_error(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "The disk is full. Nothing was written."
     return f"{error.filename or 'A file'}: {error.strerror or error}."
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the error in one line: its type and the first line of its message."""
+    if isinstance(error, OSError):
+        return machine_error(error)
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"

@@ -22,7 +22,7 @@ import joblib
 import numpy as np
 
 from ddpn.runtime.cluster import RayCluster
-from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
+from ddpn.runtime.errors import ConfigError, DDPNError, describe_error
 from ddpn.runtime.threads import cores, limit_threads
 from ddpn.runtime.validation import is_integer
 
@@ -153,20 +153,13 @@ def _attempt(job: Job, shared: object) -> _Outcome:
     except DDPNError as error:
         return None, error, ""
     except OSError as error:
-        return None, _failed(job, f": {_reason_of(error)}"), ""
+        return None, _failed(job, f": {describe_error(error)}"), ""
     except Exception as error:
-        return None, _failed(job, f": {_reason_of(error)}"), traceback.format_exc()
+        return None, _failed(job, f": {describe_error(error)}"), traceback.format_exc()
 
 
 def _failed(job: Job, reason: str) -> JobError:
     return JobError(f"{job.name} failed{reason.rstrip('.')}.")
-
-
-def _reason_of(error: BaseException) -> str:
-    """The error in one line."""
-    if isinstance(error, OSError):
-        return machine_error(error)
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"
 
 
 def _in_processes(
@@ -274,9 +267,9 @@ def _received(ray: ModuleType, reference: object, job: Job, retries: int) -> Res
         if isinstance(error.cause, ModuleNotFoundError):
             what = f"A node of the cluster has no module {error.cause.name}"
             return Result(job, None, ConfigError(f"{what}. Install the same packages on every node."))
-        return Result(job, None, _failed(job, times + _reason_of(error.cause)), str(error))
+        return Result(job, None, _failed(job, times + describe_error(error.cause)), str(error))
     except errors.RuntimeEnvSetupError as error:
-        return Result(job, None, ConfigError(f"A node of the cluster cannot be prepared: {_reason_of(error)}"))
+        return Result(job, None, ConfigError(f"A node of the cluster cannot be prepared: {describe_error(error)}"))
     except errors.OutOfMemoryError:
         reason = "its node was short of memory. Give each job more CPU cores, so that fewer run at once"
     except errors.RayError as error:

@@ -17,7 +17,9 @@ from ddpn.predictor import Predictor
 from ddpn.serving.schemas import Row, integer
 from ddpn.storage.contents import JsonObject
 from ddpn.tables.cells import DAY
-from ddpn.tables.kinds import TableColumn, canonical_level, canonical_number
+from ddpn.tables.columns import Kind
+from ddpn.tables.kinds import TableColumn
+from ddpn.tables.levels import canonical_level, canonical_number
 from ddpn.tables.roles import Roles
 from ddpn.workflow.model_folder import ModelFolder
 
@@ -79,10 +81,9 @@ class ServedColumn:
 def served_columns(folder: ModelFolder) -> list[ServedColumn]:
     """The columns of requests to a model: those that it needs, and those of the fit that are ignored."""
     roles, predictor = folder.roles, folder.model.predictor_
-    inputs = [name for column in roles.used for name in column.inputs]
-    levels = dict(zip(inputs, known_levels(predictor.mixed.values(), len(inputs)), strict=True))
-    known = [None] * len(inputs) if predictor.calibration.profile is None else predictor.calibration.profile.columns
-    profiles = dict(zip(inputs, known, strict=True))
+    levels = known_levels(predictor.mixed.values())
+    profile = predictor.calibration.profile
+    profiles = {} if profile is None else dict(zip(profile.names, profile.columns, strict=True))
     found = [_feature(column, levels, profiles) for column in roles.used]
     found += _roles(roles, predictor)
     names = {column.name for column in found}
@@ -92,19 +93,19 @@ def served_columns(folder: ModelFolder) -> list[ServedColumn]:
 
 
 def _feature(
-    column: TableColumn, levels: Mapping[str, tuple[str, ...]], profiles: Mapping[str, ColumnProfile | None]
+    column: TableColumn, levels: Mapping[str, tuple[str, ...]], profiles: Mapping[str, ColumnProfile]
 ) -> ServedColumn:
     name, about = column.name, JsonObject()
-    if column.kind == "number":
-        about = _number(profiles[name], column.number.integers)
+    if column.kind == Kind.NUMBER:
+        about = _number(profiles.get(name), column.number.integers)
         return ServedColumn(name, "number", _Number | None, f"a finite number{_MISSING}", **about)
-    if column.kind == "date":
+    if column.kind == Kind.DATE:
         words = f"a date such as 2024-12-31 or 2024-12-31T18:30:00{_MISSING}"
-        about = _days(next((profiles[part] for part in column.inputs if part.endswith(f" {DAY}")), None))
+        about = _days(next((profiles.get(part) for part in column.inputs if part.endswith(f" {DAY}")), None))
         return ServedColumn(name, "date", _date(column.date.zone), words, **about)
-    if column.kind == "boolean" or column.level_kind == "boolean":  # with the levels true and false
+    if column.kind in (Kind.BOOLEAN, Kind.BOOLEAN_CATEGORY):  # with the levels true and false
         return ServedColumn(name, "boolean", bool | None, f"true or false{_MISSING}", example=False)
-    about = _names(levels[name]) | {"has_numbers": column.level_kind == "number"}
+    about = _names(levels.get(name, ())) | {"has_numbers": column.kind == Kind.NUMBER_CATEGORY}
     return ServedColumn(name, "category", _Level, _LEVEL, **about)
 
 

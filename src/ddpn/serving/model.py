@@ -120,7 +120,7 @@ class ServedModel:
             [column.series([getattr(row, fields[name]) for row in rows]) for name, column in columns.items()]
         )
         roles = self.folder.roles
-        X = roles.features(frame, report=lambda sentence: None)
+        X = roles.parse(frame, report=lambda sentence: None)
         return PredictorInputs(X, roles.exposures(frame), roles.uppers(frame), roles.group_labels(frame))
 
     def predict(self, requests: Sequence[tuple[Sequence[Row], PredictionSpec]]) -> list[list[JsonObject] | Exception]:

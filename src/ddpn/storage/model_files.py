@@ -12,7 +12,7 @@ from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import atomic_folder, check_writable, folder_lock, recover, sha256
 
-FORMAT = 6
+FORMAT = 7
 MANIFEST = "model.json"
 #: The file of `ddpn fit` about how a model was fitted.
 TASK = "task.json"

@@ -1,9 +1,7 @@
 """What a column holds: found from its type and cells, and the same columns of later tables read as that kind."""
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -22,6 +20,7 @@ from ddpn.tables.cells import (
     about_numbers,
     are_codes,
     cleaned,
+    date_parts,
     examples,
     find_date_format,
     find_number_format,
@@ -34,10 +33,14 @@ from ddpn.tables.cells import (
     parse_numbers,
     polars,
 )
+from ddpn.tables.columns import Column, Kind, Levels
+from ddpn.tables.levels import canonical_level, canonical_number
 
 #: Text is read as numbers or dates if so large a share of the cells that are not missing can be; above the lower share
 #: it is worth a sentence that it is not.
 _NEARLY_ALL, _MANY = 0.9, 0.5
+#: Rows up to which cells are read one by one.
+_FEW_ROWS = 8
 #: With at most so many different cells, the others have to be rarer than this: they may well be levels.
 _FEW_LEVELS, _RARE = 50, 0.01
 _FLAGS = ("true", "false")
@@ -47,65 +50,75 @@ _FLAGS = ("true", "false")
 class TableColumn:
     """A column of the table: its kind as the model sees it, how its cells are read, and what was found about it.
 
-    `kind` is "number", "category", "boolean" or "date"; a date has `parts`. `left_out` says why a column is not used.
-    `number` and `date` say how text is read; `level_kind` is what the levels of a category are ("text", "number" or
-    "boolean"). `notes` are sentences about how its cells were read.
+    A date has `parts`. `left_out` says why a column is not used. `number` and `date` say how text is read, and `notes`
+    are sentences about how its cells were read.
     """
 
     name: str
-    kind: str
+    kind: Kind
     missing: int = 0
     distinct: int = 0
     parts: tuple[str, ...] = ()
     left_out: str = ""
     number: NumberFormat = field(default_factory=NumberFormat)
     date: DateFormat = field(default_factory=DateFormat)
-    level_kind: str = "text"
     notes: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> list[str]:
         """Columns that it becomes."""
-        return [f"{self.name} {part}" for part in self.parts] if self.kind == "date" else [self.name]
+        return [f"{self.name} {part}" for part in self.parts] if self.kind == Kind.DATE else [self.name]
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "TableColumn":
         """The inverse of `asdict`."""
         read = {**plain, **{name: tuple(plain.get(name, ())) for name in ("parts", "notes")}}
+        read["kind"] = Kind(plain["kind"])
         read["number"] = NumberFormat(**plain.get("number", {}))
         read["date"] = DateFormat(**plain.get("date", {}))
         return cls(**read)
 
+    def parse(self, series: Any, missing: Sequence[str]) -> "ParsedColumn":
+        """Read a column of a later table as the model sees it: a date as its parts."""
+        if self.kind.is_category:
+            return _parse_levels(self, series, missing)
+        values, odd, notes = self.converted(series, missing)
+        if self.kind == Kind.DATE:
+            parts = zip(self.inputs, date_parts(values, self.parts, self.inputs), strict=True)
+            return ParsedColumn([Column(name, Kind.NUMBER, _floats(part)) for name, part in parts], odd, notes)
+        return ParsedColumn([Column(self.name, self.kind, _floats(values))], odd, notes)
+
     def converted(self, series: Any, missing: Sequence[str]) -> "Converted":
         """The column of a later table as this kind: datetimes for a date, not its parts."""
         what = f"column {self.name!r}"
-        if self.kind == "number":
+        if self.kind == Kind.NUMBER:
             return to_numbers(series, self.number, missing, what)
-        if self.kind == "boolean":
+        if self.kind == Kind.BOOLEAN:
             return to_booleans(series, missing, what)
-        if self.kind == "date":
+        if self.kind == Kind.DATE:
             return to_times(series, self.date, missing, what)
-        return to_levels(series, self.level_kind, missing, what)
+        return to_levels(series, self.kind, missing, what)
 
 
 def detect(series: Any, missing: tuple[str, ...], as_category: bool) -> TableColumn:
-    """What a column is, of the kind "" if it is unsupported; `as_category` if the user wants numbers as categories."""
+    """Return what a column is; `as_category` if the user wants numbers as categories."""
     library, dtype = polars(), series.dtype
     if dtype in (library.Date, library.Datetime):
         zone = dtype.time_zone if dtype == library.Datetime else None
-        return TableColumn(series.name, "date", date=DateFormat(zone=zone or ""))
+        return TableColumn(series.name, Kind.DATE, date=DateFormat(zone=zone or ""))
     if is_text(series):
         text = cleaned(series, missing)
         known = text.filter(~looks_missing(text))
         if not as_category:
             return _detected_text(text, known)
         if len(known) and known.str.to_lowercase().is_in(_FLAGS).all():
-            return TableColumn(series.name, "category", level_kind="boolean")
+            return TableColumn(series.name, Kind.BOOLEAN_CATEGORY)
         return _named(known)
-    kind = "boolean" if dtype == library.Boolean else "number" if dtype.is_numeric() else ""
-    if kind and as_category:
-        return TableColumn(series.name, "category", level_kind=kind)
-    return TableColumn(series.name, kind)
+    if dtype == library.Boolean:
+        return TableColumn(series.name, Kind.BOOLEAN_CATEGORY if as_category else Kind.BOOLEAN)
+    if dtype.is_numeric():
+        return TableColumn(series.name, Kind.NUMBER_CATEGORY if as_category else Kind.NUMBER)
+    return TableColumn(series.name, Kind.UNSUPPORTED)
 
 
 def detect_dates(series: Any) -> TableColumn | None:
@@ -118,7 +131,7 @@ def detect_dates(series: Any) -> TableColumn | None:
     order = None if cells.is_empty() else find_date_format(cells)
     if order is None or parse_dates(cells, order).is_not_null().sum() < _NEARLY_ALL * len(cells):
         return None
-    return TableColumn(series.name, "date", date=order, notes=about_dates(series.name, order))
+    return TableColumn(series.name, Kind.DATE, date=order, notes=about_dates(series.name, order))
 
 
 def _named(known: Any, notes: tuple[str, ...] = ()) -> TableColumn:
@@ -126,27 +139,27 @@ def _named(known: Any, notes: tuple[str, ...] = ()) -> TableColumn:
     library = polars()
     numbers = known.filter(known.cast(library.Float64, strict=False).is_not_null())
     is_number = len(numbers) and not are_codes(known)
-    return TableColumn(known.name, "category", level_kind="number" if is_number else "text", notes=notes)
+    return TableColumn(known.name, Kind.NUMBER_CATEGORY if is_number else Kind.CATEGORY, notes=notes)
 
 
 def _detected_text(text: Any, known: Any) -> TableColumn:
     """Text by its cells; `known` are those that do not stand for a missing value."""
     if known.is_empty() or are_codes(known):
-        return TableColumn(known.name, "category")
+        return TableColumn(known.name, Kind.CATEGORY)
     if known[0].lower() in _FLAGS and known.str.to_lowercase().is_in(_FLAGS).all():
-        return TableColumn(known.name, "boolean", notes=_lost(text, known, known.is_not_null(), "booleans"))
+        return TableColumn(known.name, Kind.BOOLEAN, notes=_lost(text, known, known.is_not_null(), "booleans"))
     written = find_number_format(known)
     numbers: Any = None if written is None else parse_numbers(known, written).is_not_null()
     share = 0.0 if written is None else numbers.sum() / len(known)
     is_number = share >= 1.0 - _RARE or (share >= _NEARLY_ALL and known.n_unique() > _FEW_LEVELS)
     if written is not None and is_number:
         notes = _lost(text, known, numbers, "numbers")
-        return TableColumn(known.name, "number", number=written, notes=(*notes, *_about_text(text, known, written)))
+        return TableColumn(known.name, Kind.NUMBER, number=written, notes=(*notes, *_about_text(text, known, written)))
     order = find_date_format(known)
     dates: Any = None if order is None else parse_dates(known, order).is_not_null()
     if order is not None and dates.sum() >= _NEARLY_ALL * len(known):
         notes = _lost(text, known, dates, "dates")
-        return TableColumn(known.name, "date", date=order, notes=(*notes, *about_dates(text.name, order)))
+        return TableColumn(known.name, Kind.DATE, date=order, notes=(*notes, *about_dates(text.name, order)))
     for what, read in (("dates", dates), ("numbers", numbers)):
         if read is not None and read.sum() >= _MANY * len(known):
             mixed = (
@@ -181,75 +194,6 @@ def _about_text(text: Any, known: Any, written: NumberFormat) -> tuple[str, ...]
         option = format_argument("category", [text.name])
         return (f"Column {text.name}: its text is read as numbers; {option} keeps it categorical.",)
     return notes
-
-
-# The name of a level --------------------------------------------------------------------------------------------------
-
-# A level may arrive as 1, 1.0, True, "1" or " 1 ": from CSV, Parquet, pandas (whose integers become floats where a
-# value is missing) or an array of objects. Fit and prediction must agree on its name.
-
-NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
-
-
-def canonical_level(value: Any) -> str:
-    """The name of a level: integers without a decimal point, booleans in lower case, text without blanks around it.
-
-    >>> [canonical_level(value) for value in (1, 1.0, 0.5, True, " a ", "007", "1.0")]
-    ['1', '1', '0.5', 'true', 'a', '007', '1.0']
-    """
-    if isinstance(value, str):
-        return value.strip()
-    if isinstance(value, bytes):
-        return value.decode(errors="replace").strip()
-    if isinstance(value, bool | np.bool_):
-        return str(bool(value)).lower()
-    if isinstance(value, int | np.integer):
-        return str(int(value))
-    if isinstance(value, float | np.floating | Decimal):
-        # By its shortest digits: 0.1 in single precision is 0.1 too.
-        number = float(str(value))
-        return str(int(number)) if abs(number) < 2**63 and number.is_integer() else repr(number)
-    return str(value).strip()
-
-
-def canonical_number(value: Any) -> str:
-    """The name of a level of a column whose levels were all numbers in fit: text that is a number is one.
-
-    >>> [canonical_number(value) for value in ("007", "7.0", 7, " 7", "x", True, "-0", "-07", "+0")]
-    ['7', '7', '7', '7', 'x', '1', '0', '-7', '0']
-    >>> len(canonical_number("9" * 5000))
-    5000
-    """
-    if isinstance(value, bool | np.bool_):
-        return str(int(value))
-    name = canonical_level(value)
-    if NUMBER.fullmatch(name) is None:
-        return name
-    if not (digits := name.lstrip("+-")).isdecimal():
-        return canonical_level(float(name))
-    # Digits beyond the precision of a float stay as they are; there may be more than `int` takes.
-    digits = digits.lstrip("0") or "0"
-    return f"-{digits}" if name[0] == "-" and digits != "0" else digits
-
-
-def have_numbers(levels: Iterable[str]) -> bool:
-    """Whether some levels are numbers, and all of these in their one form: other forms of them then mean the same.
-
-    >>> have_numbers(["1", "2.5", "A"]), have_numbers(["1", "007"]), have_numbers(["A"])
-    (True, False, False)
-    """
-    numbers = [level for level in levels if NUMBER.fullmatch(level)]
-    return bool(numbers) and all(canonical_number(level) == level for level in numbers)
-
-
-def number_of(level: str) -> float | None:
-    """The number that a level is, or None."""
-    return float(level) if NUMBER.fullmatch(level) else None
-
-
-def flag_of(level: str) -> float | None:
-    """1 for true, 0 for false, None for other levels."""
-    return {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}.get(canonical_number(level).lower())
 
 
 # Columns of later tables: cells that cannot be read become missing and are counted ------------------------------------
@@ -347,32 +291,75 @@ def missing_levels(missing: tuple[str, ...]) -> frozenset[str]:
     return frozenset(word.strip() for word in missing) | frozenset(map(canonical_number, missing))
 
 
-def to_levels(series: Any, level_kind: str, missing: Sequence[str], what: str) -> Converted:
-    """Text in the one form that every file type and data frame gives (`ddpn.tables.kinds`)."""
+class ParsedColumn(NamedTuple):
+    """What the model sees of a column, the cells that could not be read, and sentences about assumptions."""
+
+    columns: list[Column]
+    odd: Any
+    notes: tuple[str, ...] = ()
+
+
+def _floats(series: Any) -> np.ndarray:
+    """Return numbers or booleans as float64 with NaN where null."""
+    return np.asarray(series.cast(polars().Float64).to_numpy(), dtype=np.float64)
+
+
+class NamedLevels(NamedTuple):
+    """A column of levels as they are written, the name of each (None where it is missing), and cells without one."""
+
+    cells: Any
+    names: dict[Any, str | None]
+    odd: Any
+
+
+def to_levels(series: Any, kind: Kind, missing: Sequence[str], what: str) -> Converted:
+    """Return text in the one form that every file type and data frame gives (`ddpn.tables.levels`)."""
+    library = polars()
+    cells, names, odd = _name_levels(series, kind, missing, what)
+    if all(level == name for level, name in names.items()):
+        return Converted(cells.cast(library.String), odd)
+    replaced = cells.replace_strict([*names], [*names.values()], default=None, return_dtype=library.String)
+    return Converted(replaced, odd)
+
+
+def _parse_levels(column: TableColumn, series: Any, missing: Sequence[str]) -> ParsedColumn:
+    cells, names, odd = _name_levels(series, column.kind, missing, f"column {column.name!r}")
+    index: dict[str, int] = {}
+    codes = {level: -1 if name is None else index.setdefault(name, len(index)) for level, name in names.items()}
+    if len(cells) <= _FEW_ROWS:  # calls of polars take longer than all the rest of a few rows
+        values = np.array([codes.get(cell, -1) for cell in cells.to_list()])
+    elif codes:
+        replaced = cells.replace_strict([*codes], [*codes.values()], default=-1, return_dtype=polars().Int64)
+        values = replaced.fill_null(-1).to_numpy()
+    else:
+        values = np.full(len(cells), -1)
+    kind = Kind.NUMBER_CATEGORY if column.kind == Kind.NUMBER_CATEGORY else Kind.CATEGORY
+    return ParsedColumn([Column(column.name, kind, values, Levels(index))], odd)
+
+
+def _name_levels(series: Any, kind: Kind, missing: Sequence[str], what: str) -> NamedLevels:
     library = polars()
     none = library.Series([], dtype=library.String)
     if not (is_text(series) or series.dtype.is_numeric() or series.dtype in (library.Boolean, library.Null)):
         if series.dtype not in (library.Date, library.Datetime, library.Time):
             raise InputError(f"{what} must hold text, got {series.dtype}.")
         series = series.cast(library.String)
-    if level_kind == "boolean":
+    if kind == Kind.BOOLEAN_CATEGORY:
         flags, odd, _ = to_booleans(series, missing, what)
-        return Converted(flags.cast(library.String), odd)
+        return NamedLevels(flags, {True: "true", False: "false"}, odd)
     if series.dtype == library.Float32:
-        series, level_kind = series.cast(library.String), "number"
+        series, kind = series.cast(library.String), Kind.NUMBER_CATEGORY
     text = series.cast(library.String) if is_text(series) else series
     # Each level is read once, in Python: calls of polars take longer than all the rest of a few rows.
-    levels = [level for level in text.unique().to_list() if level is not None]
-    canonical = canonical_number if level_kind == "number" else canonical_level
+    levels = [level for level in text.unique(maintain_order=True).to_list() if level is not None]
+    canonical = canonical_number if kind == Kind.NUMBER_CATEGORY else canonical_level
     named = {level: canonical(level) for level in levels}
     absent = missing_levels(tuple(missing))
-    if level_kind == "number" and is_text(series):
+    if kind == Kind.NUMBER_CATEGORY and is_text(series):
         # Among numbers a word such as n/a is missing, as it is where the column has a type.
         words = {name for name in named.values() if name.lower() in LOOKS_MISSING} - absent
         if words:
             none = text.filter(text.is_in([level for level, name in named.items() if name in words])).str.strip_chars()
             absent = absent | words
-    names = [None if name in absent or name == "nan" else name for name in named.values()]
-    if names == levels:
-        return Converted(text.cast(library.String), none)
-    return Converted(text.replace_strict(levels, names, default=None, return_dtype=library.String), none)
+    names = {level: None if name in absent or name == "nan" else name for level, name in named.items()}
+    return NamedLevels(text, names, none)

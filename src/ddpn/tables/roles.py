@@ -17,17 +17,15 @@ from ddpn.tables.cells import (
     MISSING,
     NumberFormat,
     cleaned,
-    date_parts,
     examples,
     is_text,
     looks_missing,
     polars,
 )
+from ddpn.tables.columns import Column, ColumnTable, Kind
 from ddpn.tables.kinds import TableColumn, to_booleans, to_numbers
-from ddpn.tables.row_hashes import group_labels, group_labels_of
+from ddpn.tables.row_hashes import group_labels, group_labels_of, is_by_inputs
 
-#: What the cells of each kind are called.
-WORDS = {"number": "numbers", "boolean": "booleans", "date": "dates", "category": "text"}
 #: What users call the column of a role, where that is not the name of the role.
 _ARGUMENTS = {"upper": "upper_column"}
 #: Sentences about columns that are reported one by one.
@@ -63,13 +61,13 @@ class Roles:
     @property
     def days(self) -> frozenset[str]:
         """Features that are dates, as days since 1970."""
-        dates = (column for column in self.used if column.kind == "date" and DAY in column.parts)
+        dates = (column for column in self.used if column.kind == Kind.DATE and DAY in column.parts)
         return frozenset(f"{column.name} {DAY}" for column in dates)
 
     @property
     def as_text(self) -> list[str]:
         """Columns whose digits are kept as written: in categories 007 is not 7, among integers 1.234 may be 1234."""
-        return [column.name for column in self.used if column.kind == "category" or column.number.integers]
+        return [column.name for column in self.used if column.kind.is_category or column.number.integers]
 
     @property
     def identifier(self) -> str | None:
@@ -90,33 +88,34 @@ class Roles:
 
     # Reading a table by them -------------------------------------------------------------------------------------
 
-    def features(self, frame: Any, report: Callable[[str], None] | None = None) -> Any:
-        """The columns that the model sees, each of the kind it had in fit; others are ignored.
+    def parse(self, frame: Any, report: Callable[[str], None] | None = None) -> ColumnTable:
+        """Read the columns that the model sees, each as the kind it had in fit; others are ignored.
 
         Cells that cannot be read are missing. A sentence about each column that has such cells goes to `report`, by
         default as a warning.
         """
         present = set(frame.columns)
-        found, sentences = list[Any](), list[str]()
+        columns, sentences = list[Column](), list[str]()
         for column in self.used:
             if column.name not in present:
                 check_column(column.name, frame.columns, "needed by the model", InputError)
-            values, odd, notes = column.converted(frame[column.name], self.missing)
+            parsed, odd, notes = column.parse(frame[column.name], self.missing)
+            columns += parsed
             sentences += notes
             if len(odd):
-                what = WORDS[column.kind if column.kind != "category" else column.level_kind]
+                count = f"{len(odd):,} of {frame.height:,} values"
                 sentences.append(
-                    f"Column {column.name}: {len(odd):,} of {len(values):,} values are not {what} as in fit "
-                    f"({examples(odd)}) and are treated as missing."
+                    f"Column {column.name}: {count} are not {column.kind.words} as in fit ({examples(odd)}) and are "
+                    f"treated as missing."
                 )
-            is_date = column.kind == "date"
-            found += date_parts(values, column.parts, column.inputs) if is_date else [values]
         report_all(sentences, report)
-        return polars().DataFrame(found)
+        return ColumnTable(columns)
 
     def times(self, frame: Any, name: str | None) -> Any:
         """The table with the column of times, if it is written as text, as datetimes or numbers."""
-        column = next((each for each in self.columns if each.name == name and each.kind in ("date", "number")), None)
+        column = next(
+            (each for each in self.columns if each.name == name and each.kind in (Kind.DATE, Kind.NUMBER)), None
+        )
         if column is None or not is_text(frame[name]):
             return frame
         return frame.with_columns(column.converted(frame[name], self.missing).values.alias(name))
@@ -147,7 +146,7 @@ class Roles:
             raise InputError(argument=argument, must="have values", got="missing values only")
         if not known.all():
             frame, y, labels = frame.filter(known), y[known], labels[known]
-        X = self.features(frame, report)
+        X = self.parse(frame, report)
         y = check_counts(y, frame.height, fractional, Argument("target", self.target), labels)
         is_censored = self._censored_rows(frame, labels)
         rows = CountRows.from_checked(
@@ -159,10 +158,14 @@ class Roles:
             interval_groups=self.group_labels(frame),
             upper=None if self.upper is None else self._vector(frame, "upper", labels),
             limit=None if is_censored is None else np.where(is_censored, y, np.inf),
-            group=group_labels_of(frame, self.group, self.missing, X),
+            group=self._group_of_rows(frame, X),
         )
         counts = counts or CountRange(upper_per_row=self.upper is not None)
         return counts.apply(rows, Argument("target", self.target))
+
+    def _group_of_rows(self, frame: Any, X: ColumnTable) -> np.ndarray | None:
+        inputs = X.to_polars() if is_by_inputs(self.group, frame.columns) else None
+        return group_labels_of(frame, self.group, self.missing, inputs)
 
     def has_target(self, frame: Any, first: int = 0) -> np.ndarray:
         """A mask of the rows whose target is known; `first` as for `exposures`."""

@@ -14,7 +14,8 @@ from ddpn.rows.splits import FOLDS
 from ddpn.runtime.errors import InputError
 from ddpn.statistics import Z
 from ddpn.tables.cells import cleaned, polars
-from ddpn.tables.kinds import canonical_number
+from ddpn.tables.columns import Column
+from ddpn.tables.levels import canonical_number
 from ddpn.tables.near_rows import as_points, find_clumps, find_continuous_columns
 
 #: The constants of splitmix64, whose last steps spread every bit over all others.
@@ -40,6 +41,13 @@ def column_codes(series: Any) -> np.ndarray:
     levels = text.unique().to_list()
     places = text.replace_strict(levels, list(range(len(levels))), return_dtype=int).to_numpy()
     return hash_texts(levels)[places]
+
+
+def cell_hashes(column: Column) -> np.ndarray:
+    """Return a code per cell of a column that was read, the same as `column_codes` of its cells."""
+    if not column.is_category:
+        return number_codes(column.values)
+    return column.map_names(hash_texts, hash_texts, hash_texts([MISSING_TEXT])[0])
 
 
 def hash_texts(levels: Sequence[str]) -> np.ndarray:
@@ -166,7 +174,7 @@ def row_hashes(sample: CountRows) -> np.ndarray:
     The order of columns, which a model decides, is part of the hash.
     """
     numbers = [number_codes(np.asarray(v, dtype=np.float64)) for v in (sample.exposure, sample.y) if v is not None]
-    return hash_rows([*(column_codes(series) for series in sample.X.iter_columns()), *numbers], len(sample))
+    return hash_rows([*map(cell_hashes, sample.X), *numbers], len(sample))
 
 
 class SeenRows(NamedTuple):

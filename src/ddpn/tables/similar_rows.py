@@ -3,12 +3,10 @@
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
-from ddpn.tables.cells import polars
 from ddpn.tables.dates import DateColumns
-from ddpn.tables.encoding.table import Column, read_table
 from ddpn.tables.row_hashes import label_equal_rows
+from ddpn.tables.schema import read_table
 
 
 def group_similar_rows(X: Any) -> np.ndarray:
@@ -36,20 +34,6 @@ def group_similar_rows(X: Any) -> np.ndarray:
     100
     """
     dates = DateColumns.find(X)
-    columns = read_table(BaseEstimator(), dates.read(X, lambda sentence: None), reset=True)
-    codes: np.ndarray = np.unique(label_equal_rows(frame_of_columns(columns)), return_inverse=True)[1]
+    table = read_table(dates.read(X, lambda sentence: None))
+    codes: np.ndarray = np.unique(label_equal_rows(table.to_polars()), return_inverse=True)[1]
     return codes
-
-
-def frame_of_columns(columns: list[Column]) -> Any:
-    """Return columns that were read as a polars frame: numbers, booleans and text, null where missing."""
-    return polars().DataFrame([_series_of_column(column) for column in columns])
-
-
-def _series_of_column(column: Column) -> Any:
-    library = polars()
-    if column.kind == "category":
-        levels = np.array([*column.levels, None], dtype=object)  # the last entry serves code -1
-        return library.Series(column.name, levels[column.values].tolist(), dtype=library.String)
-    numbers = library.Series(column.name, np.asarray(column.values, dtype=np.float64), nan_to_null=True)
-    return numbers.cast(library.Boolean) if column.kind == "flag" else numbers

@@ -157,7 +157,7 @@ class Table:
 
     def check(self, roles: Roles) -> None:
         """Raise an `InputError` if a column that a model needs is missing; called before torch is imported."""
-        roles.features(self.block(self.places()[0]), report=lambda sentence: None)
+        roles.parse(self.block(self.places()[0]), report=lambda sentence: None)
 
     def check_rows(self, roles: Roles, place: Place) -> None:
         """Raise an `InputError` for rows that a model cannot predict: damaged ones, or with an invalid exposure."""
@@ -165,7 +165,7 @@ class Table:
             return
         with self.named(place):
             frame, start = self.block(place), place.start
-            roles.features(frame, report=lambda sentence: None)
+            roles.parse(frame, report=lambda sentence: None)
             roles.exposures(frame, start)
             roles.uppers(frame, start)
 

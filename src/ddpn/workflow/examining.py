@@ -94,7 +94,7 @@ def explain_table(
     names = {role: name for role, name in (("exposure", roles.exposure), ("upper", roles.upper)) if name}
     if roles.target is None or roles.target not in table.schema:
         frame = table.take_rows(draw_rows(table.rows, most).positions)
-        known = roles.features(frame), roles.exposures(frame), roles.uppers(frame), names, table.rows
+        known = roles.parse(frame), roles.exposures(frame), roles.uppers(frame), names, table.rows
         inputs, note = Inputs(folder.model, *known), "Without the target, importance is not measured."
         return explanation_of(inputs, seed, progress, max_rows=max_rows), note
     rows = rows_to_score(folder, table, most)
@@ -122,7 +122,7 @@ def explain_rows(
     drawn = draw_rows(table.rows).positions
     numbers = np.union1d(drawn, np.array(rows) - 1)
     frame = table.take_rows(numbers)
-    inputs = Inputs(folder.model, roles.features(frame), roles.exposures(frame), roles.uppers(frame), total=table.rows)
+    inputs = Inputs(folder.model, roles.parse(frame), roles.exposures(frame), roles.uppers(frame), total=table.rows)
     explained, background = (np.searchsorted(numbers, part) for part in (np.array(rows) - 1, drawn))
     return contributions(inputs.rows(explained), inputs.rows(background), of, seed=seed)
 
@@ -214,7 +214,7 @@ def monitor(
     rows, notes = _with_counts(folder, table, max_rows)
     found = compare(
         folder.model.predictor_,
-        roles.features(table.take_rows(draw_rows(table.rows, max_rows).positions)),
+        roles.parse(table.take_rows(draw_rows(table.rows, max_rows).positions)),
         None if rows is None else rows.sample,
         alpha=alpha,
         effect=effect,

@@ -314,7 +314,7 @@ def calibration_options(plan: FitConfig, time_columns: Sequence[str] = ()) -> Ca
 
 def folds_to_score(predictor: Predictor, sample: CountRows, number: np.ndarray) -> Folds:
     """Return the folds of a saved model: the rows that it was fitted to, and the fold of each."""
-    return Folds(sample.replace(X=predictor.prepared(sample.X)), None, number)
+    return Folds(sample, None, number)
 
 
 def _save(fitted: Fitted, path: Path, overwrite: bool, checkpoint: Path) -> None:

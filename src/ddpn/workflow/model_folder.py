@@ -23,6 +23,7 @@ from ddpn.storage.model_files import (
     refuses_strange_files,
     write_model,
 )
+from ddpn.tables.columns import Kind
 from ddpn.tables.kinds import TableColumn
 from ddpn.tables.roles import Roles
 from ddpn.tables.row_hashes import SeenRows
@@ -31,12 +32,10 @@ if TYPE_CHECKING:
     from ddpn.estimators import CountGLM, CountRegressor
 
 #: The version of task.json.
-FORMAT = 2
+FORMAT = 3
 CHECKPOINT = "checkpoint.safetensors"
 #: In a folder of its own, as predictions do not read it.
 SEEN_ROWS, FOLDS = "fit/rows.safetensors", "fit/folds.safetensors"
-#: Kinds of columns that estimators call otherwise, with the kind of levels.
-_KINDS = {"flag": ("boolean", "text"), "category with numbers": ("category", "number")}
 
 
 @dataclass(frozen=True)
@@ -87,19 +86,17 @@ def _read_task(path: Path, manifest: JsonObject) -> JsonObject:
 
 def _make_task(path: Path, estimator: JsonObject | None) -> JsonObject:
     """Make the task of a model that was saved in Python: it knows its columns, not the target, the split or scores."""
-    if estimator is None or estimator["features"] is None:
+    if estimator is None or not estimator["schema"]["is_named"]:
         what = "a Predictor" if estimator is None else "a model that was fitted to an array"
         raise InputError(
             f"{path} holds {what}, without names of columns. Save a model that was fitted to a data frame."
         )
-    kinds = estimator.get("kinds") or [""] * estimator["n_features"]
     dates = {
         name: column for column in map(TableColumn.from_dict, estimator.get("dates", ())) for name in column.inputs
     }
     columns = list[TableColumn]()
-    for name, found in zip(estimator["features"], kinds, strict=True):
-        kind, level_kind = _KINDS.get(found, (found, "text"))
-        column = dates.get(name, TableColumn(name, kind, level_kind=level_kind))
+    for name, kind in zip(estimator["schema"]["names"], estimator["schema"]["kinds"], strict=True):
+        column = dates.get(name, TableColumn(name, Kind(kind)))
         columns += [] if column in columns else [column]
     return {"roles": Roles(None, None, None, tuple(columns)).as_dict(), "leaks": [], "warnings": []}
 

@@ -33,7 +33,7 @@ def predict_rows(
 
     `days` are columns of days since 1970, which reasons show as dates.
     """
-    X = predictor.prepared(X)
+    X = predictor.parse(X)
     prediction = replace(predictor.predict(X, exposure, upper, groups, of), days=days)
     if summary is None:
         return prediction
@@ -162,7 +162,7 @@ def predict_block(
     """
     roles, predictor = folder.roles, folder.model.predictor_
     with rows_named(np.arange(first, first + frame.height) + 1):
-        X, groups = predictor.prepared(roles.features(frame, note)), roles.group_labels(frame)
+        X, groups = roles.parse(frame, note), roles.group_labels(frame)
         exposure, upper = roles.exposures(frame, first), roles.uppers(frame, first)
     parts = []
     for start in range(0, frame.height, BLOCK):

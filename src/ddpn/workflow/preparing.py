@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from ddpn.members.network_options import SMALL_ROWS
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.splits import FOLDS
+from ddpn.rows.splits import FOLDS, SMALL_TABLE_ROWS
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.display import describe_parts
 from ddpn.runtime.errors import Argument, InputError, format_argument
@@ -40,6 +39,7 @@ from ddpn.tables.cells import (
 from ddpn.tables.checks import FindingKind, describe_identifier, find_column_problems, find_row_problems, run_checks
 from ddpn.tables.checks.findings import are_whole_numbers
 from ddpn.tables.checks.order import find_trend, time_columns
+from ddpn.tables.columns import Kind
 from ddpn.tables.files import is_pattern, read
 from ddpn.tables.kinds import TableColumn, detect
 from ddpn.tables.roles import Roles, report_all
@@ -104,7 +104,7 @@ class Prepared:
         """Whether validation rows are training rows too: few rows of a portfolio, which leaves out folds of them."""
         at_random = self.plan.split_column is None and self.plan.time is None
         counts = self.counts
-        is_small = at_random and counts["train"] + counts["validation"] <= SMALL_ROWS
+        is_small = at_random and counts["train"] + counts["validation"] <= SMALL_TABLE_ROWS
         return self.plan.n_networks is None and (is_small or not counts["validation"])
 
     @property
@@ -175,10 +175,10 @@ def _prepared(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepared:
     if not sample.y[split.rows.train].any():
         argument = Argument("target", plan.target)
         raise InputError(argument=argument, must="be above 0 in some training row", got="zeros only")
-    leaks, questions = _describe_columns(sample, roles, plan, clock)
-    train = split.rows.train
-    following = () if plan.time is None else time_columns(sample.X[train], timed[plan.time][train])
-    warnings += _split_warnings(sample, split, roles, plan, timed, clock)
+    checked, train = sample.replace(X=sample.X.to_polars()), split.rows.train
+    leaks, questions = _describe_columns(checked, roles, plan, clock)
+    following = () if plan.time is None else time_columns(checked.X[train], timed[plan.time][train])
+    warnings += _split_warnings(checked, split, roles, plan, timed, clock)
     sentences = tuple(dict.fromkeys([*questions, *warnings]))
     return Prepared(plan, roles, sample, split, leaks, sentences, tuple(following))
 
@@ -229,7 +229,7 @@ def _describe_columns(
 
 def _date_inputs(roles: Roles) -> dict[str, str]:
     """Return the name of the date for the inputs that are parts of one."""
-    return {name: column.name for column in roles.used if column.kind == "date" for name in column.inputs}
+    return {name: column.name for column in roles.used if column.kind == Kind.DATE for name in column.inputs}
 
 
 def diagnose_table(
@@ -248,7 +248,7 @@ def diagnose_table(
     numbers = np.arange(table.rows) if max_rows is None else sampled_rows(table, SEED)
     frame, total = (table.read(), None) if len(numbers) == table.rows else checked_rows(table, plan, numbers)
     roles, sample, notes = _read(frame, plan)
-    leaks, questions = _describe_columns(sample, roles, plan)
+    leaks, questions = _describe_columns(sample.replace(X=sample.X.to_polars()), roles, plan)
     columns = {"upper_column": plan.upper_column, "censored": plan.censored}
     options = {name: column for name, column in columns.items() if column is not None}
     notes += missing_sentences(frame, plan.group, roles.missing)
@@ -266,7 +266,7 @@ def _split_warnings(
     if plan.time is not None:
         known = np.concatenate([split.rows.train, split.rows.validation])
         column = next(each for each in roles.columns if each.name == plan.time)
-        is_input = not column.left_out and (column.kind != "date" or DAY in column.parts)
+        is_input = not column.left_out and (column.kind != Kind.DATE or DAY in column.parts)
         change = find_trend(sample.rows(known), timed[plan.time][known])
         return [describe_trend(change, plan.time, is_input)] if change else []
     if plan.split_column is not None:
@@ -367,7 +367,7 @@ class TrainingRows:
             kept &= (self.roles.times(frame, plan.time)[plan.time] < self.before).to_numpy()
         if self.held_out_groups is not None:
             by_inputs = is_by_inputs(self.roles.group, frame.columns)
-            X = self.roles.features(frame, report=lambda sentence: None) if by_inputs else None
+            X = self.roles.parse(frame, report=lambda sentence: None).to_polars() if by_inputs else None
             labels = group_labels_of(frame, self.roles.group, self.roles.missing, X, join_near=False)
             assert labels is not None  # `columns` has the group columns
             kept &= ~np.isin(labels, self.held_out_groups)
@@ -390,7 +390,7 @@ def _training_rows(
     groups = None
     if prepared.sample.group is not None:
         # A block of a table does not show which of its rows are nearly equal to those outside: equal ones are found.
-        roles, X = prepared.roles, prepared.sample.X[outside]
+        roles, X = prepared.roles, prepared.sample.X.rows(outside).to_polars()
         labels = group_labels_of(frame[places[outside]], roles.group, roles.missing, X, join_near=False)
         groups = None if labels is None else np.unique(labels)
     held_out = np.sort(numbers[places[outside]])
@@ -413,7 +413,7 @@ def open_table(
         if stream is False or is_small or fits_memory(Table(sources, plan.as_text)):
             return read(first, plan.as_text), ""
     table = Table(sources, plan.as_text)
-    is_small = table.rows * sum(plan.split_shares[:2]) <= SMALL_ROWS
+    is_small = table.rows * sum(plan.split_shares[:2]) <= SMALL_TABLE_ROWS
     if is_small or not (stream or (stream is None and not fits_memory(table))):
         note = f"{table.rows:,} rows are fitted in memory, because they are few." if stream else ""
         return checked_rows(table, plan, np.arange(table.rows), verbose)[0], note
@@ -484,11 +484,9 @@ def _profiled(series: pl.Series, plan: FitConfig, missing: tuple[str, ...]) -> T
     column = detect(series, missing, series.name in plan.category and series.name not in plan.drop)
     if series.name in plan.drop or series.null_count() == len(series):
         why = "dropped as asked" if series.name in plan.drop else "no values"
-        return TableColumn(series.name, column.kind or "unsupported", series.null_count(), left_out=why)
-    if not column.kind:
-        return replace(
-            column, kind=str(series.dtype), missing=series.null_count(), left_out=f"unsupported type {series.dtype}"
-        )
+        return TableColumn(series.name, column.kind, series.null_count(), left_out=why)
+    if column.kind == Kind.UNSUPPORTED:
+        return replace(column, missing=series.null_count(), left_out=f"unsupported type {series.dtype}")
     values, odd, _ = column.converted(series, missing)
     notes = column.notes
     if len(odd) and not is_text(series):
@@ -499,14 +497,14 @@ def _profiled(series: pl.Series, plan: FitConfig, missing: tuple[str, ...]) -> T
     if series.name in plan.use and distinct:
         why = ""
     parts: tuple[str, ...] = ()
-    if column.kind == "date":
+    if column.kind == Kind.DATE:
         # Later days would have to be extrapolated, months and weekdays come again.
         is_time = series.name == plan.time and series.name not in plan.use
         has_hours = known.dt.hour().n_unique() > 1
         parts = (*(() if is_time else (DAY,)), MONTH, WEEKDAY, *([HOUR] if has_hours else []))
     return replace(
         column,
-        number=replace(column.number, integers=column.kind == "number" and are_whole_numbers(known.to_numpy())),
+        number=replace(column.number, integers=column.kind == Kind.NUMBER and are_whole_numbers(known.to_numpy())),
         notes=notes,
         missing=len(values) - len(known),
         distinct=distinct,
@@ -524,8 +522,8 @@ def _why_useless(values: pl.Series, column: TableColumn, distinct: int, plan: Fi
     if column.name in plan.group:
         option = format_argument("use", [column.name])
         return f"it keeps rows together, and a model would memorise it; {option} keeps it as an input"
-    if column.name == plan.time and column.kind != "date":
+    if column.name == plan.time and column.kind != Kind.DATE:
         return "used for the split by time"
-    if column.kind in ("category", "number"):
-        return describe_identifier(values, column.kind == "category")
+    if column.kind.is_category or column.kind == Kind.NUMBER:
+        return describe_identifier(values, column.kind.is_category)
     return ""

@@ -6,9 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from ddpn.members.network_options import SMALL_ROWS
 from ddpn.rows.checks import labels_of
-from ddpn.rows.splits import group_codes, random_parts
+from ddpn.rows.splits import MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, group_codes, random_parts
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column, listed
 from ddpn.tables.row_hashes import EQUAL_INPUTS
@@ -16,8 +15,6 @@ from ddpn.workflow.config import FitConfig
 
 #: With fewer rows a test says nothing.
 MIN_ROWS = 20
-#: As in CountRegressor: with fewer rows none are kept for validation.
-MIN_VALIDATED = 200
 #: With fewer groups, each part would have one or two of them.
 MIN_GROUPS = 5
 #: Words of a split column, by part.
@@ -65,7 +62,7 @@ def split_rows(
         return _by_column(frame, plan, labels, group)
     if plan.time is not None:
         return _by_time(frame, plan, labels, group)
-    has_test = plan.asks_for_test_rows or frame.height > SMALL_ROWS
+    has_test = plan.asks_for_test_rows or frame.height > SMALL_TABLE_ROWS
     if has_test:
         parts = _without_few(SplitRows(*random_parts(frame.height, plan.split_shares, plan.seed, group)))
     else:
@@ -78,7 +75,7 @@ def split_rows(
 
 
 def _without_few(parts: SplitRows) -> SplitRows:
-    if len(parts.train) + len(parts.validation) >= MIN_VALIDATED:
+    if len(parts.train) + len(parts.validation) >= MIN_ROWS_TO_VALIDATE:
         return parts
     rows = np.sort(np.concatenate([parts.train, parts.validation]))
     return SplitRows(rows, rows[:0], parts.test)
@@ -100,7 +97,7 @@ def _by_column(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, group: 
             where, remedy = labels_of(codes == divided[0], labels), "Correct that column, or leave out `group`."
             argument = Argument("split_column", name)
             raise InputError(argument=argument, must="not divide groups", got=got, rows=where, remedy=remedy)
-    if not len(parts.validation) and len(parts.train) >= MIN_VALIDATED:
+    if not len(parts.validation) and len(parts.train) >= MIN_ROWS_TO_VALIDATE:
         shares = np.array(plan.split_shares[:2]) / sum(plan.split_shares[:2])
         of_train = None if group is None else group[parts.train]
         train, validation = random_parts(len(parts.train), shares.tolist(), plan.seed, of_train)

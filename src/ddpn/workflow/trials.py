@@ -11,7 +11,7 @@ import torch
 from ddpn.distributions import discretized
 from ddpn.metrics import crps
 from ddpn.pipeline import PipelineOptions
-from ddpn.rows.splits import fold_pairs, random_parts
+from ddpn.rows.splits import MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, blocks_in_time, fold_pairs, random_parts
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import TrainingError
 from ddpn.runtime.threads import single_thread
@@ -19,13 +19,13 @@ from ddpn.storage.contents import arrays_to_bytes
 from ddpn.workflow.fitting import fit_prepared
 from ddpn.workflow.preparing import Prepared
 from ddpn.workflow.search_space import Settings, with_settings
-from ddpn.workflow.splitting import MIN_VALIDATED, SplitRows
+from ddpn.workflow.splitting import SplitRows
 
 if TYPE_CHECKING:
     import optuna
 
-#: With fewer training and validation rows than this, trials are cross-validated on all of them, in so many folds.
-MAX_CROSSED_ROWS, FOLDS = 5000, 3
+#: Folds by which trials are cross-validated where training and validation rows are few.
+FOLDS = 3
 #: Trials are scored on at most this many rows: more take time and change no choice.
 MAX_SCORED_ROWS = 2000
 #: A trial has at most this many networks: its score is compared with others of as many networks.
@@ -82,20 +82,19 @@ def split_for_trials(prepared: Prepared) -> list[Prepared]:
     rows, plan, group = prepared.split.rows, prepared.plan, prepared.sample.group
     known = np.concatenate([rows.train, rows.validation])
     is_chosen = plan.split_column is not None or (plan.time is not None and bool(plan.group))
-    if len(rows.validation) and (len(known) >= MAX_CROSSED_ROWS or is_chosen):
+    if len(rows.validation) and (len(known) >= SMALL_TABLE_ROWS or is_chosen):
         pairs = [(rows.train, rows.validation)]
     elif plan.time is not None and len(rows.validation):
         # Both parts are in the order of time, and rows of validation size are scored one block after the other.
-        size = len(rows.validation)
-        ends = [len(known) - block * size for block in range(FOLDS) if len(known) - (block + 1) * size > size]
-        pairs = [(known[: end - size], known[end - size : end]) for end in ends]
+        blocks = blocks_in_time(len(known), len(rows.validation), FOLDS)
+        pairs = [(known[inner], known[outer]) for inner, outer in blocks]
     else:
         divided = fold_pairs(len(known), FOLDS, plan.seed, None if group is None else group[known])
         pairs = [(known[inner], known[outer]) for inner, outer in divided]
     random, folds = np.random.default_rng(plan.seed), list[Prepared]()
     for fitted, scored in pairs:
         scored = np.sort(random.permutation(scored)[: MAX_SCORED_ROWS // len(pairs)])
-        share = plan.split_shares[1] / sum(plan.split_shares[:2]) if len(fitted) >= MIN_VALIDATED else 0.0
+        share = plan.split_shares[1] / sum(plan.split_shares[:2]) if len(fitted) >= MIN_ROWS_TO_VALIDATE else 0.0
         if plan.time is not None and group is None:
             # The last rows are held out: `fitted` is in the order of time.
             inner, held_out = np.split(fitted, [len(fitted) - round(len(fitted) * share)])

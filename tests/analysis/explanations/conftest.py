@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from ddpn.distributions import NegativeBinomial
-from ddpn.members.member import Member, TableReader
+from ddpn.members.member import Member
 from ddpn.predictor import Predictor
-from ddpn.tables.encoding.table import read_table
+from ddpn.tables.columns import ColumnTable
 
 
 class Formula(Member):
@@ -20,7 +20,7 @@ class Formula(Member):
     def __init__(self, log_mean: Callable, alpha: Callable = lambda c: 1e-12) -> None:
         self.log_mean, self.alpha = log_mean, alpha
 
-    def distribution(self, X: Any, exposure: Any = None) -> Any:
+    def distribution(self, X: ColumnTable, exposure: Any = None) -> Any:
         cells = columns(X)
         size = len(next(iter(cells.values())))
         mean = np.exp(np.broadcast_to(self.log_mean(cells), size)) * (1.0 if exposure is None else exposure)
@@ -30,11 +30,9 @@ class Formula(Member):
     fit = state = from_state = None
 
 
-def columns(X: Any) -> dict[str, np.ndarray]:
+def columns(X: ColumnTable) -> dict[str, np.ndarray]:
     """The columns of a table by name: numbers, or levels with None where missing."""
-    read = read_table(TableReader(), X, reset=True)
-    return {c.name: np.array([*c.levels, None], dtype=object)[c.values] if c.kind == "category" else c.values
-            for c in read}  # fmt: skip
+    return {column.name: column.cells() if column.is_category else column.values for column in X}
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from ddpn.analysis.explanations.inputs import PredictedMoments
 from ddpn.members.member import Member
 from ddpn.predictor import Predictor
 from ddpn.rows.count_range import CountRange
-from ddpn.tables.encoding.table import Column, Levels
+from ddpn.tables.columns import Column, Kind, Levels
 
 WARDS = {"a": 0.0, "b": 0.7, "c": -0.4, None: 0.3}
 
@@ -117,8 +117,8 @@ def test_exposures_and_upper_bounds_are_inputs_with_effects(formula, frame):
 
 class Gaussian(Member):
     def distribution(self, X, exposure=None):
-        x = torch.from_numpy(np.asarray(X, dtype=float))
-        return Normal(x[:, :1] * 2.0, 1.0 + x[:, 1:] ** 2)
+        first, second = (torch.from_numpy(column.values).unsqueeze(1) for column in X)
+        return Normal(first * 2.0, 1.0 + second**2)
 
     fit = state = from_state = None
 
@@ -146,10 +146,10 @@ def test_neighbouring_levels_are_alike_in_the_other_columns():
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 4, 2000)
     place = np.array([2.0, 0.0, 3.0, 1.0])[codes]
-    other = Column("o", "number", place + 0.8 * rng.normal(size=2000))
-    points = grid_of([Column("c", "category", codes, ("p", "q", "r", "s")), other], 0, 20).points
+    other = Column("o", Kind.NUMBER, place + 0.8 * rng.normal(size=2000))
+    points = grid_of([Column("c", Kind.CATEGORY, codes, ("p", "q", "r", "s")), other], 0, 20).points
     assert points in (["q", "s", "p", "r"], ["r", "p", "s", "q"])
-    sizes = Column("c", "category", codes, ("10", "9", "30", "2"))
+    sizes = Column("c", Kind.CATEGORY, codes, ("10", "9", "30", "2"))
     assert grid_of([sizes, other], 0, 20).points == ["2", "9", "10", "30"]
 
 
@@ -169,7 +169,7 @@ def test_a_fitted_model_with_recalibration_has_effects(frame):
 
 
 def number_column(values) -> list[Column]:
-    return [Column("x", "number", np.asarray(values, dtype=float))]
+    return [Column("x", Kind.NUMBER, np.asarray(values, dtype=float))]
 
 
 def test_the_grid_of_a_number_has_quantiles_and_the_bins_of_its_rows():
@@ -209,10 +209,10 @@ def test_levels_without_numbers_are_ordered_by_what_their_rows_have_in_the_other
     rng = np.random.default_rng(0)
     level = rng.permutation(np.repeat(np.arange(5), [80, 60, 50, 40, 30]))
     place = np.array([2.0, 0.0, 4.0, 1.0, 3.0])
-    number = Column("y", "number", place[level] + 0.1 * rng.normal(size=260))
+    number = Column("y", Kind.NUMBER, place[level] + 0.1 * rng.normal(size=260))
     codes = (rng.uniform(size=260) < place[level] / 4.0).astype(int)
-    other = Column("z", "category", codes, Levels(("no", "yes")))
-    column = Column("x", "category", level, Levels(tuple("abcde")))
+    other = Column("z", Kind.CATEGORY, codes, Levels(("no", "yes")))
+    column = Column("x", Kind.CATEGORY, level, Levels(tuple("abcde")))
     for others in ([number], [other], [number, other]):
         points = "".join(grid_of([column, *others], 0, 20).points)
         assert points in ("bdaec", "ceadb"), others
@@ -224,7 +224,7 @@ def test_levels_without_numbers_are_ordered_by_what_their_rows_have_in_the_other
 def test_the_most_frequent_levels_are_measured():
     codes = np.repeat(np.arange(25), np.arange(25, 0, -1))
     levels = tuple(f"l{k:02d}" for k in range(25))
-    grid = grid_of([Column("x", "category", np.append(codes, -1), Levels(levels))], 0, 20)
+    grid = grid_of([Column("x", Kind.CATEGORY, np.append(codes, -1), Levels(levels))], 0, 20)
     assert grid.points == list(levels[:20])
     assert (grid.code[codes.tolist().index(20) :] == -1).all()
     assert grid.missing.tolist() == [False] * len(codes) + [True]

@@ -18,7 +18,7 @@ from ddpn.distributions.count import reshaped
 from ddpn.members import Member
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
-from ddpn.tables.encoding.table import Column
+from ddpn.tables.columns import Column, Kind
 
 HOSTILE = "<script>alert(1)</script> & \"co\" 'x'"
 
@@ -30,7 +30,7 @@ class Known(Member):
         self.dist = dist
 
     def distribution(self, X, exposure=None):
-        own = self.dist.rows(torch.from_numpy(X[:, 0].astype(int)))
+        own = self.dist.rows(torch.from_numpy(X[0].values.astype(int)))
         return reshaped(own, (len(X), 1))
 
     fit = state = from_state = None
@@ -96,8 +96,9 @@ def made() -> Callable[..., Evidence]:
     def make(dist: Any, y: Any, columns: Any = (), exposure: Any = None, **more: Any) -> Evidence:
         sample = CountRows(np.arange(len(y), dtype=float)[:, None], np.asarray(y, dtype=float))
         model: Any = BaseEstimator()
-        model.n_features_in_, model.predictor_, model.features = 1, Predictor({"one": Known(dist)}), lambda X: X
-        extra = [] if exposure is None else [Column("exposure", "number", exposure)]
+        model.n_features_in_, model.predictor_ = 1, Predictor({"one": Known(dist)})
+        model.parse = model.predictor_.parse
+        extra = [] if exposure is None else [Column("exposure", Kind.NUMBER, exposure)]
         place = {"exposure": len(columns)} if extra else {}
         inputs = SimpleNamespace(columns=[*columns, *extra], width=len(columns), extra=place)
         return gather(model, sample)._replace(**{"inputs": inputs, "components": 2} | more)

@@ -22,7 +22,7 @@ from ddpn.analysis.report.evidence import (
 )
 from ddpn.analysis.report.sections import important_groups
 from ddpn.rows.count_rows import CountRows
-from ddpn.tables.encoding.table import Column
+from ddpn.tables.columns import Column, Kind
 
 
 def test_one_distribution_serves_every_row_and_a_normal_is_rounded(fitted, data):
@@ -102,16 +102,22 @@ def test_a_group_has_the_means_of_its_rows(evidence):
 @pytest.mark.parametrize(
     ("column", "expected"),
     [
-        (Column("x", "number", np.repeat([1.0, 2.0, np.nan], [60, 30, 10])), {"1": 60, "2": 30, "missing": 10}),
-        (Column("x", "number", np.concatenate([np.zeros(90), np.arange(1.0, 11.0)])), {"up to 0": 90, "above 0": 10}),
-        (Column("f", "flag", np.repeat([0.0, 1.0], [70, 30])), {"no": 70, "yes": 30}),
-        (Column("c", "category", np.repeat([1, 0, -1], [50, 30, 20]), ("p", "q")), {"q": 50, "p": 30, "missing": 20}),
+        (Column("x", Kind.NUMBER, np.repeat([1.0, 2.0, np.nan], [60, 30, 10])), {"1": 60, "2": 30, "missing": 10}),
         (
-            Column("c", "category", np.r_[np.repeat(np.arange(20), 4), 20:40], tuple(f"l{j:02}" for j in range(40))),
+            Column("x", Kind.NUMBER, np.concatenate([np.zeros(90), np.arange(1.0, 11.0)])),
+            {"up to 0": 90, "above 0": 10},
+        ),
+        (Column("f", Kind.BOOLEAN, np.repeat([0.0, 1.0], [70, 30])), {"no": 70, "yes": 30}),
+        (
+            Column("c", Kind.CATEGORY, np.repeat([1, 0, -1], [50, 30, 20]), ("p", "q")),
+            {"q": 50, "p": 30, "missing": 20},
+        ),
+        (
+            Column("c", Kind.CATEGORY, np.r_[np.repeat(np.arange(20), 4), 20:40], tuple(f"l{j:02}" for j in range(40))),
             {f"l{j:02}": 4 for j in range(20)} | {"others": 20},
         ),
         (
-            Column("year", "number", np.arange(1925.0, 2025.0)),
+            Column("year", Kind.NUMBER, np.arange(1925.0, 2025.0)),
             dict.fromkeys(["up to 1944", "1944 to 1964", "1964 to 1984", "1984 to 2004", "above 2004"], 20),
         ),
     ],
@@ -199,8 +205,8 @@ def test_the_shape_of_a_pit_histogram_is_recognised(fragment):
 
 ROWS = 300
 IN_B = np.arange(ROWS) % 3 == 0
-WARD = Column("ward", "category", IN_B.astype(int), ("a", "b"))
-AGE = Column("age", "flag", (np.arange(ROWS) % 2).astype(float))
+WARD = Column("ward", Kind.CATEGORY, IN_B.astype(int), ("a", "b"))
+AGE = Column("age", Kind.BOOLEAN, (np.arange(ROWS) % 2).astype(float))
 
 
 @pytest.fixture(scope="module")

@@ -323,7 +323,7 @@ def effect(name, points, levels, kind="number", continuous=True, has_missing=Fal
 AGE = effect("age", [*np.arange(20.0, 60.0, 5.0), "missing"], np.arange(1.0, 10.0), has_missing=True)
 YEAR = effect("year", np.arange(1950.0, 2020.0, 5.0).tolist(), np.linspace(1, 2, 14))
 WARD = effect("ward", [f"w{i}" for i in range(14)], np.linspace(2, 4, 14), "category", False)
-FLAG = effect("flag", [False, True], [2.0, 3.0], "flag", False)
+FLAG = effect("flag", [False, True], [2.0, 3.0], "boolean", False)
 SAME = effect("same", [3.0], [2.0], continuous=False)
 AXIS = {"effect", "90% band", "typical row", "predicted mean"}
 EFFECTS = [

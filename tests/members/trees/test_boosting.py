@@ -7,7 +7,7 @@ from scipy import optimize, stats
 
 from ddpn.members.member import NotApplicableError
 from ddpn.members.trees import boosting
-from ddpn.members.trees.boosting import Fold, MeanFit, Settings, TreeRows, folds_of
+from ddpn.members.trees.boosting import Fold, MeanFit, Settings, TreeRows, divide_rows
 from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock
@@ -59,7 +59,7 @@ def test_the_dispersion_is_boosted_by_the_log_mean_of_the_count(monkeypatch):
     X, exposure, log_rate = rng.normal(size=(300, 2)), rng.uniform(0.2, 5.0, 300), rng.normal(size=300)
     y, inputs = rng.poisson(4.0 * exposure).astype(float), []
     monkeypatch.setattr(boosting.DispersionFit, "boost", lambda self, rows, *_: inputs.append(rows.matrix))
-    rows = rows_of(X, y / exposure, exposure, folds_of(y, 0))
+    rows = rows_of(X, y / exposure, exposure, divide_rows(y, 0))
     boosting.fit_around(rows, log_rate, CountRows(X, y, None, exposure), 0)
     np.testing.assert_allclose(inputs[0], np.column_stack([X, log_rate + np.log(exposure)]))
     boosting.fit_around(rows, log_rate, CountRows(X, y), 0)
@@ -68,7 +68,7 @@ def test_the_dispersion_is_boosted_by_the_log_mean_of_the_count(monkeypatch):
 
 def test_a_group_is_never_inside_and_outside_of_a_fold():
     group = np.repeat(np.arange(30), 4)
-    for fold in folds_of(np.ones(120), 0, group):
+    for fold in divide_rows(np.ones(120), 0, group):
         assert not set(group[fold.inner]) & set(group[fold.outer])
 
 
@@ -138,7 +138,7 @@ def test_trees_of_a_dispersion_follow_the_derivatives_of_the_weighted_loss(monke
 
 def test_the_dispersion_is_boosted_where_it_follows_a_column_and_predicted_out_of_fold():
     X, log_rate, sample = dispersed_rows(rows=1200)
-    folds = folds_of(sample.y, 0)
+    folds = divide_rows(sample.y, 0)
     rows = rows_of(X, sample.y / sample.exposure, sample.weight * sample.exposure, folds)
     fit = boosting.fit_around(rows, log_rate, sample, 0)
     boosters = fit.boosters()
@@ -160,7 +160,7 @@ def test_the_dispersion_of_few_rows_is_a_constant(monkeypatch, rows, is_tried):
     X, log_rate, sample = dispersed_rows(rows=rows)
     tried = []
     monkeypatch.setattr(boosting.DispersionFit, "boost", lambda self, *arguments: tried.append(arguments))
-    boosting.fit_around(rows_of(X, sample.y, sample.weight, folds_of(sample.y, 0)), log_rate, sample, 0)
+    boosting.fit_around(rows_of(X, sample.y, sample.weight, divide_rows(sample.y, 0)), log_rate, sample, 0)
     assert bool(tried) == is_tried
 
 
@@ -168,7 +168,7 @@ def test_the_likelihood_is_that_of_the_smaller_loss_and_negative_binomial_with_e
     rng = np.random.default_rng(0)
     X, log_rate = rng.normal(size=(150, 1)), np.full(150, np.log(20.0))
     narrow = np.rint(20.0 + 1.5 * rng.normal(size=150))
-    rows = rows_of(X, narrow, np.ones(150), folds_of(narrow, 0))
+    rows = rows_of(X, narrow, np.ones(150), divide_rows(narrow, 0))
     assert boosting.fit_around(rows, log_rate, CountRows(X, narrow), 0).head.name == "double_poisson"
     exposed = CountRows(X, narrow, None, np.ones(150))
     assert boosting.fit_around(rows, log_rate, exposed, 0).head.name == "negative_binomial"
@@ -228,7 +228,7 @@ def test_out_of_fold_means_are_those_of_boosters_without_the_fold_and_the_whole_
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2))
     rate = rng.poisson(np.exp(1.0 + X[:, 0])).astype(float)
-    folds = folds_of(rate, 3)
+    folds = divide_rows(rate, 3)
     fit = MeanFit(rows_of(X, rate, np.ones(300), folds), QUICK)
     fit.run(3)
     assert np.isnan(fit.out_of_fold).sum() == sum(len(fold.outer) for fold in folds[3:])
@@ -250,8 +250,8 @@ def test_leaves_have_a_twentieth_of_the_rows_and_twenty_at_most(rows, least):
 
 def test_folds_need_counts_and_two_rows():
     with pytest.raises(NotApplicableError, match="two rows"):
-        folds_of(np.ones(4), 0, np.zeros(4))
+        divide_rows(np.ones(4), 0, np.zeros(4))
     with pytest.raises(NotApplicableError, match="above 0"):
-        folds_of(np.r_[1.0, np.zeros(9)], 0)
-    assert len(folds_of(np.ones(9), 0, folds=3)) == 3
-    assert sorted(np.concatenate([fold.outer for fold in folds_of(np.ones(9), 0)]).tolist()) == list(range(9))
+        divide_rows(np.r_[1.0, np.zeros(9)], 0)
+    assert len(divide_rows(np.ones(9), 0, folds=3)) == 3
+    assert sorted(np.concatenate([fold.outer for fold in divide_rows(np.ones(9), 0)]).tolist()) == list(range(9))

@@ -7,11 +7,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ddpn.tables.columns import Column, ColumnTable, Kind
 from ddpn.tables.encoding import FeatureEncoder, columns, encoder_bytes, encoder_from_bytes
 from ddpn.tables.encoding.columns import (
-    CategoricalColumn,
+    CategoryEncoding,
     ColumnPlan,
-    NumericColumn,
+    NumberEncoding,
     bin_edges,
     bounded,
     center_and_scale,
@@ -20,15 +21,14 @@ from ddpn.tables.encoding.columns import (
     integer_codes,
 )
 from ddpn.tables.encoding.encoder import has_effects
-from ddpn.tables.encoding.table import Column, read_as_fitted
 
 
 def of(*values: float):
     return distinct(np.array(values, dtype=float), np.ones(len(values)))
 
 
-def written(column: NumericColumn, x: Sequence[float] | np.ndarray) -> np.ndarray:
-    return ColumnPlan([column]).encode([Column("x", "number", np.array(x))])
+def written(column: NumberEncoding, x: Sequence[float] | np.ndarray) -> np.ndarray:
+    return ColumnPlan([column]).encode(ColumnTable([Column("x", Kind.NUMBER, np.array(x))]))
 
 
 def test_bounded_is_the_identity_up_to_the_limit_and_increases_smoothly_beyond():
@@ -53,7 +53,7 @@ def test_bins_hold_equal_shares_of_the_weight():
 
 def test_bins_too_narrow_for_floats_are_dropped():
     tiny = bin_edges(of(0.0, 5e-324, 1.0, 2.0), 24)
-    assert np.isfinite(written(NumericColumn(edges=tiny), [0.0, 5e-324, 0.3, 9.0])).all()
+    assert np.isfinite(written(NumberEncoding(edges=tiny), [0.0, 5e-324, 0.3, 9.0])).all()
     assert tiny.tolist() == [0.0, 1.0, 2.0]
 
 
@@ -127,7 +127,7 @@ STRANGE = pl.DataFrame(
 )
 
 
-def number_inputs(column: NumericColumn, x: float) -> list[float]:
+def number_inputs(column: NumberEncoding, x: float) -> list[float]:
     """The inputs of a number, one by one."""
     is_missing = np.isnan(x)
     x = column.fill if is_missing else x
@@ -138,7 +138,7 @@ def number_inputs(column: NumericColumn, x: float) -> list[float]:
     return [value, *flags, *bins, *(x > column.steps), *(x == column.codes)]
 
 
-def category_inputs(column: CategoricalColumn, level: str | None) -> list[float]:
+def category_inputs(column: CategoryEncoding, level: str | None) -> list[float]:
     """The inputs of a level, one by one."""
     is_known = level in column.levels
     found = [float(level == each) for each in column.levels]
@@ -154,8 +154,8 @@ def expected_inputs(encoder: FeatureEncoder, table: pl.DataFrame) -> np.ndarray:
     rows = []
     for i in range(table.height):
         row: list[float] = []
-        for column, cells in zip(encoder.columns_, read_as_fitted(encoder, table), strict=True):
-            if isinstance(column, CategoricalColumn):
+        for column, cells in zip(encoder.columns_, encoder.schema_.parse(table), strict=True):
+            if isinstance(column, CategoryEncoding):
                 code = cells.values[i]
                 row += category_inputs(column, None if code < 0 else cells.levels[code])
             else:

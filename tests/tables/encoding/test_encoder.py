@@ -149,9 +149,9 @@ OTHERS = {
     "nothing": b"",
     "truncated": GOOD[:-9],
     "bytes": b"\xff\x00",
-    "another format": GOOD.replace(b"features 3", b"features 9"),
+    "another format": GOOD.replace(b"features 4", b"features 9"),
     "a list": b"[1, 2]",
-    "no columns": json.dumps({"format": "ddpn features 3"}).encode(),
+    "no columns": json.dumps({"format": "ddpn features 4"}).encode(),
     "unknown field": GOOD.replace(b'"scale"', b'"other"'),
 }
 

@@ -13,7 +13,7 @@ from ddpn.members.trees.boosting import Fold, MeanFit, Settings, TreeRows, with_
 from ddpn.members.trees.member import TreeTable
 from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.splits import FOLDS, fold_numbers
+from ddpn.rows.splits import FOLDS, fold_numbers, pairs_of_folds
 from ddpn.runtime.threads import tree_threads_for
 from ddpn.statistics import poisson_deviance
 
@@ -139,7 +139,7 @@ def _boosted(sample: CountRows, base: np.ndarray, number: np.ndarray, seed: int,
     """Boosted trees that multiply the out-of-fold means `base`."""
     table, matrix = TreeTable.fit(sample.X)
     weight, rate = sample.weight_or_ones * base, sample.y / base
-    parts = [Fold(np.flatnonzero(number != k), np.flatnonzero(number == k)) for k in range(int(number.max()) + 1)]
+    parts = [Fold(inner, outer) for inner, outer in pairs_of_folds(number)]
     with tree_threads_for(matrix.size):
         rows = TreeRows(matrix, table.is_category, rate, weight, with_columns(parts, matrix, rate, weight))
         fit = MeanFit(rows, _TREES._replace(seed=seed))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from ddpn.analysis.explanations.inputs import MISSING, Inputs, is_missing
+from ddpn.analysis.explanations.inputs import MISSING, Inputs
 from ddpn.analysis.explanations.results import ByColumn, Table
 from ddpn.runtime.validation import check_integer
-from ddpn.tables.encoding.table import Column
-from ddpn.tables.kinds import number_of
+from ddpn.tables.columns import Column, Kind
+from ddpn.tables.levels import number_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,7 +94,7 @@ class Effect:
     name : str
         The column.
     kind : str
-        "number", "flag" or "category".
+        The kind of the column: "number", "boolean", "category" or "category of numbers".
     points : list
         Where the effect is measured: quantiles of a number (each bin between two of them has about the same number of
         rows), or all values where there are few; levels of a category, by their effect on the mean, or by size where
@@ -110,7 +110,7 @@ class Effect:
     """
 
     name: str
-    kind: str
+    kind: Kind
     points: list[float | bool | str]
     share: np.ndarray
     mean: Curve
@@ -131,7 +131,7 @@ class Effect:
     @property
     def is_line(self) -> bool:
         """Whether a figure shows a line: that of a number with more than a few values; others have bars."""
-        return self.kind == "number" and len(self.points) - self.has_missing > _BARS
+        return self.kind == Kind.NUMBER and len(self.points) - self.has_missing > _BARS
 
     @property
     def frequent(self) -> list[int]:
@@ -241,7 +241,7 @@ def effects(
         column, grid = inputs.columns[position], grid_of(inputs.columns, position, bins)
         effect, error = curves(grid, measure(inputs, position, grid, now, rng), moments.weights, rng)
         points, share, has_missing = list(grid.points), grid.shares, bool(grid.missing.any())
-        if column.kind == "category" and None in [number_of(str(point)) for point in points]:
+        if column.is_category and None in [number_of(str(point)) for point in points]:
             order = np.argsort(effect[0, : len(points)], kind="stable")
             points, share = [points[i] for i in order], share[order]
             last = np.arange(len(points), effect.shape[1])
@@ -285,8 +285,8 @@ class EffectGrid(NamedTuple):
 def grid_of(columns: list[Column], position: int, bins: int) -> EffectGrid:
     """The grid of a column: quantiles of numbers, all values where there are few, and the levels of a category."""
     column = columns[position]
-    missing = is_missing(column)
-    if column.kind == "category":
+    missing = column.is_missing
+    if column.is_category:
         order = _ordered_levels(columns, position)
         lookup = np.full(len(column.levels) + 1, -1)  # the last entry serves code -1
         lookup[order] = np.arange(len(order))
@@ -302,7 +302,7 @@ def grid_of(columns: list[Column], position: int, bins: int) -> EffectGrid:
     if not discrete:
         code = np.where(missing, -1, np.maximum(code, 1))
     source = np.array([int(np.argmax(column.values == edge)) for edge in edges], dtype=int)
-    points = [bool(edge) for edge in edges] if column.kind == "flag" else edges.tolist()
+    points = [bool(edge) for edge in edges] if column.kind == Kind.BOOLEAN else edges.tolist()
     return EffectGrid(points, source, code, missing, discrete)
 
 
@@ -314,7 +314,7 @@ def _ordered_levels(columns: list[Column], position: int) -> np.ndarray:
     have in the other columns: mean ranks of numbers, shares of levels.
     """
     column = columns[position]
-    number = np.bincount(column.values[column.values >= 0].astype(int), minlength=len(column.levels))
+    number = column.count_levels()
     # The number of rows decides, then the name: the order of rows does not matter.
     ranked = sorted(np.flatnonzero(number).tolist(), key=lambda level: (-number[level], column.levels[level]))
     found = np.array(ranked[:_LEVELS], dtype=int)
@@ -325,7 +325,7 @@ def _ordered_levels(columns: list[Column], position: int) -> np.ndarray:
         return found[np.argsort(np.array(numbers, dtype=float), kind="stable")]
     profiles = []  # shape: (levels, features) each
     for other in (each for place, each in enumerate(columns) if place != position):
-        if other.kind == "category":
+        if other.is_category:
             size, codes = len(other.levels) + 1, other.values.astype(int)
             codes = np.where(codes < 0, size - 1, codes)
             counts = (np.bincount(codes[column.values == level], minlength=size) for level in found)

@@ -7,23 +7,20 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import NamedTuple, Protocol, Self, TypeAlias
 
-import narwhals as nw
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
 from ddpn.calibration.calibrate import CalibratedRows
 from ddpn.distributions import CountDistribution, Mixture, Recalibrated
-from ddpn.members.folds import copies_of
-from ddpn.members.member import TableReader
 from ddpn.predictor import Predictor
-from ddpn.rows.checks import check_vector, row_count, row_labels
+from ddpn.rows.checks import check_vector
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_column
 from ddpn.storage.contents import JsonObject
-from ddpn.tables.encoding.table import Column, Levels, PreparedTable, as_fitted, read_table
+from ddpn.tables.columns import Column, ColumnTable, Kind, Levels
 from ddpn.tables.row_draw import draw_rows, draw_sample
 
 #: Rows predicted at a time.
@@ -43,7 +40,7 @@ class FittedModel(Protocol):
 
     predictor_: Predictor
 
-    def features(self, X: object) -> object:
+    def parse(self, X: object) -> ColumnTable:
         """Return the rows as the members take them."""
 
     def get_params(self, deep: bool = True) -> JsonObject:
@@ -85,7 +82,7 @@ class Inputs:
     ----------
     model : estimator or Predictor
         A fitted model.
-    X : array-like, data frame or PreparedTable
+    X : array-like, data frame or ColumnTable
         Rows with the columns of `fit`; the test set, or training rows.
     exposure, upper : array-like, optional
         As for predictions. They are inputs like the columns of X, and are explained like these.
@@ -117,27 +114,19 @@ class Inputs:
         names: Mapping[str, str] | None = None,
         total: int | None = None,
     ) -> None:
-        if not isinstance(model, Predictor):
-            X = model.features(X)
+        table: ColumnTable = model.parse(X)
         predictor: Predictor = model if isinstance(model, Predictor) else model.predictor_
-        n, labels, counts = row_count(X), row_labels(X), predictor.counts
-        if n == 0:
-            raise InputError("X must have at least one row, got none.")
+        n, labels, counts = len(table), table.index, predictor.counts
         scale = None if counts.upper_is_total else check_vector("exposure", exposure, n, zero=False, labels=labels)
         # Raises an error if the model has no such bound.
         bound = counts.bounds(n, upper, labels)[1] if counts.upper_per_row or upper is not None else None
         more = {name: values for name, values in (("exposure", scale), ("upper", bound)) if values is not None}
-        table = _columns(model, X)
-        self.predictor, self.width, self.sample = predictor, len(table), None
+        self.predictor, self.width, self.sample = predictor, len(table.columns), None
         self.total = n if total is None else total
-        self.extra = {name: len(table) + place for place, name in enumerate(more)}
+        self.extra = {name: self.width + place for place, name in enumerate(more)}
         called = names or {}
-        self.columns = table + [Column(called.get(name, name), "number", values) for name, values in more.items()]
-        # Without a profile, members of a bare predictor must look at names themselves.
-        has_profile = predictor.calibration.profile is not None
-        self._is_read = isinstance(X, PreparedTable) or model is not predictor or has_profile
-        frame = nw.from_native(X, eager_only=True, pass_through=True)
-        self._library = frame.implementation if isinstance(frame, nw.DataFrame) else None
+        scales = [Column(called.get(name, name), Kind.NUMBER, values) for name, values in more.items()]
+        self.columns = table.columns + scales
 
     @classmethod
     def of_sample(
@@ -182,7 +171,7 @@ class Inputs:
     def rows(self, index: np.ndarray) -> Self:
         """Some of the rows."""
         new = copy(self)
-        new.columns = [column._replace(values=column.values[index]) for column in self.columns]
+        new.columns = [column.rows(index) for column in self.columns]
         new.sample = None if self.sample is None else self.sample.rows(index)
         return new
 
@@ -232,23 +221,13 @@ class Inputs:
 
     # Predicting --------------------------------------------------------------------------------------------------
 
-    def table(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> object:
+    def table(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> ColumnTable:
         """These rows, in which the cells of some columns, by position, are those of other rows.
 
         Shape: rows and each of the sources (n,), in any order and with repetitions.
         """
         known = sources or {}
-        columns = [
-            column._replace(values=column.values[known.get(j, rows)])
-            for j, column in enumerate(self.columns[: self.width])
-        ]
-        members = self.predictor.mixed.values()
-        if self._is_read and all(each.takes_prepared_tables for member in members for each in copies_of(member)):
-            return PreparedTable(columns)
-        # As a data frame of the same library, or as an array without one, for members that read tables on their own.
-        if self._library is None:
-            return np.column_stack([cells(each) if each.kind == "category" else each.values for each in columns])
-        return nw.from_dict({each.name: cells(each).tolist() for each in columns}, backend=self._library).to_native()
+        return ColumnTable([column.rows(known.get(j, rows)) for j, column in enumerate(self.columns[: self.width])])
 
     def distribution(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> Mixture | Recalibrated:
         """What the model predicts for a `table`, with exposures and upper bounds exchanged in the same way."""
@@ -273,46 +252,17 @@ class Inputs:
         return parts[0]._replace(mean=mean, variance=variances)
 
 
-def _columns(model: Explainable, X: object) -> list[Column]:
-    """Every column as the model reads it; a predictor without a profile knows no names, and takes them as they are."""
-    if isinstance(X, PreparedTable):
-        return X.columns
-    if isinstance(model, Predictor):
-        profile = model.calibration.profile
-        read = TableReader().fit(X) if profile is None else profile.reader.read(X)
-        return [column._replace(name=str(column.name)) for column in read]
-    table, kinds = read_table(model, X, reset=False), getattr(model, "feature_kinds_", None)
-    read = table if kinds is None else [as_fitted(column, kind) for column, kind in zip(table, kinds, strict=True)]
-    return [column._replace(name=str(column.name)) for column in read]
-
-
-def is_missing(column: Column) -> np.ndarray:
-    """Mask of the rows without a value."""
-    return column.values < 0 if column.kind == "category" else np.isnan(column.values)
-
-
-def cells(column: Column, missing: object = None) -> np.ndarray:
-    """Text, numbers or booleans, `missing` where there is no value."""
-    found = np.full(len(column.values), missing, dtype=object)
-    known = ~is_missing(column)
-    values = column.values[known]
-    if column.kind == "category":
-        found[known] = np.array(column.levels, dtype=object)[values]
-    else:
-        found[known] = values.astype(bool if column.kind == "flag" else float)
-    return found
-
-
 def joined(first: Column, second: Column) -> Column:
     """One column below another of the same kind."""
-    if (first.kind == "category") != (second.kind == "category"):
+    if first.is_category != second.is_category:
         raise InputError(f"background must hold values of the same kind as X in column {first.name!r}.")
-    if first.kind != "category":
+    if not first.is_category:
         return first._replace(values=np.concatenate([first.values, second.values.astype(np.float64)]))
     index = {level: code for code, level in enumerate(first.levels)}
-    # The last entry serves code -1.
-    target = np.array([*(index.setdefault(level, len(index)) for level in second.levels), -1], dtype=np.int64)
-    return first._replace(values=np.concatenate([first.values, target[second.values]]), levels=Levels(index))
+    for level in second.levels:
+        index.setdefault(level, len(index))
+    codes = np.concatenate([first.values, second.map_levels(index, other=-1, missing=-1)])
+    return first._replace(values=codes, levels=Levels(index))
 
 
 def _moments(dist: Mixture | Recalibrated, variance: bool, recalibrated: bool) -> PredictedMoments:

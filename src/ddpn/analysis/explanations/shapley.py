@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpn.analysis.explanations.column_effects import QUANTITIES
-from ddpn.analysis.explanations.inputs import MISSING, Inputs, cells
+from ddpn.analysis.explanations.inputs import MISSING, Inputs
 from ddpn.analysis.explanations.results import ExplanationResult, Table
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer
@@ -182,7 +182,7 @@ def contributions(
     moments = inputs.moments(both, variance=quantity == 1, recalibrated=True)
     now = moments.quantities[quantity, :, 0]
     base = float(now[len(rows) :].mean())
-    by_row = zip(*(cells(column, MISSING).tolist() for column in inputs.rows(rows).columns), strict=True)
+    by_row = zip(*(column.cells(MISSING).tolist() for column in inputs.rows(rows).columns), strict=True)
     return Contributions(
         inputs.names, values, error, base, now[: len(rows)], [list(row) for row in by_row],
         QUANTITIES[moments.log][quantity], moments.log, starts, len(others), total,

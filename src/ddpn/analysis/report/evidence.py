@@ -37,7 +37,7 @@ from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.display import fmt, percent, plural, value_text
 from ddpn.statistics import bonferroni_z, effective_rows, weighted_mean, weighted_quantile, wilson_interval
-from ddpn.tables.encoding.table import Column
+from ddpn.tables.columns import Column
 from ddpn.tables.row_draw import MAX_ROWS, count_drawn, draw_sample
 
 #: Ranges of a numeric column.

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from ddpn.analysis import plots
 from ddpn.analysis.explanations import Effects, Explanation, Importances, effects, importance
-from ddpn.analysis.explanations.inputs import MISSING, FittedModel, cells
+from ddpn.analysis.explanations.inputs import MISSING, FittedModel
 from ddpn.analysis.leaderboard_table import tabulate_scores
 from ddpn.analysis.report.evidence import (
     LEVEL,
@@ -276,7 +276,7 @@ def describe_row(evidence: Evidence, row: int, name: str, columns: Sequence[int]
         *([] if evidence.exposure is None else [("Exposure", fmt(evidence.exposure[row]))]),
     ]
     shown = [evidence.columns[position] for position in columns]
-    cell_of_row = [cells(column._replace(values=column.values[[row]]), MISSING)[0] for column in shown]
+    cell_of_row = [column.rows([row]).cells(MISSING)[0] for column in shown]
     values = [(column.name, value_text(cell)) for column, cell in zip(shown, cell_of_row, strict=True)]
     return Card(title, draw_distribution(evidence, row, name), facts, values)
 

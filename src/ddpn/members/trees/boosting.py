@@ -13,7 +13,7 @@ from ddpn.networks.heads import Head, make_head
 from ddpn.networks.heads.head import DISPERSION_FLOOR
 from ddpn.networks.heads.head import fit as fit_constants
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.splits import FOLDS, fold_numbers
+from ddpn.rows.splits import FOLDS, SMALL_TABLE_ROWS, fold_pairs
 from ddpn.runtime.deadlines import NO_LIMIT, Clock, check_deadline
 from ddpn.runtime.threads import single_thread
 from ddpn.tables.encoding.steps import screened
@@ -21,8 +21,6 @@ from ddpn.tables.encoding.steps import screened
 #: Columns that a split is chosen from, and that are kept of wider tables with few rows; with more, large trees are not
 #: tried.
 MAX_COLUMNS = 500
-#: Rows from which trees are larger, in larger steps.
-MANY_ROWS = 5000
 _QUIET = {"verbosity": -1}
 #: Up to so many columns, trees choose from all of them; of more, those of a mean from this share.
 _FEW_COLUMNS, _COLUMN_SHARE = 7, 0.7
@@ -88,15 +86,14 @@ def rates(sample: CountRows) -> tuple[np.ndarray, np.ndarray]:
     return sample.y / scale, scale * sample.weight_or_ones
 
 
-def folds_of(y: np.ndarray, seed: int, group: np.ndarray | None = None, folds: int = FOLDS) -> list[Fold]:
+def divide_rows(y: np.ndarray, seed: int, group: np.ndarray | None = None, folds: int = FOLDS) -> list[Fold]:
     """Rows to fit and rows to predict, groups kept whole; the former must have a count above 0."""
-    number = fold_numbers(len(y), folds, seed, group)
-    if number.max(initial=0) < 1:
+    pairs = [Fold(inner, outer) for inner, outer in fold_pairs(len(y), folds, seed, group)]
+    if len(pairs) < 2:
         raise NotApplicableError("it needs two rows, or two groups of rows, or more")
-    found = [Fold(np.flatnonzero(number != k), np.flatnonzero(number == k)) for k in range(number.max() + 1)]
-    if not all(y[fold.inner].any() for fold in found):
+    if not all(y[fold.inner].any() for fold in pairs):
         raise NotApplicableError("it has too few counts above 0 to leave some of them out")
-    return found
+    return pairs
 
 
 def with_columns(folds: list[Fold], matrix: np.ndarray, rate: np.ndarray, weight: np.ndarray) -> list[Fold]:
@@ -166,7 +163,7 @@ def _columns_for(rows: int, columns: int, share: float) -> dict[str, float]:
     """
     if share == 1.0 or not _FEW_COLUMNS < columns <= MAX_COLUMNS:
         return {"feature_fraction_bynode": min(1.0, MAX_COLUMNS / columns)}
-    return {"feature_fraction" if rows >= MANY_ROWS else "feature_fraction_bynode": share}
+    return {"feature_fraction" if rows >= SMALL_TABLE_ROWS else "feature_fraction_bynode": share}
 
 
 class Growing:
@@ -298,7 +295,7 @@ def best_round(
 
 def rate_for(rows: int, rate: float | None = None) -> float:
     """The learning rate; None is the default for so many rows."""
-    return (_LARGER_RATE if rows >= MANY_ROWS else _RATE) if rate is None else rate
+    return (_LARGER_RATE if rows >= SMALL_TABLE_ROWS else _RATE) if rate is None else rate
 
 
 class MeanFit:
@@ -324,7 +321,7 @@ class MeanFit:
         taken. A trial that runs out of time is the last one.
         """
         if leaves is None:
-            leaves = _MORE_LEAVES if len(rows.rate) >= MANY_ROWS else _LEAVES
+            leaves = _MORE_LEAVES if len(rows.rate) >= SMALL_TABLE_ROWS else _LEAVES
         trials: list[MeanFit] = []
         for size in leaves if rows.matrix.shape[1] <= MAX_COLUMNS else leaves[:1]:
             time = clock.part(_TRIAL_TIME * clock.left)
@@ -490,7 +487,7 @@ def fit_around(
     found = min(fits, key=lambda fit: fit.losses().sum())
     if len(sample) >= _LEAST_ROWS and rows.matrix.shape[1] <= MAX_COLUMNS and clock.left:
         log_mean = log_rate if sample.exposure is None else log_rate + np.log(sample.exposure)
-        leaves = _FEW_LEAVES if len(sample) >= MANY_ROWS else _FEWER_LEAVES
+        leaves = _FEW_LEAVES if len(sample) >= SMALL_TABLE_ROWS else _FEWER_LEAVES
         settings = Settings(leaves, rate=0.1, rounds=300, patience=10, seed=seed)
         found.boost(rows.with_column(log_mean), settings, clock)
     return found

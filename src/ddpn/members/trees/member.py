@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch.distributions import Distribution
 
-from ddpn.members.member import LevelTable, Member, NotApplicableError, TableReader, Task, exposure_tensor
+from ddpn.members.member import Member, NotApplicableError, Task, exposure_tensor
 from ddpn.members.trees.booster import Booster, boosters_from_files, boosters_to_files
 from ddpn.members.trees.boosting import (
     FAMILIES,
@@ -18,8 +17,8 @@ from ddpn.members.trees.boosting import (
     MeanFit,
     Settings,
     TreeRows,
+    divide_rows,
     fit_around,
-    folds_of,
     rate_for,
     rates,
     with_columns,
@@ -34,7 +33,8 @@ from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread, tree_threads_for
 from ddpn.runtime.validation import check_column
 from ddpn.storage.contents import JsonObject, json_to_bytes
-from ddpn.tables.encoding.table import Column
+from ddpn.tables.columns import Column, ColumnTable
+from ddpn.tables.schema import Schema, read_table
 
 _FACTS = "trees.json"
 #: Folds inside each copy, by which its settings are chosen.
@@ -43,30 +43,49 @@ _COPY_FOLDS = 3
 LEVELS = 254
 
 
-class TreeTable(LevelTable):
-    """Reads every table as a matrix with the meaning of that of `fit`."""
+class TreeTable:
+    """Reads tables as the matrix of the training rows: numbers as they are, and a code per frequent level.
+
+    Parameters
+    ----------
+    schema : Schema
+        The columns of the training rows.
+    levels : dict of str to tuple of str
+        The levels of each category that have a code, most frequent first.
+    """
+
+    def __init__(self, schema: Schema, levels: Mapping[str, Sequence[str]]) -> None:
+        self.schema, self.levels = schema, {name: tuple(own) for name, own in levels.items()}
+        self._codes = {
+            name: {level: float(code) for code, level in enumerate(own)} for name, own in self.levels.items()
+        }
 
     @classmethod
     def fit(cls, X: Any) -> tuple[Self, np.ndarray]:
-        """What is known of a table, and its matrix."""
-        reader = TableReader()
-        columns = reader.fit(X)
-        table = cls(reader, [_frequent(column) if column.kind == "category" else None for column in columns])
-        return table, _matrix(columns, table.levels)
+        """Return the reader of tables like this one, and its matrix."""
+        columns = read_table(X)
+        levels = {column.name: _frequent(column) for column in columns if column.is_category}
+        table = cls(Schema.of_table(columns), levels)
+        return table, table.read(columns)
 
     def read(self, X: Any) -> np.ndarray:
-        """The matrix of another table. A level without a code is missing."""
-        return _matrix(self.reader.read(X), self.levels)
+        """Return the matrix of a table. A level without a code is missing."""
+        return np.column_stack(
+            [
+                column.map_levels(self._codes[column.name], np.nan, np.nan) if column.is_category else column.values
+                for column in self.schema.parse(X)
+            ]
+        )
 
     @property
     def width(self) -> int:
         """How many columns the matrix has."""
-        return len(self.levels)
+        return len(self.schema.names)
 
     @property
     def is_category(self) -> np.ndarray:
         """Mask of the columns of the matrix that hold codes of levels."""
-        return np.array([known is not None for known in self.levels])
+        return np.array([kind.is_category for kind in self.schema.kinds])
 
     def directions(self, monotone: Mapping[str, int] | None) -> np.ndarray | None:
         """One direction per column: 1 where the mean must not fall, -1 where it must not rise, 0 for no constraint."""
@@ -75,35 +94,26 @@ class TreeTable(LevelTable):
         if not isinstance(monotone, Mapping) or not all(sign in (1, -1) for sign in monotone.values()):
             must = 'map columns to 1 or -1, such as {"age": 1}'
             raise ConfigError(argument="monotone", must=must, got=repr(monotone))
-        names = self.reader.names
-        numbers = [name for name, levels in zip(names, self.levels, strict=True) if levels is None]
+        numbers = [name for name in self.schema.names if name not in self.levels]
         for name in monotone:
             check_column(name, numbers, "a column of numbers in monotone")
-        return np.array([monotone.get(name, 0) for name in names])
+        return np.array([monotone.get(name, 0) for name in self.schema.names])
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"schema": self.schema.as_dict(), "levels": self.levels}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """The inverse of `as_dict`, which may be among other entries."""
+        return cls(Schema.from_dict(fields["schema"]), fields["levels"])
 
 
 def _frequent(column: Column) -> tuple[str, ...]:
     """Levels that occur, most frequent first; equal ones in alphabetical order."""
-    found = np.bincount(column.values[column.values >= 0], minlength=len(column.levels))
-    order = sorted(range(len(found)), key=lambda code: (-found[code], column.levels[code]))
-    return tuple(column.levels[code] for code in order if found[code])[:LEVELS]
-
-
-def _matrix(columns: list[Column], levels: list[tuple[str, ...] | None]) -> np.ndarray:
-    """Numbers as they are and codes of levels; a level without a code is missing."""
-    parts = []
-    for column, known in zip(columns, levels, strict=True):
-        if known is None:
-            parts.append(column.values)
-            continue
-        parts.append(column.levels.compute_once(known, partial(_codes_of_levels, known))[column.values])
-    return np.column_stack(parts)
-
-
-def _codes_of_levels(fitted: tuple[str, ...], levels: tuple[str, ...]) -> np.ndarray:
-    """Return the code of each level, and NaN for unknown levels and in the last entry, which serves code -1."""
-    code = {level: float(number) for number, level in enumerate(fitted)}
-    return np.array([*(code.get(level, np.nan) for level in levels), np.nan])
+    rows = column.count_levels()
+    order = sorted(range(len(rows)), key=lambda code: (-rows[code], column.levels[code]))
+    return tuple(column.levels[code] for code in order if rows[code])[:LEVELS]
 
 
 class Trees(Member):
@@ -129,7 +139,6 @@ class Trees(Member):
     """
 
     label = "boosted trees"
-    takes_prepared_tables = True
     #: The likelihood that was chosen.
     head: Head
     table: TreeTable
@@ -171,7 +180,7 @@ class Trees(Member):
         rate, weight = rates(used)
         directions = self.table.directions(self.monotone)
         rows = TreeRows(matrix, self.table.is_category, rate, weight / weight.mean(), [], directions)
-        folds = folds_of(used.y, seed, used.group, _COPY_FOLDS if self._is_copy else FOLDS)
+        folds = divide_rows(used.y, seed, used.group, _COPY_FOLDS if self._is_copy else FOLDS)
         rows = rows._replace(folds=with_columns(folds, rows.matrix, rows.rate, rows.weight))
         settings = Settings(rate=rate_for(len(used), self.rate), rounds=self.rounds, seed=seed)
         with tree_threads_for(matrix.size):
@@ -213,11 +222,19 @@ class Trees(Member):
 
     # Predicting --------------------------------------------------------------------------------------------------
 
+    @property
+    def schema(self) -> Schema | None:
+        return self.table.schema
+
+    @property
+    def levels(self) -> Mapping[str, Sequence[str]]:
+        return self.table.levels
+
     def log_rate(self, matrix: np.ndarray) -> np.ndarray:
         """Logarithms of the mean rate of all boosters."""
         return np.log(np.mean([np.exp(booster.raw(matrix)) for booster in self.means], axis=0))
 
-    def raw(self, X: Any, exposure: np.ndarray | None = None) -> np.ndarray:
+    def raw(self, X: ColumnTable, exposure: np.ndarray | None = None) -> np.ndarray:
         """Raw outputs. Shape: (rows, 2)."""
         matrix = self.table.read(X)
         raw = np.tile([0.0, self.constant], (len(matrix), 1))
@@ -229,7 +246,7 @@ class Trees(Member):
                 raw[:, 1] += np.mean([booster.raw(matrix) for booster in self.dispersions], axis=0)
         return raw
 
-    def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
+    def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
         raw = torch.from_numpy(self.raw(X, exposure))
         scale = exposure_tensor(exposure, self.unit, len(raw))
         with single_thread():

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.tables.encoding.table import Column, Levels
+from ddpn.tables.columns import Column, ColumnTable
 
 # Numbers: the standardised value, and optionally bins, steps and codes ------------------------------------------------
 
@@ -37,7 +37,7 @@ def _none() -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class NumericColumn:
+class NumberEncoding:
     """How one column of numbers is written: value, missing indicator, then bins, steps and codes if any."""
 
     fill: float = 0.0
@@ -132,11 +132,11 @@ def midpoints(values: np.ndarray) -> np.ndarray:
     return np.where((middle >= below) & (middle < above), middle, below)
 
 
-def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumericColumn, Distinct]:
+def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumberEncoding, Distinct]:
     """Median, mean and scale of one column, and its different values."""
     known = ~np.isnan(x)
     if not known.any():
-        return NumericColumn(scale=np.inf), Distinct(np.zeros(1), np.ones(1))
+        return NumberEncoding(scale=np.inf), Distinct(np.zeros(1), np.ones(1))
     column = distinct(x[known], weights[known])
     fill = float(quantiles(column, np.array([0.5]))[0])
     some_missing = not known.all()
@@ -145,16 +145,16 @@ def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumericColumn, Disti
         more = np.where(column.values == fill, weights[~known].sum(), 0.0)
         filled = Distinct(column.values, column.weights + more)
     center, scale = center_and_scale(filled)
-    return NumericColumn(fill, center, scale, some_missing), column
+    return NumberEncoding(fill, center, scale, some_missing), column
 
 
-def fit_flag(x: np.ndarray, weights: np.ndarray) -> NumericColumn:
+def fit_flag(x: np.ndarray, weights: np.ndarray) -> NumberEncoding:
     """A boolean stays 0 or 1; a missing one becomes the more frequent of the two."""
     known = ~np.isnan(x)
     if not known.any():
-        return NumericColumn()
+        return NumberEncoding()
     fill = quantiles(distinct(x[known], weights[known]), np.array([0.5]))[0]
-    return NumericColumn(float(fill), has_missing=not known.all())
+    return NumberEncoding(float(fill), has_missing=not known.all())
 
 
 def bin_edges(column: Distinct, bins: int) -> np.ndarray:
@@ -212,25 +212,13 @@ class LevelEffects(NamedTuple):
     missing: float
     scale: float
 
-    def of(self, codes: np.ndarray, levels: Levels) -> np.ndarray:
-        """Effects for codes into `levels`, -1 for missing ones; 0 for unseen levels."""
-        return by_level(codes, levels, self.values, 0.0, self.missing).astype(np.float32)
-
-
-def by_level(codes: np.ndarray, levels: Levels, known: Mapping[str, float], other: float, missing: float) -> np.ndarray:
-    """Look up the level of each code in `known`; `other` for unknown levels and `missing` for code -1.
-
-    A mapping always comes with the same `other` and `missing`.
-    """
-    # The last entry serves code -1.
-    numbers = levels.compute_once(
-        known, lambda names: np.array([*(known.get(level, other) for level in names), missing])
-    )
-    return numbers[codes]
+    def look_up(self, column: Column) -> np.ndarray:
+        """Return the effect of each row's level; 0 for unseen levels."""
+        return column.map_levels(self.values, 0.0, self.missing).astype(np.float32)
 
 
 @dataclass(frozen=True)
-class CategoricalColumn:
+class CategoryEncoding:
     """The levels with an input of their own, most frequent first; whether rare ones and missing values have one.
 
     `effects` are those of all levels, of which the input is the last, or None.
@@ -260,25 +248,18 @@ class CategoricalColumn:
         return [f"{name} = {level}" for level in named] + ([f"{name} effect"] if self.effects is not None else [])
 
 
-def fit_category(
-    codes: np.ndarray,
-    levels: tuple[str, ...],
-    weights: np.ndarray,
-    effects: LevelEffects | None = None,
-) -> CategoricalColumn:
-    """The most frequent levels, equal ones in alphabetical order."""
-    seen, least = _weight_of_levels(codes, levels, weights), _MIN_SHARE * weights.sum()
-    kept = tuple(level for level, weight in seen.items() if weight >= least)[:MAX_CATEGORIES]
-    return CategoricalColumn(kept, len(kept) < len(seen), bool(weights[codes < 0].any()), effects)
+def fit_category(column: Column, weights: np.ndarray, effects: LevelEffects | None = None) -> CategoryEncoding:
+    """Give the most frequent levels an input each, equal ones in alphabetical order."""
+    totals, least = _weigh_levels(column, weights), _MIN_SHARE * weights.sum()
+    kept = tuple(level for level, weight in totals.items() if weight >= least)[:MAX_CATEGORIES]
+    return CategoryEncoding(kept, len(kept) < len(totals), bool(weights[column.is_missing].any()), effects)
 
 
-def _weight_of_levels(codes: np.ndarray, levels: tuple[str, ...], weights: np.ndarray) -> dict[str, float]:
-    """The weight of each level that has rows, most frequent first; equal ones in alphabetical order."""
-    totals: dict[str, float] = {}
-    for level, weight in zip(levels, np.bincount(codes + 1, weights, len(levels) + 1)[1:].tolist(), strict=True):
-        if weight > 0.0:
-            totals[level] = totals.get(level, 0.0) + weight
-    return dict(sorted(totals.items(), key=lambda each: (-each[1], each[0])))
+def _weigh_levels(column: Column, weights: np.ndarray) -> dict[str, float]:
+    """Return the weight of each level that has rows, most frequent first; equal ones in alphabetical order."""
+    totals = np.bincount(column.values + 1, weights, len(column.levels) + 1)[1:].tolist()
+    weighed = ((level, total) for level, total in zip(column.levels, totals, strict=True) if total > 0.0)
+    return dict(sorted(weighed, key=lambda item: (-item[1], item[0])))
 
 
 # Effects of levels -------------------------------------------------------------------------------------------------
@@ -318,16 +299,15 @@ def credible_effects(index: np.ndarray, count: int, target: Targets) -> np.ndarr
     return np.log(credible / mean)
 
 
-def fit_effects(
-    codes: np.ndarray, levels: tuple[str, ...], target: Targets, scale: float | None = None
-) -> LevelEffects | None:
-    """The effects of a column's levels; None where levels do not differ by more than chance.
+def fit_effects(column: Column, target: Targets, scale: float | None = None) -> LevelEffects | None:
+    """Fit the effects of a column's levels; return None where levels do not differ by more than chance.
 
-    `codes` are places in `levels`, -1 where a value is missing. Some levels may be equal, or without rows. On the
-    `scale` of an earlier fit, effects of levels that do not differ are 0.
+    Some levels may be without rows. On the `scale` of an earlier fit, effects of levels that do not differ are 0.
     """
-    names, place = level_places(codes, levels, target.weight)
-    index = place[codes]
+    names = list(_weigh_levels(column, target.weight))[:MAX_LEVELS]
+    positions = {level: j for j, level in enumerate(names)}
+    # Levels beyond the most frequent ones count as one, and so do missing values.
+    index = column.map_levels(positions, other=len(names), missing=len(names) + 1)
     effects = credible_effects(index, len(names) + 2, target)
     if effects is None and scale is None:
         return None
@@ -339,19 +319,9 @@ def fit_effects(
     return LevelEffects(dict(zip(names, values, strict=False)), values[-1], scale)
 
 
-def level_places(codes: np.ndarray, levels: tuple[str, ...], weights: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Names of the levels that have rows, most frequent first; and for each code a place among them.
-
-    The place after them is that of levels beyond `MAX_LEVELS`, and the next, also the last entry, of missing values.
-    """
-    names = list(_weight_of_levels(codes, levels, weights))[:MAX_LEVELS]
-    place = {level: j for j, level in enumerate(names)}
-    return names, np.array([*(place.get(level, len(names)) for level in levels), len(names) + 1], dtype=np.int64)
-
-
 # All columns at once --------------------------------------------------------------------------------------------------
 
-Encoded = NumericColumn | CategoricalColumn
+Encoded = NumberEncoding | CategoryEncoding
 #: Rows whose numbers are encoded together, so that they stay in cache.
 _ROWS = 512
 
@@ -362,7 +332,7 @@ class ColumnPlan:
     def __init__(self, columns: Sequence[Encoded]) -> None:
         starts = np.cumsum([0, *(column.width for column in columns)])
         self.width = int(starts[-1])
-        numbers = [(j, column) for j, column in enumerate(columns) if isinstance(column, NumericColumn)]
+        numbers = [(j, column) for j, column in enumerate(columns) if isinstance(column, NumberEncoding)]
         self._numbers = [j for j, _ in numbers]
         self._fill = np.array([column.fill for _, column in numbers])
         self._center = np.array([0.5 * column.center for _, column in numbers])
@@ -382,7 +352,7 @@ class ColumnPlan:
         self._categories: list[tuple[int, dict[str, int], int, int]] = []
         self._effects: list[tuple[int, int, LevelEffects]] = []
         for j, column in enumerate(columns):
-            if isinstance(column, CategoricalColumn):
+            if isinstance(column, CategoryEncoding):
                 places = {level: int(starts[j]) + at for at, level in enumerate(column.levels)}
                 end = int(starts[j]) + len(places)
                 other = end if column.has_other else -1
@@ -395,20 +365,20 @@ class ColumnPlan:
         """Positions of values, bins and effects of levels; all other inputs are 0 or 1."""
         return sorted([*self._values.tolist(), *self._bins[1].tolist(), *(target for _, target, _ in self._effects)])
 
-    def encode(self, table: Sequence[Column]) -> np.ndarray:
+    def encode(self, table: ColumnTable) -> np.ndarray:
         """Inputs of rows, in float32. Shape: (rows, width)."""
-        rows = len(table[0].values)
+        rows = len(table)
         out = np.zeros((rows, self.width), dtype=np.float32)
         for top in range(0, rows if self._numbers else 0, _ROWS):
             part = slice(top, top + _ROWS)
             x = np.array([table[j].values[part] for j in self._numbers], dtype=np.float64).T
             self._write_numbers(x, out[part])
         for j, places, other, missing in self._categories:
-            place = by_level(table[j].values, table[j].levels, places, other, missing)
+            place = table[j].map_levels(places, other, missing)
             known = np.flatnonzero(place >= 0)
             out[known, place[known]] = 1.0
         for j, target, effects in self._effects:
-            out[:, target] = effects.of(table[j].values, table[j].levels)
+            out[:, target] = effects.look_up(table[j])
         return out
 
     def _write_numbers(self, x: np.ndarray, out: np.ndarray) -> None:

@@ -15,13 +15,14 @@ from ddpn.rows.count_rows import take_rows
 from ddpn.rows.splits import FOLDS, fold_numbers
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer
+from ddpn.tables.columns import Column, ColumnTable, Kind
 from ddpn.tables.encoding.columns import (
     MAX_CODES,
-    CategoricalColumn,
+    CategoryEncoding,
     ColumnPlan,
     Encoded,
     LevelEffects,
-    NumericColumn,
+    NumberEncoding,
     bin_edges,
     every_step,
     fit_category,
@@ -32,8 +33,8 @@ from ddpn.tables.encoding.columns import (
     targets_of,
 )
 from ddpn.tables.encoding.steps import MAX_THRESHOLDS, best_cuts, candidates, thresholds_per_column
-from ddpn.tables.encoding.table import WITH_NUMBERS, Column, kind_of, read_as_fitted, read_table
-from ddpn.tables.row_hashes import MISSING_TEXT, hash_rows, hash_texts, number_codes
+from ddpn.tables.row_hashes import cell_hashes, hash_rows
+from ddpn.tables.schema import Schema, read_table
 
 #: Bins per column if `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
 DEFAULT_BINS = {"standard": 0, "piecewise": 24, "steps": 12}
@@ -42,7 +43,7 @@ LEVELS_WITHOUT_EFFECT: dict[str, float] = {"one-hot": float("inf"), "auto": 50, 
 #: Inputs that bins, steps or codes may add in all, so that wide tables do not make the first layer huge: the default
 #: number of bins becomes smaller from 427 columns on.
 MAX_INPUTS = 10_240
-_FORMAT = "ddpn features 3"
+_FORMAT = "ddpn features 4"
 
 
 class FeatureEncoder(TransformerMixin, BaseEstimator):
@@ -111,19 +112,19 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         self
         """
         bins = self.checked_bins()
-        table = read_table(self, X, reset=True)
-        rows = len(table[0].values)
+        table = read_table(X, type(self))
+        rows = len(table)
         given = check_vector("sample_weight", sample_weight, rows, zero=True, labels=row_labels(X))
         weights = np.ones(rows) if given is None else given
         scale = check_vector("exposure", exposure, rows, zero=False, labels=row_labels(X))
         target = _checked_target(y, rows, self._uses_y) if self._uses_y else None
         if not weights.all():
             used = weights > 0.0
-            table = [column._replace(values=column.values[used]) for column in table]
+            table = table.rows(used)
             target = None if target is None else target[used]
             scale = None if scale is None else scale[used]
             weights = weights[used]
-        self.kinds_ = [kind_of(column) for column in table]
+        self.set_schema(Schema.of_table(table))
         self.set_columns(self._fitted(table, target, scale, weights, bins))
         return self
 
@@ -179,16 +180,21 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         effects = OutOfFoldEffects(self, X, target, weight, scale, folds)
         return (effects.inputs(take_rows(X, part), folds[part]) for part in parts)
 
+    def set_schema(self, schema: Schema) -> None:
+        """Keep the names and kinds of the columns, as `fit` or a file has them."""
+        self.schema_ = schema
+        schema.set_names(self)
+
     def set_columns(self, columns: list[Encoded]) -> None:
         """Keep the encoding of every column, as `fit` or a file has it."""
         self.columns_, self._plan = columns, ColumnPlan(columns)
 
     def _fitted(
-        self, table: list[Column], y: np.ndarray | None, exposure: np.ndarray | None, weights: np.ndarray, bins: int
+        self, table: ColumnTable, y: np.ndarray | None, exposure: np.ndarray | None, weights: np.ndarray, bins: int
     ) -> list[Encoded]:
         """The encoding of every column."""
         target = None if y is None else targets_of(y, weights, exposure)
-        n_numbers = sum(column.kind == "number" for column in table)
+        n_numbers = table.kinds.count(Kind.NUMBER)
         most = max(1, MAX_INPUTS // max(1, n_numbers))
         bins = min(bins, most) if self.bins is None else bins
         columns: list[Encoded] = []
@@ -196,19 +202,19 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         by_steps = self.numeric == "steps" and y is not None
         thresholds: dict[int, np.ndarray] = {}
         undecided: list[int] = []
-        for j, (_, kind, x, levels) in enumerate(table):
-            if kind == "category":
-                is_long = len(np.unique(x[x >= 0])) > LEVELS_WITHOUT_EFFECT[self.categorical]
-                effects = fit_effects(x, levels, target) if target is not None and is_long else None
-                columns.append(fit_category(x, levels, weights, effects))
-            elif kind == "flag":
-                columns.append(fit_flag(x, weights))
+        for j, cells in enumerate(table):
+            if cells.is_category:
+                is_long = np.count_nonzero(cells.count_levels()) > LEVELS_WITHOUT_EFFECT[self.categorical]
+                effects = fit_effects(cells, target) if target is not None and is_long else None
+                columns.append(fit_category(cells, weights, effects))
+            elif cells.kind == Kind.BOOLEAN:
+                columns.append(fit_flag(cells.values, weights))
             else:
-                column, number = fit_number(x.astype(np.float64), weights)
+                column, number = fit_number(cells.values.astype(np.float64), weights)
                 if self.numeric == "piecewise":
                     column = replace(column, edges=bin_edges(number, bins))
                 elif by_steps:
-                    thresholds[j] = candidates(number, thresholds_per_column(len(table)))
+                    thresholds[j] = candidates(number, thresholds_per_column(len(table.columns)))
                     if len(number.values) <= bins + 1:
                         column = replace(column, steps=every_step(number))
                     else:
@@ -219,7 +225,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         if undecided and y is not None:
             cuts = best_cuts(_tree_codes(columns, thresholds, table), y, weights, bins)
             for j in undecided:
-                columns[j] = replace(cast(NumericColumn, columns[j]), steps=thresholds[j][cuts[j]])
+                columns[j] = replace(cast(NumberEncoding, columns[j]), steps=thresholds[j][cuts[j]])
         return columns
 
     def transform(self, X: Any) -> np.ndarray:
@@ -240,7 +246,13 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
 
     def encode(self, X: Any) -> np.ndarray:
         """The same as `transform`, whatever scikit-learn is set to return, without its checks."""
-        return self._plan.encode(read_as_fitted(self, X))
+        return self._plan.encode(self.schema_.parse(X))
+
+    @property
+    def levels(self) -> dict[str, tuple[str, ...]]:
+        """The levels of each category that differ from an unseen one, most frequent first."""
+        columns = zip(self.schema_.names, self.columns_, strict=True)
+        return {name: own.known_levels for name, own in columns if isinstance(own, CategoryEncoding)}
 
     @property
     def n_inputs(self) -> int:
@@ -313,18 +325,15 @@ def _checked_fold(fold: Any, rows: int) -> np.ndarray:
     return found.astype(np.int64)
 
 
-def _tree_codes(
-    columns: Sequence[Encoded], thresholds: Mapping[int, np.ndarray], table: Sequence[Column]
-) -> np.ndarray:
+def _tree_codes(columns: Sequence[Encoded], thresholds: Mapping[int, np.ndarray], table: ColumnTable) -> np.ndarray:
     """Return codes for trees: the interval between thresholds, a flag, or a level's rank by frequency, as uint8."""
-    codes = np.empty((len(table[0].values), len(table)), dtype=np.uint8)
+    codes = np.empty(table.shape, dtype=np.uint8)
     for j, (column, fitted) in enumerate(zip(table, columns, strict=True)):
-        if isinstance(fitted, CategoricalColumn):
+        if isinstance(fitted, CategoryEncoding):
             rank = {level: place for place, level in enumerate(fitted.levels)}
-            ranks = [*(rank.get(level, len(rank)) for level in column.levels), len(rank) + 1]
-            codes[:, j] = np.minimum(ranks, MAX_THRESHOLDS)[column.values]
+            codes[:, j] = np.minimum(column.map_levels(rank, len(rank), len(rank) + 1), MAX_THRESHOLDS)
         else:
-            x = np.where(np.isnan(column.values), fitted.fill, column.values)
+            x = np.where(column.is_missing, fitted.fill, column.values)
             codes[:, j] = np.searchsorted(thresholds[j], x) if j in thresholds else x
     return codes
 
@@ -338,8 +347,7 @@ def encoder_bytes(encoder: FeatureEncoder) -> bytes:
     about = {
         "format": _FORMAT,
         "options": encoder.get_params(),
-        "names": getattr(encoder, "feature_names_in_", None),
-        "kinds": encoder.kinds_,
+        "schema": encoder.schema_.as_dict(),
         "columns": [asdict(column) for column in encoder.columns_],
     }
     return json.dumps(about, default=lambda value: value.tolist()).encode()
@@ -353,34 +361,28 @@ def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEn
             raise ValueError(f"format {about['format']!r}")
         encoder = FeatureEncoder(**about["options"])
         encoder.checked_bins()
-        kinds, names = about["kinds"], about["names"]
-        columns = [_column(kind, **fields) for kind, fields in zip(kinds, about["columns"], strict=True)]
-        encoder.kinds_, encoder.n_features_in_ = kinds, len(kinds)
-        if names is not None:
-            encoder.feature_names_in_ = np.array(
-                [str(name) for name, _ in zip(names, kinds, strict=True)], dtype=object
-            )
+        schema = Schema.from_dict(about["schema"])
+        columns = [_column(kind, **fields) for kind, fields in zip(schema.kinds, about["columns"], strict=True)]
+        encoder.set_schema(schema)
         encoder.set_columns(columns)
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{source} must hold a FeatureEncoder and nothing else, got {error}.") from error
     return encoder
 
 
-def _column(kind: str, **fields: Any) -> Encoded:
+def _column(kind: Kind, **fields: Any) -> Encoded:
     """The encoding of a column of this kind; an error for fields that do not fit it."""
-    if kind in ("number", "flag"):
+    if not kind.is_category:
         fill, center, scale = (float(fields.pop(name)) for name in ("fill", "center", "scale"))
         has_missing = bool(fields.pop("has_missing"))
         arrays = {name: np.array(values, dtype=np.float64) for name, values in fields.items()}
-        return NumericColumn(fill, center, scale, has_missing, **arrays)
-    if kind not in ("category", WITH_NUMBERS):
-        raise ValueError(f"kind {kind!r}")
+        return NumberEncoding(fill, center, scale, has_missing, **arrays)
     effects, levels = fields.pop("effects"), tuple(map(str, fields.pop("levels")))
     if effects is not None:
         values, missing, scale = effects
         known = {level: float(value) for level, value in values.items()}
         effects = LevelEffects(known, float(missing), float(scale))
-    return CategoricalColumn(levels, effects=effects, **{name: bool(value) for name, value in fields.items()})
+    return CategoryEncoding(levels, effects=effects, **{name: bool(value) for name, value in fields.items()})
 
 
 # Training rows, with level effects that were fitted to other rows -----------------------------------------------------
@@ -391,7 +393,7 @@ _LEAST_SPREAD = 0.2
 
 def has_effects(encoder: Any) -> bool:
     """Whether some column of a `FeatureEncoder` has level effects: training rows then need inputs of their own."""
-    return any(isinstance(own, CategoricalColumn) and own.effects is not None for own in encoder.columns_)
+    return any(isinstance(own, CategoryEncoding) and own.effects is not None for own in encoder.columns_)
 
 
 class OutOfFoldEffects:
@@ -411,17 +413,17 @@ class OutOfFoldEffects:
         fold: np.ndarray,
     ) -> None:
         self.encoder = encoder
-        table = read_as_fitted(encoder, X)
+        table = encoder.schema_.parse(X)
         target = targets_of(y, np.ones(len(y)) if weight is None else weight, exposure)
         ends = np.cumsum([column.width for column in encoder.columns_]).tolist()
         self._effects: dict[int, tuple[int, list[LevelEffects]]] = {}
         for j, (cells, column) in enumerate(zip(table, encoder.columns_, strict=True)):
-            if isinstance(column, CategoricalColumn) and column.effects is not None:
+            if isinstance(column, CategoryEncoding) and column.effects is not None:
                 # Rows of a stream may be in a fold that has no rows here.
                 others = [fold != number for number in range(max(FOLDS, fold.max() + 1))]
-                scale, rows = column.effects.scale, cells.values
-                effects = [fit_effects(rows[own], cells.levels, target.rows(own), scale) for own in others]
-                self._effects[j] = ends[j] - 1, [own for own in effects if own is not None]
+                scale = column.effects.scale
+                effects = [fit_effects(cells.rows(rows), target.rows(rows), scale) for rows in others]
+                self._effects[j] = ends[j] - 1, [fitted for fitted in effects if fitted is not None]
         #: Positions of columns whose effects hardly vary where they were fitted to other rows.
         self.useless = {
             j for j, (_, effects) in self._effects.items() if np.std(self._of(table[j], effects, fold)) < _LEAST_SPREAD
@@ -429,7 +431,8 @@ class OutOfFoldEffects:
 
     def inputs(self, X: Any, fold: np.ndarray) -> np.ndarray:
         """As `FeatureEncoder.transform`, with the effects that left out each row's fold. Shape: (rows, inputs)."""
-        out, table = self.encoder.encode(X), read_as_fitted(self.encoder, X)
+        table = self.encoder.schema_.parse(X)
+        out = self.encoder.encode(table)
         for j, (place, effects) in self._effects.items():
             out[:, place] = self._of(table[j], effects, fold)
         return out
@@ -440,28 +443,22 @@ class OutOfFoldEffects:
 
     @staticmethod
     def _of(cells: Column, effects: list[LevelEffects], fold: np.ndarray) -> np.ndarray:
-        found = np.empty(len(fold), dtype=np.float32)
-        for number, own in enumerate(effects):
+        inputs = np.empty(len(fold), dtype=np.float32)
+        for number, level_effects in enumerate(effects):
             rows = fold == number
-            found[rows] = own.of(cells.values[rows], cells.levels)
-        return found
+            inputs[rows] = level_effects.look_up(cells.rows(rows))
+        return inputs
 
 
 def without_effects(columns: list[Encoded], positions: set[int]) -> list[Encoded]:
     """The same encoding, without the level effects of the columns at these positions."""
     return [
-        replace(column, effects=None) if j in positions and isinstance(column, CategoricalColumn) else column
+        replace(column, effects=None) if j in positions and isinstance(column, CategoryEncoding) else column
         for j, column in enumerate(columns)
     ]
 
 
 def content_folds(encoder: Any, X: Any) -> np.ndarray:
     """Folds by the cells of each row, so that a row that is read again from a file has the fold of its first time."""
-    codes = [
-        # The last entry serves code -1.
-        hash_texts([*cells.levels, MISSING_TEXT])[cells.values]
-        if cells.kind == "category"
-        else number_codes(cells.values)
-        for cells in read_as_fitted(encoder, X)
-    ]
+    codes = [cell_hashes(column) for column in encoder.schema_.parse(X)]
     return (hash_rows(codes, len(codes[0])) % np.uint64(FOLDS)).astype(np.int64)

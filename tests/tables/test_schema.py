@@ -1,5 +1,6 @@
 """Reading tables of every sort, also of types that differ from those of fit, and what is said about other things."""
 
+import json
 import pickle
 import re
 import warnings
@@ -12,23 +13,17 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from scipy import sparse
-from sklearn.base import BaseEstimator
 
-from ddpn.members.member import TableReader
+from ddpn import CountRegressor
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
-from ddpn.tables.encoding import FeatureEncoder, table
-from ddpn.tables.encoding.table import Column, Levels, PreparedTable, read_table
+from ddpn.tables import columns, schema
+from ddpn.tables.columns import Column, ColumnTable, Kind, Levels
+from ddpn.tables.encoding import FeatureEncoder
+from ddpn.tables.schema import Schema, read_table
 
 ROWS = {"n": [1.5, None, -2.0], "b": [True, False, None], "t": ["x", None, "y"]}
-KINDS = {"n": "number", "b": "flag", "t": "category"}
-
-
-class Reader(BaseEstimator):
-    """The estimator on whose behalf a table is read."""
-
-    def read(self, X, reset: bool = True) -> list[Column]:
-        return read_table(self, X, reset=reset)
+KINDS = {"n": Kind.NUMBER, "b": Kind.BOOLEAN, "t": Kind.CATEGORY}
 
 
 def texts(column: Column) -> list[str | None]:
@@ -52,58 +47,58 @@ TABLES = {
 
 @pytest.mark.parametrize("make", TABLES.values(), ids=TABLES.keys())
 def test_every_sort_of_table_gives_the_same_columns(make):
-    reader = Reader()
-    number, flag, category = reader.read(make())
+    table = read_table(make())
+    number, flag, category = table
     assert [number.kind, flag.kind, category.kind] == list(KINDS.values())
     np.testing.assert_array_equal(number.values, [1.5, np.nan, -2.0])
     np.testing.assert_array_equal(flag.values, [1, 0, np.nan])
     assert texts(category) == ROWS["t"]
     named = hasattr(make(), "columns")
     assert [number.name, flag.name, category.name] == (list(ROWS) if named else ["x0", "x1", "x2"])
-    assert hasattr(reader, "feature_names_in_") == named
-    assert reader.n_features_in_ == 3
+    assert table.is_named == named
+    assert table.shape == (3, 3)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int64, np.float16, np.float32, np.float64, np.longdouble])
 def test_arrays_of_any_number_type(dtype):
-    read = Reader().read(np.array([[1, 2], [3, 4]], dtype=dtype))
+    read = read_table(np.array([[1, 2], [3, 4]], dtype=dtype))
     assert [column.values.tolist() for column in read] == [[1, 3], [2, 4]]
 
 
 def test_arrays_of_booleans_text_and_bytes():
-    assert [c.kind for c in Reader().read(np.eye(2, dtype=bool))] == ["flag", "flag"]
+    assert read_table(np.eye(2, dtype=bool)).kinds == [Kind.BOOLEAN] * 2
     for dtype in ("U", "S"):
-        assert texts(Reader().read(np.array([["a"], ["b"], ["a"]], dtype=dtype))[0]) == ["a", "b", "a"]
+        assert texts(read_table(np.array([["a"], ["b"], ["a"]], dtype=dtype))[0]) == ["a", "b", "a"]
 
 
 @pytest.mark.parametrize("values", [[1, 2.5, None], [np.int64(1), 2.5, np.nan], [1, 2.5, pd.NA]])
 def test_objects_that_are_numbers(values):
-    (column,) = Reader().read(np.array(values, dtype=object)[:, None])
-    assert column.kind == "number"
+    (column,) = read_table(np.array(values, dtype=object)[:, None])
+    assert column.kind == Kind.NUMBER
     np.testing.assert_array_equal(column.values, [1, 2.5, np.nan])
 
 
 def test_objects_of_mixed_type_are_text_in_their_one_form():
-    (column,) = Reader().read(np.array(["a", 1, np.nan, True, 1.0, " a"], dtype=object)[:, None])
-    assert (column.kind, texts(column)) == ("category", ["a", "1", None, "true", "1", "a"])
+    (column,) = read_table(np.array(["a", 1, np.nan, True, 1.0, " a"], dtype=object)[:, None])
+    assert (column.kind, texts(column)) == (Kind.NUMBER_CATEGORY, ["a", "1", None, "true", "1", "a"])
 
 
 def test_columns_with_nothing_in_them_are_numbers():
     for empty in (pl.DataFrame({"a": [None, None]}), np.full((2, 1), None), np.full((2, 1), np.nan)):
-        (column,) = Reader().read(empty)
-        assert column.kind == "number"
+        (column,) = read_table(empty)
+        assert column.kind == Kind.NUMBER
         assert np.isnan(column.values).all()
 
 
 @pytest.mark.parametrize("make", [sparse.csr_matrix, sparse.csc_array, sparse.coo_array])
 def test_sparse_matrices_are_spread_out(make):
     X = np.array([[0.0, 3.0], [np.nan, 0.0]])
-    np.testing.assert_array_equal(np.stack([c.values for c in Reader().read(make(X))], axis=1), X)
+    np.testing.assert_array_equal(np.stack([c.values for c in read_table(make(X))], axis=1), X)
 
 
 def test_frames_of_sparse_columns():
     X = pd.DataFrame({"a": pd.arrays.SparseArray([0.0, 0.0, 2.0]), "b": [1, 2, 3]})
-    assert [column.values.tolist() for column in Reader().read(X)] == [[0, 0, 2], [1, 2, 3]]
+    assert [column.values.tolist() for column in read_table(X)] == [[0, 0, 2], [1, 2, 3]]
 
 
 @pytest.mark.parametrize(
@@ -133,30 +128,28 @@ def test_frames_of_sparse_columns():
 )
 def test_what_is_no_table_is_refused_with_a_way_out(X, words):
     with pytest.raises(ValueError, match=re.escape(words)):
-        Reader().read(X)
+        read_table(X)
 
 
 def test_a_sparse_matrix_too_large_to_spread_out(monkeypatch):
-    monkeypatch.setattr(table, "MAX_DENSE_CELLS", 5)
+    monkeypatch.setattr(schema, "MAX_DENSE_CELLS", 5)
     with pytest.raises(InputError, match=r"sparse X must have at most 5 cells, .* got shape 2 x 3"):
-        Reader().read(sparse.eye_array(2, 3))
+        read_table(sparse.eye_array(2, 3))
 
 
 def test_objects_that_are_nothing_of_the_kind():
     with pytest.raises(TypeError, match="argument must be a string or a real number, not 'dict'"):
-        Reader().read(np.array([[{"a": 1}]], dtype=object))
+        read_table(np.array([[{"a": 1}]], dtype=object))
 
 
 @pytest.fixture(params=[pd.DataFrame, pl.DataFrame])
 def fitted(request) -> SimpleNamespace:
-    reader = Reader()
-    reader.read(request.param(ROWS))
-    return SimpleNamespace(reader=reader, frame=request.param)
+    return SimpleNamespace(schema=Schema.of_table(read_table(request.param(ROWS))), frame=request.param)
 
 
 def test_columns_in_another_order_are_put_right(fitted):
     swapped = fitted.frame({name: ROWS[name] for name in ("t", "n", "b")})
-    assert [c.kind for c in fitted.reader.read(swapped, reset=False)] == list(KINDS.values())
+    assert fitted.schema.parse(swapped).kinds == list(KINDS.values())
 
 
 @pytest.mark.parametrize(
@@ -170,23 +163,22 @@ def test_columns_in_another_order_are_put_right(fitted):
 )
 def test_missing_and_extra_columns_are_named(fitted, names, message):
     with pytest.raises(InputError, match=f"X must have the columns of fit, {message}"):
-        fitted.reader.read(fitted.frame({name: [1.0] for name in names}), reset=False)
+        fitted.schema.parse(fitted.frame({name: [1.0] for name in names}))
 
 
 def test_an_array_after_a_frame_warns_as_scikit_learn_does(fitted):
     with pytest.warns(UserWarning, match="X does not have valid feature names"):
-        read = fitted.reader.read(np.array([[1.0, True, "x"]], dtype=object), reset=False)
-    assert [column.name for column in read] == list(ROWS)
+        read = fitted.schema.parse(np.array([[1.0, True, "x"]], dtype=object))
+    assert read.names == list(ROWS)
 
 
 def test_frames_without_text_names_are_read_by_position():
-    reader = Reader()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        reader.read(pd.DataFrame(np.eye(3)))
-        assert [c.name for c in reader.read(pd.DataFrame(np.eye(3)), reset=False)] == ["x0", "x1", "x2"]
-    with pytest.raises(ValueError, match="X has 2 features, but Reader is expecting 3 features"):
-        reader.read(np.eye(2), reset=False)
+        schema = Schema.of_table(read_table(pd.DataFrame(np.eye(3))))
+        assert schema.parse(pd.DataFrame(np.eye(3))).names == ["x0", "x1", "x2"]
+    with pytest.raises(ValueError, match=r"X has 2 features, but \w+ is expecting 3 features"):
+        schema.parse(np.eye(2))
 
 
 # Types that change between fit and prediction -------------------------------------------------------------------------
@@ -204,18 +196,17 @@ def test_few_rows_are_read_like_many():
             "level": ["01", "1.0", None],
         }
     )
-    reader = BaseEstimator()
-    read_table(reader, frame, reset=True)
+    schema = Schema.of_table(read_table(frame))
     many = pl.concat([frame] * 20)
-    for one, other in zip(read_table(reader, frame, reset=False), read_table(reader, many, reset=False), strict=True):
+    for one, other in zip(schema.parse(frame), schema.parse(many), strict=True):
         assert (one.name, one.kind) == (other.name, other.kind)
-        if one.kind != "category":
+        if not one.is_category:
             np.testing.assert_array_equal(one.values, other.values[:3])
         else:
             named = [[None if code < 0 else each.levels[code] for code in each.values[:3]] for each in (one, other)]
             assert named[0] == named[1]
     with pytest.raises(InputError, match=r"finite numbers or missing values, got inf in column 'number'"):
-        read_table(reader, frame.with_columns(number=pl.lit(np.inf)), reset=False)
+        schema.parse(frame.with_columns(number=pl.lit(np.inf)))
 
 
 def inputs_of_levels(values) -> np.ndarray:
@@ -291,43 +282,51 @@ def frame() -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def test_parts_are_fitted_as_if_they_had_been_read_alone(frame):
+def test_parts_are_encoded_as_if_they_had_been_read_alone(frame):
     frame = frame.with_columns(ward=pl.Series(["A", "B", "C"] * 30))
     rows = np.flatnonzero(frame["ward"].to_numpy() != "B")
-    part = PreparedTable.of_all(frame)[0].rows(rows)
-    alone, prepared = TableReader(), TableReader()
-    expected, found = alone.fit(frame[rows]), prepared.fit(part)
-    assert prepared.as_dict() == alone.as_dict()
-    for column, same in zip(found, expected, strict=True):
-        assert (column.name, column.kind, set(column.levels)) == (same.name, same.kind, set(same.levels))
-    levels = [[None if code < 0 else c.levels[code] for code in c.values] for c in (found[1], expected[1])]
-    assert levels[0] == levels[1]
-    assert "B" not in levels[0]
+    part = read_table(frame).rows(rows)
+    alone, parsed = FeatureEncoder().fit(frame[rows]), FeatureEncoder().fit(part)
+    assert parsed.get_feature_names_out().tolist() == alone.get_feature_names_out().tolist()
+    assert "ward = B" not in parsed.get_feature_names_out()
+    np.testing.assert_array_equal(parsed.transform(part), alone.transform(frame[rows]))
 
 
 def test_other_tables_have_the_columns_of_the_first(frame):
-    first, second = PreparedTable.of_all(frame, frame.select(reversed(frame.columns)))
-    assert [column.name for column in second.columns] == [column.name for column in first.columns]
-    with pytest.raises(InputError, match="no 'age'"):
-        PreparedTable.of_all(frame, frame.drop("age"))
+    first = read_table(frame)
+    schema = Schema.of_table(first)
+    swapped = frame.select(reversed(frame.columns))
+    for second in (schema.parse(swapped), schema.parse(read_table(swapped))):
+        assert second.names == first.names
+    assert schema.parse(first) is first
+    for short in (frame.drop("age"), read_table(frame.drop("age"))):
+        with pytest.raises(InputError, match="no 'age'"):
+            schema.parse(short)
+
+
+def test_a_schema_is_saved_as_json(frame):
+    schema = Schema.of_table(read_table(frame))
+    assert Schema.from_dict(json.loads(json.dumps(schema.as_dict()))) == schema
+    with pytest.raises(ValueError, match="'colour' is not a valid Kind"):
+        Schema.from_dict(schema.as_dict() | {"kinds": ["colour"] * 3})
 
 
 def test_samples_of_equal_tables_have_equal_digests(frame):
     y = np.arange(90.0)
-    digests = [CountRows(PreparedTable.of_all(frame)[0], y).digest() for _ in range(2)]
+    digests = [CountRows(read_table(frame), y).digest() for _ in range(2)]
     assert digests[0] == digests[1]
-    assert digests[0] != CountRows(PreparedTable.of_all(frame.with_columns(age=pl.lit(1.0)))[0], y).digest()
+    assert digests[0] != CountRows(read_table(frame.with_columns(age=pl.lit(1.0))), y).digest()
 
 
 def test_rows_of_a_table_share_what_was_looked_up_about_its_levels():
-    column = Reader().read(pd.DataFrame({"ward": ["A", "B", None, "A"]}))[0]
+    column = read_table(pd.DataFrame({"ward": ["A", "B", None, "A"]}))[0]
     calls = []
 
     def count(levels: Levels) -> int:
         calls.append(levels)
         return len(levels)
 
-    whole = PreparedTable([column])
+    whole = ColumnTable([column])
     keys = {"A": 1.0}, {"A": 1.0}
     for start in (0, 2):
         levels = whole.rows(slice(start, start + 2)).columns[0].levels
@@ -346,8 +345,19 @@ def test_levels_are_looked_up_anew_in_another_process():
 
 
 def test_levels_keep_a_bounded_number_of_results(monkeypatch):
-    monkeypatch.setattr(table, "_MAX_RESULTS", 2)
+    monkeypatch.setattr(columns, "_MAX_RESULTS", 2)
     levels, keys = Levels(("A",)), [{}, {}, {}]
     first = [levels.compute_once(key, lambda names: object()) for key in keys]
     assert levels.compute_once(keys[2], lambda names: object()) is first[2]
     assert levels.compute_once(keys[0], lambda names: object()) is not first[0]
+
+
+def test_a_fit_reads_its_table_once_and_a_prediction_its_rows(frame, monkeypatch):
+    calls, read = [], schema._read_columns
+    monkeypatch.setattr(schema, "_read_columns", lambda *arguments: calls.append(1) or read(*arguments))
+    many = pl.concat([frame] * 3)
+    y = np.random.default_rng(0).poisson(3.0, len(many))
+    model = CountRegressor(members=["glm", "trees"], random_state=0).fit(many, y, groups=np.arange(len(y)) % 90)
+    assert len(calls) == 1
+    model.predict_interval(frame)
+    assert len(calls) == 2

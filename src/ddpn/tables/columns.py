@@ -1,0 +1,201 @@
+"""A table as everything inside the package sees it: named columns of numbers, booleans and levels."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from ddpn.tables.cells import polars
+
+_Result = TypeVar("_Result")
+#: Results that levels keep: more than a mixture of cross-fitted members asks for, and bounded in a search of settings.
+_MAX_RESULTS = 64
+
+
+class Kind(StrEnum):
+    """What a column holds.
+
+    In a category of numbers, 1, 1.0 and "01" are the same level; in one of booleans, so are "yes" and true. Dates are
+    columns of raw tables only: a `ColumnTable` has their parts, which are numbers.
+    """
+
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    DATE = "date"
+    CATEGORY = "category"
+    NUMBER_CATEGORY = "category of numbers"
+    BOOLEAN_CATEGORY = "category of booleans"
+    UNSUPPORTED = "unsupported"
+
+    def __repr__(self) -> str:
+        return repr(self.value)  # in lists of kinds, users read text
+
+    @property
+    def is_category(self) -> bool:
+        """Whether cells are levels."""
+        return self in _CATEGORIES
+
+    @property
+    def words(self) -> str:
+        """What the cells are called in messages."""
+        return _WORDS[self]
+
+
+_CATEGORIES = frozenset((Kind.CATEGORY, Kind.NUMBER_CATEGORY, Kind.BOOLEAN_CATEGORY))
+_WORDS = {
+    Kind.NUMBER: "numbers",
+    Kind.BOOLEAN: "booleans",
+    Kind.DATE: "dates",
+    Kind.CATEGORY: "text",
+    Kind.NUMBER_CATEGORY: "numbers",
+    Kind.BOOLEAN_CATEGORY: "booleans",
+    Kind.UNSUPPORTED: "values of an unsupported type",
+}
+
+
+class Levels(tuple[str, ...]):
+    """The names of a column's levels, with what fitted models have looked up about them.
+
+    Rows that are taken from a table share its levels. So a model looks up each level once per table, and not once per
+    block of rows.
+    """
+
+    def compute_once(self, key: object, compute: Callable[["Levels"], _Result]) -> _Result:
+        """Return `compute(self)`, computed in the first call with this `key`, which is compared by identity."""
+        results: dict[int, tuple[object, Any]] = self.__dict__.setdefault("_results", {})
+        if (kept := results.get(id(key))) is None:
+            kept = results[id(key)] = key, compute(self)  # the key is kept, so that no other object gets its id
+            if len(results) > _MAX_RESULTS:
+                results.pop(next(iter(results)), None)
+        return kept[1]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Levels, (tuple(self),)
+
+
+class Column(NamedTuple):
+    """One column: float64 values with NaN where missing; for categories codes into `levels`, -1 where missing.
+
+    Levels are named as `ddpn.tables.levels` does, so that every sort of table has the same ones.
+
+    >>> ward = Column("ward", Kind.CATEGORY, np.array([0, -1, 1]), Levels(("A", "B")))
+    >>> ward.is_missing.tolist(), ward.map_levels({"A": 10.0}, other=0.0, missing=-1.0).tolist()
+    ([False, True, False], [10.0, -1.0, 0.0])
+    """
+
+    name: str
+    kind: Kind
+    values: np.ndarray
+    levels: Levels = Levels()
+
+    @property
+    def is_category(self) -> bool:
+        """Whether values are codes of levels."""
+        return self.kind.is_category
+
+    @property
+    def is_missing(self) -> np.ndarray:
+        """Mask of the rows without a value."""
+        return self.values < 0 if self.is_category else np.isnan(self.values)
+
+    def map_levels(self, mapping: Mapping[str, Any], other: Any, missing: Any) -> np.ndarray:
+        """Return what `mapping` says of each row's level; `other` for a level that it lacks, `missing` without a value.
+
+        Every level is looked up once per table and mapping. So a mapping always comes with the same `other` and
+        `missing`.
+        """
+        return self.map_names(mapping, lambda levels: [mapping.get(level, other) for level in levels], missing)
+
+    def map_names(self, key: object, compute: Callable[[Levels], Any], missing: Any) -> np.ndarray:
+        """Return the result of each row's level, where `compute` returns one result per level, in their order.
+
+        It is computed once per table and `key`. Rows without a value get `missing`.
+        """
+        results = self.levels.compute_once(key, lambda levels: np.array([*compute(levels), missing]))
+        return results[self.values]  # the last result serves code -1
+
+    def count_levels(self) -> np.ndarray:
+        """Return the number of rows of each level of a category."""
+        return np.bincount(self.values[self.values >= 0], minlength=len(self.levels))
+
+    def rows(self, index: Any) -> "Column":
+        """Take some of the rows: `index` is a mask, a slice or positions."""
+        return self._replace(values=self.values[index])
+
+    def cells(self, missing: Any = None) -> np.ndarray:
+        """Return text, numbers or booleans as objects, `missing` where there is no value."""
+        if self.is_category:
+            return np.array([*self.levels, missing], dtype=object)[self.values]  # the last serves code -1
+        cells = np.full(len(self.values), missing, dtype=object)
+        is_known = ~self.is_missing
+        cells[is_known] = self.values[is_known].astype(bool if self.kind == Kind.BOOLEAN else float)
+        return cells
+
+
+class ColumnTable:
+    """Columns that were read and checked: what members, profiles and explanations take.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        The columns, in the order of the first table that was read.
+    is_named : bool
+        Whether the names are those of a data frame, and not x0, x1, ...
+    index : array, optional
+        What messages call the rows, as in pandas.
+    """
+
+    def __init__(self, columns: Sequence[Column], is_named: bool = True, index: np.ndarray | None = None) -> None:
+        self.columns, self.is_named, self.index = list(columns), is_named, index
+        self.shape = len(columns[0].values) if columns else 0, len(columns)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+    def __getitem__(self, position: int) -> Column:
+        return self.columns[position]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [column.name for column in self.columns]
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """The kinds of the columns."""
+        return [column.kind for column in self.columns]
+
+    def column(self, name: str) -> Column:
+        """Return the column of this name."""
+        return self.columns[self.names.index(name)]
+
+    def rows(self, index: Any) -> "ColumnTable":
+        """Take some of the rows: `index` is a mask, a slice or positions."""
+        columns = [column.rows(index) for column in self.columns]
+        return ColumnTable(columns, self.is_named, None if self.index is None else self.index[index])
+
+    def is_missing(self) -> np.ndarray:
+        """Mask of the rows with a missing value in any column."""
+        return np.logical_or.reduce([column.is_missing for column in self.columns])
+
+    def to_polars(self) -> Any:
+        """Return the table as a polars frame: numbers, booleans and text, null where missing."""
+        return polars().DataFrame([_series_of_column(column) for column in self.columns])
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The values and levels of every column, by which the same table is known again."""
+        values = {column.name: column.values for column in self.columns}
+        return values | {f"levels of {column.name}": np.array(column.levels, dtype=object) for column in self.columns}
+
+
+def _series_of_column(column: Column) -> Any:
+    library = polars()
+    if column.is_category:
+        levels = library.Series(column.name, [*column.levels, None], dtype=library.String)
+        return levels.gather(np.where(column.is_missing, len(column.levels), column.values))
+    numbers = library.Series(column.name, np.asarray(column.values, dtype=np.float64), nan_to_null=True)
+    return numbers.cast(library.Boolean) if column.kind == Kind.BOOLEAN else numbers

@@ -1,0 +1,75 @@
+"""The one name of a level, by whatever type or spelling it arrives.
+
+A level may arrive as 1, 1.0, True, "1" or " 1 ": from CSV, Parquet, pandas (whose integers become floats where a value
+is missing) or an array of objects. Fit and prediction must agree on its name.
+"""
+
+import re
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+
+
+def canonical_level(value: Any) -> str:
+    """The name of a level: integers without a decimal point, booleans in lower case, text without blanks around it.
+
+    >>> [canonical_level(value) for value in (1, 1.0, 0.5, True, " a ", "007", "1.0")]
+    ['1', '1', '0.5', 'true', 'a', '007', '1.0']
+    """
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, bytes):
+        return value.decode(errors="replace").strip()
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value)).lower()
+    if isinstance(value, int | np.integer):
+        return str(int(value))
+    if isinstance(value, float | np.floating | Decimal):
+        # By its shortest digits: 0.1 in single precision is 0.1 too.
+        number = float(str(value))
+        return str(int(number)) if abs(number) < 2**63 and number.is_integer() else repr(number)
+    return str(value).strip()
+
+
+def canonical_number(value: Any) -> str:
+    """The name of a level of a column whose levels were all numbers in fit: text that is a number is one.
+
+    >>> [canonical_number(value) for value in ("007", "7.0", 7, " 7", "x", True, "-0", "-07", "+0")]
+    ['7', '7', '7', '7', 'x', '1', '0', '-7', '0']
+    >>> len(canonical_number("9" * 5000))
+    5000
+    """
+    if isinstance(value, bool | np.bool_):
+        return str(int(value))
+    name = canonical_level(value)
+    if NUMBER.fullmatch(name) is None:
+        return name
+    if not (digits := name.lstrip("+-")).isdecimal():
+        return canonical_level(float(name))
+    # Digits beyond the precision of a float stay as they are; there may be more than `int` takes.
+    digits = digits.lstrip("0") or "0"
+    return f"-{digits}" if name[0] == "-" and digits != "0" else digits
+
+
+def have_numbers(levels: Iterable[str]) -> bool:
+    """Whether some levels are numbers, and all of these in their one form: other forms of them then mean the same.
+
+    >>> have_numbers(["1", "2.5", "A"]), have_numbers(["1", "007"]), have_numbers(["A"])
+    (True, False, False)
+    """
+    numbers = [level for level in levels if NUMBER.fullmatch(level)]
+    return bool(numbers) and all(canonical_number(level) == level for level in numbers)
+
+
+def number_of(level: str) -> float | None:
+    """The number that a level is, or None."""
+    return float(level) if NUMBER.fullmatch(level) else None
+
+
+def flag_of(level: str) -> float | None:
+    """1 for true, 0 for false, None for other levels."""
+    return {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}.get(canonical_number(level).lower())

@@ -1,0 +1,377 @@
+"""`Schema`, the one reader: any table as columns of numbers, booleans and levels, later tables as the first one.
+
+Frames of pandas, polars and pyarrow are read by narwhals, which requires none of them. Arrays of numbers are checked by
+scikit-learn, so that its messages and its `n_features_in_` are those of any of its estimators.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, time, timedelta
+from typing import Any, Self
+
+import narwhals as nw
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from ddpn.rows.checks import RowError, row_labels, rows_named
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import listed
+from ddpn.tables.columns import Column, ColumnTable, Kind, Levels
+from ddpn.tables.levels import canonical_level, canonical_number, flag_of, have_numbers, number_of
+
+#: Cells of a sparse matrix that may become dense: 2 GiB in float64.
+MAX_DENSE_CELLS = 2**28
+#: Rows of a frame up to which its cells are read one by one.
+_FEW_ROWS = 8
+#: Types of polars whose cells are read one by one.
+_FEW_KINDS = {f"{sign}{bits}": Kind.NUMBER for sign in ("Int", "UInt") for bits in (8, 16, 32, 64)}
+_FEW_KINDS |= {"Float32": Kind.NUMBER, "Float64": Kind.NUMBER, "Boolean": Kind.BOOLEAN, "String": Kind.CATEGORY}
+_TEXT = (nw.String, nw.Categorical, nw.Enum)
+_DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
+_DERIVE = "Derive numbers from it, such as the month or the days since a start."
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The names and kinds of a table's columns, which later tables are read to.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The names of the columns; x0, x1, ... where they have none.
+    kinds : tuple of Kind
+        What each column holds.
+    is_named : bool
+        Whether the names are those of a data frame.
+
+    Examples
+    --------
+    >>> table = read_table([[31.0, "B"], [67.0, "A"]])
+    >>> schema = Schema.of_table(table)
+    >>> schema.names, schema.kinds
+    (('x0', 'x1'), ('number', 'category'))
+    >>> schema.parse([["31", None]])[0].values.tolist()
+    [31.0]
+    """
+
+    names: tuple[str, ...]
+    kinds: tuple[Kind, ...]
+    is_named: bool = True
+
+    @classmethod
+    def of_table(cls, table: ColumnTable) -> Self:
+        """Return the schema that reads later tables like this one."""
+        return cls(tuple(table.names), tuple(table.kinds), table.is_named)
+
+    def parse(self, X: Any) -> ColumnTable:
+        """Read a later table, with its columns in the order and of the kinds of the first one.
+
+        Where that would be a guess, it is an `InputError`, which names the column and the rows.
+
+        Parameters
+        ----------
+        X : table
+            An array, a data frame, a sparse matrix or lists with the columns of the first table; a `ColumnTable` of
+            the same names and kinds is returned as it is.
+        """
+        if not isinstance(X, ColumnTable):
+            X = self._read(X)
+        elif X.names != list(self.names):
+            _check_names(X.names, self.names)
+            X = ColumnTable([X.column(name) for name in self.names], X.is_named, X.index)
+        if X.kinds == list(self.kinds):
+            return X
+        with rows_named(X.index):
+            columns = [_as_kind(column, kind) for column, kind in zip(X, self.kinds, strict=True)]
+        return ColumnTable(columns, X.is_named, X.index)
+
+    def _read(self, X: Any) -> ColumnTable:
+        columns = _read_few_rows(list(self.names), X) if self.is_named else None
+        if columns is not None:
+            return ColumnTable(columns)
+        reader = BaseEstimator()  # checks the table as if it had been fitted to the first one
+        self.set_names(reader)
+        return _read(reader, X, is_first=False)
+
+    def set_names(self, estimator: Any) -> None:
+        """Set the attributes by which scikit-learn knows the columns that an estimator was fitted to."""
+        estimator.n_features_in_ = len(self.names)
+        if self.is_named:
+            estimator.feature_names_in_ = np.array(self.names, dtype=object)
+        elif hasattr(estimator, "feature_names_in_"):
+            del estimator.feature_names_in_
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"names": self.names, "kinds": self.kinds, "is_named": self.is_named}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """The inverse of `as_dict`."""
+        names, kinds = tuple(fields["names"]), tuple(map(Kind, fields["kinds"]))
+        if not all(isinstance(name, str) for name in names) or len(names) != len(kinds):
+            raise TypeError("a schema must have a name, which is text, and a kind for each column")
+        return cls(names, kinds, bool(fields["is_named"]))
+
+
+def read_table(X: Any, estimator: type[BaseEstimator] = BaseEstimator) -> ColumnTable:
+    """Read a first table, whose columns have the kinds that their types or cells say.
+
+    Parameters
+    ----------
+    X : table
+        An array, a data frame, a sparse matrix or lists; a `ColumnTable` is returned as it is.
+    estimator : type of estimator
+        What messages of scikit-learn call the reader.
+    """
+    return X if isinstance(X, ColumnTable) else _read(estimator(), X, is_first=True)
+
+
+def _read(reader: BaseEstimator, X: Any, is_first: bool) -> ColumnTable:
+    """Read a table; the reader's names and number of columns are set by the first one, and checked later."""
+    labels = row_labels(X)
+    with rows_named(labels):
+        columns = _read_columns(reader, X, is_first)
+    if is_first:
+        columns = [_with_kind_of_levels(column) for column in columns]
+    return ColumnTable(columns, hasattr(reader, "feature_names_in_"), labels)
+
+
+def _with_kind_of_levels(column: Column) -> Column:
+    is_numeric = column.is_category and have_numbers(column.levels)
+    return column._replace(kind=Kind.NUMBER_CATEGORY) if is_numeric else column
+
+
+def _read_columns(reader: BaseEstimator, X: Any, is_first: bool) -> list[Column]:
+    frame = _frame_of(X)
+    if frame is not None:
+        return _read_frame(reader, frame, is_first)
+    if sparse.issparse(X):
+        return _read_numbers(reader, X, is_first)
+    plain = np.asarray(X)
+    if isinstance(X, Sequence) and plain.dtype.kind in "US":
+        plain = np.asarray(X, dtype=object)  # a list of mixed rows keeps its numbers as numbers
+    if plain.dtype.kind in "bOUS":
+        cells = validate_data(reader, plain, dtype=None, ensure_all_finite=False, reset=is_first)
+        return [_read_cells(name, cells[:, j]) for j, name in enumerate(_names(reader))]
+    if plain.dtype.kind in "mMV":
+        raise InputError(f"X must hold numbers, booleans or text, got dtype {plain.dtype}. {_DERIVE}")
+    return _read_numbers(reader, X, is_first)
+
+
+def _read_few_rows(names: Sequence[str], X: Any) -> list[Column] | None:
+    """Read few rows of a polars frame with exactly these columns cell by cell; return None for any other table.
+
+    To convert a frame of one row takes its library longer than all the rest of a prediction.
+    """
+    if not type(X).__module__.startswith("polars.dataframe") or not 0 < X.height <= _FEW_ROWS or X.columns != names:
+        return None
+    kinds = [_FEW_KINDS.get(type(dtype).__name__) for dtype in X.dtypes]
+    columns = []
+    for name, kind, cells in zip(names, kinds, zip(*X.rows(), strict=True), strict=True):
+        if kind is None:
+            return None
+        index: dict[str, int] = {}
+        if kind == Kind.CATEGORY:
+            codes = [-1 if cell is None else index.setdefault(canonical_level(cell), len(index)) for cell in cells]
+            columns.append(Column(name, kind, np.array(codes), Levels(index)))
+        else:
+            values = np.array(cells, dtype=np.float64)  # None becomes NaN
+            columns.append(Column(name, kind, values) if kind == Kind.BOOLEAN else _number_column(name, values))
+    return columns
+
+
+def _names(reader: BaseEstimator) -> list[str]:
+    """Return the names of fit, or x0, x1, ... as in scikit-learn."""
+    names = getattr(reader, "feature_names_in_", None)
+    return [f"x{j}" for j in range(reader.n_features_in_)] if names is None else list(names)
+
+
+def _read_numbers(reader: BaseEstimator, X: Any, is_first: bool) -> list[Column]:
+    kinds = [np.float64, np.float32]
+    with np.errstate(invalid="ignore"):  # scikit-learn adds up all numbers, whose sum may overflow on both sides
+        numbers = validate_data(
+            reader, X, accept_sparse="csc", dtype=kinds, ensure_all_finite="allow-nan", reset=is_first
+        )
+    if sparse.issparse(numbers):
+        rows, columns = numbers.shape
+        if rows * columns > MAX_DENSE_CELLS:
+            raise InputError(
+                f"A sparse X must have at most {MAX_DENSE_CELLS} cells, zeros included, got shape {rows} x {columns}. "
+                "Reduce its columns first, for example by TruncatedSVD."
+            )
+        numbers = numbers.toarray(order="F")
+    return [Column(name, Kind.NUMBER, numbers[:, j]) for j, name in enumerate(_names(reader))]
+
+
+def _frame_of(X: Any) -> nw.DataFrame[Any] | None:
+    try:
+        frame = nw.from_native(X, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        names = list(X.columns)
+        twice = listed(sorted({repr(name) for name in names if names.count(name) > 1}))
+        raise InputError(f"X must have each column name once, got {twice} more than once.") from None
+    if isinstance(frame, nw.LazyFrame):
+        raise InputError("X must be a data frame, got a lazy one. Call collect() on it.")
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def _read_frame(reader: BaseEstimator, frame: nw.DataFrame[Any], is_first: bool) -> list[Column]:
+    if not is_first and hasattr(reader, "feature_names_in_") and all(isinstance(name, str) for name in frame.columns):
+        frame = _in_order(frame, list(reader.feature_names_in_))
+    validate_data(reader, frame.to_native(), reset=is_first, skip_check_array=True)
+    if 0 in frame.shape:
+        raise InputError(f"X must have at least one row and one column, got shape {frame.shape}.")
+    return [_read_series(name, series) for name, series in zip(_names(reader), frame.iter_columns(), strict=True)]
+
+
+def _in_order(frame: nw.DataFrame[Any], names: list[str]) -> nw.DataFrame[Any]:
+    _check_names(frame.columns, names)
+    return frame if frame.columns == names else frame.select(names)
+
+
+def _check_names(names: Sequence[str], fitted: Sequence[str]) -> None:
+    """Raise an `InputError` unless a table has the columns of fit, in any order."""
+    missing, extra = set(fitted) - set(names), set(names) - set(fitted)
+    if missing or extra:
+        parts = (
+            ("no", [name for name in fitted if name in missing]),
+            ("also", [name for name in names if name in extra]),
+        )
+        both = [f"{what} {listed([*map(repr, columns)])}" for what, columns in parts if columns]
+        raise InputError(f"X must have the columns of fit, got {' and '.join(both)}.")
+
+
+def _read_series(name: str, series: nw.Series[Any]) -> Column:
+    dtype = series.dtype
+    if dtype.is_temporal():
+        raise _not_a_feature(name, f"dates or times ({dtype})", _DERIVE)
+    if dtype.is_nested() or dtype == nw.Binary:
+        raise _not_a_feature(name, str(dtype), "Unnest it into columns of their own.")
+    if dtype.is_numeric() or dtype == nw.Boolean:
+        series = series if dtype == nw.Float64 else series.cast(nw.Float64)
+        values = np.asarray(series.to_numpy(), dtype=np.float64)
+        return Column(name, Kind.BOOLEAN, values) if dtype == nw.Boolean else _number_column(name, values)
+    if dtype in _TEXT:
+        return _read_text(name, series)
+    try:
+        return _read_cells(name, np.asarray(series.to_native()))
+    except TypeError:
+        raise _not_a_feature(name, "objects of other types", "Unnest it into columns of their own.") from None
+
+
+def _read_text(name: str, series: nw.Series[Any]) -> Column:
+    """Turn text into codes by the frame's own library: a Python loop over a million rows is slow."""
+    present = series.drop_nulls()
+    levels = present.unique(maintain_order=True).to_list()
+    codes = np.full(len(series), -1)
+    positions, names = _name_levels(levels, canonical_level)
+    if levels:
+        present_codes = present.replace_strict(levels, positions.tolist(), return_dtype=nw.Int64)
+        codes[~np.asarray(series.is_null().to_numpy(), dtype=bool)] = present_codes.to_numpy()
+    return Column(name, Kind.CATEGORY, codes, names)
+
+
+def _name_levels(levels: Iterable[Any], name_level: Callable[[Any], str]) -> tuple[np.ndarray, Levels]:
+    """Return the position of each level's name among the names, and the names."""
+    index: dict[str, int] = {}
+    positions = [index.setdefault(name_level(level), len(index)) for level in levels]
+    return np.array(positions, dtype=np.int64), Levels(index)
+
+
+def _read_cells(name: str, cells: np.ndarray) -> Column:
+    """Read a column of a numpy array by its dtype, or by its values if the dtype is object."""
+    if cells.dtype.kind == "b":
+        return Column(name, Kind.BOOLEAN, cells.astype(np.float64))
+    if cells.dtype.kind == "S":
+        cells = np.char.decode(cells, errors="replace")
+    if cells.dtype.kind == "U":
+        levels, codes = np.unique(cells, return_inverse=True)
+        positions, names = _name_levels(levels.tolist(), canonical_level)
+        return Column(name, Kind.CATEGORY, positions[codes], names)
+    if cells.dtype.kind != "O":
+        return _number_column(name, cells.astype(np.float64))
+    # None, NaN, pandas' NA and NaT: the last two by name, as pandas may not be installed.
+    is_absent = {kind: kind.__name__ in ("NoneType", "NAType", "NaTType") for kind in set(map(type, cells.tolist()))}
+    missing = np.array(
+        [is_absent[type(cell)] or (isinstance(cell, float) and cell != cell) for cell in cells.tolist()], dtype=bool
+    )
+    present = cells[~missing]
+    kinds = set(map(type, present.tolist()))
+    if any(issubclass(kind, str) for kind in kinds):
+        codes = np.full(len(cells), -1)
+        codes[~missing], names = _name_levels(present.tolist(), canonical_level)
+        return Column(name, Kind.CATEGORY, codes, names)
+    if any(issubclass(kind, _DATES) for kind in kinds):
+        raise _not_a_feature(name, "dates or times", _DERIVE)
+    if any(issubclass(kind, list | tuple | np.ndarray | bytes) for kind in kinds):
+        raise _not_a_feature(name, "lists or bytes", "Unnest it into columns of their own.")
+    values = np.full(len(cells), np.nan)
+    values[~missing] = present.astype(np.float64)
+    is_boolean = kinds and kinds <= {bool, np.bool_}
+    return Column(name, Kind.BOOLEAN, values) if is_boolean else _number_column(name, values)
+
+
+def _number_column(name: str, values: np.ndarray) -> Column:
+    bad = np.isinf(values)
+    if bad.any():
+        got = f"{values[bad][0]} in column {name!r}"
+        raise RowError(f"X must hold finite numbers or missing values, got {got}", bad)
+    return Column(name, Kind.NUMBER, values)
+
+
+def _not_a_feature(name: str, content: str, remedy: str) -> InputError:
+    return InputError(f"X must hold numbers, booleans or text, got {content} in column {name!r}. {remedy}")
+
+
+# Later columns as the kind that they had in fit, where this can be done without guessing ------------------------------
+
+
+def _as_kind(column: Column, kind: Kind) -> Column:
+    """Return the column as the kind it had in fit; raise an `InputError` if that would be a guess."""
+    if column.kind == kind:
+        return column
+    if column.kind == Kind.BOOLEAN and kind == Kind.NUMBER:
+        return column._replace(kind=kind)
+    if column.is_missing.all():  # a column with no value has no kind
+        rows = len(column.values)
+        return Column(column.name, kind, np.full(rows, -1) if kind.is_category else np.full(rows, np.nan))
+    if kind == Kind.NUMBER_CATEGORY:
+        return _as_number_levels(column)
+    if kind == Kind.CATEGORY:
+        if column.is_category:
+            return column._replace(kind=kind)
+        raise InputError(f"column {column.name!r} must hold text as in fit, got {column.kind.words}.")
+    return _as_numbers(column, kind)
+
+
+def _as_number_levels(column: Column) -> Column:
+    """Return the column as a category in which 1, 1.0 and "01" are the same level."""
+    codes = column.values
+    if column.is_category:
+        positions, names = column.levels.compute_once(
+            canonical_number, lambda levels: _name_levels(levels, canonical_number)
+        )
+    else:
+        is_known, codes = ~column.is_missing, np.full(len(column.values), -1)
+        unique, codes[is_known] = np.unique(column.values[is_known], return_inverse=True)
+        positions, names = _name_levels(unique.tolist(), canonical_number)
+    return Column(column.name, Kind.NUMBER_CATEGORY, np.append(positions, -1)[codes], names)
+
+
+def _as_numbers(column: Column, kind: Kind) -> Column:
+    """Return the column as numbers or booleans: text as the values that it spells, numbers that are 0 or 1."""
+    if column.is_category:
+        spell = number_of if kind == Kind.NUMBER else flag_of
+        values = column.map_names(spell, lambda levels: np.array([*map(spell, levels)], dtype=np.float64), np.nan)
+        odd = np.isnan(values) & ~column.is_missing
+        got = repr(column.levels[column.values[odd][0]]) if odd.any() else ""
+    else:
+        values = column.values
+        odd = ~column.is_missing & (values != 0) & (values != 1)
+        got = f"{values[odd][0]:g}" if odd.any() else ""
+    if odd.any():
+        raise RowError(f"column {column.name!r} must hold {kind.words} as in fit, got {got}", odd)
+    return Column(column.name, kind, values)
