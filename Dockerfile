@@ -17,8 +17,8 @@ RUN /opt/ddpn/bin/pip install --constraint constraints.txt --index-url https://d
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
 RUN /opt/ddpn/bin/pip install --constraint constraints.txt '.[serve]' httptools uvloop
-# Compile the kernels once, into the image.
-RUN /opt/ddpn/bin/python -m ddpn.distributions
+# Compile all kernels once, into the image.
+RUN /opt/ddpn/bin/python -m ddpn.distributions all
 
 FROM python:3.11.13-slim-bookworm
 # LightGBM and torch need the OpenMP runtime.

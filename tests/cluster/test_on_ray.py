@@ -128,10 +128,10 @@ def test_a_node_is_killed_and_the_program_saves_the_same_portfolio(nodes, cluste
     (tmp_path / "quick.toml").write_text(
         'target = "visits"\nhidden = [8]\nepochs = 3\nlikelihood = "poisson"\ncompare_with = []\n'
     )
-    kept = []
+    kept, has_ended = [], threading.Event()
 
     def kill_a_node():
-        while not (stored := list(tmp_path.glob(".there*jobs/*.result"))):
+        while not (stored := list(tmp_path.glob(".there*jobs/*.json"))) and not has_ended.is_set():
             time.sleep(0.05)
         kept.extend(stored)
         nodes.remove_node(next(iter(nodes.worker_nodes)), allow_graceful=False)
@@ -140,6 +140,7 @@ def test_a_node_is_killed_and_the_program_saves_the_same_portfolio(nodes, cluste
     killer = threading.Thread(target=kill_a_node)
     killer.start()
     there = CliRunner().invoke(app, [*command, "-o", "there", "--cluster", cluster.address])
+    has_ended.set()
     killer.join()
     while slots(cluster) > 1:
         time.sleep(0.1)
@@ -232,7 +233,7 @@ def test_a_training_survives_a_process(cluster, example, work, alone, tmp_path):
 # Predictions on a Ray cluster: though a worker is killed meanwhile, the file is that of a run in this process.
 
 
-ROWS, PARTS = 90, 12
+ROWS, PARTS = 900, 12
 SPEC = PredictionSpec(quantiles=(0.2,), keep=True)
 
 

@@ -21,6 +21,7 @@ from ddpn.runtime.errors import DDPNError
 #: Loops over the rows of one family, with the numbers of their inputs per row.
 OPERATIONS = {
     "log_prob": (rows.find_log_probs, 4),
+    "log_mass": (rows.find_log_masses, 4),
     "log_range": (rows.find_log_ranges, 5),
     "moments": (rows.find_moments, 3),
     "extent": (rows.find_extents, 4),

@@ -13,7 +13,7 @@ from ddpn.distributions import components, rule
 from ddpn.distributions.arguments import as_rows, broadcast_shapes, expanded, is_transformed
 from ddpn.distributions.components import Part
 from ddpn.distributions.count import CountDistribution, without_gradient
-from ddpn.distributions.kernels.family import Family
+from ddpn.distributions.kernels.family import Family, is_family_normalised
 from ddpn.runtime.errors import DDPNError
 
 
@@ -74,7 +74,9 @@ class ParametricDistribution(CountDistribution):
         columns : sequence of array
             Its inputs, in float64.
         """
-        return components.row_wise("log_prob" if name == "float32" else name, cls.family, columns, 4)
+        if name != "log_range":
+            name = "log_mass" if is_family_normalised(cls.family) else "log_prob"
+        return components.row_wise(name, cls.family, columns, 4)
 
     def rows(self, index: Any) -> Self:
         """The distributions of some rows along the first batch axis."""

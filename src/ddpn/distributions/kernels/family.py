@@ -17,7 +17,10 @@ class Family(Protocol):
         """Return the tuple of a distribution with up to three parameters."""
 
     def is_normalised(self) -> bool:
-        """Return whether `log_mass` is the logarithm of a probability. If not, its sum is found by adding up."""
+        """Return whether `log_mass` is the logarithm of a probability. If not, its sum is found by adding up.
+
+        It is the same for all parameters, so that `is_family_normalised` can ask for it without any.
+        """
 
     def log_mass(self, y: float) -> float:
         """Return the log weight of a count, which must be smooth in real y >= 16."""
@@ -53,6 +56,12 @@ class OptionalMethods:
 def prepare(family: Any, a: float, b: float, c: float) -> Any:
     """Return the tuple of a distribution from its parameters."""
     return family.prepare(a, b, c)
+
+
+def is_family_normalised(family: type[Family]) -> bool:
+    """Return whether the log weights of a family are logarithms of probabilities."""
+    without_parameters: Any = None
+    return family.is_normalised(without_parameters)
 
 
 def has_ratio(p: Any) -> bool:

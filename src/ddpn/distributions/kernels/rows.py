@@ -47,17 +47,25 @@ FAR = 1e-5
 
 
 def find_log_probs(family, inputs, results):
-    """Find log p(y) and its derivatives in the parameters (4, n) from y and three parameters (4, n)."""
+    """Find log p(y) and its derivatives in the parameters (4, n) from y and three parameters (4, n), by sums."""
     weights, sums = np.empty(WALKED), np.empty(SUMS)
     for i in range(inputs.shape[1]):
         y, p = inputs[0, i], prepare(family, inputs[1, i], inputs[2, i], inputs[3, i])
         if y > p.shape()[2]:
             results[0, i], results[1, i], results[2, i], results[3, i] = -inf, 0.0, 0.0, 0.0
-        elif p.is_normalised():
-            results[0, i] = p.log_mass(y)
-            results[1, i], results[2, i], results[3, i] = p.score(y)
         elif is_clear(p) or not walk_log_prob(p, y, weights, results, i):
             sum_log_prob(p, y, sums, results, i)
+
+
+def find_log_masses(family, inputs, results):
+    """Find what `find_log_probs` does, for a family that is normalised: without the sums, it compiles much faster."""
+    for i in range(inputs.shape[1]):
+        y, p = inputs[0, i], prepare(family, inputs[1, i], inputs[2, i], inputs[3, i])
+        if y > p.shape()[2]:
+            results[0, i], results[1, i], results[2, i], results[3, i] = -inf, 0.0, 0.0, 0.0
+        else:
+            results[0, i] = p.log_mass(y)
+            results[1, i], results[2, i], results[3, i] = p.score(y)
 
 
 def find_log_ranges(family, inputs, results):
