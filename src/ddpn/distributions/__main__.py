@@ -1,6 +1,6 @@
 """`python -m ddpn.distributions` compiles the kernels of the default model, so that no later process waits for it.
 
-Kernels of other families are compiled when they are first needed. `python -m ddpn.distributions all` compiles them, too.
+Those of other families are compiled when they are first needed, or by `python -m ddpn.distributions all`.
 """
 
 import sys
