@@ -1,10 +1,13 @@
-"""The pictures of the README, the quickstart and the page on ideas: python docs/figures.py [NAME ...] draws them.
+"""The pictures of the README, the tutorials and the page on ideas: python docs/figures.py [NAME ...] draws them.
 
 Each is written to docs/pictures, and as NAME-narrow.png, with its panels one above the other, which the site shows on
 phones. Without a name all are drawn, in about three minutes on one core.
 """
 
+import os
+import re
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,6 +91,103 @@ def quickstart(path: Path) -> None:
     )
     # The panels of this figure are one above the other already.
     _save(model.predict_distribution(patients).plot(), path, is_narrow=True)
+
+
+# The tutorials': what their code has computed -----------------------------------------------------------------------
+
+
+def run_page(name: str) -> dict[str, Any]:
+    """Run the Python code of a tutorial in an empty folder, and return its variables."""
+    text = (Path(__file__).parent / "tutorials" / f"{name}.md").read_text(encoding="utf-8")
+    space: dict[str, Any] = {"__name__": "page"}
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            for code in re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
+                exec(compile(code, name, "exec"), space)
+        finally:
+            os.chdir(before)
+    return space
+
+
+def beds(path: Path) -> None:
+    """Draw the beds of two Mondays, and how often patients stay by the probability that they do."""
+    page = run_page("hospital-beds")
+    figure, ((left, right),) = panels(1, 2, (9.6, 3.1))
+    order = np.argsort(page["mondays"].sum(axis=1))
+    for monday, colour, words in ((order[4], GREY, "few bypasses"), (order[-5], ACCENT, "many bypasses")):
+        counts, times = np.unique(page["draws"][:, monday], return_counts=True)
+        left.bar(counts, times / times.sum(), color=colour, width=0.8, alpha=0.7, label=f"a Monday with {words}")
+        kept = page["plans"]["own quantile"][monday]
+        left.axvline(kept, color=colour, linewidth=1.2, linestyle="--")
+    left.set(title="Beds needed after a week (dashed: kept)", xlabel="patients still in bed, of 24")
+    left.set(ylabel="probability", ylim=(0.0, 0.34))
+    left.legend(frameon=False, fontsize=8, loc="upper left")
+    new = page["new"]
+    grouped = new.groupby(pd.qcut(new["predicted"], 10))
+    shares, error = grouped["observed"].mean(), grouped["observed"].sem()
+    right.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
+    right.errorbar(grouped["predicted"].mean(), shares, 1.96 * error, fmt="o", color="black", markersize=4)
+    right.set(title="New patients, in ten groups", xlabel="predicted P(stay > 7)", ylabel="share that stayed longer")
+    _save(figure, path)
+
+
+def stock(path: Path) -> None:
+    """Draw what was sold of one pizza, what the model would have stocked, and its intervals."""
+    page = run_page("retail-stock")
+    winter, name = page["winter"], "classic_dlx"
+    rows = (winter["name"] == name).to_numpy()
+    low, high = page["demand"].interval(COVERAGE)
+    days = np.arange(rows.sum())
+    figure, ((ax,),) = panels(1, 1, (9.6, 3.0))
+    ax.fill_between(days, low[rows], high[rows], step="mid", color=BAND, linewidth=0, label="90% interval")
+    ax.step(days, page["stock"][rows], where="mid", color=ACCENT, label="stock: the 75% quantile")
+    ax.plot(days, winter["sold"][rows], "o", color="black", markersize=3.5, label="sold")
+    ticks = days[::14]
+    labels = winter["date"][rows].dt.strftime("%-d %b").to_numpy()[::14]
+    ax.set(title=f"{name}: November and December", ylabel="portions a day", xticks=ticks, xticklabels=labels)
+    ax.set(ylim=(-0.5, 25), yticks=range(0, 21, 5))
+    ax.legend(frameon=False, ncols=3, loc="upper left", fontsize=8)
+    _save(figure, path)
+
+
+def claims(path: Path) -> None:
+    """Draw rate ratios with intervals, and the claims of groups that the GLM was not fitted to."""
+    page = run_page("insurance-claims")
+    columns = page["glm"].summary().columns
+    table = pd.DataFrame(columns).dropna()[::-1]
+    figure, ((left, right),) = panels(1, 2, (9.6, 3.4))
+    ratio, ends = table["rate ratio"].to_numpy(), table[["ratio low", "ratio high"]].to_numpy().T
+    left.axvline(1.0, color=GREY, linewidth=0.8)
+    left.errorbar(ratio, range(len(table)), xerr=np.abs(ends - ratio), fmt="o", color="black", markersize=4)
+    left.set(title="Rate ratios with 95% intervals", yticks=range(len(table)), yticklabels=table["feature"])
+    observed = 100 * page["claims"] / page["holders"]
+    right.plot([0, 45], [0, 45], color=GREY, linewidth=0.8)
+    right.scatter(100 * page["rate"], observed, s=page["holders"] / 12, color=ACCENT, alpha=0.6, linewidth=0)
+    right.set(title="Groups that the GLM has not seen", xlabel="predicted claims per 100 holders", ylabel="observed")
+    right.set(xlim=(5, 40), ylim=(-1, 45))
+    right.text(6, 40, "larger dot: more holders", fontsize=8)
+    _save(figure, path)
+
+
+def people(path: Path) -> None:
+    """Draw what two kinds of test promise of new people, and what these bring."""
+    page = run_page("repeated-people")
+    random, groups = (page["naive"], page["random_test"]), (page["honest"], page["group_test"])
+    figure, ((*axes,),) = panels(1, 2, (9.6, 3.0))
+    for at, colour, words, is_new in ((-0.2, GREY, "by the test rows", False), (0.2, ACCENT, "new people", True)):
+        scored = [(model, page["future"] if is_new else test) for model, test in (random, groups)]
+        profits = [page["profit"](*each) for each in scored]
+        axes[0].bar(np.arange(2) + at, profits, width=0.38, color=colour, label=words)
+        axes[1].plot(np.arange(2) + at, [100 * page["coverage"](*each) for each in scored], "o", color=colour)
+    for ax, title in zip(axes, ("Profit per 1,000 members", "Coverage of 90% intervals, in %"), strict=True):
+        ax.set(title=title, xticks=[0, 1], xticklabels=["rows held out at random", "people held out"])
+    axes[0].axhline(0.0, color="black", linewidth=0.8)
+    axes[0].legend(frameon=False, fontsize=8)
+    axes[1].set(xlim=(-0.5, 1.5), ylim=(87, 93))
+    axes[1].axhline(100 * COVERAGE, color="black", linewidth=0.8)
+    _save(figure, path)
 
 
 # The ideas ----------------------------------------------------------------------------------------------------------
@@ -200,7 +300,8 @@ def _stack(figure: Any) -> None:
 
 
 FIGURES: dict[str, Callable[[Path], None]] = {
-    each.__name__: each for each in (intervals, quickstart, dispersion, attenuation, ensemble, scoring)
+    each.__name__: each
+    for each in (intervals, quickstart, beds, stock, claims, people, dispersion, attenuation, ensemble, scoring)
 }
 
 

@@ -20,6 +20,7 @@ DOCS = ROOT / "docs"
 PAGES = [
     ROOT / "README.md",
     *sorted(DOCS.glob("*.md")),
+    *sorted(DOCS.glob("tutorials/*.md")),
     *sorted(DOCS.glob("how-to/*.md")),
     *sorted(DOCS.glob("results/*.md")),
     *sorted(DOCS.glob("api/*.md")),
