@@ -1,0 +1,61 @@
+"""Print what the core and each extra of ddpn take on disk: python benchmarks/install_sizes.py.
+
+Sizes are those of the files that pip recorded for the installed packages; what an extra needs beyond the core counts.
+"""
+
+import tomllib
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+PROJECT = tomllib.loads((Path(__file__).resolve().parents[1] / "pyproject.toml").read_text())["project"]
+
+
+def packages(requirements: list[str]) -> set[str]:
+    """Return the names of all packages that these need, directly or through others."""
+    done: set[tuple[str, frozenset[str]]] = set()
+    todo = [Requirement(text) for text in requirements]
+    while todo:
+        requirement = todo.pop()
+        key = canonicalize_name(requirement.name), frozenset(requirement.extras)
+        if key in done:
+            continue
+        done.add(key)
+        try:
+            needed = [Requirement(text) for text in distribution(requirement.name).requires or []]
+        except PackageNotFoundError:
+            print(f"  {requirement.name} is not installed")
+            continue
+        extras = {"", *requirement.extras}
+        todo += [
+            each for each in needed if each.marker is None or any(each.marker.evaluate({"extra": e}) for e in extras)
+        ]
+    return {name for name, _ in done}
+
+
+def megabytes(names: set[str]) -> float:
+    """Return the size of the installed packages among these."""
+    total = 0
+    for name in names:
+        try:
+            paths = [file.locate() for file in distribution(name).files or []]
+        except PackageNotFoundError:
+            continue
+        total += sum(Path(path).stat().st_size for path in paths if Path(path).exists())
+    return total / 1e6
+
+
+def main() -> None:
+    core = packages(PROJECT["dependencies"])
+    print(f"core: {len(core)} packages, {megabytes(core):,.0f} MB")
+    for name in sorted(core, key=lambda each: -megabytes({each}))[:8]:
+        print(f"  {name}: {megabytes({name}):,.0f} MB")
+    for extra, requirements in PROJECT["optional-dependencies"].items():
+        more = packages([text for text in requirements if not text.startswith("ddpn[")]) - core
+        print(f"{extra}: {len(more)} packages, {megabytes(more):,.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
