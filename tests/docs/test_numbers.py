@@ -196,11 +196,34 @@ def test_the_comparison_with_other_models_in_the_readme():
     second = min((peer for peer in peers if "ddpn" not in peer["model"]), key=lambda peer: float(peer["rank"]))
     assert f"AutoGluon follows with {float(second['rank']):.1f})" in text
     assert second["model"].startswith("AutoGluon")
-    assert f"Its CRPS is {1 - float(ours['CRPS ratio']):.1%} below that of LightGBM" in text
+    gain = f"{1 - float(ours['CRPS ratio']):.1%}"
+    assert f"Its CRPS is {gain} below that of LightGBM" in text
+    assert f"on average by {gain} in CRPS" in (ROOT / "docs/faq.md").read_text(encoding="utf-8")
     assert f"{float(ours['behind best peer']) - 1:.1%} above that of the best other model" in text
     plain = summary["scikit-learn boosting, Poisson"]
     assert round(float(ours["CPU"]) / float(plain["CPU"]), -1) == 50
     assert "about 50 times cheaper than ours" in text
+
+
+#: The tools of the comparison, by the model that stands for them in the results.
+TOOLS = {
+    "ddpn": "ddpn: default of `ddpn fit`",
+    "LightGBM": "LightGBM Poisson, 5 seeds, as Negative Binomial",
+    "XGBoostLSS": "XGBoostLSS, Negative Binomial",
+    "NGBoost": "NGBoost, Poisson",
+    "AutoGluon": "AutoGluon, quantiles, 60 s",
+    "statsmodels": "GLM, Negative Binomial",
+    "scikit-learn": "scikit-learn boosting, Poisson",
+}
+
+
+def test_the_cpu_times_of_the_comparison_with_other_tools():
+    columns, *rows = read_section("docs/results/tables.md", "**ddpn: default")
+    measured = {row[0]: dict(zip(columns, row, strict=True))["CPU"] for row in rows}
+    _, *tools = read_section("docs/comparison.md", "# Compared")
+    shown = {row[0].replace("*", "").split(" ")[0].strip(","): row[-1] for row in tools}
+    assert {name: shown.pop(name) for name in TOOLS} == {name: measured[model] for name, model in TOOLS.items()}
+    assert set(shown.values()) == {""}
 
 
 def test_the_readme_names_the_winner_of_every_table():
