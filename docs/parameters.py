@@ -1,6 +1,7 @@
 """Write the page of all options of a fit, parameters.md, from the code: python docs/parameters.py."""
 
 import inspect
+import re
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import NoneType, UnionType
@@ -102,6 +103,8 @@ def option_row(name: str) -> list[str]:
     field, text = FitConfig.model_fields[name], OPTION_TEXTS.get(name)
     meaning, _, default = (text.help if text else IN_FILES[name]).partition(" Default")
     default = default.removeprefix(":").strip().rstrip(".")
+    # Two dashes would become one long dash.
+    meaning, default = (re.sub(r"--[a-z-]+", r"`\g<0>`", words) for words in (meaning, default))
     arguments = {each.name: each.default for each in fields(CountRegressor)}
     in_python = IN_PYTHON.get(name, f"`{name}`")
     if not default and not field.is_required():

@@ -221,7 +221,7 @@ def test_the_cpu_times_of_the_comparison_with_other_tools():
     columns, *rows = read_section("docs/results/tables.md", "**ddpn: default")
     measured = {row[0]: dict(zip(columns, row, strict=True))["CPU"] for row in rows}
     _, *tools = read_section("docs/comparison.md", "# Compared")
-    shown = {row[0].replace("*", "").split(" ")[0].strip(","): row[-1] for row in tools}
+    shown = {row[0].replace("*", "").split(" ")[0].strip(","): row[1] for row in tools}
     assert {name: shown.pop(name) for name in TOOLS} == {name: measured[model] for name, model in TOOLS.items()}
     assert set(shown.values()) == {""}
 

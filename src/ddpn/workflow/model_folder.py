@@ -194,5 +194,15 @@ def describe(path: Path) -> JsonObject:
 
 @refuses_strange_files
 def load(path: Path, mixed_only: bool = False, **columns: str | None) -> ModelFolder:
-    """Load the model of a folder, as `SavedModel.load` does; `columns` are as for `SavedModel`."""
+    """Load the model of a folder.
+
+    Parameters
+    ----------
+    path : Path
+        The folder.
+    mixed_only : bool
+        As for `SavedModel.load`.
+    **columns
+        As for `SavedModel`.
+    """
     return SavedModel(path, **columns).load(mixed_only)
