@@ -2,6 +2,7 @@
 
 import re
 import sys
+from enum import EnumMeta
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,8 @@ def without_gaps(app: Any, what: str, name: str, thing: object, options: object,
     Fields of a dataclass or a named tuple may be in the section "Attributes" instead; names with a star are forwarded.
     """
     checks = {"PR02"} if "Attributes" in lines else {"PR01", "PR02"}
-    if what in ("class", "function", "method"):
+    # The parameters of an enumeration are those of enum.Enum.
+    if what in ("class", "function", "method") and not isinstance(thing, EnumMeta):
         for code, complaint in validate(name)["errors"]:
             if code in checks and re.search(r"'[a-zA-Z]", complaint):
                 logging.getLogger(__name__).warning("%s: %s", name, complaint)

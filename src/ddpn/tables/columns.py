@@ -79,6 +79,19 @@ class Column(NamedTuple):
 
     Levels are named as `ddpn.tables.levels` does, so that every sort of table has the same ones.
 
+    Attributes
+    ----------
+    name : str
+        The name in the table.
+    kind : Kind
+        What the cells are.
+    values : array
+        The numbers, or the codes of levels.
+    levels : Levels
+        The names of the levels of a category.
+
+    Examples
+    --------
     >>> ward = Column("ward", Kind.CATEGORY, np.array([0, -1, 1]), Levels(("A", "B")))
     >>> ward.is_missing.tolist(), ward.map_levels({"A": 10.0}, other=0.0, missing=-1.0).tolist()
     ([False, True, False], [10.0, -1.0, 0.0])
@@ -104,6 +117,13 @@ class Column(NamedTuple):
 
         Every level is looked up once per table and mapping. So a mapping always comes with the same `other` and
         `missing`.
+
+        Parameters
+        ----------
+        mapping : dict
+            A value for each known level.
+        other, missing
+            The values of other levels, and of rows without a value.
         """
         return self.map_names(mapping, lambda levels: [mapping.get(level, other) for level in levels], missing)
 
@@ -120,11 +140,23 @@ class Column(NamedTuple):
         return np.bincount(self.values[self.values >= 0], minlength=len(self.levels))
 
     def rows(self, index: Any) -> "Column":
-        """Take some of the rows: `index` is a mask, a slice or positions."""
+        """Take some of the rows.
+
+        Parameters
+        ----------
+        index : array or slice
+            A mask, a slice or positions.
+        """
         return self._replace(values=self.values[index])
 
     def cells(self, missing: Any = None) -> np.ndarray:
-        """Return text, numbers or booleans as objects, `missing` where there is no value."""
+        """Return text, numbers or booleans as objects.
+
+        Parameters
+        ----------
+        missing
+            What stands where there is no value.
+        """
         if self.is_category:
             return np.array([*self.levels, missing], dtype=object)[self.values]  # the last serves code -1
         cells = np.full(len(self.values), missing, dtype=object)
@@ -170,11 +202,23 @@ class ColumnTable:
         return [column.kind for column in self.columns]
 
     def column(self, name: str) -> Column:
-        """Return the column of this name."""
+        """Return one column.
+
+        Parameters
+        ----------
+        name : str
+            Its name.
+        """
         return self.columns[self.names.index(name)]
 
     def rows(self, index: Any) -> "ColumnTable":
-        """Take some of the rows: `index` is a mask, a slice or positions."""
+        """Take some of the rows.
+
+        Parameters
+        ----------
+        index : array or slice
+            A mask, a slice or positions.
+        """
         columns = [column.rows(index) for column in self.columns]
         return ColumnTable(columns, self.is_named, None if self.index is None else self.index[index])
 
