@@ -186,18 +186,29 @@ def test_frames_without_text_names_are_read_by_position():
 CODES = [1, 2, 3, 1, 2, 1]
 
 
-def test_few_rows_are_read_like_many():
-    frame = pl.DataFrame(
-        {
-            "number": [1.5, None, 3.0],
-            "count": [1, 2, None],
-            "flag": [True, None, False],
-            "text": ["b", None, "b"],
-            "level": ["01", "1.0", None],
-        }
-    )
+FEW_ROWS = {
+    "number": [1.5, None, 3.0],
+    "count": [1, 2, None],
+    "flag": [True, None, False],
+    "text": ["b", None, "b"],
+    "level": ["01", "1.0", None],
+}
+PANDAS_TYPES = {"count": "Int64", "flag": "boolean", "text": "string"}
+
+
+@pytest.mark.parametrize(
+    ("frame", "repeat"),
+    [
+        (pl.DataFrame(FEW_ROWS), lambda frame: pl.concat([frame] * 20)),
+        (pd.DataFrame(FEW_ROWS), lambda frame: pd.concat([frame] * 20)),
+        (pd.DataFrame(FEW_ROWS).astype(PANDAS_TYPES), lambda frame: pd.concat([frame] * 20)),
+        (pd.DataFrame(FEW_ROWS).astype({"text": "category"}), lambda frame: pd.concat([frame] * 20)),
+    ],
+    ids=["polars", "pandas", "pandas with NA", "pandas with categories"],
+)
+def test_few_rows_are_read_like_many(frame, repeat):
     schema = Schema.of_table(read_table(frame))
-    many = pl.concat([frame] * 20)
+    many = repeat(frame)
     for one, other in zip(schema.parse(frame), schema.parse(many), strict=True):
         assert (one.name, one.kind) == (other.name, other.kind)
         if not one.is_category:
@@ -206,7 +217,11 @@ def test_few_rows_are_read_like_many():
             named = [[None if code < 0 else each.levels[code] for code in each.values[:3]] for each in (one, other)]
             assert named[0] == named[1]
     with pytest.raises(InputError, match=r"finite numbers or missing values, got inf in column 'number'"):
-        schema.parse(frame.with_columns(number=pl.lit(np.inf)))
+        schema.parse(
+            frame.with_columns(number=pl.lit(np.inf))
+            if isinstance(frame, pl.DataFrame)
+            else frame.assign(number=np.inf)
+        )
 
 
 def inputs_of_levels(values) -> np.ndarray:

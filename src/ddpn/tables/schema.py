@@ -28,6 +28,9 @@ _FEW_ROWS = 8
 #: Types of polars whose cells are read one by one.
 _FEW_KINDS = {f"{sign}{bits}": Kind.NUMBER for sign in ("Int", "UInt") for bits in (8, 16, 32, 64)}
 _FEW_KINDS |= {"Float32": Kind.NUMBER, "Float64": Kind.NUMBER, "Boolean": Kind.BOOLEAN, "String": Kind.CATEGORY}
+# pandas calls its own types otherwise; columns of objects, which may hold anything, are none of these.
+_FEW_KINDS |= {name.lower(): kind for name, kind in _FEW_KINDS.items() if kind == Kind.NUMBER}
+_FEW_KINDS |= {"bool": Kind.BOOLEAN, "str": Kind.CATEGORY, "string": Kind.CATEGORY}
 _TEXT = (nw.String, nw.Categorical, nw.Enum)
 _DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
 _DERIVE = "Derive numbers from it, such as the month or the days since a start."
@@ -88,9 +91,11 @@ class Schema:
         return ColumnTable(columns, X.is_named, X.index)
 
     def _read(self, X: Any) -> ColumnTable:
-        columns = _read_few_rows(list(self.names), X) if self.is_named else None
+        labels = row_labels(X)
+        with rows_named(labels):
+            columns = _read_few_rows(list(self.names), X) if self.is_named else None
         if columns is not None:
-            return ColumnTable(columns)
+            return ColumnTable(columns, self.is_named, labels)
         reader = BaseEstimator()  # checks the table as if it had been fitted to the first one
         self.set_names(reader)
         return _read(reader, X, is_first=False)
@@ -162,17 +167,15 @@ def _read_columns(reader: BaseEstimator, X: Any, is_first: bool) -> list[Column]
 
 
 def _read_few_rows(names: Sequence[str], X: Any) -> list[Column] | None:
-    """Read few rows of a polars frame with exactly these columns cell by cell; return None for any other table.
+    """Read few rows of a data frame with exactly these columns cell by cell; return None for any other table.
 
     To convert a frame of one row takes its library longer than all the rest of a prediction.
     """
-    if not type(X).__module__.startswith("polars.dataframe") or not 0 < X.height <= _FEW_ROWS or X.columns != names:
+    frame = _few_cells(X)
+    if frame is None or frame[0] != names:
         return None
-    kinds = [_FEW_KINDS.get(type(dtype).__name__) for dtype in X.dtypes]
     columns = []
-    for name, kind, cells in zip(names, kinds, zip(*X.rows(), strict=True), strict=True):
-        if kind is None:
-            return None
+    for name, kind, cells in zip(*frame, strict=True):
         index: dict[str, int] = {}
         if kind == Kind.CATEGORY:
             codes = [-1 if cell is None else index.setdefault(canonical_level(cell), len(index)) for cell in cells]
@@ -181,6 +184,24 @@ def _read_few_rows(names: Sequence[str], X: Any) -> list[Column] | None:
             values = np.array(cells, dtype=np.float64)  # None becomes NaN
             columns.append(Column(name, kind, values) if kind == Kind.BOOLEAN else _number_column(name, values))
     return columns
+
+
+def _few_cells(X: Any) -> tuple[list[str], list[Kind], list[Sequence[Any]]] | None:
+    """Return names, kinds and cells of the columns of few rows of polars or pandas; None for other types of columns."""
+    library = type(X).__module__.partition(".")[0]
+    if library not in ("polars", "pandas") or type(X).__name__ != "DataFrame" or not 0 < len(X) <= _FEW_ROWS:
+        return None
+    dtypes, rows = (X.dtypes, X.rows()) if library == "polars" else (X.dtypes.tolist(), X.to_numpy(object).tolist())
+    kinds = [_FEW_KINDS.get(type(dtype).__name__ if library == "polars" else dtype.name) for dtype in dtypes]
+    if None in kinds:
+        return None
+    cells = [[None if _is_absent(cell) else cell for cell in column] for column in zip(*rows, strict=True)]
+    return list(X.columns), kinds, cells
+
+
+def _is_absent(cell: Any) -> bool:
+    """Return whether a cell is None, NaN, or pandas' NA, which cannot be compared."""
+    return cell is None or type(cell).__name__ == "NAType" or bool(cell != cell)
 
 
 def _names(reader: BaseEstimator) -> list[str]:
