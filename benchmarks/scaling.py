@@ -1,4 +1,4 @@
-"""How the cost of fits and predictions grows with rows, columns and members, in CPU seconds.
+"""How the cost of fits and predictions grows with rows, columns and networks, in CPU seconds.
 
     python benchmarks/scaling.py --out benchmarks/results
 
@@ -76,7 +76,7 @@ def check_pass(folder: Path, columns: int) -> Row:
     plan = FitConfig(target="y")
     table = preparing.open_table([str(folder)], plan, stream=True)[0]
     seconds, _ = measured(lambda: preparing.checked_rows(table, plan, sampled_rows(table, 0)))
-    return Row(what="check of all rows", rows=table.rows, columns=columns, members="", seconds=seconds, per=table.rows)
+    return Row(what="check of all rows", rows=table.rows, columns=columns, networks="", seconds=seconds, per=table.rows)
 
 
 class Stream:
@@ -99,19 +99,19 @@ class Stream:
         return self.rows.rows(np.sort(chunk))
 
 
-def networks(rows: int, columns: int, members: int) -> tuple[list[Row], Networks]:
+def networks(rows: int, columns: int, n_networks: int) -> tuple[list[Row], Networks]:
     """The encoding of a stream, and a pass of a training on it."""
     sample = sample_of(rows, columns)
-    options = NetworkOptions(members=members, hidden=(64, 64), epochs=1, numeric="steps")
+    options = NetworkOptions(n_networks=n_networks, hidden=(64, 64), epochs=1, numeric="steps")
     member = Networks(options=options, runtime=Runtime("cpu"), stream=Stream(sample))
     seconds, _ = measured(lambda: member.fit(sample.rows(slice(0, 20_000)), None, 0))
-    config = options.config(rows, tuple(range(members)))
+    config = options.config(rows, tuple(range(n_networks)))
     encoded, _ = member._streamed("steps", sample.rows(slice(0, 20_000)), None, config)
     chunks = rows // CHUNK_ROWS
     encoding, _ = measured(
         lambda: [encoded.train.encode(c) for c in islice(member.stream.chunks(CHUNK_ROWS, 0), chunks)]
     )
-    common = {"rows": rows, "columns": columns, "members": members}
+    common = {"rows": rows, "columns": columns, "networks": n_networks}
     found = [
         Row(what="encoding", **common, seconds=encoding, per=chunks * CHUNK_ROWS),
         Row(what="pass of networks, with encoding", **common, seconds=seconds, per=rows),
@@ -134,7 +134,7 @@ def trees(rows: int, columns: int, rounds: int = 5) -> Row:
     gc.collect()
     taken = (_resident() - before) / len(stream)
     return Row(
-        what="round of trees (63 leaves)", rows=len(stream), columns=columns, members="", seconds=seconds / rounds,
+        what="round of trees (63 leaves)", rows=len(stream), columns=columns, networks="", seconds=seconds / rounds,
         per=len(stream), note=f"{taken:.0f} bytes per row",
     )  # fmt: skip
 
@@ -165,7 +165,7 @@ def predictions(member: Networks, columns: int, rows: int = 8192) -> Row:
     predictor, X = Predictor({"networks": member}, {"networks": 1.0}), sample_of(rows, columns).X
     seconds, _ = measured(lambda: [predictor.predict(X[i : i + 4096]).to_columns(spec) for i in (0, 4096)])
     return Row(
-        what="predictions", rows=rows, columns=columns, members=member.options.members, seconds=seconds, per=rows
+        what="predictions", rows=rows, columns=columns, networks=member.options.n_networks, seconds=seconds, per=rows
     )
 
 
@@ -178,7 +178,7 @@ def driver(folder: Path, blocks: int = 200) -> Row:
     parts, files = PredictedParts(folder / "out.parquet", {}), {"content": content.getvalue(), "facts": facts}
     seconds, _ = measured(lambda: [parts.write(Place(0, 0, 0, at), files, "a part") for at in range(blocks)])
     rows = blocks * BLOCK_ROWS
-    return Row(what="parts and what is known of them", rows=rows, columns=9, members="", seconds=seconds, per=rows)
+    return Row(what="parts and what is known of them", rows=rows, columns=9, networks="", seconds=seconds, per=rows)
 
 
 def measure(rows: int, tree_rows: int) -> Iterator[Row]:
@@ -191,11 +191,11 @@ def measure(rows: int, tree_rows: int) -> Iterator[Row]:
             for path in data.iterdir():
                 pl.read_parquet(path).select([*names(columns), "y"]).write_parquet(path, row_group_size=50_000)
             yield check_pass(data, columns)
-        for number, columns, members in (
+        for number, columns, n_networks in (
             (rows, COLUMNS, MEMBERS), (2 * rows, COLUMNS, MEMBERS), (rows, COLUMNS // 4, MEMBERS),
             (rows, COLUMNS, 1), (rows, COLUMNS, 2 * MEMBERS),
         ):  # fmt: skip
-            found, member = networks(number, columns, members)
+            found, member = networks(number, columns, n_networks)
             yield from found
             if number == rows:
                 yield predictions(member, columns)
@@ -222,7 +222,7 @@ def page(found: list[Row], command: str) -> str:
 def line(row: Row) -> str:
     """A row of the table."""
     each = f"{1e6 * row['seconds'] / row['per']:.3g}"
-    cells = [row["what"], f"{row['rows']:,}", row["columns"], row["members"], f"{row['seconds']:.3g}", each]
+    cells = [row["what"], f"{row['rows']:,}", row["columns"], row["networks"], f"{row['seconds']:.3g}", each]
     return f"| {' | '.join(map(str, cells))} | {row.get('note', '')} |"
 
 

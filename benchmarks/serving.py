@@ -33,7 +33,7 @@ import psutil
 
 CONNECTIONS, MALFORMED = 64, 0.05
 #: Networks, a GLM and boosted trees, each in the mixture only if it improves it.
-FIT = ["--members", "2", "--epochs", "20", "--mix-with", "glm,trees", "--compare-with", "constant"]
+FIT = ["--networks", "2", "--epochs", "20", "--mix-with", "glm,trees", "--compare-with", "constant"]
 LEAN = ["mean", "lower", "upper"]
 BAD = [
     b'{"rows": [{"age": "old"}]}', b'{"rows": [{"age": NaN}]}', b"{", b"\xff\xfe", b'{"rows": []}', b"[" * 2000,

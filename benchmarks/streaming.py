@@ -32,7 +32,7 @@ NUMBERS, INTEGERS, TEXTS = 30, 6, 4
 TEST_ROWS, TEST_PART = 50_000, 10_000_019
 _SEED = 7
 #: One pass of small networks, mixed with a GLM: reading and encoding count for more than with the default model.
-MODEL = {"likelihood": "negative_binomial", "members": 2, "hidden": [64, 64], "epochs": 1, "device": "cpu"}
+MODEL = {"likelihood": "negative_binomial", "n_networks": 2, "hidden": [64, 64], "epochs": 1, "device": "cpu"}
 
 
 def part(number: int, rows: int) -> Any:

@@ -22,7 +22,7 @@ from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, TrainingConfig, fit
 from ddpn.rows.count_rows import CountRows
 
-ROWS, COLUMNS, BATCH, MEMBERS, HIDDEN = 80_000, 35, 128, 5, (128, 128, 128, 64)
+ROWS, COLUMNS, BATCH, NETWORKS, HIDDEN = 80_000, 35, 128, 5, (128, 128, 128, 64)
 #: What the project asks for.
 TARGETS = {
     "DataLoader loops / stacked": 8.0,
@@ -40,10 +40,10 @@ def simulated(rows: int = ROWS) -> CountRows:
 
 
 def stacked(data: CountRows, objective: str, steps: int, device: str = "cpu") -> tuple[float, CountModel]:
-    """Seconds for `steps` steps of all members, set-up and capture included."""
+    """Seconds for `steps` steps of all networks, set-up and capture included."""
     head = make_head("double_poisson", objective=objective)
-    model = CountModel(MLP(n_in=COLUMNS, hidden=HIDDEN, members=MEMBERS), head, MEMBERS)
-    seeds = tuple(range(MEMBERS))
+    model = CountModel(MLP(n_in=COLUMNS, hidden=HIDDEN, n_networks=NETWORKS), head, NETWORKS)
+    seeds = tuple(range(NETWORKS))
     model.reset(seeds, head.start(data.y.double()))
     per_epoch = len(data) // BATCH
     whole = data.rows(slice(min(steps, per_epoch) * BATCH))
@@ -121,7 +121,7 @@ def cpu(steps: int, repeat: int) -> list[dict]:
             ("DataLoader loops", "tensors"),
             ("DataLoader loops over a frame", "frame"),
         ):
-            theirs = best(lambda o=objective, s=source: plain_loop(data, o, steps, s), repeat) / steps * MEMBERS
+            theirs = best(lambda o=objective, s=source: plain_loop(data, o, steps, s), repeat) / steps * NETWORKS
             results.append({"what": f"{name} / stacked", "objective": objective, "ratio": theirs / ours})
     results.append({"what": "exact / paper step", "ratio": seconds["exact"] / seconds["paper"]})
     return results

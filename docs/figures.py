@@ -235,7 +235,7 @@ def ensemble(path: Path) -> None:
     rng = np.random.default_rng(0)
     x = rng.uniform(0.0, 6.0, 150)
     y = rng.poisson(8.0 + 5.0 * np.sin(x))
-    model = DDPNRegressor(members=5, hidden=(64, 64), numeric="standard", random_state=0).fit(x[:, None], y)
+    model = DDPNRegressor(n_networks=5, hidden=(64, 64), numeric="standard", random_state=0).fit(x[:, None], y)
     grid = np.linspace(-4.0, 10.0, 300)
     distribution = model.predict_distribution(grid[:, None]).distribution
     low, high = distribution.interval(COVERAGE)

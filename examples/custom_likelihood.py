@@ -93,7 +93,7 @@ def run(rows: int = 3000, **options: Any) -> dict[str, float]:
     """CRPS of the new likelihood and of two built-in ones, and the error of `never`."""
     X, y, never = anglers(rows)
     train, test = slice(0, int(0.8 * rows)), slice(int(0.8 * rows), None)
-    settings = {"members": 2, "hidden": (32, 32), "numeric": "standard", "random_state": 0, **options}
+    settings = {"n_networks": 2, "hidden": (32, 32), "numeric": "standard", "random_state": 0, **options}
     found = {}
     for name in (ZeroInflatedHead.name, "double_poisson", "poisson"):
         model = DDPNRegressor(likelihood=name, preset="default", **settings).fit(X[train], y[train])

@@ -19,7 +19,7 @@ INTERRUPTED = 130
 #: Number of people in the sample, so that fitting takes less than a minute.
 PEOPLE = 12_000
 #: Settings of a quick run.
-FAST = """members = 2
+FAST = """n_networks = 2
 hidden = [16]
 numeric = "standard"
 epochs = 2

@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--target", default="jobs", help="the column of counts")
     args = parser.parse_args()
     # Three networks instead of five, to save time.
-    run(shop() if args.data is None else pd.read_csv(args.data), args.target, members=3)
+    run(shop() if args.data is None else pd.read_csv(args.data), args.target, n_networks=3)
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ def run(embedding: str | None = None, repeats: int = 4, **options: Any) -> dict[
     X, new = vectors[: len(texts)], vectors[len(texts) :]
     # The test set is the last fifth: requests that are not in the training set.
     train, test = slice(0, int(0.8 * len(y))), slice(int(0.8 * len(y)), None)
-    settings = {"members": 3, "hidden": (64, 64), "numeric": "standard", "random_state": 0, **options}
+    settings = {"n_networks": 3, "hidden": (64, 64), "numeric": "standard", "random_state": 0, **options}
     model = DDPNRegressor(preset="default", **settings).fit(X[train], y[train])
     low, high = model.predict_interval(X[test], coverage=0.9).T
     scores = {"crps": model.crps(X[test], y[test])}

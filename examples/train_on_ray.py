@@ -31,7 +31,7 @@ Work = tuple[CountModel, CountRows, CountRows, TrainingConfig]
 def build() -> Work:
     """Two networks for simulated counts; put your own model and rows here."""
     config = TrainingConfig(epochs=20, batch_size=256, lr=0.01, seeds=(0, 1))
-    model = CountModel(MLP(n_in=3, hidden=(64, 64), members=2), make_head("double_poisson"), members=2)
+    model = CountModel(MLP(n_in=3, hidden=(64, 64), n_networks=2), make_head("double_poisson"), n_networks=2)
     model.reset(config.seeds)
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.normal(size=(20_000, 3)).astype(np.float32))

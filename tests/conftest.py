@@ -31,7 +31,7 @@ PAGE, BEGIN, END = (
     "<!-- end of results -->",
 )
 #: Two small networks with one encoding.
-SMALL = {"members": 2, "hidden": (8,), "numeric": "standard", "epochs": 5, "random_state": 0, "device": "cpu"}
+SMALL = {"n_networks": 2, "hidden": (8,), "numeric": "standard", "epochs": 5, "random_state": 0, "device": "cpu"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -152,7 +152,7 @@ def wards() -> tuple[pd.DataFrame, np.ndarray]:
 @pytest.fixture(scope="session")
 def fitted(quick, counts) -> DDPNRegressor:
     """An ensemble for tests that only predict with it."""
-    return quick(members=3, epochs=40).fit(*counts)
+    return quick(n_networks=3, epochs=40).fit(*counts)
 
 
 @pytest.fixture(scope="session")

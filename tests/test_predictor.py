@@ -111,7 +111,7 @@ def test_blocks_are_the_same_rows(predictor, monkeypatch):
 
 @pytest.fixture(scope="module")
 def fitted_networks() -> dict[str, Member]:
-    options = NetworkOptions(members=3, hidden=(16, 16), epochs=3, numeric="piecewise")
+    options = NetworkOptions(n_networks=3, hidden=(16, 16), epochs=3, numeric="piecewise")
     kinds = {"networks": Networks(make_head("mixed"), options), "glm": GLM(make_head("double_poisson"))}
     return {name: member.fit(SAMPLE, None, seed=0) for name, member in kinds.items()}
 

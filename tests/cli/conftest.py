@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from ddpn.cli import app
 
-QUICK = 'members = 2\nhidden = [8]\nnumeric = "standard"\nepochs = 3\ndevice = "cpu"\ntarget = "visits"\n'
+QUICK = 'n_networks = 2\nhidden = [8]\nnumeric = "standard"\nepochs = 3\ndevice = "cpu"\ntarget = "visits"\n'
 ROWS = 260
 
 

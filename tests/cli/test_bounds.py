@@ -12,7 +12,7 @@ from ddpn.cli import app
 from ddpn.predictor import Predictor
 
 ROWS = 260
-SMALL = ["--epochs", "1", "--members", "1", "--compare-with", "constant", "--likelihood", "poisson"]
+SMALL = ["--epochs", "1", "--networks", "1", "--compare-with", "constant", "--likelihood", "poisson"]
 CONFIG = 'hidden = [8]\nnumeric = "standard"\ndevice = "cpu"\n'
 
 

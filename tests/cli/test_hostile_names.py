@@ -9,7 +9,7 @@ from ddpn.tables.files import read
 #: Tags of rich that would be an error, a style and an emoji; braces, percent signs, quotes, HTML.
 NAMES = ("[/red]x1", "[bold]x2", ":smile:", "{x4}", "%s 5", "x'6\"", "<b>x7</b>", "--drop")
 TARGET = "[/]visits[red]"
-QUICK = 'members = 2\nhidden = [8]\nnumeric = "standard"\nepochs = 3\ndevice = "cpu"\n'
+QUICK = 'n_networks = 2\nhidden = [8]\nnumeric = "standard"\nepochs = 3\ndevice = "cpu"\n'
 ROWS = 260
 
 

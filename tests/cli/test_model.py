@@ -15,7 +15,7 @@ from ddpn.workflow.model_folder import read_task
 
 COMPARED = ("constant", "poisson_glm", "trees")
 #: A fit that takes half a second.
-SMALL = ["--config", "quick.toml", "--members", "1", "--epochs", "1", "--mix-with", "", "--compare-with", "constant"]
+SMALL = ["--config", "quick.toml", "--networks", "1", "--epochs", "1", "--mix-with", "", "--compare-with", "constant"]
 
 
 def names(folder: Path) -> set[str]:
@@ -53,13 +53,13 @@ def test_progress_goes_to_standard_error(fit):
 
 def test_options_of_the_command_take_precedence_over_the_file(ddpn, files):
     (files / "more.toml").write_text((files / "quick.toml").read_text() + "\n[training_options]\nlr = 0.01\n")
-    options = ["--config", "more.toml", "--members", "1", "--seed", "5", "--likelihood", "poisson", "--epochs", "1"]
+    options = ["--config", "more.toml", "--networks", "1", "--seed", "5", "--likelihood", "poisson", "--epochs", "1"]
     members = ["--mix-with", "glm,constant", "--compare-with", "poisson_glm", "--drop", "ward", "--use", "patient"]
     found = ddpn("fit", "visits.csv", *options, *members, "--json", "-o", "model")
     document = json.loads(found.stdout)
     assert (document["model"], document["plan"]["seed"]) == ("model", 5)
     model = document["plan"]
-    assert (model["members"], model["likelihood"], model["training_options"]) == (1, "poisson", {"lr": 0.01})
+    assert (model["n_networks"], model["likelihood"], model["training_options"]) == (1, "poisson", {"lr": 0.01})
     left_out = {column["name"]: column["left_out"] for column in document["roles"]["columns"]}
     assert left_out == {"patient": "", "severity": "", "ward": "dropped as asked"}
     members = {entry["name"] for entry in document["scores"]["entries"]}

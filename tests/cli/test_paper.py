@@ -15,7 +15,7 @@ TINY = {
     "methods": ["poisson", "gaussian", "poisson_glm"],
     "minutes": 1.5,
     "training": {
-        "epochs": 10, "batch_size": 400, "lr": 1e-2, "weight_decay": 0.0, "hidden": [4], "members": 2
+        "epochs": 10, "batch_size": 400, "lr": 1e-2, "weight_decay": 0.0, "hidden": [4], "n_networks": 2
     },
 }  # fmt: skip
 
@@ -46,13 +46,13 @@ def test_an_experiment_is_run_shown_skipped_when_done_and_repeated_when_changed_
     assert "nothing to run, all 3 runs are done" in second.output
     assert "A test (by one rule for all methods)" in second.output
     (tmp_path / "results" / "tiny" / "poisson_glm" / "run.json").write_text("{")
-    again = on_cpu(ddpn, "tiny", "--members", "1", "--only", "poisson, poisson_glm")
+    again = on_cpu(ddpn, "tiny", "--networks", "1", "--only", "poisson, poisson_glm")
     assert "poisson was done, but its settings or rows have changed; it is run again." in again.output
     assert "poisson_glm was done, but its files are damaged; it is run again." in again.output
     assert "tiny gaussian" not in again.output
     assert "1 of 3 runs are not finished and not shown." in again.output
     config = json.loads((tmp_path / "results" / "tiny" / "poisson" / "config.json").read_text())
-    assert config["settings"]["members"] == 1
+    assert config["settings"]["n_networks"] == 1
 
 
 def test_quick_and_seed_reach_the_runs(tiny, ddpn, tmp_path):

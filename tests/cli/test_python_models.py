@@ -12,7 +12,7 @@ from ddpn import CountGLM, DDPNRegressor
 from ddpn.cli.console import BAD_INPUT
 
 COLUMNS = ["severity", "code", "urgent"]
-SMALL = {"members": 2, "hidden": (8,), "numeric": "standard", "epochs": 2, "random_state": 0, "device": "cpu"}
+SMALL = {"n_networks": 2, "hidden": (8,), "numeric": "standard", "epochs": 2, "random_state": 0, "device": "cpu"}
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ from ddpn.runtime.errors import Argument, InputError
 
 OPTIONS = {"time": "--time", "upper": "--upper", "upper_column": "--upper-column", "overwrite": "--overwrite"}
 SETTINGS = {
-    "bad": "member = 3",
+    "bad": "n_network = 3",
+    "old": "members = 3",
     "linear": "hidden = []",
     "wrong": 'target = "visits"\nepochs = 0',
     "fixed": 'target = "visits"\nepochs = 4',
@@ -33,8 +34,10 @@ CASES = [
     ("fit visits.csv -o folder --target visits", 1, "folder already exists. Choose another name, or replace it with "),
     ("fit visits.csv -o folder --target visits --overwrite", 1, "not a saved model"),
     # Settings.
-    (f"{FIT} --config bad.toml", 2, "Unknown key 'member' in bad.toml. Did you mean"),
+    (f"{FIT} --config bad.toml", 2, "Unknown key 'n_network' in bad.toml. Did you mean"),
     ("fit visits.csv -o new --config wrong.toml", 2, "Error: epochs must be"),
+    (f"{FIT} --config old.toml", 2, "Unknown key 'members' in old.toml. It is 'n_networks' now."),
+    (f"{FIT} --members 5", 2, "--members is called --networks now."),
     (f"{FIT} --fractional floor", 2, "--fractional must be 'error' or 'round', got 'floor'"),
     (f"{FIT} --epochs five", 2, '--epochs must be "auto" or an integer'),
     (f"{FIT} --components 2", 2, "such as --likelihood double_poisson."),
@@ -89,7 +92,7 @@ CASES = [
     # Experiments.
     ("reproduce", 2, "NAME must be one or more of"),
     ("reproduce wave --only dpn", 2, "method in --only must be one of"),
-    ("reproduce wave --members 0", 2, "--members must be an integer of at least 1, got 0."),
+    ("reproduce wave --networks 0", 2, "--networks must be an integer of at least 1, got 0."),
     ("reproduce wave --device abacus", 2, "--device must be"),
 ]
 

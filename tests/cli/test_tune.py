@@ -8,7 +8,7 @@ import pytest
 
 QUICK = """
 target = "visits"
-members = 1
+n_networks = 1
 hidden = [8]
 numeric = "standard"
 epochs = 2

@@ -35,6 +35,6 @@ def test_columns_that_a_message_names_can_be_typed(names):
 
 
 def test_other_arguments_and_code_stay():
-    text = "`ddpn fit` and `members=3` and `epochs`"
-    assert replace_arguments(text, {"epochs": "--epochs"}) == "`ddpn fit` and `members=3` and --epochs"
+    text = "`ddpn fit` and `n_networks=3` and `epochs`"
+    assert replace_arguments(text, {"epochs": "--epochs"}) == "`ddpn fit` and `n_networks=3` and --epochs"
     assert (FIT_OPTIONS["time_budget"], FIT_OPTIONS["censored_above"]) == ("--budget", "--censored-above")

@@ -164,7 +164,7 @@ def test_a_node_is_killed_and_the_program_saves_the_same_portfolio(nodes, cluste
 
 
 QUICK = {
-    "members": 1, "hidden": (8,), "numeric": "standard", "epochs": 3, "likelihood": "poisson", "device": "cpu",
+    "n_networks": 1, "hidden": (8,), "numeric": "standard", "epochs": 3, "likelihood": "poisson", "device": "cpu",
     "mix_with": (),
 }  # fmt: skip
 
@@ -244,7 +244,7 @@ def model(quick, tmp_path_factory):
     X = pd.DataFrame({"x": rng.normal(size=120), "ward": rng.choice(["a", "b"], 120)})
     days = rng.uniform(0.5, 2.0, 120)
     folder = tmp_path_factory.mktemp("models") / "visits.model"
-    quick(members=1, epochs=2).fit(X, rng.poisson(days * np.exp(1 + X["x"])), exposure=days).save(folder)
+    quick(n_networks=1, epochs=2).fit(X, rng.poisson(days * np.exp(1 + X["x"])), exposure=days).save(folder)
     return folder
 
 

@@ -16,7 +16,7 @@ import pytest
 pytestmark = [pytest.mark.last, pytest.mark.slow]
 SMALL = ["--num-cpus", "1", "--object-store-memory", "80000000", "--min-worker-port", "0", "--max-worker-port", "0"]
 SMALL += ["--include-log-monitor", "false"]  # ddpn keeps the logs of workers quiet
-ARGUMENTS = ["fit", "visits.csv", "--target", "visits", "--members", "1", "--epochs", "2", "--mix-with", "glm"]
+ARGUMENTS = ["fit", "visits.csv", "--target", "visits", "--networks", "1", "--epochs", "2", "--mix-with", "glm"]
 
 
 def free_ports(number):

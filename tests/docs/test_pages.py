@@ -29,7 +29,7 @@ PAGES = [
 NOTES = sorted((ROOT / "benchmarks" / "notes").glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 #: Settings of a fit that a page shows with all defaults, and the rows of a table that commands are run on.
-QUICK = 'members = 1\nhidden = [8]\nnumeric = "standard"\nepochs = 1\nmix_with = []\ncompare_with = ["constant"]\n'
+QUICK = 'n_networks = 1\nhidden = [8]\nnumeric = "standard"\nepochs = 1\nmix_with = []\ncompare_with = ["constant"]\n'
 ROWS = 400
 #: Commands that are run; of the others (`report` is run by tests/cli) the options are checked.
 RUN = ("fit", "predict", "evaluate", "show")

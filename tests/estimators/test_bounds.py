@@ -172,7 +172,7 @@ def test_two_kinds_of_rows_are_told_apart():
     rng = np.random.default_rng(2)
     y = np.where(rng.random(600) < 0.4, rng.poisson(2.0, 600), rng.poisson(15.0, 600))
     model = DDPNRegressor(
-        likelihood=("poisson", "poisson"), members=1, hidden=(4,), epochs=25, random_state=0, preset="default"
+        likelihood=("poisson", "poisson"), n_networks=1, hidden=(4,), epochs=25, random_state=0, preset="default"
     ).fit(X[:600], y)
     dist = model.predict_distribution(X[:100]).distribution
     means = dist.components.components.mean.reshape(100, 2).sort(dim=1).values.mean(0)

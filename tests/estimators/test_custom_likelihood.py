@@ -95,7 +95,7 @@ def test_the_command_line_and_the_report_take_it(data, tmp_path, monkeypatch):
     X, y, exposure = data
     table = pl.DataFrame({"x": X[:, 0], "days": exposure, "visits": y})
     table.write_csv(tmp_path / "visits.csv")
-    settings = 'members = 1\nhidden = [8]\nnumeric = "standard"\nepochs = 2\ndevice = "cpu"\n'
+    settings = 'n_networks = 1\nhidden = [8]\nnumeric = "standard"\nepochs = 2\ndevice = "cpu"\n'
     (tmp_path / "quick.toml").write_text(settings + "[training_options]\nbatch_size = 100\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")

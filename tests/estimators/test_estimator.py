@@ -40,7 +40,7 @@ def dist(model, counts, exposures) -> Mixture:
 @pytest.fixture(scope="module")
 def normal(quick, counts):
     """One network that predicts Normals."""
-    return quick(likelihood="gaussian", members=1, epochs=20).fit(*counts)
+    return quick(likelihood="gaussian", n_networks=1, epochs=20).fit(*counts)
 
 
 def ends_of(normal, X) -> stats.rv_continuous:
@@ -286,7 +286,7 @@ def of_all(quick, larger) -> DDPNRegressor:
     ward = np.where(X[:, 1] > 0, "A", "B")
     frame = pd.DataFrame({"x": X[:, 0], "ward": ward, "age": np.where(X[:, 0] > 1, np.nan, X[:, 1])})
     others = [name for name in MEMBERS if name != "networks"]
-    few = NetworkOptions(members=2, hidden=(8,), epochs=2)
+    few = NetworkOptions(n_networks=2, hidden=(8,), epochs=2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LargeNetworks, "from_task", lambda task: LargeNetworks(task.head, few))
         model = quick(mix_with=others, epochs=2, training_options={"batch_size": 100}).fit(frame[:210], y[:210])
@@ -340,7 +340,7 @@ def test_no_file_is_a_pickle(saved_of_all):
 def test_options_changed_after_fitting_do_not_change_the_model(quick, counts, tmp_path):
     model = quick().fit(*counts)
     wanted = model.predict(counts[0])
-    model.set_params(hidden=(64, 64), members=9, training_options={"activation": "tanh"}, likelihood="poisson")
+    model.set_params(hidden=(64, 64), n_networks=9, training_options={"activation": "tanh"}, likelihood="poisson")
     model.save(tmp_path / "model")
     assert (DDPNRegressor.load(tmp_path / "model").predict(counts[0]) == wanted).all()
 

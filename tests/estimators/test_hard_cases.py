@@ -90,7 +90,7 @@ def test_hard_trainings(quick, case, options):
 
 def test_means_of_equal_counts_are_these_counts(quick):
     X, y = COUNTS["all equal"]()
-    model = quick(likelihood="mixed", members=1, epochs=200).fit(X, y)
+    model = quick(likelihood="mixed", n_networks=1, epochs=200).fit(X, y)
     assert model.predict(X) == pytest.approx(3.0, abs=0.05)
     assert (model.predict_interval(X, coverage=0.9) == 3).all()
 

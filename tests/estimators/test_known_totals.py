@@ -59,7 +59,7 @@ def chairs(size: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_a_small_network_is_near_the_truth_and_never_above_twelve_chairs(tmp_path):
     X, y, _ = chairs(700, seed=0)
     model = DDPNRegressor(
-        likelihood="double_binomial", head_options={"total": 12}, members=1, hidden=(32, 32), epochs=20,
+        likelihood="double_binomial", head_options={"total": 12}, n_networks=1, hidden=(32, 32), epochs=20,
         numeric="piecewise", mix_with=["glm", "constant"], random_state=0, preset="default",
     ).fit(X, y)  # fmt: skip
     later, seen, log_p = chairs(2000, seed=1)

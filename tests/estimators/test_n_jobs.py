@@ -59,14 +59,14 @@ def test_a_portfolio_with_folds(counts, monkeypatch):
 @pytest.mark.slow
 def test_processes_fit_what_this_process_does(larger):
     """With one thread here, as processes have."""
-    options = SMALL | {"members": 2, "mix_with": ["glm"]}
+    options = SMALL | {"n_networks": 2, "mix_with": ["glm"]}
     with threadpool_limits(1), single_thread():
         here = DDPNRegressor(**options).fit(*larger)
     assert state(DDPNRegressor(**options, n_jobs=2).fit(*larger)) == state(here)
 
 
 def test_a_fit_that_is_stopped_continues_with_what_is_done(larger, tmp_path, monkeypatch):
-    plain = SMALL | {"members": 2, "mix_with": ["constant", "poisson_glm"]}
+    plain = SMALL | {"n_networks": 2, "mix_with": ["constant", "poisson_glm"]}
     options, names = plain | {"checkpoint": tmp_path / "state"}, ["networks", "constant distribution", "Poisson GLM"]
     stopped = Recorded(monkeypatch, fails_at="Poisson GLM")
     with pytest.raises(KeyboardInterrupt):

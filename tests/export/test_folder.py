@@ -19,7 +19,7 @@ from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow.model_folder import load
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "onnx-node"
-QUICK = 'members = 2\nhidden = [8]\nepochs = 2\ndevice = "cpu"\ncompare_with = ["constant"]\nmix_with = []\n'
+QUICK = 'n_networks = 2\nhidden = [8]\nepochs = 2\ndevice = "cpu"\ncompare_with = ["constant"]\nmix_with = []\n'
 ROWS = 260
 
 

@@ -61,7 +61,7 @@ EXPOSURE = np.random.default_rng(3).uniform(0.2, 5.0, 30)
 
 def networks(train: CountRows, numeric: str, activation: str = "relu", categorical: str = "one-hot") -> Networks:
     """Networks with random weights, as a training would leave them."""
-    options = NetworkOptions(members=3, hidden=(8, 5), numeric=numeric, activation=activation)
+    options = NetworkOptions(n_networks=3, hidden=(8, 5), numeric=numeric, activation=activation)
     member = Networks(make_head("mixed"), options.with_widths(240))
     member.unit, member.n_rows, member.chosen = 1.0, 240, None
     member.encoder = FeatureEncoder(numeric=numeric, categorical=categorical).fit(train.X, train.y)
@@ -173,7 +173,7 @@ def test_outputs_give_way_to_columns_of_the_same_name(counts, run_file, feeds_of
     """A column whose name an output has keeps it, and the output gets a prefix."""
     X, y = counts
     frame = pl.DataFrame({"mean": X[:, 0], "q0.9": X[:, 1], "v1": X[:, 2]})
-    model = DDPNRegressor(members=2, hidden=(8,), epochs=2, mix_with=("glm",), random_state=0).fit(frame, y)
+    model = DDPNRegressor(n_networks=2, hidden=(8,), epochs=2, mix_with=("glm",), random_state=0).fit(frame, y)
     about = export_onnx(model, file, quantiles=(0.9,))
     assert about["outputs"]["mean"] == "predicted_mean"
     assert about["outputs"]["q0.9"] == "predicted_q0.9"

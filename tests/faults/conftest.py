@@ -40,7 +40,7 @@ def table(visits, tmp_path_factory) -> Path:
 def model(visits, tmp_path_factory) -> Path:
     """A model folder with networks and a GLM, compared with boosted trees."""
     path = tmp_path_factory.mktemp("model") / "visits.model"
-    small = {"members": 2, "hidden": (8,), "epochs": 2, "device": "cpu", "likelihood": "double_poisson"}
+    small = {"n_networks": 2, "hidden": (8,), "epochs": 2, "device": "cpu", "likelihood": "double_poisson"}
     plan = FitConfig(target="visits", compare_with=("constant", "trees"), **(small | {"mix_with": ("glm",)}))
     fit(prepare(visits(240), plan), {"data": "visits.csv", "command": "ddpn fit"}).folder.save(path)
     return path
@@ -49,7 +49,7 @@ def model(visits, tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def fit_words() -> list[str]:
     """Arguments of `ddpn fit` for a small model of networks, a GLM and boosted trees."""
-    words = ["--target", "visits", "--members", "2", "--epochs", "8", "--likelihood", "double_poisson", "--seed", "1"]
+    words = ["--target", "visits", "--networks", "2", "--epochs", "8", "--likelihood", "double_poisson", "--seed", "1"]
     return [*words, "--mix-with", "glm", "--compare-with", "constant,trees"]
 
 

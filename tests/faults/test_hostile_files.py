@@ -252,7 +252,7 @@ def attacks(rewrite: Callable[..., None]) -> dict[str, Callable[[Path], Any]]:
         return change
 
     def petabytes(folder: Path) -> None:
-        known = json.loads((folder / "networks" / "networks.json").read_text()) | {"inputs": 2**40, "members": 2**10}
+        known = json.loads((folder / "networks" / "networks.json").read_text()) | {"inputs": 2**40, "n_networks": 2**10}
         rewrite(folder, {"networks/networks.json": json.dumps(known).encode()})
 
     def circle(folder: Path) -> None:

@@ -21,7 +21,7 @@ from ddpn.runtime.errors import InputError
 def unfitted(name: str) -> Member:
     member = MEMBERS[name].from_task(Task(make_head("double_poisson")))
     if isinstance(member, Networks):
-        member.options = NetworkOptions(members=2, hidden=(8,), numeric="standard", epochs=2)
+        member.options = NetworkOptions(n_networks=2, hidden=(8,), numeric="standard", epochs=2)
     if name == "trees":
         member.leaves, member.rounds = (4,), 8
     return member
@@ -115,7 +115,7 @@ def small_steps(name: str, likelihood: str, rows: int) -> Member:
     member = MEMBERS[name].from_task(Task(make_head(likelihood), rows=rows))
     if isinstance(member, Networks):
         member.options = NetworkOptions(
-            members=2, hidden=(8,), numeric="steps", categorical="effects", epochs=8, batch_size=4096
+            n_networks=2, hidden=(8,), numeric="steps", categorical="effects", epochs=8, batch_size=4096
         )
     if name == "trees":
         member.leaves, member.rounds, member.rate = (4,), 12, 0.3

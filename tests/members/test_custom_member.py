@@ -197,7 +197,7 @@ def test_the_command_line_fits_compares_and_reports_it(data, tmp_path, monkeypat
     X, y = data
     table = pl.DataFrame({"x": X[:, 0], "noise": np.tile([1.0, 2.0], 200), "visits": y.astype(int)})[:280]
     table.write_csv(tmp_path / "visits.csv")
-    settings = 'members = 2\nhidden = [8]\nnumeric = "standard"\nepochs = 2\ndevice = "cpu"\n'
+    settings = 'n_networks = 2\nhidden = [8]\nnumeric = "standard"\nepochs = 2\ndevice = "cpu"\n'
     (tmp_path / "quick.toml").write_text(settings + 'target = "visits"\n[training_options]\nbatch_size = 100\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")

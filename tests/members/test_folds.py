@@ -47,7 +47,7 @@ def wide(rows: int = ROWS) -> CountRows:
 
 
 def networks(**options) -> Networks:
-    known = {"members": 2, "hidden": (8,), "epochs": 1, "batch_size": 32, "numeric": "steps"}
+    known = {"n_networks": 2, "hidden": (8,), "epochs": 1, "batch_size": 32, "numeric": "steps"}
     return Networks(make_head("poisson"), NetworkOptions(**known | options))
 
 

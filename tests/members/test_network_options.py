@@ -56,7 +56,7 @@ def test_the_papers_settings_follow_the_rows_except_those_that_are_given():
 
 
 def test_options_are_plain_values():
-    options = NetworkOptions(members=np.int64(3), hidden=[np.int64(4)], lr=np.float32(0.5), bins=np.int64(2))
+    options = NetworkOptions(n_networks=np.int64(3), hidden=[np.int64(4)], lr=np.float32(0.5), bins=np.int64(2))
     assert json.loads(json.dumps(options.as_dict()))["hidden"] == [4]
     assert NetworkOptions(**options.as_dict()) == options
 
@@ -64,8 +64,8 @@ def test_options_are_plain_values():
 @pytest.mark.parametrize(
     "options",
     [
-        {"members": 0},
-        {"members": 1.5},
+        {"n_networks": 0},
+        {"n_networks": 1.5},
         {"hidden": "wide"},
         {"hidden": (8, 0)},
         {"hidden": 8},
@@ -87,7 +87,7 @@ def test_what_is_no_option_is_refused_by_name(options):
     with pytest.raises(ConfigError) as raised:
         NetworkOptions(**options)
     assert name in raised.value.argument
-    least = {"members": 1, "hidden": (1,), "bins": 1, "epochs": 1, "batch_size": 1}
+    least = {"n_networks": 1, "hidden": (1,), "bins": 1, "epochs": 1, "batch_size": 1}
     NetworkOptions(**{name: least[name]} if name in least else {})
 
 

@@ -19,7 +19,7 @@ POISSON = make_head("poisson")
 
 
 def networks(**options) -> Networks:
-    small = {"members": 2, "hidden": (8,), "numeric": "standard", "epochs": 1}
+    small = {"n_networks": 2, "hidden": (8,), "numeric": "standard", "epochs": 1}
     return Networks(POISSON, NetworkOptions(**small | options))
 
 
@@ -90,7 +90,7 @@ def test_a_row_has_the_same_raw_outputs_alone_and_among_others(likelihood, optio
     rng = np.random.default_rng(4)
     X = rng.normal(size=(1100, 3))
     sample = CountRows(X[:200], rng.poisson(np.exp(0.5 * X[:200, 0])).astype(float))
-    chosen = NetworkOptions(**{"members": 2, "hidden": (16, 12), "epochs": 1, **options})
+    chosen = NetworkOptions(**{"n_networks": 2, "hidden": (16, 12), "epochs": 1, **options})
     member = Networks(make_head(likelihood), chosen).fit(sample, None, seed=1)
     whole = member.raw(X)
     with torch.no_grad():
@@ -102,7 +102,7 @@ def test_a_row_has_the_same_raw_outputs_alone_and_among_others(likelihood, optio
 
 # A column with many levels --------------------------------------------------------------------------------------------
 
-OPTIONS = {"members": 2, "hidden": (16,), "epochs": 8, "batch_size": 64, "numeric": "standard"}
+OPTIONS = {"n_networks": 2, "hidden": (16,), "epochs": 8, "batch_size": 64, "numeric": "standard"}
 
 
 def levels(rows: int, spread: float, seed: int = 0) -> CountRows:

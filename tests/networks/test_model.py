@@ -17,7 +17,7 @@ def features(*shape: int) -> torch.Tensor:
 
 
 def projection(*sees: str) -> Projection:
-    layer = Projection(4, sees, members=3)
+    layer = Projection(4, sees, n_networks=3)
     layer.reset(generators(range(3)))
     return layer
 
@@ -42,7 +42,7 @@ def test_a_constant_output_is_its_bias_and_teaches_the_features_nothing():
     assert layer.bias.grad[..., 1].eq(5.0).all()
 
 
-@pytest.mark.parametrize("backbone", [MLP(n_in=4, hidden=(6,), members=2), MLP(n_in=4, hidden=(), members=2)])
+@pytest.mark.parametrize("backbone", [MLP(n_in=4, hidden=(6,), n_networks=2), MLP(n_in=4, hidden=(), n_networks=2)])
 def test_start_is_the_first_prediction_at_zero_features(backbone):
     head = make_head("poisson")
     model = CountModel(backbone, head, 2)
@@ -55,8 +55,8 @@ def test_start_is_the_first_prediction_at_zero_features(backbone):
 
 
 TWO = {
-    "mlp": lambda: MLP(n_in=4, hidden=(6,), members=2),
-    "tuned": lambda: Tuned(Frozen(nn.Linear(4, 8), row_axes=1), Tail(lambda: nn.Linear(8, 4), width=4, members=2)),
+    "mlp": lambda: MLP(n_in=4, hidden=(6,), n_networks=2),
+    "tuned": lambda: Tuned(Frozen(nn.Linear(4, 8), row_axes=1), Tail(lambda: nn.Linear(8, 4), width=4, n_networks=2)),
 }
 
 
@@ -65,7 +65,7 @@ class Own(nn.Module):
 
     def __init__(self, **attributes: object) -> None:
         super().__init__()
-        self.networks = Members(lambda: nn.Linear(4, 8), members=2)
+        self.networks = Members(lambda: nn.Linear(4, 8), n_networks=2)
         for name, value in attributes.items():
             setattr(self, name, value)
 
@@ -79,14 +79,14 @@ class Drawing(Own):
 
 
 def wrong_width() -> None:
-    CountModel(Drawing(output_dim=5), make_head("poisson"), members=2).raw(features(3, 4))
+    CountModel(Drawing(output_dim=5), make_head("poisson"), n_networks=2).raw(features(3, 4))
 
 
 REFUSED = {
-    "too few members": (lambda: CountModel(TWO["mlp"](), make_head("poisson"), 1), "of the backbone, 2, got 1"),
-    "too many members": (lambda: CountModel(TWO["tuned"](), make_head("poisson"), 3), "of the backbone, 2, got 3"),
+    "too few networks": (lambda: CountModel(TWO["mlp"](), make_head("poisson"), 1), "of the backbone, 2, got 1"),
+    "too many networks": (lambda: CountModel(TWO["tuned"](), make_head("poisson"), 3), "of the backbone, 2, got 3"),
     "too few seeds": (lambda: CountModel(TWO["tuned"](), make_head("poisson"), 2).reset((0,)), "seeds must .*2.*got 1"),
-    "no members": (lambda: CountModel(TWO["mlp"](), make_head("poisson"), 0), "members must be an integer"),
+    "no networks": (lambda: CountModel(TWO["mlp"](), make_head("poisson"), 0), "n_networks must be an integer"),
     "no width": (lambda: CountModel(Drawing(), make_head("poisson"), 2), "output_dim of backbone Drawing"),
     "a text": (lambda: CountModel(Drawing(output_dim="8"), make_head("poisson"), 2), "output_dim of backbone Drawing"),
     "another width": (wrong_width, r"features of shape \(B, 2, 5\) .*, got \(3, 2, 8\)"),

@@ -45,7 +45,7 @@ def table() -> pl.DataFrame:
 @pytest.fixture(scope="session")
 def folder(table) -> Any:
     """Two small networks mixed with a GLM, with calibrated intervals and flags."""
-    model = {"members": 2, "hidden": (8,), "numeric": "standard", "epochs": 5, "device": "cpu", "mix_with": ("glm",)}
+    model = {"n_networks": 2, "hidden": (8,), "numeric": "standard", "epochs": 5, "device": "cpu", "mix_with": ("glm",)}
     model["likelihood"] = "double_poisson"
     plan = FitConfig(target="visits", exposure="days", compare_with=("constant",), **model)
     return fit(prepare(table, plan), {"data": "patients.csv", "command": "ddpn fit"}).folder

@@ -33,7 +33,7 @@ def grouped():
     """The scores that a fit with groups reports, and those of the same model on 600 new persons."""
     plan = FitConfig(
         target="visits", group=("person",), compare_with=("constant",),
-        likelihood="negative_binomial", members="auto", device="cpu",
+        likelihood="negative_binomial", n_networks="auto", device="cpu",
     )  # fmt: skip
     found = fit(prepare(persons(400, 5, seed=0), plan), {})
     new = found.folder.roles.sample(persons(600, 5, seed=1))

@@ -72,7 +72,14 @@ def test_members_scale_with_the_counts(member):
 def test_networks_recover_means():
     X, y, _ = simulated(300, 1e10, 0)
     new, _, mean = simulated(100, 1e10, 1)
-    options = {"members": 1, "hidden": (8,), "epochs": 40, "validation": None, "random_state": 0, "preset": "default"}
+    options = {
+        "n_networks": 1,
+        "hidden": (8,),
+        "epochs": 40,
+        "validation": None,
+        "random_state": 0,
+        "preset": "default",
+    }
     model = DDPNRegressor(**options).fit(X, y)
     assert model.predict(new).sum() == pytest.approx(mean.sum(), rel=0.1)
     assert np.corrcoef(np.log(model.predict(new)), np.log(mean))[0, 1] > 0.9

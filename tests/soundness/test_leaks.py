@@ -146,7 +146,7 @@ def test_the_mean_of_poisson_counts_is_not_even_asked_about():
 def test_a_question_leaves_the_verdict_usable_and_a_leak_does_not():
     rng, x, _ = counts_of(12.0, 0)
     y = under_dispersed(rng, 12.0 * np.exp(0.8 * x)).astype(int)
-    model = {"members": 1, "hidden": (8,), "epochs": 3, "device": "cpu"}
+    model = {"n_networks": 1, "hidden": (8,), "epochs": 3, "device": "cpu"}
     frame = pl.DataFrame({"x": x, "y": y, "flag": x > 1})
     asked = fit(prepare(frame, FitConfig(target="y", compare_with=("constant",), **model)), {}).folder.task
     assert asked["leaks"] == []

@@ -27,7 +27,7 @@ def table(rows):
     return X, rng.poisson(np.exp(0.5 + 0.4 * X[:, 0]))
 
 # Hidden units take next to no memory.
-small = dict(members=1, hidden=(8,), epochs=1)
+small = dict(n_networks=1, hidden=(8,), epochs=1)
 
 def fit_networks(rows):
     # Of more than 5,000 rows numbers become steps, the widest encoding.

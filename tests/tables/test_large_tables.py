@@ -16,7 +16,7 @@ from ddpn.workflow.model_folder import load, read_task
 from ddpn.workflow.preparing import checked_rows, open_table, prepare
 
 QUICK = """
-members = 1
+n_networks = 1
 epochs = 6
 hidden = [32]
 likelihood = "negative_binomial"
@@ -28,7 +28,7 @@ device = "cpu"
 batch_size = 256
 lr = 0.01
 """
-MODEL = {"members": 2, "epochs": 4, "hidden": [32], "likelihood": "negative_binomial"}
+MODEL = {"n_networks": 2, "epochs": 4, "hidden": [32], "likelihood": "negative_binomial"}
 
 
 def ddpn(*arguments):

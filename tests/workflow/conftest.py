@@ -15,7 +15,7 @@ from ddpn.workflow.preparing import Prepared, prepare
 
 #: Two small networks, one encoding, one batch size.
 QUICK = {
-    "members": 2, "hidden": (8,), "numeric": "standard", "epochs": 3, "device": "cpu", "likelihood": "poisson",
+    "n_networks": 2, "hidden": (8,), "numeric": "standard", "epochs": 3, "device": "cpu", "likelihood": "poisson",
     "training_options": {"batch_size": 70},
 }  # fmt: skip
 

@@ -31,7 +31,7 @@ TABLE = drawn(1200, seed=5)
 
 
 OPTIONS = {
-    "likelihood": "poisson", "members": 1, "hidden": (4,), "numeric": "standard", "epochs": 5, "device": "cpu",
+    "likelihood": "poisson", "n_networks": 1, "hidden": (4,), "numeric": "standard", "epochs": 5, "device": "cpu",
 }  # fmt: skip
 PLAN = FitConfig(target="y", drop=("shop",), interval_groups="shop", compare_with=("constant",), **OPTIONS)
 

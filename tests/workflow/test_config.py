@@ -19,7 +19,7 @@ def file(tmp_path):
 
 TOML = """
 target = "x"
-members = 9
+n_networks = 9
 hidden = [8, 4]
 seed = 7
 use = ["id"]
@@ -37,8 +37,8 @@ lr = 0.01
 
 
 def test_a_file_and_what_takes_precedence_over_it(file):
-    found = read_config({"target": "y", "members": 3, "seed": None, "drop": ["a, b,", "c"], "beta": 0.5}, file(TOML))
-    model = {"members": 3, "hidden": (8, 4), "mix_with": ("glm", "poisson_glm"), "training_options": {"lr": 0.01}}
+    found = read_config({"target": "y", "n_networks": 3, "seed": None, "drop": ["a, b,", "c"], "beta": 0.5}, file(TOML))
+    model = {"n_networks": 3, "hidden": (8, 4), "mix_with": ("glm", "poisson_glm"), "training_options": {"lr": 0.01}}
     known = {"target": "y", "drop": ("a, b,", "c"), "use": ("id",), "seed": 7, "shares": (0.8, 0.1, 0.1)}
     head = {"head_options": {"objective": "paper", "beta": 0.25}, "beta": 0.5}
     assert found == FitConfig(**known, compare_with=("constant", "poisson_glm"), **model, **head)
@@ -57,7 +57,7 @@ def test_empty_lists_and_defaults(file):
 @pytest.mark.parametrize(
     ("model", "mix_with"),
     [
-        ({"members": 3}, ("glm",)),
+        ({"n_networks": 3}, ("glm",)),
         ({"likelihood": "gaussian"}, ()),
         ({"likelihood": "faithful_gaussian"}, ()),
         ({"hidden": ()}, ()),
@@ -79,7 +79,8 @@ def test_every_option_is_a_part_of_the_plan_and_none_is_forgotten():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("member = 3", ["Unknown key 'member' in", "settings.toml", "Did you mean 'members'?"]),
+        ("n_network = 3", ["Unknown key 'n_network' in", "settings.toml", "Did you mean 'n_networks'?"]),
+        ("members = 3", ["Unknown key 'members' in", "settings.toml", "It is 'n_networks' now."]),
         ("checkpoint = 'x'", ["Unknown key 'checkpoint'"]),
         ("lr = 0.1", ["Unknown key 'lr'", "[training_options]"]),
         ("[training_options]\nlrr = 0.1", ["Unknown key 'lrr' in training_options", "Did you mean 'lr'?"]),
@@ -93,7 +94,7 @@ def test_every_option_is_a_part_of_the_plan_and_none_is_forgotten():
         ("likelihood = 'poison'", ["likelihood must be one of", "Did you mean 'poisson'?"]),
         ("likelihood = 'poisson,nb'", ["likelihood must be one of", "got 'nb'"]),
         ("likelihood = 5", ["likelihood must be one of", "got 5"]),
-        ("members = 0", ["members must be an integer of at least 1", "got 0"]),
+        ("n_networks = 0", ["n_networks must be an integer of at least 1", "got 0"]),
         ("hidden = 8", ["hidden must be"]),
         ("numeric = 'step'", ["numeric must be one of", "Did you mean 'steps'?"]),
         ("epochs = 0", ["epochs must be", "got 0"]),
@@ -142,7 +143,7 @@ def test_a_mixture_of_unsuitable_families_is_found_before_the_table_is_read():
 def test_shares_of_a_test_size():
     assert FitConfig(target="y", test_size=0.4).split_shares == pytest.approx((0.525, 0.075, 0.4))
     assert FitConfig(target="y").split_shares == (0.7, 0.1, 0.2)
-    for options in ({"test_size": 0.2}, {"shares": (0.5, 0.0, 0.5)}, {"time": "when"}, {"members": 2}):
+    for options in ({"test_size": 0.2}, {"shares": (0.5, 0.0, 0.5)}, {"time": "when"}, {"n_networks": 2}):
         plan = FitConfig(target="y", **options)
         assert plan.asks_for_test_rows
         assert plan.with_test_rows() is plan

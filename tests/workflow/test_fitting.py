@@ -106,7 +106,7 @@ def test_test_rows_touch_neither_calibration_nor_weights(fitted, prepared, table
     ids=["counts, mixed with a constant", "Normals, which have no GLM of counts"],
 )
 def test_members_of_other_plans(table, plan, options, members):
-    options["model"] |= {"members": 1, "epochs": 1}
+    options["model"] |= {"n_networks": 1, "epochs": 1}
     steps = []
     found = fit(prepare(table, plan(**options)), {}, on_step=steps.append).folder
     assert list(found.model.predictor_.members) == members
@@ -120,7 +120,7 @@ def test_members_of_other_plans(table, plan, options, members):
 
 
 def test_a_comparison_that_is_not_applicable_is_left_out_with_a_warning(table, plan):
-    model = {"likelihood": "faithful_gaussian", "members": 1, "epochs": 1}
+    model = {"likelihood": "faithful_gaussian", "n_networks": 1, "epochs": 1}
     with pytest.warns(UserWarning, match=r"Not compared with GLM: .*no exact GLM"):
         found = fit(prepare(table, plan(compare_with=("glm",), model=model)), {})
     assert list(found.folder.model.predictor_.members) == ["networks"]
@@ -141,7 +141,7 @@ COUNTS = {
 def test_where_nothing_can_be_predicted_no_verdict_is_positive(plan, kind):
     frame = pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "visits": COUNTS[kind]})
     options = {"exposure": None, "weight": None, "compare_with": ("constant",)}
-    small = plan(**options, model={"members": 1, "epochs": 2, "mix_with": (), "likelihood": "mixed"})
+    small = plan(**options, model={"n_networks": 1, "epochs": 2, "mix_with": (), "likelihood": "mixed"})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         task = fit(prepare(frame, small), {}).folder.task
@@ -161,7 +161,9 @@ def test_rows_that_are_scored_in_short_time_are_drawn_as_those_of_every_command(
     monkeypatch.setattr(fitting, "with_rows", lambda clock, number, work: work(10))
 
     def scored(seed: int) -> tuple[list[int], list[int]]:
-        made = prepare(rows, plan(seed=seed, split_column="part", compare_with=(), model={"members": 1, "epochs": 1}))
+        made = prepare(
+            rows, plan(seed=seed, split_column="part", compare_with=(), model={"n_networks": 1, "epochs": 1})
+        )
         with pytest.warns(UserWarning, match="scored on 10 of 60 test rows"):
             task = fit(made, {}).folder.task
         assert task["warnings"][-1].startswith("The model is scored on 10"), "the warning stays with the model"
@@ -314,7 +316,7 @@ def test_checkpoints_of_other_folders_are_left_alone(at_once, prepared, tmp_path
         ({"test_size": 0.2}, 240, True),
         ({"test_size": 0.2}, 239, False),
         ({"time": "admitted"}, 240, False),
-        ({"model": {"members": 2}}, 240, False),
+        ({"model": {"n_networks": 2}}, 240, False),
         ({"shares": (0.8, 0.0, 0.2)}, 100, True),
     ],
     ids=["all rows", "few rows and test rows", "more rows", "by time", "a number of networks", "no validation rows"],
@@ -323,12 +325,12 @@ def test_members_are_cross_fitted_where_validation_rows_are_few_and_like_the_oth
     table, plan, monkeypatch, options, most, expected
 ):
     monkeypatch.setattr(preparing, "SMALL_TABLE_ROWS", most)
-    made = plan(**({"model": {"members": "auto"}} | options))
+    made = plan(**({"model": {"n_networks": "auto"}} | options))
     assert prepare(table, made).is_cross_fitted is expected
 
 
 def test_cross_fitted_members_use_all_rows_but_those_of_the_test(table, plan):
-    made = prepare(table, plan(only="glm", compare_with=("constant",), test_size=0.2, model={"members": "auto"}))
+    made = prepare(table, plan(only="glm", compare_with=("constant",), test_size=0.2, model={"n_networks": "auto"}))
     predictor = fit(made, {}).folder.model.predictor_
     assert {name: len(copies_of(member)) for name, member in predictor.members.items()} == {"glm": 5, "constant": 5}
     for name in (MIXTURE, "glm", "constant"):

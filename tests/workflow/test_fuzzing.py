@@ -298,7 +298,7 @@ def predictor() -> DDPNRegressor:
         }
     )
     model = DDPNRegressor(
-        hidden=(), members=1, epochs=1, numeric="standard", mix_with=(), validation=None, device="cpu"
+        hidden=(), n_networks=1, epochs=1, numeric="standard", mix_with=(), validation=None, device="cpu"
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

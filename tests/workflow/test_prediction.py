@@ -95,7 +95,7 @@ def test_kept_columns_come_first_and_keep_their_names(folder, table):
 
 
 def test_a_model_without_validation_rows_has_no_pvalues(table, plan):
-    plain = {"exposure": None, "weight": None, "compare_with": (), "model": {"members": 1, "epochs": 1}}
+    plain = {"exposure": None, "weight": None, "compare_with": (), "model": {"n_networks": 1, "epochs": 1}}
     small = fit(prepare(table.head(60), plan(**plain)), {}).folder
     assert small.task["split"]["rows"] == {"train": 48, "validation": 0, "test": 12}
     predictor = small.model.predictor_
@@ -176,7 +176,7 @@ def test_rows_of_fit_are_recognised_in_any_order(folder, table, prepared, tmp_pa
 @pytest.fixture(scope="module")
 def crossed(table, plan):
     """Fitted to all 300 rows, with groups of intervals."""
-    made = plan(only="glm", compare_with=("constant",), interval_groups="ward", model={"members": "auto"})
+    made = plan(only="glm", compare_with=("constant",), interval_groups="ward", model={"n_networks": "auto"})
     return fit(prepare(table, made), {}).folder
 
 

@@ -102,7 +102,7 @@ def test_a_fingerprint_follows_names_and_values():
 def test_another_plan_or_table_has_another_identity(prepared, table, plan):
     others = [
         prepare(table, plan(seed=1)),
-        prepare(table, plan(model={"members": 3})),
+        prepare(table, plan(model={"n_networks": 3})),
         prepare(table, plan(model={"training_options": {"lr": 0.1}})),
         prepare(table.with_columns(age=pl.lit(1.0)), plan(use=("age",))),
     ]

@@ -6,7 +6,7 @@ from ddpn.runtime.errors import ConfigError
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.search_space import RANGES, SETTINGS, check_search, default_settings, with_settings
 
-PLAN = FitConfig(target="y", members=2)
+PLAN = FitConfig(target="y", n_networks=2)
 EVERYTHING = {
     "hidden": (8,), "numeric": "standard", "epochs": 3, "likelihood": "poisson",
     "training_options": {"lr": 0.1, "weight_decay": 0.1, "batch_size": 32},

@@ -38,7 +38,7 @@ def test_up_to_5000_rows_are_all_fitted_unless_test_rows_are_asked_for():
     assert sizes(many) == [3501, 500, 1000]
     assert sizes(few, test_size=0.4) == [2625, 375, 2000]
     assert sizes(few, shares=(0.5, 0.25, 0.25)) == [2500, 1250, 1250]
-    assert sizes(few, members=3) == [3500, 500, 1000], "networks alone are not cross-fitted"
+    assert sizes(few, n_networks=3) == [3500, 500, 1000], "networks alone are not cross-fitted"
     assert sizes(few.with_columns(when=pl.int_range(pl.len())), time="when", test_size=0.4) == [2625, 375, 2000]
     grouped = split_rows(few, FitConfig(target="y", group=("person",)), group=labels(50, 5000))
     assert grouped.meaning == (

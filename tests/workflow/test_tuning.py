@@ -22,7 +22,7 @@ from ddpn.workflow.tuning import choose_trial, required_standard_errors, summari
 
 #: One small network.
 QUICK = {
-    "members": 1, "hidden": (8,), "numeric": "standard", "epochs": 3, "likelihood": "poisson", "device": "cpu",
+    "n_networks": 1, "hidden": (8,), "numeric": "standard", "epochs": 3, "likelihood": "poisson", "device": "cpu",
     "mix_with": (),
 }  # fmt: skip
 SEARCHED = ["lr", "numeric"]

@@ -40,11 +40,16 @@ Names = Annotated[
     typer.Argument(metavar="NAME", help="Experiments from --list; `all` runs every experiment except paper-*."),
 ]
 List = Annotated[bool, option(None, "List all experiments and what they need.", "--list")]
-Members = Annotated[
-    int | None, option("NUMBER", "Networks per ensemble. Default: 5, as in the paper; more where networks are counted.")
+Networks = Annotated[
+    int | None,
+    option(
+        "NUMBER",
+        "Networks per ensemble. Default: 5, as in the paper; more where networks are counted.",
+        "--networks",
+    ),
 ]
 Quick = Annotated[
-    bool, option(None, "For a first look: a tenth of the training and 2 members, in a separate folder.", "--quick")
+    bool, option(None, "For a first look: a tenth of the training and 2 networks, in a separate folder.", "--quick")
 ]
 Only = Annotated[str, option("NAMES", "Run only these methods, separated by commas, such as ddpn,poisson.")]
 Results = Annotated[Path, option("FOLDER", "The folder for all results.")]
@@ -59,7 +64,7 @@ Jobs = Annotated[
 def reproduce(
     names: Names = None,
     listing: List = False,
-    members: Members = None,
+    n_networks: Networks = None,
     quick: Quick = False,
     only: Only = "",
     out: Results = Path("results"),
@@ -82,7 +87,7 @@ def reproduce(
     if jobs is not None:
         check_integer("jobs", jobs, minimum=1)
     methods = [name.strip() for name in only.split(",") if name.strip()]
-    training = {name: value for name, value in (("members", members), ("seed", seed)) if value is not None}
+    training = {name: value for name, value in (("n_networks", n_networks), ("seed", seed)) if value is not None}
     experiments = catalogue.select(names or [], only=methods, quick=quick, **training)
 
     # Imports torch: not for --list, and not for an option that is invalid.

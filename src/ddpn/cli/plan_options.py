@@ -74,10 +74,11 @@ OPTION_TEXTS = {
         "Default: 0.",
         _MODEL,
     ),
-    "members": OptionText(
+    "n_networks": OptionText(
         "NUMBER",
         "Networks in an ensemble, mixed with a GLM. Default: boosted trees, a GLM and networks, weighted.",
         _MODEL,
+        flag="--networks",
     ),
     "epochs": OptionText(
         "NUMBER", "Passes over the training rows; auto depends on their number. Default: auto.", _MODEL
@@ -85,7 +86,7 @@ OPTION_TEXTS = {
     "mix_with": OptionText(
         "NAMES",
         f"Models to mix with the networks, weighted on held-out rows: any of {_MIXED}, separated by commas; '' for "
-        "none. Default with --members: glm.",
+        "none. Default with --networks: glm.",
         _MODEL,
     ),
     "only": OptionText(

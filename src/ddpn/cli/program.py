@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ddpn.cli.console import friendly_errors, prompt_ctrl_c
+from ddpn.cli.console import MISUSE, friendly_errors, prompt_ctrl_c
 from ddpn.cli.options import COLUMN_OPTIONS, option
 from ddpn.cli.plan_options import OPTION_TEXTS
 from ddpn.workflow.config import FitConfig
@@ -28,6 +28,8 @@ EXIT_CODES = (
 
 #: Parameters of commands that stand for several options.
 _GROUPS = ("given", "columns")
+#: Options of earlier versions, and what they are called now.
+_NEW_OPTIONS = {"--members": "--networks"}
 
 
 class _BareFlags:
@@ -48,6 +50,15 @@ class Group(_BareFlags, TyperGroup):
 
 class Command(_BareFlags, TyperCommand):
     """A command of the program."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words of the command, or say what an option of an earlier version is called now."""
+        options = {name for param in self.get_params(ctx) for name in param.opts}
+        for old in (word.partition("=")[0] for word in args):
+            if old in _NEW_OPTIONS and _NEW_OPTIONS[old] in options:
+                typer.echo(f"Error: {old} is called {_NEW_OPTIONS[old]} now.", err=True)
+                raise typer.Exit(MISUSE)
+        return super().parse_args(ctx, args)
 
 
 app = typer.Typer(

@@ -37,7 +37,7 @@ from ddpn.runtime.errors import ConfigError, DataWarning, InputError
 from ddpn.runtime.jobs import Where, is_here
 from ddpn.runtime.steps import StepRunner
 from ddpn.runtime.time_plan import clock_of_budget
-from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number
+from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number, refuse_old_names
 from ddpn.storage.results import ResultStore
 from ddpn.tables.columns import ColumnTable, Kind
 from ddpn.tables.dates import DateColumns
@@ -253,7 +253,7 @@ class NetworkRegressor(CountEstimator):
     def _given_options(self) -> dict[str, Any]:
         """Return the options of networks that the arguments set."""
         given = {name: getattr(self, name) for name in ("hidden", "numeric", "epochs")}
-        return {"members": self._networks_per_kind(), **given, **check_training_options(self.training_options)}
+        return {"n_networks": self._networks_per_kind(), **given, **check_training_options(self.training_options)}
 
     @abstractmethod
     def _networks_per_kind(self) -> int:
@@ -406,7 +406,7 @@ class CountRegressor(NetworkRegressor):
                 raise ConfigError(f'members must be "auto" or a list of names, got {self.members!r}.')
         elif not isinstance(self.members, Sequence):
             what = 'members must be "auto" or a list of names such as ["trees", "glm"]'
-            raise ConfigError(f"{what}, got {self.members!r}. For an ensemble of so many networks use DDPNRegressor.")
+            raise ConfigError(f"{what}, got {self.members!r}. For an ensemble, use DDPNRegressor(n_networks=5).")
         else:
             check_keys(self.members, MEMBERS, "members")
         if self.monotone is not None and (list(self.members) != ["trees"] or self.mix_with):
@@ -453,12 +453,13 @@ class CountRegressor(NetworkRegressor):
         if folds.are_crossed:
             # Two networks leave out each row, so that what all of them gain by being mixed is known.
             rows = max(1, len(folds.train) * (FOLDS - 1) // FOLDS)
-            task = replace(task, rows=rows, options=replace(task.options, members=2))
+            task = replace(task, rows=rows, options=replace(task.options, n_networks=2))
         if self.members == "auto":
             return FitPlan(folds, default_specs(task, self.mix_with), seed)
         return FitPlan(folds, chosen_specs(task, list(dict.fromkeys([*self.members, *self.mix_with]))), seed)
 
 
+@refuse_old_names(members="n_networks")
 @dataclass(kw_only=True, eq=False, repr=False)
 class DDPNRegressor(NetworkRegressor):
     """Deep Double Poisson Networks, the model of the paper: five networks whose predictions are mixed.
@@ -475,7 +476,7 @@ class DDPNRegressor(NetworkRegressor):
 
     Parameters
     ----------
-    members : int
+    n_networks : int
         Networks in the ensemble, which are trained together and mixed.
     preset : {"paper", "default"}
         What is not set otherwise: with "paper" the settings above; with "default" the networks are trained like those
@@ -510,7 +511,7 @@ class DDPNRegressor(NetworkRegressor):
     >>> import numpy as np
     >>> X = np.linspace(-2, 2, 200).reshape(-1, 1)
     >>> y = np.random.default_rng(0).poisson(np.exp(1 + X[:, 0]))
-    >>> model = DDPNRegressor(members=2, hidden=(16,), epochs=10, random_state=0).fit(X, y)
+    >>> model = DDPNRegressor(n_networks=2, hidden=(16,), epochs=10, random_state=0).fit(X, y)
     >>> low, high = model.predict_interval([[0.0]], coverage=0.9).T
     >>> bool(low[0] <= model.predict([[0.0]])[0] <= high[0])
     True
@@ -519,12 +520,12 @@ class DDPNRegressor(NetworkRegressor):
     likelihood: str | Sequence[str] = "double_poisson"
     hidden: Sequence[int] | str = (128, 128, 128, 64)
     numeric: str = "standard"
-    members: int = 5
+    n_networks: int = 5
     preset: str = "paper"
     validation: float | str | None = "auto"
 
     def _networks_per_kind(self) -> int:
-        return check_integer("members", self.members, 1)
+        return check_integer("n_networks", self.n_networks, 1)
 
     def _make_head(self) -> Head:
         is_paper = check_choice("preset", self.preset, ("paper", "default")) == "paper"
@@ -547,7 +548,7 @@ class DDPNRegressor(NetworkRegressor):
         if validation is None:
             kept = held_out(train, self.validation, random.randint(2**31 - 1))
             train, validation = (train.rows(~kept), train.rows(kept)) if kept.any() else (train, None)
-        seeds = tuple(random.randint(2**31 - 1, size=task.options.members).tolist())
+        seeds = tuple(random.randint(2**31 - 1, size=task.options.n_networks).tolist())
         run = {name: getattr(task, name) for name in ("runtime", "checkpoint", "verbose", "stream")}
         given = task.head, self._network_options(len(train))
         networks = MemberSpec("networks", Networks(*given, seeds=seeds, **run))

@@ -51,7 +51,7 @@ def _networks(graph: Graph, member: Networks, rows: RowNodes) -> HeadNodes:
     for layer in layers:
         x = _ACTIVATIONS[activation](_linear(graph, x, layer.weight, layer.bias))
     raw = _linear(graph, x, projection.weight, projection.bias).op("Transpose", perm=[1, 0, 2])
-    return nodes_of(member.head, raw, rows.log_scale(member.unit), model.members)
+    return nodes_of(member.head, raw, rows.log_scale(member.unit), model.n_networks)
 
 
 def _linear(graph: Graph, x: Value, weight: Tensor, bias: Tensor) -> Value:

@@ -10,7 +10,7 @@ import numpy as np
 from ddpn.networks.optimizer_options import OptimizerOptions
 from ddpn.rows.splits import SMALL_TABLE_ROWS
 from ddpn.runtime.errors import ConfigError
-from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer
+from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, refuse_old_names
 from ddpn.storage.contents import JsonObject
 
 if TYPE_CHECKING:
@@ -43,13 +43,14 @@ _PAPER_SMALL = {"batch_size": 32, "lr": 1e-3, "weight_decay": 1e-5}, 5000
 _PAPER_LARGE = {"batch_size": 128, "lr": 1e-4, "weight_decay": 1e-4}, 9375
 
 
+@refuse_old_names(members="n_networks")
 @dataclass(frozen=True, kw_only=True)
 class NetworkOptions(OptimizerOptions):
     """How networks are built and trained.
 
     Parameters
     ----------
-    members : int
+    n_networks : int
         Networks in the ensemble.
     hidden : sequence of int or "auto"
         Widths of the hidden layers; () for a linear model. "auto" follows the number of rows.
@@ -72,7 +73,7 @@ class NetworkOptions(OptimizerOptions):
         As in `ddpn.networks.training.TrainingConfig`.
     """
 
-    members: int = 5
+    n_networks: int = 5
     hidden: Sequence[int] | str = "auto"
     activation: str = "relu"
     numeric: str = "auto"
@@ -89,7 +90,7 @@ class NetworkOptions(OptimizerOptions):
         for name in (field.name for field in fields(self)):
             object.__setattr__(self, name, plain(getattr(self, name)))
         super().__post_init__()
-        check_integer("members", self.members, 1)
+        check_integer("n_networks", self.n_networks, 1)
         if not isinstance(self.hidden, str) and isinstance(self.hidden, Sequence | np.ndarray):
             widths = tuple(check_integer("a width in hidden", width, 1) for width in self.hidden)
             object.__setattr__(self, "hidden", widths)
@@ -145,7 +146,7 @@ class NetworkOptions(OptimizerOptions):
 
 #: What `training_options` of an estimator may hold: all but its own arguments.
 TRAINING_OPTIONS = tuple(
-    field.name for field in fields(NetworkOptions) if field.name not in ("members", "hidden", "numeric", "epochs")
+    field.name for field in fields(NetworkOptions) if field.name not in ("n_networks", "hidden", "numeric", "epochs")
 )
 
 

@@ -123,13 +123,13 @@ class Networks(Member):
         """Train until the clock ends; an interrupted training leaves the best networks so far, and is `interrupted`."""
         used = train if train.is_used.all() else train.rows(train.is_used)
         self._set_rows(used, len(used))
-        numeric, config = self._settings(used, self.seeds or _drawn_seeds(seed, self.options.members))
+        numeric, config = self._settings(used, self.seeds or _drawn_seeds(seed, self.options.n_networks))
         if self.stream is None:
             rows = self._encode(numeric, used, validation, seed, packs=True)
         else:
             rows, config = self._streamed(numeric, used, validation, config)
             self.n_rows = len(self.stream)
-        model = self._build(rows.width, config.members)
+        model = self._build(rows.width, config.n_networks)
         model.reset(config.seeds, self._start(used))
         trained = model
         if rows.packing is not None:
@@ -142,7 +142,7 @@ class Networks(Member):
 
         One epoch is chosen for all of them, by their mean score on the rows that they left out.
         """
-        number, each = int(fold.max()) + 1, self.options.members
+        number, each = int(fold.max()) + 1, self.options.n_networks
         smallest = len(train) - int(np.bincount(fold).max())
         self._set_rows(train, smallest)
         seeds = _drawn_seeds(seed, number * each)
@@ -304,10 +304,10 @@ class Networks(Member):
             title=f"Training {self.label}",
         )
 
-    def _build(self, n_in: int, members: int) -> CountModel:
+    def _build(self, n_in: int, n_networks: int) -> CountModel:
         hidden, activation = self.options.widths, self.options.activation
-        backbone = MLP(n_in=n_in, members=members, hidden=hidden, activation=activation)
-        return CountModel(backbone, self.head, members)
+        backbone = MLP(n_in=n_in, n_networks=n_networks, hidden=hidden, activation=activation)
+        return CountModel(backbone, self.head, n_networks)
 
     # Predicting --------------------------------------------------------------------------------------------------
 
@@ -347,7 +347,7 @@ class Networks(Member):
         facts = {
             "head": {"name": self.head.name, "options": self.head.options},
             "options": self.options.as_dict(),
-            "members": self.model.members,
+            "n_networks": self.model.n_networks,
             "inputs": self.encoder.n_inputs if self.chosen is None else len(self.chosen),
             "chosen": None if self.chosen is None else self.chosen.tolist(),
             "unit": self.unit,
@@ -366,8 +366,8 @@ class Networks(Member):
         try:
             weights = load_tensors(files[_WEIGHTS])
             with torch.device("meta"):  # no memory is taken for a network that the weights do not fit
-                member._build(known["inputs"], known["members"]).load_state_dict(weights, assign=True)
-            model = member._build(known["inputs"], known["members"])
+                member._build(known["inputs"], known["n_networks"]).load_state_dict(weights, assign=True)
+            model = member._build(known["inputs"], known["n_networks"])
             model.load_state_dict(weights)
         except (RuntimeError, SafetensorError) as error:
             raise InputError(f"{_WEIGHTS} does not fit the network that was saved with it.") from error
@@ -384,7 +384,7 @@ class Networks(Member):
         return {
             "likelihood": self.head.name,
             "head_options": self.head.options,
-            "networks": self.model.members,
+            "networks": self.model.n_networks,
             "hidden": list(self.options.widths),
             "numeric": self.encoder.numeric,
             "epochs": len(self.history.epochs),

@@ -43,8 +43,8 @@ class Projection(Linear):
     """
 
     @torch.inference_mode(False)
-    def __init__(self, n_in: int, sees: Sequence[str], members: int) -> None:
-        super().__init__(n_in, len(sees), members)
+    def __init__(self, n_in: int, sees: Sequence[str], n_networks: int) -> None:
+        super().__init__(n_in, len(sees), n_networks)
         self._any_detached, self._any_constant = "detached" in sees, "constant" in sees
         for name in ("detached", "constant"):
             self.register_buffer(f"_{name}", torch.tensor([what == name for what in sees]), persistent=False)
@@ -60,7 +60,7 @@ class Projection(Linear):
 
 
 class CountModel(nn.Module):
-    """Backbone, projection and head, M members at once.
+    """Backbone, projection and head, of M networks at once.
 
     Shape: x (B, F), or (B, M, F) with rows per member; `raw` (B, M, P); `forward` a distribution of batch shape (B, M).
 
@@ -70,8 +70,8 @@ class CountModel(nn.Module):
         A network from inputs to features, see `Backbone`.
     head : Head
         From raw outputs to a distribution.
-    members : int
-        M, the number of members, which is that of the backbone.
+    n_networks : int
+        M, the number of networks, which is that of the backbone.
     sees : sequence of str, optional
         What each raw output depends on, see `Projection`. Default: that of the head.
 
@@ -79,20 +79,20 @@ class CountModel(nn.Module):
     --------
     >>> from ddpn.networks.backbones import MLP
     >>> from ddpn.networks.heads import make_head
-    >>> model = CountModel(MLP(n_in=3, hidden=(8,), members=5), make_head("double_poisson"), members=5)
+    >>> model = CountModel(MLP(n_in=3, hidden=(8,), n_networks=5), make_head("double_poisson"), n_networks=5)
     >>> model.reset(seeds=range(5))
     >>> model.mixture(torch.zeros(4, 3)).mean.shape
     torch.Size([4])
     """
 
-    def __init__(self, backbone: nn.Module, head: Head, members: int, sees: Sequence[str] | None = None) -> None:
+    def __init__(self, backbone: nn.Module, head: Head, n_networks: int, sees: Sequence[str] | None = None) -> None:
         super().__init__()
-        check_integer("members", members, minimum=1)
-        _check_backbone(backbone, members)
+        check_integer("n_networks", n_networks, minimum=1)
+        _check_backbone(backbone, n_networks)
         if not isinstance(head, Head):
             raise ConfigError(f"head must be a Head, got {head!r}. Use ddpn.networks.heads.make_head(name).")
-        self.backbone, self.head, self.members = backbone, head, members
-        self.projection = Projection(cast(Backbone, backbone).output_dim, sees or head.sees, members)
+        self.backbone, self.head, self.n_networks = backbone, head, n_networks
+        self.projection = Projection(cast(Backbone, backbone).output_dim, sees or head.sees, n_networks)
         self._largest_weight = max(weight.numel() for weight in self.parameters())
 
     def reset(self, seeds: Sequence[int], start: Tensor | None = None) -> None:
@@ -107,7 +107,7 @@ class CountModel(nn.Module):
             close to those of the intercept: the projection's weights are a tenth as large.
         """
         streams = generators(seeds)
-        check_seeds(streams, self.members)
+        check_seeds(streams, self.n_networks)
         cast(Backbone, self.backbone).reset(streams)
         self.projection.reset(streams)
         if start is not None:
@@ -123,7 +123,7 @@ class CountModel(nn.Module):
         backbone : torch.nn.Module
             A network whose features are as wide.
         """
-        model = CountModel(backbone, self.head, self.members)
+        model = CountModel(backbone, self.head, self.n_networks)
         model.projection = self.projection
         return model
 
@@ -137,8 +137,8 @@ class CountModel(nn.Module):
         """
         backbone = cast(Backbone, self.backbone)
         features = backbone(x)
-        if features.shape[1:] != (self.members, backbone.output_dim):
-            wanted = f"(B, {self.members}, {backbone.output_dim}) by its members and output_dim"
+        if features.shape[1:] != (self.n_networks, backbone.output_dim):
+            wanted = f"(B, {self.n_networks}, {backbone.output_dim}) by its n_networks and output_dim"
             raise ConfigError(f"backbone must return features of shape {wanted}, got {tuple(features.shape)}.")
         return self.projection(features)
 
@@ -153,7 +153,7 @@ class CountModel(nn.Module):
         return self.head(self.raw(x), None if exposure is None else exposure.unsqueeze(-1))
 
     def mixture(self, x: Tensor, exposure: Tensor | None = None) -> Mixture:
-        """The ensemble's prediction: the uniform mixture of its members. Shape: batch (B,).
+        """The ensemble's prediction: the uniform mixture of its networks. Shape: batch (B,).
 
         Parameters
         ----------
@@ -165,12 +165,12 @@ class CountModel(nn.Module):
         return Mixture(self(x, exposure))
 
 
-def _check_backbone(backbone: nn.Module, members: int) -> None:
+def _check_backbone(backbone: nn.Module, n_networks: int) -> None:
     """Check what can be known of a network before it has seen a row."""
     name = f"backbone {backbone.__class__.__name__}"
     check_integer(f"output_dim of {name}, the width of its features,", getattr(backbone, "output_dim", None), minimum=1)
     if not callable(getattr(backbone, "reset", None)):
         raise ConfigError(f"{name} must have a method reset(streams) that draws weights, one random stream per member.")
     for module in backbone.modules():
-        if isinstance(module, Members | Linear | MLP) and module.members != members:
-            raise ConfigError(f"members must be those of the backbone, {module.members}, got {members}.")
+        if isinstance(module, Members | Linear | MLP) and module.n_networks != n_networks:
+            raise ConfigError(f"n_networks must be that of the backbone, {module.n_networks}, got {n_networks}.")

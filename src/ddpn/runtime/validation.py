@@ -1,15 +1,18 @@
 """Checks of plain values and names that every package shares, and classes by name. Imports no torch."""
 
 from collections import UserDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from functools import wraps
 from importlib import import_module
 from numbers import Integral, Real
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from ddpn.runtime.errors import Argument, ConfigError, DDPNError
 from ddpn.runtime.errors import at_rows as at_rows
 from ddpn.runtime.errors import listed as listed
+
+T = TypeVar("T")
 
 
 def is_integer(value: object) -> TypeGuard[int]:
@@ -74,6 +77,34 @@ def check_column(name: str, columns: Sequence[str], role: str = "", error: type[
         hint = _did_you_mean(name, columns) or f"The columns are: {listed(columns, 20)}."
         raise error(f"No column named {name!r}{role}. {hint}")
     return name
+
+
+def refuse_old_names(**new_names: str) -> Callable[[type[T]], type[T]]:
+    """Decorate a class whose arguments were renamed: an old name raises a `TypeError` that gives the new one.
+
+    >>> @refuse_old_names(size="width")
+    ... class Layer:
+    ...     def __init__(self, width=1):
+    ...         self.width = width
+    >>> Layer(size=3)
+    Traceback (most recent call last):
+    TypeError: Layer() has no argument 'size'. Use 'width'.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        init = cls.__init__
+
+        @wraps(init)
+        def checked_init(self: T, *arguments: Any, **options: Any) -> None:
+            for old, new in new_names.items():
+                if old in options:
+                    raise TypeError(f"{cls.__name__}() has no argument {old!r}. Use {new!r}.")
+            init(self, *arguments, **options)
+
+        cls.__init__ = checked_init  # type: ignore[assignment, method-assign]
+        return cls
+
+    return decorate
 
 
 def suggestion(word: object, known: Iterable[str]) -> str | None:

@@ -39,8 +39,10 @@ SHARES = (0.7, 0.1, 0.2)
 MIXED = ("glm",)
 #: What a model is compared with by default, beside each of its own members.
 BASELINES = ("constant", "poisson_glm", "trees")
-#: The member whose number `members` may be.
+#: The member whose networks `n_networks` counts.
 NETWORKS = "networks"
+#: New names of options of earlier versions.
+_NEW_NAMES = {"members": "n_networks"}
 #: The shortest time budget.
 MIN_SECONDS = 10
 
@@ -127,7 +129,7 @@ class ModelConfig(BaseModel):
     components: Integer | None = None
     beta: Number | None = None
     head_options: Annotated[JsonObject | None, BeforeValidator(_read_table)] = None
-    members: Annotated[int | Literal["auto"] | None, SkipValidation, BeforeValidator(_read_number)] = None
+    n_networks: Annotated[int | Literal["auto"] | None, SkipValidation, BeforeValidator(_read_number)] = None
     epochs: Annotated[int | str | None, SkipValidation, BeforeValidator(_read_number)] = None
     hidden: Annotated[tuple[int, ...] | str | None, SkipValidation, BeforeValidator(_read_list)] = None
     numeric: Text | None = None
@@ -185,10 +187,10 @@ class FitConfig(ModelConfig):
         A column within whose values intervals are calibrated.
     only : str, optional
         The one member to fit, a name in `ddpn.members.MEMBERS`, instead of a mixture. Others are left out, also those
-        of `mix_with`; `members` is then the number of networks if these are the one member, else it has no effect.
+        of `mix_with`; `n_networks` has an effect only if networks are this member.
     lower, upper, censored_above, fractional
         The range of the counts, and what to do with those that are no integers, as for `CountRegressor`.
-    members : int or "auto", optional
+    n_networks : int or "auto", optional
         The number of networks; "auto", the default, is a mixture of boosted trees, a GLM and networks.
     components, beta
         Options of the likelihood, which are also keys of `head_options`.
@@ -197,7 +199,7 @@ class FitConfig(ModelConfig):
 
     Examples
     --------
-    >>> FitConfig(target="visits", members=3).split_shares
+    >>> FitConfig(target="visits", n_networks=3).split_shares
     (0.7, 0.1, 0.2)
     """
 
@@ -280,7 +282,7 @@ class FitConfig(ModelConfig):
     def asks_for_test_rows(self) -> bool:
         """Whether rows must be held out for a test, however few there are."""
         given = self.test_size, self.shares, self.split_column, self.time
-        return self.n_networks is not None or any(value is not None for value in given)
+        return self.ensemble_size is not None or any(value is not None for value in given)
 
     def with_test_rows(self) -> Self:
         """Return the same configuration, asking for test rows: by default a fifth of all."""
@@ -291,11 +293,11 @@ class FitConfig(ModelConfig):
         return type(self)(**self.as_dict() | changes)
 
     @property
-    def n_networks(self) -> int | None:
-        """The number of networks that was asked for; None for a mixture of members."""
-        if self.members is None or self.members == "auto" or self.only not in (None, NETWORKS):
+    def ensemble_size(self) -> int | None:
+        """The number of networks if the model is an ensemble of networks; None for a mixture of members."""
+        if self.n_networks is None or self.n_networks == "auto" or self.only not in (None, NETWORKS):
             return None
-        return self.members
+        return self.n_networks
 
     @property
     def seconds(self) -> float | None:
@@ -342,11 +344,11 @@ class FitConfig(ModelConfig):
             raise ConfigError(f"{totals[0]} needs the total of every row: give `upper`, `upper_column` or `exposure`.")
         options = self.estimator_options
         given: JsonObject = {name: options[name] for name in ("hidden", "numeric", "epochs") if name in options}
-        if self.n_networks is not None:
-            given["members"] = self.n_networks
+        if self.ensemble_size is not None:
+            given["n_networks"] = self.ensemble_size
             if self.time_budget is not None:
                 what = "needs a mixture that fits what there is time for"
-                raise ConfigError(what, argument="time_budget", remedy="Leave out `members`.")
+                raise ConfigError(what, argument="time_budget", remedy="Leave out `n_networks`.")
         if self.seconds is not None and self.seconds < MIN_SECONDS:
             must = f"be at least {MIN_SECONDS} seconds, which loading and saving take"
             raise ConfigError(argument="time_budget", must=must, got=repr(self.time_budget))
@@ -372,8 +374,9 @@ class FitConfig(ModelConfig):
         """
         from ddpn.estimators import CountRegressor, DDPNRegressor
 
-        if self.n_networks is None:
-            options = {**self.estimator_options, "members": "auto", "random_state": self.seed}
+        if self.ensemble_size is None:
+            options = {**self.estimator_options, "random_state": self.seed}
+            options.pop("n_networks", None)
             if self.only is not None:
                 options |= {"members": (self.only,), "mix_with": ()}
             return CountRegressor(**options, **more)
@@ -403,6 +406,8 @@ def _to_config_error(error: ValidationError) -> ConfigError:
     if first["type"] == "missing":
         return ConfigError("The target is missing: name the column of counts with `target`.")
     if first["type"] == "extra_forbidden":
+        if name in _NEW_NAMES:
+            return ConfigError(f"No option is called {name!r}. It is {_NEW_NAMES[name]!r} now.")
         return ConfigError(f"No option is called {name!r}.")
     must = {"literal_error": "be {expected}", "bool_type": "be true or false"}.get(first["type"], first["msg"])
     return ConfigError(argument=name, must=must.format(**first.get("ctx", {})), got=repr(first["input"]))
@@ -421,6 +426,8 @@ def read_config(given: Mapping[str, object], file: Path | None = None) -> FitCon
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{file} is not valid TOML: {error}") from None
     for key in settings:
+        if key in _NEW_NAMES:
+            raise ConfigError(f"Unknown key {key!r} in {file}. It is {_NEW_NAMES[key]!r} now.")
         if key in TRAINING_OPTIONS:
             raise ConfigError(f"Unknown key {key!r} in {file}. Put it into the table [training_options].")
     check_keys(settings, FitConfig.model_fields, str(file))

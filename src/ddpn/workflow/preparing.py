@@ -105,7 +105,7 @@ class Prepared:
         at_random = self.plan.split_column is None and self.plan.time is None
         counts = self.counts
         is_small = at_random and counts["train"] + counts["validation"] <= SMALL_TABLE_ROWS
-        return self.plan.n_networks is None and (is_small or not counts["validation"])
+        return self.plan.ensemble_size is None and (is_small or not counts["validation"])
 
     @property
     def is_scored_out_of_fold(self) -> bool:
@@ -167,7 +167,7 @@ def _prepared(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepared:
     timed = roles.times(frame, plan.time)
     split = split_rows(timed, plan, sample.labels, sample.group)
     warnings += missing_sentences(frame, plan.group, roles.missing)
-    if plan.mix_with and plan.n_networks is not None and not len(split.rows.validation):
+    if plan.mix_with and plan.ensemble_size is not None and not len(split.rows.validation):
         names = listed(plan.mix_with)
         warnings.append(
             f"Left out of the mixture, because there are no validation rows to choose its weights: {names}."

@@ -119,8 +119,8 @@ def score_fold(folds: list[Prepared], number: int, settings: Settings, clock: Cl
 
     started, fold = time.monotonic(), folds[number]
     plan = with_settings(fold.plan, settings).replace(compare_with=())
-    if plan.n_networks is not None:
-        plan = plan.replace(members=min(MAX_TRIAL_NETWORKS, plan.n_networks))
+    if plan.ensemble_size is not None:
+        plan = plan.replace(n_networks=min(MAX_TRIAL_NETWORKS, plan.ensemble_size))
     model = plan.regressor()
     with clock.limit(), warnings.catch_warnings():
         # A setting that is tried may converge badly: its score will tell.

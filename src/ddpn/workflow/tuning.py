@@ -181,7 +181,7 @@ def tune(
     >>> from ddpn.workflow.preparing import prepare
     >>> x = np.random.default_rng(0).normal(size=120)
     >>> table = pl.DataFrame({"x": x, "visits": np.random.default_rng(1).poisson(np.exp(1 + x))})
-    >>> model = {"hidden": (8,), "numeric": "standard", "epochs": 4, "likelihood": "poisson", "members": 1}
+    >>> model = {"hidden": (8,), "numeric": "standard", "epochs": 4, "likelihood": "poisson", "n_networks": 1}
     >>> prepared = prepare(table, FitConfig(target="visits", compare_with=(), **model))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     fitted, result = tune(f"{folder}/visits.model", prepared, trials=2, search=["lr"])
@@ -202,7 +202,7 @@ def tune(
         trial_search.run()
         result = summarize_search(trial_search)
         plan = with_settings(prepared.plan, result.best) if result.best_number else prepared.plan
-        if clock.has_limit and plan.n_networks is None:
+        if clock.has_limit and plan.ensemble_size is None:
             # A portfolio fits what there is time for.
             rest = max(float(MIN_SECONDS), min(clock.left, plan.seconds or clock.left))
             plan = plan.replace(time_budget=round(rest, 1))

@@ -53,7 +53,7 @@ def frame_of(rows: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
 
 @pytest.fixture(scope="session")
 def quick() -> Callable[..., DDPNRegressor]:
-    small = {"members": 2, "hidden": (16,), "numeric": "standard", "epochs": 4, "random_state": 0, "device": "cpu"}
+    small = {"n_networks": 2, "hidden": (16,), "numeric": "standard", "epochs": 4, "random_state": 0, "device": "cpu"}
     return lambda **options: DDPNRegressor(**small | {"preset": "default", "likelihood": "mixed"} | options)
 
 

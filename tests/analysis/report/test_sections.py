@@ -122,7 +122,7 @@ def undrawn(monkeypatch):
 
 def test_a_single_row_of_a_gaussian_model_has_a_report_but_no_verdict(tmp_path, undrawn, quick, data):
     frame, y = data[0][["x"]][:60], data[1][:60]
-    model = quick(likelihood="gaussian", members=1).fit(frame, y)
+    model = quick(likelihood="gaussian", n_networks=1).fit(frame, y)
     text, _ = checked(model.report(tmp_path / "r.html", frame[:1], y[:1]))
     assert "likelihood gaussian" in text
     assert "A single model has no epistemic uncertainty" in text
@@ -216,7 +216,7 @@ def test_everything_of_the_task_is_shown_and_none_is_required(fitted, evidence):
     assert facts["Model"] == "2 networks"
     assert facts["Likelihood"] == fitted.likelihood
     assert facts["Training rows"] == "225 training rows, 25 validation rows"
-    assert "members = 2" in facts["Settings"]
+    assert "n_networks = 2" in facts["Settings"]
     assert not re.search("validation|random_state|mix_with", facts["Settings"]), "shown elsewhere, or a default"
     assert facts["Seeds"].startswith("model 0;")
     assert facts["Data fingerprint"] == f"sha256 {evidence.fingerprint}"
@@ -232,7 +232,7 @@ def test_everything_of_the_task_is_shown_and_none_is_required(fitted, evidence):
 
 def test_members_are_listed_with_their_weights():
     networks = Networks()
-    networks.model = SimpleNamespace(members=5)
+    networks.model = SimpleNamespace(n_networks=5)
     members = {"networks": networks, "glm": SimpleNamespace(label="GLM")}
     predictor = SimpleNamespace(mixed=members, weights={"networks": 0.75, "glm": 0.25})
     model = SimpleNamespace(predictor_=predictor, likelihood=("poisson", "negative_binomial"))

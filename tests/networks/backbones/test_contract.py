@@ -35,10 +35,10 @@ EXAMPLES = {
 
 
 @functools.cache
-def made(name, members):
+def made(name, n_networks):
     options, x = EXAMPLES[name]
-    backbone = BACKBONES[name](**options, members=members)
-    backbone.reset(generators(range(members)))
+    backbone = BACKBONES[name](**options, n_networks=n_networks)
+    backbone.reset(generators(range(n_networks)))
     return backbone, x
 
 
@@ -81,9 +81,9 @@ def test_a_network_is_the_same_after_pickling_and_copying(name):
 
 @pytest.mark.parametrize("name", BACKBONES)
 def test_bad_numbers_of_members(name):
-    for members in (0, 2.0):
-        with pytest.raises(ConfigError, match=r"^members must "):
-            BACKBONES[name](**EXAMPLES[name][0], members=members)
+    for n_networks in (0, 2.0):
+        with pytest.raises(ConfigError, match=r"^n_networks must "):
+            BACKBONES[name](**EXAMPLES[name][0], n_networks=n_networks)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from ddpn.runtime.errors import InputError
 SMALL = {"n_classes": 3, "widths": (8, 16), "hidden": (12, 6)}
 
 
-def drawn(members: int = 3, **changes) -> CountNet3D:
-    net = CountNet3D(members=members, **(SMALL | changes))
-    net.reset(generators(range(members)))
+def drawn(n_networks: int = 3, **changes) -> CountNet3D:
+    net = CountNet3D(n_networks=n_networks, **(SMALL | changes))
+    net.reset(generators(range(n_networks)))
     return net
 
 
@@ -92,7 +92,7 @@ BAD_BEAMS = {
     "array": (lambda x: x.numpy(), "ndarray"),
     "two axes": (lambda x: x[:, :, 0], "packed beams"),
     "three numbers": (lambda x: x[..., :3], "packed beams"),
-    "other members": (lambda x: x.unsqueeze(1), "3 members"),
+    "other networks": (lambda x: x.unsqueeze(1), "3 networks"),
     "a class beyond": (lambda x: x.index_fill(-1, torch.tensor(0), 3.0), "0 to 2, got 3"),
     "a class between": (lambda x: x.index_fill(-1, torch.tensor(0), 1.5), "got 1.5"),
     "no class": (lambda x: x.index_fill(-1, torch.tensor(0), torch.nan), "got nan"),

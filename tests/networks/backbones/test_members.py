@@ -11,9 +11,9 @@ from ddpn.networks.backbones.members import Linear, Members, generators
 from ddpn.runtime.errors import ConfigError, InputError
 
 
-def drawn(members: int = 3, n_in: int = 4, n_out: int = 2) -> Linear:
-    layer = Linear(n_in, n_out, members)
-    layer.reset(generators(range(members)))
+def drawn(n_networks: int = 3, n_in: int = 4, n_out: int = 2) -> Linear:
+    layer = Linear(n_in, n_out, n_networks)
+    layer.reset(generators(range(n_networks)))
     return layer
 
 
@@ -27,7 +27,7 @@ def alone(layer: Linear, member: int) -> nn.Linear:
 
 
 def test_a_member_is_drawn_from_its_own_seed_alone():
-    stacked, single = drawn(), Linear(4, 2, members=1)
+    stacked, single = drawn(), Linear(4, 2, n_networks=1)
     single.reset(generators([2]))
     assert torch.equal(stacked.weight[2], single.weight[0])
     assert torch.equal(stacked.bias[2], single.bias[0])
@@ -35,7 +35,7 @@ def test_a_member_is_drawn_from_its_own_seed_alone():
 
 
 def test_weights_are_uniform_within_the_bound_of_torch():
-    layer = drawn(members=2, n_in=100, n_out=400)
+    layer = drawn(n_networks=2, n_in=100, n_out=400)
     bound = 1.0 / math.sqrt(100)
     for parameter in (layer.weight, layer.bias):
         assert parameter.abs().max() <= bound
@@ -50,7 +50,7 @@ TORCH_ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": 
 
 @pytest.mark.parametrize("activation", TORCH_ACTIVATIONS)
 def test_each_member_is_a_torch_sequence(activation):
-    backbone = MLP(n_in=4, hidden=(6, 5), members=2, activation=activation)
+    backbone = MLP(n_in=4, hidden=(6, 5), n_networks=2, activation=activation)
     backbone.reset(generators([3, 4]))
     x = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
     for member in range(2):
@@ -62,7 +62,7 @@ def test_each_member_is_a_torch_sequence(activation):
 
 def test_without_layers_it_hands_its_input_on():
     x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
-    backbone = MLP(n_in=4, hidden=(), members=3)
+    backbone = MLP(n_in=4, hidden=(), n_networks=3)
     assert backbone.output_dim == 4
     for member in range(3):
         assert torch.equal(backbone(x)[:, member], x)
@@ -72,19 +72,19 @@ def test_without_layers_it_hands_its_input_on():
 
 def test_networks_that_share_weights_are_refused():
     one = nn.Linear(3, 2)
-    message = "make must build a new network at every call, got weights that members share"
+    message = "make must build a new network at every call, got weights that networks share"
     for make in (lambda: one, lambda: nn.Sequential(one, nn.Linear(2, 2))):
         with pytest.raises(ConfigError, match=message):
-            Members(make, members=2)
+            Members(make, n_networks=2)
     one.requires_grad_(False)  # what learns nothing can be shared
-    assert Members(lambda: nn.Sequential(one, nn.Linear(2, 2)), members=2)(torch.zeros(4, 3)).shape == (4, 2, 2)
+    assert Members(lambda: nn.Sequential(one, nn.Linear(2, 2)), n_networks=2)(torch.zeros(4, 3)).shape == (4, 2, 2)
 
 
 ROWS = torch.zeros(5, 4)
 NETWORKS = {
     "linear": lambda: Linear(4, 2, 3),
-    "mlp": lambda: MLP(n_in=4, members=3),
-    "no layers": lambda: MLP(n_in=4, hidden=(), members=3),
+    "mlp": lambda: MLP(n_in=4, n_networks=3),
+    "no layers": lambda: MLP(n_in=4, hidden=(), n_networks=3),
     "members": lambda: Members(lambda: nn.Linear(4, 2), 3),
 }
 

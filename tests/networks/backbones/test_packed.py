@@ -38,7 +38,7 @@ def test_extreme_numbers_are_kept():
 
 @pytest.mark.parametrize("rows", [(6,), (6, 2)])
 def test_a_backbone_returns_what_it_returns_for_unpacked_rows(rows):
-    backbone, packing = MLP(n_in=19, hidden=(8,), members=2), InputPacking(19, NUMBERS)
+    backbone, packing = MLP(n_in=19, hidden=(8,), n_networks=2), InputPacking(19, NUMBERS)
     backbone.reset([torch.Generator().manual_seed(seed) for seed in (0, 1)])
     inputs = inputs_of(int(np.prod(rows)))
     packed = packing.pack([inputs], len(inputs))
@@ -50,7 +50,7 @@ def test_a_training_on_packed_rows_is_that_on_their_inputs():
     inputs, y = inputs_of(300), torch.poisson(torch.full((300,), 3.0), generator=torch.Generator().manual_seed(0))
     packing, seeds, weights = InputPacking(19, NUMBERS), (0, 1), []
     for packs in (False, True):
-        model = CountModel(MLP(n_in=19, hidden=(8,), members=2), make_head("poisson"), 2)
+        model = CountModel(MLP(n_in=19, hidden=(8,), n_networks=2), make_head("poisson"), 2)
         model.reset(seeds)
         trained = model.with_backbone(UnpackedInputs(model.backbone, packing)) if packs else model
         X = packing.pack([inputs], 300) if packs else torch.from_numpy(inputs)

@@ -65,7 +65,7 @@ def test_a_split_changes_nothing(kind, frozen, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["distilbert", "vit"])
 def test_frozen_weights_are_the_same_bits_after_training(kind):
-    network, x = built(kind, frozen=-1, members=2)
+    network, x = built(kind, frozen=-1, n_networks=2)
     model = CountModel(network, make_head("double_poisson"), 2)
     model.reset((0, 1))
     before = {name: p.clone() for name, p in model.state_dict().items()}
@@ -120,7 +120,7 @@ def test_dropout_is_the_models_own_in_frozen_blocks_too_and_only_in_training():
 def test_a_training_with_dropout_is_the_same_twice_and_leaves_frozen_blocks():
     found = []
     for _ in range(2):
-        network, x = built("distilbert", frozen=-1, dropout=True, members=2)
+        network, x = built("distilbert", frozen=-1, dropout=True, n_networks=2)
         model = CountModel(network, make_head("double_poisson"), 2)
         model.reset((0, 1))
         before = {name: p.clone() for name, p in model.state_dict().items()}
@@ -330,7 +330,7 @@ def test_features_are_those_before_the_classes(frozen):
 
 @needs_weights
 def test_tuned_members_start_from_the_same_weights_and_keep_their_norms():
-    network = EfficientNet(frozen="none", members=2, hidden=(4,))
+    network = EfficientNet(frozen="none", n_networks=2, hidden=(4,))
     network.reset(generators((0, 1)))
     first, second = (net.state_dict() for net in network.tail.networks)
     assert all(torch.equal(first[name], second[name]) for name in first)

@@ -49,7 +49,7 @@ def two_humps():
 
 def test_it_finds_two_humps(two_humps):
     X, y = two_humps
-    options = {"members": 1, "hidden": (8,), "numeric": "standard", "epochs": 25, "random_state": 0}
+    options = {"n_networks": 1, "hidden": (8,), "numeric": "standard", "epochs": 25, "random_state": 0}
     options |= {"training_options": {"batch_size": 100, "lr": 0.02}, "preset": "default"}
     nll = {}
     for likelihood in ("double_poisson", "mixed"):

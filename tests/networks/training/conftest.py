@@ -26,14 +26,14 @@ def counts(rows: int, seed: int = 0, weight: bool = False, exposure: bool = Fals
 
 def ensemble(seeds: Sequence[int], head: str = "double_poisson", **options: Any) -> CountModel:
     """Fresh networks, one per seed."""
-    model = CountModel(MLP(n_in=COLUMNS, hidden=(8, 6), members=len(seeds)), make_head(head, **options), len(seeds))
+    model = CountModel(MLP(n_in=COLUMNS, hidden=(8, 6), n_networks=len(seeds)), make_head(head, **options), len(seeds))
     model.reset(seeds)
     return model
 
 
 def weights_of(model: CountModel) -> torch.Tensor:
     """Shape: (M, D)."""
-    return torch.cat([p.detach().reshape(model.members, -1) for p in model.parameters()], dim=1)
+    return torch.cat([p.detach().reshape(model.n_networks, -1) for p in model.parameters()], dim=1)
 
 
 class Uses:

@@ -23,7 +23,7 @@ def simulated(rows: int, seed: int) -> CountRows:
 
 
 def network() -> CountModel:
-    model = CountModel(MLP(n_in=3, hidden=(8, 6), members=2), make_head("double_poisson"), 2)
+    model = CountModel(MLP(n_in=3, hidden=(8, 6), n_networks=2), make_head("double_poisson"), 2)
     model.reset(CONFIG.seeds)
     return model
 

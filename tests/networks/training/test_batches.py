@@ -216,7 +216,7 @@ def test_rows_that_no_distribution_can_learn_from(train, rows, name):
 def test_trainings_that_cannot_begin(train, rows, fresh):
     with pytest.raises(InputError, match=r"^exposure must be in both or in none, got one in validation"):
         train(rows(ROWS), rows(ROWS, exposure=True))
-    with pytest.raises(ConfigError, match=r"^parameters must have the 3 members along their first axis, got "):
+    with pytest.raises(ConfigError, match=r"^parameters must have the 3 networks along their first axis, got "):
         train(rows(20), model=fresh((0, 1)), seeds=(0, 1, 2))
     model = fresh((0, 1))
     with torch.no_grad():

@@ -261,7 +261,7 @@ def setting(request) -> AbstractContextManager[None]:
 
 def trained() -> CountModel:
     x = torch.linspace(-1.0, 1.0, 24, dtype=torch.float32).reshape(12, 2)
-    model = CountModel(MLP(n_in=2, hidden=(4,), members=2), make_head("double_poisson"), 2)
+    model = CountModel(MLP(n_in=2, hidden=(4,), n_networks=2), make_head("double_poisson"), 2)
     model.reset(seeds=(0, 1))
     fit(model, CountRows(x, torch.arange(12)), CountRows(x, torch.arange(12)), TrainingConfig(epochs=2, seeds=(0, 1)))
     return model

@@ -291,9 +291,9 @@ def others(rows, fresh):
     moved = fresh(CHECKPOINTED.seeds)
     with torch.no_grad():
         moved.projection.bias[1] += 1e-6
-    curved = CountModel(MLP(n_in=3, hidden=(8, 6), members=2, activation="gelu"), make_head("double_poisson"), 2)
+    curved = CountModel(MLP(n_in=3, hidden=(8, 6), n_networks=2, activation="gelu"), make_head("double_poisson"), 2)
     curved.reset(CHECKPOINTED.seeds)
-    frozen = CountModel(Tuned(Frozen(nn.Linear(3, 4), 1), Tail(None, width=4, members=2)), make_head("poisson"), 2)
+    frozen = CountModel(Tuned(Frozen(nn.Linear(3, 4), 1), Tail(None, width=4, n_networks=2)), make_head("poisson"), 2)
     frozen.reset(CHECKPOINTED.seeds)
     return {
         "lr": {"config": replace(CHECKPOINTED, lr=0.02)},
@@ -353,10 +353,10 @@ CONFIG = TrainingConfig(epochs=6, batch_size=16, lr=0.3, ema=0.0, seeds=(0, 1))
 
 @pytest.mark.parametrize("shape", [(3, 3), (3, 2)], ids=["of other lengths", "as long by chance"])
 def test_a_layer_that_members_share_is_refused(shape):
-    with pytest.raises(ConfigError, match=r"^parameters must have the 2 members .*, got weight of shape"):
-        FlatWeights(nn.Linear(*shape), members=2)
+    with pytest.raises(ConfigError, match=r"^parameters must have the 2 networks .*, got weight of shape"):
+        FlatWeights(nn.Linear(*shape), n_networks=2)
     held = nn.ParameterList([nn.Parameter(torch.zeros(2, 3))])
-    assert FlatWeights(held, members=2).values.shape == (2, 3)
+    assert FlatWeights(held, n_networks=2).values.shape == (2, 3)
 
 
 # Networks of a user, without a member axis, with statistics and dropout -----------------------------------------------

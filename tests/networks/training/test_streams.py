@@ -46,7 +46,7 @@ def streamed(source: Stream) -> Streamed:
 
 def train(tmp_path=None, stop_after=None):
     """The weights after a training, and its history."""
-    model, source = CountModel(MLP(n_in=2, hidden=(8,), members=2), make_head("poisson"), 2), Stream()
+    model, source = CountModel(MLP(n_in=2, hidden=(8,), n_networks=2), make_head("poisson"), 2), Stream()
     model.reset(CONFIG.seeds)
 
     def stop(text):

@@ -12,7 +12,7 @@ from ddpn.paper.experiments.catalogue import parse
 from ddpn.paper.experiments.runs import DONE, PREDICTIONS, RESULT, WEIGHTS
 from ddpn.storage.tensor_files import write
 
-TRAINING = {"epochs": 1, "batch_size": 32, "lr": 1e-3, "weight_decay": 0.0, "hidden": [3], "members": 2}
+TRAINING = {"epochs": 1, "batch_size": 32, "lr": 1e-3, "weight_decay": 0.0, "hidden": [3], "n_networks": 2}
 #: Declared but never built, as these runs are written by hand.
 BACKBONES = {
     "reviews": {"name": "text", "pretrained": "nowhere"},
@@ -59,9 +59,9 @@ def finish_in():
 
     def write_run(out, run, bias, raw=None, y=None, x=None, mae=(1.5,), result=None, **more):
         bias = torch.as_tensor(bias, dtype=torch.float32)
-        members = len(bias)
-        model = CountModel(MLP(n_in=1, hidden=(3,), members=members), run.head, members)
-        model.reset(range(members))
+        n_networks = len(bias)
+        model = CountModel(MLP(n_in=1, hidden=(3,), n_networks=n_networks), run.head, n_networks)
+        model.reset(range(n_networks))
         with torch.no_grad():
             model.projection.weight.zero_()
             model.projection.bias.copy_(bias.reshape(model.projection.bias.shape))

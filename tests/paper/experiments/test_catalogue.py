@@ -57,7 +57,7 @@ def test_every_file_can_be_run(name):
         assert found.backbone["name"] in BACKBONES
 
 
-@pytest.mark.parametrize("settings", [{"members": 0}, {"seed": -1}, {"seed": 10**22}], ids=str)
+@pytest.mark.parametrize("settings", [{"n_networks": 0}, {"seed": -1}, {"seed": 10**22}], ids=str)
 def test_settings_of_the_command_line_are_checked(settings):
     with pytest.raises(ConfigError, match=f"{next(iter(settings))} must be an integer"):
         select(["wave"], **settings)
@@ -94,7 +94,7 @@ def test_ddpn_regressor_is_every_method_of_the_paper(name):
     (run,) = (run for run in experiment("length-of-stay").runs() if run.method.name == name)
     assert (head.name, head.options) == (run.head.name, run.head.options)
     settings = run.training
-    assert (options.members, options.widths, options.score) == (settings.members, settings.hidden, settings.score)
+    assert (options.n_networks, options.widths, options.score) == (settings.n_networks, settings.hidden, settings.score)
     assert (options.warmup, options.clip, options.ema, options.start) == (settings.warmup, None, 0.0, "random")
 
 
@@ -113,7 +113,7 @@ def test_the_methods_and_glms_of_the_paper_are_run_on_length_of_stay_and_exact_g
     dp_glm = found.runs()[12]
     assert (dp_glm.method.label, dp_glm.sees) == ("DP GLM", ["features", "constant"])
     assert found.training.score == "loss"
-    assert found.training.members == 5
+    assert found.training.n_networks == 5
     # 15 epochs of 80,000 rows in batches of 128; the 16,000 rows of the sample are seen 75 times.
     assert found.training.epochs_for(80_000) == 15
     assert found.training.epochs_for(16_000) == 75
@@ -130,8 +130,8 @@ def test_a_grid_reaches_head_and_training():
 
 
 def test_a_quick_run_has_its_own_folder_and_a_tenth_of_the_steps():
-    short = parse("test", trained(epochs=200, members=5)).quick()
-    assert (short.name, short.training.epochs, short.training.members) == ("test-quick", 20, 2)
+    short = parse("test", trained(epochs=200, n_networks=5)).quick()
+    assert (short.name, short.training.epochs, short.training.n_networks) == ("test-quick", 20, 2)
     assert parse("test", changed()).quick().training.epochs == 1
     assert experiment("beta").quick().training.snapshots == (20, 40, 60, 80)
     assert experiment("length-of-stay").quick().training.snapshots == ("crps",)

@@ -60,7 +60,7 @@ def reproduce(tmp_path, monkeypatch, network):
             "reproduce",
             name,
             "--quick",
-            "--members",
+            "--networks",
             "2",
             "--only",
             methods,

@@ -108,7 +108,7 @@ TINY = {
     "backbone": {"name": "countnet3d", "widths": [4, 8]},
     "methods": ["poisson", "gaussian"],
     "minutes": 1,
-    "training": {"epochs": 2, "batch_size": 200, "lr": 1e-2, "weight_decay": 0.0, "hidden": [4], "members": 1},
+    "training": {"epochs": 2, "batch_size": 200, "lr": 1e-2, "weight_decay": 0.0, "hidden": [4], "n_networks": 1},
 }
 
 

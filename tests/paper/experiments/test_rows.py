@@ -20,7 +20,7 @@ WORDS = [
     "heaven", "earth",
 ]  # fmt: skip
 TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
-TRAINING = {"epochs": 1, "batch_size": 8, "lr": 1e-2, "weight_decay": 0.0, "hidden": [6], "members": 2}
+TRAINING = {"epochs": 1, "batch_size": 8, "lr": 1e-2, "weight_decay": 0.0, "hidden": [6], "n_networks": 2}
 
 
 @pytest.fixture(scope="module")

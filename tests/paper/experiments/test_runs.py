@@ -35,7 +35,7 @@ CONTENT = {
     "methods": ["ddpn", "gaussian", "poisson_glm_exact"],
     "minutes": 1,
     "training": {
-        "epochs": 3, "batch_size": 200, "lr": 1e-2, "weight_decay": 0.0, "hidden": [8], "members": 2
+        "epochs": 3, "batch_size": 200, "lr": 1e-2, "weight_decay": 0.0, "hidden": [8], "n_networks": 2
     },
 }  # fmt: skip
 TINY = parse("tiny", CONTENT)
@@ -76,15 +76,15 @@ def test_the_folder_of_a_run_holds_everything(done, tmp_path):
             "config.json", "run.json", "predictions.safetensors", "weights.safetensors", "DONE"
         }  # fmt: skip
         assert json.loads((folder / "config.json").read_text())["settings"] == run.as_dict()
-        members = 1 if run.method.exact else 2
-        assert predictions_of(folder)["raw"].shape == (100, members, run.head.n_raw)
-        assert len(result_of(folder)["scores"]["ours"]["single"]["crps"]) == members
+        n_networks = 1 if run.method.exact else 2
+        assert predictions_of(folder)["raw"].shape == (100, n_networks, run.head.n_raw)
+        assert len(result_of(folder)["scores"]["ours"]["single"]["crps"]) == n_networks
         assert result_of(folder)["rows"] == {"train": 800, "validation": 100, "test": 100}
     assert states(TINY, done) == ["done"] * 3
 
 
 def test_other_settings_change_networks_but_not_a_glm(done):
-    assert states(TINY.with_training(members=3), done) == ["changed", "changed", "done"]
+    assert states(TINY.with_training(n_networks=3), done) == ["changed", "changed", "done"]
 
 
 def test_other_rows_are_noticed(glm, parts):

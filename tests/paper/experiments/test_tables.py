@@ -146,7 +146,7 @@ def test_all_tables_are_written(whole, tmp_path):
 
 
 def test_epochs_by_another_score_have_tables_of_their_own(declare, finish, tmp_path):
-    training = {"epochs": 1, "batch_size": 32, "lr": 1e-3, "weight_decay": 0.0, "hidden": [3], "members": 2}
+    training = {"epochs": 1, "batch_size": 32, "lr": 1e-3, "weight_decay": 0.0, "hidden": [3], "n_networks": 2}
     content = {"simulation": {"name": "wave"}, "training": training | {"snapshots": ["crps"]}}
     experiment = declare("tiny", title="A test", methods=["ddpn", "poisson_glm_exact"], **content)
     ddpn, glm = experiment.runs()

@@ -79,7 +79,7 @@ def write_report(
     >>> from ddpn import DDPNRegressor
     >>> X = np.random.default_rng(0).normal(size=(90, 1))
     >>> y = np.random.default_rng(1).poisson(np.exp(1 + X[:, 0])).astype(float)
-    >>> model = DDPNRegressor(members=2, hidden=(8,), epochs=2, random_state=0).fit(X[:60], y[:60])
+    >>> model = DDPNRegressor(n_networks=2, hidden=(8,), epochs=2, random_state=0).fit(X[:60], y[:60])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = write_report(f"{folder}/report.html", model, CountRows(X[60:], y[60:]), task={"target": "visits"})
     ...     path.name, "visits" in path.read_text(encoding="utf-8")

@@ -289,7 +289,7 @@ def members_text(model: FittedModel) -> str:
     predictor, parts = model.predictor_, []
     for name, member in predictor.mixed.items():
         label = label_of(name, member)
-        number = sum(copy.model.members for copy in copies_of(member) if isinstance(copy, Networks))
+        number = sum(copy.model.n_networks for copy in copies_of(member) if isinstance(copy, Networks))
         if number:
             label = plural(number, label.removesuffix("s"))
         parts.append(label if len(predictor.mixed) == 1 else f"{label} ({percent(predictor.weights[name], 0)})")

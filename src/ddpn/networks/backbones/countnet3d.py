@@ -36,7 +36,7 @@ class CountNet3D(nn.Module):
     ----------
     n_classes : int
         The number of geometry classes.
-    members : int
+    n_networks : int
         M, the number of networks.
     widths : sequence of int
         Widths of the layers for points.
@@ -45,7 +45,7 @@ class CountNet3D(nn.Module):
 
     Examples
     --------
-    >>> CountNet3D(n_classes=4, widths=(8, 16), hidden=(8,), members=5)(torch.zeros(2, 2 + 64, 4)).shape
+    >>> CountNet3D(n_classes=4, widths=(8, 16), hidden=(8,), n_networks=5)(torch.zeros(2, 2 + 64, 4)).shape
     torch.Size([2, 5, 8])
     """
 
@@ -55,17 +55,17 @@ class CountNet3D(nn.Module):
         self,
         *,
         n_classes: int,
-        members: int = 1,
+        n_networks: int = 1,
         widths: Sequence[int] = (64, 128, 1024),
         hidden: Sequence[int] = (512, 256),
     ) -> None:
         super().__init__()
         check_integer("n_classes", n_classes, minimum=1)
         widths = check_widths("widths", widths)
-        self.members, self.n_classes = members, n_classes
-        self.points = nn.ModuleList(Linear(a, b, members) for a, b in pairwise([3, *widths]))
-        self.embedding = Linear(n_classes, _EMBEDDING, members)
-        self.mlp = MLP(n_in=widths[-1] + _EMBEDDING + 6, hidden=hidden, members=members)
+        self.n_networks, self.n_classes = n_networks, n_classes
+        self.points = nn.ModuleList(Linear(a, b, n_networks) for a, b in pairwise([3, *widths]))
+        self.embedding = Linear(n_classes, _EMBEDDING, n_networks)
+        self.mlp = MLP(n_in=widths[-1] + _EMBEDDING + 6, hidden=hidden, n_networks=n_networks)
         self.output_dim = self.mlp.output_dim
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
@@ -75,14 +75,14 @@ class CountNet3D(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(x)
-        rows = x.unsqueeze(1).expand(-1, self.members, -1, -1) if x.dim() == 3 else x
+        rows = x.unsqueeze(1).expand(-1, self.n_networks, -1, -1) if x.dim() == 3 else x
         centre, extent = rows[:, :, 0, 1:], rows[:, :, 1, 1:] / _UNIT
         one_hot = (rows[:, :, 0, :1] == torch.arange(self.n_classes, device=rows.device)).to(rows.dtype)
         known = [self.embedding(one_hot), centre, extent]
         return self.mlp(torch.cat([self._pooled(rows), *known], dim=-1))
 
     def _check(self, x: Tensor) -> None:
-        check_rows(x, 2, _BEAMS, self.members)
+        check_rows(x, 2, _BEAMS, self.n_networks)
         if x.shape[-1] != 4 or x.shape[-2] < 2:
             raise InputError(f"x must be {_BEAMS}, got shape {tuple(x.shape)}.")
         check_dtype(x, self.embedding.weight)
@@ -104,16 +104,16 @@ class CountNet3D(nn.Module):
         return torch.cat([self._cloud(part) for part in rows.split(size)])
 
     def _cloud(self, rows: Tensor) -> Tensor:
-        beams, members, n = len(rows), rows.shape[1], rows.shape[2] - 2
+        beams, n_networks, n = len(rows), rows.shape[1], rows.shape[2] - 2
         offsets = (rows[:, :, 2:, 1:] - rows[:, :, :1, 1:]) / _UNIT
         # Points become rows of the layers, which take (rows, M, features).
-        features = offsets.transpose(1, 2).reshape(beams * n, members, 3)
+        features = offsets.transpose(1, 2).reshape(beams * n, n_networks, 3)
         for layer in self.points[:-1]:
             features = torch.relu_(layer(features))
         is_padding = (rows[:, :, 2:, :1] == 0).transpose(1, 2)
         features = self.points[-1](features)
         if n == 0:
-            return features.new_zeros(beams, members, features.shape[-1])
-        features = features.view(beams, n, members, features.shape[-1]).masked_fill_(is_padding, -torch.inf)
+            return features.new_zeros(beams, n_networks, features.shape[-1])
+        features = features.view(beams, n, n_networks, features.shape[-1]).masked_fill_(is_padding, -torch.inf)
         # relu after the maximum: it then has one value per beam, and turns -inf into 0.
         return torch.relu(features.max(1).values)

@@ -59,22 +59,22 @@ class Linear(nn.Module):
     ----------
     n_in, n_out : int
         Width of the input (F) and of the output.
-    members : int
+    n_networks : int
         M, the number of layers.
 
     Examples
     --------
-    >>> layer = Linear(3, 2, members=5)
+    >>> layer = Linear(3, 2, n_networks=5)
     >>> layer(torch.zeros(4, 3)).shape, layer(torch.zeros(4, 5, 3)).shape
     (torch.Size([4, 5, 2]), torch.Size([4, 5, 2]))
     """
 
     @torch.inference_mode(False)  # weights made in inference mode could never be trained
-    def __init__(self, n_in: int, n_out: int, members: int) -> None:
+    def __init__(self, n_in: int, n_out: int, n_networks: int) -> None:
         super().__init__()
-        self.members = check_integer("members", members, minimum=1)
-        self.weight = nn.Parameter(torch.zeros(members, n_in, n_out, dtype=torch.float32))
-        self.bias = nn.Parameter(torch.zeros(members, 1, n_out, dtype=torch.float32))
+        self.n_networks = check_integer("n_networks", n_networks, minimum=1)
+        self.weight = nn.Parameter(torch.zeros(n_networks, n_in, n_out, dtype=torch.float32))
+        self.bias = nn.Parameter(torch.zeros(n_networks, 1, n_out, dtype=torch.float32))
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
         """Fresh weights.
@@ -84,7 +84,7 @@ class Linear(nn.Module):
         streams : sequence of torch.Generator
             One per member.
         """
-        check_seeds(streams, self.members)
+        check_seeds(streams, self.n_networks)
         bound = 1.0 / math.sqrt(max(1, self.weight.shape[1]))
         with torch.no_grad():
             for member, stream in enumerate(streams):
@@ -93,12 +93,12 @@ class Linear(nn.Module):
                     parameter[member] = (2.0 * values - 1.0) * bound
 
     def extra_repr(self) -> str:
-        return f"{self.weight.shape[1]}, {self.weight.shape[2]}, members={self.members}"
+        return f"{self.weight.shape[1]}, {self.weight.shape[2]}, n_networks={self.n_networks}"
 
     def forward(self, x: Tensor) -> Tensor:
-        check_rows(x, 1, None, self.members)
+        check_rows(x, 1, None, self.n_networks)
         check_dtype(x, self.weight)
-        rows = x.unsqueeze(0).expand(self.members, -1, -1) if x.dim() == 2 else x.transpose(0, 1)
+        rows = x.unsqueeze(0).expand(self.n_networks, -1, -1) if x.dim() == 2 else x.transpose(0, 1)
         return torch.baddbmm(self.bias, rows, self.weight).transpose(0, 1)
 
 
@@ -113,28 +113,28 @@ class Members(nn.ModuleList):
     ----------
     make : callable
         Builds one of them, each call with weights of its own or the same pretrained ones.
-    members : int
+    n_networks : int
         M, the number of networks.
     row_axes : int
         How many axes a row has, 3 for an image.
 
     Examples
     --------
-    >>> Members(lambda: nn.Linear(3, 2), members=5)(torch.zeros(4, 3)).shape
+    >>> Members(lambda: nn.Linear(3, 2), n_networks=5)(torch.zeros(4, 3)).shape
     torch.Size([4, 5, 2])
     """
 
     @torch.inference_mode(False)
-    def __init__(self, make: Callable[[], nn.Module], members: int, *, row_axes: int = 1) -> None:
-        super().__init__(make() for _ in range(check_integer("members", members, minimum=1)))
+    def __init__(self, make: Callable[[], nn.Module], n_networks: int, *, row_axes: int = 1) -> None:
+        super().__init__(make() for _ in range(check_integer("n_networks", n_networks, minimum=1)))
         self._make, self._row_axes = make, row_axes
         weights = [id(p) for network in self for p in network.parameters() if p.requires_grad]
         if len(set(weights)) < len(weights):
-            got = "weights that members share"
+            got = "weights that networks share"
             raise ConfigError(f"make must build a new network at every call, got {got}. Build all layers in it.")
 
     @property
-    def members(self) -> int:
+    def n_networks(self) -> int:
         """How many networks there are."""
         return len(self)
 
@@ -169,25 +169,25 @@ class MLP(nn.Module):
         F, the number of inputs.
     hidden : sequence of int
         Widths of the layers; with () the inputs are the features, so that raw outputs are linear in them.
-    members : int
+    n_networks : int
         M, the number of perceptrons.
     activation : {"relu", "gelu", "silu", "tanh"}
         The function after each layer.
 
     Examples
     --------
-    >>> MLP(n_in=8, hidden=(128, 64), members=5)(torch.zeros(2, 8)).shape
+    >>> MLP(n_in=8, hidden=(128, 64), n_networks=5)(torch.zeros(2, 8)).shape
     torch.Size([2, 5, 64])
     """
 
     def __init__(
-        self, *, n_in: int, hidden: Sequence[int] = (128, 128, 128, 64), members: int = 1, activation: str = "relu"
+        self, *, n_in: int, hidden: Sequence[int] = (128, 128, 128, 64), n_networks: int = 1, activation: str = "relu"
     ) -> None:
         super().__init__()
         check_choice("activation", activation, ACTIVATIONS)
         widths = [n_in, *check_widths("hidden", hidden, least=0)]
-        self.members = check_integer("members", members, minimum=1)
-        self.layers = nn.ModuleList(Linear(a, b, members) for a, b in pairwise(widths))
+        self.n_networks = check_integer("n_networks", n_networks, minimum=1)
+        self.layers = nn.ModuleList(Linear(a, b, n_networks) for a, b in pairwise(widths))
         self.output_dim = widths[-1]
         self.activation = activation
 
@@ -201,10 +201,10 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         activation = ACTIVATIONS[self.activation]
-        check_rows(x, 1, members=self.members)
+        check_rows(x, 1, n_networks=self.n_networks)
         for layer in self.layers:
             x = activation(layer(x))
-        return x.unsqueeze(1).expand(-1, self.members, -1) if x.dim() == 2 else x
+        return x.unsqueeze(1).expand(-1, self.n_networks, -1) if x.dim() == 2 else x
 
 
 class Frozen(nn.Module):
@@ -234,10 +234,10 @@ class Frozen(nn.Module):
 # Inputs are checked by type, shape and dtype only, so that a GPU need not wait.
 
 
-def check_seeds(given: Sized, members: int) -> None:
+def check_seeds(given: Sized, n_networks: int) -> None:
     """Raise a `ConfigError` if there is not one seed, or random stream, per member."""
-    if len(given) != members:
-        raise ConfigError(f"seeds must have one entry per member ({members}), got {len(given)}.")
+    if len(given) != n_networks:
+        raise ConfigError(f"seeds must have one entry per network ({n_networks}), got {len(given)}.")
 
 
 def check_widths(name: str, widths: object, least: int = 1) -> tuple[int, ...]:
@@ -248,13 +248,13 @@ def check_widths(name: str, widths: object, least: int = 1) -> tuple[int, ...]:
     return tuple(int(width) for width in found)
 
 
-def check_rows(x: Any, row_axes: int, takes: str | None = None, members: int | None = None) -> None:
+def check_rows(x: Any, row_axes: int, takes: str | None = None, n_networks: int | None = None) -> None:
     """Raise an `InputError` if `x` is not a batch of rows with `row_axes` axes, or of such rows per member."""
     axes = x.dim() - row_axes if isinstance(x, Tensor) else 0
-    if axes == 1 or (axes == 2 and members in (None, x.shape[1])):
+    if axes == 1 or (axes == 2 and n_networks in (None, x.shape[1])):
         return
     if axes == 2:
-        raise InputError(f"x must have {members} members on its second axis, got shape {tuple(x.shape)}.")
+        raise InputError(f"x must have {n_networks} networks on its second axis, got shape {tuple(x.shape)}.")
     got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
     expected = f"a tensor with {row_axes + 1} axes, or {row_axes + 2} with rows of each member"
     raise InputError(f"x must be {takes or expected}, got {got}.")

@@ -54,11 +54,11 @@ class Tail(nn.Module):
         width: int,
         row_axes: int = 1,
         hidden: Sequence[int] = (384, 256),
-        members: int = 1,
+        n_networks: int = 1,
     ) -> None:
         super().__init__()
-        self.networks = None if make is None else Members(make, members, row_axes=row_axes)
-        self.perceptron = MLP(n_in=width, hidden=hidden, members=members)
+        self.networks = None if make is None else Members(make, n_networks, row_axes=row_axes)
+        self.perceptron = MLP(n_in=width, hidden=hidden, n_networks=n_networks)
         self.output_dim = self.perceptron.output_dim
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
@@ -247,7 +247,7 @@ class Transformer(Tuned):
         *,
         frozen: int | str | None,
         hidden: Sequence[int],
-        members: int,
+        n_networks: int,
         dropout: bool = False,
     ) -> None:
         with torch.random.fork_rng(devices=[]):
@@ -260,7 +260,7 @@ class Transformer(Tuned):
             numbers = f"a number of blocks up to {count} (-1: all but one)"
             raise ConfigError(f"frozen must be 'all', 'none' or {numbers}, got {frozen!r}.")
         features, row_axes = _features(whole, example), example.dim() - 1
-        options: dict[str, Any] = {"width": features.shape[1], "hidden": hidden, "members": members}
+        options: dict[str, Any] = {"width": features.shape[1], "hidden": hidden, "n_networks": n_networks}
         if tunes_all:
             super().__init__(None, Tail(make, row_axes=row_axes, **options))
             return
@@ -420,8 +420,8 @@ class Text(Transformer):
         So many first blocks, with the embeddings, are shared and not trained. Default: all but the last one.
     hidden : sequence of int
         Widths of the perceptron of each member.
-    members : int
-        M, the number of members.
+    n_networks : int
+        M, the number of networks.
     pooling : {"mean", "cls", "pooler"}
         How hidden states become features: their average over the tokens of the text, which are all but padding; the
         first token; or the model's own layer on the first token, if it has one.
@@ -437,12 +437,12 @@ class Text(Transformer):
         config: Any = None,
         frozen: int | str | None = -1,
         hidden: Sequence[int] = (384, 256),
-        members: int = 1,
+        n_networks: int = 1,
         pooling: str = "mean",
         dropout: bool = False,
     ) -> None:
         make = loader(partial(TokenEncoder, pooling=pooling), pretrained, config, dropout)
-        super().__init__(make, frozen=frozen, hidden=hidden, members=members, dropout=dropout)
+        super().__init__(make, frozen=frozen, hidden=hidden, n_networks=n_networks, dropout=dropout)
 
 
 class TokenEncoder(Encoder):
@@ -528,12 +528,12 @@ class ViT(Transformer):
         config: Any = None,
         frozen: int | str | None = "none",
         hidden: Sequence[int] = (384, 256),
-        members: int = 1,
+        n_networks: int = 1,
         pooling: str = "mean",
         dropout: bool = False,
     ) -> None:
         make = loader(partial(ImageEncoder, pooling=pooling), pretrained, config, dropout)
-        super().__init__(make, frozen=frozen, hidden=hidden, members=members, dropout=dropout)
+        super().__init__(make, frozen=frozen, hidden=hidden, n_networks=n_networks, dropout=dropout)
 
 
 class ImageEncoder(Encoder):
@@ -595,8 +595,8 @@ class EfficientNet(Tuned):
         images are worse than ImageNet's, and members and averaged weights would each need their own.
     hidden : sequence of int
         Widths of the perceptron of each member.
-    members : int
-        M, the number of members.
+    n_networks : int
+        M, the number of networks.
     pooling : {"mean", "stages"}
         "mean" averages the last features over the image; "stages" takes the mean and the standard deviation over the
         image of several stages, which carry more information about amounts.
@@ -608,7 +608,7 @@ class EfficientNet(Tuned):
         pretrained: bool = True,
         frozen: str | None = "none",
         hidden: Sequence[int] = (384, 256),
-        members: int = 1,
+        n_networks: int = 1,
         pooling: str = "mean",
     ) -> None:
         check_choice("frozen", "none" if frozen is None else frozen, ("none", "all"))
@@ -616,7 +616,7 @@ class EfficientNet(Tuned):
         # Those drawn at random differ from call to call; pretrained weights are read once.
         make: Callable[[], nn.Module] = partial(_lite, pretrained, pooling)
         make = Copies(make()) if pretrained else make
-        options: dict[str, Any] = {"width": POOLINGS[pooling], "hidden": hidden, "members": members}
+        options: dict[str, Any] = {"width": POOLINGS[pooling], "hidden": hidden, "n_networks": n_networks}
         if frozen == "all":
             super().__init__(Frozen(make(), row_axes=3), Tail(None, **options))
         else:

@@ -58,7 +58,7 @@ class TrainingConfig(OptimizerOptions):
 
     Examples
     --------
-    >>> TrainingConfig(lr=1e-3, seeds=(0, 1)).members
+    >>> TrainingConfig(lr=1e-3, seeds=(0, 1)).n_networks
     2
     """
 
@@ -78,7 +78,7 @@ class TrainingConfig(OptimizerOptions):
             raise ConfigError(f"seeds must be a tuple of one integer of at least 0 per member, got {seeds!r}.")
 
     @property
-    def members(self) -> int:
+    def n_networks(self) -> int:
         """How many networks are trained."""
         return len(self.seeds)
 

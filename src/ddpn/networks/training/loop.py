@@ -294,7 +294,7 @@ class Training:
             total, healthy = self._captured.epoch()
             state.step += self.batches.steps
         else:
-            total = torch.zeros(self.config.members, dtype=torch.float32, device=self.runtime.device)
+            total = torch.zeros(self.config.n_networks, dtype=torch.float32, device=self.runtime.device)
             healthy = torch.ones_like(total, dtype=torch.bool)
             for batch in self.batches.epoch(state.streams):
                 state.optimizer.lr.fill_(self.config.lr_at(self._step_by_time(), self.steps))
@@ -349,7 +349,7 @@ class Training:
 def mean_scores(model: CountModel, batches: AnyBatches, config: TrainingConfig, runtime: Runtime) -> list[float]:
     """Return the mean validation score of each member: a proper score, or the training objective ("loss")."""
     model.eval()
-    sums = torch.zeros(2, model.members, dtype=torch.float64, device=runtime.device)
+    sums = torch.zeros(2, model.n_networks, dtype=torch.float64, device=runtime.device)
     for number, part in enumerate(batches.in_order()):
         if number % runtime.share.world == runtime.share.rank:
             weight = torch.ones_like(part.y) if part.weight is None else part.weight
@@ -406,10 +406,10 @@ class CapturedSteps:
         # One more for each step of the warm-up, which may begin at the last.
         lrs = [config.lr_at(i, steps) for i in range(steps)] + [0.0] * (_WARM_UP + 1)
         self._lrs = torch.tensor(lrs, dtype=torch.float32, device=device)
-        self._index = torch.zeros(config.members, batches.batch, dtype=torch.long, device=device)
+        self._index = torch.zeros(config.n_networks, batches.batch, dtype=torch.long, device=device)
         self._step = torch.zeros(1, dtype=torch.long, device=device)
-        self._total = torch.zeros(config.members, dtype=torch.float32, device=device)
-        self._healthy = torch.ones(config.members, dtype=torch.bool, device=device)
+        self._total = torch.zeros(config.n_networks, dtype=torch.float32, device=device)
+        self._healthy = torch.ones(config.n_networks, dtype=torch.bool, device=device)
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def _once(self) -> None:

@@ -50,13 +50,13 @@ class _Weight(NamedTuple):
     """One parameter of every member: a stacked one with the member axis first, or one tensor per member."""
 
     tensors: list[nn.Parameter]
-    members: int
+    n_networks: int
     is_decayed: bool
 
     def rows(self, given: list[Tensor]) -> Tensor:
         """Values or gradients, one row per member. Shape: (M, D)."""
         if len(given) == 1:
-            return given[0].reshape(self.members, -1)
+            return given[0].reshape(self.n_networks, -1)
         return torch.stack([each.reshape(-1) for each in given])
 
     def view(self, values: Tensor) -> None:
@@ -72,8 +72,8 @@ class FlatWeights:
     Every trainable parameter must have the member axis first, or belong to a network of `backbones.Members`.
     """
 
-    def __init__(self, model: nn.Module, members: int) -> None:
-        self._weights = [*_stacked(model, members), *_looped(model, members)]
+    def __init__(self, model: nn.Module, n_networks: int) -> None:
+        self._weights = [*_stacked(model, n_networks), *_looped(model, n_networks)]
         self.parameters = [p for weight in self._weights for p in weight.tensors]
         parts = [weight.rows([p.detach() for p in weight.tensors]) for weight in self._weights]
         self.values = torch.cat(parts, dim=1)
@@ -99,7 +99,7 @@ class FlatWeights:
         return torch.linalg.vector_norm(self.grad, dim=1)
 
 
-def _stacked(model: nn.Module, members: int) -> list[_Weight]:
+def _stacked(model: nn.Module, n_networks: int) -> list[_Weight]:
     looped = {id(p) for module in model.modules() if isinstance(module, Members) for p in module.parameters()}
     # Torch's own layers have no member axis, even if one of their axes happens to be as long.
     torchs = [m for m in model.modules() if type(m).__module__.startswith("torch.nn.modules.")]
@@ -108,23 +108,23 @@ def _stacked(model: nn.Module, members: int) -> list[_Weight]:
     for name, p in model.named_parameters():
         if not p.requires_grad or id(p) in looped:
             continue
-        if p.dim() == 0 or len(p) != members or id(p) in shared:
-            must, got = f"have the {members} members along their first axis", f"{name} of shape {tuple(p.shape)}"
+        if p.dim() == 0 or len(p) != n_networks or id(p) in shared:
+            must, got = f"have the {n_networks} networks along their first axis", f"{name} of shape {tuple(p.shape)}"
             remedy = "Build the network from the layers of ddpn.networks.backbones, or wrap it in Members."
             raise ConfigError(f"parameters must {must}, got {got}. {remedy}")
-        found.append(_Weight([p], members, not name.endswith("bias")))
+        found.append(_Weight([p], n_networks, not name.endswith("bias")))
     return found
 
 
-def _looped(model: nn.Module, members: int) -> list[_Weight]:
+def _looped(model: nn.Module, n_networks: int) -> list[_Weight]:
     found = []
     for module in model.modules():
         if isinstance(module, Members):
-            if len(module) != members:
-                raise ConfigError(f"Members must hold the {members} members of the training, got {len(module)}.")
+            if len(module) != n_networks:
+                raise ConfigError(f"Members must hold the {n_networks} networks of the training, got {len(module)}.")
             for together in zip(*(network.parameters() for network in module), strict=True):
                 if together[0].requires_grad:
-                    found.append(_Weight(list(together), members, together[0].dim() > 1))
+                    found.append(_Weight(list(together), n_networks, together[0].dim() > 1))
     return found
 
 
@@ -147,15 +147,15 @@ class Buffers:
     Buffers that all members share, such as a table of constants, are included, so that a resumed training has them.
     """
 
-    def __init__(self, model: nn.Module, members: int) -> None:
+    def __init__(self, model: nn.Module, n_networks: int) -> None:
         loops = [module for module in model.modules() if isinstance(module, Members)]
         owners = {id(b): k for each in loops for k, network in enumerate(each) for b in network.buffers()}
         self._owned: dict[str, tuple[Tensor, int | None]] = {}
         for name, buffer in trained_buffers(model).items():
-            if id(buffer) in owners or buffer.dim() == 0 or len(buffer) != members:
+            if id(buffer) in owners or buffer.dim() == 0 or len(buffer) != n_networks:
                 self._owned[name] = buffer, owners.get(id(buffer))
             else:
-                self._owned |= {f"{name}/{k}": (buffer[k], k) for k in range(members)}
+                self._owned |= {f"{name}/{k}": (buffer[k], k) for k in range(n_networks)}
 
     def copied(self) -> dict[str, Tensor]:
         """A copy of the current values."""
@@ -272,10 +272,10 @@ class History:
         """Time in training and validation, over all sessions of a resumed training."""
         return sum(record["seconds"] for record in self.epochs)
 
-    def of(self, members: slice) -> "History":
-        """How the training of some of the members went, by their positions."""
-        epochs = [{k: v[members] if isinstance(v, list) else v for k, v in record.items()} for record in self.epochs]
-        best, scores = self.best_epoch[members], self.best_score[members]
+    def of(self, networks: slice) -> "History":
+        """How the training of some of the networks went, by their positions."""
+        epochs = [{k: v[networks] if isinstance(v, list) else v for k, v in record.items()} for record in self.epochs]
+        best, scores = self.best_epoch[networks], self.best_score[networks]
         return replace(self, epochs=epochs, rollbacks=list(self.rollbacks), best_epoch=best, best_score=scores)
 
     @classmethod
@@ -315,14 +315,14 @@ class State:
 
     def __init__(self, model: CountModel, config: TrainingConfig, validates: bool, one_epoch: bool = False) -> None:
         self.model, self.config, self.validates, self.one_epoch = model, config, validates, one_epoch
-        self.flat = FlatWeights(model, config.members)
-        self.buffers = Buffers(model, config.members)
+        self.flat = FlatWeights(model, config.n_networks)
+        self.buffers = Buffers(model, config.n_networks)
         self.optimizer = Optimizer(self.flat, config)
         self.streams = generators([seed + _ORDER_SEED for seed in config.seeds])
         self.step, self.epoch = 0, 0
-        self.history = History(best_epoch=[0] * config.members, best_score=[float("inf")] * config.members)
+        self.history = History(best_epoch=[0] * config.n_networks, best_score=[float("inf")] * config.n_networks)
         self.best, self.best_buffers = self.flat.values.clone(), self.buffers.copied()
-        self.failures = [0] * config.members
+        self.failures = [0] * config.n_networks
         self.before = self._snapshot()
 
     # Stopping ----------------------------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ class State:
     @property
     def have_all_stopped(self) -> bool:
         """Whether `has_stopped` holds for every member."""
-        return all(map(self.has_stopped, range(self.config.members)))
+        return all(map(self.has_stopped, range(self.config.n_networks)))
 
     def has_stopped(self, member: int) -> bool:
         """Whether a member has gone `patience` epochs without a better score; later ones change nothing for it."""
@@ -380,7 +380,7 @@ class State:
     def keep_best(self) -> None:
         """Put the weights to keep into the model: each member's best epoch, or the last where nothing was validated."""
         if not self.validates or not self.history.epochs:
-            self.history.best_epoch = [self.epoch] * self.config.members
+            self.history.best_epoch = [self.epoch] * self.config.n_networks
             self.flat.values.copy_(self.optimizer.average)
         else:
             self.flat.values.copy_(self.best)

@@ -22,10 +22,10 @@ from ddpn.storage.contents import JsonObject
 if TYPE_CHECKING:
     from ddpn.networks.heads import Head
 
-#: The last seed is the first one plus the number of members.
+#: The last seed is the first one plus the number of networks.
 _LARGEST_SEED = 2**31 - 1
-#: A quick run has a tenth of the steps and two members.
-_QUICK_SHARE, _QUICK_MEMBERS = 0.1, 2
+#: A quick run has a tenth of the steps and two networks.
+_QUICK_SHARE, _QUICK_NETWORKS = 0.1, 2
 #: The settings that determine how long a training is.
 _LENGTHS = ("epochs", "steps")
 #: The settings that change how long a training takes but not its result.
@@ -63,7 +63,7 @@ class TrainingSettings:
     by another score ("crps" or "nll").
 
     `steps` replaces `epochs` where there are fewer rows than in the paper. A batch is computed in `accumulate` parts,
-    and `at_once` members are in memory together (None: all of them). `initial_gamma` is where gamma starts instead
+    and `at_once` networks are in memory together (None: all of them). `initial_gamma` is where gamma starts instead
     (Appendix A.4). What the command line sets is validated here, the rest by `ddpn.networks.training.TrainingConfig`.
     """
 
@@ -73,7 +73,7 @@ class TrainingSettings:
     epochs: int | None = None
     steps: int | None = None
     hidden: tuple[int, ...] = (128, 128, 128, 64)
-    members: int = 5
+    n_networks: int = 5
     seed: int = 0
     warmup: float = 0.0
     precision: str = "float32"
@@ -84,7 +84,7 @@ class TrainingSettings:
     snapshots: tuple[int | str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_integer("members", self.members, minimum=1)
+        check_integer("n_networks", self.n_networks, minimum=1)
         seed_is_valid = is_integer(self.seed) and 0 <= self.seed <= _LARGEST_SEED
         check_number("seed", self.seed, f"an integer from 0 to {_LARGEST_SEED}", seed_is_valid)
 
@@ -96,7 +96,7 @@ class TrainingSettings:
 
 #: The names of all settings of a training.
 TRAINING = [f.name for f in fields(TrainingSettings)]
-_UNTRAINED = TrainingSettings(batch_size=1, lr=1.0, weight_decay=0.0, epochs=1, members=1)
+_UNTRAINED = TrainingSettings(batch_size=1, lr=1.0, weight_decay=0.0, epochs=1, n_networks=1)
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Experiment:
         kept = self.training.snapshots
         shorter["snapshots"] = tuple(one if isinstance(one, str) else _shortened(one) for one in kept)
         named = replace(self, name=f"{self.name}-quick", title=f"{self.title} (quick run)", grid=grid)
-        return named.with_training(members=min(self.training.members, _QUICK_MEMBERS), **shorter)
+        return named.with_training(n_networks=min(self.training.n_networks, _QUICK_NETWORKS), **shorter)
 
     def runs(self) -> list["Run"]:
         """Every method at every point of the grid."""

@@ -28,15 +28,15 @@ from ddpn.storage.tensor_files import fingerprint
 _SHARE = 0.4
 
 
-def network_of(experiment: Experiment, width: int, members: int, hidden: tuple[int, ...], classes: int = 0) -> Any:
+def network_of(experiment: Experiment, width: int, n_networks: int, hidden: tuple[int, ...], classes: int = 0) -> Any:
     """Return the backbone that an experiment declares, or else an MLP with `width` inputs, with `hidden` layers."""
     if experiment.backbone is None:
-        return MLP(n_in=width, hidden=hidden, members=members)
+        return MLP(n_in=width, hidden=hidden, n_networks=n_networks)
     options = {key: value for key, value in experiment.backbone.items() if key != "name"}
     if experiment.backbone["name"] == "countnet3d":
         options["n_classes"] = classes
     try:
-        return BACKBONES[experiment.backbone["name"]](**options, hidden=hidden, members=members)
+        return BACKBONES[experiment.backbone["name"]](**options, hidden=hidden, n_networks=n_networks)
     except TypeError as error:
         raise ConfigError(f"Invalid option in [backbone] of {experiment.name}: {error}.") from error
 

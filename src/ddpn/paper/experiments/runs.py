@@ -103,8 +103,8 @@ class FinishedRun(Run):
         else:
             tensors, start = read(self.folder / SNAPSHOTS)[0], f"{snapshot}/"
             weights = {k.removeprefix(start): tensor for k, tensor in tensors.items() if k.startswith(start)}
-        hidden, members = self.result["settings"]["hidden"], len(weights["projection.bias"])
-        model = CountModel(MLP(n_in=1, hidden=hidden, members=members), self.head, members)
+        hidden, n_networks = self.result["settings"]["hidden"], len(weights["projection.bias"])
+        model = CountModel(MLP(n_in=1, hidden=hidden, n_networks=n_networks), self.head, n_networks)
         model.load_state_dict(weights)
         with torch.no_grad():
             return model.double()(torch.from_numpy(x.astype(np.float64))[:, None])
@@ -229,10 +229,10 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Traine
         epochs=settings.epochs_for(len(parts.train)),
         clip=None,
         ema=0.0,
-        seeds=tuple(settings.seed + member for member in range(settings.members)),
+        seeds=tuple(settings.seed + member for member in range(settings.n_networks)),
         **{name: getattr(settings, name) for name in shared},
     )
-    runtime, at_once = Runtime(device), settings.at_once or settings.members
+    runtime, at_once = Runtime(device), settings.at_once or settings.n_networks
     given = {"raw": parts.test.X} | ({} if parts.ood is None else {"ood": parts.ood})
     outputs: dict[str, list[Tensor]] = {name: [] for name in given}
     weights: dict[str, Tensor] = {}
@@ -241,11 +241,11 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Traine
     histories = []
     # The memory that training needs is enough for so many rows.
     batch = WITHOUT_GRADIENTS * -(-settings.batch_size // settings.accumulate)
-    for number, first in enumerate(range(0, settings.members, at_once)):
+    for number, first in enumerate(range(0, settings.n_networks, at_once)):
         own = replace(config, seeds=config.seeds[first : first + at_once])
         model, history, states = _train_group(run, parts, own, runtime, folder / f"members-{number}")
         histories.append(history)
-        prefix = f"{number}/" if at_once < settings.members else ""
+        prefix = f"{number}/" if at_once < settings.n_networks else ""
         for name, x in given.items():
             outputs[name].append(_predict(model, x, runtime, config.precision, batch))
         weights |= {f"{prefix}{name}": tensor.float().cpu().clone() for name, tensor in trained_tensors(model).items()}
@@ -266,8 +266,8 @@ def _train_group(
 
     An interrupted training has a checkpoint beside that file, from which it resumes.
     """
-    network = network_of(run.experiment, parts.train.X.shape[1], config.members, run.training.hidden, parts.classes)
-    model = CountModel(network.tail if parts.cached else network, run.head, config.members, run.sees)
+    network = network_of(run.experiment, parts.train.X.shape[1], config.n_networks, run.training.hidden, parts.classes)
+    model = CountModel(network.tail if parts.cached else network, run.head, config.n_networks, run.sees)
     done, state = path.with_suffix(".safetensors"), path.with_suffix(".state")
     names = run.training.snapshots
     if not (done.exists() or state.exists()) and runtime.is_main:

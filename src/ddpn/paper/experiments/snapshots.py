@@ -57,7 +57,7 @@ class SnapshotWriter:
         scores = [name for name in names if isinstance(name, str)]
         if not scores:
             return
-        if validation is None or any(len(tensor) != config.members for tensor in trained_tensors(model).values()):
+        if validation is None or any(len(tensor) != config.n_networks for tensor in trained_tensors(model).values()):
             got = "no validation rows" if validation is None else "networks without a common member axis"
             raise ConfigError(argument="snapshots", must="be epochs where there are no scores per network", got=got)
         self._rows = MemoryBatches(validation.map(lambda part: part.to(runtime.device)), config.batch_size)
@@ -66,7 +66,7 @@ class SnapshotWriter:
                 tensors, about = read(self._paths[score])
                 self._best[score] = tensors, about["scores"]
             else:
-                self._best[score] = self._weights(), [float("inf")] * config.members
+                self._best[score] = self._weights(), [float("inf")] * config.n_networks
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: tensor.float().cpu().clone() for name, tensor in trained_tensors(self._model).items()}
