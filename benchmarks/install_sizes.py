@@ -1,8 +1,11 @@
-"""Print what the core and each extra of ddpn take on disk: python benchmarks/install_sizes.py.
+"""Write what the core and each extra of ddpn take on disk.
+
+    python benchmarks/install_sizes.py --out benchmarks/results
 
 Sizes are those of the files that pip recorded for the installed packages; what an extra needs beyond the core counts.
 """
 
+import argparse
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -47,14 +50,24 @@ def megabytes(names: set[str]) -> float:
     return total / 1e6
 
 
-def main() -> None:
+def describe() -> list[str]:
+    """Return a line for the core, its largest packages and each extra."""
     core = packages(PROJECT["dependencies"])
-    print(f"core: {len(core)} packages, {megabytes(core):,.0f} MB")
-    for name in sorted(core, key=lambda each: -megabytes({each}))[:8]:
-        print(f"  {name}: {megabytes({name}):,.0f} MB")
+    lines = [f"- core: {len(core)} packages, {megabytes(core):,.0f} MB"]
+    for name in sorted(core, key=lambda name: -megabytes({name}))[:8]:
+        lines.append(f"  - {name}: {megabytes({name}):,.0f} MB")
     for extra, requirements in PROJECT["optional-dependencies"].items():
         more = packages([text for text in requirements if not text.startswith("ddpn[")]) - core
-        print(f"{extra}: {len(more)} packages, {megabytes(more):,.0f} MB")
+        lines.append(f"- {extra}: {len(more)} packages, {megabytes(more):,.0f} MB")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="the folder of install_sizes.md")
+    path = parser.parse_args().out / "install_sizes.md"
+    path.write_text("\n".join(["# What an installation takes on disk", "", *describe(), ""]), encoding="utf-8")
+    print(path)
 
 
 if __name__ == "__main__":

@@ -39,9 +39,9 @@ from ddpn.members.trees.streamed import StreamedData, StreamedRows
 from ddpn.networks.training import Runtime
 from ddpn.networks.training.batches import CHUNK_ROWS
 from ddpn.rows.count_rows import CountRows
+from ddpn.storage.results import ResultStore
 from ddpn.tables.table import Place, sampled_rows
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.streaming import PredictedParts
 
 ROWS, COLUMNS, MEMBERS = 65_536, 40, 5
 #: Rows of the table that trees are measured by: enough that memory per row is seen above all else.
@@ -175,7 +175,7 @@ def driver(folder: Path, blocks: int = 200) -> Row:
     frame.write_parquet(content := io.BytesIO())
     findings = {"rows": BLOCK_ROWS, "flagged": 0, "groups": {}, "notes": {}, "states": [[BLOCK_ROWS] * 6] * COLUMNS}
     facts = json.dumps({"rows": BLOCK_ROWS, "columns": frame.columns, "findings": findings}).encode()
-    parts, files = PredictedParts(folder / "out.parquet", {}), {"content": content.getvalue(), "facts": facts}
+    parts, files = ResultStore(folder / "out.parquet.parts", {}), {"content": content.getvalue(), "facts": facts}
     seconds, _ = measured(lambda: [parts.write(Place(0, 0, 0, at), files, "a part") for at in range(blocks)])
     rows = blocks * BLOCK_ROWS
     return Row(what="parts and what is known of them", rows=rows, columns=9, networks="", seconds=seconds, per=rows)

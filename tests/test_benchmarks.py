@@ -31,4 +31,4 @@ def test_prediction(benchmark_module):
     found = {row["what"]: row for row in prediction.measured(rows=60, calls=2, file_rows=0)}
     assert found["mean, median, interval, variance"]["full / bare"] > 0.0
     assert found["interval of one row"]["99% ms"] >= found["interval of one row"]["median ms"] > 0.0
-    assert set(prediction.ASKED) <= set(found)
+    assert set(prediction.ASKED) <= set(found) | {"ddpn predict, CSV to CSV"}  # of a file, which has no rows here

@@ -10,6 +10,7 @@ from ddpn.statistics import (
     adjust_p_values,
     bonferroni_z,
     effective_rows,
+    explained_deviance,
     mean_and_error,
     poisson_deviance,
     weighted_mean,
@@ -73,3 +74,10 @@ def test_quantiles_of_tenths_are_those_of_whole_rows(rows):
     for q in (0.1, 0.3, 0.5, 1.0):
         expected = np.quantile(values, q, method="inverted_cdf")
         assert weighted_quantile(values, np.full(rows, 0.1), q) == expected
+
+
+def test_equal_counts_are_explained_by_their_mean_alone():
+    ones, y = np.ones(4), np.full(4, 2.0)
+    assert explained_deviance(y, y, ones, ones) == 1.0
+    assert explained_deviance(y, 1.01 * y, ones, ones) == 0.0
+    assert explained_deviance(0.0 * y, 0.0 * y, ones, ones) == 1.0

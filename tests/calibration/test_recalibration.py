@@ -27,7 +27,7 @@ class Poissons(Constant):
     """Predicts Poissons whose means are the inputs."""
 
     def distribution(self, X, exposure=None):
-        return Poisson(torch.from_numpy(X[:, :1]))
+        return Poisson(torch.from_numpy(X[0].values[:, None]))
 
 
 def recalibration(mu, y, weight=None, **options) -> Recalibration:

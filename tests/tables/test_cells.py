@@ -60,6 +60,11 @@ def test_names_times_and_dates_are_no_numbers(name):
     assert parsed(name) == [None, None]
 
 
+def test_blanks_and_minus_signs_of_typesetters_among_plain_cells():
+    text = pl.Series(["1\u202f000", "7", "\u22125", "12"])
+    assert parse_numbers(text, PLAIN).to_list() == [1000.0, 7.0, -5.0, 12.0]
+
+
 def test_the_decimal_sign_is_decided_by_all_cells():
     assert find_number_format(pl.Series(["1,234", "5,678"])) == NumberFormat(".", ambiguous="1,234")
     assert find_number_format(pl.Series(["1,234"] * 5000 + ["5,6"])).decimal == ","

@@ -30,6 +30,9 @@ _CONSTANT = 1e-14
 #: within sqrt(n) 1e-6 standard errors of the maximum, whatever the gradient is: rounding leaves gradients of large
 #: counts above any fixed number.
 _WORTH, _CLOSE = 1e-6, 1e-12
+#: The longest step of Newton's method, in units of log parameters. A longer one is on a plateau, where the rows do not
+#: determine a parameter: what the quadratic promises there does not exist.
+_MAX_STEP = 100.0
 #: L-BFGS: steps with the information at the start and with that where these ended, and the share of itself by which
 #: the objective must fall in a step.
 _ROUGH_STEPS, _ROUGH = (10, 60), 1e-5
@@ -265,14 +268,19 @@ def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, m
             )
             better = _point(objective, theta + units * found.x)
             point, n_iter = better if better.value <= point.value else point, n_iter + int(found.nit)
-        inverse = inverse_information(objective.hessian(point.theta))
+        hessian = objective.hessian(point.theta)
+        inverse = inverse_information(hessian)
         # Newton's steps with one Hessian, as long as they cut the gradient.
         for _ in range(_POLISH if n_iter < max_iter else 0):
             following = _point(objective, point.theta - inverse @ point.gradient)
             if not following.norm < point.norm:
                 break
             point = following
-        decrement = float(point.gradient @ inverse @ point.gradient)
+        is_determined = np.abs(inverse @ point.gradient) <= _MAX_STEP
+        decrement = 0.0
+        if is_determined.any():
+            gradient = point.gradient[is_determined]
+            decrement = float(gradient @ inverse_information(hessian[np.ix_(is_determined, is_determined)]) @ gradient)
     return Optimum(point.theta, point.norm, n_iter, decrement <= (_WORTH if point.norm <= tol else _CLOSE))
 
 
