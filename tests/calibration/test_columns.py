@@ -175,15 +175,21 @@ def test_surprises_as_if_left_out_are_those_of_a_summary_of_the_other_rows(colum
     assert np.mean(np.isclose(ours, brute, rtol=0.1, atol=0.1)) > 0.98
 
 
-def test_a_row_that_is_left_out_is_as_unusual_as_a_later_row_with_as_many_like_it():
-    """Names that occur twice in training, and later rows with names that occur once: exactly the same surprise."""
-    codes = np.r_[np.repeat(np.arange(50), 2), np.arange(50, 100)]
+@pytest.mark.parametrize("n_missing", [0, 30, 400], ids=["none missing", "few missing", "most missing"])
+def test_a_row_that_is_left_out_is_as_unusual_as_a_later_row_with_as_many_like_it(n_missing):
+    """Names that occur twice in training, and later rows with names that occur once: exactly the same surprise.
+
+    Where most values are missing, any name is unusual already, by the share of rows that have one.
+    """
+    codes = np.r_[np.repeat(np.arange(50), 2), np.arange(50, 100), np.full(n_missing, -1)]
     column = Column("x", Kind.CATEGORY, codes, Levels(map(str, range(200))))
     profile = fit_column(column)
-    ours = profile.measure_left_out(column, np.arange(150))
+    ours = profile.measure_left_out(column, np.arange(len(codes)))
     once, unseen = profile.cells(column._replace(values=np.array([60, 150]))).surprise
     assert set(ours[:100]) == {once}
-    assert set(ours[100:]) == {unseen}
+    assert set(ours[100:150]) == {unseen}
+    rarity = -np.log(150 / len(codes)) if n_missing > 150 else 0.0
+    assert once == pytest.approx(rarity - np.log(50 / 150))
 
 
 # Exactly, by counting -------------------------------------------------------------------------------------------------
