@@ -126,6 +126,12 @@ class Finder(ast.NodeVisitor):
             for part in node.body:
                 self.visit(part)
 
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        """Defaults of fields are choices, as constants of a module are."""
+        for part in node.body:
+            if isinstance(part, ast.FunctionDef):
+                self.visit(part)
+
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
             self.visit(node.value)

@@ -145,6 +145,12 @@ def test_the_scale_of_an_exponential_tail_is_its_mean(scale):
     assert mean_excess(values, np.ones(50_000)) == pytest.approx(scale, rel=0.1)
 
 
+def test_the_scale_of_equal_values_is_a_share_of_them():
+    """Of values below 1 it is that of 1: a later 0.001 beside zeros is no surprise."""
+    scales = [mean_excess(np.array([value]), np.ones(1)) for value in (0.001, 1.0, 5.0, -500.0)]
+    np.testing.assert_allclose(scales, np.array([1.0, 1.0, 5.0, 500.0]) * scales[1], rtol=1e-12)
+
+
 def left_out(column: Column) -> tuple[np.ndarray, np.ndarray]:
     """Surprises of training cells as if left out, and by brute force: each by a summary of all other rows."""
     rows = np.arange(len(column.values))

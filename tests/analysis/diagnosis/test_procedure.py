@@ -10,6 +10,7 @@ from scipy.special import expit
 
 from ddpn import DoublePoisson
 from ddpn.analysis.diagnosis import diagnose, diagnose_sample
+from ddpn.analysis.diagnosis.procedure import zero_inflation
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
 
@@ -156,6 +157,10 @@ def test_rows_of_weight_zero_do_not_count(simulated):
     found = diagnose(simulated.X, y, sample_weight=weight, mean_model="glm")
     assert found.direction == "equi"
     assert found.summary["rows"] == len(y) - 200
+    used = y[200:]
+    assert (found.summary["minimum"], found.summary["maximum"]) == (used.min(), used.max())
+    assert found.summary["zeros"] == pytest.approx((used == 0).mean())
+    assert found.summary["variance_over_mean"] == pytest.approx(used.var() / used.mean())
 
 
 @pytest.mark.parametrize(
@@ -212,3 +217,14 @@ def test_invalid_arguments(simulated):
         diagnose(simulated.X, simulated.mean.round(), max_rows=10)
     with pytest.raises(InputError, match="non-negative integers"):
         diagnose(simulated.X, simulated.mean)
+
+
+@pytest.mark.parametrize(("base", "alpha"), [("poisson", 0.0), ("negative_binomial", 0.8)])
+@pytest.mark.parametrize("share", [0.1, 0.4])
+def test_extra_zeros_and_what_they_are_added_to(base, alpha, share):
+    rng = np.random.default_rng(5)
+    location = rng.uniform(2.0, 6.0, 4000)
+    rate = location * rng.gamma(1.0 / alpha, alpha, 4000) if alpha else location
+    y = np.where(rng.random(4000) < share, 0, rng.poisson(rate))
+    found = zero_inflation(y, (1.0 - share) * location)
+    assert found == (base, pytest.approx(share, abs=0.03))
