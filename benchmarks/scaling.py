@@ -33,14 +33,14 @@ from streaming import _resident, generate, part
 import ddpn.workflow.preparing as preparing
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
-from ddpn.members.trees.boosting import Fold, Growing, Settings, TreeRows, rates
+from ddpn.members.trees.boosting import Fold, Growing, Settings, TreeRows, compute_rates
 from ddpn.members.trees.member import TreeTable
 from ddpn.members.trees.streamed import StreamedData, StreamedRows
 from ddpn.networks.training import Runtime
 from ddpn.networks.training.batches import CHUNK_ROWS
 from ddpn.rows.count_rows import CountRows
 from ddpn.storage.results import ResultStore
-from ddpn.tables.table import Place, sampled_rows
+from ddpn.tables.table import Block, draw_row_numbers
 from ddpn.workflow.config import FitConfig
 
 ROWS, COLUMNS, MEMBERS = 65_536, 40, 5
@@ -75,7 +75,7 @@ def check_pass(folder: Path, columns: int) -> Row:
     """The first pass over a folder, which has so many columns."""
     plan = FitConfig(target="y")
     table = preparing.open_table([str(folder)], plan, stream=True)[0]
-    seconds, _ = measured(lambda: preparing.checked_rows(table, plan, sampled_rows(table, 0)))
+    seconds, _ = measured(lambda: preparing.checked_rows(table, plan, draw_row_numbers(table, 0)))
     return Row(what="check of all rows", rows=table.rows, columns=columns, networks="", seconds=seconds, per=table.rows)
 
 
@@ -122,7 +122,7 @@ def networks(rows: int, columns: int, n_networks: int) -> tuple[list[Row], Netwo
 def trees(rows: int, columns: int, rounds: int = 5) -> Row:
     """Rounds of boosting over a stream, and the memory of LightGBM per row."""
     sample = sample_of(20_000, columns)
-    (table, matrix), (rate, weight) = TreeTable.fit(sample.X), rates(sample)
+    (table, matrix), (rate, weight) = TreeTable.fit(sample.X), compute_rates(sample)
     places = np.arange(len(rate))
     known = TreeRows(matrix, table.is_category, rate, weight, [Fold(places, places)])
     stream = _Generated(rows // BLOCK_ROWS * BLOCK_ROWS, columns)
@@ -176,7 +176,7 @@ def driver(folder: Path, blocks: int = 200) -> Row:
     findings = {"rows": BLOCK_ROWS, "flagged": 0, "groups": {}, "notes": {}, "states": [[BLOCK_ROWS] * 6] * COLUMNS}
     facts = json.dumps({"rows": BLOCK_ROWS, "columns": frame.columns, "findings": findings}).encode()
     parts, files = ResultStore(folder / "out.parquet.parts", {}), {"content": content.getvalue(), "facts": facts}
-    seconds, _ = measured(lambda: [parts.write(Place(0, 0, 0, at), files, "a part") for at in range(blocks)])
+    seconds, _ = measured(lambda: [parts.write(Block(0, 0, 0, at), files, "a part") for at in range(blocks)])
     rows = blocks * BLOCK_ROWS
     return Row(what="parts and what is known of them", rows=rows, columns=9, networks="", seconds=seconds, per=rows)
 

@@ -71,7 +71,7 @@ def bare(model: Path, port: int) -> None:
     def predict(body: dict) -> dict:
         frame = pl.DataFrame(body["rows"]).with_columns(pl.col("admitted").str.to_date())
         with torch.no_grad():
-            dist = predictor.distribution(roles.parse(frame), roles.exposures(frame))
+            dist = predictor.distribution(roles.parse(frame), roles.read_exposure(frame))
             low, high, _ = predictor.wrap(dist).interval_with_probability(0.9)
         columns = {"mean": dist.mean.tolist(), "lower": low.tolist(), "upper": high.tolist()}
         return {"predictions": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]}

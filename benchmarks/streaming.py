@@ -87,7 +87,7 @@ def fit(folder: Path, stream: bool, model: dict[str, Any]) -> dict[str, Any]:
     roles, predictor = fitted.folder.roles, fitted.folder.model.predictor_
     scores = []
     for start in range(0, TEST_ROWS, 5000):
-        some = roles.sample(test[start : start + 5000])
+        some = roles.read_rows(test[start : start + 5000])
         with torch.no_grad():
             scores.append(crps(predictor.distribution(some.X), torch.from_numpy(some.y)))
     networks = predictor.members.get("networks")

@@ -35,7 +35,7 @@ def rows() -> CountRows:
 
 def run(rows: CountRows, clock: Clock = NO_LIMIT, **options):
     """Fit a Poisson GLM by the whole pipeline, and a constant for comparison."""
-    plan = FitPlan(Folds.of(rows, None, 0), [MemberSpec("poisson_glm", PoissonGLM(HEAD))], 0)
+    plan = FitPlan(Folds.from_rows(rows, None, 0), [MemberSpec("poisson_glm", PoissonGLM(HEAD))], 0)
     lines: list[str] = []
     steps = PipelineOptions(**{"steps": tuple(STEPS), "compare_with": ["constant"]} | options)
     return fit_pipeline(plan, HEAD, CountRange(), steps, clock, lines.append), lines
@@ -127,13 +127,13 @@ def test_counts_are_checked_once_and_held_out_rows_are_predicted_once_per_member
             "check_counts",
             lambda y, *rest, original=original, **more: checked.append(len(y)) or original(y, *rest, **more),
         )
-    for name, original in {name: MEMBERS[name].parts for name in names}.items():
+    for name, original in {name: MEMBERS[name].predict_components for name in names}.items():
 
-        def parts(self, X, exposure=None, name: str = name, original=original):
+        def predict_components(self, X, exposure=None, name: str = name, original=original):
             predicted[name].append(len(X.columns[0].values))
             return original(self, X, exposure)
 
-        monkeypatch.setattr(MEMBERS[name], "parts", parts)
+        monkeypatch.setattr(MEMBERS[name], "predict_components", predict_components)
     X, y, later = rows.X[:120], rows.y[:120], rows.rows(slice(120, None))
     options = {"training_options": {"batch_size": 64}, "epochs": 2, "hidden": (8,)}
     model = CountRegressor(members="auto", mix_with=["poisson_glm"], likelihood="poisson", random_state=0, **options)

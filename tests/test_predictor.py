@@ -11,7 +11,7 @@ import torch
 
 from ddpn import predictor as module
 from ddpn.calibration.calibrate import fit_intervals, fit_ood, fit_recalibration
-from ddpn.calibration.intervals import IntervalLevels, interval_at, score_blocks
+from ddpn.calibration.intervals import IntervalLevels, make_interval, score_blocks
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.members.glm import GLM, Constant, PoissonGLM
 from ddpn.members.member import Member
@@ -65,7 +65,7 @@ def test_a_member_of_weight_zero_is_not_asked(members, predictor):
     before = predictor.distribution(X, EXPOSURE).mean
     predictor.add("broken", Broken(), seconds=2.0)
     assert (predictor.distribution(X, EXPOSURE).mean == before).all()
-    assert list(predictor.mixed) == list(members)
+    assert list(predictor.active_members) == list(members)
     assert (predictor.weights["broken"], predictor.seconds["broken"]) == (0.0, 2.0)
     with pytest.raises(AssertionError):
         predictor.distribution(X, EXPOSURE, of="broken")
@@ -175,7 +175,7 @@ def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, pr
         assert predictor.calibration.interval_level(0.8, of=name) == alone.at(0.8)
         assert predictor.calibration.intervals[name].rows.tolist() == [50]
         if not prior_rows:
-            low, high, _ = interval_at(dist, predictor.calibration.interval_level(0.8, of=name))
+            low, high, _ = make_interval(dist, predictor.calibration.interval_level(0.8, of=name))
             assert ((low <= y) & (y <= high))[some.weight > 0].sum() >= np.ceil(0.8 * 51)
     scores = {predictor.calibration.intervals[name].scores.sum() for name in predictor.calibration.intervals}
     assert len(scores) == 4
@@ -274,7 +274,7 @@ def test_a_saved_predictor_is_the_same(calibrated, saved):
     assert again.calibration.ood.alpha == 0.1
     assert (again.calibration.ood_pvalue(2 * X) == predictor.calibration.ood_pvalue(2 * X)).all()
     manifest = json.loads((saved / "model.json").read_text())
-    assert manifest["members"]["glm"] == {"weight": 0.3, "seconds": 1.5, "facts": predictor.members["glm"].facts()}
+    assert manifest["members"]["glm"] == {"weight": 0.3, "seconds": 1.5, "facts": predictor.members["glm"].get_facts()}
 
 
 def test_without_calibration_none_is_restored(predictor, tmp_path):

@@ -15,7 +15,7 @@ COVERAGE, DIVISIONS = 0.9, 3
 
 def scores(dist: Any, y: np.ndarray, has_likelihood: bool = True) -> dict[str, float | None]:
     """Means over the rows; `nll` is None where there is no likelihood."""
-    from ddpn.calibration.intervals import interval_at, score_counts
+    from ddpn.calibration.intervals import make_interval, score_counts
 
     counts = torch.from_numpy(y)
     with torch.no_grad():
@@ -23,8 +23,8 @@ def scores(dist: Any, y: np.ndarray, has_likelihood: bool = True) -> dict[str, f
         nll = -dist.log_prob(counts).double().mean().item() if has_likelihood else None
         median = dist.icdf(torch.tensor(0.5, dtype=torch.float64)).double().numpy()
         row_scores = score_counts(dist, counts, np.random.default_rng(0).random(len(y)))
-        low, high = (end.double().numpy() for end in interval_at(dist, COVERAGE)[:2])
-        coverage, width = calibrated(row_scores, y, lambda level: interval_at(dist, level)[:2])
+        low, high = (end.double().numpy() for end in make_interval(dist, COVERAGE)[:2])
+        coverage, width = calibrated(row_scores, y, lambda level: make_interval(dist, level)[:2])
     if not np.isfinite(crps).all():
         raise ValueError("The CRPS of some rows is not finite.")
     return {

@@ -18,7 +18,7 @@ from ddpn.calibration.calibrate import CalibratedRows, CalibrationOptions, calib
 from ddpn.calibration.calibration import Calibration
 from ddpn.calibration.heavy_tails import describe_heavy_tail
 from ddpn.calibration.ood import FeatureProfile
-from ddpn.members import MEMBERS, label_of
+from ddpn.members import MEMBERS, format_member_label
 from ddpn.members.folds import Folds, JobOptions
 from ddpn.members.held_out import HeldOutPredictions
 from ddpn.members.member import NotApplicableError, Task
@@ -163,7 +163,7 @@ def _fit_comparisons(
     predictor, folds = fitted.predictor, fitted.folds
     for name in (name for name in options.compare_with if name not in predictor.members):
         kind = MEMBERS.find(name)
-        label = label_of(name, kind)
+        label = format_member_label(name, kind)
         if clock.has_limit and clock.left <= MIN_SECONDS_TO_COMPARE:
             fitted.notes.append(f"Not compared with {label}, because the time budget ran out.")
             continue

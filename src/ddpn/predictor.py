@@ -16,11 +16,11 @@ from ddpn.distributions import Mixture, Recalibrated
 from ddpn.distributions.limits import bounded, limited
 from ddpn.members import MEMBERS
 from ddpn.members.blending import MIXTURE, mix_members
-from ddpn.members.folds import Folds, copies_of, restored
+from ddpn.members.folds import Folds, get_fold_copies, load_member
 from ddpn.members.held_out import HeldOutPredictions, MemberPredictions
 from ddpn.members.member import Member
 from ddpn.prediction.prediction import Prediction
-from ddpn.rows.checks import check_vector, row_count, row_labels, rows_named
+from ddpn.rows.checks import check_vector, get_row_count, get_row_labels, label_row_errors
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import BLOCK, CountRows, take_rows
 from ddpn.runtime.deadlines import check_deadline
@@ -42,7 +42,7 @@ class ScaleSummary(NamedTuple):
     largest: float
 
     @classmethod
-    def of_values(cls, values: np.ndarray) -> Self:
+    def from_values(cls, values: np.ndarray) -> Self:
         """Summarise values; the median is one of them, so that it is an integer where they are."""
         return cls(*(float(value) for value in np.quantile(values, [0.0, 0.5, 1.0], method="lower")))
 
@@ -101,7 +101,7 @@ class Predictor:
         self.scales: dict[str, ScaleSummary] = {}
 
     @property
-    def mixed(self) -> dict[str, Member]:
+    def active_members(self) -> dict[str, Member]:
         """The members with a weight above 0."""
         return {name: member for name, member in self.members.items() if self.weights.get(name, 0.0) > 0.0}
 
@@ -123,7 +123,7 @@ class Predictor:
     @property
     def sole_member(self) -> str | None:
         """The member that is the mixture: it has all the weight, and the mixture is not recalibrated."""
-        names = list(self.mixed)
+        names = list(self.active_members)
         return names[0] if len(names) == 1 and not self.calibration.is_recalibrated() else None
 
     def add(self, name: str, member: Member, seconds: float | None = None) -> None:
@@ -153,7 +153,7 @@ class Predictor:
             The training rows.
         """
         columns = {"exposure": sample.exposure, "upper": sample.upper if self.counts.upper_per_row else None}
-        self.scales = {name: ScaleSummary.of_values(own) for name, own in columns.items() if own is not None}
+        self.scales = {name: ScaleSummary.from_values(own) for name, own in columns.items() if own is not None}
 
     # Predicting --------------------------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class Predictor:
             The groups of the rows, where intervals are calibrated by groups. Without them, rows have the level of all
             rows.
         """
-        library, labels, X = library_name(X), row_labels(X), self.parse(X)
+        library, labels, X = library_name(X), get_row_labels(X), self.parse(X)
         with single_thread(), np.errstate(all="ignore"):
             distribution = self.distribution(X, exposure, of, upper)
         return self.wrap(distribution, of, table=X, groups=groups, labels=labels, library=library)
@@ -222,11 +222,15 @@ class Predictor:
         upper : array-like, optional
             The largest possible count of each row, where the model was fitted with one per row.
         """
-        bounds = self.counts.bounds(row_count(X), upper, row_labels(X))
+        bounds = self.counts.bounds(get_row_count(X), upper, get_row_labels(X))
         scale = bounds[1] if self.counts.upper_is_total else self._exposure(X, exposure)
-        members = self.mixed if of == MIXTURE else {of: self.members[check_choice("of", of, (MIXTURE, *self.members))]}
+        members = (
+            self.active_members
+            if of == MIXTURE
+            else {of: self.members[check_choice("of", of, (MIXTURE, *self.members))]}
+        )
         X = self.parse(X)
-        parts = [member.parts(X, scale) for member in members.values()]
+        parts = [member.predict_components(X, scale) for member in members.values()]
         with single_thread():
             parts = [[bounded(part, *bounds) for part in own] for own in parts]
             mixture = mix_members(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
@@ -255,23 +259,23 @@ class Predictor:
         X, exposure, of, upper
             As for `distribution`.
         """
-        n = row_count(X)
+        n = get_row_count(X)
         if n <= BLOCK:
             yield self.distribution(X, exposure, of, upper)
             return
         X = self.parse(X)
         scale = None if self.counts.upper_is_total else self._exposure(X, exposure)
         if upper is not None:
-            _, upper = self.counts.bounds(n, upper, row_labels(X))
+            _, upper = self.counts.bounds(n, upper, get_row_labels(X))
         for start in range(0, n, BLOCK):
             check_deadline()
             part = slice(start, start + BLOCK)
             known = [None if each is None else each[part] for each in (scale, upper)]
-            with rows_named(np.arange(start, n)):
+            with label_row_errors(np.arange(start, n)):
                 block = self.distribution(take_rows(X, part), known[0], of, known[1])
             yield block
 
-    def recorded_blocks(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Any, CountRows]]:
+    def iter_recorded_blocks(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Any, CountRows]]:
         """Yield blocks of rows with the distributions of their counts as recorded, by which they are scored."""
         for prediction, block in self.predict_rows(sample, of):
             yield limited(prediction.distribution, block.limit), block
@@ -290,7 +294,7 @@ class Predictor:
         for number, block in enumerate(sample.replace(X=self.parse(sample.X)).blocks(BLOCK)):
             check_deadline()
             known = self.counts.arguments(block)
-            with rows_named(positions[number * BLOCK :] if block.labels is None else block.labels):
+            with label_row_errors(positions[number * BLOCK :] if block.labels is None else block.labels):
                 distribution = self.distribution(block.X, known["exposure"], of, known["upper"])
             yield self.wrap(distribution, of, groups=block.interval_groups), block
 
@@ -360,7 +364,7 @@ class Predictor:
         calibration : Calibration
             Its calibration by the other folds.
         """
-        copies = {name: copies_of(member)[number] for name, member in self.members.items()}
+        copies = {name: get_fold_copies(member)[number] for name, member in self.members.items()}
         chosen = self.fold_weights[number] if self.fold_weights else self.weights
         weights = {name: chosen.get(name, 0.0) for name in copies}
         predictor = Predictor(copies, weights, self.needs_exposure, None, self.counts)
@@ -368,7 +372,7 @@ class Predictor:
         return predictor
 
     def _exposure(self, X: Any, exposure: Any) -> np.ndarray | None:
-        scale = check_vector("exposure", exposure, row_count(X), zero=False, labels=row_labels(X))
+        scale = check_vector("exposure", exposure, get_row_count(X), zero=False, labels=get_row_labels(X))
         if self.needs_exposure and scale is None:
             raise InputError("exposure is missing: the model was fitted with it. Pass exposure=1 for rates per unit.")
         return scale
@@ -381,7 +385,7 @@ class Predictor:
         about: dict[str, Any] = {}
         for name, member in self.members.items():
             files |= {f"{name}/{file}": content for file, content in member.state().items()}
-            about[name] = {"weight": self.weights[name], "seconds": self.seconds.get(name), "facts": member.facts()}
+            about[name] = {"weight": self.weights[name], "seconds": self.seconds.get(name), "facts": member.get_facts()}
         more, calibration = self.calibration.state()
         counts = self.counts.as_dict()
         facts = {"needs_exposure": self.needs_exposure, "counts": counts, "scales": self.scales}
@@ -398,7 +402,7 @@ class Predictor:
                 name, _, file = path.partition("/")
                 if name in own:
                     own[name][file] = content
-            members = {name: restored(MEMBERS.find(name), own[name]) for name in about}
+            members = {name: load_member(MEMBERS.find(name), own[name]) for name in about}
             counts = CountRange(**manifest.get("counts", {}))
             seconds = {name: each["seconds"] for name, each in about.items() if each["seconds"] is not None}
             weights = {name: each["weight"] for name, each in about.items()}

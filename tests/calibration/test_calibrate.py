@@ -11,7 +11,7 @@ from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import Censored, Poisson, Recalibrated
 from ddpn.members import held_out as held_out_module
 from ddpn.members.blending import mix_members
-from ddpn.members.folds import Folds, copies_of
+from ddpn.members.folds import Folds, get_fold_copies
 from ddpn.members.glm import Constant, PoissonGLM
 from ddpn.pipeline import calibrate_predictor
 from ddpn.predictor import MIXTURE, Predictor
@@ -36,7 +36,7 @@ def fitted(folds: Folds) -> Predictor:
 
 @pytest.fixture(scope="module")
 def crossed() -> Folds:
-    return Folds.of(counts(600, seed=0), None, seed=0)
+    return Folds.from_rows(counts(600, seed=0), None, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_rows_are_predicted_by_the_copies_that_left_them_out(crossed, predictor)
     held_out = predictor.predict_folds(crossed)
     for number, index, dist in held_out.blocks(MIXTURE):
         block = held_out.rows.rows(index)
-        copies = [copies_of(member)[number].parts(block.X) for member in predictor.members.values()]
+        copies = [get_fold_copies(member)[number].predict_components(block.X) for member in predictor.members.values()]
         own = mix_members(copies, list(WEIGHTS.values()))
         assert torch.equal(dist.mean, own.mean)
         assert (block.X == crossed.held_out[number].X).all()
@@ -98,7 +98,7 @@ def test_members_are_recalibrated_where_the_mixture_is(crossed, calibrated, pred
 def test_new_rows_are_covered_as_asked(crossed, calibrated, has_validation):
     predictor = calibrated
     if has_validation:
-        folds = Folds.of(counts(600, seed=0), counts(600, seed=1), seed=0)
+        folds = Folds.from_rows(counts(600, seed=0), counts(600, seed=1), seed=0)
         predictor = fitted(folds)
         assert len(calibrate_predictor(predictor, folds, predictor.predict_folds(folds))) == 600
     new = counts(3000, seed=2)
@@ -121,7 +121,10 @@ def test_groups_of_intervals_follow_their_rows():
     labels = np.where(wild, "wild", "calm").astype(object)
     sample = CountRows(rng.normal(size=(2000, 1)), y, interval_groups=labels)
     train, new = sample.rows(slice(0, 1000)), sample.rows(slice(1000, None))
-    for folds in (Folds.of(train, None, seed=0), Folds.of(train.rows(slice(0, 500)), train.rows(slice(500, None)), 0)):
+    for folds in (
+        Folds.from_rows(train, None, seed=0),
+        Folds.from_rows(train.rows(slice(0, 500)), train.rows(slice(500, None)), 0),
+    ):
         predictor = Predictor({"constant": folds.fit(Constant(), seed=0)})
         predictor.calibration = calibrate(predictor.predict_folds(folds), CalibrationOptions(groups="shop")).calibration
         low, high = predictor.predict(new.X, groups=new.interval_groups).interval(0.9)
@@ -185,11 +188,11 @@ def test_a_row_is_predicted_once_by_each_member_however_rows_are_drawn(monkeypat
     monkeypatch.setattr(held_out_module, "BLOCK", 64)
     sample = counts(300, seed=4)
     sample = sample.replace(X=np.column_stack([sample.X, np.arange(300)]))
-    folds = Folds.of(sample, None, seed=0) if is_crossed else Folds(sample, sample)
+    folds = Folds.from_rows(sample, None, seed=0) if is_crossed else Folds(sample, sample)
     members = {name: folds.fit(Counted(), seed=0) for name in ("one", "two")}
     for member in members.values():
         times = np.zeros(300, dtype=int)
-        for copy in copies_of(member):
+        for copy in get_fold_copies(member):
             copy.times = times
     predictor = Predictor(members)
     held_out, whole = predictor.predict_folds(folds), predictor.predict_folds(folds)
@@ -197,7 +200,7 @@ def test_a_row_is_predicted_once_by_each_member_however_rows_are_drawn(monkeypat
     assert {len(list(part.blocks())) > 0 for part in (drawn, held_out.draw(120), held_out.take(np.arange(7)))} == {True}
     assert set(drawn.source) <= set(held_out.draw(120).source)
     calibrate(held_out)
-    assert [copies_of(member)[0].times.tolist() for member in members.values()] == [[1] * 300] * 2
+    assert [get_fold_copies(member)[0].times.tolist() for member in members.values()] == [[1] * 300] * 2
     means = np.zeros((2, 300))
     for place, rows in enumerate((held_out, whole)):
         for number, index, dist in rows.blocks():

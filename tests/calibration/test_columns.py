@@ -15,7 +15,7 @@ from ddpn.calibration.columns import (
     USUAL,
     UpperTail,
     fit_column,
-    mean_excess,
+    measure_mean_excess,
 )  # fmt: skip
 from ddpn.tables.columns import Column, Kind, Levels
 
@@ -115,9 +115,9 @@ def test_a_column_without_values(values, kind, new):
 def test_the_tail_of_a_score():
     scores = np.random.default_rng(5).exponential(size=5000)
     tail = UpperTail.fit(scores)
-    assert tail.of(np.array([1.0, 3.0, 6.0])) == pytest.approx([1.0, 3.0, 6.0], rel=0.15)
-    assert tail.of(np.array([20.0]))[0] == pytest.approx(20.0, rel=0.3)
-    assert mean_excess(np.array([-1e308, 0.0, 1e308]), np.ones(3)) < np.inf
+    assert tail.measure_surprise(np.array([1.0, 3.0, 6.0])) == pytest.approx([1.0, 3.0, 6.0], rel=0.15)
+    assert tail.measure_surprise(np.array([20.0]))[0] == pytest.approx(20.0, rel=0.3)
+    assert measure_mean_excess(np.array([-1e308, 0.0, 1e308]), np.ones(3)) < np.inf
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -136,13 +136,13 @@ def test_missing_rows_say_nothing_about_numbers_beyond_the_range(seed):
 def test_the_scale_of_a_tail_does_not_depend_on_where_it_lies():
     """Most values are equal, so that the scale is a share of the range."""
     values, counts = np.array([0.0, 1.0]), np.array([5, 100])
-    assert mean_excess(values + 1000.0, counts) == pytest.approx(mean_excess(values, counts), rel=1e-9)
+    assert measure_mean_excess(values + 1000.0, counts) == pytest.approx(measure_mean_excess(values, counts), rel=1e-9)
 
 
 @pytest.mark.parametrize("scale", [0.5, 3.0])
 def test_the_scale_of_an_exponential_tail_is_its_mean(scale):
     values = np.sort(np.random.default_rng(0).exponential(scale, 50_000))
-    assert mean_excess(values, np.ones(50_000)) == pytest.approx(scale, rel=0.1)
+    assert measure_mean_excess(values, np.ones(50_000)) == pytest.approx(scale, rel=0.1)
 
 
 def test_the_scale_of_equal_values_is_a_share_of_them():
@@ -156,7 +156,7 @@ def left_out(column: Column) -> tuple[np.ndarray, np.ndarray]:
     rows = np.arange(len(column.values))
     brute = [
         fit_column(column._replace(values=column.values[rows != row]))
-        .cells(column._replace(values=column.values[[row]]))
+        .score(column._replace(values=column.values[[row]]))
         .surprise[0]
         for row in rows
     ]
@@ -191,7 +191,7 @@ def test_a_row_that_is_left_out_is_as_unusual_as_a_later_row_with_as_many_like_i
     column = Column("x", Kind.CATEGORY, codes, Levels(map(str, range(200))))
     profile = fit_column(column)
     ours = profile.measure_left_out(column, np.arange(len(codes)))
-    once, unseen = profile.cells(column._replace(values=np.array([60, 150]))).surprise
+    once, unseen = profile.score(column._replace(values=np.array([60, 150]))).surprise
     assert set(ours[:100]) == {once}
     assert set(ours[100:150]) == {unseen}
     rarity = -np.log(150 / len(codes)) if n_missing > 150 else 0.0
@@ -247,7 +247,7 @@ def test_ranks_of_kept_quantiles_grow_by_a_cube_root_of_two_towards_the_middle(n
     ],
 )
 def test_the_scale_of_a_tail_is_the_mean_excess_of_its_values(values, counts, scale):
-    assert mean_excess(values, counts) == pytest.approx(scale, rel=1e-9)
+    assert measure_mean_excess(values, counts) == pytest.approx(scale, rel=1e-9)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -324,12 +324,12 @@ def test_the_tail_of_a_score_by_counting():
     tail = UpperTail.fit(scores)
     expected = [-np.log((scores >= edge).sum() / 301.0) for edge in tail.edges]
     np.testing.assert_allclose(tail.surprise, expected, rtol=1e-12)
-    np.testing.assert_allclose(tail.of(tail.edges), expected, rtol=1e-12)
+    np.testing.assert_allclose(tail.measure_surprise(tail.edges), expected, rtol=1e-12)
     top = np.sort(scores)[-10:]
     beyond = np.log(301.0) + 1.5 / (top - top[0]).mean()
-    assert tail.of(np.array([scores.max() + 1.5]))[0] == pytest.approx(beyond)
+    assert tail.measure_surprise(np.array([scores.max() + 1.5]))[0] == pytest.approx(beyond)
     wide = UpperTail.fit(scores, least_scale=10.0)
-    assert wide.of(np.array([scores.max() + 1.5]))[0] == pytest.approx(np.log(301.0) + 0.15)
+    assert wide.measure_surprise(np.array([scores.max() + 1.5]))[0] == pytest.approx(np.log(301.0) + 0.15)
 
 
 @pytest.mark.parametrize(("kind", "folds"), [("numbers", 3), ("numbers", 12), ("levels", 12)])
@@ -347,7 +347,7 @@ def test_a_fold_that_is_left_out_is_measured_by_the_other_folds(kind, folds):
     ours = fit_column(column).measure_left_out(column, fold)
     for number in range(folds):
         inside = fold == number
-        brute = fit_column(column._replace(values=values[~inside])).cells(column._replace(values=values[inside]))
+        brute = fit_column(column._replace(values=values[~inside])).score(column._replace(values=values[inside]))
         if number == 1:
             assert ours[inside] == pytest.approx(np.full(inside.sum(), np.log(121.0) + NEVER))
             assert brute.surprise.min() > NEVER

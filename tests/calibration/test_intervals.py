@@ -12,9 +12,9 @@ from ddpn import ConfigError, CountGLM, InputError, Poisson
 from ddpn.calibration.intervals import (
     IntervalGroups,
     IntervalLevels,
-    grouping,
-    interval_at,
-    probability_between,
+    compute_probability_between,
+    make_interval,
+    make_interval_groups,
     score_blocks,
     score_counts,
 )
@@ -80,13 +80,13 @@ def test_impossible_counts_enter_intervals_that_are_widened(mu, y, dtype):
     dist = Poisson(torch.tensor([mu, mu], dtype=dtype))
     score = scores_of(dist, [y, int(mu)])
     assert score[0] > 1.0 > score[1]
-    low, high, probability = interval_at(dist, float(score[0]) + 1e-9)
+    low, high, probability = make_interval(dist, float(score[0]) + 1e-9)
     inner = dist.narrowest_interval(1.0 - 1e-9)
     assert (low[0] == y) if y < mu else (high[0] == y)
     assert probability[0] == pytest.approx(1.0)
     gap = max(inner.low[0] - y, y - inner.high[0])
     assert score[0] == pytest.approx(float(1.0 + gap / (inner.high[0] - inner.low[0] + 1.0)))
-    low, high, _ = interval_at(dist, score - 1e-9)
+    low, high, _ = make_interval(dist, score - 1e-9)
     assert not low[0] <= y <= high[0]
     assert high[1] - low[1] < inner.high[1] - inner.low[1]
 
@@ -97,7 +97,7 @@ def test_far_too_narrow_distributions_are_calibrated_too():
     mu = rng.uniform(100.0, 400.0, 2000)
     y = rng.negative_binomial(2.0, 2.0 / (2.0 + mu)).astype(float)
     level = IntervalLevels.from_scores(score_blocks([(slice(None), poisson(mu[:1000]))], y[:1000])).at(0.9)
-    low, high = (end.numpy() for end in interval_at(poisson(mu[1000:]), level)[:2])
+    low, high = (end.numpy() for end in make_interval(poisson(mu[1000:]), level)[:2])
     assert level > 1.0
     assert ((low <= y[1000:]) & (y[1000:] <= high)).mean() == pytest.approx(0.9, abs=4 * np.sqrt(0.09 * 2 / 1000))
 
@@ -109,7 +109,7 @@ def test_far_too_narrow_distributions_are_calibrated_too():
 @pytest.mark.parametrize("level", [0.3, 0.8, 0.99, 0.9999])
 def test_intervals_have_the_probability_that_they_state_and_at_least_the_level(kind, level):
     mu = np.geomspace(1e-3, 1e6, 60)
-    low, high, probability = (part.numpy() for part in interval_at(poisson(mu), level, kind))
+    low, high, probability = (part.numpy() for part in make_interval(poisson(mu), level, kind))
     exact = stats.poisson.cdf(high, mu) - stats.poisson.cdf(low - 1, mu)
     assert probability == pytest.approx(exact, abs=1e-9)
     assert (exact >= level - 1e-9).all()
@@ -129,16 +129,16 @@ def test_no_interval_with_fewer_counts_has_the_level(level):
 @pytest.mark.parametrize("kind", ["narrowest", "central"])
 def test_a_level_per_row(kind):
     mu, levels = np.array([3.0, 3.0, 800.0]), np.array([0.5, 0.95, 1.5])
-    every = interval_at(poisson(mu), levels, kind)
+    every = make_interval(poisson(mu), levels, kind)
     for row, (rate, level) in enumerate(zip(mu, levels, strict=True)):
-        alone = interval_at(poisson([rate]), float(level), kind)
+        alone = make_interval(poisson([rate]), float(level), kind)
         assert [part[row].item() for part in every] == [part.item() for part in alone]
 
 
 def test_probabilities_between_counts_in_both_tails():
     mu, low, high = np.array([3.0, 50.0, 50.0]), np.array([0.0, 0.0, 120.0]), np.array([2.0, 10.0, 130.0])
     exact = [stats.poisson.pmf(np.arange(a, b + 1), m).sum() for m, a, b in zip(mu, low, high, strict=True)]
-    found = probability_between(poisson(mu), torch.from_numpy(low), torch.from_numpy(high))
+    found = compute_probability_between(poisson(mu), torch.from_numpy(low), torch.from_numpy(high))
     assert found.numpy() == pytest.approx(exact, rel=1e-9)
 
 
@@ -153,7 +153,7 @@ def test_new_rows_are_inside_as_often_as_asked_whatever_the_distribution(wrong):
     covered = []
     for rates, counts in zip(wrong * mu, y, strict=True):
         level = IntervalLevels.from_scores(scores_of(poisson(rates[:80]), counts[:80])).at(0.8)
-        low, high, _ = (part.numpy() for part in interval_at(poisson(rates[80:]), level))
+        low, high, _ = (part.numpy() for part in make_interval(poisson(rates[80:]), level))
         covered.append(((low <= counts[80:]) & (counts[80:] <= high)).mean())
     # Means of 120 draws of a share of about 0.8 among 80 rows with 80 for calibration: four deviations.
     assert np.mean(covered) > 0.8 - 4 * np.sqrt(0.16 / 80 * 2 / 120)
@@ -224,7 +224,9 @@ def test_density_ratios_as_weights_cover_rows_of_another_distribution_of_feature
     scores = scores_of(dist, y)
 
     def coverage(weight):
-        low, high, _ = (part.numpy() for part in interval_at(dist, IntervalLevels.from_scores(scores, weight).at(0.9)))
+        low, high, _ = (
+            part.numpy() for part in make_interval(dist, IntervalLevels.from_scores(scores, weight).at(0.9))
+        )
         return ((low <= y_new) & (y_new <= high)).mean()
 
     assert coverage(None) < 0.87
@@ -331,7 +333,7 @@ def test_each_group_is_covered_as_asked(model):
 def test_the_level_of_a_group_is_that_of_its_own_rows():
     scores = scores_of(poisson(MU[HALF]), Y[HALF])
     whole = IntervalLevels.from_scores(scores)
-    groups, codes = grouping("shop", CountRows(None, Y[HALF], interval_groups=SHOP[HALF]), 0.0)
+    groups, codes = make_interval_groups("shop", CountRows(None, Y[HALF], interval_groups=SHOP[HALF]), 0.0)
     groups.add("mixture", scores, codes)
     for code, name in enumerate(groups.names):
         alone = IntervalLevels.from_scores(scores[SHOP[HALF] == name]).at(0.9)
@@ -362,7 +364,7 @@ def test_a_column_of_the_table_and_a_group_that_is_unknown(tmp_path):
     assert (own == model.predict_interval(pl.from_pandas(FRAME[~HALF]))).all()
     with pytest.warns(UserWarning, match=r"2 of 3 rows have a shop that the calibration rows did not have \('new'\)"):
         other = model.predict_interval(FRAME[:3], groups=["new", "calm", "new"])
-    low, high, _ = interval_at(
+    low, high, _ = make_interval(
         model.predict_distribution(FRAME[:3]).distribution, model.predictor_.calibration.interval_level(0.9)
     )
     assert other[[0, 2]].tolist() == torch.stack([low, high], 1).long()[[0, 2]].tolist()

@@ -6,7 +6,7 @@ import pytest
 
 from ddpn import ConfigError, CountGLM, DDPNRegressor, InputError
 from ddpn.calibration.calibrate import fit_ood
-from ddpn.calibration.ood import COMBINATION, FeatureProfile, Joint, OODScores, TableSummary, row_reasons
+from ddpn.calibration.ood import COMBINATION, FeatureProfile, Joint, OODScores, TableSummary, describe_unusual_cells
 from ddpn.predictor import Predictor
 
 
@@ -140,7 +140,7 @@ def test_changed_columns_are_found_and_named(profile, change):
     column, words = CHANGES[change]
     changed = NEW_ROWS.drop_nans().with_columns(column)
     assert np.mean(profile.measure(changed).score > threshold(profile)) >= 0.9
-    named = [reasons[0].startswith(words) for reasons in row_reasons(profile, changed.head(200)) if reasons]
+    named = [reasons[0].startswith(words) for reasons in describe_unusual_cells(profile, changed.head(200)) if reasons]
     assert np.mean(named) > 0.9
     assert len(named) >= 180
 
@@ -148,12 +148,12 @@ def test_changed_columns_are_found_and_named(profile, change):
 def test_rows_that_fit_in_every_column_but_not_together_are_found(profile):
     mixed = NEW_ROWS.head(400).with_columns(size=pl.lit(1.5), weight=pl.lit(-1.5))
     assert np.mean(profile.measure(mixed).score > threshold(profile)) > 0.95
-    assert sum(map(len, row_reasons(profile, mixed))) < 100
-    assert set(profile.misfits(mixed)) <= {"size", "weight"}
+    assert sum(map(len, describe_unusual_cells(profile, mixed))) < 100
+    assert set(profile.name_misfits(mixed)) <= {"size", "weight"}
 
 
 def test_ordinary_rows_have_few_reasons(profile):
-    reasons = row_reasons(profile, NEW_ROWS)
+    reasons = describe_unusual_cells(profile, NEW_ROWS)
     assert len(reasons) == 1000
     assert np.mean([bool(each) for each in reasons]) < 0.1
     assert max(map(len, reasons)) <= 3
@@ -165,7 +165,7 @@ def test_a_column_of_a_wide_table_is_found():
     usual, one = wide.measure(rng.normal(size=(200, 400))).score, rng.normal(size=(50, 400))
     one[:, 7] = np.nan
     assert (wide.measure(one).score > usual.max()).all()
-    assert wide.misfits(one[:2]) == ["", ""]
+    assert wide.name_misfits(one[:2]) == ["", ""]
 
 
 @pytest.mark.parametrize("n", [1, 2, 30, 60])
@@ -215,8 +215,8 @@ def test_ignored_columns_do_not_count_in_the_score():
     changed = NEW_ROWS.with_columns(CHANGES["high"][0], CHANGES["unseen level"][0])
     for X in (NEW_ROWS, changed):
         assert (ignoring.measure(X).score == plain.measure(X.drop("size", "plan")).score).all()
-        assert ignoring.misfits(X) == plain.misfits(X.drop("size", "plan"))
-    assert row_reasons(ignoring, changed) == row_reasons(plain, changed.drop("size", "plan"))
+        assert ignoring.name_misfits(X) == plain.name_misfits(X.drop("size", "plan"))
+    assert describe_unusual_cells(ignoring, changed) == describe_unusual_cells(plain, changed.drop("size", "plan"))
     again = FeatureProfile.from_state(ignoring.state())
     assert (again.measure(changed).score == ignoring.measure(changed).score).all()
     summary = TableSummary(again)
@@ -348,14 +348,14 @@ def test_a_reason_is_a_cell_that_one_of_twenty_rows_has_in_any_column():
     profile = FeatureProfile.fit(pl.DataFrame(columns))
     row = pl.DataFrame({"c0": ["b"], "c1": ["c"], "c2": ["d"], "c3": ["?"]})
     # Levels that are as rare: 0.6% d; 2.1% c and d; 4.1% b, c and d.
-    assert row_reasons(profile, row) == [["unseen level '?' of 'c3'", "unusual level 'd' of 'c2'"]]
+    assert describe_unusual_cells(profile, row) == [["unseen level '?' of 'c3'", "unusual level 'd' of 'c2'"]]
     two = FeatureProfile.fit(pl.DataFrame({name: columns[name] for name in ("c0", "c1")}))
-    assert row_reasons(two, row.select("c0", "c1")) == [["unusual level 'c' of 'c1'"]]
+    assert describe_unusual_cells(two, row.select("c0", "c1")) == [["unusual level 'c' of 'c1'"]]
     one = FeatureProfile.fit(pl.DataFrame({"c0": columns["c0"]}))
-    assert row_reasons(one, row.select("c0")) == [["unusual level 'b' of 'c0'"]]
+    assert describe_unusual_cells(one, row.select("c0")) == [["unusual level 'b' of 'c0'"]]
     everything = pl.DataFrame({"c0": ["d"], "c1": ["?"], "c2": ["d"], "c3": ["?"]})
-    assert [len(reasons) for reasons in row_reasons(profile, everything)] == [3]
-    assert [reason[:6] for reason in row_reasons(profile, everything)[0]] == ["unseen", "unseen", "unusua"]
+    assert [len(reasons) for reasons in describe_unusual_cells(profile, everything)] == [3]
+    assert [reason[:6] for reason in describe_unusual_cells(profile, everything)[0]] == ["unseen", "unseen", "unusua"]
 
 
 @pytest.mark.parametrize(("columns", "rows", "is_said"), [(1, 9, False), (1, 10, True), (2, 10, False), (2, 11, True)])
@@ -408,8 +408,8 @@ def test_the_column_that_the_others_predict_worst():
     x[:, 1] = x[:, 0] + 0.05 * rng.normal(size=2000)
     joint = Joint.fit(x)
     # The third and the fourth follow nothing, so that their residuals are their values.
-    assert joint.worst(np.array([[0.0, 0.0, 4.0, 1.0], [0.0, 0.0, -1.0, 5.0]])).tolist() == [2, 3]
-    assert set(joint.worst(np.array([[1.0, 0.0, 0.5, 0.5]]))) <= {0, 1}
+    assert joint.find_least_explained(np.array([[0.0, 0.0, 4.0, 1.0], [0.0, 0.0, -1.0, 5.0]])).tolist() == [2, 3]
+    assert set(joint.find_least_explained(np.array([[1.0, 0.0, 0.5, 0.5]]))) <= {0, 1}
 
 
 def test_later_rows_are_measured_in_chunks_as_alone(profile):
@@ -424,10 +424,10 @@ def test_days_outside_the_range_are_shown_as_dates():
     """Days are counted from 1970 on; 20089 is the first of 2025."""
     profile = FeatureProfile.fit(pl.DataFrame({"day": np.linspace(19000.0, 20000.0, 200)}))
     new = pl.DataFrame({"day": [20089.0, 18262.0]})
-    assert row_reasons(profile, new, {"day"}) == [
+    assert describe_unusual_cells(profile, new, {"day"}) == [
         ["'day' above the training range: 2025-01-01 > 2024-10-04"],
         ["'day' below the training range: 2020-01-01 < 2022-01-08"],
     ]
-    assert row_reasons(profile, new)[0] == ["'day' above the training range: 20089 > 20000"]
+    assert describe_unusual_cells(profile, new)[0] == ["'day' above the training range: 20089 > 20000"]
     far = pl.DataFrame({"day": [1e9]})
-    assert row_reasons(profile, far, {"day"}) == [["'day' above the training range: 1e+09 > 2024-10-04"]]
+    assert describe_unusual_cells(profile, far, {"day"}) == [["'day' above the training range: 1e+09 > 2024-10-04"]]

@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 
 from ddpn import CountGLM, Poisson
-from ddpn.calibration.recalibration import KNOTS, Recalibration, fitted_map, overlaps
+from ddpn.calibration.recalibration import KNOTS, Recalibration, fit_map, share_pit_intervals
 from ddpn.distributions import Recalibrated
 from ddpn.members.glm import Constant
 from ddpn.metrics import pit_distance
@@ -37,7 +37,7 @@ def recalibration(mu, y, weight=None, **options) -> Recalibration:
 
 def test_overlaps_are_shares_of_each_pit_interval():
     before, upto = np.array([0.0, 0.3, 1.0 - 1e-15]), np.array([1.0, 0.3001, 1.0])
-    shares = overlaps(before, upto)
+    shares = share_pit_intervals(before, upto)
     assert shares.sum(1) == pytest.approx(1.0)
     assert shares[0] == pytest.approx(np.diff(KNOTS))
     assert shares[2].tolist() == [0.0] * (len(KNOTS) - 2) + [1.0]
@@ -47,7 +47,7 @@ def test_the_map_is_the_cdf_of_the_pit():
     """Of a Normal that is shifted and too narrow, which the first two polynomials describe exactly."""
     rng = np.random.default_rng(1)
     u = stats.norm.cdf(rng.normal(0.3, 1.2, 20_000))
-    found = fitted_map(overlaps(u, u), np.ones(len(u)))
+    found = fit_map(share_pit_intervals(u, u), np.ones(len(u)))
     at = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
     expected = stats.norm.cdf(stats.norm.ppf(at), 0.3, 1.2)
     assert found(torch.from_numpy(at)).numpy() == pytest.approx(expected, abs=0.01)
@@ -55,7 +55,7 @@ def test_the_map_is_the_cdf_of_the_pit():
 
 def test_few_rows_are_shrunk_towards_the_identity():
     u = np.full(10, 0.9)
-    few, many = (fitted_map(np.repeat(overlaps(u, u), times, 0), np.ones(10 * times)) for times in (1, 100))
+    few, many = (fit_map(np.repeat(share_pit_intervals(u, u), times, 0), np.ones(10 * times)) for times in (1, 100))
     identity = torch.from_numpy(KNOTS)
     assert (few.value - identity).abs().max() < 0.15 < (many.value - identity).abs().max()
     assert (many.slope > 0).all()

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.tables.files import read
+from ddpn.tables.files import read_file
 
 #: Tags of rich that would be an error, a style and an emoji; braces, percent signs, quotes, HTML.
 NAMES = ("[/red]x1", "[bold]x2", ":smile:", "{x4}", "%s 5", "x'6\"", "<b>x7</b>", "--drop")
@@ -61,7 +61,7 @@ def test_what_commands_print_and_write(run, table, folder):
     found = run("predict", model, "new.csv", "-o", "[/red]p.csv", "--keep", "--overwrite")
     assert "[/blue]level" in found.stderr
     assert "predictions written to [/red]p.csv" in found.stderr
-    assert set(NAMES) < set(read("[/red]p.csv").columns)
+    assert set(NAMES) < set(read_file("[/red]p.csv").columns)
     for words in ([], ["--rows", "1"]):
         explained = run("explain", model, "[/red]t.csv", *words).stdout
         assert all(name in explained for name in NAMES)

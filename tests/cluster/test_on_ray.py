@@ -260,7 +260,7 @@ def days(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
-    monkeypatch.setattr(table_module, "ROWS", ROWS)
+    monkeypatch.setattr(table_module, "BLOCK_ROWS", ROWS)
 
 
 def test_a_worker_is_killed_and_the_predictions_are_the_same(nodes, cluster, model, days, tmp_path, monkeypatch):
@@ -298,10 +298,10 @@ def test_errors_name_the_file_and_the_row(cluster, model, days, tmp_path):
     assert os.listdir(tmp_path) == ["bad.parquet"]
     work = _Work(load(model, exposure="days"), Table(files), [0, 9], SPEC, "out.csv")
     with pytest.raises(ConfigError, match="another size on a node"):
-        work.check(work.table.places()[1])
+        work.check(work.table.list_blocks()[1])
     os.remove(files[1])
     with pytest.raises(ConfigError, match="cannot read"):
-        work.check(work.table.places()[1])
+        work.check(work.table.list_blocks()[1])
 
 
 def test_standard_output_is_refused(cluster, model, days):

@@ -11,7 +11,7 @@ from ddpn import CountRegressor, DDPNRegressor
 from ddpn.calibration.calibration import Calibration
 from ddpn.distributions import Poisson
 from ddpn.estimators.regressor import held_out
-from ddpn.members import MEMBERS, label_of, network_options
+from ddpn.members import MEMBERS, format_member_label, network_options
 from ddpn.members.glm import GLM
 from ddpn.metrics import crps
 from ddpn.networks.training.loop import Training
@@ -48,7 +48,7 @@ def test_a_budget_that_is_too_small_names_all_that_is_left_out(line, seconds):
     planned = {"constant", "trees", "glm", "networks", "large_networks"}
     assert set(model.left_out_) == planned - set(model.predictor_.members)
     for name in model.left_out_:
-        assert label_of(name, MEMBERS[name]) in sentences[0]
+        assert format_member_label(name, MEMBERS[name]) in sentences[0]
     if list(model.predictor_.weights) == ["constant"]:
         assert sentences[0].endswith("The model is one member only: constant distribution.")
 
@@ -204,7 +204,7 @@ def fast(quick):
 
 def test_a_weight_of_zero_equals_dropping_the_row(fast, larger, monkeypatch):
     """`epochs="auto"` follows the rows that count, too."""
-    monkeypatch.setattr(network_options, "auto_epochs", lambda rows, batch_size: rows // 25)
+    monkeypatch.setattr(network_options, "choose_epochs", lambda rows, batch_size: rows // 25)
     X, y = pd.DataFrame(larger[0][:100], columns=["a", "b"]), larger[1][:100]
     weight = (np.arange(100) % 4 > 0).astype(float)
     kept = weight > 0

@@ -74,7 +74,9 @@ def assert_parity(run_file, file):
         out = run_file(file, _feeds(X, **more, **({} if groups is None else groups)))
         with torch.no_grad():
             dist = predictor.distribution(X, exposure, upper=upper)
-            labels = None if groups is None else predictor.calibration.groups.labels(X, next(iter(groups.values())))
+            labels = (
+                None if groups is None else predictor.calibration.groups.read_labels(X, next(iter(groups.values())))
+            )
             _assert_same(out, dist, predictor.wrap(dist, groups=labels).interval_with_probability(coverage))
 
     return compare

@@ -96,7 +96,7 @@ def test_cells_are_read_as_by_ddpn_predict(model, exported, run_file):
     frame = pl.DataFrame({name: [cell for cell, _ in pairs] for name, pairs in CELLS.items()})
     X = folder.roles.parse(frame, report=lambda sentence: None).to_polars()
     spec = PredictionSpec(quantiles=(0.1, 0.9), pmf=25)
-    exact = folder.model.predictor_.predict(X, folder.roles.exposures(frame)).to_columns(spec)
+    exact = folder.model.predictor_.predict(X, folder.roles.read_exposure(frame)).to_columns(spec)
     out = run_file(exported, {name: cells(name) for name in CELLS})
     for name in ("mean", "aleatoric"):
         np.testing.assert_allclose(out[name], exact[name], rtol=1e-5)

@@ -116,7 +116,7 @@ def test_trees_with_a_boosted_dispersion(new, assert_parity):
     mean = np.where(index > 0.3, 30.0, 3.0)
     spread = np.where(X["number"].to_numpy() > 0, rng.gamma(1.0, 1.0, 900), 1.0)
     member = Trees(rounds=40, leaves=(4,)).fit(CountRows(X, rng.poisson(mean * spread).astype(float)), None, seed=0)
-    assert member.facts()["dispersion"] == "boosted"
+    assert member.get_facts()["dispersion"] == "boosted"
     assert_parity(Predictor({"trees": member}), new)
 
 

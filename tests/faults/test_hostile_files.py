@@ -28,7 +28,7 @@ from ddpn.runtime.errors import DDPNError
 from ddpn.serving import create_app
 from ddpn.serving.schemas import RequestError
 from ddpn.storage.files import sha256
-from ddpn.tables.files import read
+from ddpn.tables.files import read_file
 from ddpn.workflow.model_folder import load
 
 onnx = pytest.importorskip("onnx")
@@ -342,7 +342,7 @@ def test_damaged_tables(visits, watch, cases, proved):
         kind = ending if data.draw(st.integers(0, 4)) else data.draw(st.sampled_from(sorted(contents)))
         target = watch.folder / f"hostile.{ending}"
         target.write_bytes(data.draw(damaged(contents[kind])))
-        watch.case(f"table {ending}", lambda: read(str(target)))
+        watch.case(f"table {ending}", lambda: read_file(str(target)))
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -9,7 +9,7 @@ from scipy import stats
 from torch.distributions import Distribution, Normal
 
 from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, NegativeBinomial, Poisson
-from ddpn.members.blending import MixtureScores, mix, shrunk_weights
+from ddpn.members.blending import MixtureScores, choose_mixture_weights, mix
 from ddpn.rows.count_rows import CountRows
 
 RNG = np.random.default_rng(1)
@@ -85,14 +85,14 @@ def test_scores_are_those_of_the_mixtures(with_normals):
     scores = scores_of(parts, y)
     for weights in (*np.eye(3), *RNG.dirichlet(np.ones(3), 4)):
         found = mix(parts, weights).crps(tensor(y)).numpy()
-        assert scores.at(weights) == pytest.approx(found, rel=1e-7, abs=1e-9)
+        assert scores.compute_crps(weights) == pytest.approx(found, rel=1e-7, abs=1e-9)
 
 
 def test_the_best_weights_by_brute_force():
     mean, y = rows(12)
     parts, share = three(mean), np.random.default_rng(1).uniform(0.0, 1.0, 12)
     share /= share.sum()
-    found = scores_of(parts, y).best(share)
+    found = scores_of(parts, y).minimize_crps(share)
     assert found.sum() == pytest.approx(1.0)
     assert (found >= 0).all()
     grid = [(a / 6, b / 6, 1 - (a + b) / 6) for a, b in product(range(7), range(7)) if a + b <= 6]
@@ -113,7 +113,7 @@ def weights_for(n: int, *wrong: float, seed: int = 1) -> np.ndarray:
     mean = np.random.default_rng(seed).uniform(1.0, 9.0, n)
     y = np.random.default_rng(seed + 100).poisson(mean).astype(float)
     parts = [Poisson(factor * tensor(mean)[:, None]) for factor in wrong]
-    return shrunk_weights(scores_of(parts, y), np.ones(n))
+    return choose_mixture_weights(scores_of(parts, y), np.ones(n))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -123,7 +123,7 @@ def test_few_rows_keep_nearly_equal_weights_unless_one_member_is_clearly_worse(s
     y = rng.poisson(mean).astype(float)
     parts = [Poisson(tensor(mean * np.exp(0.3 * rng.normal(size=25)))[:, None]) for _ in range(2)]
     scores = scores_of(parts, y)
-    best, found = scores.best(np.full(25, 0.04)), shrunk_weights(scores, np.ones(25))
+    best, found = scores.minimize_crps(np.full(25, 0.04)), choose_mixture_weights(scores, np.ones(25))
     assert found == pytest.approx([0.5, 0.5], abs=0.2)
     assert abs(found[0] - 0.5) < abs(best[0] - 0.5), "chance alone moves the best weights further"
     assert weights_for(25, 1.0, 8.0, seed=seed)[1] < 0.15
@@ -136,7 +136,7 @@ def test_they_are_the_nearest_to_equal_within_half_a_standard_error(n, worse):
     weight = np.random.default_rng(4).uniform(0.5, 2.0, n)
     share = weight / weight.sum()
     scores = scores_of(parts, y)
-    best, found = scores.best(share), shrunk_weights(scores, weight)
+    best, found = scores.minimize_crps(share), choose_mixture_weights(scores, weight)
     lowest, equal = direct(parts, best, y), np.full(3, 1 / 3)
 
     def is_allowed(weights: np.ndarray) -> bool:
@@ -152,7 +152,7 @@ def test_they_are_the_nearest_to_equal_within_half_a_standard_error(n, worse):
     assert not is_allowed(best + (position + 0.011) * (equal - best))
 
 
-def test_more_distributions_than_were_scored():
+def test_more_distributions_than_were_score_blocks():
     # What is known of two of ten networks tells what the mixture of all ten scores.
     rows, rng = 40_000, np.random.default_rng(0)
     means = torch.from_numpy(rng.gamma(4.0, 1.0, (rows, 10)))
@@ -161,9 +161,9 @@ def test_more_distributions_than_were_scored():
     for scores, part in ((known, Poisson(means[:, :2])), (whole, Poisson(means))):
         scores.add([[part]], 10)
     weights = np.array([0.4, 0.6])
-    assert known.at(weights).mean() == pytest.approx(whole.at(weights).mean(), abs=0.004)
-    assert known.each[1].mean() == pytest.approx(whole.each[1].mean(), abs=0.006)
-    assert known.alone[1].mean() > whole.each[1].mean() + 0.05
+    assert known.compute_crps(weights).mean() == pytest.approx(whole.compute_crps(weights).mean(), abs=0.004)
+    assert known.member_crps[1].mean() == pytest.approx(whole.member_crps[1].mean(), abs=0.006)
+    assert known.raw_member_crps[1].mean() > whole.member_crps[1].mean() + 0.05
 
 
 def test_blocks_are_scored_by_their_own_distributions():
@@ -180,7 +180,7 @@ def test_blocks_are_scored_by_their_own_distributions():
     weights = np.array([0.3, 0.7])
     for number, half in enumerate(halves):
         parts = [part for member in members for part in member[number]]
-        assert scores.at(weights)[half] == pytest.approx(direct(parts, [0.3, 0.35, 0.35], y[half]), rel=1e-7)
+        assert scores.compute_crps(weights)[half] == pytest.approx(direct(parts, [0.3, 0.35, 0.35], y[half]), rel=1e-7)
 
 
 def test_two_members_that_are_given_by_some_of_their_distributions_are_scored_as_by_all():
@@ -193,5 +193,5 @@ def test_two_members_that_are_given_by_some_of_their_distributions_are_scored_as
         some.add([[Poisson(stack[:, :2])]], 10)
         every.add([[Poisson(stack)]], 10)
     weights, difference = np.array([0.5, 0.5]), np.array([1.0, 0.0])
-    assert some.at(difference).mean() == pytest.approx(every.at(difference).mean(), abs=0.02)
-    assert some.at(weights).mean() == pytest.approx(every.at(weights).mean(), abs=0.02)
+    assert some.compute_crps(difference).mean() == pytest.approx(every.compute_crps(difference).mean(), abs=0.02)
+    assert some.compute_crps(weights).mean() == pytest.approx(every.compute_crps(weights).mean(), abs=0.02)

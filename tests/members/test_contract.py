@@ -66,12 +66,12 @@ def test_it_is_restored_from_its_files_bit_for_bit(member, mixed_sample):
     ours, theirs = (m.distribution(mixed_sample.X, mixed_sample.exposure) for m in (member, again))
     assert (ours.mean == theirs.mean).all()
     assert (ours.variance == theirs.variance).all()
-    assert again.facts() == member.facts()
+    assert again.get_facts() == member.get_facts()
     assert {name for name, content in again.state().items() if content} == set(files)
 
 
 def test_its_facts_are_json(member):
-    assert json.loads(json.dumps(member.facts())) == member.facts()
+    assert json.loads(json.dumps(member.get_facts())) == member.get_facts()
 
 
 def test_new_levels_missing_values_and_another_order_are_accepted(member, mixed_sample):
@@ -146,8 +146,8 @@ def test_a_weight_equals_a_row_given_as_often(monkeypatch, name):
     """
     by_content = lambda rows, folds, seed, group=None: group.astype(int) % folds
     for module in (splits, networks):
-        monkeypatch.setattr(module, "fold_numbers", by_content)
-    monkeypatch.setattr(boosting, "least_in_leaf", lambda rows: 1)
+        monkeypatch.setattr(module, "assign_folds", by_content)
+    monkeypatch.setattr(boosting, "min_rows_per_leaf", lambda rows: 1)
     sample = contract_rows()
     if name == "trees":
         sample = sample.replace(X=sample.X.with_columns(pl.col("level").str.slice(1).cast(float)))
@@ -190,13 +190,13 @@ def test_columns_that_tell_the_exposure_say_nothing_about_the_rate(name):
 def test_every_division_of_rows_keeps_groups_whole(monkeypatch, name):
     """Folds for the dispersion, for effects of levels and for rounds are told the groups of their rows."""
     group, divided = contract_rows().group.astype(int) // 3, []
-    for module, splitter in ((splits, splits.fold_numbers), (networks, networks.fold_numbers)):
+    for module, splitter in ((splits, splits.assign_folds), (networks, networks.assign_folds)):
 
         def divide(rows, folds, seed, group=None, splitter=splitter):
             divided.append((rows, group))
             return splitter(rows, folds, seed, group)
 
-        monkeypatch.setattr(module, "fold_numbers", divide)
+        monkeypatch.setattr(module, "assign_folds", divide)
     sample = contract_rows().replace(group=group)
     fold = np.unique(group, return_inverse=True)[1] % 5
     small_steps(name, "negative_binomial", 210).fit(sample, None, seed=0)

@@ -23,7 +23,7 @@ from ddpn.members.folds import CrossFitted
 from ddpn.predictor import MIXTURE
 from ddpn.runtime.errors import ConfigError
 from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes
-from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
+from ddpn.tables.encoding import FeatureEncoder, encoder_from_bytes, encoder_to_bytes
 from ddpn.workflow.model_folder import load
 
 
@@ -63,7 +63,7 @@ class Neighbours(Member):
 
     def state(self):
         arrays = arrays_to_bytes(inputs=self.inputs, rates=self.rates)
-        return {"rows.safetensors": arrays, "encoder.json": encoder_bytes(self.encoder)}
+        return {"rows.safetensors": arrays, "encoder.json": encoder_to_bytes(self.encoder)}
 
     @classmethod
     def from_state(cls, files):

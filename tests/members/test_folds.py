@@ -11,7 +11,7 @@ import torch
 from ddpn import CountRegressor
 from ddpn.distributions import Poisson
 from ddpn.members.blending import mix_members
-from ddpn.members.folds import CrossFitted, Folds, copies_of, known_levels, restored
+from ddpn.members.folds import CrossFitted, Folds, collect_levels, get_fold_copies, load_member
 from ddpn.members.glm import GLM, Constant, PoissonGLM
 from ddpn.members.member import Member
 from ddpn.members.network_options import NetworkOptions
@@ -63,7 +63,7 @@ KINDS = {
 
 def raw(member: Member, sample: CountRows) -> torch.Tensor:
     """Probabilities that say everything about the predictions, in the order of the rows."""
-    (dist,) = member.parts(sample.X, sample.exposure)
+    (dist,) = member.predict_components(sample.X, sample.exposure)
     return dist.log_prob(torch.arange(0.0, 25.0, 3.0, dtype=torch.float64)[:, None, None])
 
 
@@ -71,7 +71,7 @@ def raw(member: Member, sample: CountRows) -> torch.Tensor:
 def crossed(kind: str) -> tuple[Folds, CrossFitted]:
     """The folds of a table, and a member that is fitted to them once for all tests."""
     make_sample, make = KINDS[kind]
-    folds = Folds.of(make_sample(), None, seed=3)
+    folds = Folds.from_rows(make_sample(), None, seed=3)
     member = folds.fit(make(), seed=0)
     assert isinstance(member, CrossFitted)
     return folds, member
@@ -91,7 +91,7 @@ def test_a_copy_never_sees_its_fold(kind):
     after = changed.fit(KINDS[kind][1](), seed=0)
     same = [
         torch.equal(raw(one, sample), raw(two, sample))
-        for one, two in zip(before.copies, copies_of(after), strict=True)
+        for one, two in zip(before.copies, get_fold_copies(after), strict=True)
     ]
     assert same == [False, False, True, False, False]
 
@@ -100,12 +100,12 @@ def test_a_copy_never_sees_its_fold(kind):
 def test_copies_predict_their_folds_as_well_as_new_rows(kind):
     make, train, new = KINDS[kind][1], table(), table(600, seed=9)
     make = (lambda: networks(epochs=30)) if kind == "networks" else make
-    folds = Folds.of(train, None, seed=0)
-    copies = copies_of(folds.fit(make(), seed=0))
+    folds = Folds.from_rows(train, None, seed=0)
+    copies = get_fold_copies(folds.fit(make(), seed=0))
 
     def loss(copy: Member, sample: CountRows) -> np.ndarray:
         """How much worse than the truth a copy is for each row."""
-        dist, y = mix_members([copy.parts(sample.X, sample.exposure)], [1.0]), torch.from_numpy(sample.y)
+        dist, y = mix_members([copy.predict_components(sample.X, sample.exposure)], [1.0]), torch.from_numpy(sample.y)
         return (dist.crps(y) - truth(sample).crps(y)).numpy()
 
     if kind == "trees":
@@ -120,7 +120,7 @@ def test_copies_predict_their_folds_as_well_as_new_rows(kind):
 
 def test_folds_keep_groups_whole():
     group = np.repeat([f"person {k}" for k in range(12)], ROWS // 12)
-    folds = Folds.of(table().replace(group=group), None, seed=0)
+    folds = Folds.from_rows(table().replace(group=group), None, seed=0)
     assert folds.are_crossed
     assert all(len(set(folds.number[group == name])) == 1 for name in set(group))
     parts = [set(own.group) for own in folds.held_out]
@@ -130,11 +130,11 @@ def test_folds_keep_groups_whole():
 
 def test_validation_rows_are_held_out_where_there_are_some():
     train, validation = table(), table(50, seed=1)
-    folds = Folds.of(train, validation, seed=0)
+    folds = Folds.from_rows(train, validation, seed=0)
     assert not folds.are_crossed
     assert folds.held_out == [validation]
     member = folds.fit(PoissonGLM(), seed=0)
-    assert copies_of(member) == [member]
+    assert get_fold_copies(member) == [member]
     alone = PoissonGLM().fit(train, validation, seed=0)
     assert torch.equal(raw(member, validation), raw(alone, validation))
 
@@ -145,23 +145,23 @@ def test_a_cross_fitted_member_is_the_mixture_of_its_copies(kind):
     sample = folds.train
     assert (len(member.copies), member.label) == (5, KINDS[kind][1]().label)
     y = torch.from_numpy(sample.y)
-    each = [mix_members([copy.parts(sample.X, sample.exposure)], [1.0]) for copy in member.copies]
+    each = [mix_members([copy.predict_components(sample.X, sample.exposure)], [1.0]) for copy in member.copies]
     wanted = torch.stack([dist.log_prob(y).exp() for dist in each]).mean(0)
-    found = mix_members([member.parts(sample.X, sample.exposure)], [1.0])
+    found = mix_members([member.predict_components(sample.X, sample.exposure)], [1.0])
     torch.testing.assert_close(found.log_prob(y).exp(), wanted, rtol=1e-9, atol=1e-12)
     whole = mix_members([[member.distribution(sample.X, sample.exposure)]], [1.0])
     torch.testing.assert_close(whole.log_prob(y).exp(), wanted, rtol=1e-9, atol=1e-12)
-    facts = member.facts()
+    facts = member.get_facts()
     assert facts["copies"] == 5
-    assert set(member.copies[0].facts()) <= set(facts)
+    assert set(member.copies[0].get_facts()) <= set(facts)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_saved_and_loaded(kind):
     folds, member = crossed(kind)
-    again = restored(type(member.copies[0]), member.state())
+    again = load_member(type(member.copies[0]), member.state())
     assert isinstance(again, CrossFitted)
-    assert again.facts() == member.facts()
+    assert again.get_facts() == member.get_facts()
     for one, two in zip(member.copies, again.copies, strict=True):
         assert torch.equal(raw(one, folds.train), raw(two, folds.train))
 
@@ -172,7 +172,7 @@ def test_levels_are_those_of_all_copies_of_a_cross_fitted_member(member):
     rows = pd.DataFrame({"ward": rng.choice(["A", "B"], 200), "age": rng.uniform(20, 80, 200)})
     rows.loc[7, "ward"] = "Z"  # most copies have it, and one has not
     model = CountRegressor(members=[member], random_state=0).fit(rows, rng.poisson(3.0, 200))
-    fitted = model.predictor_.mixed
+    fitted = model.predictor_.active_members
     assert isinstance(fitted[member], CrossFitted)
-    known = known_levels(fitted.values())
+    known = collect_levels(fitted.values())
     assert (set(known), set(known["ward"])) == ({"ward"}, {"A", "B", "Z"})

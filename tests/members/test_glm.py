@@ -119,7 +119,7 @@ COLUMNS = {"age": [31.0, 67.0, 40.0], "ward": ["B", "A", "C"], "smokes": [True, 
 @pytest.mark.parametrize("library", [pd, pl], ids=["pandas", "polars"])
 def test_categories_are_differences_from_the_first_level(library):
     table = read_table(library.DataFrame(COLUMNS))
-    design = Design.of_table(table)
+    design = Design.from_table(table)
     assert design.names == ["age", "ward = B", "ward = C", "smokes"]
     expected = pd.get_dummies(pd.DataFrame(COLUMNS), columns=["ward"], drop_first=True)
     expected = expected[["age", "ward_B", "ward_C", "smokes"]].to_numpy(dtype=float)

@@ -91,12 +91,12 @@ WIDE = RNG.normal(size=(40, 3)) * [1.0, 1e12, 1e-9] + [5.0, 1e12, 0.0]
 def test_columns_have_weighted_mean_0_and_deviation_1_and_coefficients_go_back():
     weight = RNG.integers(1, 5, 40).astype(float)
     found = standardize(WIDE, weight)
-    repeated = np.repeat(found.reduced(WIDE), weight.astype(int), axis=0)
+    repeated = np.repeat(found.transform(WIDE), weight.astype(int), axis=0)
     np.testing.assert_allclose(repeated.mean(0), 0.0, atol=1e-9)
     np.testing.assert_allclose(repeated.std(0), 1.0, rtol=1e-9)
     theta = np.array([0.3, 1.0, -2.0, 0.5])
     intercept, *slopes = found.to_columns(True) @ theta
-    np.testing.assert_allclose(intercept + WIDE @ slopes, theta[0] + found.reduced(WIDE) @ theta[1:], rtol=1e-9)
+    np.testing.assert_allclose(intercept + WIDE @ slopes, theta[0] + found.transform(WIDE) @ theta[1:], rtol=1e-9)
 
 
 @pytest.mark.parametrize("rows", [2, 20_001])
@@ -173,7 +173,7 @@ def test_deviations_are_those_of_standardised_columns():
     fit = poisson_fit()
     (deviations,) = fit.covariances()[1]
     rows = np.repeat(np.arange(N), COUNTS.astype(int))
-    columns = fit.coordinates.reduced(X)[rows]
+    columns = fit.coordinates.transform(X)[rows]
     peer = sm.GLM(Y[rows], sm.add_constant(columns), sm.families.Poisson(), exposure=EXPOSURE[rows]).fit(tol=1e-12)
     np.testing.assert_allclose(deviations, peer.bse, rtol=1e-5)
 
@@ -182,7 +182,7 @@ def test_deviations_are_those_of_standardised_columns():
 def test_a_penalised_fit_is_that_of_scikit_learn(alpha):
     """Its penalty is alpha / 2 times the squared slopes beside the mean loss, of standardised columns here."""
     fit = poisson_fit(exposure=None, alpha=alpha)
-    columns = fit.coordinates.reduced(X)
+    columns = fit.coordinates.transform(X)
     peer = PoissonRegressor(alpha=alpha, tol=1e-10, max_iter=1000).fit(columns, Y, sample_weight=COUNTS)
     np.testing.assert_allclose(fit.optimum.theta, [peer.intercept_, *peer.coef_], rtol=1e-4, atol=1e-6)
 

@@ -12,12 +12,12 @@ import torch
 from ddpn import CountRegressor
 from ddpn.members import portfolio as module
 from ddpn.members.blending import MixtureScores, mix_members
-from ddpn.members.folds import Folds, copies_of
+from ddpn.members.folds import Folds, get_fold_copies
 from ddpn.members.glm import Constant, PoissonGLM
 from ddpn.members.held_out import MemberPredictions
 from ddpn.members.member import Member, NotApplicableError, Task
 from ddpn.members.network_options import NetworkOptions
-from ddpn.members.portfolio import MemberSpec, Portfolio, default_specs
+from ddpn.members.portfolio import MemberSpec, Portfolio, make_default_specs
 from ddpn.metrics import crps
 from ddpn.networks.heads import make_head
 from ddpn.pipeline import PipelineOptions
@@ -129,7 +129,7 @@ def portfolio(*candidates: MemberSpec, seconds: float | None = None) -> Portfoli
 def test_what_does_not_apply_or_takes_too_long_is_left_out(sample):
     PoissonGLM().fit(sample, None, seed=0)  # kernels are loaded before the clock starts
     found = portfolio(candidate("slow", Slow), candidate("refused", Refused), candidate("glm", PoissonGLM), seconds=6.0)
-    found.fit(Folds.of(sample, None, 0), seed=0)
+    found.fit(Folds.from_rows(sample, None, 0), seed=0)
     assert list(found.members) == ["constant", "glm"]
     assert found.weights == {"constant": 0.0, "glm": 1.0}
     assert found.left_out == {"slow": "the time budget is too short", "refused": "it is refused"}
@@ -141,7 +141,7 @@ def test_a_baseline_is_the_model_where_nothing_else_is_left(sample):
         (portfolio(candidate("refused", Refused)), {"refused"}),
         (portfolio(candidate("glm", PoissonGLM), larger, seconds=0.0), {"glm", "larger"}),
     ):
-        assert found.fit(Folds.of(sample, None, 0), seed=0).weights == {"constant": 1.0}
+        assert found.fit(Folds.from_rows(sample, None, 0), seed=0).weights == {"constant": 1.0}
         assert (set(found.left_out), found.not_tried) == (left_out, {})
 
 
@@ -157,14 +157,14 @@ def test_without_time_to_score_it_a_member_is_kept_only_if_it_is_the_first(sampl
 
     monkeypatch.setattr(MixtureScores, "add", slow)
     found = portfolio(candidate("one", PoissonGLM), candidate("two", PoissonGLM), seconds=100.0)
-    assert found.fit(Folds.of(sample, None, 0), seed=0).weights == {"constant": 0.0, "one": 1.0}
+    assert found.fit(Folds.from_rows(sample, None, 0), seed=0).weights == {"constant": 0.0, "one": 1.0}
     assert found.left_out == {"two": "the time budget is too short"}
 
 
 @pytest.mark.parametrize(("first", "expected"), [(PoissonGLM, False), (Underfitted, True)])
 def test_a_larger_member_follows_one_that_could_learn_more(sample, first, expected):
     found = portfolio(candidate("first", first), candidate("larger", PoissonGLM, larger_than="first"))
-    assert ("larger" in found.fit(Folds.of(sample, None, 0), seed=0).members) == expected
+    assert ("larger" in found.fit(Folds.from_rows(sample, None, 0), seed=0).members) == expected
     assert (found.left_out, list(found.not_tried)) == ({}, [] if expected else ["larger"])
 
 
@@ -174,23 +174,25 @@ def test_an_interruption_keeps_what_was_fitted(sample):
             raise KeyboardInterrupt
 
     found = portfolio(candidate("glm", PoissonGLM), candidate("stop", Interrupted), candidate("never", Slow))
-    assert list(found.fit(Folds.of(sample, None, 0), seed=0).members) == ["constant", "glm"]
+    assert list(found.fit(Folds.from_rows(sample, None, 0), seed=0).members) == ["constant", "glm"]
     assert found.interrupted
     assert (found.left_out, set(found.not_tried)) == ({}, {"stop", "never"})
     with pytest.raises(KeyboardInterrupt):
-        Portfolio([candidate("stop", Interrupted)]).fit(Folds.of(sample, None, 0), seed=0)
+        Portfolio([candidate("stop", Interrupted)]).fit(Folds.from_rows(sample, None, 0), seed=0)
 
 
 def score(members: list, weights: list[float], sample: CountRows) -> np.ndarray:
-    parts = [member.parts(sample.X) for member in members]
+    parts = [member.predict_components(sample.X) for member in members]
     return mix_members(parts, weights).crps(torch.from_numpy(sample.y)).numpy()
 
 
 def test_without_validation_rows_copies_choose_by_the_folds_that_they_left_out(sample):
     kinds = {"glm": PoissonGLM, "flat": Constant}
     sample = sample.replace(y=np.random.default_rng(1).poisson(np.exp(1.0 + sample.X[:, 0])).astype(float))
-    found = portfolio(*(candidate(name, kind) for name, kind in kinds.items())).fit(Folds.of(sample, None, 0), seed=0)
-    copies, weights = [copies_of(found.members[name]) for name in kinds], [found.weights[name] for name in kinds]
+    found = portfolio(*(candidate(name, kind) for name, kind in kinds.items())).fit(
+        Folds.from_rows(sample, None, 0), seed=0
+    )
+    copies, weights = [get_fold_copies(found.members[name]) for name in kinds], [found.weights[name] for name in kinds]
     assert weights[0] > 0.7
     rows = [score(own, weights, block) for *own, block in zip(*copies, found.folds.held_out, strict=True)]
     assert found.crps == pytest.approx(np.concatenate(rows).mean())
@@ -199,14 +201,14 @@ def test_without_validation_rows_copies_choose_by_the_folds_that_they_left_out(s
 @pytest.mark.parametrize(("rows", "widths", "steps"), [(1600, (128, 128), 2000), (20_000, (32, 128, 128, 64), 10_000)])
 def test_large_networks_are_trained_longer(rows, widths, steps):
     task = Task(make_head("mixed"), rows)
-    made = {each.name: each for each in default_specs(task)}
+    made = {each.name: each for each in make_default_specs(task)}
     assert made["large_networks"].larger_than == "networks"
     small, large = (made[name].member.options for name in ("networks", "large_networks"))
     assert large.hidden == widths
     assert large.epochs * -(-rows // large.batch_size) == pytest.approx(steps, rel=0.25)
     assert large.epochs > 1.5 * small.epochs
     own = replace(task, options=NetworkOptions(hidden=(8,)))
-    assert "large_networks" not in [each.name for each in default_specs(own)]
+    assert "large_networks" not in [each.name for each in make_default_specs(own)]
 
 
 @pytest.fixture
@@ -278,7 +280,7 @@ def test_cross_fitted_members_are_fitted_to_fewer_rows_where_time_is_short(monke
     rows, found = rows_of_members(monkeypatch, {"one": 0.1, "two": 0.1}, 400.0, folds)
     assert sum(rows[:5]) == 4 * 100
     assert {name: 100 < number < 1600 for name, number in found.rows.items()} == {"one": True, "two": True}
-    assert [len(copies_of(member)) for member in (found.members["one"], found.members["two"])] == [5, 5]
+    assert [len(get_fold_copies(member)) for member in (found.members["one"], found.members["two"])] == [5, 5]
     # Copies have not seen the fold that they are scored on.
     assert len(found.fold_weights) == 5
 

@@ -59,7 +59,7 @@ def test_the_number_of_leaves_is_chosen_out_of_fold():
     X = rng.integers(0, 2, size=(600, 3)).astype(float)
     y = rng.poisson(np.where(X.sum(1) % 2 > 0, 12.0, 2.0)).astype(float)
     member = Trees(leaves=(2, 8), rounds=20, rate=0.3).fit(CountRows(X, y), None, seed=0)
-    assert member.facts()["leaves"] == 8
+    assert member.get_facts()["leaves"] == 8
 
 
 def test_a_dispersion_that_varies_is_boosted():
@@ -68,7 +68,7 @@ def test_a_dispersion_that_varies_is_boosted():
     alpha = np.where(X[:, 1] > 0, 2.0, 0.02)
     y = rng.poisson(10.0 * rng.gamma(1 / alpha, alpha)).astype(float)
     member = Trees(**QUICK).fit(CountRows(X, y), None, seed=0)
-    assert member.facts()["dispersion"] == "boosted"
+    assert member.get_facts()["dispersion"] == "boosted"
     dist = member.distribution(np.array([[0.0, -1.0], [0.0, 1.0]]))
     low, high = (dist.variance / dist.mean)[:, 0].tolist()
     assert high > 5 * low
@@ -80,7 +80,7 @@ def test_a_dispersion_that_does_not_vary_stays_constant():
     for seed in range(12):
         rng = np.random.default_rng(seed)
         X, y = rng.normal(size=(300, 3)), rng.poisson(8.0 * rng.gamma(2.0, 0.5, 300)).astype(float)
-        kinds.append(Trees(**QUICK).fit(CountRows(X, y), None, seed=0).facts()["dispersion"])
+        kinds.append(Trees(**QUICK).fit(CountRows(X, y), None, seed=0).get_facts()["dispersion"])
     assert kinds.count("boosted") <= 1, kinds
 
 

@@ -122,5 +122,5 @@ def test_a_sample_gives_back_the_arguments_that_made_it(arguments, given):
     for name in ("y", "exposure", "lower", "upper", "limit"):
         np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
     assert CountRange(**counts.as_dict()) == counts
-    assert counts.is_plain == (not arguments)
+    assert counts.is_unrestricted == (not arguments)
     assert counts.is_bounded == bool({"lower", "upper", "upper_per_row"} & set(arguments))

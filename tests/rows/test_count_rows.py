@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from ddpn.rows.checks import RowError, check_counts, check_vector, row_count, row_labels, rows_named
+from ddpn.rows.checks import RowError, check_counts, check_vector, get_row_count, get_row_labels, label_row_errors
 from ddpn.rows.count_rows import BLOCK, CountRows, take_rows
 from ddpn.runtime.errors import ConfigError, InputError
 
@@ -27,14 +27,14 @@ def test_rows_keep_together():
     assert two.X.rows() == [(3, "z"), (1, "x")]
     assert (two.y.tolist(), two.exposure, two.weight.tolist()) == ([2, 0], None, [2, 1])
     assert two.labels.tolist() == [9, 7]
-    assert len(ONE.rows(ONE.is_used)) == 2
+    assert len(ONE.rows(ONE.has_weight)) == 2
     assert len(ONE.rows(slice(1, 2))) == 1
 
 
 def test_weights_have_a_default():
-    assert ONE.is_used.tolist() == [True, False, True]
+    assert ONE.has_weight.tolist() == [True, False, True]
     plain = ONE.replace(weight=None)
-    assert plain.is_used.all()
+    assert plain.has_weight.all()
     assert plain.weight_or_ones.tolist() == [1.0, 1.0, 1.0]
     assert ONE.weight_or_ones is ONE.weight
 
@@ -69,7 +69,7 @@ TABLES = {
 @pytest.mark.parametrize("index", [slice(1, 3), np.array([1, 2]), np.array([False, True, True, False])])
 def test_rows_of_every_table(kind, index):
     table = TABLES[kind]
-    assert kind == "sample" or row_count(table) == 4
+    assert kind == "sample" or get_row_count(table) == 4
     found = take_rows(table, index)
     found = found.X if kind == "sample" else found.toarray() if sparse.issparse(found) else found
     assert np.asarray(found).tolist() == PLAIN[1:3]
@@ -82,7 +82,7 @@ def test_lists_of_mixed_rows_keep_their_numbers():
 @pytest.mark.parametrize("X", [7, None, (row for row in PLAIN)])
 def test_what_has_no_rows_is_reported(X):
     with pytest.raises(InputError, match="X must be an array or a data frame, got"):
-        row_count(X)
+        get_row_count(X)
 
 
 # Counts ----------------------------------------------------------------------------------------------------------
@@ -191,12 +191,16 @@ def test_checked_rows_hold_vectors_and_labels():
     assert found.X is X
     assert (found.weight.tolist(), found.exposure.tolist()) == ([3.0, 3.0], [0.5, 1.5])
     assert found.labels.tolist() == ["p", "q"]
-    assert row_labels([1, 2], np.ones(2), pl.Series([1])) is None
+    assert get_row_labels([1, 2], np.ones(2), pl.Series([1])) is None
 
 
 def test_errors_about_rows_are_named_by_the_first_that_knows_them():
     bad = np.array([False, True, False])
-    with pytest.raises(InputError, match=r"^x must be 1 at row 1\. Fix it\.$"), rows_named(None):
+    with pytest.raises(InputError, match=r"^x must be 1 at row 1\. Fix it\.$"), label_row_errors(None):
         raise RowError("x must be 1", bad, ". Fix it.")
-    with pytest.raises(InputError, match=r"at row q\.$"), rows_named([7, 8, 9]), rows_named(["p", "q", "r", "s"]):
+    with (
+        pytest.raises(InputError, match=r"at row q\.$"),
+        label_row_errors([7, 8, 9]),
+        label_row_errors(["p", "q", "r", "s"]),
+    ):
         raise RowError("x must be 1", bad)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ddpn.members.member import NotApplicableError
-from ddpn.rows.checks import RowError, rows_named
+from ddpn.rows.checks import RowError, label_row_errors
 from ddpn.runtime.deadlines import TimeLimitError
 from ddpn.runtime.errors import Argument, ConfigError, InputError, TrainingError
 
@@ -39,5 +39,5 @@ def test_repr_shows_the_sentence(error):
 
 def test_rows_are_named_after_another_process():
     error = pickle.loads(pickle.dumps(RowError("X must be finite, got NaN", np.array([False, True]))))
-    with pytest.raises(RowError, match="at row 9"), rows_named([7, 9]):
+    with pytest.raises(RowError, match="at row 9"), label_row_errors([7, 9]):
         raise error

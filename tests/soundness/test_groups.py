@@ -36,7 +36,7 @@ def grouped():
         likelihood="negative_binomial", n_networks="auto", device="cpu",
     )  # fmt: skip
     found = fit(prepare(persons(400, 5, seed=0), plan), {})
-    new = found.folder.roles.sample(persons(600, 5, seed=1))
+    new = found.folder.roles.read_rows(persons(600, 5, seed=1))
     return found.folder.task["scores"], leaderboard(found.folder.model.predictor_, new).to_dict()
 
 
@@ -63,7 +63,7 @@ def test_predictions_do_not_need_the_group():
     roles = Roles.from_dict(prepare(persons(60, 5, seed=0), plan).roles.as_dict())
     new = persons(20, 5, seed=1).drop("person")
     assert roles.parse(new).names == ["age", "size", "x"]
-    assert roles.sample(new).group is None
+    assert roles.read_rows(new).group is None
 
 
 @pytest.mark.parametrize(("number", "rows"), [(80, 10), (400, 5)])

@@ -43,7 +43,7 @@ def warn_of(kind: str, seed: int, weighted: bool = False) -> str:
     x = rng.normal(size=(ROWS, 2))
     y, exposure = draw_counts(rng, kind, x)
     sample = CountRows(x, y, rng.uniform(0.5, 2.0, ROWS) if weighted else None, exposure)
-    folds = Folds.of(sample, None, seed)
+    folds = Folds.from_rows(sample, None, seed)
     predictor = Predictor({"poisson_glm": folds.fit(PoissonGLM(), seed)}, needs_exposure=exposure is not None)
     return find_heavy_tail(predictor, folds, predictor.predict_folds(folds))
 

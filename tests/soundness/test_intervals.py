@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ddpn import CountGLM, CountRegressor, DoublePoisson, NegativeBinomial, Poisson
-from ddpn.calibration.intervals import IntervalLevels, interval_at, score_blocks
+from ddpn.calibration.intervals import IntervalLevels, make_interval, score_blocks
 from ddpn.distributions import Mixture, MonotoneMap, Recalibrated, ZeroInflated
 
 LEVELS = (0.5, 0.8, 0.9, 0.99)
@@ -43,7 +43,7 @@ def test_a_right_model_covers_what_its_intervals_say_in_every_band_of_means(trut
     levels = IntervalLevels.from_scores(score_blocks([(slice(None), known)], counts), prior_rows=100.0)
     y, mean = new.sample(), new.mean
     for asked in LEVELS:
-        interval = interval_at(new, levels.at(asked))
+        interval = make_interval(new, levels.at(asked))
         inside = share_inside(interval, y)
         assert interval.probability.min() >= asked - 1e-9
         assert levels.at(asked) < asked + 0.025, "a right model keeps its level"
@@ -61,7 +61,7 @@ def test_a_wrong_model_covers_at_least_what_is_asked(wrong):
     rate = mean * {"too narrow": 1.0, "too low": 0.6, "too high": 1.5}[wrong]
     levels = IntervalLevels.from_scores(score_blocks([(slice(None), Poisson(rate[:2000]))], y[:2000]))
     for asked in LEVELS[:3]:
-        inside = share_inside(interval_at(Poisson(rate[2000:]), levels.at(asked)), torch.from_numpy(y[2000:]))
+        inside = share_inside(make_interval(Poisson(rate[2000:]), levels.at(asked)), torch.from_numpy(y[2000:]))
         # Three deviations of a share of 2,000 rows whose level is from 2,000 rows.
         assert inside.mean() > asked - 3 * np.sqrt(asked * (1 - asked) / 1000)
 

@@ -41,14 +41,15 @@ def measured(rows: int, columns: int, levels: int, seed: int) -> dict[str, float
     calibrate_predictor(predictor, fitted.folds, held_out, seed=seed)
     out_of_fold, fresh = (
         scores((dist, held_out.rows.y[index]) for _, index, dist in held_out.blocks()),
-        scores((dist, block.y) for dist, block in predictor.recorded_blocks(new)),
+        scores((dist, block.y) for dist, block in predictor.iter_recorded_blocks(new)),
     )
     constant = Predictor({"constant": Constant().fit(CountRows(X[:rows], y[:rows]), None, seed)})
     low, high = np.asarray(model.predict_interval(new.X, coverage=0.9)).T
     error = np.sqrt(out_of_fold.var() / rows + fresh.var() / FRESH)
     return {
         "difference": (out_of_fold.mean() - fresh.mean()) / error,
-        "loss": fresh.mean() / scores((dist, block.y) for dist, block in constant.recorded_blocks(new)).mean() - 1.0,
+        "loss": fresh.mean() / scores((dist, block.y) for dist, block in constant.iter_recorded_blocks(new)).mean()
+        - 1.0,
         "coverage": ((low <= new.y) & (new.y <= high)).mean(),
     }
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from ddpn import CountRegressor
 from ddpn.calibration.ood import FeatureProfile, OODScores
-from ddpn.rows.splits import fold_numbers
+from ddpn.rows.splits import assign_folds
 
 ALPHA = 0.05
 TABLES = 40
@@ -92,7 +92,7 @@ def test_rows_of_a_group_do_not_calibrate_each_other():
 
     for seed in range(TABLES):
         rng = np.random.default_rng(seed)
-        profile, scores = FeatureProfile.cross_fit(draw_people(rng, 40), None, fold_numbers(240, 5, seed, person))
+        profile, scores = FeatureProfile.cross_fit(draw_people(rng, 40), None, assign_folds(240, 5, seed, person))
         ood = OODScores.fit(scores, ALPHA)
         shares.append(ood.is_ood(ood.pvalue(profile.measure(draw_people(rng, 100)).score)).mean())
     assert np.mean(shares) <= ALPHA + 3.0 * np.std(shares) / np.sqrt(TABLES)

@@ -68,7 +68,7 @@ def mixture_weights(sample: CountRows) -> np.ndarray:
     scores, mean = MixtureScores([sample]), means_of(sample)[:, None]
     for dist in (Poisson(0.6 * mean), NegativeBinomial(1.3 * mean, torch.full_like(mean, 0.4)), Poisson(2.0 * mean)):
         scores.add([[dist]])
-    return scores.best(scores.weight / scores.weight.sum())
+    return scores.minimize_crps(scores.weight / scores.weight.sum())
 
 
 class Known(Constant):
@@ -139,7 +139,7 @@ STEPS = {
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_weight_equals_a_row_given_as_often(step, monkeypatch):
-    monkeypatch.setattr(means_module, "fold_numbers", lambda rows, folds, seed, group: group.astype(int) % folds)
+    monkeypatch.setattr(means_module, "assign_folds", lambda rows, folds, seed, group: group.astype(int) % folds)
     sample = weighted_rows()
     repeated = sample.rows(np.repeat(np.arange(len(sample)), sample.weight.astype(int))).replace(weight=None)
     by_weight, by_rows, without = (STEPS[step](rows) for rows in (sample, repeated, sample.replace(weight=None)))
@@ -280,7 +280,7 @@ def test_a_row_is_as_unusual_as_if_its_group_had_not_been_seen():
     )
     unseen = {}
     for name, sample in (("groups", rows), ("rows", rows.replace(group=None))):
-        folds = Folds.of(sample, None, seed=0)
+        folds = Folds.from_rows(sample, None, seed=0)
         predictor = Predictor({"constant": folds.fit(Constant(), seed=0)})
         calibrate_predictor(predictor, folds, predictor.predict_folds(folds), CalibrationOptions(recalibrate=False))
         later = pl.DataFrame({"x": np.zeros(20), "ward": [f"new {k}" for k in range(20)]})
@@ -315,7 +315,7 @@ def grouped_rows() -> CountRows:
 
 @pytest.fixture(scope="module")
 def folds() -> Folds:
-    return Folds.of(grouped_rows(), None, seed=0)
+    return Folds.from_rows(grouped_rows(), None, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -375,7 +375,7 @@ def test_what_weighs_maps_and_widens_the_predictions_of_a_group_is_chosen_withou
 @pytest.mark.parametrize("kind", ["constant", "glm"])
 def test_means_of_a_diagnosis_are_those_of_models_that_left_the_group_out(kind):
     sample = grouped_rows()
-    number = means_module.fold_numbers(240, means_module.FOLDS, 0, sample.group)
+    number = means_module.assign_folds(240, means_module.FOLDS, 0, sample.group)
     inside = number == 1
     poisoned = sample.replace(y=np.where(inside, sample.y + 5.0, sample.y))
     before, after = (means_module.out_of_fold_means(rows, kind, 0, lambda words: None) for rows in (sample, poisoned))
@@ -389,8 +389,8 @@ def many_rows(sample: CountRows) -> CountRows:
 
 
 DIVISIONS = {
-    "folds": lambda sample: Folds.of(sample, None, seed=0).held_out,
-    "a tenth": lambda sample: [(found := Folds.of(many_rows(sample), None, seed=0)).train, *found.held_out],
+    "folds": lambda sample: Folds.from_rows(sample, None, seed=0).held_out,
+    "a tenth": lambda sample: [(found := Folds.from_rows(many_rows(sample), None, seed=0)).train, *found.held_out],
     "parts of calibration rows": lambda sample: [
         rows.rows.rows(rows.part == number) for rows in [MemberPredictions.from_rows(sample)] for number in range(5)
     ],
@@ -425,7 +425,7 @@ def test_out_of_fold_scores_are_those_of_the_copies_that_left_a_row_out(folds, m
     crps = np.zeros(240)
     for number, part in enumerate(held_out.parts):
         rows = folds.train.rows(folds.number == number)
-        parts = [member.copies[number].parts(rows.X) for member in members.values()]
+        parts = [member.copies[number].predict_components(rows.X) for member in members.values()]
         mixture = mix_members(parts, [predictor.fold_weights[number][name] for name in members])
         dist = Recalibrated(mixture, part.recalibrations["mixture"].map)
         crps[folds.number == number] = dist.crps(torch.from_numpy(rows.y)).numpy()

@@ -13,12 +13,12 @@ from ddpn.tables.cells import (
     PLAIN,
     DateFormat,
     NumberFormat,
-    date_parts,
+    extract_date_parts,
     find_date_format,
     find_number_format,
-    local_times,
     parse_dates,
     parse_numbers,
+    to_local_times,
 )
 
 
@@ -132,8 +132,8 @@ def test_what_is_written_is_read(times, written):
 
 def test_zones():
     noon = pl.Series([datetime(2024, 7, 1, 12, tzinfo=UTC)]).dt.convert_time_zone("Asia/Tokyo")
-    assert local_times(noon, "").to_list() == [datetime(2024, 7, 1, 21)]
-    assert local_times(noon, "UTC").to_list() == [datetime(2024, 7, 1, 12)]
+    assert to_local_times(noon, "").to_list() == [datetime(2024, 7, 1, 21)]
+    assert to_local_times(noon, "UTC").to_list() == [datetime(2024, 7, 1, 12)]
     text = pl.Series(["2024-07-01T12:00:00Z", "2024-07-01 14:00:00+02:00", "2024-07-01 07:30-0430"])
     assert parse_dates(text, DateFormat(zone="UTC")).to_list() == [datetime(2024, 7, 1, 12)] * 3
     assert [time.hour for time in parse_dates(text, DateFormat()).to_list()] == [12, 14, 7]
@@ -143,6 +143,6 @@ def test_zones():
 
 def test_parts():
     times = pl.Series([datetime(1969, 12, 31, 18), datetime(2024, 2, 29, 6, 30), None])
-    day, month, weekday, hour = date_parts(times, ("day", "month", "weekday", "hour"), list("abcd"))
+    day, month, weekday, hour = extract_date_parts(times, ("day", "month", "weekday", "hour"), list("abcd"))
     assert day.to_list() == [-0.25, 19782 + 6.5 / 24, None]
     assert (month.to_list(), weekday.to_list(), hour.to_list()) == ([12, 2, None], [3, 4, None], [18, 6.5, None])

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from ddpn.runtime.errors import InputError
-from ddpn.tables.files import STDIN, check_free, check_output, read, write
+from ddpn.tables.files import STDIN, check_free, check_output, read_file, write_file
 
 FRAME = pl.DataFrame(
     {
@@ -46,26 +46,26 @@ def test_every_format_gives_the_same_frame(tmp_path, name):
     WRITERS[name](path)
     if name == "commas.csv":
         path.write_text(path.read_text().replace("2.5", "2,5"))
-    assert read(str(path)).equals(FRAME)
+    assert read_file(str(path)).equals(FRAME)
 
 
 def test_standard_input(monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO(TEXT.encode()))
     monkeypatch.setattr(sys, "stdin", stream)
-    assert read(STDIN).equals(FRAME)
+    assert read_file(STDIN).equals(FRAME)
 
 
 def test_a_late_text_makes_a_column_of_text(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a\n" + "1\n" * 5000 + "x\n")
-    assert read(str(path))["a"].dtype == pl.String
+    assert read_file(str(path))["a"].dtype == pl.String
 
 
 def test_digits_stay_as_written_where_asked(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("station,n\n7.0,1\n1,2\n")
-    assert read(str(path), as_text=["station", "nowhere"])["station"].to_list() == ["7.0", "1"]
-    assert read(str(path))["station"].to_list() == [7, 1]
+    assert read_file(str(path), as_text=["station", "nowhere"])["station"].to_list() == ["7.0", "1"]
+    assert read_file(str(path))["station"].to_list() == [7, 1]
 
 
 @pytest.mark.parametrize(
@@ -81,20 +81,20 @@ def test_digits_stay_as_written_where_asked(tmp_path):
 def test_leading_zeros_that_matter_stay(tmp_path, cells, found):
     path = tmp_path / "t.csv"
     path.write_text("code,n\n" + "".join(f"{cell},1\n" for cell in cells))
-    assert read(str(path))["code"].to_list() == found
+    assert read_file(str(path))["code"].to_list() == found
 
 
 def test_other_encodings_are_read_and_reported(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes("café,n\né€,1\n".encode("cp1252"))
     with pytest.warns(UserWarning, match=r"t\.csv is not UTF-8; read as Windows-1252\."):
-        assert read(str(path)).rows(named=True) == [{"café": "é€", "n": 1}]
+        assert read_file(str(path)).rows(named=True) == [{"café": "é€", "n": 1}]
     path.write_bytes("a,n\n\x81é,1\n".encode("latin-1"))
     with pytest.warns(UserWarning, match="read as Latin-1"):
-        assert read(str(path))["a"].to_list() == ["\x81é"]
+        assert read_file(str(path))["a"].to_list() == ["\x81é"]
     for encoding in ("utf-16", "utf-8-sig"):
         path.write_bytes("café,n\né,1\n".encode(encoding))
-        assert read(str(path)).rows(named=True) == [{"café": "é", "n": 1}]
+        assert read_file(str(path)).rows(named=True) == [{"café": "é", "n": 1}]
 
 
 @pytest.mark.parametrize(
@@ -118,27 +118,27 @@ def test_other_encodings_are_read_and_reported(tmp_path):
 def test_untidy_files(tmp_path, text, rows):
     path = tmp_path / "t.csv"
     path.write_bytes(text.encode())
-    assert read(str(path)).rows(named=True) == rows
+    assert read_file(str(path)).rows(named=True) == rows
 
 
 def test_empty_rows_between_others_are_left_out_and_counted(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,b\n1,x\n,\n\n2,y\n")
     with pytest.warns(UserWarning, match="2 empty rows are left out, and not counted in row numbers"):
-        assert read(str(path))["a"].to_list() == [1, 2]
+        assert read_file(str(path))["a"].to_list() == [1, 2]
 
 
 def test_json(tmp_path):
     for name in ("t.jsonl", "t.ndjson"):
         FRAME.write_ndjson(tmp_path / name)
-        assert read(str(tmp_path / name)).drop("d").equals(FRAME.drop("d"))
+        assert read_file(str(tmp_path / name)).drop("d").equals(FRAME.drop("d"))
     FRAME.drop("d").write_json(tmp_path / "t.json")
-    assert read(str(tmp_path / "t.json")).equals(FRAME.drop("d"))
+    assert read_file(str(tmp_path / "t.json")).equals(FRAME.drop("d"))
 
 
 def test_excel():
     with pytest.warns(UserWarning, match="1 empty row is left out"):
-        found = read(str(Path(__file__).with_name("workbook.xlsx")))
+        found = read_file(str(Path(__file__).with_name("workbook.xlsx")))
     assert found.rows(named=True) == [{"a": 1, "b": "x", "c": 0.5}, {"a": 2, "b": "n/a", "c": 1.5}]
 
 
@@ -166,7 +166,7 @@ def test_what_is_not_a_table_is_one_sentence(tmp_path, name, content, words):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(InputError, match=words) as found:
-        read(str(path))
+        read_file(str(path))
     assert "\n" not in str(found.value)
 
 
@@ -174,7 +174,7 @@ def test_a_missing_file_and_a_folder(tmp_path):
     (tmp_path / "t.csv").mkdir()
     for name, words in {"none.csv": r"File not found: .*none\.csv", "t.csv": "is a folder, not a file"}.items():
         with pytest.raises(InputError, match=words):
-            read(str(tmp_path / name))
+            read_file(str(tmp_path / name))
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_commas_are_decimal_signs_only_where_a_cell_says_so(tmp_path, cells, fir
     """31,287 may be either: such a column stays text, and whoever reads numbers from it says how."""
     path = tmp_path / "t.csv"
     path.write_text("a;b\n" + "".join(f"x;{cell}\n" for cell in cells.split(";")))
-    assert read(str(path))["b"][0] == first
+    assert read_file(str(path))["b"][0] == first
 
 
 # Writing --------------------------------------------------------------------------------------------------------------
@@ -194,14 +194,14 @@ WRITTEN = pl.DataFrame({"a": [1, 2], "b": ["x", None], "c": [0.1, 1e-20]})
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz", "t.parquet", "t.feather", "t.arrow"])
 def test_every_format_that_is_written_is_read_again(tmp_path, name):
-    write(WRITTEN, str(tmp_path / name))
+    write_file(WRITTEN, str(tmp_path / name))
     assert (tmp_path / name).read_bytes().startswith(b"\x1f\x8b") == name.endswith("gz")
-    assert read(str(tmp_path / name)).equals(WRITTEN)
+    assert read_file(str(tmp_path / name)).equals(WRITTEN)
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_standard_output(capsys):
-    write(WRITTEN, "-")
+    write_file(WRITTEN, "-")
     assert capsys.readouterr().out == "a,b,c\n1,x,0.1\n2,,1e-20\n"
 
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddpn.tables.columns import Kind
-from ddpn.tables.kinds import detect
-from ddpn.tables.levels import canonical_level, canonical_number, flag_of, number_of
+from ddpn.tables.kinds import detect_column
+from ddpn.tables.levels import canonical_level, canonical_number, parse_boolean_level, parse_number_level
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_names_of_levels(values, name):
 def test_a_number_keeps_its_name_through_text(value):
     name = canonical_number(value)
     assert canonical_number(name) == canonical_number(str(value)) == canonical_number(float(value)) == name
-    assert number_of(name) == value
+    assert parse_number_level(name) == value
 
 
 @pytest.mark.parametrize("text", ["007", "7.0", "+7", " 7", "7.", 7, 7.0, "0.7e1"])
@@ -46,17 +46,25 @@ def test_among_numbers_other_spellings_are_the_same(text):
 @pytest.mark.parametrize("text", ["", "x", "1_000", "inf", "nan", "0x7", "7 kg", "--7", "٧"])
 def test_text_that_is_no_number_stays(text):
     assert canonical_number(text) == text
-    assert number_of(text) is None
+    assert parse_number_level(text) is None
 
 
 def test_flags():
-    assert [flag_of(word) for word in ("true", "True", "1", "1.0", "false", "0", "no")] == [1, 1, 1, 1, 0, 0, None]
+    assert [parse_boolean_level(word) for word in ("true", "True", "1", "1.0", "false", "0", "no")] == [
+        1,
+        1,
+        1,
+        1,
+        0,
+        0,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(("odd", "kind"), [(8, Kind.NUMBER), (12, Kind.NUMBER_CATEGORY)])
 def test_text_is_numbers_if_at_least_90_in_100_cells_are(odd, kind):
     """Of 100 different cells; with few levels, an odd one in a hundred is enough against it."""
     cells = pl.Series("x", [f"word {k}" for k in range(odd)] + [f"{k}.5" for k in range(100 - odd)])
-    assert detect(cells, (), as_category=False).kind == kind
+    assert detect_column(cells, (), as_category=False).kind == kind
     few = pl.Series("x", [f"word {k % 2}" for k in range(odd)] + [f"{k % 9}.5" for k in range(100 - odd)])
-    assert detect(few, (), as_category=False).kind == Kind.NUMBER_CATEGORY
+    assert detect_column(few, (), as_category=False).kind == Kind.NUMBER_CATEGORY

@@ -127,7 +127,7 @@ def test_a_table_that_does_not_fit_is_streamed_by_itself(table, folder, tmp_path
     source, plan = str(folder if name == "folder" else tmp_path / name), FitConfig(target="y")
     assert open_table([source], plan)[0].height == 9000
     for module in ("ddpn.tables.table", "ddpn.workflow.preparing"):
-        monkeypatch.setattr(f"{module}.free_memory", lambda: 1000)
+        monkeypatch.setattr(f"{module}.measure_free_memory", lambda: 1000)
     found, note = open_table([source], plan)
     assert isinstance(found, Table)
     assert "more than half of the free memory" in note
@@ -142,8 +142,8 @@ def test_few_rows_are_fitted_in_memory(table, tmp_path, write_parts):
 
 
 def test_text_is_streamed_as_parquet_is(folder, table, tmp_path, monkeypatch):
-    monkeypatch.setattr("ddpn.tables.table.SMALL", 0)
-    monkeypatch.setattr("ddpn.tables.table.ROWS", 1000)
+    monkeypatch.setattr("ddpn.tables.table.MAX_WHOLE_FILE_BYTES", 0)
+    monkeypatch.setattr("ddpn.tables.table.BLOCK_ROWS", 1000)
     table.write_csv(tmp_path / "a.csv")
     plan = FitConfig(target="y", **MODEL)
     found, expected = (

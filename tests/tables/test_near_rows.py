@@ -5,11 +5,11 @@ import polars as pl
 import pytest
 
 from ddpn.tables.near_rows import (
-    as_points,
     choose_near_rows,
     find_clumps,
     find_continuous_columns,
     find_repeating_columns,
+    scale_points,
 )
 
 RNG = np.random.default_rng(0)
@@ -39,7 +39,7 @@ def test_points_are_in_units_of_the_middle_half_and_missing_ones_far_away():
         {"a": x, "b": 1000.0 * x, "c": np.where(x == 3.0, np.nan, x), "d": np.where(x == 0.0, 8.0, 0.0),
          "e": np.full(101, 7.0), "f": np.full(101, np.nan)}
     )  # fmt: skip
-    points = as_points(X, X.columns)
+    points = scale_points(X, X.columns)
     np.testing.assert_allclose(points[:, 0], x / 50.0)
     np.testing.assert_allclose(points[:, 1], points[:, 0])
     assert points[3, 2] == 1e6

@@ -11,7 +11,7 @@ import pytest
 from ddpn.runtime.errors import InputError
 from ddpn.tables.cells import DateFormat, NumberFormat
 from ddpn.tables.columns import Kind
-from ddpn.tables.files import read
+from ddpn.tables.files import read_file
 from ddpn.tables.kinds import TableColumn
 from ddpn.tables.roles import Roles
 from ddpn.workflow.config import FitConfig
@@ -109,21 +109,21 @@ def test_roles_are_read_in_the_number_formats_of_fit():
     sample = replace(roles, formats={**roles.formats, "w": NumberFormat(".", "$")}).sample(frame)
     assert (sample.y.tolist(), sample.exposure.tolist(), sample.weight.tolist()) == ([1234, 7], [1000.5, 2], [1, 2])
     with pytest.raises(InputError, match=r"weight 'w' must hold numbers, got '\$2' at row 2"):
-        roles.sample(frame)
+        roles.read_rows(frame)
 
 
 def test_rows_without_a_target_are_left_out():
     roles = Roles("y", None, None, (TableColumn("n", Kind.NUMBER),), missing=("-999",))
     for y in (["n/a", "3", "5"], [-999, 3, 5], [None, 3.0, 5.0], [float("nan"), 3.0, 5.0]):
-        sample = roles.sample(pl.DataFrame({"n": [1, 2, 3], "y": y}))
+        sample = roles.read_rows(pl.DataFrame({"n": [1, 2, 3], "y": y}))
         assert (sample.y.tolist(), sample.labels.tolist(), sample.X.column("n").cells().tolist()) == (
             [3, 5],
             [2, 3],
             [2, 3],
         )
-    assert roles.without_target(0) == []
-    assert roles.without_target(1) == ["1 row without a value of 'y' was left out."]
-    assert roles.without_target(1200) == ["1,200 rows without a value of 'y' were left out."]
+    assert roles.describe_rows_without_target(0) == []
+    assert roles.describe_rows_without_target(1) == ["1 row without a value of 'y' was left out."]
+    assert roles.describe_rows_without_target(1200) == ["1,200 rows without a value of 'y' were left out."]
 
 
 def test_columns_that_were_no_text_in_fit_may_be_any_text_later():
@@ -236,7 +236,7 @@ def test_points_among_numbers_that_were_integers_in_fit(tmp_path, kind, cells, v
     fitted = pl.DataFrame({"n": [20_000, 300, 4, -7], "y": [1, 2, 3, 4]})
     roles = roles_of(fitted, FitConfig(target="y"))
     (tmp_path / "later.csv").write_text("\n".join(["n;y", *(f"{cell};1" for cell in cells)]))
-    later = read(str(tmp_path / "later.csv"), roles.as_text) if kind == "csv" else pl.DataFrame({"n": cells})
+    later = read_file(str(tmp_path / "later.csv"), roles.as_text) if kind == "csv" else pl.DataFrame({"n": cells})
     sentences: list[str] = []
     assert roles.parse(later, sentences.append).to_polars()["n"].to_list() == values
     is_grouped = cells[0] == "31.287" and values[0] == 31287.0

@@ -9,7 +9,7 @@ import pytest
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 from ddpn.tables.cells import MISSING
-from ddpn.tables.row_hashes import EQUAL_INPUTS, SeenRows, group_labels_of, row_hashes
+from ddpn.tables.row_hashes import EQUAL_INPUTS, SeenRows, hash_sample_rows, label_groups
 from ddpn.tables.schema import read_table
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import fingerprint, prepare
@@ -33,18 +33,18 @@ def same(labels: np.ndarray, expected: np.ndarray) -> bool:
 
 def test_labels_follow_one_column_several_or_all_inputs(panel):
     X = panel.select("age")
-    assert same(group_labels_of(panel, ("person",), MISSING, X), panel["person"].to_numpy())
-    assert same(group_labels_of(panel, ("person", "year"), MISSING, X), np.arange(300))
+    assert same(label_groups(panel, ("person",), MISSING, X), panel["person"].to_numpy())
+    assert same(label_groups(panel, ("person", "year"), MISSING, X), np.arange(300))
     equal = panel["age"].rank("dense").to_numpy()
-    assert same(group_labels_of(panel, (EQUAL_INPUTS,), MISSING, X), equal)
-    assert group_labels_of(panel, (), MISSING, X) is None
-    assert group_labels_of(panel.drop("person"), ("person",), MISSING, X) is None
+    assert same(label_groups(panel, (EQUAL_INPUTS,), MISSING, X), equal)
+    assert label_groups(panel, (), MISSING, X) is None
+    assert label_groups(panel.drop("person"), ("person",), MISSING, X) is None
 
 
 @pytest.mark.parametrize("cells", [["a", "b", "a", "NA", None, " a "], [1.0, 2.0, 1.0, float("nan"), None, 1.0]])
 def test_rows_without_a_value_are_groups_of_their_own(cells):
     frame = pl.DataFrame({"person": cells})
-    labels = group_labels_of(frame, ("person",), MISSING, frame)
+    labels = label_groups(frame, ("person",), MISSING, frame)
     assert same(labels, np.array([1, 2, 1, 3, 4, 1]))
 
 
@@ -110,11 +110,11 @@ def parsed(sample):
 
 
 def hashes_of(sample):
-    return row_hashes(parsed(sample))
+    return hash_sample_rows(parsed(sample))
 
 
 def seen(used, test):
-    return SeenRows.of(parsed(together(used, test)), len(used) + np.arange(len(test)))
+    return SeenRows.from_sample(parsed(together(used, test)), len(used) + np.arange(len(test)))
 
 
 def unseen(known, table):

@@ -144,7 +144,7 @@ def test_objects_that_are_nothing_of_the_kind():
 
 @pytest.fixture(params=[pd.DataFrame, pl.DataFrame])
 def fitted(request) -> SimpleNamespace:
-    return SimpleNamespace(schema=Schema.of_table(read_table(request.param(ROWS))), frame=request.param)
+    return SimpleNamespace(schema=Schema.from_table(read_table(request.param(ROWS))), frame=request.param)
 
 
 def test_columns_in_another_order_are_put_right(fitted):
@@ -175,7 +175,7 @@ def test_an_array_after_a_frame_warns_as_scikit_learn_does(fitted):
 def test_frames_without_text_names_are_read_by_position():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        schema = Schema.of_table(read_table(pd.DataFrame(np.eye(3))))
+        schema = Schema.from_table(read_table(pd.DataFrame(np.eye(3))))
         assert schema.parse(pd.DataFrame(np.eye(3))).names == ["x0", "x1", "x2"]
     with pytest.raises(ValueError, match=r"X has 2 features, but \w+ is expecting 3 features"):
         schema.parse(np.eye(2))
@@ -207,7 +207,7 @@ PANDAS_TYPES = {"count": "Int64", "flag": "boolean", "text": "string"}
     ids=["polars", "pandas", "pandas with NA", "pandas with categories"],
 )
 def test_few_rows_are_read_like_many(frame, repeat):
-    schema = Schema.of_table(read_table(frame))
+    schema = Schema.from_table(read_table(frame))
     many = repeat(frame)
     for one, other in zip(schema.parse(frame), schema.parse(many), strict=True):
         assert (one.name, one.kind) == (other.name, other.kind)
@@ -309,7 +309,7 @@ def test_parts_are_encoded_as_if_they_had_been_read_alone(frame):
 
 def test_other_tables_have_the_columns_of_the_first(frame):
     first = read_table(frame)
-    schema = Schema.of_table(first)
+    schema = Schema.from_table(first)
     swapped = frame.select(reversed(frame.columns))
     for second in (schema.parse(swapped), schema.parse(read_table(swapped))):
         assert second.names == first.names
@@ -320,7 +320,7 @@ def test_other_tables_have_the_columns_of_the_first(frame):
 
 
 def test_a_schema_is_saved_as_json(frame):
-    schema = Schema.of_table(read_table(frame))
+    schema = Schema.from_table(read_table(frame))
     assert Schema.from_dict(json.loads(json.dumps(schema.as_dict()))) == schema
     with pytest.raises(ValueError, match="'colour' is not a valid Kind"):
         Schema.from_dict(schema.as_dict() | {"kinds": ["colour"] * 3})
@@ -328,9 +328,9 @@ def test_a_schema_is_saved_as_json(frame):
 
 def test_samples_of_equal_tables_have_equal_digests(frame):
     y = np.arange(90.0)
-    digests = [CountRows(read_table(frame), y).digest() for _ in range(2)]
+    digests = [CountRows(read_table(frame), y).compute_digest() for _ in range(2)]
     assert digests[0] == digests[1]
-    assert digests[0] != CountRows(read_table(frame.with_columns(age=pl.lit(1.0))), y).digest()
+    assert digests[0] != CountRows(read_table(frame.with_columns(age=pl.lit(1.0))), y).compute_digest()
 
 
 def test_rows_of_a_table_share_what_was_looked_up_about_its_levels():

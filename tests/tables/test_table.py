@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 from ddpn.runtime.errors import InputError
 from ddpn.tables import table as streaming
 from ddpn.tables.files import find_files
-from ddpn.tables.table import Table, shuffled_chunks
+from ddpn.tables.table import Table, shuffle_chunks
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import open_table
 
@@ -19,8 +19,8 @@ from ddpn.workflow.preparing import open_table
 def test_all_rows_are_read_in_order_with_their_numbers(folder, table):
     found = Table([str(folder)])
     assert found.read().equals(table)
-    for place in found.places():
-        assert found.block(place, ["row"])["row"][0] == place.first
+    for place in found.list_blocks():
+        assert found.read_block(place, ["row"])["row"][0] == place.first
         assert place.start == place.first % 3000
     assert (found.rows, list(found.schema)) == (table.height, table.columns)
 
@@ -106,12 +106,12 @@ def test_a_truncated_part_and_a_damaged_page_are_named(table, tmp_path):
 
 def test_a_table_fits_half_of_the_free_memory(folder, monkeypatch):
     table = Table([str(folder)])
-    size = table.rows * table.row_bytes()
+    size = table.rows * table.estimate_row_bytes()
     assert size == 9000 * (4 * 8 + 32)
-    assert streaming.free_memory() is None or streaming.free_memory() > 0
+    assert streaming.measure_free_memory() is None or streaming.measure_free_memory() > 0
     for free, fits in ((2 * size, True), (2 * size - 2, False), (None, True)):
-        monkeypatch.setattr(streaming, "free_memory", lambda free=free: free)
-        assert streaming.fits_memory(table) == fits
+        monkeypatch.setattr(streaming, "measure_free_memory", lambda free=free: free)
+        assert streaming.fits_in_memory(table) == fits
 
 
 # A sample of rows, and a stream of all -----------------------------------------------------------------------------
@@ -123,9 +123,9 @@ def all_rows(frame, numbers):
 
 def test_a_pass_has_every_row_once_in_an_order_that_the_seed_decides(folder):
     table = Table([str(folder)])
-    order = [c["row"].to_numpy() for c in islice(shuffled_chunks(table, ["row"], all_rows, 1000, seed=1), 18)]
-    again = [c["row"].to_numpy() for c in islice(shuffled_chunks(table, ["row"], all_rows, 1000, seed=1), 18)]
-    other = next(shuffled_chunks(table, ["row"], all_rows, 1000, seed=2))["row"].to_numpy()
+    order = [c["row"].to_numpy() for c in islice(shuffle_chunks(table, ["row"], all_rows, 1000, seed=1), 18)]
+    again = [c["row"].to_numpy() for c in islice(shuffle_chunks(table, ["row"], all_rows, 1000, seed=1), 18)]
+    other = next(shuffle_chunks(table, ["row"], all_rows, 1000, seed=2))["row"].to_numpy()
     assert all(len(chunk) == 1000 for chunk in order)
     first, second = np.concatenate(order[:9]), np.concatenate(order[9:])
     assert np.array_equal(np.sort(first), np.arange(9000))
@@ -138,7 +138,7 @@ def test_a_pass_has_every_row_once_in_an_order_that_the_seed_decides(folder):
 
 def test_left_over_rows_begin_the_next_chunk_and_rows_that_are_not_kept_never_come(folder):
     table = Table([str(folder)])
-    chunks = shuffled_chunks(table, ["row"], lambda frame, numbers: numbers % 3 > 0, 4000, seed=0)
+    chunks = shuffle_chunks(table, ["row"], lambda frame, numbers: numbers % 3 > 0, 4000, seed=0)
     rows = np.concatenate([chunk["row"].to_numpy() for chunk in islice(chunks, 3)])
     assert (rows % 3 > 0).all()
     assert (np.bincount(rows, minlength=9000)[np.arange(9000) % 3 > 0] == 2).all()
@@ -147,4 +147,4 @@ def test_left_over_rows_begin_the_next_chunk_and_rows_that_are_not_kept_never_co
 def test_a_stream_without_rows_ends_with_an_error(folder):
     table = Table([str(folder)])
     with pytest.raises(InputError, match="must have training rows"):
-        next(shuffled_chunks(table, ["row"], lambda frame, numbers: numbers < 0, 10, seed=0))
+        next(shuffle_chunks(table, ["row"], lambda frame, numbers: numbers < 0, 10, seed=0))

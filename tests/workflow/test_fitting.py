@@ -14,7 +14,7 @@ import pytest
 from ddpn.analysis.leaderboard import leaderboard
 from ddpn.calibration.calibrate import PRIOR_ROWS
 from ddpn.calibration.intervals import IntervalLevels, score_blocks
-from ddpn.members.folds import copies_of
+from ddpn.members.folds import get_fold_copies
 from ddpn.members.glm import PoissonGLM
 from ddpn.networks.heads import PoissonHead
 from ddpn.predictor import MIXTURE
@@ -332,7 +332,10 @@ def test_members_are_cross_fitted_where_validation_rows_are_few_and_like_the_oth
 def test_cross_fitted_members_use_all_rows_but_those_of_the_test(table, plan):
     made = prepare(table, plan(only="glm", compare_with=("constant",), test_size=0.2, model={"n_networks": "auto"}))
     predictor = fit(made, {}).folder.model.predictor_
-    assert {name: len(copies_of(member)) for name, member in predictor.members.items()} == {"glm": 5, "constant": 5}
+    assert {name: len(get_fold_copies(member)) for name, member in predictor.members.items()} == {
+        "glm": 5,
+        "constant": 5,
+    }
     for name in (MIXTURE, "glm", "constant"):
         assert predictor.calibration.intervals[name].rows.tolist() == [240], name
     changed = fit(prepare(with_extreme_test_rows(table, made), made.plan), {}).folder.model.predictor_

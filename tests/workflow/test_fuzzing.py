@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from ddpn.estimators import DDPNRegressor
 from ddpn.runtime.errors import DDPNError
 from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.files import read
+from ddpn.tables.files import read_file
 from ddpn.tables.roles import Roles
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import roles_of
@@ -148,7 +148,7 @@ def loaded(folder: Path, file: tuple[str, bytes], as_text: Any = ()) -> pl.DataF
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".* is not UTF-8; read as ")
         warnings.filterwarnings("ignore", message=".* empty rows? ")
-        return read(str(folder / name), as_text)
+        return read_file(str(folder / name), as_text)
 
 
 def decided(frame: pl.DataFrame, **options) -> Roles:
@@ -315,7 +315,7 @@ def test_changed_columns_never_end_in_a_traceback(data, tmp_path):
     # A file of one column whose cells hold a comma looks like one of more columns.
     assume(not isinstance(frame, str))
     roles = decided(frame)
-    used = [column.name for column in roles.used]
+    used = [column.name for column in roles.features]
     name, change = data.draw(st.sampled_from(used)), data.draw(st.sampled_from(list(CHANGES)))
     later = frame.with_columns(CHANGES[change](frame[name]).alias(name))
     later = later.head(1) if change == "one row" else later
@@ -324,7 +324,7 @@ def test_changed_columns_never_end_in_a_traceback(data, tmp_path):
     if isinstance(X, str):
         assert name in X
         return
-    column = next(each for each in roles.used if each.name == name)
+    column = next(each for each in roles.features if each.name == name)
     before = roles.parse(frame, quiet).to_polars()[: X.height]
     given_ = sum(cell is not None and cell == cell for cell in later[name].to_list())
     lost = given_ - (X.height - X[column.inputs[0]].null_count())

@@ -86,7 +86,7 @@ def test_what_is_saved_is_loaded(fitted, prepared, tmp_path):
 
 def test_for_predictions_the_mixed_members_are_enough(fitted, prepared, saved):
     again = load(saved, mixed_only=True)
-    mixed = fitted.folder.model.predictor_.mixed
+    mixed = fitted.folder.model.predictor_.active_members
     assert list(again.model.predictor_.members) == list(mixed)
     assert not {"constant", "poisson_glm"} & set(mixed)
     X, exposure = prepared.test.X, prepared.test.exposure
@@ -112,7 +112,7 @@ def test_a_task_of_another_format_is_refused(saved, fitted, rewrite):
 
 
 def test_a_predictor_alone_is_no_model_folder(tmp_path, prepared):
-    manifest = {"members": {"constant": Constant().fit(prepared.train, None, 0).facts()}}
+    manifest = {"members": {"constant": Constant().fit(prepared.train, None, 0).get_facts()}}
     write_model(tmp_path / "other", {}, manifest)
     with pytest.raises(InputError, match="holds a Predictor, without names of columns"):
         read_task(tmp_path / "other")

@@ -8,11 +8,11 @@ from polars.testing import assert_frame_equal
 
 from ddpn.analysis.report.evidence import gather
 from ddpn.distributions import discretized
-from ddpn.members.folds import copies_of
+from ddpn.members.folds import get_fold_copies
 from ddpn.members.glm import Constant
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.predictor import MIXTURE, Predictor
-from ddpn.rows.checks import RowError, rows_named
+from ddpn.rows.checks import RowError, label_row_errors
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow import prediction
@@ -202,7 +202,7 @@ def test_no_copy_that_scores_a_row_was_fitted_to_it(crossed, table):
     assert len(held_out.parts) == 5
     for number, index, dist in held_out.held_out.blocks("glm"):
         assert (crossed.folds[rows.labels[index] - 1] == number).all()
-        copy = copies_of(crossed.model.predictor_.members["glm"])[number]
+        copy = get_fold_copies(crossed.model.predictor_.members["glm"])[number]
         assert torch.equal(dist.mean, copy.distribution(rows.rows(index).X, rows.exposure[index]).mean[:, 0])
         calibration = held_out.parts[number]
         assert calibration.intervals[MIXTURE].rows[0] == 300 - len(index), "levels are those of the other folds"
@@ -322,7 +322,7 @@ def test_a_part_of_the_rows_has_the_same_table(predictor):
 
 @pytest.mark.parametrize("exposure", [1e16, 1e100, 1.7e308])
 def test_a_count_that_no_float_can_hold_is_refused_with_its_row(predictor, exposure):
-    with pytest.raises(RowError) as caught, rows_named(np.array([11, 12, 13])):
+    with pytest.raises(RowError) as caught, label_row_errors(np.array([11, 12, 13])):
         predictor.predict(np.zeros((3, 1)), np.array([1.0, exposure, 2.0])).to_columns(PredictionSpec())
     assert caught.value.bad.tolist() == [False, True, False]
     assert "row 12" in str(caught.value)

@@ -9,7 +9,7 @@ import pytest
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 from ddpn.tables.columns import Kind
-from ddpn.tables.files import read
+from ddpn.tables.files import read_file
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import fingerprint, identity, prepare, roles_of
 
@@ -292,7 +292,7 @@ def test_a_category_of_floats_is_the_same_in_parquet_and_csv(tmp_path):
     roles = roles_of(frame, FitConfig(target="y", category=("zone",)))
     for dtype in (pl.Float64, pl.Float32):
         frame.with_columns(pl.col("zone").cast(dtype)).write_csv(tmp_path / "zones.csv")
-        later = read(str(tmp_path / "zones.csv"), roles.as_text)
+        later = read_file(str(tmp_path / "zones.csv"), roles.as_text)
         assert roles.parse(later).to_polars()["zone"].to_list() == roles.parse(frame).to_polars()["zone"].to_list()
     assert roles.parse(frame).to_polars()["zone"].n_unique() == 4
 

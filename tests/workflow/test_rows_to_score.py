@@ -29,7 +29,7 @@ def new(table) -> pl.DataFrame:
 @pytest.fixture
 def long_table(tmp_path, monkeypatch):
     """Write a frame to a file that is read in blocks of 64 rows."""
-    monkeypatch.setattr(table_module, "ROWS", 64)
+    monkeypatch.setattr(table_module, "BLOCK_ROWS", 64)
 
     def write(frame: pl.DataFrame) -> Table:
         frame.write_parquet(tmp_path / "long.parquet")
@@ -39,9 +39,9 @@ def long_table(tmp_path, monkeypatch):
 
 
 def test_a_long_table_is_scored_as_a_frame_is(folder, new, long_table):
-    assert len(long_table(new).places()) == 5
+    assert len(long_table(new).list_blocks()) == 5
     found, expected = rows_to_score(folder, long_table(new)), rows_to_score(folder, new)
-    assert found.sample.digest() == expected.sample.digest()
+    assert found.sample.compute_digest() == expected.sample.compute_digest()
     assert found.sample.labels.tolist() == expected.sample.labels.tolist()
     assert found.note == expected.note == "6 rows without a value of 'visits' were left out."
     assert found.frame.equals(expected.frame)

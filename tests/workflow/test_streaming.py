@@ -13,7 +13,7 @@ from ddpn.prediction.spec import PredictionSpec
 from ddpn.runtime.errors import InputError
 from ddpn.storage.results import ResultStore
 from ddpn.tables import table as table_module
-from ddpn.tables.table import Place, Table
+from ddpn.tables.table import Block, Table
 from ddpn.workflow import prediction
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.streaming import predict_files
@@ -29,8 +29,8 @@ def saved(fitted, tmp_path_factory) -> Path:
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
     """Blocks of about 40 rows, and all text as if it were long."""
-    monkeypatch.setattr(table_module, "ROWS", 40)
-    monkeypatch.setattr(table_module, "SMALL", 0)
+    monkeypatch.setattr(table_module, "BLOCK_ROWS", 40)
+    monkeypatch.setattr(table_module, "MAX_WHOLE_FILE_BYTES", 0)
     monkeypatch.setattr(table_module, "_SMALLEST", 1)
 
 
@@ -51,11 +51,11 @@ def run(saved, sources, out, spec=None) -> list[str]:
 def test_parts_change_nothing(fitted, saved, text, tmp_path):
     folder, spec = fitted.folder, PredictionSpec(keep=True, quantiles=(0.2,), ood=0.05)
     findings: list[str] = []
-    whole = predict(folder, table_module.read(str(text), folder.roles.as_text), spec, on_finding=findings.append)
+    whole = predict(folder, table_module.read_file(str(text), folder.roles.as_text), spec, on_finding=findings.append)
     names = ["out.csv.gz", "out.feather"]
     for name in names:
         assert run(saved, [text], tmp_path / name, spec) == findings
-        found = table_module.read(str(tmp_path / name), ["ward"])
+        found = table_module.read_file(str(tmp_path / name), ["ward"])
         assert_frame_equal(found, whole, check_dtypes=False, rel_tol=1e-9)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.csv", *names]
 
@@ -64,16 +64,16 @@ def test_columns_have_the_type_that_all_blocks_agree_with(tmp_path):
     rows = [f"{i},{i},x{i},," for i in range(60)] + [f"{i},{i}.5,{i},7,true" for i in range(60)]
     path = tmp_path / "mixed.csv"
     path.write_text("a,b,c,d,e\n" + "\n".join(rows) + "\n")
-    whole = table_module.read(str(path))
+    whole = table_module.read_file(str(path))
     table = Table([str(path)])
-    places = table.places()
-    blocks = [table.block(place) for place in places]
+    places = table.list_blocks()
+    blocks = [table.read_block(place) for place in places]
     assert len(blocks) > 2
     assert_frame_equal(pl.concat(blocks), whole)
     assert (table.rows, table.schema) == (120, dict(whole.schema))
     other = pickle.loads(pickle.dumps(table))
     for block, place in zip(blocks[::-1], places[::-1], strict=True):
-        assert_frame_equal(other.block(place), block)
+        assert_frame_equal(other.read_block(place), block)
         assert place.rows == block.height
         assert place.first == place.start == block["a"][0] + 60 * (place.first >= 60)
 
@@ -82,7 +82,7 @@ def test_quoted_cells_with_line_ends_stay_whole(tmp_path):
     path = tmp_path / "quoted.csv"
     path.write_text("a,b\n" + "".join(f'{i},"one\n""two"", {i}"\n' for i in range(300)))
     table = Table([str(path)])
-    frames = [table.block(place) for place in table.places()]
+    frames = [table.read_block(place) for place in table.list_blocks()]
     assert len(frames) > 2
     assert pl.concat(frames)["b"].to_list() == [f'one\n"two", {i}' for i in range(300)]
 
@@ -113,7 +113,7 @@ def test_a_killed_run_continues_and_gives_the_same_file(saved, text, tmp_path, m
 
 
 def test_parts_of_another_request_or_damaged_ones_are_predicted_again(tmp_path):
-    place, other = Place(0, 5, 2, 0), Place(5, 9, 2, 2)
+    place, other = Block(0, 5, 2, 0), Block(5, 9, 2, 2)
     files = {"content": b"1.0\n2.0\n", "facts": json.dumps({"rows": 2, "columns": ["mean"], "findings": {}}).encode()}
     parts = ResultStore(tmp_path / "o.csv.parts", {"request": 1})
     parts.write(place, files, "a part")

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.rows.splits import group_codes
+from ddpn.rows.splits import encode_groups
 from ddpn.statistics import TAIL, effective_rows, mean_and_error, weighted_mean
 
 #: A handful of rows: a hundredth of all, but at least and at most so many.
@@ -140,7 +140,7 @@ def _by_group(values: np.ndarray, weight: np.ndarray, group: np.ndarray | None) 
     """
     if group is None:
         return values, weight
-    codes, _ = group_codes(len(weight), group)
+    codes, _ = encode_groups(len(weight), group)
     total = np.bincount(codes, weight)
     used = total > 0
     return np.stack([np.bincount(codes, weight * each)[used] / total[used] for each in values]), total[used]

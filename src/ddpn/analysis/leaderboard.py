@@ -17,12 +17,12 @@ from torch.distributions import Distribution
 from ddpn.analysis.gains import Gain, independent_rows, score_gain
 from ddpn.analysis.leaderboard_table import tabulate_scores
 from ddpn.calibration.calibrate import CalibratedRows
-from ddpn.calibration.intervals import interval_at
+from ddpn.calibration.intervals import make_interval
 from ddpn.distributions import CountDistribution, discretized
 from ddpn.distributions.components import Interval
 from ddpn.distributions.limits import limited
-from ddpn.members import label_of
-from ddpn.members.folds import copies_of
+from ddpn.members import format_member_label
+from ddpn.members.folds import get_fold_copies
 from ddpn.members.member import Member
 from ddpn.members.networks import Networks
 from ddpn.metrics import absolute_error, crps, nll
@@ -34,7 +34,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.statistics import weighted_mean, wilson_interval
 from ddpn.storage.contents import JsonObject
-from ddpn.tables.row_draw import count_drawn, draw_facts
+from ddpn.tables.row_draw import draw_to_json, format_drawn_rows
 
 #: The coverage of the intervals that are scored.
 COVERAGE = 0.9
@@ -420,7 +420,7 @@ def _capital(words: str) -> str:
 
 
 def _complexity(member: Member) -> int:
-    return copies_of(member)[0].complexity
+    return get_fold_copies(member)[0].complexity
 
 
 @dataclass(frozen=True, eq=False)
@@ -452,14 +452,14 @@ class Leaderboard:
     @property
     def title(self) -> str:
         """How many rows were scored, of how many they were drawn, and whether these are test rows."""
-        return f"Scores on {count_drawn(self.rows, self.total, self.evaluation.row_words.removesuffix('s'))}"
+        return f"Scores on {format_drawn_rows(self.rows, self.total, self.evaluation.row_words.removesuffix('s'))}"
 
     def to_dict(self) -> JsonObject:
         """For JSON."""
         gain, decision = self.evaluation.gain, self.verdict
         return {
             "rows": self.rows,
-            "draw": draw_facts(self.rows, self.total),
+            "draw": draw_to_json(self.rows, self.total),
             "scored_on": self.evaluation.row_words,
             "title": self.title,
             "coverage": COVERAGE,
@@ -522,7 +522,7 @@ def leaderboard(
                 f"baseline '{name}' must have one distribution per row of X ({number}), got batch {shape}."
             )
         other = limited(discretized(dist if shape == (number,) else dist.expand((number,))), sample.limit)
-        rows[name] = scored_rows(other, sample.y, interval_at(other, COVERAGE))
+        rows[name] = scored_rows(other, sample.y, make_interval(other, COVERAGE))
     about = {"leak": " ".join(leaks), "meaning": meaning}
     return _rank_candidates(predictor, rows, sample, list(others or {}), total or len(sample), **about)
 
@@ -573,8 +573,8 @@ def _rank_candidates(
     **options: Any,
 ) -> Leaderboard:
     """Make the leaderboard of scores per row; `options` are further fields of the evaluation."""
-    labels = {name: label_of(name, member) for name, member in predictor.members.items()}
-    seconds = sum(predictor.seconds.get(name, 0.0) for name in predictor.mixed)
+    labels = {name: format_member_label(name, member) for name, member in predictor.members.items()}
+    seconds = sum(predictor.seconds.get(name, 0.0) for name in predictor.active_members)
     entries = [
         {
             "name": name,
@@ -590,8 +590,8 @@ def _rank_candidates(
     compared = [name for name, w in predictor.weights.items() if w == 0.0 or (w < 1.0 and name not in networks)]
     # All members are simpler than a mixture of several; than a single member, those of a simpler kind.
     simpler = sorted(predictor.members, key=lambda name: _complexity(predictor.members[name]))
-    if len(predictor.mixed) == 1:
-        (own,) = predictor.mixed.values()
+    if len(predictor.active_members) == 1:
+        (own,) = predictor.active_members.values()
         simpler = [name for name in simpler if _complexity(predictor.members[name]) < _complexity(own)]
     evaluation = Evaluation.from_rows(
         MIXTURE,

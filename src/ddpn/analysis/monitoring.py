@@ -16,11 +16,11 @@ from scipy.special import ndtr
 from ddpn.analysis.leaderboard import COVERAGE
 from ddpn.analysis.plots import Pit
 from ddpn.calibration.columns import ColumnProfile
-from ddpn.calibration.ood import shown_day
+from ddpn.calibration.ood import format_day
 from ddpn.distributions import discretized
 from ddpn.metrics import pit_distance
 from ddpn.predictor import MIXTURE, Predictor
-from ddpn.rows.checks import row_count
+from ddpn.rows.checks import get_row_count
 from ddpn.rows.count_rows import CountRows, take_rows
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
@@ -28,7 +28,7 @@ from ddpn.runtime.validation import is_number
 from ddpn.statistics import adjust_p_values
 from ddpn.storage.contents import JsonObject
 from ddpn.tables.columns import Column
-from ddpn.tables.row_draw import MAX_ROWS, describe_draw, draw_facts, draw_rows, draw_sample
+from ddpn.tables.row_draw import MAX_ROWS, describe_draw, draw_rows, draw_sample, draw_to_json
 from ddpn.tables.row_hashes import hash_texts
 
 #: Fewer rows are not compared: only the grossest differences would be found.
@@ -150,8 +150,8 @@ class Monitoring:
         """For JSON."""
         checks = [check._asdict() for check in self.checks]
         draw = {
-            "rows": draw_facts(self.rows, self.total),
-            "rows_with_counts": draw_facts(self.rows_with_counts, self.total_with_counts),
+            "rows": draw_to_json(self.rows, self.total),
+            "rows_with_counts": draw_to_json(self.rows_with_counts, self.total_with_counts),
         }
         return {"drift": self.drift, "headline": self.headline, **vars(self), "draw": draw, "checks": checks}
 
@@ -199,7 +199,7 @@ def compare(
     for name, value in (("alpha", alpha), ("effect", effect)):
         if not is_number(value) or not 0.0 < value < 1.0:
             raise ConfigError(argument=name, must="lie between 0 and 1", got=repr(value))
-    profile, rows = predictor.calibration.profile, row_count(X)
+    profile, rows = predictor.calibration.profile, get_row_count(X)
     if profile is None:
         raise InputError("The model has no summary of its training rows to compare with. Fit it again with ddpn fit.")
     if rows < LEAST_ROWS:
@@ -208,7 +208,7 @@ def compare(
     X, rows, total = take_rows(X, draw.positions), len(draw), rows if total is None else total
     checks, notes = list[Check](), list[str]()
     for own, column, name in zip(profile.columns, profile.schema.parse(X), profile.names, strict=True):
-        check = column_check(own, column._replace(name=name), shown_day if name in days else "{:.4g}".format)
+        check = column_check(own, column._replace(name=name), format_day if name in days else "{:.4g}".format)
         checks.append(check._replace(ignored=name in {*profile.ignored, *ignored}))
         if not len(own.keys) and not len(own.edges) and own.missing_share < 1.0:
             notes.append(f"Values of {name!r}: the training had too many levels to keep track of them.")
@@ -290,7 +290,7 @@ def _levels(profile: ColumnProfile, column: Column) -> Check:
     which of two alike tables a rare level happens to occur.
     """
     before, number, absent = profile.rows[0], len(column.values), column.is_missing
-    place = profile.places(column.rows(~absent))
+    place = profile.find_positions(column.rows(~absent))
     counts = np.append(np.bincount(place[place >= 0], minlength=len(profile.keys)), absent.sum())
     old = np.append(_key_shares(profile) * (1.0 - profile.missing_share), profile.missing_share)
     now, unseen = counts / number, float((place < 0).sum() / number)
@@ -312,7 +312,7 @@ def _levels(profile: ColumnProfile, column: Column) -> Check:
     # The summary has hashes of levels, so that only those of the new rows are known by name.
     names, keys = [f"{value:g}" for value in profile.keys.view(np.float64)], np.arange(len(profile.keys))
     if column.is_category:
-        names, keys = list(column.levels), profile.place(hash_texts(column.levels))
+        names, keys = list(column.levels), profile.find_keys(hash_texts(column.levels))
     if old[-1] or now[-1]:
         names, keys = [*names, "missing"], np.append(keys, len(profile.keys))
     if not (keys >= 0).any():
@@ -366,7 +366,7 @@ def _count_checks(predictor: Predictor, sample: CountRows) -> list[Check]:
     """
     rows = len(sample)
     with single_thread():
-        (dist,) = (discretized(dist) for dist, _ in predictor.recorded_blocks(sample))
+        (dist,) = (discretized(dist) for dist, _ in predictor.iter_recorded_blocks(sample))
         y = torch.from_numpy(sample.y)
         low, high, probability = predictor.wrap(dist, groups=sample.interval_groups).interval_with_probability(COVERAGE)
         covered, expected = int(((low <= y) & (y <= high)).sum()), float(probability.mean())

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.calibration.calibration import Calibration
-from ddpn.calibration.intervals import IntervalGroups, IntervalLevels, column_of, grouping, score_blocks
+from ddpn.calibration.intervals import IntervalGroups, IntervalLevels, get_column, make_interval_groups, score_blocks
 from ddpn.calibration.ood import FeatureProfile, OODScores, check_alpha
 from ddpn.calibration.recalibration import MIN_ROWS, Recalibration
 from ddpn.calibration.recalibration import PRIOR_ROWS as MAP_PRIOR_ROWS
@@ -20,7 +20,7 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.time_plan import FEWEST_ROWS, with_rows
-from ddpn.tables.row_hashes import group_labels
+from ddpn.tables.row_hashes import name_interval_groups
 
 #: What the predictions expect of intervals counts as so many rows: a few hundred rows tell it to some points only.
 PRIOR_ROWS = 100.0
@@ -219,9 +219,9 @@ def _score_rows(held_out: HeldOutPredictions, names: Sequence[str], maps: Maps) 
 
 def _label_rows(rows: CountRows, groups: str | None) -> CountRows:
     """Return the rows without their inputs, with the labels of their groups if `groups` is a column of these."""
-    if groups is None or rows.interval_groups is not None or (column := column_of(rows.X, groups)) is None:
+    if groups is None or rows.interval_groups is not None or (column := get_column(rows.X, groups)) is None:
         return rows.replace(X=None)
-    return rows.replace(X=None, interval_groups=group_labels(column, len(rows)))
+    return rows.replace(X=None, interval_groups=name_interval_groups(column, len(rows)))
 
 
 def _fit_levels(
@@ -235,7 +235,7 @@ def _fit_levels(
     }
     if groups is None:
         return levels, None
-    interval_groups, codes = grouping(groups, rows, group_rows)
+    interval_groups, codes = make_interval_groups(groups, rows, group_rows)
     for name, values in scores.items():
         interval_groups.add(name, values, codes, rows.weight)
     return levels, interval_groups

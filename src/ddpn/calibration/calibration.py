@@ -7,12 +7,12 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from ddpn.calibration.intervals import IntervalGroups, IntervalLevels
-from ddpn.calibration.ood import COMBINATION, FeatureProfile, OODScores, row_reasons
+from ddpn.calibration.ood import COMBINATION, FeatureProfile, OODScores, describe_unusual_cells
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions.arguments import check_coverage
 from ddpn.distributions.recalibrated import Recalibrated
 from ddpn.members.blending import MIXTURE
-from ddpn.rows.checks import row_count
+from ddpn.rows.checks import get_row_count
 from ddpn.rows.count_rows import take_rows
 from ddpn.runtime.errors import InputError
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes
@@ -94,7 +94,7 @@ class Calibration:
         """
         if self.groups is None or of not in self.groups.levels or labels is None:
             return self.interval_level(coverage, of)
-        return self.groups.at(check_coverage(coverage), of, self.intervals[of], self.groups.codes(labels))
+        return self.groups.at(check_coverage(coverage), of, self.intervals[of], self.groups.encode_labels(labels))
 
     def describe(self) -> str:
         """Say in a sentence what is calibrated, and on how many rows."""
@@ -141,11 +141,11 @@ class Calibration:
             Columns of days since 1970, which are shown as dates.
         """
         if self.profile is None:
-            return [[] for _ in range(row_count(X))]
-        reasons = row_reasons(self.profile, X, days)
+            return [[] for _ in range(get_row_count(X))]
+        reasons = describe_unusual_cells(self.profile, X, days)
         unexplained = [row for row, words in enumerate(reasons) if not words and flagged is not None and flagged[row]]
         if unexplained:
-            columns = self.profile.misfits(take_rows(X, unexplained))
+            columns = self.profile.name_misfits(take_rows(X, unexplained))
             for row, name in zip(unexplained, columns, strict=True):
                 reasons[row] = [COMBINATION + (f", mostly {name!r}" if name else "")]
         return reasons

@@ -38,7 +38,7 @@ LARGEST = 1e6
 # One column -----------------------------------------------------------------------------------------------------------
 
 
-class Cells(NamedTuple):
+class CellScores(NamedTuple):
     """Per row: the surprise, the state, and inputs for the joint score. Shape: (rows,), (rows,), (rows, width)."""
 
     surprise: np.ndarray
@@ -81,7 +81,7 @@ class ColumnProfile(NamedTuple):
         own = np.count_nonzero(self.coded) if self.kind.is_category else 1
         return int(own) + self._missing_coded
 
-    def cells(self, column: Column) -> Cells:
+    def score(self, column: Column) -> CellScores:
         """The cells of a column that was read as this kind."""
         values, missing = column.values, column.is_missing
         surprise, state = np.zeros(len(values)), np.full(len(values), USUAL, dtype=np.int8)
@@ -90,7 +90,7 @@ class ColumnProfile(NamedTuple):
             surprise = np.interp(values, self.edges, self.surprise)
             inputs[:, 0] = np.where(missing, 0.0, np.interp(values, self.edges, self.normal))
         if len(self.keys):
-            place = self.places(column)
+            place = self.find_positions(column)
             surprise = np.where(place >= 0, self.key_surprise[place], self.unseen[0])
             state[place < 0] = UNSEEN
             for j, key in enumerate(np.flatnonzero(self.coded) if self.kind.is_category else ()):
@@ -107,7 +107,7 @@ class ColumnProfile(NamedTuple):
         if self._missing_coded:
             inputs[:, -1] = _standardised(missing, self.missing_share)
         state[missing] = MISSING if self.rows[1] else NEVER_MISSING
-        return Cells(np.where(missing, self.absent[0], surprise + self.absent[1]), state, inputs)
+        return CellScores(np.where(missing, self.absent[0], surprise + self.absent[1]), state, inputs)
 
     def measure_left_out(self, column: Column, fold: np.ndarray) -> np.ndarray:
         """Return the surprise of each cell of the training column as if its fold had been left out of the summary.
@@ -124,7 +124,7 @@ class ColumnProfile(NamedTuple):
         fold : array of int
             The fold of each row; rows that belong together are in one fold.
         """
-        values, surprise = column.values, self.cells(column).surprise
+        values, surprise = column.values, self.score(column).surprise
         missing = column.is_missing
         _, level, counts = np.unique(np.where(missing, 0, values) + 0, return_inverse=True, return_counts=True)
         counts = np.bincount(level[~missing], minlength=len(counts))
@@ -136,7 +136,7 @@ class ColumnProfile(NamedTuple):
             for sign in (1.0, -1.0) if len(self.edges) and others.any() else ():
                 distinct, often = np.unique(sign * values[others], return_counts=True)
                 far = inside & (sign * values > distinct[-1])
-                scale = mean_excess(distinct, often)
+                scale = measure_mean_excess(distinct, often)
                 surprise[far] = self._measure_outside(sign * values[far], distinct[-1], scale) + self.absent[1]
             if not missing[fold != number].any():
                 surprise[(fold == number) & missing] = np.log(self.rows[0] + 1.0) + NEVER
@@ -153,15 +153,17 @@ class ColumnProfile(NamedTuple):
     def _measure_outside(self, values: np.ndarray, edge: float, scale: float) -> np.ndarray:
         """Return the surprise of numbers above an edge of the training range."""
         outside = np.log((self.rows[0] - self.rows[1] + 1.0) / 2.0)
-        return np.maximum(outside + beyond(values, edge, scale), self.unseen[0] if len(self.keys) else 0.0)
+        return np.maximum(
+            outside + measure_tail_surprise(values, edge, scale), self.unseen[0] if len(self.keys) else 0.0
+        )
 
-    def places(self, column: Column) -> np.ndarray:
+    def find_positions(self, column: Column) -> np.ndarray:
         """Return the position of each row's value in `keys`, -1 where there is none."""
         if column.is_category:
-            return column.map_names(self.keys, lambda levels: self.place(hash_texts(levels)), -1)
-        return self.place(np.ascontiguousarray(column.values.astype(np.float64) + 0.0).view(np.uint64))
+            return column.map_names(self.keys, lambda levels: self.find_keys(hash_texts(levels)), -1)
+        return self.find_keys(np.ascontiguousarray(column.values.astype(np.float64) + 0.0).view(np.uint64))
 
-    def place(self, keys: np.ndarray) -> np.ndarray:
+    def find_keys(self, keys: np.ndarray) -> np.ndarray:
         """Positions in `keys`, -1 where there is none."""
         if not len(self.keys):
             return np.full(len(keys), -1)
@@ -195,7 +197,7 @@ def fit_column(column: Column) -> ColumnProfile:
 
 def _number_fields(x: np.ndarray) -> dict[str, np.ndarray]:
     values, counts = np.unique(x + 0.0, return_counts=True)
-    kept, upto, total = tail_edges(counts), np.cumsum(counts), len(x)
+    kept, upto, total = choose_tail_edges(counts), np.cumsum(counts), len(x)
     below, above = upto / (total + 1.0), (total - upto + counts) / (total + 1.0)
     both = np.maximum(0.0, -np.log(2.0 * np.minimum(below, above)))
     normal = ndtri((upto - 0.5 * counts) / total)
@@ -203,7 +205,7 @@ def _number_fields(x: np.ndarray) -> dict[str, np.ndarray]:
         "edges": values[kept],
         "surprise": both[kept],
         "normal": normal[kept],
-        "scales": np.array([mean_excess(-values[::-1], counts[::-1]), mean_excess(values, counts)]),
+        "scales": np.array([measure_mean_excess(-values[::-1], counts[::-1]), measure_mean_excess(values, counts)]),
     }
     if len(values) <= FEW_VALUES and len(values) <= total / 3.0:
         fields |= _level_fields(np.ascontiguousarray(values).view(np.uint64), counts)
@@ -232,7 +234,7 @@ def _level_fields(keys: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]
 # Tails of numbers -----------------------------------------------------------------------------------------------------
 
 
-def mean_excess(values: np.ndarray, counts: np.ndarray) -> float:
+def measure_mean_excess(values: np.ndarray, counts: np.ndarray) -> float:
     """How far the largest values lie above where they begin, on average: the scale of an exponential tail.
 
     `values` are distinct and ascending, and `counts` how often each occurred, here and below.
@@ -249,7 +251,7 @@ def mean_excess(values: np.ndarray, counts: np.ndarray) -> float:
     return 2.0 * min(max(excess, floor, np.finfo(float).tiny), largest)
 
 
-def tail_edges(counts: np.ndarray) -> np.ndarray:
+def choose_tail_edges(counts: np.ndarray) -> np.ndarray:
     """Values at ranks that double towards the middle from both ends: indices into the distinct values."""
     upto, last = np.cumsum(counts), len(counts) - 1
     half = max(1.0, upto[-1] / 2.0)
@@ -259,7 +261,7 @@ def tail_edges(counts: np.ndarray) -> np.ndarray:
     return np.unique(np.r_[0, np.minimum(low, last), np.minimum(high, last), last])
 
 
-def beyond(x: np.ndarray, edge: float, scale: float) -> np.ndarray:
+def measure_tail_surprise(x: np.ndarray, edge: float, scale: float) -> np.ndarray:
     """Surprise of values above `edge` on top of that of being above: by an exponential tail."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.nan_to_num(np.clip((x - edge) / scale, 0.0, LARGEST), nan=0.0)
@@ -275,11 +277,11 @@ class UpperTail(NamedTuple):
     @classmethod
     def fit(cls, scores: np.ndarray, least_scale: float = 0.0) -> Self:
         values, counts = np.unique(scores + 0.0, return_counts=True)
-        kept, as_high = tail_edges(counts), np.cumsum(counts[::-1])[::-1]
+        kept, as_high = choose_tail_edges(counts), np.cumsum(counts[::-1])[::-1]
         surprise = -np.log(as_high / (as_high[0] + 1.0))
-        return cls(values[kept], surprise[kept], np.array([max(mean_excess(values, counts), least_scale)]))
+        return cls(values[kept], surprise[kept], np.array([max(measure_mean_excess(values, counts), least_scale)]))
 
-    def of(self, scores: np.ndarray) -> np.ndarray:
+    def measure_surprise(self, scores: np.ndarray) -> np.ndarray:
         """The surprise of each score."""
         inside = np.interp(scores, self.edges, self.surprise)
-        return inside + beyond(scores, self.edges[-1], self.scale[0])
+        return inside + measure_tail_surprise(scores, self.edges[-1], self.scale[0])

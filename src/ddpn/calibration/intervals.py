@@ -19,12 +19,12 @@ from ddpn.calibration import INTERVAL_KINDS
 from ddpn.distributions import discretized
 from ddpn.distributions.arguments import check_coverage
 from ddpn.distributions.components import Interval, Summary
-from ddpn.rows.checks import row_count
+from ddpn.rows.checks import get_row_count
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_column, listed
 from ddpn.tables.columns import ColumnTable
-from ddpn.tables.row_hashes import group_labels
+from ddpn.tables.row_hashes import name_interval_groups
 
 #: The highest level of an interval, and the level from which on a count may lie beyond it.
 _TOP, _NEAR_TOP = 1.0 - 1e-9, 1.0 - 1e-6
@@ -39,7 +39,7 @@ def score_counts(dist: Distribution, y: Tensor, points: np.ndarray) -> np.ndarra
     A count with the probability p enters the interval at a step of p; the score is a random point of that step. If the
     distributions are right, scores are uniform on [0, 1], whether counts are small or large. A count beyond the
     interval of the highest level, 1 - 1e-9, has a score above 1: 1 plus its distance from that interval, as a share of
-    the interval's width (see `interval_at`). `points` are uniform random numbers, one per row.
+    the interval's width (see `make_interval`). `points` are uniform random numbers, one per row.
 
     >>> from ddpn.distributions import Poisson
     >>> dist, y = Poisson(torch.tensor([2.0, 300.0])), torch.tensor([0, 300])
@@ -74,7 +74,7 @@ def score_blocks(blocks: Iterable[tuple[np.ndarray | slice, Distribution]], y: n
     return scores
 
 
-def interval_at(dist: Any, level: float | np.ndarray, kind: str = "narrowest") -> Interval:
+def make_interval(dist: Any, level: float | np.ndarray, kind: str = "narrowest") -> Interval:
     """Return the interval of counts that has at least the probability `level`, of one level or one per row.
 
     `kind` is "narrowest", the fewest consecutive counts, or "central", with at most half of the rest on either side. A
@@ -87,16 +87,16 @@ def interval_at(dist: Any, level: float | np.ndarray, kind: str = "narrowest") -
     else:
         tail = 0.5 * (1.0 - levels)
         low, high = counts.icdf(torch.stack([tail, 1.0 - tail]))
-        interval = Interval(low, high, probability_between(counts, low, high))
+        interval = Interval(low, high, compute_probability_between(counts, low, high))
     return widen_interval(counts, interval, level)
 
 
 def summarise_with_interval(
     counts: Any, quantile_levels: Tensor, level: float | np.ndarray, kind: str
 ) -> tuple[Summary, Interval]:
-    """Summarise count distributions as `CountDistribution.summary` does, and return the intervals of `interval_at`."""
+    """Summarise count distributions (`CountDistribution.summary`), and return their intervals (`make_interval`)."""
     if check_choice("kind", kind, INTERVAL_KINDS) == "central":
-        return counts.summary(quantile_levels), interval_at(counts, level, kind)
+        return counts.summary(quantile_levels), make_interval(counts, level, kind)
     summary = counts.summary(quantile_levels, interval_level=np.minimum(level, _TOP))
     return summary, widen_interval(counts, summary.interval, level)
 
@@ -109,11 +109,11 @@ def widen_interval(counts: Any, interval: Interval, level: float | np.ndarray) -
     share = (torch.as_tensor(level, dtype=torch.float64) - 1.0).clamp(min=0.0)
     more = (share * (high - low + 1.0).double()).floor().to(low.dtype)
     low, high = (low - more).clamp(min=0.0), high + more
-    return Interval(low, high, torch.where(share > 0.0, probability_between(counts, low, high), probability))
+    return Interval(low, high, torch.where(share > 0.0, compute_probability_between(counts, low, high), probability))
 
 
 @torch.no_grad()
-def probability_between(counts: Any, low: Tensor, high: Tensor) -> Tensor:
+def compute_probability_between(counts: Any, low: Tensor, high: Tensor) -> Tensor:
     """Return P(low <= count <= high) of each row in float64."""
     (below, above), (upto, beyond) = (counts._sides(end).cpu() for end in (low - 1.0, high))
     # As a difference of upper tails above the median, where these have more digits.
@@ -224,7 +224,7 @@ class IntervalLevels(NamedTuple):
 # Groups ---------------------------------------------------------------------------------------------------------------
 
 
-def column_of(X: Any, name: str) -> Any:
+def get_column(X: Any, name: str) -> Any:
     """A column of a data frame, or None if X is not a data frame."""
     if isinstance(X, ColumnTable):
         return X.column(check_column(name, X.names, "groups", InputError)).cells() if X.is_named else None
@@ -265,19 +265,19 @@ class IntervalGroups:
         first = next(iter(self.levels.values()))
         return {name: len(one.scores) for name, one in zip(self.names, first, strict=True)}
 
-    def codes(self, labels: np.ndarray) -> np.ndarray:
+    def encode_labels(self, labels: np.ndarray) -> np.ndarray:
         """The position of each row's group, -1 for a group that calibration did not have."""
         place = {name: code for code, name in enumerate(self.names)}
         return np.array([place.get(label, -1) for label in labels.tolist()], dtype=np.int64)
 
-    def labels(self, X: Any, groups: Any, argument: str = "groups") -> np.ndarray:
+    def read_labels(self, X: Any, groups: Any, argument: str = "groups") -> np.ndarray:
         """The labels of rows: `groups`, or the column of X."""
-        found = column_of(X, self.by) if groups is None else groups
+        found = get_column(X, self.by) if groups is None else groups
         if found is None:
             raise InputError(f"{argument} is missing: intervals were calibrated by {self.by!r}. Pass a label per row.")
-        return group_labels(found, row_count(X))
+        return name_interval_groups(found, get_row_count(X))
 
-    def unseen(self, labels: np.ndarray) -> str:
+    def describe_unseen(self, labels: np.ndarray) -> str:
         """A sentence about rows of groups that calibration did not have, or nothing."""
         missing = [label for label in labels.tolist() if label not in set(self.names)]
         if not missing:
@@ -304,7 +304,7 @@ class IntervalGroups:
         return self._known[key][codes]
 
 
-def with_labels(sample: CountRows, groups: Any) -> tuple[CountRows, str | None]:
+def attach_group_labels(sample: CountRows, groups: Any) -> tuple[CountRows, str | None]:
     """A sample that has the labels of its rows apart, where `groups` are labels, and the name of the groups.
 
     Rows and labels then stay together wherever rows are drawn or divided.
@@ -312,15 +312,15 @@ def with_labels(sample: CountRows, groups: Any) -> tuple[CountRows, str | None]:
     if groups is None or isinstance(groups, str):
         return sample, groups
     name = str(getattr(groups, "name", None) or "group")
-    return sample.replace(interval_groups=group_labels(groups, len(sample))), name
+    return sample.replace(interval_groups=name_interval_groups(groups, len(sample))), name
 
 
-def grouping(groups: str, sample: CountRows, prior_rows: float) -> tuple[IntervalGroups, np.ndarray]:
+def make_interval_groups(groups: str, sample: CountRows, prior_rows: float) -> tuple[IntervalGroups, np.ndarray]:
     """The groups of calibration rows by a column of the table or the sample's own labels, and each row's position."""
-    values = column_of(sample.X, groups) if sample.interval_groups is None else sample.interval_groups
+    values = get_column(sample.X, groups) if sample.interval_groups is None else sample.interval_groups
     if values is None:
         must = "be labels if X is not a data frame"
         raise InputError(argument="groups", must=must, got=repr(groups))
-    labels = group_labels(values, len(sample))
+    labels = name_interval_groups(values, len(sample))
     found = IntervalGroups(groups, tuple(sorted(set(labels.tolist()))), prior_rows)
-    return found, found.codes(labels)
+    return found, found.encode_labels(labels)

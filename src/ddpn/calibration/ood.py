@@ -19,7 +19,7 @@ from ddpn.calibration.columns import (
     NEVER_MISSING,
     STATES,
     UNSEEN,
-    Cells,
+    CellScores,
     ColumnProfile,
     UpperTail,
     fit_column,
@@ -94,7 +94,7 @@ class Joint(NamedTuple):
         scale = np.maximum(rare, np.sqrt(np.diag(precision)))
         return cls(*(part.astype(np.float32) for part in (mean, precision, scale)))
 
-    def worst(self, inputs: np.ndarray) -> np.ndarray:
+    def find_least_explained(self, inputs: np.ndarray) -> np.ndarray:
         """The input of each row that the others predict worst, by position."""
         return np.abs((inputs - self.mean) @ self.precision / self.scale).argmax(1)
 
@@ -172,7 +172,7 @@ class FeatureProfile:
         table = read_table(X)
         if weight is not None:
             table = table.rows(np.flatnonzero(np.asarray(weight) > 0.0))
-        profile = cls(Schema.of_table(table), [fit_column(column) for column in table], None, (), ignored)
+        profile = cls(Schema.from_table(table), [fit_column(column) for column in table], None, (), ignored)
         profile._fit_scores(table)
         return profile
 
@@ -204,7 +204,7 @@ class FeatureProfile:
         if weight is not None:
             used = np.asarray(weight) > 0.0
             table, fold = table.rows(np.flatnonzero(used)), fold[used]
-        profile = cls(Schema.of_table(table), [fit_column(column) for column in table], None, (), ignored)
+        profile = cls(Schema.from_table(table), [fit_column(column) for column in table], None, (), ignored)
         has_joint = len(fold) >= _FEWEST_ROWS and sum(profile.columns[j].width for j in profile.scored) <= _JOINT_WIDTH
         distances = np.empty((len(_TAILS) if has_joint else 1, len(fold)))
         distances[0] = np.max([profile.columns[j].measure_left_out(table[j], fold) for j in profile.scored], axis=0)
@@ -249,13 +249,13 @@ class FeatureProfile:
         """Return what is scored of each row: its largest surprise and, with a joint distribution, two distances."""
         return np.concatenate([self._cell_distances(cells) for cells in self._scored_cells(table)], axis=1)
 
-    def _cell_distances(self, cells: list[Cells]) -> np.ndarray:
+    def _cell_distances(self, cells: list[CellScores]) -> np.ndarray:
         joint = () if self.joint is None else self.joint.distances(_inputs(cells))
         return np.stack([_largest(cells), *joint])
 
     def _score(self, distances: np.ndarray) -> np.ndarray:
         """Return the score of each row: the largest surprise of its distances, by their tails."""
-        surprises = [tail.of(own) for tail, own in zip(self.tails, distances, strict=True)]
+        surprises = [tail.measure_surprise(own) for tail, own in zip(self.tails, distances, strict=True)]
         return np.clip(np.maximum.reduce(surprises), 0.0, LARGEST)
 
     def measure(self, X: Any) -> Measured:
@@ -266,21 +266,21 @@ class FeatureProfile:
             states += [np.bincount(each.state, minlength=len(STATES)) for each in cells]
         return Measured(np.concatenate(scores), states)
 
-    def misfits(self, X: Any) -> list[str]:
+    def name_misfits(self, X: Any) -> list[str]:
         """The column of each row that fits the others least; "" where there were too few training rows to know."""
         table = self.schema.parse(X)
         if self.joint is None:
             return [""] * len(table)
         owner = np.repeat([self.names[j] for j in self.scored], [self.columns[j].width for j in self.scored])
-        return owner[self.joint.worst(self._all_inputs(table))].tolist()
+        return owner[self.joint.find_least_explained(self._all_inputs(table))].tolist()
 
-    def chunks(self, table: ColumnTable) -> Iterator[tuple[ColumnTable, list[Cells]]]:
+    def chunks(self, table: ColumnTable) -> Iterator[tuple[ColumnTable, list[CellScores]]]:
         """Some rows of a table at a time, with their cells, of all columns."""
         for start in range(0, len(table), _CHUNK):
             some = table.rows(slice(start, start + _CHUNK))
-            yield some, [own.cells(column) for own, column in zip(self.columns, some, strict=True)]
+            yield some, [own.score(column) for own, column in zip(self.columns, some, strict=True)]
 
-    def _scored_cells(self, table: ColumnTable) -> Iterator[list[Cells]]:
+    def _scored_cells(self, table: ColumnTable) -> Iterator[list[CellScores]]:
         """The cells of some rows at a time, of the columns that count."""
         return ([cells[j] for j in self.scored] for _, cells in self.chunks(table))
 
@@ -317,19 +317,19 @@ class FeatureProfile:
         return cls(schema, columns, joint, tails, about["ignored"])
 
 
-def _largest(cells: list[Cells]) -> np.ndarray:
+def _largest(cells: list[CellScores]) -> np.ndarray:
     """The surprise of the most unusual cell of each row."""
     return np.maximum.reduce([each.surprise for each in cells])
 
 
-def _inputs(cells: list[Cells]) -> np.ndarray:
+def _inputs(cells: list[CellScores]) -> np.ndarray:
     return np.concatenate([each.inputs for each in cells], axis=1, dtype=np.float32)
 
 
 # Reasons --------------------------------------------------------------------------------------------------------------
 
 
-def row_reasons(profile: FeatureProfile, X: Any, days: Container[str] = ()) -> list[list[str]]:
+def describe_unusual_cells(profile: FeatureProfile, X: Any, days: Container[str] = ()) -> list[list[str]]:
     """What is unusual about the cells of each row, the most unusual first; empty where nothing is.
 
     `days` are columns of days since 1970, which are shown as dates.
@@ -347,9 +347,9 @@ def row_reasons(profile: FeatureProfile, X: Any, days: Container[str] = ()) -> l
     return found
 
 
-def _words(profile: ColumnProfile, column: Column, cells: Cells, row: int, is_day: bool) -> str:
+def _words(profile: ColumnProfile, column: Column, cells: CellScores, row: int, is_day: bool) -> str:
     name, edges, state, value = column.name, profile.edges, cells.state[row], column.values[row]
-    shown_as = shown_day if is_day else "{:.6g}".format
+    shown_as = format_day if is_day else "{:.6g}".format
     if column.rows([row]).is_missing[0]:
         return f"missing {name!r}"
     if state == ABOVE:
@@ -360,7 +360,7 @@ def _words(profile: ColumnProfile, column: Column, cells: Cells, row: int, is_da
     return f"{'unseen' if state == UNSEEN else 'unusual'} {what} {shown} of {name!r}"
 
 
-def shown_day(days: float) -> str:
+def format_day(days: float) -> str:
     """A day since 1970 as a date, as a number where no calendar has it."""
     try:
         return (date(1970, 1, 1) + timedelta(days=int(days))).isoformat()

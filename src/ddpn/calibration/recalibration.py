@@ -45,7 +45,7 @@ def _basis() -> np.ndarray:
 _BASIS = _basis()
 
 
-def overlaps(before: np.ndarray, upto: np.ndarray) -> np.ndarray:
+def share_pit_intervals(before: np.ndarray, upto: np.ndarray) -> np.ndarray:
     """The share of each row's PIT interval, from F(y - 1) to F(y), that lies in each piece. Shape: (rows, pieces)."""
     low = np.maximum(before[:, None], KNOTS[:-1])
     parts = np.maximum(np.minimum(upto[:, None], KNOTS[1:]) - low, 0.0)
@@ -56,14 +56,14 @@ def overlaps(before: np.ndarray, upto: np.ndarray) -> np.ndarray:
     return np.where(total > 1e-12, parts / np.maximum(total, 1e-12), point)
 
 
-def fitted_map(shares: np.ndarray, weight: np.ndarray, prior_rows: float = PRIOR_ROWS) -> MonotoneMap:
+def fit_map(shares: np.ndarray, weight: np.ndarray, prior_rows: float = PRIOR_ROWS) -> MonotoneMap:
     """The map that makes the counts most likely, shrunk towards the identity.
 
     The density of the PIT is exp(a polynomial of its normal score), constant on each piece. Its four coefficients
     maximise the likelihood of the PIT intervals (a count says only that the PIT lies in one) with a penalty as strong
     as the information in `prior_rows` rows of a continuous distribution.
 
-    Shape: shares (rows, pieces) as `overlaps` returns them, weight (rows,).
+    Shape: shares (rows, pieces) as `share_pit_intervals` returns them, weight (rows,).
     """
     width = np.diff(KNOTS)
 
@@ -119,7 +119,7 @@ class Recalibration(NamedTuple):
         or `always`. Returns the recalibration, and for each part of the rows a map that was fitted to the others.
         """
         rows, part = held_out.rows, held_out.part
-        weight = rows.weight_or_ones * (rows.is_used.sum() / rows.weight_or_ones.sum())
+        weight = rows.weight_or_ones * (rows.has_weight.sum() / rows.weight_or_ones.sum())
         blocks: list[Block] = []
         pit = np.zeros((2, len(rows)))
         for number, index, dist in held_out.blocks(of):
@@ -127,12 +127,12 @@ class Recalibration(NamedTuple):
             counts = discretized(limited(dist, limit))
             blocks.append((number, index, counts))
             pit[:, index] = torch.stack(pit_bounds(counts, torch.from_numpy(rows.y[index]))).double().numpy()
-        shares = overlaps(*pit)
+        shares = share_pit_intervals(*pit)
         maps = [
-            fitted_map(shares[part != number], weight[part != number], prior_rows) for number in range(held_out.n_parts)
+            fit_map(shares[part != number], weight[part != number], prior_rows) for number in range(held_out.n_parts)
         ]
         gain, error = _measure_gain(blocks, rows.y, maps, weight, seed)
-        value = fitted_map(shares, weight, prior_rows).value.numpy()
+        value = fit_map(shares, weight, prior_rows).value.numpy()
         number = int((weight > 0).sum())
         helps = bool(number >= MIN_ROWS and gain > _CLEARLY * error)
         return cls(value, number, gain, error, always or helps), maps

@@ -133,7 +133,7 @@ def tune(
     Example: ddpn tune bikes.csv --target rentals --drop casual,registered -o bikes.model --budget 30m
     """
     from ddpn.storage.model_files import check_destination
-    from ddpn.tables.files import read
+    from ddpn.tables.files import read_file
     from ddpn.workflow.config import read_config
     from ddpn.workflow.preparing import prepare
     from ddpn.workflow.search_space import check_search
@@ -145,7 +145,7 @@ def tune(
     check_destination(out, overwrite)
     plan.check_with_torch()
     with prompt_ctrl_c("Nothing was saved."):
-        prepared = prepare(read(data, plan.as_text), plan, verbose=True)
+        prepared = prepare(read_file(data, plan.as_text), plan, verbose=True)
     _show_prepared(data, prepared, as_json)
     # Only now, as it imports torch: wrong options and tables are reported at once.
     from ddpn.workflow.tuning import tune as run

@@ -207,10 +207,10 @@ def _model_and_table(model: Path, data: str, columns: dict[str, str | None]) -> 
     saved = SavedModel(model, **columns)
     roles = saved.roles
     table = Table([data], roles.as_text)
-    first = table.block(table.places()[0])
+    first = table.read_block(table.list_blocks()[0])
     # The first rows of a long table may have no counts.
-    if not table.is_long or roles.has_target(first).any():
-        roles.sample(first, "round", first=0 if table.is_long else None)
+    if not table.is_long or roles.find_rows_with_target(first).any():
+        roles.read_rows(first, "round", first=0 if table.is_long else None)
     return saved.load(), table
 
 

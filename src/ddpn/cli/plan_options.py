@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from ddpn.members import mixable
+from ddpn.members import list_mixable_members
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD
 
 _COLUMNS, _RANGE, _MODEL = "Columns of the table", "Range of the counts", "Model"
 _EVALUATION = "Split, comparison and calibration"
-_MIXED = ", ".join(mixable())
+_MIXED = ", ".join(list_mixable_members())
 #: Commands that have an option.
 _FITS, _ALL = ("fit", "tune"), ("fit", "tune", "diagnose")
 

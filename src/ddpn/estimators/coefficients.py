@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from ddpn.runtime.display import TextTable
-from ddpn.tables.cells import polars as load_polars
+from ddpn.tables.cells import import_polars as load_polars
 
 if TYPE_CHECKING:
     import polars

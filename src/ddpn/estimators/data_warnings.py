@@ -33,7 +33,7 @@ def warn_about_table(sample: CountRows, dates: DateColumns, is_split: bool, cloc
     clock : Clock
         The time of the fit, of which checks take a small part.
     """
-    used = sample.rows(sample.is_used)
+    used = sample.rows(sample.has_weight)
     names = _Names(tuple(used.X.names), used.X.is_named)
     used = used.replace(X=used.X.to_polars())
     checks = [partial(find_identifiers, used.X, dates.inputs), partial(find_column_problems, used, dates.inputs)]

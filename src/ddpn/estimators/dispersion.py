@@ -51,7 +51,7 @@ class GoodnessOfFit(NamedTuple):
         """
         objective = fit.objective
         head, sample, weight = objective.head, objective.sample, objective.weight.numpy()
-        if not head.location_is_mean or not sample.is_plain:
+        if not head.location_is_mean or not sample.is_unrestricted:
             return cls(None, None, None, float(weight.sum()))
         raw = objective.raw(fit.optimum.theta)
         dist = head.forward(raw, sample.exposure)

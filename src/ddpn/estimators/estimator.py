@@ -18,15 +18,15 @@ from sklearn.utils.validation import check_is_fitted
 from ddpn.analysis.leaderboard import Leaderboard, Verdict
 from ddpn.analysis.leaderboard import leaderboard as leaderboard_of
 from ddpn.calibration.calibrate import fit_intervals, fit_ood, fit_recalibration
-from ddpn.calibration.intervals import with_labels
+from ddpn.calibration.intervals import attach_group_labels
 from ddpn.calibration.ood import FeatureProfile, check_alpha
 from ddpn.calibration.recalibration import PRIOR_ROWS
-from ddpn.members.network_options import plain
+from ddpn.members.network_options import to_python_scalar
 from ddpn.metrics import crps, nll
 from ddpn.networks.heads import Head, check_likelihood, make_head
 from ddpn.prediction.prediction import Prediction
 from ddpn.predictor import Predictor
-from ddpn.rows.checks import check_groups, row_labels
+from ddpn.rows.checks import check_groups, get_row_labels
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, DataWarning, InputError
@@ -73,7 +73,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         """
         is_total = head.exposure_is_total and (rows.upper is not None or self.upper is not None)
         counts = CountRange(self.lower, self.upper, self.censored_above, rows.upper is not None, is_total)
-        if not counts.is_plain or rows.limit is not None:
+        if not counts.is_unrestricted or rows.limit is not None:
             head.check_bounds()
         return counts
 
@@ -128,7 +128,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             # What is neither text nor number in pandas, such as a column of dates and None, is read as text.
             objects = [nw.col(name).cast(nw.String) for name, dtype in frame.schema.items() if dtype == nw.Object]
             table = self._roles.parse(frame.with_columns(*objects).to_polars())
-            return ColumnTable(table.columns, index=row_labels(X))
+            return ColumnTable(table.columns, index=get_row_labels(X))
         X = self._dates.read(X, lambda sentence: warnings.warn(sentence, DataWarning, stacklevel=5))
         return self.predictor_.parse(X)
 
@@ -160,7 +160,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         labels = self._group_labels(X, groups) if groups is not None or has_column else None
         prediction = self._fitted.predict(self.parse(X), exposure, upper, labels)
         days = frozenset(self._dates.days) if self._roles is None else self._roles.days
-        return replace(prediction, labels=row_labels(X), library=library_name(X), days=days)
+        return replace(prediction, labels=get_row_labels(X), library=library_name(X), days=days)
 
     def predict(self, X: Any, exposure: Any = None, statistic: str = "mean", upper: Any = None) -> np.ndarray:
         """Predict one number per row.
@@ -234,8 +234,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             if groups is not None:
                 raise InputError("groups must be None: fit_intervals was not given groups.")
             return None
-        labels = known.labels(X, groups)
-        if sentence := known.unseen(labels):
+        labels = known.read_labels(X, groups)
+        if sentence := known.describe_unseen(labels):
             warnings.warn(sentence, UserWarning, stacklevel=3)
         return labels
 
@@ -315,7 +315,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         """
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
         with torch.no_grad():
-            means = [dist.mean.double().numpy() for dist, _ in self._fitted.recorded_blocks(sample)]
+            means = [dist.mean.double().numpy() for dist, _ in self._fitted.iter_recorded_blocks(sample)]
         scale = np.ones(len(sample)) if sample.exposure is None else sample.exposure
         return explained_deviance(sample.y, np.concatenate(means), sample.weight_or_ones, scale)
 
@@ -347,7 +347,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     def _mean_score(self, score: Any, sample: CountRows) -> float:
         each = []
         with torch.no_grad():
-            for dist, part in self._fitted.recorded_blocks(sample):
+            for dist, part in self._fitted.iter_recorded_blocks(sample):
                 with single_thread():
                     each.append(score(dist, torch.from_numpy(part.y)).numpy())
         return float(np.average(np.concatenate(each), weights=sample.weight))
@@ -408,7 +408,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         """
         _check_rows(prior_rows=prior_rows, group_rows=group_rows)
         with single_thread():
-            sample, by = with_labels(self._sample(X, y, sample_weight, exposure, upper, censored), groups)
+            sample, by = attach_group_labels(self._sample(X, y, sample_weight, exposure, upper, censored), groups)
             predictor = self._fitted
             held_out = predictor.predict_held_out(sample)
             predictor.calibration = fit_intervals(predictor.calibration, held_out, prior_rows, by, group_rows)
@@ -814,4 +814,4 @@ def named_head(likelihood: Any, options: Any) -> Head:
     if options is not None and not isinstance(options, Mapping):
         must = 'be a dictionary such as {"beta": 0.5}'
         raise ConfigError(argument="head_options", must=must, got=repr(options))
-    return make_head(likelihood, **{name: plain(value) for name, value in dict(options or {}).items()})
+    return make_head(likelihood, **{name: to_python_scalar(value) for name, value in dict(options or {}).items()})

@@ -168,7 +168,7 @@ class CountGLM(CountEstimator):
         head.check_targets(sample.y, sample.exposure, sample.labels)
         table = read_table(X, type(self))
         sample = sample.replace(X=table)
-        used = sample.is_used
+        used = sample.has_weight
         if self.missing == "drop":
             used = used & ~table.is_missing()
             if not used.any():
@@ -176,9 +176,9 @@ class CountGLM(CountEstimator):
         else:
             remedy = 'Pass missing="drop" to leave these rows out, or use CountRegressor, which accepts missing values'
             check_complete(table, sample.labels, remedy)
-        n_dropped = int((sample.is_used & ~used).sum())
+        n_dropped = int((sample.has_weight & ~used).sum())
         table = table.rows(used)
-        design = Design.of_table(table)
+        design = Design.from_table(table)
         rows = sample.replace(X=None).rows(used).replace(X=design.matrix(table))
         if not rows.y.any():
             raise InputError("y must hold a positive count, got zeros only: no finite coefficients fit them.")
@@ -186,7 +186,7 @@ class CountGLM(CountEstimator):
         unit = choose_exposure_unit(merged, head.exposure_is_total) if head.is_count else 1.0
         scaled = divide_exposure(merged, unit)
         fit = fit_linear(head, scaled.X, scaled, self._follows(head), self.alpha, self.tol, self.max_iter)
-        member = GLM.of_design(head, design, fit.linear, unit)
+        member = GLM.from_design(head, design, fit.linear, unit)
         predictor = Predictor({"glm": member}, None, counts.needs_exposure(sample), counts=counts)
         predictor.summarise_scales(rows)
         best, weight = fit.optimum, merged.weight_or_ones
@@ -194,7 +194,7 @@ class CountGLM(CountEstimator):
         covariance, deviations = fit.covariances(kind=covariance_type, groups=codes)
         loglik = -float(weight @ fit.objective.losses(best.theta))
         quality = GoodnessOfFit.measure(fit, loglik)
-        self._set_fitted(Schema.of_table(table), predictor, sample.rows(used) if n_dropped else sample)
+        self._set_fitted(Schema.from_table(table), predictor, sample.rows(used) if n_dropped else sample)
         self.n_rows_, self.n_dropped_ = len(rows), n_dropped
         self.n_groups_ = None if codes is None else int(codes.max()) + 1
         self.coef_ = fit.linear.slopes / fit.linear.scale

@@ -15,23 +15,23 @@ from ddpn.analysis.leaderboard import Leaderboard, out_of_fold_leaderboard
 from ddpn.calibration.calibrate import CalibrationOptions
 from ddpn.estimators.data_warnings import warn_about_table
 from ddpn.estimators.estimator import CountEstimator, named_head, plain_options
-from ddpn.members import MEMBERS, mixable
-from ddpn.members.folds import Folds, JobOptions, copies_of
+from ddpn.members import MEMBERS, list_mixable_members
+from ddpn.members.folds import Folds, JobOptions, get_fold_copies
 from ddpn.members.member import NotApplicableError, Task
 from ddpn.members.network_options import (
     FULL_BATCH_ROWS,
     NetworkOptions,
     check_training_options,
-    paper_options,
+    make_paper_options,
 )
 from ddpn.members.networks import Networks
-from ddpn.members.portfolio import MemberSpec, chosen_specs, default_specs
+from ddpn.members.portfolio import MemberSpec, make_chosen_specs, make_default_specs
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head
 from ddpn.networks.training import History, RowStream, Runtime
 from ddpn.pipeline import TRAINING, FitPlan, FittedPipeline, PipelineOptions, fit_pipeline
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.splits import FOLDS, HELD_OUT_SHARE, MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, held_out_rows
+from ddpn.rows.splits import FOLDS, HELD_OUT_SHARE, MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, draw_held_out_rows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock, parse_duration
 from ddpn.runtime.errors import ConfigError, DataWarning, InputError
 from ddpn.runtime.jobs import Where, is_here
@@ -185,11 +185,11 @@ class NetworkRegressor(CountEstimator):
         counts.check_known(train)
         head.check_targets(train.y, train.exposure, train.labels)
         train = train.replace(X=read_table(train.X, type(self)))
-        schema = Schema.of_table(train.X)
+        schema = Schema.from_table(train.X)
         if validation is not None:
             validation = validation.replace(X=schema.parse(validation.X))
             head.check_targets(validation.y, validation.exposure, validation.labels)
-        train = train.rows(train.is_used)
+        train = train.rows(train.has_weight)
         self.n_rows_, self.n_validation_rows_ = len(train), 0
         if len(train) <= FULL_BATCH_ROWS and train.group is None and _is_complete_array(train.X):
             train = train.merge_equal_rows(np.column_stack([column.values for column in train.X]))
@@ -231,7 +231,7 @@ class NetworkRegressor(CountEstimator):
         if isinstance(self.mix_with, str) or not isinstance(self.mix_with, Sequence):
             must = 'be a list of names such as ["glm"]'
             raise ConfigError(argument="mix_with", must=must, got=repr(self.mix_with))
-        check_keys(self.mix_with, mixable(), "mix_with")
+        check_keys(self.mix_with, list_mixable_members(), "mix_with")
         if "glm" in self.mix_with and not options.hidden:
             must = 'not contain "glm" without hidden layers: the networks are a GLM already'
             raise ConfigError(argument="mix_with", must=must)
@@ -277,7 +277,9 @@ class NetworkRegressor(CountEstimator):
     @property
     def _copies(self) -> list[Networks]:
         """The networks: of each fold, or those of all rows alone."""
-        return [copy for each in self._fitted.members.values() for copy in copies_of(each) if type(copy) is Networks]
+        return [
+            copy for each in self._fitted.members.values() for copy in get_fold_copies(each) if type(copy) is Networks
+        ]
 
     @property
     def _networks(self) -> Networks:
@@ -449,14 +451,14 @@ class CountRegressor(NetworkRegressor):
         self, task: Task, train: CountRows, validation: CountRows | None, random: np.random.RandomState
     ) -> FitPlan:
         seed = int(random.randint(2**31 - 1))
-        folds, task = Folds.of(train, validation, seed), replace(task, is_rough=True, monotone=self.monotone)
+        folds, task = Folds.from_rows(train, validation, seed), replace(task, is_rough=True, monotone=self.monotone)
         if folds.are_crossed:
             # Two networks leave out each row, so that what all of them gain by being mixed is known.
             rows = max(1, len(folds.train) * (FOLDS - 1) // FOLDS)
             task = replace(task, rows=rows, options=replace(task.options, n_networks=2))
         if self.members == "auto":
-            return FitPlan(folds, default_specs(task, self.mix_with), seed)
-        return FitPlan(folds, chosen_specs(task, list(dict.fromkeys([*self.members, *self.mix_with]))), seed)
+            return FitPlan(folds, make_default_specs(task, self.mix_with), seed)
+        return FitPlan(folds, make_chosen_specs(task, list(dict.fromkeys([*self.members, *self.mix_with]))), seed)
 
 
 @refuse_old_names(members="n_networks")
@@ -537,7 +539,7 @@ class DDPNRegressor(NetworkRegressor):
 
     def _network_options(self, rows: int = SMALL_TABLE_ROWS) -> NetworkOptions:
         given = self._given_options()
-        return paper_options(rows, **given) if self.preset == "paper" else NetworkOptions(**given)
+        return make_paper_options(rows, **given) if self.preset == "paper" else NetworkOptions(**given)
 
     def _pipeline_options(self, counts: CountRange) -> PipelineOptions:
         return PipelineOptions(calibration=None)
@@ -554,7 +556,7 @@ class DDPNRegressor(NetworkRegressor):
         networks = MemberSpec("networks", Networks(*given, seeds=seeds, **run))
         # Weights are chosen by validation rows; options of the networks are theirs alone.
         apart = replace(task, options=NetworkOptions(), checkpoint=None)
-        others = [] if validation is None else chosen_specs(apart, self.mix_with)
+        others = [] if validation is None else make_chosen_specs(apart, self.mix_with)
         return FitPlan(Folds(train, validation), [networks, *others], seeds[0])
 
     @property
@@ -595,7 +597,7 @@ def held_out(sample: CountRows, share: float | str | None, seed: int) -> np.ndar
     groups = len(sample) if sample.group is None else len(np.unique(sample.group))
     if not share or groups < 2:
         return np.zeros(len(sample), dtype=bool)
-    return held_out_rows(len(sample), float(share), seed, sample.group)
+    return draw_held_out_rows(len(sample), float(share), seed, sample.group)
 
 
 def _is_complete_array(table: ColumnTable) -> bool:

@@ -17,7 +17,7 @@ from ddpn.tables.cells import DAY, HOUR, MONTH, WEEKDAY
 from ddpn.tables.columns import Kind
 from ddpn.tables.encoding import FeatureEncoder
 from ddpn.tables.encoding.columns import LARGEST, LIMIT, CategoryEncoding, NumberEncoding
-from ddpn.tables.levels import NUMBER, number_of
+from ddpn.tables.levels import NUMBER, parse_number_level
 
 _DAY_MICROSECONDS = 86_400e6
 
@@ -72,7 +72,7 @@ def _numbers(graph: Graph, cells: Value, column: InputColumn) -> list[Value]:
 
 
 def _date_parts(graph: Graph, seconds: Value, parts: Sequence[str]) -> list[Value]:
-    """Numbers from seconds since 1970, as `ddpn.tables.cells.date_parts` has them."""
+    """Numbers from seconds since 1970, as `ddpn.tables.cells.extract_date_parts` has them."""
     time = (seconds * 1e6).op("Round")
     days = (time / _DAY_MICROSECONDS).floor()
     rest = time - days * _DAY_MICROSECONDS
@@ -115,7 +115,7 @@ def level_codes(graph: Graph, cells: Value, column: InputColumn, levels: Sequenc
         "LabelEncoder", kind="i", domain=ML, keys_strings=list(keys), values_int64s=list(keys.values()),
         default_int64=unknown,
     )  # fmt: skip
-    values = [(number_of(level), code) for code, level in enumerate(levels)]
+    values = [(parse_number_level(level), code) for code, level in enumerate(levels)]
     values += [(marker, absent) for marker in column.markers]
     known = {value: code for value, code in reversed(values) if value is not None}
     if not column.by_value or not known:
@@ -159,7 +159,7 @@ def _numeric_parts(
     missing = table.numbers.is_nan()
     x = graph.where(missing, fields["fill"][None], table.numbers)
     z = ((x * 0.5 - 0.5 * fields["center"]) / (0.5 * fields["scale"])).clip(-LARGEST, LARGEST)
-    # As `ddpn.tables.encoding.columns.bounded`.
+    # As `ddpn.tables.encoding.columns.soft_clip`.
     size = z.op("Abs")
     far = z.op("Sign") * ((size.clip(LIMIT, LARGEST) - (LIMIT - 1.0)).log() + LIMIT)
     z = graph.where(size > LIMIT, far, z)

@@ -19,7 +19,7 @@ from ddpn.export.graph import Graph, Value, onnx
 from ddpn.export.members import RowNodes, member_nodes
 from ddpn.export.mixture import MixtureGraph, output_widths
 from ddpn.export.source import ExportedModel, InputColumn, source_of
-from ddpn.members.folds import copies_of, known_levels
+from ddpn.members.folds import collect_levels, get_fold_copies
 from ddpn.networks.heads import make_head
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.predictor import MIXTURE
@@ -29,7 +29,7 @@ from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import write_bytes
 from ddpn.tables.columns import Kind
 from ddpn.tables.files import check_free
-from ddpn.tables.levels import number_of
+from ddpn.tables.levels import parse_number_level
 
 #: Probabilities of counts that are outputs by default: up to this quantile of the counts of all training rows, within
 #: these bounds; and up to the last number where that is not known.
@@ -106,7 +106,7 @@ def export_onnx(
         "pmf_up_to": spec.pmf,
         "largest_count": int(LARGEST),
         "target": source.target,
-        "members": {name: source.members[name] for name in source.predictor.mixed},
+        "members": {name: source.members[name] for name in source.predictor.active_members},
         "fit": dict(source.summary),
     }
     onnx().helper.set_model_props(file, {ENTRY: json.dumps(about)})
@@ -178,7 +178,7 @@ def assemble(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[Inp
     graph.reserved = {*inputs, *outputs.values()}
     cells = {name: graph.input(name, column.element) for name, column in inputs.items()}
 
-    known = known_levels(predictor.mixed.values())
+    known = collect_levels(predictor.active_members.values())
     # A category whose levels no member of the mixture distinguishes still is an input.
     levels_of = {
         column.names[0]: known.get(column.names[0], ()) for column in source.columns if column.kind == Kind.CATEGORY
@@ -199,7 +199,7 @@ def assemble(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[Inp
     code = None if groups is None else _group_code(graph, cells[group], inputs[group], groups)
 
     read = RowNodes(table, log_exposure, zero)
-    copies = {name: copies_of(member) for name, member in predictor.mixed.items()}
+    copies = {name: get_fold_copies(member) for name, member in predictor.active_members.items()}
     members = [member_nodes(graph, name, copy, read) for name, own in copies.items() for copy in own]
     weights = [predictor.weights[name] / len(own) for name, own in copies.items() for _ in own]
     recalibration = predictor.calibration.recalibration
@@ -226,7 +226,7 @@ def _group_code(graph: Graph, cells: Value, column: InputColumn, groups: Interva
         codes = level_codes(graph, cells, InputColumn(column.name, "group", (), by_value=True), groups.names)
         return graph.constant([*range(unknown), unknown, missing]).take(codes, axis=0).unsqueezed(1)
     found = graph.where(cells.is_nan(), missing, graph.constant(unknown))
-    for code, value in enumerate(map(number_of, groups.names)):
+    for code, value in enumerate(map(parse_number_level, groups.names)):
         if value is not None:
             found = graph.where(cells.equals(value), code, found)
     return found.unsqueezed(1)

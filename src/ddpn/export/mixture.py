@@ -169,7 +169,7 @@ def _block(graph: Graph, mixture: MixtureGraph, row: _Rows) -> Value:
         return graph.where(cdf.max(1) >= mass, (cdf < mass).cast("f").sum(1), np.nan)
 
     median, *quantiles = (quantile(np.array([level])) for level in (0.5, *spec.quantiles))
-    # The calibrated interval, as `ddpn.calibration.intervals.interval_at`.
+    # The calibrated interval, as `ddpn.calibration.intervals.make_interval`.
     highest, wider = np.minimum(levels, _TOP), np.maximum(levels - 1.0, 0.0)
     low, high, probability = _narrowest(graph, cdf, per_row(highest * (1.0 - SLACK)))
     is_central = spec.interval_kind == "central"

@@ -10,7 +10,7 @@ from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import TASK
-from ddpn.tables.cells import LOOKS_MISSING, missing_numbers
+from ddpn.tables.cells import LOOKS_MISSING, parse_missing_numbers
 from ddpn.tables.columns import Kind
 from ddpn.tables.kinds import FALSE, TRUE
 from ddpn.tables.roles import Roles
@@ -58,8 +58,8 @@ class InputColumn:
 
 def columns_of_roles(roles: Roles) -> list[InputColumn]:
     """Return the columns of a model that `ddpn fit` fitted."""
-    columns, markers = [], tuple(missing_numbers(roles.missing))
-    for column in roles.used:
+    columns, markers = [], tuple(parse_missing_numbers(roles.missing))
+    for column in roles.features:
         words, aliases = {""}, dict[str, str]()
         if column.kind.is_category:
             words |= {"nan", *(word.strip() for word in roles.missing)}
@@ -155,7 +155,7 @@ def _of_predictor(predictor: Predictor) -> ExportedModel:
         must = "have a member that reads columns"
         raise ConfigError(argument="model", must=must, got="constant distributions only")
     members = {
-        name: {"weight": predictor.weights[name], "seconds": predictor.seconds.get(name), "facts": member.facts()}
+        name: {"weight": predictor.weights[name], "seconds": predictor.seconds.get(name), "facts": member.get_facts()}
         for name, member in predictor.members.items()
     }
     columns = [

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ddpn.export.graph import Graph, Value
-from ddpn.members.trees.booster import Booster, tree_slices
+from ddpn.members.trees.booster import Booster, slice_trees
 from ddpn.members.trees.member import LEVELS
 from ddpn.runtime.errors import ConfigError
 
@@ -59,7 +59,7 @@ class Forest:
     def add(self, booster: Booster) -> None:
         """Another target: the sum of a booster's trees."""
         self.constants.append(0.0)
-        for tree in tree_slices(booster.arrays):
+        for tree in slice_trees(booster.arrays):
             if len(tree["threshold"]):
                 self.trees.append(self._tree(tree, booster.chosen))
             else:

@@ -13,7 +13,7 @@ from ddpn.runtime.validation import Registry, listed, suggestion
 if TYPE_CHECKING:
     from ddpn.members.member import Member
 
-__all__ = ["MEMBERS", "Member", "label_of", "member_named", "mixable"]
+__all__ = ["MEMBERS", "Member", "find_member_name", "format_member_label", "list_mixable_members"]
 
 #: Kinds of members by name, in the order in which `members="auto"` fits those that are a part of the default model.
 MEMBERS = Registry(
@@ -29,22 +29,22 @@ MEMBERS = Registry(
 )
 
 
-def mixable() -> list[str]:
+def list_mixable_members() -> list[str]:
     """Names of the members that networks can be mixed with and compared with."""
     return [name for name in MEMBERS if name != "networks"]
 
 
-def label_of(name: str, member: "Member | type[Member]") -> str:
+def format_member_label(name: str, member: "Member | type[Member]") -> str:
     """What tables and reports call a member, given as a `Member` or as its class."""
     return member.label or name.replace("_", " ")
 
 
-def member_named(word: str, names: Iterable[str] = MEMBERS) -> str:
+def find_member_name(word: str, names: Iterable[str] = MEMBERS) -> str:
     """The name among `names` that a user means, who may write it as the leaderboard does.
 
-    >>> member_named("trees"), member_named("Boosted trees")
+    >>> find_member_name("trees"), find_member_name("Boosted trees")
     ('trees', 'trees')
-    >>> member_named("tree")
+    >>> find_member_name("tree")
     Traceback (most recent call last):
     ddpn.runtime.errors.ConfigError: No member named 'tree'. Did you mean 'trees'?
     """
@@ -52,7 +52,7 @@ def member_named(word: str, names: Iterable[str] = MEMBERS) -> str:
     if word in known:
         return word
     # Labels are in the classes, whose modules import torch.
-    by_label = {label_of(name, MEMBERS[name]).casefold(): name for name in known if name in MEMBERS}
+    by_label = {format_member_label(name, MEMBERS[name]).casefold(): name for name in known if name in MEMBERS}
     found = by_label.get(word.strip().casefold().replace("_", " "))
     if found is None:
         close = suggestion(word, [*known, *by_label])

@@ -41,12 +41,12 @@ def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixt
 
 
 def mix_members(parts: Sequence[Sequence[Distribution]], weights: Sequence[float]) -> Mixture:
-    """The weighted mixture of members, each given by its `Member.parts`, which share its weight equally."""
+    """Mix members with weights; the components of each (`Member.predict_components`) share its weight equally."""
     flat = [(part, weight / len(own)) for own, weight in zip(parts, weights, strict=True) for part in own]
     return mix([part for part, _ in flat], [weight for _, weight in flat])
 
 
-def as_one(parts: Sequence[Distribution]) -> Any:
+def stack_parts(parts: Sequence[Distribution]) -> Any:
     """Parts of equal weight as one distribution of batch shape (rows, k); k is 1 where their families differ."""
     joined = concatenated(parts)
     if len(joined) == 1 and len({part.batch_shape[-1] for part in parts}) == 1:
@@ -69,8 +69,8 @@ class MixtureScores:
 
     def __init__(self, blocks: Sequence[CountRows]) -> None:
         self.blocks, self.members, rows = list(blocks), list[Blocks](), sum(map(len, blocks))
-        self.alone, self.bonus = np.zeros((0, rows)), np.zeros((0, rows))
-        self.gain = np.zeros((0, 0, rows))
+        self.raw_member_crps, self.ensemble_bonus = np.zeros((0, rows)), np.zeros((0, rows))
+        self.pair_gain = np.zeros((0, 0, rows))
 
     @property
     def weight(self) -> np.ndarray:
@@ -78,42 +78,45 @@ class MixtureScores:
         return np.concatenate([block.weight_or_ones for block in self.blocks])
 
     def add(self, member: Blocks, size: int | None = None) -> None:
-        """Take one more member into account, given by its `Member.parts` for every block.
+        """Take one more member into account, given by its `Member.predict_components` for every block.
 
         Normals are rounded, as they are in a mixture with counts. `size` is the number of distributions per row that
         the member has in the mixture, where fewer are given here: a mixture of more has a smaller CRPS, by what these
         differ by among each other.
         """
         member = [list(map(discretized, parts)) for parts in member]
-        n, bonus = len(self.members), np.zeros(self.alone.shape[1])
-        own = self._scored([member], [1.0])
+        n, bonus = len(self.members), np.zeros(self.raw_member_crps.shape[1])
+        own = self._score_blocks([member], [1.0])
         given = sum(part.batch_shape[-1] for part in member[0])
         if size is not None and size > given > 1:
-            bonus = self._bonus(member, own, given, size)
+            bonus = self._compute_bonus(member, own, given, size)
         gain = np.zeros((n + 1, n + 1, len(own)))
-        gain[:n, :n] = self.gain
-        for j, (other, known) in enumerate(zip(self.members, self.alone, strict=True)):
-            pair = np.maximum(2.0 * (own + known) - 4.0 * self._scored([member, other], [0.5, 0.5]), 0.0)
-            gain[n, j] = pair - bonus - self.bonus[j]
+        gain[:n, :n] = self.pair_gain
+        for j, (other, known) in enumerate(zip(self.members, self.raw_member_crps, strict=True)):
+            pair = np.maximum(2.0 * (own + known) - 4.0 * self._score_blocks([member, other], [0.5, 0.5]), 0.0)
+            gain[n, j] = pair - bonus - self.ensemble_bonus[j]
         self.members.append(member)
-        self.alone, self.bonus = np.concatenate([self.alone, own[None]]), np.concatenate([self.bonus, bonus[None]])
-        self.gain = gain
+        self.raw_member_crps, self.ensemble_bonus = (
+            np.concatenate([self.raw_member_crps, own[None]]),
+            np.concatenate([self.ensemble_bonus, bonus[None]]),
+        )
+        self.pair_gain = gain
 
     @property
-    def each(self) -> np.ndarray:
+    def member_crps(self) -> np.ndarray:
         """CRPS of every member. Shape: (members, rows)."""
-        return self.alone - self.bonus
+        return self.raw_member_crps - self.ensemble_bonus
 
-    def _bonus(self, member: Blocks, own: np.ndarray, given: int, size: int) -> np.ndarray:
+    def _compute_bonus(self, member: Blocks, own: np.ndarray, given: int, size: int) -> np.ndarray:
         """What a mixture of `size` distributions like these has less in CRPS than that of the given ones.
 
         With the mean distance D of two distributions, that of k of them has (k - 1) / 2k D less than they have alone.
         """
-        singles = [self._scored([[_single(parts, j) for parts in member]], [1.0]) for j in range(given)]
+        singles = [self._score_blocks([[_take_component(parts, j) for parts in member]], [1.0]) for j in range(given)]
         distance = np.maximum((np.mean(singles, axis=0) - own) * 2.0 * given / (given - 1.0), 0.0)
         return distance * ((size - 1.0) / (2.0 * size) - (given - 1.0) / (2.0 * given))
 
-    def _scored(self, members: Sequence[Blocks], weights: Sequence[float]) -> np.ndarray:
+    def _score_blocks(self, members: Sequence[Blocks], weights: Sequence[float]) -> np.ndarray:
         """CRPS of a mixture of members, of all blocks one after the other."""
         found = []
         for sample, *parts in zip(self.blocks, *members, strict=True):
@@ -122,13 +125,13 @@ class MixtureScores:
             found.append(crps(limited(dist, sample.limit), torch.from_numpy(sample.y)).double().numpy())
         return np.concatenate(found)
 
-    def at(self, weights: np.ndarray) -> np.ndarray:
+    def compute_crps(self, weights: np.ndarray) -> np.ndarray:
         """CRPS per row of the mixture with these weights."""
-        return weights @ self.each - np.einsum("i,j,ijr->r", weights, weights, self.gain)
+        return weights @ self.member_crps - np.einsum("i,j,ijr->r", weights, weights, self.pair_gain)
 
-    def best(self, share: np.ndarray) -> np.ndarray:
+    def minimize_crps(self, share: np.ndarray) -> np.ndarray:
         """The weights with the smallest mean CRPS, rows counting by `share`: a convex problem on the simplex."""
-        each, gain = self.each @ share, self.gain @ share
+        each, gain = self.member_crps @ share, self.pair_gain @ share
         both, n = gain + gain.T, len(each)
         found = minimize(
             lambda w: w @ each - 0.5 * w @ both @ w,
@@ -143,7 +146,7 @@ class MixtureScores:
         return weights / weights.sum()
 
 
-def _single(parts: Sequence[Distribution], number: int) -> list[Distribution]:
+def _take_component(parts: Sequence[Distribution], number: int) -> list[Distribution]:
     """One of all distributions per row of some parts, of batch shape (rows, 1)."""
     for part in parts:
         rows, k = part.batch_shape
@@ -154,7 +157,7 @@ def _single(parts: Sequence[Distribution], number: int) -> list[Distribution]:
     raise IndexError(number)
 
 
-def shrunk_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
+def choose_mixture_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
     """The weights nearest to equal ones that are not clearly worse than the best.
 
     A few hundred rows choose weights by chance, and members that chose their epochs by the same rows look better on
@@ -163,12 +166,12 @@ def shrunk_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
     1984, with equal weights as the simplest model).
     """
     share = weight / weight.sum()
-    best = scores.best(share)
+    best = scores.minimize_crps(share)
     equal = np.full(len(best), 1.0 / len(best))
-    lowest = scores.at(best)
+    lowest = scores.compute_crps(best)
     for step in range(_STEPS, 0, -1):
         candidate = best + (equal - best) * (step / _STEPS)
-        mean, error = mean_and_error(scores.at(candidate) - lowest, share)
+        mean, error = mean_and_error(scores.compute_crps(candidate) - lowest, share)
         if mean <= _TOLERANCE * error:
             best = candidate
             break

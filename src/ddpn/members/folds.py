@@ -33,10 +33,10 @@ from typing import Self
 import numpy as np
 from torch.distributions import Distribution
 
-from ddpn.members.blending import as_one
+from ddpn.members.blending import stack_parts
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.splits import FOLDS, HELD_OUT_SHARE, SMALL_TABLE_ROWS, fold_numbers, held_out_rows
+from ddpn.rows.splits import FOLDS, HELD_OUT_SHARE, SMALL_TABLE_ROWS, assign_folds, draw_held_out_rows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.runtime.jobs import Job, Result, Where, run
@@ -62,12 +62,12 @@ class Folds:
     number: np.ndarray | None = None
 
     @classmethod
-    def of(cls, train: CountRows, validation: CountRows | None, seed: int) -> Self:
+    def from_rows(cls, train: CountRows, validation: CountRows | None, seed: int) -> Self:
         """Validation rows where there are some; else folds, or a tenth of more than 5,000 rows. Groups stay whole."""
         if validation is not None and len(validation):
             return cls(train, validation)
         if len(train) > SMALL_TABLE_ROWS:
-            kept = held_out_rows(len(train), HELD_OUT_SHARE, seed, train.group)
+            kept = draw_held_out_rows(len(train), HELD_OUT_SHARE, seed, train.group)
             if kept.any() and not kept.all():
                 return cls(train.rows(~kept), train.rows(kept))
         # Equal rows count as one, as do rows of one group.
@@ -75,7 +75,7 @@ class Folds:
             raise InputError("X and y must have at least two different rows, to leave one out, got one sample.")
         if train.group is not None and len(np.unique(train.group)) < 2:
             raise InputError("groups must have at least two different values, to leave one out, got one.")
-        return cls(train, None, fold_numbers(len(train), FOLDS, seed, train.group))
+        return cls(train, None, assign_folds(len(train), FOLDS, seed, train.group))
 
     @property
     def are_crossed(self) -> bool:
@@ -103,15 +103,15 @@ class Folds:
         return member.copy_for_fold().fit(self.train.rows(self.number != number), None, seed, clock)
 
 
-def copies_of(member: Member) -> Sequence[Member]:
+def get_fold_copies(member: Member) -> Sequence[Member]:
     """The copies of a cross-fitted member, in the order of the folds that they left out; else the member alone."""
     return member.copies if isinstance(member, CrossFitted) else [member]
 
 
-def known_levels(members: Iterable[Member]) -> dict[str, tuple[str, ...]]:
+def collect_levels(members: Iterable[Member]) -> dict[str, tuple[str, ...]]:
     """Return the levels of each category that a fitted member, or a copy, knows by name, most frequent first."""
     known: dict[str, dict[str, None]] = {}
-    for fitted in (fitted for member in members for fitted in copies_of(member)):
+    for fitted in (fitted for member in members for fitted in get_fold_copies(member)):
         for name, levels in fitted.levels.items():
             known.setdefault(name, {}).update(dict.fromkeys(levels))
     return {name: tuple(levels) for name, levels in known.items()}
@@ -139,15 +139,15 @@ class CrossFitted(Member):
     def is_underfitted(self) -> bool:  # type: ignore[override]
         return sum(copy.is_underfitted for copy in self.copies) > len(self.copies) / 2
 
-    def parts(self, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:
-        return [part for copy in self.copies for part in copy.parts(X, exposure)]
+    def predict_components(self, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:
+        return [part for copy in self.copies for part in copy.predict_components(X, exposure)]
 
     def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
-        return as_one(self.parts(X, exposure))
+        return stack_parts(self.predict_components(X, exposure))
 
-    def facts(self) -> JsonObject:
+    def get_facts(self) -> JsonObject:
         """Those of the copies: once where they are the same, else as a list."""
-        each = [copy.facts() for copy in self.copies]
+        each = [copy.get_facts() for copy in self.copies]
         found = {name: [own.get(name) for own in each] for name in each[0]}
         return {"copies": len(each)} | {k: v[0] if all(own == v[0] for own in v) else v for k, v in found.items()}
 
@@ -157,10 +157,10 @@ class CrossFitted(Member):
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
-        raise NotApplicableError("the kind of its copies is not known: use `restored`")
+        raise NotApplicableError("the kind of its copies is not known: use `load_member`")
 
 
-def restored(kind: type[Member], files: Mapping[str, bytes]) -> Member:
+def load_member(kind: type[Member], files: Mapping[str, bytes]) -> Member:
     """Rebuild a saved member of this kind, cross-fitted or not."""
     own: dict[int, dict[str, bytes]] = {}
     for name, content in files.items():
@@ -197,7 +197,7 @@ class MemberJobs:
         self.options, self.folds, self.seed = options, folds, seed
         self.seconds: dict[str, float] = {}
         self._outcomes: dict[str, Member | DDPNError] = {}
-        digests = [None if part is None else part.digest() for part in (folds.train, folds.validation)]
+        digests = [None if part is None else part.compute_digest() for part in (folds.train, folds.validation)]
         self._about = [options.about, seed, digests if options.store else []]
 
     def fit(self, name: str, members: Mapping[str, Member], own: Clock, hard: Clock) -> Member:
@@ -241,7 +241,9 @@ class MemberJobs:
         for text in dict.fromkeys(text for fact in facts for text in fact["warnings"]):
             warnings.warn(text, UserWarning, stacklevel=5)
         copies = [
-            restored(type(member), {key.removeprefix(_MEMBER): files[key] for key in files if key.startswith(_MEMBER)})
+            load_member(
+                type(member), {key.removeprefix(_MEMBER): files[key] for key in files if key.startswith(_MEMBER)}
+            )
             for files in contents
         ]
         is_divided = self.folds.are_crossed and not member.fits_copies_together

@@ -12,17 +12,17 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.members.linear import LinearFit, LinearPredictor, fit_linear
-from ddpn.members.member import Member, NotApplicableError, Task, as_tensor, exposure_tensor
+from ddpn.members.member import Member, NotApplicableError, Task, make_exposure_tensor, to_tensor
 from ddpn.networks.heads import HEADS, Head, make_head
 from ddpn.networks.heads.head import WeightedCounts
-from ddpn.rows.checks import Labels, RowError, row_count
+from ddpn.rows.checks import Labels, RowError, get_row_count
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.errors import listed
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.tables.columns import Column, ColumnTable
-from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
+from ddpn.tables.encoding import FeatureEncoder, encoder_from_bytes, encoder_to_bytes
 from ddpn.tables.schema import Schema
 
 _FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "encoder.json"
@@ -43,7 +43,7 @@ class Design:
     --------
     >>> from ddpn.tables.schema import read_table
     >>> table = read_table([[31.0, "B"], [67.0, "A"]])
-    >>> design = Design.of_table(table)
+    >>> design = Design.from_table(table)
     >>> design.names, design.matrix(table).tolist()
     (['x0', 'x1 = B'], [[31.0, 1.0], [67.0, 0.0]])
     """
@@ -55,14 +55,14 @@ class Design:
         self._codes = {name: {level: code for code, level in enumerate(own)} for name, own in self.levels.items()}
 
     @classmethod
-    def of_table(cls, table: ColumnTable) -> Self:
+    def from_table(cls, table: ColumnTable) -> Self:
         """Return the design of complete rows, with the levels that occur in them."""
         levels = {
             column.name: tuple(sorted(column.levels[code] for code in np.unique(column.values).tolist()))
             for column in table
             if column.is_category
         }
-        return cls(Schema.of_table(table), levels)
+        return cls(Schema.from_table(table), levels)
 
     @property
     def names(self) -> list[str]:
@@ -173,7 +173,7 @@ class GLM(Member):
         return member
 
     def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Self:
-        train = train.rows(train.is_used)
+        train = train.rows(train.has_weight)
         columns = np.shape(train.X)[1]  # as many inputs or more
         if columns <= self.max_columns:
             self.encoder = FeatureEncoder().fit(train.X, train.y, train.weight)
@@ -224,7 +224,7 @@ class GLM(Member):
         return fit_linear(head, inputs, sample, (True,) * head.n_raw, self.alpha, rough=self._is_rough)
 
     @classmethod
-    def of_design(cls, head: Head, design: Design, linear: LinearPredictor, unit: float) -> Self:
+    def from_design(cls, head: Head, design: Design, linear: LinearPredictor, unit: float) -> Self:
         """The member of a `CountGLM`, whose categories are differences from a reference level."""
         member = cls(head)
         member.design, member.linear, member.unit = design, linear, unit
@@ -256,7 +256,7 @@ class GLM(Member):
 
     def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
         raw = self.raw(X)
-        scale = exposure_tensor(exposure, self.unit, len(raw))
+        scale = make_exposure_tensor(exposure, self.unit, len(raw))
         return self.head(raw, None if scale is None else scale.unsqueeze(1))
 
     def state(self) -> dict[str, bytes]:
@@ -266,7 +266,7 @@ class GLM(Member):
             facts["design"] = self.design.as_dict()
         else:
             assert self.encoder is not None
-            files[_ENCODER] = encoder_bytes(self.encoder)
+            files[_ENCODER] = encoder_to_bytes(self.encoder)
         return files | {_FACTS: json_to_bytes(facts)}
 
     @classmethod
@@ -281,7 +281,7 @@ class GLM(Member):
             member.encoder = encoder_from_bytes(files[_ENCODER], _ENCODER)
         return member
 
-    def facts(self) -> JsonObject:
+    def get_facts(self) -> JsonObject:
         return {"likelihood": self.head.name, "coefficients": int(self.linear.slopes.size + self.linear.base.size)}
 
 
@@ -346,7 +346,7 @@ class Constant(Member):
         candidates = [make_head(cls.name) for cls in tried] if self.head is None else [self.head]
         best = np.inf
         self.unit = choose_exposure_unit(train, candidates[0].exposure_is_total)
-        rows = divide_exposure(train.replace(X=None), self.unit).map(as_tensor)
+        rows = divide_exposure(train.replace(X=None), self.unit).map(to_tensor)
         for head in candidates:
             raw = head.sample_start(rows)
             with torch.no_grad():
@@ -356,14 +356,14 @@ class Constant(Member):
         return self
 
     def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
-        raw = self.raw.expand(row_count(X), 1, -1)
-        scale = exposure_tensor(exposure, self.unit, len(raw))
+        raw = self.raw.expand(get_row_count(X), 1, -1)
+        scale = make_exposure_tensor(exposure, self.unit, len(raw))
         head = make_head(self.likelihood) if self.head is None else self.head
         return head(raw, None if scale is None else scale.unsqueeze(1))
 
     def state(self) -> dict[str, bytes]:
         options = {} if self.head is None else self.head.options
-        known = {"likelihood": self.likelihood, "options": options, "unit": self.unit, **self.facts()}
+        known = {"likelihood": self.likelihood, "options": options, "unit": self.unit, **self.get_facts()}
         return {"constant.json": json_to_bytes(known)}
 
     @classmethod
@@ -371,8 +371,8 @@ class Constant(Member):
         known = json.loads(files["constant.json"])
         member = cls(make_head(known["likelihood"], **known["options"]))
         member.likelihood, member.unit = known["likelihood"], known["unit"]
-        member.raw = as_tensor(np.array(known["raw outputs"]))
+        member.raw = to_tensor(np.array(known["raw outputs"]))
         return member
 
-    def facts(self) -> JsonObject:
+    def get_facts(self) -> JsonObject:
         return {"likelihood": self.likelihood, "raw outputs": self.raw.tolist()}

@@ -17,10 +17,10 @@ from ddpn.distributions import Mixture
 from ddpn.distributions.count import rows_of
 from ddpn.distributions.limits import bounded
 from ddpn.members.blending import MIXTURE, mix_members
-from ddpn.members.folds import Folds, copies_of
+from ddpn.members.folds import Folds, get_fold_copies
 from ddpn.members.member import Member
 from ddpn.rows.count_rows import BLOCK, CountRows
-from ddpn.rows.splits import FOLDS, fold_numbers
+from ddpn.rows.splits import FOLDS, assign_folds
 from ddpn.runtime.deadlines import check_deadline
 from ddpn.tables.columns import ColumnTable
 
@@ -70,7 +70,7 @@ class MemberPredictions:
     @classmethod
     def from_rows(cls, rows: CountRows, seed: int = 0, table: ColumnTable | None = None) -> Self:
         """Divide rows that no member was fitted to into parts at random, groups kept whole."""
-        return cls(rows, fold_numbers(len(rows), FOLDS, seed, rows.group), False, seed, table)
+        return cls(rows, assign_folds(len(rows), FOLDS, seed, rows.group), False, seed, table)
 
     @classmethod
     def from_folds(cls, folds: Folds, seed: int = 0) -> Self:
@@ -116,7 +116,7 @@ class MemberPredictions:
 
     @torch.no_grad()
     def predict(self, name: str, block: np.ndarray) -> list[Distribution]:
-        """Return the parts of a member (`Member.parts`) for a block of `divide`, within the bounds of each row."""
+        """Predict the components of a member for a block of `divide`, truncated to the bounds of each row."""
         for positions, parts in self._predicted[name]:
             if block[0] in positions:
                 if len(positions) == len(block):
@@ -125,7 +125,7 @@ class MemberPredictions:
                 return [rows_of(part, index) for part in parts]
         check_deadline()
         member = self._members[name]
-        copy = copies_of(member)[self.part[block[0]]] if self.is_crossed else member
+        copy = get_fold_copies(member)[self.part[block[0]]] if self.is_crossed else member
         parts = predict_parts(copy, self._inputs.rows(self.source[block]))
         self._predicted[name].append((block, parts))
         return parts
@@ -141,7 +141,7 @@ class MemberPredictions:
 
 def predict_parts(member: Member, rows: CountRows) -> list[Distribution]:
     """Predict the components of a member for rows, truncated to the bounds of each row."""
-    return [bounded(part, rows.lower, rows.upper) for part in member.parts(rows.X, rows.exposure)]
+    return [bounded(part, rows.lower, rows.upper) for part in member.predict_components(rows.X, rows.exposure)]
 
 
 @dataclass(frozen=True, eq=False)

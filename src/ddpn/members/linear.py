@@ -331,7 +331,7 @@ class Coordinates(NamedTuple):
     kept: np.ndarray
     is_constant: np.ndarray
 
-    def reduced(self, X: np.ndarray) -> np.ndarray:
+    def transform(self, X: np.ndarray) -> np.ndarray:
         """The inputs of the fit. Shape: (N, K) -> (N, number of columns kept)."""
         return ((X - self.center) / self.scale)[:, self.kept]
 
@@ -408,7 +408,7 @@ def fit_linear(
     X (rows, columns).
     """
     coordinates = standardize(X, sample.weight_or_ones, reduce=alpha == 0.0)
-    rows = sample.replace(X=coordinates.reduced(X), weight=sample.weight_or_ones).map(torch.from_numpy)
+    rows = sample.replace(X=coordinates.transform(X), weight=sample.weight_or_ones).map(torch.from_numpy)
     objective = LinearObjective(head, rows, follows, float(alpha))
     best = _search(objective, objective.start(), tol, max_iter, rough)
     if objective.value(best.theta) > objective.value(objective.constant):  # which is one of its lines

@@ -185,25 +185,25 @@ class Member(ABC):
         """Whether `fit_copies` fits all copies at once, so that they cannot be fitted in different processes."""
         return type(self).fit_copies is not Member.fit_copies
 
-    def parts(self, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:
+    def predict_components(self, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:
         """The distributions of `distribution`, as one stack per part of a member that is a mixture of several.
 
         Parts have equal weights, and batch shape (rows, k): k distributions per row that are mixed equally.
         """
         return [self.distribution(X, exposure)]
 
-    def facts(self) -> dict[str, Any]:
+    def get_facts(self) -> dict[str, Any]:
         """What `ddpn show` and the report show about it: values that JSON can hold, by name."""
         return {}
 
 
-def exposure_tensor(exposure: np.ndarray | None, unit: float, rows: int) -> Tensor | None:
+def make_exposure_tensor(exposure: np.ndarray | None, unit: float, rows: int) -> Tensor | None:
     """Return the exposures that a head takes, divided by `unit`; without exposures, 1 / unit. Shape: (rows,)."""
     if exposure is None:
         return None if unit == 1.0 else torch.full((rows,), 1.0 / unit, dtype=torch.float64)
-    return as_tensor(exposure / unit)
+    return to_tensor(exposure / unit)
 
 
-def as_tensor(values: np.ndarray) -> Tensor:
+def to_tensor(values: np.ndarray) -> Tensor:
     """A float64 vector as a tensor."""
     return torch.from_numpy(np.asarray(values, dtype=np.float64))

@@ -57,7 +57,8 @@ class NetworkOptions(OptimizerOptions):
     activation : str
         The function after each hidden layer: "relu", "gelu", "silu" or "tanh".
     numeric : {"auto", "standard", "piecewise", "steps"}
-        Encoding of numbers, see `FeatureEncoder`; "auto" follows the number of rows and columns, see `auto_numeric`.
+        Encoding of numbers, see `FeatureEncoder`; "auto" follows the number of rows and columns
+        (`choose_numeric_encoding`).
     bins : int, optional
         Ranges of a number's values in that encoding. Default: that of `FeatureEncoder`.
     categorical : {"auto", "one-hot", "effects"}
@@ -88,7 +89,7 @@ class NetworkOptions(OptimizerOptions):
 
     def __post_init__(self) -> None:
         for name in (field.name for field in fields(self)):
-            object.__setattr__(self, name, plain(getattr(self, name)))
+            object.__setattr__(self, name, to_python_scalar(getattr(self, name)))
         super().__post_init__()
         check_integer("n_networks", self.n_networks, 1)
         if not isinstance(self.hidden, str) and isinstance(self.hidden, Sequence | np.ndarray):
@@ -130,10 +131,10 @@ class NetworkOptions(OptimizerOptions):
         known = {field.name for field in fields(TrainingConfig)}
         given = {name: value for name, value in asdict(self).items() if name in known}
         given["score"] = score if self.score == "auto" else self.score
-        given["batch_size"] = auto_batch_size(rows) if self.batch_size == "auto" else self.batch_size
+        given["batch_size"] = choose_batch_size(rows) if self.batch_size == "auto" else self.batch_size
         config = TrainingConfig(**(given | {"epochs": 1 if self.epochs == "auto" else self.epochs, "seeds": seeds}))
         if self.epochs == "auto":
-            config = replace(config, epochs=auto_epochs(rows, config.batch_size))
+            config = replace(config, epochs=choose_epochs(rows, config.batch_size))
         if self.batch_size == "auto" and columns > WIDE:
             # Fewer steps, as each of them costs as much as the first layer is wide.
             config = replace(config, batch_size=min(rows, max(config.batch_size, _WIDE_BATCH)))
@@ -159,13 +160,13 @@ def check_training_options(options: Mapping[str, Any] | None) -> JsonObject:
     return dict(options or {})
 
 
-def small_options(options: NetworkOptions, rows: int) -> NetworkOptions:
+def make_small_options(options: NetworkOptions, rows: int) -> NetworkOptions:
     """Those of the networks of a mixture on so many rows, as far as a user has not set them: a short training."""
     found = _with_steps(options, rows, _STEPS[rows > SMALL_TABLE_ROWS])
     return _with_weak_decay(found) if rows > SMALL_TABLE_ROWS else found
 
 
-def large_options(options: NetworkOptions, rows: int) -> NetworkOptions:
+def make_large_options(options: NetworkOptions, rows: int) -> NetworkOptions:
     """Those of the large networks of a mixture on so many rows."""
     widths, steps = _LARGE[rows > SMALL_TABLE_ROWS]
     found = replace(_with_steps(options, rows, steps), numeric="steps", hidden=widths)
@@ -181,13 +182,13 @@ def _with_steps(options: NetworkOptions, rows: int, steps: int) -> NetworkOption
     """The options with about so many steps, unless the number of epochs is given."""
     if options.epochs != "auto":
         return options
-    size = auto_batch_size(rows) if options.batch_size == "auto" else int(options.batch_size)
+    size = choose_batch_size(rows) if options.batch_size == "auto" else int(options.batch_size)
     epochs = int(np.clip(steps * size // rows, 5, 300))
     patience = max(3, round(_PATIENCE * epochs)) if options.patience is None else options.patience
     return replace(options, batch_size=size, epochs=epochs, patience=patience)
 
 
-def paper_options(rows: int, **given: Any) -> NetworkOptions:
+def make_paper_options(rows: int, **given: Any) -> NetworkOptions:
     """Return the paper's settings of a training on so many rows, except for the options that are given.
 
     Up to 5,000 rows these are the settings of the paper's simulations, and beyond those of its length of stay, each
@@ -197,11 +198,11 @@ def paper_options(rows: int, **given: Any) -> NetworkOptions:
     options = NetworkOptions(**(_PAPER | settings | given))
     if options.epochs != "auto":
         return options
-    batch = auto_batch_size(rows) if options.batch_size == "auto" else min(int(options.batch_size), rows)
+    batch = choose_batch_size(rows) if options.batch_size == "auto" else min(int(options.batch_size), rows)
     return replace(options, epochs=max(1, round(steps / max(1, rows // batch))))
 
 
-def auto_numeric(rows: int, columns: int) -> str:
+def choose_numeric_encoding(rows: int, columns: int) -> str:
     """The encoding of numbers: "piecewise" up to 5,000 rows, "steps" beyond, "standard" for very many columns.
 
     On the development tables the first two are equally good; with few rows "steps" follows smooth effects less well,
@@ -210,12 +211,12 @@ def auto_numeric(rows: int, columns: int) -> str:
     return "standard" if columns > WIDE else "piecewise" if rows <= SMALL_TABLE_ROWS else "steps"
 
 
-def auto_batch_size(rows: int) -> int:
+def choose_batch_size(rows: int) -> int:
     """All rows where they are few; else a power of two that leaves at least 16 steps per epoch, at most 256."""
     return rows if rows <= FULL_BATCH_ROWS else min(256, 2 ** int(math.log2(rows / 16)))
 
 
-def auto_epochs(rows: int, batch_size: int) -> int:
+def choose_epochs(rows: int, batch_size: int) -> int:
     """About 1,000 steps up to 5,000 rows and 3,000 beyond, but at least 40 epochs for many rows, and at most 300.
 
     With few rows more steps did not help on the development tables.
@@ -224,6 +225,6 @@ def auto_epochs(rows: int, batch_size: int) -> int:
     return int(np.clip(steps // max(1, rows // batch_size), least, 300))
 
 
-def plain(value: Any) -> Any:
+def to_python_scalar(value: Any) -> Any:
     """A number of numpy's, as a grid of options holds them, as Python's."""
     return value.item() if isinstance(value, np.generic) else value

@@ -13,8 +13,14 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.members.member import Member, NotApplicableError, Task, exposure_tensor
-from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric, large_options, small_options
+from ddpn.members.member import Member, NotApplicableError, Task, make_exposure_tensor
+from ddpn.members.network_options import (
+    WIDE,
+    NetworkOptions,
+    choose_numeric_encoding,
+    make_large_options,
+    make_small_options,
+)
 from ddpn.networks.backbones import MLP
 from ddpn.networks.backbones.packed import InputPacking, UnpackedInputs
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, make_head
@@ -22,15 +28,15 @@ from ddpn.networks.model import CountModel
 from ddpn.networks.training import History, OwnRows, RowStream, Runtime, Streamed, TrainingConfig, fit
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit
-from ddpn.rows.splits import FOLDS, fold_numbers
+from ddpn.rows.splits import FOLDS, assign_folds
 from ddpn.runtime.deadlines import NO_LIMIT, Clock, check_deadline
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread, threads_for
 from ddpn.storage.contents import JsonObject, json_to_bytes
 from ddpn.tables.columns import ColumnTable
-from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
-from ddpn.tables.encoding.encoder import OutOfFoldEffects, content_folds, has_effects, without_effects
-from ddpn.tables.encoding.steps import screened
+from ddpn.tables.encoding import FeatureEncoder, encoder_from_bytes, encoder_to_bytes
+from ddpn.tables.encoding.encoder import OutOfFoldEffects, assign_folds_by_content, drop_effects, has_effects
+from ddpn.tables.encoding.steps import choose_columns
 from ddpn.tables.schema import Schema
 
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "encoder.json"
@@ -114,14 +120,14 @@ class Networks(Member):
     def from_task(cls, task: Task) -> Self:
         # The longest training continues where it was interrupted; the others take seconds.
         checkpoint = None if _can_be_large(task) else task.checkpoint
-        return cls(task.head, small_options(task.options, task.rows), checkpoint=checkpoint, **_run(task))
+        return cls(task.head, make_small_options(task.options, task.rows), checkpoint=checkpoint, **_run(task))
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
     @torch.inference_mode(False)
     def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Self:
         """Train until the clock ends; an interrupted training leaves the best networks so far, and is `interrupted`."""
-        used = train if train.is_used.all() else train.rows(train.is_used)
+        used = train if train.has_weight.all() else train.rows(train.has_weight)
         self._set_rows(used, len(used))
         numeric, config = self._settings(used, self.seeds or _drawn_seeds(seed, self.options.n_networks))
         if self.stream is None:
@@ -176,7 +182,7 @@ class Networks(Member):
         """The encoding of numbers, and how networks with these seeds are trained."""
         numeric, columns = self.options.numeric, np.shape(train.X)[1]
         config = self.options.config(self.n_rows, seeds, self.head.validation_score, columns)
-        return auto_numeric(self.n_rows, columns) if numeric == "auto" else numeric, config
+        return choose_numeric_encoding(self.n_rows, columns) if numeric == "auto" else numeric, config
 
     def _keep(self, rows: Encoded, model: CountModel, history: History) -> Self:
         if not history.epochs:
@@ -201,7 +207,7 @@ class Networks(Member):
         check_deadline()
         encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
         # Effects of a row's level are those of other rows, and never of rows of its group.
-        folds = fold_numbers(len(train), FOLDS, seed, train.group)
+        folds = assign_folds(len(train), FOLDS, seed, train.group)
         packs = packs and np.shape(train.X)[1] <= WIDE
         size = PACKED_ROWS if packs else len(train)
         blocks = encoder.fit_blocks(train.X, train.y, train.weight, train.exposure, folds, size)
@@ -225,7 +231,7 @@ class Networks(Member):
         if np.shape(train.X)[1] <= WIDE:
             return None
         scale = np.ones(len(train)) if train.exposure is None else train.exposure
-        return screened(inputs, train.y / scale, scale * train.weight_or_ones, WIDE)
+        return choose_columns(inputs, train.y / scale, scale * train.weight_or_ones, WIDE)
 
     def _streamed(
         self, numeric: str, train: CountRows, validation: CountRows | None, config: TrainingConfig
@@ -237,10 +243,10 @@ class Networks(Member):
         # Level effects for rows of the stream that may be in the sample.
         crossed: OutOfFoldEffects | None = None
         while crossed is None and has_effects(encoder):
-            folds = content_folds(encoder, train.X)
+            folds = assign_folds_by_content(encoder, train.X)
             found = OutOfFoldEffects(encoder, train.X, train.y, train.weight, train.exposure, folds)
-            if found.useless:
-                encoder.set_columns(without_effects(encoder.columns_, found.useless))
+            if found.weak_columns:
+                encoder.set_columns(drop_effects(encoder.columns_, found.weak_columns))
             else:
                 crossed = found
         some, source = train.rows(slice(0, _SCREENED_ROWS)), self.stream
@@ -249,7 +255,7 @@ class Networks(Member):
 
         def encode(rows: Any) -> CountRows:
             part = source.sample(rows)
-            inputs = encoder.transform(part.X) if crossed is None else crossed.inputs_by_content(part.X)
+            inputs = encoder.transform(part.X) if crossed is None else crossed.encode_by_content(part.X)
             return self._tensors(part, torch.from_numpy(_columns(inputs, chosen)), mean)
 
         known = None
@@ -268,7 +274,7 @@ class Networks(Member):
         weight = None
         if sample.weight is not None:
             weight = torch.from_numpy(sample.weight / (sample.weight.mean() if mean is None else mean)).float()
-        exposure = exposure_tensor(sample.exposure, self.unit, len(sample))
+        exposure = make_exposure_tensor(sample.exposure, self.unit, len(sample))
         counts = {name: part for name, part in sample.parts.items() if name in ("y", "lower", "upper", "limit")}
         return CountRows.from_checked(
             inputs,
@@ -335,7 +341,7 @@ class Networks(Member):
 
     def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
         raw = self.raw(X)
-        scale = exposure_tensor(exposure, self.unit, len(raw))
+        scale = make_exposure_tensor(exposure, self.unit, len(raw))
         with single_thread():
             return self.head(raw, None if scale is None else scale.unsqueeze(1))
 
@@ -354,7 +360,7 @@ class Networks(Member):
             "rows": self.n_rows,
             "history": self.history.as_dict(),
         }
-        files = {_WEIGHTS: save_tensors(weights), _ENCODER: encoder_bytes(self.encoder)}
+        files = {_WEIGHTS: save_tensors(weights), _ENCODER: encoder_to_bytes(self.encoder)}
         return files | {_FACTS: json_to_bytes(facts)}
 
     @classmethod
@@ -380,7 +386,7 @@ class Networks(Member):
         member.model = model.double().eval()
         return member
 
-    def facts(self) -> JsonObject:
+    def get_facts(self) -> JsonObject:
         return {
             "likelihood": self.head.name,
             "head_options": self.head.options,
@@ -403,7 +409,7 @@ class LargeNetworks(Networks):
     def from_task(cls, task: Task) -> Self:
         if not _can_be_large(task):
             raise NotApplicableError("the networks have a size, an encoding or a number of epochs that was given")
-        return cls(task.head, large_options(task.options, task.rows), checkpoint=task.checkpoint, **_run(task))
+        return cls(task.head, make_large_options(task.options, task.rows), checkpoint=task.checkpoint, **_run(task))
 
 
 def _can_be_large(task: Task) -> bool:

@@ -9,13 +9,13 @@ from typing import Self
 import numpy as np
 import torch
 
-from ddpn.members import MEMBERS, label_of
-from ddpn.members.blending import MixtureScores, shrunk_weights
+from ddpn.members import MEMBERS, format_member_label
+from ddpn.members.blending import MixtureScores, choose_mixture_weights
 from ddpn.members.folds import Folds, JobOptions, MemberJobs
 from ddpn.members.held_out import MemberPredictions
 from ddpn.members.member import Member, NotApplicableError, Task
 from ddpn.members.networks import Networks
-from ddpn.rows.splits import held_out_rows
+from ddpn.rows.splits import draw_held_out_rows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock, TimeLimitError
 from ddpn.runtime.errors import ConfigError, DDPNError, InputError, describe_error
 from ddpn.runtime.jobs import JobError
@@ -67,10 +67,10 @@ class MemberSpec:
     @property
     def label(self) -> str:
         """What tables and messages call the member."""
-        return label_of(self.name, self.member)
+        return format_member_label(self.name, self.member)
 
 
-def default_specs(task: Task, others: Sequence[str] = ()) -> list[MemberSpec]:
+def make_default_specs(task: Task, others: Sequence[str] = ()) -> list[MemberSpec]:
     """Return what `members="auto"` fits, in the order of `MEMBERS`; with a likelihood of no counts, networks alone.
 
     `others` are names of further members, which are fitted before the networks.
@@ -90,7 +90,7 @@ def default_specs(task: Task, others: Sequence[str] = ()) -> list[MemberSpec]:
     return specs
 
 
-def chosen_specs(task: Task, names: Sequence[str]) -> list[MemberSpec]:
+def make_chosen_specs(task: Task, names: Sequence[str]) -> list[MemberSpec]:
     """Return the members of these names, in this order, all with a weight; raise an error if one cannot be fitted."""
     specs = []
     for name in names:
@@ -200,15 +200,19 @@ class Portfolio:
         notes, total = [], len(self.folds.train)
         numbers = {name: rows for name, rows in self.rows.items() if rows < total and name in self.members}
         if numbers:
-            parts = [f"{label_of(name, self.members[name])} to {rows:,}" for name, rows in numbers.items()]
+            parts = [f"{format_member_label(name, self.members[name])} to {rows:,}" for name, rows in numbers.items()]
             notes.append(f"Fitted {listed(parts)} of {total:,} training rows, because the time budget is short.")
         labels: dict[str, list[str]] = {}
         for name, why in self.left_out.items():
-            labels.setdefault(why, []).append(label_of(name, MEMBERS[name]))
+            labels.setdefault(why, []).append(format_member_label(name, MEMBERS[name]))
         if labels:
             sentence = "; ".join(f"without {listed(names)}: {why}" for why, names in labels.items())
             used = [name for name, weight in self.weights.items() if weight > 0.0]
-            alone = f" The model is one member only: {label_of(used[0], MEMBERS[used[0]])}." if len(used) == 1 else ""
+            alone = (
+                f" The model is one member only: {format_member_label(used[0], MEMBERS[used[0]])}."
+                if len(used) == 1
+                else ""
+            )
             notes.append(f"The mixture is fitted {sentence}.{alone}")
         return notes
 
@@ -286,7 +290,7 @@ class Portfolio:
         train, number = self.folds.train, self.folds.number
         if rows >= len(train):
             return self.folds
-        chosen = held_out_rows(len(train), rows / len(train), seed, train.group)
+        chosen = draw_held_out_rows(len(train), rows / len(train), seed, train.group)
         if number is not None and len(np.unique(number[chosen])) <= number.max():
             return self.folds  # a fold without rows would have no copy
         return replace(self.folds, train=train.rows(chosen), number=None if number is None else number[chosen])
@@ -360,9 +364,9 @@ class Portfolio:
             self.predictions.discard(spec.name)
             return True
         mixed = [spec.name for spec in self.specs if spec.name in self.members and not spec.is_baseline]
-        chosen = shrunk_weights(scores, scores.weight)
+        chosen = choose_mixture_weights(scores, scores.weight)
         self.weights = dict(zip(mixed, chosen.tolist(), strict=True))
-        self.crps = float(np.average(scores.at(chosen), weights=scores.weight))
+        self.crps = float(np.average(scores.compute_crps(chosen), weights=scores.weight))
         if self.folds.are_crossed:
             self.fold_weights = self._choose_fold_weights(mixed, scores, self.predictions.part[np.concatenate(blocks)])
         return True
@@ -371,7 +375,9 @@ class Portfolio:
         self, names: Sequence[str], scores: MixtureScores, fold: np.ndarray
     ) -> list[dict[str, float]]:
         """Choose the weights of each fold by the rows of the other folds."""
-        chosen = [shrunk_weights(scores, scores.weight * (fold != number)) for number in range(int(fold.max()) + 1)]
+        chosen = [
+            choose_mixture_weights(scores, scores.weight * (fold != number)) for number in range(int(fold.max()) + 1)
+        ]
         return [dict(zip(names, weights.tolist(), strict=True)) for weights in chosen]
 
     def _choose_scored_blocks(self) -> list[np.ndarray]:

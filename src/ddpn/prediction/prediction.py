@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ddpn.calibration.calibration import MIXTURE, UNCALIBRATED, Calibration
-from ddpn.calibration.intervals import interval_at, probability_between, summarise_with_interval
+from ddpn.calibration.intervals import compute_probability_between, make_interval, summarise_with_interval
 from ddpn.distributions import CountDistribution, Mixture, Recalibrated, discretized
 from ddpn.distributions.components import Interval
 from ddpn.prediction.spec import DEFAULT_COLUMNS, NESTED_OUTPUTS, PredictionSpec, quantile_name
-from ddpn.rows.checks import RowError, check_counts, row_count
+from ddpn.rows.checks import RowError, check_counts, get_row_count
 from ddpn.rows.count_rows import take_rows
 from ddpn.runtime.display import TextTable, interval_words, plural
 from ddpn.runtime.errors import InputError
@@ -238,7 +238,7 @@ class Prediction:
                     argument=name, must=f"be one count, or one per row ({len(self)})", got=str(len(values))
                 )
             ends.append(values.expand(len(self)))
-        return probability_between(self.counts, *ends).numpy()
+        return compute_probability_between(self.counts, *ends).numpy()
 
     def quantile(self, q: ArrayLike) -> np.ndarray:
         """Return quantiles of every row, which are counts; the quantile of level 1 may be infinite.
@@ -286,7 +286,7 @@ class Prediction:
     def interval_with_probability(self, coverage: float = COVERAGE, kind: str | None = None) -> Interval:
         """Return the ends of the intervals of `interval` and their probability as tensors."""
         levels = self.calibration.row_levels(coverage, self.of, self.groups)
-        return interval_at(self.distribution, levels, kind or self.interval_kind)
+        return make_interval(self.distribution, levels, kind or self.interval_kind)
 
     def sample(self, size: int = 1, seed: int | None = None) -> np.ndarray:
         """Draw counts from the distribution of every row.
@@ -311,7 +311,7 @@ class Prediction:
 
     def _check_counts(self, counts: ArrayLike, name: str = "counts") -> Tensor:
         values = np.atleast_1d(np.asarray(counts))
-        return torch.from_numpy(check_counts(values, row_count(values), name=name)).double()
+        return torch.from_numpy(check_counts(values, get_row_count(values), name=name)).double()
 
     # Tables ------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from ddpn.calibration import INTERVAL_KINDS
-from ddpn.members import member_named
+from ddpn.members import find_member_name
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import check_choice, check_keys
 
@@ -101,7 +101,7 @@ class PredictionSpec:
             reason = "this one had too few rows, was not calibrated, or was saved in Python before fit_ood"
             raise InputError(f"needs a model that was fitted with validation rows; {reason}", argument="ood")
         is_member = self.member not in (None, "mixture")
-        return replace(self, member=member_named(str(self.member), members) if is_member else None)
+        return replace(self, member=find_member_name(str(self.member), members) if is_member else None)
 
 
 def quantile_name(level: float) -> str:

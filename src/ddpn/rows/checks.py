@@ -20,7 +20,7 @@ def check_groups(groups: object, n: int, name: str = "groups") -> np.ndarray | N
     """Return one label per row, or None where there are none; a missing value is a group of its own row."""
     if groups is None:
         return None
-    labels = plain_values(groups)
+    labels = to_array(groups)
     if labels.shape != (n,):
         got = f"shape {labels.shape} for {n} rows"
         raise InputError(argument=name, must="have one label per row of X", got=got)
@@ -30,7 +30,7 @@ def check_groups(groups: object, n: int, name: str = "groups") -> np.ndarray | N
     return found.astype(str)
 
 
-def row_count(X: object) -> int:
+def get_row_count(X: object) -> int:
     """The number of rows of anything that can be read as a table."""
     if hasattr(X, "shape"):
         return X.shape[0] if len(X.shape) else 0
@@ -40,7 +40,7 @@ def row_count(X: object) -> int:
         raise InputError(f"X must be an array or a data frame, got {type(X).__name__}.") from None
 
 
-def row_labels(*sources: Any) -> np.ndarray | None:
+def get_row_labels(*sources: Any) -> np.ndarray | None:
     """The index of the first pandas object among `sources`; None where rows are known by position alone."""
     for source in sources:
         index = getattr(source, "index", None)
@@ -50,16 +50,16 @@ def row_labels(*sources: Any) -> np.ndarray | None:
 
 
 class RowError(InputError):
-    """Invalid values at positions of a table; `rows_named` replaces the positions by what a user calls these rows."""
+    """An error about rows of a table, by position; `label_row_errors` replaces positions by the user's labels."""
 
     def __init__(self, before: str, bad: np.ndarray, after: str = ".", labels: Labels = None) -> None:
-        super().__init__(f"{before} {at_rows(labels_of(bad, labels))}{after}")
+        super().__init__(f"{before} {at_rows(select_labels(bad, labels))}{after}")
         self.args = before, bad, after, labels
         self.before, self.bad, self.after, self.is_named = before, bad, after, labels is not None
 
 
 @contextmanager
-def rows_named(labels: Labels) -> Iterator[None]:
+def label_row_errors(labels: Labels) -> Iterator[None]:
     """Let errors about rows of a table call them by these labels; None leaves the error to the next one outside."""
     try:
         yield
@@ -70,7 +70,7 @@ def rows_named(labels: Labels) -> Iterator[None]:
         raise RowError(error.before, error.bad, error.after, named) from None
 
 
-def labels_of(bad: np.ndarray, labels: Labels) -> Sequence[object]:
+def select_labels(bad: np.ndarray, labels: Labels) -> Sequence[object]:
     """The labels of the rows where `bad` (a mask) is true."""
     rows = np.flatnonzero(bad)
     return list((rows if labels is None else np.asarray(labels)[rows]).tolist())
@@ -102,7 +102,7 @@ def check_counts(
     if bad.any():
         # The last sentence is what scikit-learn's checks look for.
         kind = "NaN" if np.isnan(values[bad][0]) else "infinity or a value too large for dtype('float64')"
-        rows, last = labels_of(bad, labels), f"Input {name} contains {kind}."
+        rows, last = select_labels(bad, labels), f"Input {name} contains {kind}."
         raise InputError(argument=name, must="be finite", got=str(values[bad][0]), rows=rows, remedy=last)
     _check_all(values >= 0, name, "hold non-negative integers", values, labels)
     too_large = "Larger integers have no exact floating-point numbers: count in thousands or millions."
@@ -135,7 +135,7 @@ def check_vector(
     """
     if values is None:
         return None
-    plain = np.asarray(plain_values(values))
+    plain = np.asarray(to_array(values))
     try:
         numbers = plain.astype(np.float64)
     except (TypeError, ValueError):
@@ -153,13 +153,13 @@ def check_vector(
 
 def check_flags(name: str, values: object, n: int, labels: Labels) -> np.ndarray:
     """Return one boolean per row, from booleans or from 0 and 1."""
-    plain = plain_values(values)
+    plain = to_array(values)
     if plain.shape != (n,):
         got = f"shape {plain.shape} for {n} rows"
         raise InputError(argument=name, must="have one value per row of X", got=got)
     is_flag = np.array([value in (0, 1) for value in plain.tolist()])
     if not is_flag.all():
-        got, rows = repr(plain[~is_flag].tolist()[0]), labels_of(~is_flag, labels)
+        got, rows = repr(plain[~is_flag].tolist()[0]), select_labels(~is_flag, labels)
         raise InputError(argument=name, must="hold True or False", got=got, rows=rows)
     return plain.astype(bool)
 
@@ -168,11 +168,11 @@ def _check_all(
     good: np.ndarray, name: str | Argument, condition: str, values: np.ndarray, labels: Labels, remedy: str = ""
 ) -> None:
     if not good.all():
-        rows = labels_of(~good, labels)
+        rows = select_labels(~good, labels)
         raise InputError(argument=name, must=condition, got=f"{values[~good][0]:g}", rows=rows, remedy=remedy)
 
 
-def plain_values(values: object) -> np.ndarray:
+def to_array(values: object) -> np.ndarray:
     """A series, list or array as an array."""
     series = nw.from_native(values, series_only=True, pass_through=True)
     return series.to_numpy() if isinstance(series, nw.Series) else np.asarray(values)
@@ -180,7 +180,7 @@ def plain_values(values: object) -> np.ndarray:
 
 def _column(y: object, name: str | Argument, labels: Labels) -> np.ndarray:
     """`y` as a float64 vector."""
-    plain = plain_values(y)
+    plain = to_array(y)
     if plain.dtype.kind not in "buifOUS":
         # The words in brackets are those scikit-learn's checks look for.
         words = " (Complex data not supported)" if plain.dtype.kind == "c" else ""
@@ -196,7 +196,9 @@ def _column(y: object, name: str | Argument, labels: Labels) -> np.ndarray:
     if plain.dtype.kind in "OUS":
         is_text = [isinstance(v, str | bytes | complex) or not np.isscalar(v) for v in plain.tolist()]
         if any(is_text):
-            rows = labels_of(np.array(is_text), labels if labels is not None and len(labels) == len(plain) else None)
+            rows = select_labels(
+                np.array(is_text), labels if labels is not None and len(labels) == len(plain) else None
+            )
             got = repr(plain.tolist()[is_text.index(True)])
             raise InputError(argument=name, must="hold numbers", got=got, rows=rows)
     return plain.astype(np.float64)

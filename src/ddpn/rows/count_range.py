@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from ddpn.rows.checks import Labels, check_vector, labels_of
+from ddpn.rows.checks import Labels, check_vector, select_labels
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import Argument, ConfigError, InputError
 from ddpn.runtime.validation import check_integer, is_integer
@@ -53,7 +53,7 @@ class CountRange:
             raise ConfigError(argument="censored_above", must=must, got=str(self.censored_above))
 
     @property
-    def is_plain(self) -> bool:
+    def is_unrestricted(self) -> bool:
         """Whether every count is possible and recorded as it is."""
         return self == CountRange()
 
@@ -85,7 +85,7 @@ class CountRange:
         least = max(self.lower, int(self.upper_is_total))  # a share of nothing has no distribution
         bad = (values != np.floor(values)) | (values < least)
         if bad.any():
-            must, rows = f"hold integers of at least {least}", labels_of(bad, labels)
+            must, rows = f"hold integers of at least {least}", select_labels(bad, labels)
             raise InputError(argument="upper", must=must, got=f"{values[bad][0]:g}", rows=rows)
         return lower, values
 
@@ -113,7 +113,7 @@ class CountRange:
 
     def check_known(self, sample: CountRows) -> None:
         """Raise an `InputError` if no count of a sample is known exactly: nothing can be fitted to it."""
-        if sample.limit is not None and (sample.y >= sample.limit)[sample.is_used].all():
+        if sample.limit is not None and (sample.y >= sample.limit)[sample.has_weight].all():
             must = "hold a count that is known exactly"
             raise InputError(argument="y", must=must, got="censored counts only")
 
@@ -136,5 +136,5 @@ class CountRange:
 
 def _check_at(name: str | Argument, y: np.ndarray, good: np.ndarray, condition: str, labels: Labels) -> None:
     if not good.all():
-        rows = labels_of(~good, labels)
+        rows = select_labels(~good, labels)
         raise InputError(argument=name, must=f"be {condition}", got=f"{y[~good][0]:g}", rows=rows)

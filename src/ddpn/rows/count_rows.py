@@ -9,7 +9,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ddpn.rows.checks import check_counts, check_flags, check_groups, check_vector, row_count, row_labels
+from ddpn.rows.checks import check_counts, check_flags, check_groups, check_vector, get_row_count, get_row_labels
 
 #: The parts of a sample that are vectors of numbers.
 _VECTORS = ("y", "weight", "exposure", "lower", "upper", "limit")
@@ -173,12 +173,12 @@ class CountRows:
         return {name: part for name, part in self._vectors(("X", *_VECTORS)) if part is not None}
 
     @property
-    def is_plain(self) -> bool:
+    def is_unrestricted(self) -> bool:
         """Whether every count is possible and known exactly."""
         return self.lower is None and self.upper is None and self.limit is None
 
     @property
-    def is_used(self) -> np.ndarray:
+    def has_weight(self) -> np.ndarray:
         """Mask of the rows with a weight above 0."""
         return np.ones(len(self), dtype=bool) if self.weight is None else self.weight > 0
 
@@ -198,7 +198,7 @@ class CountRows:
         values : array, shape (rows, columns)
             The inputs as finite numbers.
         """
-        kept, weight = self.is_used, self.weight_or_ones
+        kept, weight = self.has_weight, self.weight_or_ones
         extra = [part for name, part in self.parts.items() if name not in ("X", "weight")]
         unique, inverse = np.unique(np.column_stack([values, *extra])[kept], axis=0, return_inverse=True)
         first = np.full(len(unique), len(self))
@@ -206,7 +206,7 @@ class CountRows:
         total = np.bincount(inverse.ravel(), weights=weight[kept], minlength=len(unique))
         return self.rows(first).replace(weight=total)
 
-    def digest(self) -> str:
+    def compute_digest(self) -> str:
         """A digest of all values, by which the same rows are known again in another process."""
         found = hashlib.sha256()
         for name, part in self.parts.items():
@@ -253,8 +253,8 @@ def _check_parts(
         return check_vector(names.get(part, part), parts.get(part), n, labels=labels, **rule)
 
     X, y = parts["X"], parts["y"]
-    n = row_count(y if X is None else X)
-    labels = row_labels(y, X) if parts.get("labels") is None else parts["labels"]
+    n = get_row_count(y if X is None else X)
+    labels = get_row_labels(y, X) if parts.get("labels") is None else parts["labels"]
     counts = check_counts(y, n, fractional, "y", labels)
     limit = parts.get("limit")
     if censored is not None:

@@ -15,19 +15,19 @@ HELD_OUT_SHARE = 0.1
 MIN_ROWS_TO_VALIDATE = 200
 
 
-def fold_numbers(rows: int, folds: int, seed: int, group: np.ndarray | None = None) -> np.ndarray:
+def assign_folds(rows: int, folds: int, seed: int, group: np.ndarray | None = None) -> np.ndarray:
     """Divide rows at random into folds of about one size, each group (rows with equal labels) in one fold.
 
     Returns the number of each row's fold, from 0 on. Without groups the sizes differ by at most one row. With groups,
     the larger ones are placed first, each into the fold with the fewest rows so far. There are fewer folds if there are
     fewer rows or groups.
 
-    >>> np.bincount(fold_numbers(7, 3, seed=0)).tolist()
+    >>> np.bincount(assign_folds(7, 3, seed=0)).tolist()
     [3, 2, 2]
-    >>> fold_numbers(4, 2, seed=0, group=np.array(["a", "b", "b", "a"])).tolist()
+    >>> assign_folds(4, 2, seed=0, group=np.array(["a", "b", "b", "a"])).tolist()
     [0, 1, 1, 0]
     """
-    codes, sizes = group_codes(rows, group)
+    codes, sizes = encode_groups(rows, group)
     order = np.random.default_rng(seed).permutation(len(sizes))
     order = order[np.argsort(-sizes[order], kind="stable")]
     filled = np.zeros(max(1, min(folds, len(sizes))), dtype=np.int64)
@@ -38,51 +38,51 @@ def fold_numbers(rows: int, folds: int, seed: int, group: np.ndarray | None = No
     return fold_of[codes]
 
 
-def fold_pairs(
+def split_folds(
     rows: int, folds: int, seed: int, group: np.ndarray | None = None
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The positions of the rows outside and inside each fold of `fold_numbers`: rows to fit, rows to predict.
+    """The positions of the rows outside and inside each fold of `assign_folds`: rows to fit, rows to predict.
 
-    >>> [outer.tolist() for _, outer in fold_pairs(4, 2, seed=0, group=np.array(["a", "b", "b", "a"]))]
+    >>> [outer.tolist() for _, outer in split_folds(4, 2, seed=0, group=np.array(["a", "b", "b", "a"]))]
     [[0, 3], [1, 2]]
     """
-    return pairs_of_folds(fold_numbers(rows, folds, seed, group))
+    return list_fold_pairs(assign_folds(rows, folds, seed, group))
 
 
-def pairs_of_folds(numbers: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+def list_fold_pairs(numbers: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the positions of the rows outside and inside each fold, from the number of each row's fold.
 
-    >>> [inner.tolist() for inner, _ in pairs_of_folds(np.array([0, 1, 1, 0]))]
+    >>> [inner.tolist() for inner, _ in list_fold_pairs(np.array([0, 1, 1, 0]))]
     [[1, 2], [0, 3]]
     """
     folds = range(int(numbers.max(initial=-1)) + 1)
     return [(np.flatnonzero(numbers != fold), np.flatnonzero(numbers == fold)) for fold in folds]
 
 
-def blocks_in_time(rows: int, size: int, blocks: int) -> list[tuple[slice, slice]]:
+def split_by_time(rows: int, size: int, blocks: int) -> list[tuple[slice, slice]]:
     """Return up to `blocks` pairs of earlier rows to fit and the `size` rows after them to predict, the latest first.
 
     Rows are in the order of time. At least `size` rows come before each block.
 
-    >>> blocks_in_time(10, 3, 4)
+    >>> split_by_time(10, 3, 4)
     [(slice(0, 7, None), slice(7, 10, None)), (slice(0, 4, None), slice(4, 7, None))]
     """
     ends = [rows - block * size for block in range(blocks) if rows - (block + 1) * size > size]
     return [(slice(0, end - size), slice(end - size, end)) for end in ends]
 
 
-def random_parts(rows: int, shares: Sequence[float], seed: int, group: np.ndarray | None = None) -> list[np.ndarray]:
+def split_at_random(rows: int, shares: Sequence[float], seed: int, group: np.ndarray | None = None) -> list[np.ndarray]:
     """The positions of rows in parts of given shares, which sum to 1: at random, each group in one part.
 
     A part with a share above 0 has at least one group, if there are enough. A group with more than half of the rows is
     in the first part.
 
-    >>> [len(part) for part in random_parts(10, (0.7, 0.1, 0.2), seed=0)]
+    >>> [len(part) for part in split_at_random(10, (0.7, 0.1, 0.2), seed=0)]
     [7, 1, 2]
-    >>> [part.tolist() for part in random_parts(4, (0.5, 0.5), seed=0, group=np.array(["a", "b", "b", "a"]))]
+    >>> [part.tolist() for part in split_at_random(4, (0.5, 0.5), seed=0, group=np.array(["a", "b", "b", "a"]))]
     [[0, 3], [1, 2]]
     """
-    codes, sizes = group_codes(rows, group)
+    codes, sizes = encode_groups(rows, group)
     order = np.random.default_rng(seed).permutation(len(sizes))
     order = order[np.argsort(sizes[order] <= rows / 2, kind="stable")]
     ends = np.concatenate([[0], np.cumsum(sizes[order])])
@@ -96,15 +96,15 @@ def random_parts(rows: int, shares: Sequence[float], seed: int, group: np.ndarra
     return np.split(np.argsort(place[codes], kind="stable"), ends[cuts])
 
 
-def held_out_rows(rows: int, share: float, seed: int, group: np.ndarray | None = None) -> np.ndarray:
+def draw_held_out_rows(rows: int, share: float, seed: int, group: np.ndarray | None = None) -> np.ndarray:
     """A mask of rows that are held out, about a share of all: at random, whole groups until there are enough rows.
 
     At least one row or group is held out, and at least one is not, if there are two.
 
-    >>> held_out_rows(10, 0.2, seed=0).sum()
+    >>> draw_held_out_rows(10, 0.2, seed=0).sum()
     np.int64(2)
     """
-    codes, sizes = group_codes(rows, group)
+    codes, sizes = encode_groups(rows, group)
     order = np.random.default_rng(seed).permutation(len(sizes))
     wanted = max(1, round(share * rows))
     number = 1 + int(np.searchsorted(np.cumsum(sizes[order]), wanted))
@@ -113,7 +113,7 @@ def held_out_rows(rows: int, share: float, seed: int, group: np.ndarray | None =
     return chosen[codes]
 
 
-def group_codes(rows: int, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def encode_groups(rows: int, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """An integer per row that is the same within a group, and the number of rows of each group.
 
     Without labels, each row is a group of its own.

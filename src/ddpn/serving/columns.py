@@ -12,7 +12,7 @@ import polars as pl
 from pydantic import BeforeValidator, Field, create_model
 
 from ddpn.calibration.columns import ColumnProfile
-from ddpn.members.folds import known_levels
+from ddpn.members.folds import collect_levels
 from ddpn.predictor import Predictor
 from ddpn.serving.schemas import Row, integer
 from ddpn.storage.contents import JsonObject
@@ -81,10 +81,10 @@ class ServedColumn:
 def served_columns(folder: ModelFolder) -> list[ServedColumn]:
     """The columns of requests to a model: those that it needs, and those of the fit that are ignored."""
     roles, predictor = folder.roles, folder.model.predictor_
-    levels = known_levels(predictor.mixed.values())
+    levels = collect_levels(predictor.active_members.values())
     profile = predictor.calibration.profile
     profiles = {} if profile is None else dict(zip(profile.names, profile.columns, strict=True))
-    found = [_feature(column, levels, profiles) for column in roles.used]
+    found = [_feature(column, levels, profiles) for column in roles.features]
     found += _roles(roles, predictor)
     names = {column.name for column in found}
     unused = [column.name for column in roles.columns] + [roles.target, roles.weight, roles.censored]

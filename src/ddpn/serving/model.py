@@ -11,7 +11,7 @@ import polars as pl
 import torch
 
 from ddpn.distributions import CountDistribution
-from ddpn.members import label_of
+from ddpn.members import format_member_label
 from ddpn.prediction.prediction import Prediction
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.predictor import Predictor
@@ -78,9 +78,9 @@ def _show_masses(counts: CountDistribution) -> list[JsonObject]:
 def _predict_members(predictor: Predictor, inputs: PredictorInputs) -> list[list[JsonObject]]:
     """Return what each member of the mixture predicts, row by row."""
     columns = []
-    for name, member in predictor.mixed.items():
+    for name, member in predictor.active_members.items():
         prediction = predictor.predict(inputs.X, inputs.exposure, inputs.upper, of=name)
-        about = {"name": name, "label": label_of(name, member), "weight": predictor.weights[name]}
+        about = {"name": name, "label": format_member_label(name, member), "weight": predictor.weights[name]}
         pairs = zip(prediction.mean.tolist(), _show_masses(prediction.counts), strict=True)
         columns.append([{**about, "mean": mean, "distribution": masses} for mean, masses in pairs])
     return [list(row) for row in zip(*columns, strict=True)]
@@ -121,7 +121,9 @@ class ServedModel:
         )
         roles = self.folder.roles
         X = roles.parse(frame, report=lambda sentence: None)
-        return PredictorInputs(X, roles.exposures(frame), roles.uppers(frame), roles.group_labels(frame))
+        return PredictorInputs(
+            X, roles.read_exposure(frame), roles.read_upper(frame), roles.read_interval_groups(frame)
+        )
 
     def predict(self, requests: Sequence[tuple[Sequence[Row], PredictionSpec]]) -> list[list[JsonObject] | Exception]:
         """Predict the rows of several requests together: an answer, or the error, of each."""

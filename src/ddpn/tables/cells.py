@@ -23,20 +23,20 @@ _SHOWN = 3
 
 
 @cache
-def polars() -> Any:
+def import_polars() -> Any:
     """The polars library, imported on first use: help texts and wrong options need no table."""
     return import_module("polars")
 
 
 def is_text(series: "pl.Series") -> bool:
     """Whether the column holds text of any sort."""
-    library = polars()
+    library = import_polars()
     return series.dtype in (library.String, library.Categorical, library.Enum)
 
 
-def cleaned(series: "pl.Series", missing: Sequence[str]) -> "pl.Series":
+def clean_text(series: "pl.Series", missing: Sequence[str]) -> "pl.Series":
     """The text without blanks around it; null where it is one of `missing`."""
-    text = series.cast(polars().String).str.strip_chars()
+    text = series.cast(import_polars().String).str.strip_chars()
     # A null in a membership test is null, which the mask below must not be.
     is_missing = text.is_in([word.strip() for word in missing]).fill_null(True)
     return text.set(is_missing, None) if is_missing.any() else text
@@ -47,9 +47,9 @@ def looks_missing(text: "pl.Series") -> "pl.Series":
     return text.str.to_lowercase().is_in(LOOKS_MISSING).fill_null(True)
 
 
-def read_once(text: "pl.Series", read: Callable[["pl.Series"], "pl.Series"]) -> "pl.Series":
+def read_distinct_cells(text: "pl.Series", read: Callable[["pl.Series"], "pl.Series"]) -> "pl.Series":
     """`read` of every cell, called with each spelling once: values come again and again."""
-    library = polars()
+    library = import_polars()
     cells = library.DataFrame({"text": text})
     unique = cells["text"].unique()
     found = library.DataFrame({"text": unique, "value": read(unique)})
@@ -58,7 +58,7 @@ def read_once(text: "pl.Series", read: Callable[["pl.Series"], "pl.Series"]) -> 
 
 
 @cache
-def missing_numbers(missing: tuple[str, ...]) -> list[float]:
+def parse_missing_numbers(missing: tuple[str, ...]) -> list[float]:
     """The numbers among the words for "no value", such as -999."""
     found = []
     for word in missing:
@@ -69,11 +69,11 @@ def missing_numbers(missing: tuple[str, ...]) -> list[float]:
     return [value for value in found if value == value]
 
 
-def examples(cells: "pl.Series") -> str:
+def format_examples(cells: "pl.Series") -> str:
     """Some different cells, as they are written, for a sentence.
 
     >>> import polars
-    >>> examples(polars.Series(["n/a", "x", "n/a"]))
+    >>> format_examples(polars.Series(["n/a", "x", "n/a"]))
     "'n/a', 'x'"
     """
     known = cells.drop_nulls().unique(maintain_order=True).to_list()
@@ -144,21 +144,21 @@ def parse_numbers(text: "pl.Series", written: NumberFormat) -> "pl.Series":
     >>> parse_numbers(polars.Series(["4", "5+"]), PLAIN).to_list()
     [4.0, 5.0]
     """
-    library = polars()
+    library = import_polars()
     numbers = text.cast(library.Float64, strict=False)
     if written.decimal == ",":
         # 1.234 is 1234 here, so that the plain reading serves digits alone.
         numbers = numbers.set(~text.str.contains(r"^[+-]?[0-9]+$").fill_null(False), None)
     rest = numbers.is_null() & text.is_not_null()
     if rest.any():
-        others = read_once(text.filter(rest), lambda cells: _formatted(cells, written))
+        others = read_distinct_cells(text.filter(rest), lambda cells: _formatted(cells, written))
         numbers = numbers.scatter(rest.arg_true(), others)
     return numbers.set(~numbers.is_finite().fill_null(True), None).alias(text.name)
 
 
 def _formatted(text: "pl.Series", written: NumberFormat) -> "pl.Series":
     """Cells that polars cannot read as numbers."""
-    library = polars()
+    library = import_polars()
     plain = _ascii(text).str.replace(OPEN_ENDED, "${1}")
     is_valid = plain.str.contains(_pattern(written.decimal, re.escape(written.unit)))
     core = plain.set(~is_valid, None).str.extract(_CORE, 1).str.replace_all("[ ']", "")
@@ -179,7 +179,7 @@ def _ascii(text: "pl.Series") -> "pl.Series":
 
 def find_number_format(text: "pl.Series") -> NumberFormat | None:
     """The format that most cells of cleaned text agree with; None if few look like numbers."""
-    library = polars()
+    library = import_polars()
     known = text.drop_nulls()
     if known.is_empty() or not known.cast(library.Float64, strict=False).null_count():
         return PLAIN
@@ -196,14 +196,14 @@ def _number_format_of(some: "pl.Series") -> NumberFormat | None:
         return None
     read = some.filter(fits[decimal])
     ends = (rf"^[(+-]*\s*({_CURRENCY})", rf"({_UNIT})[) -]*$")
-    units = polars().concat([read.str.extract(end, 1) for end in ends]).drop_nulls()
+    units = import_polars().concat([read.str.extract(end, 1) for end in ends]).drop_nulls()
     unit = units.mode().sort().first() if len(units) else ""
     unsure = read.filter(read.str.contains(r"^[^0-9]*[0-9]{1,3},[0-9]{3}(?:[^0-9].*)?$"))
     is_ambiguous = len(unsure) and counts["."] == counts[","]
     return NumberFormat(decimal, unit, unsure[0] if is_ambiguous else "")
 
 
-def about_numbers(name: str, written: NumberFormat) -> tuple[str, ...]:
+def describe_number_format(name: str, written: NumberFormat) -> tuple[str, ...]:
     """A sentence about what was assumed to read the numbers of a column, if anything was."""
     if written.ambiguous:
         meaning = "a decimal comma" if written.decimal == "," else "a thousands separator"
@@ -279,7 +279,7 @@ def parse_dates(text: "pl.Series", written: DateFormat) -> "pl.Series":
     >>> parse_dates(polars.Series(["31.01.2021 12:30", "2021-02-01", "soon"]), DateFormat(DAY_FIRST)).to_list()
     [datetime.datetime(2021, 1, 31, 12, 30), datetime.datetime(2021, 2, 1, 0, 0), None]
     """
-    return read_once(text, lambda cells: _parsed_by(cells, written))
+    return read_distinct_cells(text, lambda cells: _parsed_by(cells, written))
 
 
 def _parsed_by(text: "pl.Series", written: DateFormat) -> "pl.Series":
@@ -291,7 +291,7 @@ def _parsed_by(text: "pl.Series", written: DateFormat) -> "pl.Series":
 
 
 def _parsed(text: "pl.Series", order: str, zone: str) -> "pl.Series":
-    library = polars()
+    library = import_polars()
     if order == NAMED:
         text, order = _without_names(text), YEAR_FIRST
     elif order != YEAR_FIRST:
@@ -321,7 +321,7 @@ def _without_names(text: "pl.Series") -> "pl.Series":
 
 def _clock(clock: "pl.Series", half: "pl.Series") -> "pl.Series":
     """The time of day as a duration; none is midnight, and an impossible one is null."""
-    library = polars()
+    library = import_polars()
     parts = clock.str.extract_groups(r"^(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?$").struct.unnest()
     hour, minute, second = (part.cast(library.Int64).fill_null(0) for part in parts.get_columns()[:3])
     fraction = ("0." + parts.get_columns()[3]).cast(library.Float64, strict=False).fill_null(0.0)
@@ -338,7 +338,7 @@ def _in_zone(times: "pl.Series", offset: "pl.Series", zone: str) -> "pl.Series":
     """Times with an offset by the clock of `zone`; as written where there is no zone or no offset."""
     if not zone or not offset.is_not_null().any():
         return times
-    library = polars()
+    library = import_polars()
     parts = offset.str.extract_groups(r"^([+-])(\d{2}):?(\d{2})$").struct.unnest()
     sign, hours, minutes = parts.get_columns()
     size = (hours.cast(library.Int64).fill_null(0) * 60 + minutes.cast(library.Int64).fill_null(0)) * 60_000_000
@@ -378,7 +378,7 @@ def _date_format_of(known: "pl.Series") -> DateFormat:
     return DateFormat(order, "UTC" if is_utc else "", ambiguous)
 
 
-def about_dates(name: str, written: DateFormat) -> tuple[str, ...]:
+def describe_date_format(name: str, written: DateFormat) -> tuple[str, ...]:
     """A sentence about what was assumed to read the dates of a column, if anything was."""
     if not written.ambiguous:
         return ()
@@ -389,17 +389,17 @@ def about_dates(name: str, written: DateFormat) -> tuple[str, ...]:
     )
 
 
-def local_times(series: "pl.Series", zone: str) -> "pl.Series":
+def to_local_times(series: "pl.Series", zone: str) -> "pl.Series":
     """Dates or datetimes as datetimes without a zone: by the clock of `zone`, or by their own if it is empty."""
-    library = polars()
+    library = import_polars()
     if getattr(series.dtype, "time_zone", None) is not None:
         series = (series.dt.convert_time_zone(zone) if zone else series).dt.replace_time_zone(None)
     return series.cast(library.Datetime("us"))
 
 
-def date_parts(times: "pl.Series", parts: tuple[str, ...], names: list[str]) -> "list[pl.Series]":
+def extract_date_parts(times: "pl.Series", parts: tuple[str, ...], names: list[str]) -> "list[pl.Series]":
     """Numbers from datetimes: the day (since 1970), the month, the weekday (1 is Monday), the hour."""
-    library = polars()
+    library = import_polars()
     found = {
         DAY: lambda: times.dt.epoch("us") / 86_400e6,
         MONTH: times.dt.month,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ddpn.tables.cells import polars
+from ddpn.tables.cells import import_polars
 
 _Result = TypeVar("_Result")
 #: Results that levels keep: more than a mixture of cross-fitted members asks for, and bounded in a search of settings.
@@ -228,7 +228,7 @@ class ColumnTable:
 
     def to_polars(self) -> Any:
         """Return the table as a polars frame: numbers, booleans and text, null where missing."""
-        return polars().DataFrame([_series_of_column(column) for column in self.columns])
+        return import_polars().DataFrame([_series_of_column(column) for column in self.columns])
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The values and levels of every column, by which the same table is known again."""
@@ -237,7 +237,7 @@ class ColumnTable:
 
 
 def _series_of_column(column: Column) -> Any:
-    library = polars()
+    library = import_polars()
     if column.is_category:
         levels = library.Series(column.name, [*column.levels, None], dtype=library.String)
         return levels.gather(np.where(column.is_missing, len(column.levels), column.values))

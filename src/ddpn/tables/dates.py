@@ -7,7 +7,7 @@ from typing import Any
 
 import narwhals as nw
 
-from ddpn.tables.cells import DAY, HOUR, MISSING, MONTH, WEEKDAY, date_parts
+from ddpn.tables.cells import DAY, HOUR, MISSING, MONTH, WEEKDAY, extract_date_parts
 from ddpn.tables.kinds import TableColumn, detect_dates
 
 _TEXT = (nw.String, nw.Categorical, nw.Enum)
@@ -79,7 +79,7 @@ def _describe_dates(series: Any) -> TableColumn | None:
     column = detect_dates(_to_polars(series))
     if column is None:
         return None
-    times = column.converted(_to_polars(series), MISSING).values.drop_nulls()
+    times = column.convert(_to_polars(series), MISSING).values.drop_nulls()
     has_hours = times.dt.hour().n_unique() > 1
     return replace(column, parts=(DAY, MONTH, WEEKDAY, *([HOUR] if has_hours else [])))
 
@@ -90,10 +90,10 @@ def _to_polars(series: Any) -> Any:
 
 
 def _read_parts(column: TableColumn, series: Any, report: Callable[[str], object]) -> list[Any]:
-    converted = column.converted(_to_polars(series), MISSING)
+    converted = column.convert(_to_polars(series), MISSING)
     if len(converted.odd):
         report(
             f"Column {column.name}: {len(converted.odd):,} of {len(series):,} values are not dates and are treated as "
             f"missing."
         )
-    return date_parts(converted.values, column.parts, column.inputs)
+    return extract_date_parts(converted.values, column.parts, column.inputs)

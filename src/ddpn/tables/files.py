@@ -22,11 +22,11 @@ from ddpn.tables.cells import (
     YEAR_FIRST,
     DateFormat,
     are_codes,
-    cleaned,
+    clean_text,
     find_date_format,
     has_grouped_points,
+    import_polars,
     parse_dates,
-    polars,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ COMPRESSED = (".gz", ".zst")
 _IN_FOLDERS = (".parquet", ".pq", *TEXT)
 
 
-def ending(path: str, to_write: bool = False) -> str:
+def get_extension(path: str, to_write: bool = False) -> str:
     """The ending that determines the format, without that of the compression; JSON and Excel are only read."""
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     if suffixes and suffixes[-1] in COMPRESSED and suffixes[-2:-1] and suffixes[-2] in TEXT:
@@ -88,9 +88,9 @@ def find_files(sources: Sequence[str]) -> list[Path]:
 
 
 @contextmanager
-def unreadable(name: str, how: str) -> Iterator[None]:
+def explain_read_errors(name: str, how: str) -> Iterator[None]:
     """Within this, errors of polars and of the file system say that a file cannot be read, and why."""
-    library = polars()
+    library = import_polars()
     try:
         yield
     except (library.exceptions.PolarsError, library.exceptions.PanicException, OSError) as error:
@@ -100,17 +100,17 @@ def unreadable(name: str, how: str) -> Iterator[None]:
         raise InputError(f"{name} cannot be read {how}: {reason}.") from None
 
 
-def read(source: str, as_text: Iterable[str] = ()) -> "pl.DataFrame":
+def read_file(source: str, as_text: Iterable[str] = ()) -> "pl.DataFrame":
     """The table of a file as a polars frame; the columns `as_text` keep their digits as they are written.
 
     `source` is a path, or "-" for CSV from standard input. A column of text has the type that all its cells agree
     with, and stays text otherwise.
     """
-    library = polars()
+    library = import_polars()
     name = "standard input" if source == STDIN else source
-    kind = ".csv" if source == STDIN else ending(source)
+    kind = ".csv" if source == STDIN else get_extension(source)
     content = sys.stdin.buffer.read() if source == STDIN else _content(Path(source))
-    with unreadable(name, f"as a {kind[1:]} file"):
+    with explain_read_errors(name, f"as a {kind[1:]} file"):
         frame = _frame(library, content, kind, set(as_text), name)
     if frame.height == 0 or frame.width == 0:
         raise InputError(f"{name} is an empty table: {frame.height} rows and {frame.width} columns.")
@@ -119,9 +119,9 @@ def read(source: str, as_text: Iterable[str] = ()) -> "pl.DataFrame":
 
 def _frame(library: Any, content: bytes, kind: str, as_text: set[str], name: str) -> "pl.DataFrame":
     if kind in TEXT:
-        return read_delimited(content, TEXT[kind], name, as_text)
+        return read_text_table(content, TEXT[kind], name, as_text)
     if kind in EXCEL:
-        return typed(without_empty_rows(_sheet(library, content, name), name), as_text)
+        return infer_column_types(drop_empty_rows(_sheet(library, content, name), name), as_text)
     if kind == ".json":
         return library.read_json(content, infer_schema_length=None)
     if kind in JSON:
@@ -177,13 +177,13 @@ class LongRowError(InputError):
         super().__init__(f"{name} cannot be read as a table: {row} has more fields than the header.")
 
 
-def read_delimited(content: bytes, separator: str | None, name: str, as_text: set[str]) -> "pl.DataFrame":
+def read_text_table(content: bytes, separator: str | None, name: str, as_text: set[str]) -> "pl.DataFrame":
     """The table of a text file, without its empty rows; `name` is the file in messages."""
-    library = polars()
+    library = import_polars()
     content = _utf8(content, name)
     if separator is None:
         whole = {"has_header": False, "infer_schema": False, "separator": "\x01", "quote_char": None}
-        separator = separator_of(str(library.read_csv(content, n_rows=1, **whole).item(0, 0) or ""))
+        separator = find_separator(str(library.read_csv(content, n_rows=1, **whole).item(0, 0) or ""))
     options: dict[str, Any] = {"has_header": False, "infer_schema": False, "separator": separator}
     try:
         cells = library.read_csv(content, **options)
@@ -198,7 +198,7 @@ def read_delimited(content: bytes, separator: str | None, name: str, as_text: se
         if cells[:, -1].drop_nulls().str.strip_chars().ne("").any():
             raise LongRowError(name) from None
         cells = cells[:, :-1]
-    return typed(without_empty_rows(_named(cells, name), name), as_text, separator == ";")
+    return infer_column_types(drop_empty_rows(_named(cells, name), name), as_text, separator == ";")
 
 
 def _utf8(content: bytes, name: str) -> bytes:
@@ -231,7 +231,7 @@ def _utf8(content: bytes, name: str) -> bytes:
     return text.replace(b"\r", b"\n") if b"\r" in text and b"\n" not in text else text
 
 
-def separator_of(header: str) -> str:
+def find_separator(header: str) -> str:
     """The separator that occurs most in the header, outside quotes; a comma if none does."""
     header = header.lstrip("\ufeff")
     outside = "".join(header.split('"')[::2])
@@ -240,7 +240,7 @@ def separator_of(header: str) -> str:
 
 def _named(cells: "pl.DataFrame", name: str) -> "pl.DataFrame":
     """The rows below the first, whose cells are the names; a column without a name and without values is ignored."""
-    library = polars()
+    library = import_polars()
     names = [str(word or "").lstrip("\ufeff").strip() for word in cells.row(0)]
     body = cells[1:]
     kept = [j for j, word in enumerate(names) if word or body[:, j].is_not_null().any()]
@@ -251,9 +251,9 @@ def _named(cells: "pl.DataFrame", name: str) -> "pl.DataFrame":
     return library.DataFrame([body[:, j].alias(column) for j, column in zip(kept, names, strict=True)])
 
 
-def without_empty_rows(frame: "pl.DataFrame", name: str) -> "pl.DataFrame":
+def drop_empty_rows(frame: "pl.DataFrame", name: str) -> "pl.DataFrame":
     """The rows that have a value in some column. In a table of one column an empty row is a missing value."""
-    library = polars()
+    library = import_polars()
     if frame.width < 2 or not frame.height:
         return frame
     text = [library.col(column) for column, dtype in frame.schema.items() if dtype == library.String]
@@ -269,12 +269,12 @@ def without_empty_rows(frame: "pl.DataFrame", name: str) -> "pl.DataFrame":
     return frame.filter(~empty)
 
 
-def typed(frame: "pl.DataFrame", as_text: set[str], decimal_commas: bool = False) -> "pl.DataFrame":
+def infer_column_types(frame: "pl.DataFrame", as_text: set[str], decimal_commas: bool = False) -> "pl.DataFrame":
     """Columns of text as integers, numbers, booleans or dates where all cells agree; `as_text` stay as they are.
 
     With `decimal_commas`, 3,14 is a number if some column has such numbers, and 1.234 is then an integer.
     """
-    library = polars()
+    library = import_polars()
     names = [name for name, dtype in frame.schema.items() if dtype == library.String and name not in as_text]
     if decimal_commas:
         frame = _with_points(frame, names)
@@ -284,7 +284,7 @@ def typed(frame: "pl.DataFrame", as_text: set[str], decimal_commas: bool = False
 
 def _with_points(frame: "pl.DataFrame", names: list[str]) -> "pl.DataFrame":
     """Numbers with decimal commas in the form that polars reads, where a comma of some cell can only be one."""
-    texts = {name: cleaned(frame[name], MISSING) for name in names}
+    texts = {name: clean_text(frame[name], MISSING) for name in names}
     commas = [name for name, text in texts.items() if text.drop_nulls().str.contains(_DECIMAL_COMMA).all()]
     certain = (texts[name].drop_nulls() for name in commas)
     if not any((each.str.contains(",", literal=True) & ~each.str.contains(_UNSURE)).any() for each in certain):
@@ -298,8 +298,8 @@ def _with_points(frame: "pl.DataFrame", names: list[str]) -> "pl.DataFrame":
 
 def _typed(series: "pl.Series", as_text: bool) -> "pl.Series":
     """Numbers, booleans, and dates with the year first, if all cells agree; other text with null where missing."""
-    library = polars()
-    text = cleaned(series, MISSING)
+    library = import_polars()
+    text = clean_text(series, MISSING)
     kept = series.set(text.is_null(), None) if text.null_count() > series.null_count() else series
     known = text.drop_nulls()
     if as_text or known.is_empty():
@@ -338,17 +338,17 @@ def check_output(target: str, overwrite: bool, source: str = STDIN) -> None:
     """Raise an `InputError` if predictions for the table `source` cannot be written to `target`."""
     if target == STDIN:
         return
-    if ending(target, to_write=True) in TEXT and target.lower().endswith(".zst"):
+    if get_extension(target, to_write=True) in TEXT and target.lower().endswith(".zst"):
         raise InputError(f"Output cannot be compressed as .zst: {target}. Use .gz or no compression.")
     check_free(Path(target), overwrite, source)
 
 
-def write(frame: "pl.DataFrame", target: str) -> None:
+def write_file(frame: "pl.DataFrame", target: str) -> None:
     """Write a polars frame in the format of the ending; "-" is CSV on standard output."""
     if target == STDIN:
         sys.stdout.write(frame.write_csv())
         return
-    content, kind = io.BytesIO(), ending(target, to_write=True)
+    content, kind = io.BytesIO(), get_extension(target, to_write=True)
     if kind in TEXT:
         frame.write_csv(content, separator=TEXT[kind] or ",")
     elif BINARY[kind] == "read_parquet":

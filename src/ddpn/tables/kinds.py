@@ -16,22 +16,22 @@ from ddpn.tables.cells import (
     YEAR_FIRST,
     DateFormat,
     NumberFormat,
-    about_dates,
-    about_numbers,
     are_codes,
-    cleaned,
-    date_parts,
-    examples,
+    clean_text,
+    describe_date_format,
+    describe_number_format,
+    extract_date_parts,
     find_date_format,
     find_number_format,
+    format_examples,
     has_grouped_points,
+    import_polars,
     is_text,
-    local_times,
     looks_missing,
-    missing_numbers,
     parse_dates,
+    parse_missing_numbers,
     parse_numbers,
-    polars,
+    to_local_times,
 )
 from ddpn.tables.columns import Column, Kind, Levels
 from ddpn.tables.levels import canonical_level, canonical_number
@@ -82,13 +82,13 @@ class TableColumn:
         """Read a column of a later table as the model sees it: a date as its parts."""
         if self.kind.is_category:
             return _parse_levels(self, series, missing)
-        values, odd, notes = self.converted(series, missing)
+        values, odd, notes = self.convert(series, missing)
         if self.kind == Kind.DATE:
-            parts = zip(self.inputs, date_parts(values, self.parts, self.inputs), strict=True)
+            parts = zip(self.inputs, extract_date_parts(values, self.parts, self.inputs), strict=True)
             return ParsedColumn([Column(name, Kind.NUMBER, _floats(part)) for name, part in parts], odd, notes)
         return ParsedColumn([Column(self.name, self.kind, _floats(values))], odd, notes)
 
-    def converted(self, series: Any, missing: Sequence[str]) -> "Converted":
+    def convert(self, series: Any, missing: Sequence[str]) -> "ConvertedColumn":
         """The column of a later table as this kind: datetimes for a date, not its parts."""
         what = f"column {self.name!r}"
         if self.kind == Kind.NUMBER:
@@ -100,14 +100,14 @@ class TableColumn:
         return to_levels(series, self.kind, missing, what)
 
 
-def detect(series: Any, missing: tuple[str, ...], as_category: bool) -> TableColumn:
+def detect_column(series: Any, missing: tuple[str, ...], as_category: bool) -> TableColumn:
     """Return what a column is; `as_category` if the user wants numbers as categories."""
-    library, dtype = polars(), series.dtype
+    library, dtype = import_polars(), series.dtype
     if dtype in (library.Date, library.Datetime):
         zone = dtype.time_zone if dtype == library.Datetime else None
         return TableColumn(series.name, Kind.DATE, date=DateFormat(zone=zone or ""))
     if is_text(series):
-        text = cleaned(series, missing)
+        text = clean_text(series, missing)
         known = text.filter(~looks_missing(text))
         if not as_category:
             return _detected_text(text, known)
@@ -123,20 +123,20 @@ def detect(series: Any, missing: tuple[str, ...], as_category: bool) -> TableCol
 
 def detect_dates(series: Any) -> TableColumn | None:
     """Return how the dates of a column are written; None if it is a column of anything else."""
-    library, dtype = polars(), series.dtype
+    library, dtype = import_polars(), series.dtype
     if dtype in (library.Date, library.Datetime):
-        return detect(series, MISSING, as_category=False)
-    text = cleaned(series, MISSING)
+        return detect_column(series, MISSING, as_category=False)
+    text = clean_text(series, MISSING)
     cells = text.filter(~looks_missing(text))
     order = None if cells.is_empty() else find_date_format(cells)
     if order is None or parse_dates(cells, order).is_not_null().sum() < _NEARLY_ALL * len(cells):
         return None
-    return TableColumn(series.name, Kind.DATE, date=order, notes=about_dates(series.name, order))
+    return TableColumn(series.name, Kind.DATE, date=order, notes=describe_date_format(series.name, order))
 
 
 def _named(known: Any, notes: tuple[str, ...] = ()) -> TableColumn:
     """A category by its levels: with numbers among them, 1.0 is 1, unless leading zeros matter."""
-    library = polars()
+    library = import_polars()
     numbers = known.filter(known.cast(library.Float64, strict=False).is_not_null())
     is_number = len(numbers) and not are_codes(known)
     return TableColumn(known.name, Kind.NUMBER_CATEGORY if is_number else Kind.CATEGORY, notes=notes)
@@ -159,13 +159,13 @@ def _detected_text(text: Any, known: Any) -> TableColumn:
     dates: Any = None if order is None else parse_dates(known, order).is_not_null()
     if order is not None and dates.sum() >= _NEARLY_ALL * len(known):
         notes = _lost(text, known, dates, "dates")
-        return TableColumn(known.name, Kind.DATE, date=order, notes=(*notes, *about_dates(text.name, order)))
+        return TableColumn(known.name, Kind.DATE, date=order, notes=(*notes, *describe_date_format(text.name, order)))
     for what, read in (("dates", dates), ("numbers", numbers)):
         if read is not None and read.sum() >= _MANY * len(known):
             mixed = (
                 f"Column {text.name}: {read.sum():,} of {len(text) - text.null_count():,} values are {what}, but the "
-                f"others ({examples(known.filter(~read))}) are too many to be treated as missing, so the column is "
-                f"categorical. If they mean that a value is missing, name them with `missing`."
+                f"others ({format_examples(known.filter(~read))}) are too many to be treated as missing, so the column "
+                f"is categorical. If they mean that a value is missing, name them with `missing`."
             )
             return _named(known, (mixed,))
     return _named(known)
@@ -178,19 +178,19 @@ def _lost(text: Any, known: Any, read: Any, what: str) -> tuple[str, ...]:
     if not lost:
         return ()
     words = present.filter(looks_missing(present))
-    odd = examples(polars().concat([words, known.filter(~read)]))
+    odd = format_examples(import_polars().concat([words, known.filter(~read)]))
     verb = "is" if lost == 1 else "are"
     found = f"{count:,} of {len(present):,} values are {what}; {lost:,} ({odd}) {verb} treated as missing."
     return (f"Column {text.name}: {found}",)
 
 
 def _about_text(text: Any, known: Any, written: NumberFormat) -> tuple[str, ...]:
-    notes = about_numbers(text.name, written)
+    notes = describe_number_format(text.name, written)
     more = known.filter(known.str.contains(OPEN_ENDED))
     if len(more):
         notes = (*notes, f"Column {text.name}: values such as {more[0]!r} are read as {more[0].rstrip(' +')}.")
     is_plain = not notes and len(known) == len(text) - text.null_count()
-    if is_plain and not known.cast(polars().Float64, strict=False).null_count():
+    if is_plain and not known.cast(import_polars().Float64, strict=False).null_count():
         option = format_argument("category", [text.name])
         return (f"Column {text.name}: its text is read as numbers; {option} keeps it categorical.",)
     return notes
@@ -202,7 +202,7 @@ def _about_text(text: Any, known: Any, written: NumberFormat) -> tuple[str, ...]
 TRUE, FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
 
 
-class Converted(NamedTuple):
+class ConvertedColumn(NamedTuple):
     """Values of one kind, the cells that could not be read as they are written, and sentences about assumptions."""
 
     values: Any
@@ -210,12 +210,12 @@ class Converted(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what: str | Argument) -> Converted:
+def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what: str | Argument) -> ConvertedColumn:
     """Float64, null where missing; `what` names the column in errors."""
-    library = polars()
+    library = import_polars()
     notes: tuple[str, ...] = ()
     if is_text(series):
-        text = cleaned(series, missing)
+        text = clean_text(series, missing)
         lower = text.str.to_lowercase()
         if (known := lower.drop_nulls()).len() and known.is_in(_FLAGS).all():
             # A number that another program has written as a boolean.
@@ -227,7 +227,7 @@ def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what:
                 notes = (f"Column {series.name}: points are read as thousands separators, as fit had integers only.",)
             elif not written.decimal:
                 written = find_number_format(present) or PLAIN
-                notes = about_numbers(series.name, written)
+                notes = describe_number_format(series.name, written)
             numbers = parse_numbers(text, written)
         odd = text.filter(numbers.is_null() & text.is_not_null())
     elif series.dtype.is_numeric() or series.dtype in (library.Boolean, library.Null):
@@ -240,53 +240,53 @@ def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what:
             numbers = library.Series(np.where(infinite, np.nan, values), nan_to_null=True)
     else:
         raise InputError(argument=what, must="hold numbers", got=str(series.dtype))
-    markers = missing_numbers(tuple(missing))
+    markers = parse_missing_numbers(tuple(missing))
     if markers and (marked := np.isin(numbers.to_numpy(), markers)).any():
         numbers = numbers.set(library.Series(marked), None)
-    return Converted(numbers.alias(series.name), odd, notes)
+    return ConvertedColumn(numbers.alias(series.name), odd, notes)
 
 
-def to_booleans(series: Any, missing: Sequence[str], what: str | Argument) -> Converted:
+def to_booleans(series: Any, missing: Sequence[str], what: str | Argument) -> ConvertedColumn:
     """Booleans; also from 1 and 0, and from words."""
-    library = polars()
+    library = import_polars()
     if series.dtype == library.Boolean:
-        return Converted(series, series.head(0).cast(library.String))
+        return ConvertedColumn(series, series.head(0).cast(library.String))
     if series.dtype.is_numeric() or series.dtype == library.Null:
         numbers, odd, _ = to_numbers(series, PLAIN, missing, what)
         known = numbers.is_in([0.0, 1.0]).fill_null(False)
         odd = library.concat([odd, numbers.filter(~known & numbers.is_not_null()).cast(library.String)])
-        return Converted(numbers.set(~known, None).cast(library.Boolean), odd)
+        return ConvertedColumn(numbers.set(~known, None).cast(library.Boolean), odd)
     if not is_text(series):
         raise InputError(argument=what, must="hold booleans", got=str(series.dtype))
-    text = cleaned(series, missing)
+    text = clean_text(series, missing)
     lower = text.str.to_lowercase()
     word = library.when(lower.is_in(TRUE)).then(True).when(lower.is_in(FALSE)).then(False)
     flags = library.select(word).to_series().alias(series.name)
-    return Converted(flags, text.filter(flags.is_null() & text.is_not_null()))
+    return ConvertedColumn(flags, text.filter(flags.is_null() & text.is_not_null()))
 
 
-def to_times(series: Any, written: DateFormat, missing: Sequence[str], what: str) -> Converted:
+def to_times(series: Any, written: DateFormat, missing: Sequence[str], what: str) -> ConvertedColumn:
     """Datetimes without a zone."""
-    library = polars()
+    library = import_polars()
     if is_text(series):
-        text = cleaned(series, missing)
+        text = clean_text(series, missing)
         notes: tuple[str, ...] = ()
         if written.order in ("", YEAR_FIRST):
             # Neither says whether the day or the month comes first where the year does not.
             found = find_date_format(text.filter(~looks_missing(text))) or DateFormat(YEAR_FIRST)
-            notes, written = about_dates(series.name, found), replace(found, zone=written.zone)
+            notes, written = describe_date_format(series.name, found), replace(found, zone=written.zone)
         times = parse_dates(text, written)
-        return Converted(times, text.filter(times.is_null() & text.is_not_null()), notes)
+        return ConvertedColumn(times, text.filter(times.is_null() & text.is_not_null()), notes)
     if series.dtype in (library.Date, library.Datetime):
-        return Converted(local_times(series, written.zone), series.head(0).cast(library.String))
+        return ConvertedColumn(to_local_times(series, written.zone), series.head(0).cast(library.String))
     if series.null_count() == len(series):
         empty = library.Series(series.name, [None] * len(series), dtype=library.Datetime("us"))
-        return Converted(empty, series.head(0).cast(library.String))
+        return ConvertedColumn(empty, series.head(0).cast(library.String))
     raise InputError(f"{what} must hold dates such as 2024-12-31, got {series.dtype}.")
 
 
 @cache
-def missing_levels(missing: tuple[str, ...]) -> frozenset[str]:
+def name_missing_levels(missing: tuple[str, ...]) -> frozenset[str]:
     """Return the names that the words for "no value" have as levels."""
     return frozenset(word.strip() for word in missing) | frozenset(map(canonical_number, missing))
 
@@ -301,7 +301,7 @@ class ParsedColumn(NamedTuple):
 
 def _floats(series: Any) -> np.ndarray:
     """Return numbers or booleans as float64 with NaN where null."""
-    return np.asarray(series.cast(polars().Float64).to_numpy(), dtype=np.float64)
+    return np.asarray(series.cast(import_polars().Float64).to_numpy(), dtype=np.float64)
 
 
 class NamedLevels(NamedTuple):
@@ -312,14 +312,14 @@ class NamedLevels(NamedTuple):
     odd: Any
 
 
-def to_levels(series: Any, kind: Kind, missing: Sequence[str], what: str) -> Converted:
+def to_levels(series: Any, kind: Kind, missing: Sequence[str], what: str) -> ConvertedColumn:
     """Return text in the one form that every file type and data frame gives (`ddpn.tables.levels`)."""
-    library = polars()
+    library = import_polars()
     cells, names, odd = _name_levels(series, kind, missing, what)
     if all(level == name for level, name in names.items()):
-        return Converted(cells.cast(library.String), odd)
+        return ConvertedColumn(cells.cast(library.String), odd)
     replaced = cells.replace_strict([*names], [*names.values()], default=None, return_dtype=library.String)
-    return Converted(replaced, odd)
+    return ConvertedColumn(replaced, odd)
 
 
 def _parse_levels(column: TableColumn, series: Any, missing: Sequence[str]) -> ParsedColumn:
@@ -329,7 +329,7 @@ def _parse_levels(column: TableColumn, series: Any, missing: Sequence[str]) -> P
     if len(cells) <= _FEW_ROWS:  # calls of polars take longer than all the rest of a few rows
         values = np.array([codes.get(cell, -1) for cell in cells.to_list()])
     elif codes:
-        replaced = cells.replace_strict([*codes], [*codes.values()], default=-1, return_dtype=polars().Int64)
+        replaced = cells.replace_strict([*codes], [*codes.values()], default=-1, return_dtype=import_polars().Int64)
         values = replaced.fill_null(-1).to_numpy()
     else:
         values = np.full(len(cells), -1)
@@ -338,7 +338,7 @@ def _parse_levels(column: TableColumn, series: Any, missing: Sequence[str]) -> P
 
 
 def _name_levels(series: Any, kind: Kind, missing: Sequence[str], what: str) -> NamedLevels:
-    library = polars()
+    library = import_polars()
     none = library.Series([], dtype=library.String)
     if not (is_text(series) or series.dtype.is_numeric() or series.dtype in (library.Boolean, library.Null)):
         if series.dtype not in (library.Date, library.Datetime, library.Time):
@@ -354,7 +354,7 @@ def _name_levels(series: Any, kind: Kind, missing: Sequence[str], what: str) -> 
     levels = [level for level in text.unique(maintain_order=True).to_list() if level is not None]
     canonical = canonical_number if kind == Kind.NUMBER_CATEGORY else canonical_level
     named = {level: canonical(level) for level in levels}
-    absent = missing_levels(tuple(missing))
+    absent = name_missing_levels(tuple(missing))
     if kind == Kind.NUMBER_CATEGORY and is_text(series):
         # Among numbers a word such as n/a is missing, as it is where the column has a type.
         words = {name for name in named.values() if name.lower() in LOOKS_MISSING} - absent

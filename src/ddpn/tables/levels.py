@@ -65,11 +65,11 @@ def have_numbers(levels: Iterable[str]) -> bool:
     return bool(numbers) and all(canonical_number(level) == level for level in numbers)
 
 
-def number_of(level: str) -> float | None:
+def parse_number_level(level: str) -> float | None:
     """The number that a level is, or None."""
     return float(level) if NUMBER.fullmatch(level) else None
 
 
-def flag_of(level: str) -> float | None:
+def parse_boolean_level(level: str) -> float | None:
     """1 for true, 0 for false, None for other levels."""
     return {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}.get(canonical_number(level).lower())

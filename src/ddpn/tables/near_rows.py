@@ -49,7 +49,7 @@ def find_continuous_columns(X: Any) -> list[str]:
     return names
 
 
-def as_points(X: Any, names: Sequence[str]) -> np.ndarray:
+def scale_points(X: Any, names: Sequence[str]) -> np.ndarray:
     """Return columns of numbers in units of their spread, without missing values. Shape: (rows, columns)."""
     points = np.empty((X.height, len(names)))
     for place, name in enumerate(names):
@@ -139,7 +139,7 @@ def find_repeating_columns(X: Any) -> list[tuple[str, ...]]:
         return []
     from scipy.sparse.csgraph import connected_components  # slow to import
 
-    points = as_points(X[choose_near_rows(X, names[0])], names)
+    points = scale_points(X[choose_near_rows(X, names[0])], names)
     ranks = np.argsort(np.argsort(points, axis=0), axis=0)
     reach = max(_NEAR_RANKS, _NEAR_SHARE * len(points))
     are_together = np.zeros((len(names), len(names)), dtype=bool)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.rows.checks import check_counts, check_vector, labels_of
+from ddpn.rows.checks import check_counts, check_vector, select_labels
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import Argument, InputError
@@ -16,15 +16,15 @@ from ddpn.tables.cells import (
     DAY,
     MISSING,
     NumberFormat,
-    cleaned,
-    examples,
+    clean_text,
+    format_examples,
+    import_polars,
     is_text,
     looks_missing,
-    polars,
 )
 from ddpn.tables.columns import Column, ColumnTable, Kind
 from ddpn.tables.kinds import TableColumn, to_booleans, to_numbers
-from ddpn.tables.row_hashes import group_labels, group_labels_of, is_by_inputs
+from ddpn.tables.row_hashes import is_by_inputs, label_groups, name_interval_groups
 
 #: What users call the column of a role, where that is not the name of the role.
 _ARGUMENTS = {"upper": "upper_column"}
@@ -55,19 +55,19 @@ class Roles:
     group: tuple[str, ...] = ()
 
     @property
-    def used(self) -> list[TableColumn]:
+    def features(self) -> list[TableColumn]:
         return [column for column in self.columns if not column.left_out]
 
     @property
     def days(self) -> frozenset[str]:
         """Features that are dates, as days since 1970."""
-        dates = (column for column in self.used if column.kind == Kind.DATE and DAY in column.parts)
+        dates = (column for column in self.features if column.kind == Kind.DATE and DAY in column.parts)
         return frozenset(f"{column.name} {DAY}" for column in dates)
 
     @property
     def as_text(self) -> list[str]:
         """Columns whose digits are kept as written: in categories 007 is not 7, among integers 1.234 may be 1234."""
-        return [column.name for column in self.used if column.kind.is_category or column.number.integers]
+        return [column.name for column in self.features if column.kind.is_category or column.number.integers]
 
     @property
     def identifier(self) -> str | None:
@@ -96,7 +96,7 @@ class Roles:
         """
         present = set(frame.columns)
         columns, sentences = list[Column](), list[str]()
-        for column in self.used:
+        for column in self.features:
             if column.name not in present:
                 check_column(column.name, frame.columns, "needed by the model", InputError)
             parsed, odd, notes = column.parse(frame[column.name], self.missing)
@@ -105,22 +105,22 @@ class Roles:
             if len(odd):
                 count = f"{len(odd):,} of {frame.height:,} values"
                 sentences.append(
-                    f"Column {column.name}: {count} are not {column.kind.words} as in fit ({examples(odd)}) and are "
-                    f"treated as missing."
+                    f"Column {column.name}: {count} are not {column.kind.words} as in fit "
+                    f"({format_examples(odd)}) and are treated as missing."
                 )
         report_all(sentences, report)
         return ColumnTable(columns)
 
-    def times(self, frame: Any, name: str | None) -> Any:
+    def parse_times(self, frame: Any, name: str | None) -> Any:
         """The table with the column of times, if it is written as text, as datetimes or numbers."""
         column = next(
             (each for each in self.columns if each.name == name and each.kind in (Kind.DATE, Kind.NUMBER)), None
         )
         if column is None or not is_text(frame[name]):
             return frame
-        return frame.with_columns(column.converted(frame[name], self.missing).values.alias(name))
+        return frame.with_columns(column.convert(frame[name], self.missing).values.alias(name))
 
-    def sample(
+    def read_rows(
         self,
         frame: Any,
         fractional: str = "error",
@@ -139,7 +139,7 @@ class Roles:
             raise InputError("The model was saved in Python and does not know its target. Name it with `target`.")
         check_column(self.target, frame.columns, "target", InputError)
         labels = (first or 0) + np.arange(1, frame.height + 1)
-        y = self._numbers(frame, self.target, "target", labels)
+        y = self._read_numbers(frame, self.target, "target", labels)
         known = ~np.isnan(y)
         if not known.any():
             argument = Argument("target", self.target)
@@ -148,84 +148,86 @@ class Roles:
             frame, y, labels = frame.filter(known), y[known], labels[known]
         X = self.parse(frame, report)
         y = check_counts(y, frame.height, fractional, Argument("target", self.target), labels)
-        is_censored = self._censored_rows(frame, labels)
+        is_censored = self._read_censored(frame, labels)
         rows = CountRows.from_checked(
             X,
             y,
-            weight=self._vector(frame, "weight", labels, first is not None) if self.weight in frame.columns else None,
-            exposure=None if self.exposure is None else self._vector(frame, "exposure", labels),
+            weight=self._read_vector(frame, "weight", labels, first is not None)
+            if self.weight in frame.columns
+            else None,
+            exposure=None if self.exposure is None else self._read_vector(frame, "exposure", labels),
             labels=labels,
-            interval_groups=self.group_labels(frame),
-            upper=None if self.upper is None else self._vector(frame, "upper", labels),
+            interval_groups=self.read_interval_groups(frame),
+            upper=None if self.upper is None else self._read_vector(frame, "upper", labels),
             limit=None if is_censored is None else np.where(is_censored, y, np.inf),
-            group=self._group_of_rows(frame, X),
+            group=self._label_row_groups(frame, X),
         )
         counts = counts or CountRange(upper_per_row=self.upper is not None)
         return counts.apply(rows, Argument("target", self.target))
 
-    def _group_of_rows(self, frame: Any, X: ColumnTable) -> np.ndarray | None:
+    def _label_row_groups(self, frame: Any, X: ColumnTable) -> np.ndarray | None:
         inputs = X.to_polars() if is_by_inputs(self.group, frame.columns) else None
-        return group_labels_of(frame, self.group, self.missing, inputs)
+        return label_groups(frame, self.group, self.missing, inputs)
 
-    def has_target(self, frame: Any, first: int = 0) -> np.ndarray:
+    def find_rows_with_target(self, frame: Any, first: int = 0) -> np.ndarray:
         """A mask of the rows whose target is known; `first` as for `exposures`."""
         name = check_column(str(self.target), frame.columns, "target", InputError)
-        return ~np.isnan(self._numbers(frame, name, "target", first + np.arange(1, frame.height + 1)))
+        return ~np.isnan(self._read_numbers(frame, name, "target", first + np.arange(1, frame.height + 1)))
 
-    def without_target(self, rows: int) -> list[str]:
+    def describe_rows_without_target(self, rows: int) -> list[str]:
         """The sentence about so many rows that `sample` left out, if there are any."""
         were = "1 row {} was" if rows == 1 else f"{rows:,} rows {{}} were"
         return [f"{were.format(f'without a value of {self.target!r}')} left out."] if rows else []
 
-    def group_labels(self, frame: Any) -> np.ndarray | None:
+    def read_interval_groups(self, frame: Any) -> np.ndarray | None:
         """The name of each row's group; None where intervals are not calibrated by a column."""
         if self.groups is None:
             return None
-        return group_labels(frame[check_column(self.groups, frame.columns, "interval_groups", InputError)])
+        return name_interval_groups(frame[check_column(self.groups, frame.columns, "interval_groups", InputError)])
 
-    def exposures(self, frame: Any, first: int = 0) -> np.ndarray | None:
+    def read_exposure(self, frame: Any, first: int = 0) -> np.ndarray | None:
         """The column of exposures; None where the model has none. `first` is the number of rows before the table's."""
         labels = first + np.arange(1, frame.height + 1)
-        return None if self.exposure is None else self._vector(frame, "exposure", labels)
+        return None if self.exposure is None else self._read_vector(frame, "exposure", labels)
 
-    def uppers(self, frame: Any, first: int = 0) -> np.ndarray | None:
+    def read_upper(self, frame: Any, first: int = 0) -> np.ndarray | None:
         """The column of the largest possible counts; None where the model has none. `first` as for `exposures`."""
         labels = first + np.arange(1, frame.height + 1)
-        return None if self.upper is None else self._vector(frame, "upper", labels)
+        return None if self.upper is None else self._read_vector(frame, "upper", labels)
 
-    def _censored_rows(self, frame: Any, labels: np.ndarray) -> np.ndarray | None:
+    def _read_censored(self, frame: Any, labels: np.ndarray) -> np.ndarray | None:
         """Which counts stand for that many or more; None where the table does not say."""
         if self.censored is None or self.censored not in frame.columns:
             return None
         argument = Argument("censored", self.censored)
         values, odd, _ = to_booleans(frame[self.censored], self.missing, argument)
         if len(odd) or values.null_count():
-            rows = labels_of(values.is_null().to_numpy(), labels)
+            rows = select_labels(values.is_null().to_numpy(), labels)
             raise InputError(argument=argument, must="say true or false in every row", got="neither", rows=rows)
         return values.to_numpy().astype(bool)
 
-    def _vector(self, frame: Any, role: str, labels: np.ndarray, all_zero: bool = False) -> np.ndarray | None:
+    def _read_vector(self, frame: Any, role: str, labels: np.ndarray, all_zero: bool = False) -> np.ndarray | None:
         argument = _ARGUMENTS.get(role, role)
         name = check_column(getattr(self, role), frame.columns, argument, InputError)
-        values, zero = self._numbers(frame, name, argument, labels), role != "exposure"
+        values, zero = self._read_numbers(frame, name, argument, labels), role != "exposure"
         return check_vector(
             Argument(argument, name), values, frame.height, zero, labels, all_zero=all_zero or role == "upper"
         )
 
-    def _numbers(self, frame: Any, name: str, role: str, labels: np.ndarray) -> np.ndarray:
+    def _read_numbers(self, frame: Any, name: str, role: str, labels: np.ndarray) -> np.ndarray:
         """The column of a role as float64 with NaN where missing; any other cell must be a number."""
         series, what = frame[name], Argument(role, name)
         if series.dtype.is_float():
             # Infinity is left to the check of the role, which names its row.
             series = series.fill_nan(None)
             if series.is_infinite().any():
-                return series.cast(polars().Float64).to_numpy().astype(np.float64)
+                return series.cast(import_polars().Float64).to_numpy().astype(np.float64)
         numbers, odd, _ = to_numbers(series, self.formats.get(name, NumberFormat()), self.missing, what)
         if len(odd):
-            text = cleaned(series, self.missing)
+            text = clean_text(series, self.missing)
             bad = numbers.is_null() & ~looks_missing(text)
             if bad.any():
-                got, rows = repr(text.filter(bad)[0]), labels_of(bad.to_numpy(), labels)
+                got, rows = repr(text.filter(bad)[0]), select_labels(bad.to_numpy(), labels)
                 raise InputError(argument=what, must="hold numbers", got=got, rows=rows)
         return numbers.to_numpy().astype(np.float64)
 

@@ -147,22 +147,22 @@ def describe_draw(start: str, rows: int, total: int, seed: int = SEED) -> str:
     >>> describe_draw("Scores are of", 500, 500)
     ''
     """
-    return f"{start} {count_drawn(rows, total, 'row', seed)}." if rows < total else ""
+    return f"{start} {format_drawn_rows(rows, total, 'row', seed)}." if rows < total else ""
 
 
-def count_drawn(rows: int, total: int, noun: str = "row", seed: int = SEED) -> str:
+def format_drawn_rows(rows: int, total: int, noun: str = "row", seed: int = SEED) -> str:
     """Return the number of rows, and of how many they were drawn.
 
-    >>> count_drawn(20_000, 100_000, "test row"), count_drawn(500, 500)
+    >>> format_drawn_rows(20_000, 100_000, "test row"), format_drawn_rows(500, 500)
     ('20,000 of 100,000 test rows, drawn at random (seed 0)', '500 rows')
     """
     return f"{rows:,} of {total:,} {noun}s, drawn at random (seed {seed})" if rows < total else plural(rows, noun)
 
 
-def draw_facts(rows: int, total: int, seed: int = SEED) -> dict[str, Any]:
+def draw_to_json(rows: int, total: int, seed: int = SEED) -> dict[str, Any]:
     """Return what JSON says about a draw: the numbers of rows, and the seed, which is None if all rows are used.
 
-    >>> draw_facts(20_000, 100_000)
+    >>> draw_to_json(20_000, 100_000)
     {'rows': 20000, 'of': 100000, 'seed': 0}
     """
     return {"rows": rows, "of": total, "seed": seed if rows < total else None}

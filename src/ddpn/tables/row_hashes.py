@@ -13,10 +13,10 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS
 from ddpn.runtime.errors import InputError
 from ddpn.statistics import Z
-from ddpn.tables.cells import cleaned, polars
+from ddpn.tables.cells import clean_text, import_polars
 from ddpn.tables.columns import Column
 from ddpn.tables.levels import canonical_number
-from ddpn.tables.near_rows import as_points, find_clumps, find_continuous_columns
+from ddpn.tables.near_rows import find_clumps, find_continuous_columns, scale_points
 
 #: The constants of splitmix64, whose last steps spread every bit over all others.
 _GOLDEN, _MIX_1, _MIX_2 = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
@@ -33,20 +33,20 @@ def hash_rows(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
     return found
 
 
-def column_codes(series: Any) -> np.ndarray:
+def hash_cells(series: Any) -> np.ndarray:
     """A code per cell of a column of text, numbers or booleans. Numbers count as float32: nine digits agree."""
     if series.dtype.is_numeric() or str(series.dtype) == "Boolean":
-        return number_codes(series.cast(float).to_numpy().astype(np.float64))
+        return hash_numbers(series.cast(float).to_numpy().astype(np.float64))
     text = series.fill_null(MISSING_TEXT)
     levels = text.unique().to_list()
     places = text.replace_strict(levels, list(range(len(levels))), return_dtype=int).to_numpy()
     return hash_texts(levels)[places]
 
 
-def cell_hashes(column: Column) -> np.ndarray:
-    """Return a code per cell of a column that was read, the same as `column_codes` of its cells."""
+def hash_column(column: Column) -> np.ndarray:
+    """Return a code per cell of a column that was read, the same as `hash_cells` of its cells."""
     if not column.is_category:
-        return number_codes(column.values)
+        return hash_numbers(column.values)
     return column.map_names(hash_texts, hash_texts, hash_texts([MISSING_TEXT])[0])
 
 
@@ -58,7 +58,7 @@ def hash_texts(levels: Sequence[str]) -> np.ndarray:
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
 
-def number_codes(values: np.ndarray) -> np.ndarray:
+def hash_numbers(values: np.ndarray) -> np.ndarray:
     """A code per number, as float32; all missing numbers have the same one."""
     with np.errstate(over="ignore"):
         short = values.astype("<f4") + np.float32(0.0)  # no -0.0
@@ -78,7 +78,7 @@ def _mixed(codes: np.ndarray) -> np.ndarray:
 EQUAL_INPUTS = "equal-inputs"
 
 
-def group_labels_of(
+def label_groups(
     frame: Any, columns: Sequence[str], missing: Sequence[str], X: Any, join_near: bool = True
 ) -> np.ndarray | None:
     """Return the label of each row's group, equal where all group columns are; None if the table does not have them.
@@ -92,12 +92,12 @@ def group_labels_of(
     if not columns or not set(columns) <= set(frame.columns):
         return None
     cells = [_text(frame[name], missing) for name in columns]
-    labels = hash_rows([column_codes(series) for series in cells], frame.height)
+    labels = hash_rows([hash_cells(series) for series in cells], frame.height)
     labels = _join_near_rows(frame.select(columns), labels) if join_near else labels
     alone = np.flatnonzero(np.any([series.is_null().to_numpy() for series in cells], axis=0))
     # Text of a column has no such character.
-    own = polars().Series([f"\0{row}" for row in alone.tolist()], dtype=polars().String)
-    labels[alone] = column_codes(own) if len(alone) else labels[alone]
+    own = import_polars().Series([f"\0{row}" for row in alone.tolist()], dtype=import_polars().String)
+    labels[alone] = hash_cells(own) if len(alone) else labels[alone]
     return labels
 
 
@@ -106,7 +106,7 @@ def label_equal_rows(X: Any, join_near: bool = True) -> np.ndarray:
 
     The label is the hash of the cells, and the smallest one of a group whose rows are nearly equal.
     """
-    labels = hash_rows([column_codes(series) for series in X.iter_columns()], X.height)
+    labels = hash_rows([hash_cells(series) for series in X.iter_columns()], X.height)
     return _join_near_rows(X, labels) if join_near else labels
 
 
@@ -116,10 +116,10 @@ def _join_near_rows(X: Any, labels: np.ndarray) -> np.ndarray:
     Only columns of continuous numbers may differ within a group. Where no rows are closer than chance, labels stay.
     """
     names = find_continuous_columns(X)
-    clumps = find_clumps(as_points(X, names)) if names else None
+    clumps = find_clumps(scale_points(X, names)) if names else None
     if clumps is None:
         return labels
-    others = [column_codes(X[name]) for name in X.columns if name not in names]
+    others = [hash_cells(X[name]) for name in X.columns if name not in names]
     _, codes = np.unique(hash_rows([clumps.astype(np.uint64), *others], X.height), return_inverse=True)
     smallest = np.full(codes.max() + 1, np.iinfo(np.uint64).max, dtype=np.uint64)
     np.minimum.at(smallest, codes, labels)
@@ -132,7 +132,7 @@ def is_by_inputs(columns: Sequence[str], present: Sequence[str]) -> bool:
     return tuple(columns) == (EQUAL_INPUTS,) and EQUAL_INPUTS not in present
 
 
-def missing_sentences(frame: Any, columns: Sequence[str], missing: Sequence[str]) -> list[str]:
+def describe_missing_groups(frame: Any, columns: Sequence[str], missing: Sequence[str]) -> list[str]:
     """A warning per group column that has missing values."""
     counts = {name: _text(frame[name], missing).null_count() for name in columns if name in frame.columns}
     return [
@@ -145,13 +145,13 @@ def missing_sentences(frame: Any, columns: Sequence[str], missing: Sequence[str]
 def _text(series: Any, missing: Sequence[str]) -> Any:
     """Cells as text, null where missing."""
     known = series.fill_nan(None) if series.dtype.is_float() else series
-    return cleaned(known.cast(polars().String), missing)
+    return clean_text(known.cast(import_polars().String), missing)
 
 
-def group_labels(values: Any, rows: int | None = None) -> np.ndarray:
+def name_interval_groups(values: Any, rows: int | None = None) -> np.ndarray:
     """The name of each row's group: 1, 1.0 and "1" are the same, and rows without a value are "missing".
 
-    >>> group_labels([1, 2.0, None, "b"]).tolist()
+    >>> name_interval_groups([1, 2.0, None, "b"]).tolist()
     ['1', '2', 'missing', 'b']
     """
     series = nw.from_native(values, series_only=True, pass_through=True)
@@ -168,13 +168,13 @@ def group_labels(values: Any, rows: int | None = None) -> np.ndarray:
 # Rows that a model was fitted to, in a table of any order and any file format -----------------------------------------
 
 
-def row_hashes(sample: CountRows) -> np.ndarray:
+def hash_sample_rows(sample: CountRows) -> np.ndarray:
     """A hash per row of its inputs, exposure and count. Shape: (rows,), uint64.
 
     The order of columns, which a model decides, is part of the hash.
     """
-    numbers = [number_codes(np.asarray(v, dtype=np.float64)) for v in (sample.exposure, sample.y) if v is not None]
-    return hash_rows([*map(cell_hashes, sample.X), *numbers], len(sample))
+    numbers = [hash_numbers(np.asarray(v, dtype=np.float64)) for v in (sample.exposure, sample.y) if v is not None]
+    return hash_rows([*map(hash_column, sample.X), *numbers], len(sample))
 
 
 class SeenRows(NamedTuple):
@@ -191,12 +191,12 @@ class SeenRows(NamedTuple):
     total: int
 
     @classmethod
-    def of(cls, sample: CountRows, test: np.ndarray) -> "SeenRows":
+    def from_sample(cls, sample: CountRows, test: np.ndarray) -> "SeenRows":
         """Those of a table of which all but the rows at these positions were used.
 
         Without test rows, every fifth row stands in for these: how many of them equal one of the others is chance, too.
         """
-        hashes = row_hashes(sample)
+        hashes = hash_sample_rows(sample)
         used = np.sort(np.delete(hashes, test))
         tested = test if len(test) else np.arange(0, len(hashes), FOLDS)
         others = used if len(test) else np.delete(hashes, tested)

@@ -15,11 +15,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from ddpn.rows.checks import RowError, row_labels, rows_named
+from ddpn.rows.checks import RowError, get_row_labels, label_row_errors
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import listed
 from ddpn.tables.columns import Column, ColumnTable, Kind, Levels
-from ddpn.tables.levels import canonical_level, canonical_number, flag_of, have_numbers, number_of
+from ddpn.tables.levels import canonical_level, canonical_number, have_numbers, parse_boolean_level, parse_number_level
 
 #: Cells of a sparse matrix that may become dense: 2 GiB in float64.
 MAX_DENSE_CELLS = 2**28
@@ -52,7 +52,7 @@ class Schema:
     Examples
     --------
     >>> table = read_table([[31.0, "B"], [67.0, "A"]])
-    >>> schema = Schema.of_table(table)
+    >>> schema = Schema.from_table(table)
     >>> schema.names, schema.kinds
     (('x0', 'x1'), ('number', 'category'))
     >>> schema.parse([["31", None]])[0].values.tolist()
@@ -64,7 +64,7 @@ class Schema:
     is_named: bool = True
 
     @classmethod
-    def of_table(cls, table: ColumnTable) -> Self:
+    def from_table(cls, table: ColumnTable) -> Self:
         """Return the schema that reads later tables like this one."""
         return cls(tuple(table.names), tuple(table.kinds), table.is_named)
 
@@ -86,13 +86,13 @@ class Schema:
             X = ColumnTable([X.column(name) for name in self.names], X.is_named, X.index)
         if X.kinds == list(self.kinds):
             return X
-        with rows_named(X.index):
+        with label_row_errors(X.index):
             columns = [_as_kind(column, kind) for column, kind in zip(X, self.kinds, strict=True)]
         return ColumnTable(columns, X.is_named, X.index)
 
     def _read(self, X: Any) -> ColumnTable:
-        labels = row_labels(X)
-        with rows_named(labels):
+        labels = get_row_labels(X)
+        with label_row_errors(labels):
             columns = _read_few_rows(list(self.names), X) if self.is_named else None
         if columns is not None:
             return ColumnTable(columns, self.is_named, labels)
@@ -136,8 +136,8 @@ def read_table(X: Any, estimator: type[BaseEstimator] = BaseEstimator) -> Column
 
 def _read(reader: BaseEstimator, X: Any, is_first: bool) -> ColumnTable:
     """Read a table; the reader's names and number of columns are set by the first one, and checked later."""
-    labels = row_labels(X)
-    with rows_named(labels):
+    labels = get_row_labels(X)
+    with label_row_errors(labels):
         columns = _read_columns(reader, X, is_first)
     if is_first:
         columns = [_with_kind_of_levels(column) for column in columns]
@@ -385,7 +385,7 @@ def _as_number_levels(column: Column) -> Column:
 def _as_numbers(column: Column, kind: Kind) -> Column:
     """Return the column as numbers or booleans: text as the values that it spells, numbers that are 0 or 1."""
     if column.is_category:
-        spell = number_of if kind == Kind.NUMBER else flag_of
+        spell = parse_number_level if kind == Kind.NUMBER else parse_boolean_level
         values = column.map_names(spell, lambda levels: np.array([*map(spell, levels)], dtype=np.float64), np.nan)
         odd = np.isnan(values) & ~column.is_missing
         got = repr(column.levels[column.values[odd][0]]) if odd.any() else ""

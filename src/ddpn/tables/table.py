@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from ddpn.rows.checks import rows_named
+from ddpn.rows.checks import label_row_errors
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import listed
 from ddpn.storage.files import sha256
-from ddpn.tables.cells import polars
+from ddpn.tables.cells import import_polars
 from ddpn.tables.files import (
     BINARY,
     STDIN,
     TEXT,
     LongRowError,
-    ending,
+    explain_read_errors,
     find_files,
-    read,
-    read_delimited,
-    separator_of,
-    unreadable,
+    find_separator,
+    get_extension,
+    read_file,
+    read_text_table,
 )
 from ddpn.tables.roles import Roles
 
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     import polars as pl
 
 #: Rows of a block, about.
-ROWS = 32_768
+BLOCK_ROWS = 32_768
 #: Files of text up to so many bytes are read whole.
-SMALL = 8 * 2**20
+MAX_WHOLE_FILE_BYTES = 8 * 2**20
 #: Bytes that the length of a row is estimated from; the most of one quoted cell; the fewest of a block.
 _SAMPLE, _LONGEST_CELL, _SMALLEST = 2**18, 2**26, 2**16
 #: Bytes of a cell of text in memory, by which the size of a table is estimated.
 _TEXT_BYTES = 32
 
 
-class Place(NamedTuple):
+class Block(NamedTuple):
     """Where a block of rows is: positions of its begin and end in a file, its rows, and the rows of the file before it.
 
     `file` is the number of the file, and `first` the number of rows of all files before the block.
@@ -74,13 +74,13 @@ class Table:
         self._open([_opened(source, as_text) for source in self.sources])
 
     @classmethod
-    def of(cls, rows: "Table | pl.DataFrame") -> "Table":
+    def from_rows(cls, rows: "Table | pl.DataFrame") -> "Table":
         """Return a polars frame as a table; a table as it is."""
         if isinstance(rows, Table):
             return rows
         table = cls.__new__(cls)
         table.sources = ["data frame"]
-        table._open([WholeFile(table.sources[0], (), rows)])
+        table._open([InMemoryFile(table.sources[0], (), rows)])
         return table
 
     def _check_sources(self) -> None:
@@ -108,45 +108,45 @@ class Table:
     @property
     def is_long(self) -> bool:
         """Whether there is more than one block of rows."""
-        return self.rows > ROWS or len(self.sources) > 1
+        return self.rows > BLOCK_ROWS or len(self.sources) > 1
 
-    def row_bytes(self, columns: Sequence[str] | None = None) -> int:
+    def estimate_row_bytes(self, columns: Sequence[str] | None = None) -> int:
         """About what a row of these columns (default: all) takes in memory."""
-        text = polars().String
+        text = import_polars().String
         return sum(_TEXT_BYTES if self.schema[name] == text else 8 for name in columns or self.schema)
 
-    def places(self) -> list[Place]:
+    def list_blocks(self) -> list[Block]:
         """Where all blocks are, in order."""
         before = accumulate((file.rows for file in self._files), initial=0)
         return [
             place._replace(file=number, first=rows + place.start)
             for number, (file, rows) in enumerate(zip(self._files, before, strict=False))
-            for place in file.places()
+            for place in file.list_blocks()
         ]
 
-    def block(self, place: Place, columns: Sequence[str] | None = None) -> "pl.DataFrame":
+    def read_block(self, place: Block, columns: Sequence[str] | None = None) -> "pl.DataFrame":
         """The rows there as a polars frame, with some columns or (default) all of them."""
         schema = self.schema if columns is None else {name: self.schema[name] for name in columns}
-        return _conformed(self._files[place.file].block(place, list(schema)), schema)
+        return _conformed(self._files[place.file].read_block(place, list(schema)), schema)
 
     def read(self) -> "pl.DataFrame":
         """All rows as a polars frame."""
-        return polars().concat([self.block(place) for place in self.places()], rechunk=True)
+        return import_polars().concat([self.read_block(place) for place in self.list_blocks()], rechunk=True)
 
     def take_rows(self, numbers: np.ndarray) -> "pl.DataFrame":
         """Return the rows with these numbers, from 0 and ascending, as a polars frame; one block is held at a time."""
         frames = []
-        for place in self.places():
+        for place in self.list_blocks():
             begin, end = np.searchsorted(numbers, [place.first, place.first + place.rows])
             if begin < end:
-                frames.append(self.block(place)[numbers[begin:end] - place.first])
-        return polars().concat(frames, rechunk=True)
+                frames.append(self.read_block(place)[numbers[begin:end] - place.first])
+        return import_polars().concat(frames, rechunk=True)
 
     @contextmanager
-    def named(self, place: Place) -> Iterator[None]:
+    def locate_errors(self, place: Block) -> Iterator[None]:
         """Within this, errors about rows of a block number them as in its file, and name it if there are several."""
         try:
-            with rows_named(place.start + 1 + np.arange(place.rows)):
+            with label_row_errors(place.start + 1 + np.arange(place.rows)):
                 yield
         except InputError as error:
             if len(self.sources) == 1:
@@ -157,17 +157,17 @@ class Table:
 
     def check(self, roles: Roles) -> None:
         """Raise an `InputError` if a column that a model needs is missing; called before torch is imported."""
-        roles.parse(self.block(self.places()[0]), report=lambda sentence: None)
+        roles.parse(self.read_block(self.list_blocks()[0]), report=lambda sentence: None)
 
-    def check_rows(self, roles: Roles, place: Place) -> None:
+    def check_rows(self, roles: Roles, place: Block) -> None:
         """Raise an `InputError` for rows that a model cannot predict: damaged ones, or with an invalid exposure."""
         if self._files[place.file].is_scanned and roles.exposure is None and roles.upper is None:
             return
-        with self.named(place):
-            frame, start = self.block(place), place.start
+        with self.locate_errors(place):
+            frame, start = self.read_block(place), place.start
             roles.parse(frame, report=lambda sentence: None)
-            roles.exposures(frame, start)
-            roles.uppers(frame, start)
+            roles.read_exposure(frame, start)
+            roles.read_upper(frame, start)
 
     def identity(self) -> list[list[object]]:
         """Paths, sizes and times of the files, by which a later run recognises them."""
@@ -176,16 +176,16 @@ class Table:
 
 def _opened(source: str, as_text: Sequence[str]) -> "TableFile":
     """A file, which is checked as far as that is possible without keeping its rows."""
-    kind = ".csv" if source == STDIN else ending(source)
+    kind = ".csv" if source == STDIN else get_extension(source)
     path = Path(source)
     if source != STDIN and path.is_file():
         if BINARY.get(kind) == "read_parquet":
             return ParquetFile(source)
-        if kind in TEXT and path.suffix.lower() in TEXT and path.stat().st_size > SMALL:
+        if kind in TEXT and path.suffix.lower() in TEXT and path.stat().st_size > MAX_WHOLE_FILE_BYTES:
             file = TextFile(source, as_text)
             if file.is_plain:
                 return file
-    return WholeFile(source, as_text)
+    return InMemoryFile(source, as_text)
 
 
 class TableFile(ABC):
@@ -197,13 +197,13 @@ class TableFile(ABC):
     #: Whether all rows were read when the file was opened, so that damaged ones were found.
     is_scanned = True
 
-    def places(self) -> list[Place]:
+    def list_blocks(self) -> list[Block]:
         """Where the blocks are; here positions are rows."""
-        ends = [(at, min(at + ROWS, self.rows)) for at in range(0, self.rows, ROWS)]
-        return [Place(begin, end, end - begin, begin) for begin, end in ends]
+        ends = [(at, min(at + BLOCK_ROWS, self.rows)) for at in range(0, self.rows, BLOCK_ROWS)]
+        return [Block(begin, end, end - begin, begin) for begin, end in ends]
 
     @abstractmethod
-    def block(self, place: Place, columns: list[str]) -> "pl.DataFrame":
+    def read_block(self, place: Block, columns: list[str]) -> "pl.DataFrame":
         """The rows there, with at least these columns."""
 
     def identity(self) -> list[object]:
@@ -212,14 +212,14 @@ class TableFile(ABC):
         return [str(Path(self.source).resolve()), facts.st_size, facts.st_mtime_ns]
 
 
-class WholeFile(TableFile):
+class InMemoryFile(TableFile):
     """A file that is read at once."""
 
     def __init__(self, source: str, as_text: Sequence[str], frame: "pl.DataFrame | None" = None) -> None:
-        self.source, self._frame = source, read(source, as_text) if frame is None else frame
+        self.source, self._frame = source, read_file(source, as_text) if frame is None else frame
         self.schema, self.rows = dict(self._frame.schema), self._frame.height
 
-    def block(self, place: Place, columns: list[str]) -> "pl.DataFrame":
+    def read_block(self, place: Block, columns: list[str]) -> "pl.DataFrame":
         return self._frame.slice(place.begin, place.rows)
 
     def identity(self) -> list[object]:
@@ -233,8 +233,8 @@ class ParquetFile(TableFile):
 
     def __init__(self, source: str) -> None:
         self.source, self._path = source, os.path.abspath(source)
-        library = polars()
-        with unreadable(source, "as a parquet file"):
+        library = import_polars()
+        with explain_read_errors(source, "as a parquet file"):
             types = dict(self._lazy().collect_schema())
             self.rows = self._lazy().select(library.len()).collect().item()
         if not self.rows or not types:
@@ -244,10 +244,10 @@ class ParquetFile(TableFile):
         self.schema = {name: library.String if dtype in coded else dtype for name, dtype in types.items()}
 
     def _lazy(self) -> "pl.LazyFrame":
-        return polars().scan_parquet(self._path, glob=False)
+        return import_polars().scan_parquet(self._path, glob=False)
 
-    def block(self, place: Place, columns: list[str]) -> "pl.DataFrame":
-        with unreadable(self.source, f"as a parquet file, rows {place.begin + 1:,} to {place.end:,}"):
+    def read_block(self, place: Block, columns: list[str]) -> "pl.DataFrame":
+        with explain_read_errors(self.source, f"as a parquet file, rows {place.begin + 1:,} to {place.end:,}"):
             return self._lazy().select(columns).slice(place.begin, place.rows).collect()
 
 
@@ -261,14 +261,14 @@ class TextFile(TableFile):
     def __init__(self, source: str, as_text: Sequence[str]) -> None:
         self.source, self._path, self._as_text = source, os.path.abspath(source), set(as_text)
         self.schema, self.rows = {}, 0
-        self._places: list[Place] = []
+        self._places: list[Block] = []
         with open(source, "rb") as file:
             self._header = _record(file, source, 0)
             self._begin = file.tell()
             sample = file.read(_SAMPLE)
-        self._bytes = max(ROWS * len(sample) // max(sample.count(b"\n"), 1), _SMALLEST)
+        self._bytes = max(BLOCK_ROWS * len(sample) // max(sample.count(b"\n"), 1), _SMALLEST)
         wide = self._header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        self._separator = TEXT[ending(source)] or separator_of(self._header.decode(errors="replace"))
+        self._separator = TEXT[get_extension(source)] or find_separator(self._header.decode(errors="replace"))
         self.is_plain = not wide and self._separator != ";" and self._scan()
 
     def _scan(self) -> bool:
@@ -285,25 +285,25 @@ class TextFile(TableFile):
                 frame = self._frame(lines, self._as_text, self.rows)
                 known = {name for name in frame.columns if frame[name].null_count() < frame.height}
                 self.schema = _merged(self.schema, dict(frame.schema), known)
-                self._places.append(Place(begin, begin + len(lines), frame.height, self.rows))
+                self._places.append(Block(begin, begin + len(lines), frame.height, self.rows))
                 begin, self.rows = begin + len(lines), self.rows + frame.height
-        self.schema = {name: dtype or polars().String for name, dtype in self.schema.items()}
+        self.schema = {name: dtype or import_polars().String for name, dtype in self.schema.items()}
         return self.rows > 0
 
-    def places(self) -> list[Place]:
+    def list_blocks(self) -> list[Block]:
         return self._places
 
-    def block(self, place: Place, columns: list[str]) -> "pl.DataFrame":
-        as_text = self._as_text | {name for name, dtype in self.schema.items() if dtype == polars().String}
+    def read_block(self, place: Block, columns: list[str]) -> "pl.DataFrame":
+        as_text = self._as_text | {name for name, dtype in self.schema.items() if dtype == import_polars().String}
         with open(self._path, "rb") as file:
             file.seek(place.begin)
             content = file.read(place.end - place.begin)
         return _conformed(self._frame(content, as_text, place.start), self.schema)
 
     def _frame(self, lines: bytes, as_text: set[str], start: int) -> "pl.DataFrame":
-        with unreadable(self.source, f"as a csv file from row {start + 1:,} on"):
+        with explain_read_errors(self.source, f"as a csv file from row {start + 1:,} on"):
             try:
-                return read_delimited(self._header + lines, self._separator, self.source, as_text)
+                return read_text_table(self._header + lines, self._separator, self.source, as_text)
             except LongRowError:
                 # The first row with more fields than the header.
                 names = next(csv.reader([self._header.decode(errors="replace")], delimiter=self._separator))
@@ -330,7 +330,7 @@ def _record(file: BinaryIO, source: str, already: int) -> bytes:
 
 def _merged(one: dict[str, Any], other: dict[str, Any], known: set[str]) -> dict[str, Any]:
     """The types of columns over two blocks: None so far as there is no value, text where the blocks disagree."""
-    library, found = polars(), dict(one)
+    library, found = import_polars(), dict(one)
     for name, dtype in other.items():
         before = found.get(name)
         if name not in known or before == dtype:
@@ -350,7 +350,7 @@ def _conformed(frame: "pl.DataFrame", schema: dict[str, Any]) -> "pl.DataFrame":
     """A block with these columns and types of the whole table."""
     if dict(frame.schema) == schema:
         return frame
-    library = polars()
+    library = import_polars()
     columns = [
         frame[name].cast(dtype) if name in frame.columns else library.lit(None, dtype).alias(name)
         for name, dtype in schema.items()
@@ -365,14 +365,14 @@ SAMPLE_ROWS, SAMPLE_BYTES = 300_000, 240 * 2**20
 #: Rows and bytes of the buffer that is shuffled, at most.
 BUFFER_ROWS, BUFFER_BYTES = 262_144, 128 * 2**20
 #: The share of the free memory that a table may take: fits make copies of it.
-SHARE = 0.5
+MAX_MEMORY_SHARE = 0.5
 _MEMINFO = Path("/proc/meminfo")
 
 #: A table and the numbers of its rows -> which of them to use.
 Keep = Callable[["pl.DataFrame", np.ndarray], np.ndarray]
 
 
-def free_memory() -> int | None:
+def measure_free_memory() -> int | None:
     """Bytes that programs can have without swapping; None where the system does not tell."""
     if _MEMINFO.exists():
         for line in _MEMINFO.read_text().splitlines():
@@ -384,24 +384,24 @@ def free_memory() -> int | None:
         return None
 
 
-def fits_memory(table: Table) -> bool:
+def fits_in_memory(table: Table) -> bool:
     """Whether a table takes at most half of the free memory; true where that is unknown."""
-    free = free_memory()
-    return free is None or table.rows * table.row_bytes() <= SHARE * free
+    free = measure_free_memory()
+    return free is None or table.rows * table.estimate_row_bytes() <= MAX_MEMORY_SHARE * free
 
 
-def sampled_rows(table: Table, seed: int) -> np.ndarray:
+def draw_row_numbers(table: Table, seed: int) -> np.ndarray:
     """Numbers of rows of a table, from 0, drawn uniformly without replacement: fewer of a wide one.
 
     The rank of a q-quantile of n sampled rows is off by about sqrt(q (1 - q) / n): 0.1% for the median of 200,000.
     """
-    size = max(1000, min(SAMPLE_ROWS, SAMPLE_BYTES // table.row_bytes()))
+    size = max(1000, min(SAMPLE_ROWS, SAMPLE_BYTES // table.estimate_row_bytes()))
     if size >= table.rows:
         return np.arange(table.rows)
     return np.sort(np.random.default_rng(seed).choice(table.rows, size, replace=False))
 
 
-def shuffled_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int, seed: int) -> Iterator["pl.DataFrame"]:
+def shuffle_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int, seed: int) -> Iterator["pl.DataFrame"]:
     """Frames of exactly `rows` rows, pass after pass without an end; the same for the same seed.
 
     Blocks are read in random order, and their rows are shuffled in a buffer. Rows that are left over at the end of a
@@ -414,7 +414,7 @@ def shuffled_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int,
         for buffer in _buffers(table, columns, keep, rng):
             used += buffer.height
             mixed = buffer[rng.permutation(buffer.height)]
-            mixed = mixed if rest is None else polars().concat([rest, mixed], rechunk=True)
+            mixed = mixed if rest is None else import_polars().concat([rest, mixed], rechunk=True)
             whole = mixed.height // rows * rows
             for start in range(0, whole, rows):
                 yield mixed[start : start + rows]
@@ -425,15 +425,15 @@ def shuffled_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int,
 
 def _buffers(table: Table, columns: Sequence[str], keep: Keep, rng: np.random.Generator) -> Iterator["pl.DataFrame"]:
     """Rows to use, of some random blocks at a time."""
-    size = max(1024, min(BUFFER_ROWS, BUFFER_BYTES // table.row_bytes(columns)))
-    places = table.places()
+    size = max(1024, min(BUFFER_ROWS, BUFFER_BYTES // table.estimate_row_bytes(columns)))
+    places = table.list_blocks()
     held: list[pl.DataFrame] = []
     for position in rng.permutation(len(places)).tolist():
         place = places[position]
-        frame = table.block(place, columns)
-        held.append(frame.filter(polars().Series(keep(frame, place.first + np.arange(frame.height)))))
+        frame = table.read_block(place, columns)
+        held.append(frame.filter(import_polars().Series(keep(frame, place.first + np.arange(frame.height)))))
         if sum(each.height for each in held) >= size:
-            yield polars().concat(held, rechunk=True)
+            yield import_polars().concat(held, rechunk=True)
             held = []
     if held:
-        yield polars().concat(held, rechunk=True)
+        yield import_polars().concat(held, rechunk=True)

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from ddpn.members import member_named, mixable
+from ddpn.members import find_member_name, list_mixable_members
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, TOTALS, check_likelihood, make_head
 from ddpn.rows.count_range import CountRange
@@ -86,7 +86,7 @@ def _read_member(value: object, info: ValidationInfo) -> str | None:
         return None
     if not isinstance(value, str):
         raise ConfigError(argument=str(info.field_name), must="be the name of a member", got=repr(value))
-    return member_named(value)
+    return find_member_name(value)
 
 
 def _read_list(value: object) -> object:
@@ -259,7 +259,7 @@ class FitConfig(ModelConfig):
             raise ConfigError(argument="interval_groups", must="not be the target, which is unknown in prediction")
         for name, given in (("compare_with", self.compare_with), ("mix_with", self.mix_with or ())):
             for kind in given:
-                check_choice(name, kind, mixable())
+                check_choice(name, kind, list_mixable_members())
         self._check_model()
         return self
 
@@ -361,7 +361,7 @@ class FitConfig(ModelConfig):
         """
         given = {name for name in ("head_options", "training_options", "mix_with") if self.estimator_options.get(name)}
         is_mixture = isinstance(self.likelihood, tuple)
-        is_plain = self.count_range.is_plain and self.censored is None
+        is_plain = self.count_range.is_unrestricted and self.censored is None
         if given or is_mixture or not is_plain or self.device not in (None, "auto", "cpu"):
             head = self.regressor().checked_options()[0]
             if not is_plain:

@@ -16,8 +16,8 @@ from ddpn.runtime.column_lists import resolve_names
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import write_bytes
-from ddpn.tables.files import check_free, check_output, write
-from ddpn.tables.row_draw import MAX_ROWS, draw_facts, draw_rows
+from ddpn.tables.files import check_free, check_output, write_file
+from ddpn.tables.row_draw import MAX_ROWS, draw_rows, draw_to_json
 from ddpn.tables.table import Table
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.rows_to_score import RowsToScore, count_targets, rows_to_score
@@ -89,12 +89,12 @@ def explain_table(
     Rows that the model was fitted to are left out where the table has the target. Where it was fitted to the whole
     table, importance is measured on a fold, with the copies that were fitted without it.
     """
-    table, roles = Table.of(table), folder.roles
+    table, roles = Table.from_rows(table), folder.roles
     most = MAX_ROWS if max_rows == "auto" else max_rows
     names = {role: name for role, name in (("exposure", roles.exposure), ("upper", roles.upper)) if name}
     if roles.target is None or roles.target not in table.schema:
         frame = table.take_rows(draw_rows(table.rows, most).positions)
-        known = roles.parse(frame), roles.exposures(frame), roles.uppers(frame), names, table.rows
+        known = roles.parse(frame), roles.read_exposure(frame), roles.read_upper(frame), names, table.rows
         inputs, note = Inputs(folder.model, *known), "Without the target, importance is not measured."
         return explanation_of(inputs, seed, progress, max_rows=max_rows), note
     rows = rows_to_score(folder, table, most)
@@ -115,14 +115,16 @@ def explain_rows(
     folder: ModelFolder, table: Table | pl.DataFrame, rows: list[int], of: str = "mean", seed: int = 0
 ) -> Contributions:
     """Return contributions to the predictions of some rows, numbered from 1, compared with rows of the whole table."""
-    table, roles = Table.of(table), folder.roles
+    table, roles = Table.from_rows(table), folder.roles
     most = table.rows
     if bad := [row for row in rows if not 1 <= row <= most]:
         raise InputError(argument="rows", must=f"be numbers from 1 to {most:,}", got=str(bad[0]))
     drawn = draw_rows(table.rows).positions
     numbers = np.union1d(drawn, np.array(rows) - 1)
     frame = table.take_rows(numbers)
-    inputs = Inputs(folder.model, roles.parse(frame), roles.exposures(frame), roles.uppers(frame), total=table.rows)
+    inputs = Inputs(
+        folder.model, roles.parse(frame), roles.read_exposure(frame), roles.read_upper(frame), total=table.rows
+    )
     explained, background = (np.searchsorted(numbers, part) for part in (np.array(rows) - 1, drawn))
     return contributions(inputs.rows(explained), inputs.rows(background), of, seed=seed)
 
@@ -161,7 +163,7 @@ def write_explanation(found: Explanation | Contributions, path: str, rows: list[
     table = found.to_frame()
     if rows is not None:
         table = table.with_columns(pl.Series("row", [rows[row] for row in table["row"]]))
-    write(table, path)
+    write_file(table, path)
 
 
 def plain(found: Explanation | Contributions, rows: list[int] | None = None) -> JsonObject:
@@ -171,7 +173,7 @@ def plain(found: Explanation | Contributions, rows: list[int] | None = None) -> 
     table = found.to_dict()
     numbers = range(len(found)) if rows is None else rows
     about = {"quantity": found.quantity, "log": found.log, "base": found.base}
-    draw = draw_facts(found.background_rows, found.background_total)
+    draw = draw_to_json(found.background_rows, found.background_total)
     about |= {"draw": {"background": {**draw, "compared_with": found.starts}}}
     predictions = dict(zip(map(str, numbers), found.prediction.tolist(), strict=True))
     return about | {"prediction": predictions, "table": table | {"row": [numbers[row] for row in table["row"]]}}
@@ -208,7 +210,7 @@ def monitor(
     -------
     Monitoring
     """
-    table, roles = Table.of(table), folder.roles
+    table, roles = Table.from_rows(table), folder.roles
     names = resolve_names(ignore, [column.name for column in roles.columns], "ignore")
     ignored = {part for column in roles.columns if column.name in names for part in column.inputs}
     rows, notes = _with_counts(folder, table, max_rows)

@@ -98,7 +98,7 @@ def fit(
     clock, runner = clock_of_budget(prepared.plan.seconds, started), runner or StepRunner()
     # Before the time that is left is divided: these take seconds for many rows.
     known = {"identity": identity(prepared), "fingerprint": prepared.fingerprint}
-    seen = SeenRows.of(prepared.sample, prepared.split.rows.test)
+    seen = SeenRows.from_sample(prepared.sample, prepared.split.rows.test)
 
     def step(text: str) -> None:
         on_step(f"{text}, {format_duration(round(clock.left))} left of the budget" if clock.has_limit else text)

@@ -12,7 +12,7 @@ from ddpn.calibration.ood import TableSummary, check_alpha
 from ddpn.prediction.prediction import Prediction
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.predictor import MIXTURE, Predictor
-from ddpn.rows.checks import rows_named
+from ddpn.rows.checks import label_row_errors
 from ddpn.rows.count_rows import BLOCK, take_rows
 from ddpn.storage.contents import JsonObject
 from ddpn.workflow.model_folder import ModelFolder
@@ -95,7 +95,7 @@ class Findings:
             sentences.append(f"The intervals of the member {self._uncalibrated} are not calibrated.")
         if self._calibration.groups is not None and self._groups:
             labels = np.array(list(self._groups.elements()), dtype=object)
-            sentences.append(self._calibration.groups.unseen(labels))
+            sentences.append(self._calibration.groups.describe_unseen(labels))
         sentences += [] if self.summary is None else self.summary.sentences()
         ood = self._calibration.ood
         if ood is not None and ood.warning and self._alpha == ood.alpha:
@@ -161,14 +161,14 @@ def predict_block(
     warnings by default.
     """
     roles, predictor = folder.roles, folder.model.predictor_
-    with rows_named(np.arange(first, first + frame.height) + 1):
-        X, groups = roles.parse(frame, note), roles.group_labels(frame)
-        exposure, upper = roles.exposures(frame, first), roles.uppers(frame, first)
+    with label_row_errors(np.arange(first, first + frame.height) + 1):
+        X, groups = roles.parse(frame, note), roles.read_interval_groups(frame)
+        exposure, upper = roles.read_exposure(frame, first), roles.read_upper(frame, first)
     parts = []
     for start in range(0, frame.height, BLOCK):
         rows = slice(start, start + BLOCK)
         block = (None if values is None else values[rows] for values in (exposure, upper, groups))
-        with rows_named(np.arange(first + start, first + frame.height) + 1):
+        with label_row_errors(np.arange(first + start, first + frame.height) + 1):
             prediction = predict_rows(
                 predictor,
                 take_rows(X, rows),

@@ -30,22 +30,22 @@ from ddpn.tables.cells import (
     OPEN_ENDED,
     PLAIN,
     WEEKDAY,
-    about_numbers,
-    cleaned,
+    clean_text,
+    describe_number_format,
     find_number_format,
     is_text,
     parse_numbers,
 )
 from ddpn.tables.checks import FindingKind, describe_identifier, find_column_problems, find_row_problems, run_checks
 from ddpn.tables.checks.findings import are_whole_numbers
-from ddpn.tables.checks.order import find_trend, time_columns
+from ddpn.tables.checks.order import find_time_columns, find_trend
 from ddpn.tables.columns import Kind
-from ddpn.tables.files import is_pattern, read
-from ddpn.tables.kinds import TableColumn, detect
+from ddpn.tables.files import is_pattern, read_file
+from ddpn.tables.kinds import TableColumn, detect_column
 from ddpn.tables.roles import Roles, report_all
 from ddpn.tables.row_draw import SEED
-from ddpn.tables.row_hashes import group_labels_of, is_by_inputs, missing_sentences
-from ddpn.tables.table import Table, fits_memory, free_memory, sampled_rows, shuffled_chunks
+from ddpn.tables.row_hashes import describe_missing_groups, is_by_inputs, label_groups
+from ddpn.tables.table import Table, draw_row_numbers, fits_in_memory, measure_free_memory, shuffle_chunks
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.splitting import RowSplit, parts_of_column, split_rows, times_of
@@ -142,7 +142,7 @@ def prepare(table: Table | pl.DataFrame, plan: FitConfig, verbose: bool = False,
         with progress_bar("Checking the table", None, verbose):
             return _prepared(table, plan.resolve_columns(table.columns), clock)
     plan = plan.with_test_rows().resolve_columns(list(table.schema))
-    numbers = sampled_rows(table, plan.seed)
+    numbers = draw_row_numbers(table, plan.seed)
     frame, used = checked_rows(table, plan, numbers, verbose)
     with progress_bar("Checking the sampled rows", None, verbose):
         prepared = _prepared(frame, plan, clock)
@@ -158,15 +158,15 @@ def prepare(table: Table | pl.DataFrame, plan: FitConfig, verbose: bool = False,
 def _prepared(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepared:
     """What is made of rows in memory."""
     roles, sample, warnings = _read(frame, plan)
-    kept = sample.is_used
+    kept = sample.has_weight
     if not kept.all():
         warnings.append(f"{int((~kept).sum()):,} rows of weight 0 are left out.")
         sample = sample.rows(kept)
     if len(sample) < frame.height:
         frame = frame[sample.labels - 1]
-    timed = roles.times(frame, plan.time)
+    timed = roles.parse_times(frame, plan.time)
     split = split_rows(timed, plan, sample.labels, sample.group)
-    warnings += missing_sentences(frame, plan.group, roles.missing)
+    warnings += describe_missing_groups(frame, plan.group, roles.missing)
     if plan.mix_with and plan.ensemble_size is not None and not len(split.rows.validation):
         names = listed(plan.mix_with)
         warnings.append(
@@ -177,7 +177,7 @@ def _prepared(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepared:
         raise InputError(argument=argument, must="be above 0 in some training row", got="zeros only")
     checked, train = sample.replace(X=sample.X.to_polars()), split.rows.train
     leaks, questions = _describe_columns(checked, roles, plan, clock)
-    following = () if plan.time is None else time_columns(checked.X[train], timed[plan.time][train])
+    following = () if plan.time is None else find_time_columns(checked.X[train], timed[plan.time][train])
     warnings += _split_warnings(checked, split, roles, plan, timed, clock)
     sentences = tuple(dict.fromkeys([*questions, *warnings]))
     return Prepared(plan, roles, sample, split, leaks, sentences, tuple(following))
@@ -187,8 +187,8 @@ def _read(frame: pl.DataFrame, plan: FitConfig) -> tuple[Roles, CountRows, list[
     """The roles of columns, the rows whose target is known, and sentences about cells and rows."""
     roles = roles_of(frame, plan)
     # What cells were read as is said by the notes of the columns, so that sentences about later tables are not needed.
-    sample = roles.sample(frame, plan.fractional, report=lambda sentence: None, counts=plan.count_range)
-    warnings = [*roles.without_target(frame.height - len(sample)), *_describe_roles(frame, roles, plan)]
+    sample = roles.read_rows(frame, plan.fractional, report=lambda sentence: None, counts=plan.count_range)
+    warnings = [*roles.describe_rows_without_target(frame.height - len(sample)), *_describe_roles(frame, roles, plan)]
     report_all(
         [note for column in roles.columns if column.name not in plan.drop for note in column.notes], warnings.append
     )
@@ -197,10 +197,10 @@ def _read(frame: pl.DataFrame, plan: FitConfig) -> tuple[Roles, CountRows, list[
 
 def _describe_roles(frame: pl.DataFrame, roles: Roles, plan: FitConfig) -> list[str]:
     """Return sentences about what was assumed to read the text of the target, and of other columns with a role."""
-    sentences = [note for name, written in roles.formats.items() for note in about_numbers(name, written)]
+    sentences = [note for name, written in roles.formats.items() for note in describe_number_format(name, written)]
     if plan.target not in roles.formats:
         return sentences
-    text = cleaned(frame[plan.target], roles.missing)
+    text = clean_text(frame[plan.target], roles.missing)
     cells = text.filter(text.str.contains(OPEN_ENDED).fill_null(False))
     is_declared = plan.censored_above is not None or plan.censored is not None
     if is_declared or not len(cells):
@@ -229,7 +229,7 @@ def _describe_columns(
 
 def _date_inputs(roles: Roles) -> dict[str, str]:
     """Return the name of the date for the inputs that are parts of one."""
-    return {name: column.name for column in roles.used if column.kind == Kind.DATE for name in column.inputs}
+    return {name: column.name for column in roles.features if column.kind == Kind.DATE for name in column.inputs}
 
 
 def diagnose_table(
@@ -243,15 +243,15 @@ def diagnose_table(
 
     All rows are checked. Of more than 300,000 rows, so many are drawn first, unless all are to be diagnosed.
     """
-    table = Table.of(table)
+    table = Table.from_rows(table)
     plan = plan.resolve_columns(list(table.schema))
-    numbers = np.arange(table.rows) if max_rows is None else sampled_rows(table, SEED)
+    numbers = np.arange(table.rows) if max_rows is None else draw_row_numbers(table, SEED)
     frame, total = (table.read(), None) if len(numbers) == table.rows else checked_rows(table, plan, numbers)
     roles, sample, notes = _read(frame, plan)
     leaks, questions = _describe_columns(sample.replace(X=sample.X.to_polars()), roles, plan)
     columns = {"upper_column": plan.upper_column, "censored": plan.censored}
     options = {name: column for name, column in columns.items() if column is not None}
-    notes += missing_sentences(frame, plan.group, roles.missing)
+    notes += describe_missing_groups(frame, plan.group, roles.missing)
     from ddpn.analysis.diagnosis import diagnose_sample  # imports torch: wrong tables are reported at once
 
     known = plan.count_range.options | options
@@ -280,7 +280,7 @@ def _split_warnings(
 def fingerprint(sample: CountRows) -> str:
     """A digest of names and values: the same table has the same again."""
     group = b"" if sample.group is None else sample.group.tobytes()
-    return sha256(sample.digest().encode() + group)
+    return sha256(sample.compute_digest().encode() + group)
 
 
 def identity(prepared: Prepared) -> str:
@@ -342,33 +342,33 @@ class TrainingRows:
         """The columns that training needs."""
         plan = self.plan
         special = (plan.target, plan.exposure, plan.weight, plan.upper_column, plan.censored, plan.split_column)
-        names = [*(column.name for column in self.roles.used), *(name for name in (*special, plan.time) if name)]
+        names = [*(column.name for column in self.roles.features), *(name for name in (*special, plan.time) if name)]
         groups = [name for name in plan.group if name in self.table.schema]
         return list(dict.fromkeys([*names, *groups]))
 
     def chunks(self, rows: int, seed: int) -> Iterator[pl.DataFrame]:
         """Tables of so many rows, in random order, without an end."""
-        return shuffled_chunks(self.table, self.columns, self._keep, rows, seed)
+        return shuffle_chunks(self.table, self.columns, self._keep, rows, seed)
 
     def sample(self, chunk: pl.DataFrame) -> CountRows:
         """A table as inputs and counts."""
         roles = replace(self.roles, groups=None, group=())
-        return roles.sample(chunk, self.plan.fractional, report=lambda sentence: None, counts=self.plan.count_range)
+        return roles.read_rows(chunk, self.plan.fractional, report=lambda sentence: None, counts=self.plan.count_range)
 
     def _keep(self, frame: pl.DataFrame, numbers: np.ndarray) -> np.ndarray:
         """Which rows are training rows: not held out, of a known count and a weight, and of the part for training."""
         plan = self.plan
-        kept = self.roles.has_target(frame) & ~np.isin(numbers, self.held_out, assume_unique=True)
+        kept = self.roles.find_rows_with_target(frame) & ~np.isin(numbers, self.held_out, assume_unique=True)
         if plan.weight is not None:
             kept &= frame[plan.weight].cast(float).to_numpy() > 0
         if plan.split_column is not None:
             kept &= parts_of_column(frame, plan.split_column, numbers + 1) == "train"
         if self.before is not None:
-            kept &= (self.roles.times(frame, plan.time)[plan.time] < self.before).to_numpy()
+            kept &= (self.roles.parse_times(frame, plan.time)[plan.time] < self.before).to_numpy()
         if self.held_out_groups is not None:
             by_inputs = is_by_inputs(self.roles.group, frame.columns)
             X = self.roles.parse(frame, report=lambda sentence: None).to_polars() if by_inputs else None
-            labels = group_labels_of(frame, self.roles.group, self.roles.missing, X, join_near=False)
+            labels = label_groups(frame, self.roles.group, self.roles.missing, X, join_near=False)
             assert labels is not None  # `columns` has the group columns
             kept &= ~np.isin(labels, self.held_out_groups)
         return kept
@@ -383,7 +383,7 @@ def _training_rows(
         raise InputError("A streamed table must have validation rows, got a split without them.")
     before = None
     if plan.time is not None:
-        before = prepared.roles.times(frame, plan.time)[plan.time].gather(places[rows.validation]).min()
+        before = prepared.roles.parse_times(frame, plan.time)[plan.time].gather(places[rows.validation]).min()
     outside = np.concatenate([rows.validation, rows.test])
     at_random = plan.time is None and plan.split_column is None and not plan.group
     training = used - len(outside) if at_random else round(len(rows.train) / len(places) * used)
@@ -391,7 +391,7 @@ def _training_rows(
     if prepared.sample.group is not None:
         # A block of a table does not show which of its rows are nearly equal to those outside: equal ones are found.
         roles, X = prepared.roles, prepared.sample.X.rows(outside).to_polars()
-        labels = group_labels_of(frame[places[outside]], roles.group, roles.missing, X, join_near=False)
+        labels = label_groups(frame[places[outside]], roles.group, roles.missing, X, join_near=False)
         groups = None if labels is None else np.unique(labels)
     held_out = np.sort(numbers[places[outside]])
     return TrainingRows(table, prepared.roles, plan, held_out, max(1, training), before, groups)
@@ -405,21 +405,21 @@ def open_table(
     It is streamed if asked for, by default where its rows would take more than half of the free memory. The sentence
     on how it is read may be empty.
     """
-    first, free = sources[0], free_memory()
+    first, free = sources[0], measure_free_memory()
     is_alone = len(sources) == 1 and not os.path.isdir(first) and not is_pattern(first)
     if is_alone and not stream:
         # Small files, which may be compressed, are not opened to find out how many rows they have.
         is_small = free is None or not os.path.isfile(first) or _EXPANSION * os.path.getsize(first) <= free
-        if stream is False or is_small or fits_memory(Table(sources, plan.as_text)):
-            return read(first, plan.as_text), ""
+        if stream is False or is_small or fits_in_memory(Table(sources, plan.as_text)):
+            return read_file(first, plan.as_text), ""
     table = Table(sources, plan.as_text)
     is_small = table.rows * sum(plan.split_shares[:2]) <= SMALL_TABLE_ROWS
-    if is_small or not (stream or (stream is None and not fits_memory(table))):
+    if is_small or not (stream or (stream is None and not fits_in_memory(table))):
         note = f"{table.rows:,} rows are fitted in memory, because they are few." if stream else ""
         return checked_rows(table, plan, np.arange(table.rows), verbose)[0], note
     why = "as requested" if stream else "because they would take more than half of the free memory"
     size = f"{table.rows:,} rows in {len(table.sources):,} files"
-    size += f", about {table.rows * table.row_bytes() / 2**30:.2g} GiB"
+    size += f", about {table.rows * table.estimate_row_bytes() / 2**30:.2g} GiB"
     return table, f"{size}, are streamed, {why}."
 
 
@@ -432,18 +432,18 @@ def checked_rows(table: Table, plan: FitConfig, numbers: np.ndarray, verbose: bo
     roles = Roles(plan.target, plan.exposure, plan.weight, (), upper=plan.upper_column, censored=plan.censored)
     frames, used = [], 0
     with progress_bar("Checking rows", table.rows, verbose) as bar:
-        for place in table.places():
-            frame = table.block(place)
+        for place in table.list_blocks():
+            frame = table.read_block(place)
             labels = place.start + 1 + np.arange(frame.height)
-            with table.named(place):
-                known = roles.has_target(frame, place.start)
+            with table.locate_errors(place):
+                known = roles.find_rows_with_target(frame, place.start)
                 if plan.split_column is not None:
                     parts_of_column(frame, plan.split_column, labels)
                 if plan.time is not None:
                     times_of(frame, plan.time, labels, of_text=True)
                 if known.any():
-                    sample = roles.sample(frame, plan.fractional, counts=plan.count_range, first=place.start)
-                    used += int(sample.is_used.sum())
+                    sample = roles.read_rows(frame, plan.fractional, counts=plan.count_range, first=place.start)
+                    used += int(sample.has_weight.sum())
             begin, end = np.searchsorted(numbers, [place.first, place.first + frame.height])
             frames.append(frame[numbers[begin:end] - place.first])
             bar.advance(frame.height)
@@ -468,26 +468,26 @@ def roles_of(frame: pl.DataFrame, plan: FitConfig) -> Roles:
     special = {plan.target, plan.exposure, plan.weight, plan.censored, plan.split_column}
     columns = tuple(_profiled(frame[name], plan, missing) for name in frame.columns if name not in special)
     formats = {
-        name: find_number_format(cleaned(frame[name], missing)) or PLAIN
+        name: find_number_format(clean_text(frame[name], missing)) or PLAIN
         for name in (plan.target, plan.exposure, plan.weight, plan.upper_column)
         if name is not None and is_text(frame[name])
     }
     known = plan.interval_groups, plan.upper_column, plan.censored, plan.group
     roles = Roles(plan.target, plan.exposure, plan.weight, columns, missing, formats, *known)
-    if not roles.used:
+    if not roles.features:
         why = "; ".join(f"{c.name}: {c.left_out}" for c in columns[:5]) or "there are no others"
         raise InputError(f"No column is left to predict from ({why}). Keep some with `use`.")
     return roles
 
 
 def _profiled(series: pl.Series, plan: FitConfig, missing: tuple[str, ...]) -> TableColumn:
-    column = detect(series, missing, series.name in plan.category and series.name not in plan.drop)
+    column = detect_column(series, missing, series.name in plan.category and series.name not in plan.drop)
     if series.name in plan.drop or series.null_count() == len(series):
         why = "dropped as asked" if series.name in plan.drop else "no values"
         return TableColumn(series.name, column.kind, series.null_count(), left_out=why)
     if column.kind == Kind.UNSUPPORTED:
         return replace(column, missing=series.null_count(), left_out=f"unsupported type {series.dtype}")
-    values, odd, _ = column.converted(series, missing)
+    values, odd, _ = column.convert(series, missing)
     notes = column.notes
     if len(odd) and not is_text(series):
         notes = (f"Column {series.name}: {len(odd):,} infinite values are treated as missing.",)

@@ -18,7 +18,7 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.tables.roles import report_all
 from ddpn.tables.row_draw import MAX_ROWS, RowDraw, draw_rows, draw_sample
-from ddpn.tables.row_hashes import row_hashes, sum_hashes
+from ddpn.tables.row_hashes import hash_sample_rows, sum_hashes
 from ddpn.tables.table import Table
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.fitting import calibration_options, folds_to_score
@@ -74,8 +74,8 @@ class KnownRows(NamedTuple):
 
 def count_targets(folder: ModelFolder, table: Table) -> int:
     """Count the rows of a table whose target is known."""
-    blocks = ((place, table.block(place)) for place in table.places())
-    return sum(int(folder.roles.has_target(frame, place.start).sum()) for place, frame in blocks)
+    blocks = ((place, table.read_block(place)) for place in table.list_blocks())
+    return sum(int(folder.roles.find_rows_with_target(frame, place.start).sum()) for place, frame in blocks)
 
 
 def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
@@ -91,19 +91,19 @@ def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
         sentences.setdefault(sentence.partition(":")[0], sentence)
 
     n_known = 0
-    for place in table.places():
-        frame = table.block(place)
-        with table.named(place):
-            if not roles.has_target(frame, place.start).any():
+    for place in table.list_blocks():
+        frame = table.read_block(place)
+        with table.locate_errors(place):
+            if not roles.find_rows_with_target(frame, place.start).any():
                 continue
             counts = model.predictor_.counts
-            sample = roles.sample(frame, model.fractional, note, counts, place.start)
+            sample = roles.read_rows(frame, model.fractional, note, counts, place.start)
         n_known += len(sample)
-        sample = sample.rows(sample.is_used)
+        sample = sample.rows(sample.has_weight)
         if not len(sample):
             continue
         number = place.first - place.start + sample.labels - 1
-        parts.append((number, sample.y, sample.weight_or_ones, row_hashes(sample)))
+        parts.append((number, sample.y, sample.weight_or_ones, hash_sample_rows(sample)))
     if not n_known:
         target = Argument("target", str(roles.target))
         raise InputError(argument=target, must="have values", got="missing values only")
@@ -122,9 +122,9 @@ def rows_to_score(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: in
     For the training table, these are the test rows; without test rows, all rows, which are scored out of fold. Of more
     than `max_rows` rows, so many are drawn.
     """
-    table = Table.of(table)
+    table = Table.from_rows(table)
     known = scan_rows(folder, table)
-    missing = " ".join(folder.roles.without_target(known.without_target))
+    missing = " ".join(folder.roles.describe_rows_without_target(known.without_target))
     is_fitted_table = folder.seen is None or sum_hashes(known.hashes) == folder.seen.total
     if "fingerprint" in folder.task and is_fitted_table:
         found = _training_rows(folder, table, missing, max_rows)
@@ -143,14 +143,14 @@ def rows_to_score(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: in
 def _read_sample(folder: ModelFolder, frame: pl.DataFrame) -> CountRows:
     """Read rows that `scan_rows` has checked and reported on."""
     counts = folder.model.predictor_.counts
-    return folder.roles.sample(frame, folder.model.fractional, lambda sentence: None, counts)
+    return folder.roles.read_rows(frame, folder.model.fractional, lambda sentence: None, counts)
 
 
 def _training_rows(folder: ModelFolder, table: Table, missing: str, max_rows: int | None) -> RowsToScore | None:
     """Return the rows of the training table that are scored; None if the table is another one."""
     frame = table.read()
     sample = _read_sample(folder, frame)
-    sample = sample.rows(sample.is_used)
+    sample = sample.rows(sample.has_weight)
     if fingerprint(sample) != folder.task.get("fingerprint"):
         return None
     plan, frame = FitConfig(**folder.task["plan"]), frame[sample.labels - 1]
@@ -160,7 +160,7 @@ def _training_rows(folder: ModelFolder, table: Table, missing: str, max_rows: in
                 f"No column named {name!r}, which says which rows are test rows: the model was fitted to this table. "
                 "Add the column, or use other rows."
             )
-    split = split_rows(folder.roles.times(frame, plan.time), plan, sample.labels, sample.group)
+    split = split_rows(folder.roles.parse_times(frame, plan.time), plan, sample.labels, sample.group)
     if folder.folds is not None:
         note = f"{missing} The model was fitted to all {len(sample):,} rows of this table: they are scored out of fold."
         folds = folds_to_score(folder.model.predictor_, sample, folder.folds)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ddpn.analysis.gains import MIN_GROUPS, gain_of
-from ddpn.rows.splits import group_codes
+from ddpn.rows.splits import encode_groups
 from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration
 from ddpn.runtime.display import plural
 from ddpn.runtime.extras import import_extra
@@ -47,7 +47,7 @@ class ScoredRows:
         self.n_few_groups = n_groups if n_groups < MIN_GROUPS else 0
         self.group = None if self.n_few_groups else groups
         # Blocks of rows, or of groups, of about the same size in each fold.
-        codes = [group_codes(len(test), test.group)[0] for test in tests]
+        codes = [encode_groups(len(test), test.group)[0] for test in tests]
         blocks = [
             _BLOCKS_PER_FOLD * fold + code * _BLOCKS_PER_FOLD // (code.max() + 1) for fold, code in enumerate(codes)
         ]

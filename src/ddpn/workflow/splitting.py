@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from ddpn.rows.checks import labels_of
-from ddpn.rows.splits import MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, group_codes, random_parts
+from ddpn.rows.checks import select_labels
+from ddpn.rows.splits import MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, encode_groups, split_at_random
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column, listed
 from ddpn.tables.row_hashes import EQUAL_INPUTS
@@ -64,7 +64,7 @@ def split_rows(
         return _by_time(frame, plan, labels, group)
     has_test = plan.asks_for_test_rows or frame.height > SMALL_TABLE_ROWS
     if has_test:
-        parts = _without_few(SplitRows(*random_parts(frame.height, plan.split_shares, plan.seed, group)))
+        parts = _without_few(SplitRows(*split_at_random(frame.height, plan.split_shares, plan.seed, group)))
     else:
         every = np.arange(frame.height)
         parts = SplitRows(every, every[:0], every[:0])
@@ -89,18 +89,18 @@ def _by_column(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, group: 
         got = f"{listed(sorted(set(found.tolist())))} only"
         raise InputError(argument=Argument("split_column", name), must="mark both train and test rows", got=got)
     if group is not None:
-        codes, sizes = group_codes(len(group), group)
+        codes, sizes = encode_groups(len(group), group)
         # The most rows that each group has in one part.
         most = np.max([np.bincount(codes[rows], minlength=len(sizes)) for rows in parts], axis=0)
         if len(divided := np.flatnonzero(most < sizes)):
             got = f"{len(divided):,} groups in several parts, such as the rows with {describe_groups(plan.group)}"
-            where, remedy = labels_of(codes == divided[0], labels), "Correct that column, or leave out `group`."
+            where, remedy = select_labels(codes == divided[0], labels), "Correct that column, or leave out `group`."
             argument = Argument("split_column", name)
             raise InputError(argument=argument, must="not divide groups", got=got, rows=where, remedy=remedy)
     if not len(parts.validation) and len(parts.train) >= MIN_ROWS_TO_VALIDATE:
         shares = np.array(plan.split_shares[:2]) / sum(plan.split_shares[:2])
         of_train = None if group is None else group[parts.train]
-        train, validation = random_parts(len(parts.train), shares.tolist(), plan.seed, of_train)
+        train, validation = split_at_random(len(parts.train), shares.tolist(), plan.seed, of_train)
         parts = SplitRows(parts.train[train], parts.train[validation], parts.test)
     return RowSplit(parts, f"by column {name}", "" if group is None else describe_scores(plan.group))
 
@@ -113,7 +113,7 @@ def parts_of_column(frame: pl.DataFrame, name: str, labels: np.ndarray) -> np.nd
     if unknown.any():
         first = frame[name].filter(unknown)[0]
         what = "an empty cell" if first is None or not str(first).strip() else repr(first)
-        must, rows = "hold train, validation or test in every row", labels_of(unknown, labels)
+        must, rows = "hold train, validation or test in every row", select_labels(unknown, labels)
         raise InputError(argument=Argument("split_column", name), must=must, got=what, rows=rows)
     return np.array([part_of[word] for word in words])
 
@@ -126,7 +126,7 @@ def _by_time(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, group: np
     """
     series = times_of(frame, str(plan.time), labels)
     time = series.rank("dense").to_numpy().astype(np.int64)
-    codes, sizes = group_codes(len(time), group)
+    codes, sizes = encode_groups(len(time), group)
     start = np.full(len(sizes), time.max())
     np.minimum.at(start, codes, time)
     begins = start[codes]
@@ -169,7 +169,7 @@ def times_of(frame: pl.DataFrame, name: str, labels: np.ndarray, of_text: bool =
         raise InputError(argument=Argument("time", name), must="hold numbers or dates such as 2024-12-31", got=got)
     missing = (series.fill_nan(None) if series.dtype.is_float() else series).is_null()
     if missing.any():
-        rows, remedy = labels_of(missing.to_numpy(), labels), "Fill or drop these rows."
+        rows, remedy = select_labels(missing.to_numpy(), labels), "Fill or drop these rows."
         raise InputError("is missing", argument=Argument("time", name), rows=rows, remedy=remedy)
     return series
 

@@ -30,8 +30,8 @@ from ddpn.storage.files import atomic_path, folder_lock, sha256_of_file
 from ddpn.storage.model_files import MANIFEST
 from ddpn.storage.results import ResultStore
 from ddpn.tables import table as table_module
-from ddpn.tables.files import BINARY, STDIN, TEXT, check_output, ending, write
-from ddpn.tables.table import Place, Table
+from ddpn.tables.files import BINARY, STDIN, TEXT, check_output, get_extension, write_file
+from ddpn.tables.table import Block, Table
 from ddpn.workflow.model_folder import ModelFolder, SavedModel
 
 if TYPE_CHECKING:
@@ -112,13 +112,13 @@ def predict_files(
                 "tables": table.identity(),
                 "spec": asdict(spec),
                 "roles": saved.roles.as_dict(),
-                "rows": [table_module.ROWS, BLOCK],
+                "rows": [table_module.BLOCK_ROWS, BLOCK],
             }
             parts = ResultStore(f"{target}.parts", identity)
             sizes = [0 if source == STDIN else os.path.getsize(source) for source in table.sources]
             with folder_lock(parts.folder):
                 _fill(parts, _Work(folder, table, sizes, spec, target), n_jobs, bar.advance)
-                rows = _join(parts, table.places(), Path(target), findings)
+                rows = _join(parts, table.list_blocks(), Path(target), findings)
     for sentence in findings.sentences():
         on_finding(sentence)
     if "calibration" in about["task"].get("missing", ()):
@@ -137,18 +137,18 @@ def _at_once(
     """A short table in one piece; a long one to standard output block by block, after all of its rows are checked."""
     from ddpn.workflow.prediction import predict_block
 
-    rows, places = 0, table.places()
+    rows, places = 0, table.list_blocks()
     if table.is_long:
         for place in places:
             table.check_rows(folder.roles, place)
     for place in places:
-        frame = table.block(place)
-        with table.named(place):
+        frame = table.read_block(place)
+        with table.locate_errors(place):
             found = predict_block(folder, frame, spec, findings, place.start)
         if target == STDIN:
             sys.stdout.write(found.write_csv(include_header=rows == 0))
         else:
-            write(found, target)
+            write_file(found, target)
         rows += found.height
         done(found.height)
     return rows
@@ -163,7 +163,7 @@ class _Work(NamedTuple):
     spec: PredictionSpec
     target: str
 
-    def check(self, place: Place) -> None:
+    def check(self, place: Block) -> None:
         """Raise an error if this machine sees another file."""
         path, size = self.table.paths[place.file], self.sizes[place.file]
         if size and not os.path.isfile(path):
@@ -173,21 +173,21 @@ class _Work(NamedTuple):
             raise ConfigError(f"{path} has another size on a node: it was changed, or nodes see different files.")
 
 
-def _check_job(work: _Work, place: Place) -> dict[str, bytes]:
+def _check_job(work: _Work, place: Block) -> dict[str, bytes]:
     work.check(place)
     work.table.check_rows(work.folder.roles, place)
     return {}
 
 
-def _predict_job(work: _Work, place: Place) -> dict[str, bytes]:
+def _predict_job(work: _Work, place: Block) -> dict[str, bytes]:
     """A part of the output, and facts about it: its rows, its columns, and what is unusual about its rows."""
     from ddpn.workflow.prediction import Findings, predict_block
 
     work.check(place)
-    findings, frame = Findings(work.folder.model.predictor_, work.spec), work.table.block(place)
-    with work.table.named(place):
+    findings, frame = Findings(work.folder.model.predictor_, work.spec), work.table.read_block(place)
+    with work.table.locate_errors(place):
         found = predict_block(work.folder, frame, work.spec, findings, place.start, findings.note)
-    content, kind = io.BytesIO(), ending(work.target, to_write=True)
+    content, kind = io.BytesIO(), get_extension(work.target, to_write=True)
     if kind in TEXT:
         found.write_csv(content, include_header=False, separator=TEXT[kind] or ",")
     else:
@@ -198,8 +198,8 @@ def _predict_job(work: _Work, place: Place) -> dict[str, bytes]:
 
 def _fill(parts: ResultStore, work: _Work, n_jobs: Where, done: Callable[[int], None]) -> None:
     """Check all blocks whose parts are missing, then predict them; `done` gets numbers of rows."""
-    missing = list[Place]()
-    for place in work.table.places():
+    missing = list[Block]()
+    for place in work.table.list_blocks():
         if (known := parts.read(place)) is None:
             missing.append(place)
         else:
@@ -213,7 +213,7 @@ def _fill(parts: ResultStore, work: _Work, n_jobs: Where, done: Callable[[int], 
                     done(json.loads(facts)["rows"])
 
 
-def _join(parts: ResultStore, places: Sequence[Place], target: Path, findings: "Findings") -> int:
+def _join(parts: ResultStore, places: Sequence[Block], target: Path, findings: "Findings") -> int:
     """Write the target from its parts, whole or not at all, and remove them; return the number of rows.
 
     `places` are those of all parts, in order. `findings` gets what is unusual about the rows.
@@ -225,7 +225,7 @@ def _join(parts: ResultStore, places: Sequence[Place], target: Path, findings: "
         findings.merge(facts["findings"])
         rows, columns = rows + facts["rows"], facts["columns"]
         files.append(paths["content"])
-    kind = ending(str(target), to_write=True)
+    kind = get_extension(str(target), to_write=True)
     with atomic_path(target) as draft:
         if kind in TEXT:
             header = pl.DataFrame(schema=dict.fromkeys(columns, pl.String))

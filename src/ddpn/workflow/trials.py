@@ -11,7 +11,7 @@ import torch
 from ddpn.distributions import discretized
 from ddpn.metrics import crps
 from ddpn.pipeline import PipelineOptions
-from ddpn.rows.splits import MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, blocks_in_time, fold_pairs, random_parts
+from ddpn.rows.splits import MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, split_at_random, split_by_time, split_folds
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import TrainingError
 from ddpn.runtime.threads import single_thread
@@ -86,10 +86,10 @@ def split_for_trials(prepared: Prepared) -> list[Prepared]:
         pairs = [(rows.train, rows.validation)]
     elif plan.time is not None and len(rows.validation):
         # Both parts are in the order of time, and rows of validation size are scored one block after the other.
-        blocks = blocks_in_time(len(known), len(rows.validation), FOLDS)
+        blocks = split_by_time(len(known), len(rows.validation), FOLDS)
         pairs = [(known[inner], known[outer]) for inner, outer in blocks]
     else:
-        divided = fold_pairs(len(known), FOLDS, plan.seed, None if group is None else group[known])
+        divided = split_folds(len(known), FOLDS, plan.seed, None if group is None else group[known])
         pairs = [(known[inner], known[outer]) for inner, outer in divided]
     random, folds = np.random.default_rng(plan.seed), list[Prepared]()
     for fitted, scored in pairs:
@@ -100,7 +100,7 @@ def split_for_trials(prepared: Prepared) -> list[Prepared]:
             inner, held_out = np.split(fitted, [len(fitted) - round(len(fitted) * share)])
         else:
             groups = None if group is None else group[fitted]
-            parts = random_parts(len(fitted), (1.0 - share, share), int(random.integers(2**32)), groups)
+            parts = split_at_random(len(fitted), (1.0 - share, share), int(random.integers(2**32)), groups)
             inner, held_out = (fitted[part] for part in parts)
         split = prepared.split._replace(rows=SplitRows(inner, held_out, scored))
         folds.append(replace(prepared, split=split))
@@ -129,7 +129,7 @@ def score_fold(folds: list[Prepared], number: int, settings: Settings, clock: Cl
         if fitted.missing:
             raise KeyboardInterrupt
         with single_thread():
-            blocks = model.predictor_.recorded_blocks(fold.test)
+            blocks = model.predictor_.iter_recorded_blocks(fold.test)
             parts = [crps(discretized(dist), torch.from_numpy(part.y)).double().numpy() for dist, part in blocks]
     check_time()  # a training that ran out of time ends with what it has
     scores = np.concatenate(parts)

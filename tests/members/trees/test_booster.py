@@ -4,7 +4,7 @@ import lightgbm
 import numpy as np
 import pytest
 
-from ddpn.members.trees.booster import Booster, boosters_from_files, boosters_to_files, tree_slices
+from ddpn.members.trees.booster import Booster, boosters_from_files, boosters_to_files, slice_trees
 from ddpn.runtime.errors import InputError
 from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes
 
@@ -50,7 +50,7 @@ def test_boosters_come_back_from_their_files_as_lightgbm_predicts():
 
 def test_arrays_of_each_tree_are_those_of_its_splits_and_leaves():
     arrays = MIXED.arrays
-    trees = tree_slices(arrays)
+    trees = slice_trees(arrays)
     assert len(trees) == MIXED.rounds == 6
     assert [len(tree["leaf_value"]) for tree in trees] == arrays["leaves"].tolist()
     assert [len(tree["threshold"]) for tree in trees] == (arrays["leaves"] - 1).tolist()

@@ -60,9 +60,9 @@ def test_the_dispersion_is_boosted_by_the_log_mean_of_the_count(monkeypatch):
     y, inputs = rng.poisson(4.0 * exposure).astype(float), []
     monkeypatch.setattr(boosting.DispersionFit, "boost", lambda self, rows, *_: inputs.append(rows.matrix))
     rows = rows_of(X, y / exposure, exposure, divide_rows(y, 0))
-    boosting.fit_around(rows, log_rate, CountRows(X, y, None, exposure), 0)
+    boosting.fit_dispersion(rows, log_rate, CountRows(X, y, None, exposure), 0)
     np.testing.assert_allclose(inputs[0], np.column_stack([X, log_rate + np.log(exposure)]))
-    boosting.fit_around(rows, log_rate, CountRows(X, y), 0)
+    boosting.fit_dispersion(rows, log_rate, CountRows(X, y), 0)
     np.testing.assert_allclose(inputs[1][:, -1], log_rate)
 
 
@@ -140,7 +140,7 @@ def test_the_dispersion_is_boosted_where_it_follows_a_column_and_predicted_out_o
     X, log_rate, sample = dispersed_rows(rows=1200)
     folds = divide_rows(sample.y, 0)
     rows = rows_of(X, sample.y / sample.exposure, sample.weight * sample.exposure, folds)
-    fit = boosting.fit_around(rows, log_rate, sample, 0)
+    fit = boosting.fit_dispersion(rows, log_rate, sample, 0)
     boosters = fit.boosters()
     assert len(boosters) == 5
     assert fit.head.name == "negative_binomial"
@@ -160,7 +160,7 @@ def test_the_dispersion_of_few_rows_is_a_constant(monkeypatch, rows, is_tried):
     X, log_rate, sample = dispersed_rows(rows=rows)
     tried = []
     monkeypatch.setattr(boosting.DispersionFit, "boost", lambda self, *arguments: tried.append(arguments))
-    boosting.fit_around(rows_of(X, sample.y, sample.weight, divide_rows(sample.y, 0)), log_rate, sample, 0)
+    boosting.fit_dispersion(rows_of(X, sample.y, sample.weight, divide_rows(sample.y, 0)), log_rate, sample, 0)
     assert bool(tried) == is_tried
 
 
@@ -169,13 +169,13 @@ def test_the_likelihood_is_that_of_the_smaller_loss_and_negative_binomial_with_e
     X, log_rate = rng.normal(size=(150, 1)), np.full(150, np.log(20.0))
     narrow = np.rint(20.0 + 1.5 * rng.normal(size=150))
     rows = rows_of(X, narrow, np.ones(150), divide_rows(narrow, 0))
-    assert boosting.fit_around(rows, log_rate, CountRows(X, narrow), 0).head.name == "double_poisson"
+    assert boosting.fit_dispersion(rows, log_rate, CountRows(X, narrow), 0).head.name == "double_poisson"
     exposed = CountRows(X, narrow, None, np.ones(150))
-    assert boosting.fit_around(rows, log_rate, exposed, 0).head.name == "negative_binomial"
+    assert boosting.fit_dispersion(rows, log_rate, exposed, 0).head.name == "negative_binomial"
     directed = rows._replace(directions=np.array([1]))
-    assert boosting.fit_around(directed, log_rate, CountRows(X, narrow), 0).head.name == "negative_binomial"
+    assert boosting.fit_dispersion(directed, log_rate, CountRows(X, narrow), 0).head.name == "negative_binomial"
     wide = rng.poisson(20.0 * rng.gamma(1.0, 1.0, 150)).astype(float)
-    assert boosting.fit_around(rows, log_rate, CountRows(X, wide), 0).head.name == "negative_binomial"
+    assert boosting.fit_dispersion(rows, log_rate, CountRows(X, wide), 0).head.name == "negative_binomial"
 
 
 # Rounds and folds -----------------------------------------------------------------------------------------------------
@@ -200,26 +200,26 @@ def test_boosting_ends_when_the_loss_falls_no_more(losses, patience, best, steps
         return losses[number - 1]
 
     settings = Settings(rounds=len(losses), patience=patience)
-    assert boosting.best_round(step, settings, lowest=4.5, keep=lambda: kept.append(len(seen))) == best
+    assert boosting.boost_until_best(step, settings, lowest=4.5, keep=lambda: kept.append(len(seen))) == best
     assert seen == list(range(1, steps + 1))
     assert kept[-1:] == ([best] if best else [])
 
 
 def test_a_clock_that_has_ended_ends_the_boosting_after_a_round():
-    assert boosting.best_round(lambda number: 1.0 / number, Settings(rounds=9), Clock(0.0)) == 1
+    assert boosting.boost_until_best(lambda number: 1.0 / number, Settings(rounds=9), Clock(0.0)) == 1
 
 
 def test_rates_have_the_likelihood_of_counts_with_exposures():
     """Weight times exposure times (rate of the model - rate log rate) is the loss of the count, up to a constant."""
     _, _, sample = dispersed_rows()
-    rate, weight = boosting.rates(sample)
+    rate, weight = boosting.compute_rates(sample)
     differences = [
         -sample.weight * stats.poisson.logpmf(sample.y, scale * sample.exposure)
         - weight * (scale - rate * np.log(scale))
         for scale in (0.5, 3.0)
     ]
     np.testing.assert_allclose(*differences, rtol=1e-9, atol=1e-9)
-    plain = boosting.rates(CountRows(None, sample.y))
+    plain = boosting.compute_rates(CountRows(None, sample.y))
     assert (plain[0] == sample.y).all()
     assert (plain[1] == 1.0).all()
 
@@ -245,7 +245,7 @@ def test_out_of_fold_means_are_those_of_boosters_without_the_fold_and_the_whole_
 
 @pytest.mark.parametrize(("rows", "least"), [(5, 1), (39, 1), (40, 2), (200, 10), (400, 20), (9000, 20)])
 def test_leaves_have_a_twentieth_of_the_rows_and_twenty_at_most(rows, least):
-    assert boosting.least_in_leaf(rows) == least
+    assert boosting.min_rows_per_leaf(rows) == least
 
 
 def test_folds_need_counts_and_two_rows():

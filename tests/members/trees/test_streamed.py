@@ -49,14 +49,14 @@ def test_scores_are_those_of_a_fit_in_memory(parts, stream):
     train, validation, test = parts
     few = train.rows(slice(0, SAMPLED))
     found, whole, sampled = fit(few, validation, stream), fit(train, validation), fit(few, validation)
-    assert found.n_rows == found.facts()["streamed rows"] == stream.read == ROWS
+    assert found.n_rows == found.get_facts()["streamed rows"] == stream.read == ROWS
     ours, memory, sample = (losses(member, test) for member in (found, whole, sampled))
     gap = ours - memory
     assert abs(gap.mean()) < 0.005 * memory.mean()
     assert gap.mean() < 3 * gap.std() / np.sqrt(len(gap)), "not worse beyond noise"
     assert (sample - ours).mean() > 0.02 * memory.mean(), "more rows help"
     loaded = Trees.from_state(found.state())
-    assert loaded.facts() == found.facts()
+    assert loaded.get_facts() == found.get_facts()
     assert np.array_equal(losses(loaded, test), ours)
 
 
@@ -67,4 +67,4 @@ def test_memory_and_time_bound_the_rows(parts, stream, stream_of, monkeypatch):
     found = fit(train.rows(slice(0, SAMPLED)), validation, longer)
     assert found.n_rows == 3000
     assert len(longer) * 0.9 < longer.read < len(longer) * 1.1, "rows are drawn from the whole table"
-    assert streamed.affordable_rows(stream, 4, Clock(0.05)) < 2000
+    assert streamed.count_affordable_stream_rows(stream, 4, Clock(0.05)) < 2000

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ddpn import DDPNRegressor
-from ddpn.members.network_options import paper_options
+from ddpn.members.network_options import make_paper_options
 from ddpn.networks.backbones import BACKBONES
 from ddpn.networks.heads import HEADS, Head
 from ddpn.paper.datasets import DATASETS, SIMULATIONS
@@ -100,7 +100,7 @@ def test_ddpn_regressor_is_every_method_of_the_paper(name):
 
 def test_the_settings_of_ddpn_regressor_are_those_of_the_experiments():
     for name, rows in (("wave", 800), ("length-of-stay", 80_000)):
-        settings, options = experiment(name).training, paper_options(rows)
+        settings, options = experiment(name).training, make_paper_options(rows)
         assert options.epochs == settings.epochs_for(rows)
         for setting in ("batch_size", "lr", "weight_decay"):
             assert getattr(options, setting) == getattr(settings, setting), (name, setting)

@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 from ddpn.tables.checks.findings import FindingKind
-from ddpn.tables.checks.leaks import _left_over, _Target, find_leaks, made_of_target
-from ddpn.tables.files import read
+from ddpn.tables.checks.leaks import _left_over, _Target, describe_target_transform, find_leaks
+from ddpn.tables.files import read_file
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import prepare, roles_of
 from ddpn.workflow.table_warnings import describe_finding
@@ -196,9 +196,9 @@ def test_repeated_rows_and_the_order_of_rows_raise_no_suspicion():
     ],
 )
 def test_no_column_of_a_real_table_is_suspected(data_folder, file, target, drop):
-    frame = read(str(data_folder / file))
+    frame = read_file(str(data_folder / file))
     roles = roles_of(frame, FitConfig(target=target, drop=drop))
-    sample = roles.sample(frame)
+    sample = roles.read_rows(frame)
     assert find_leaks(sample.X.to_polars(), sample.y) == []
 
 
@@ -219,7 +219,7 @@ def test_codes_of_the_target_are_found_whatever_their_unit(scale):
     y = rng.poisson(3.0, 400).astype(float)
     code = rng.permutation(50)[y.astype(int)] + 1.0
     rounded = scale * code * (1 + 1e-15 * rng.normal(size=400))
-    assert made_of_target(pl.Series(rounded), y) == "is a function of {target}"
+    assert describe_target_transform(pl.Series(rounded), y) == "is a function of {target}"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -227,7 +227,7 @@ def test_a_column_without_information_leaves_the_noise_of_counts(seed):
     """Of 20,000 Poisson counts and neighbours at uneven distances: no variance is explained, and that left is all."""
     rng = np.random.default_rng(seed)
     y = rng.poisson(50.0, 20_000).astype(float)
-    share, noise = _left_over(rng.exponential(size=len(y)), _Target.of("t", y, np.ones(len(y))), True)
+    share, noise = _left_over(rng.exponential(size=len(y)), _Target.from_values("t", y, np.ones(len(y))), True)
     assert share == pytest.approx(0.0, abs=0.04)
     assert noise == pytest.approx(NOISE_OF_NORMALS, abs=0.04)
 
@@ -239,7 +239,7 @@ def test_rates_leave_the_noise_of_counts_with_their_exposures(is_number):
     exposure = rng.choice([1.0, 10.0], 20_000)
     y = rng.poisson(50.0 * exposure) / exposure
     codes = rng.exponential(size=len(y)) if is_number else rng.integers(0, 3000, len(y)).astype(float)
-    share, noise = _left_over(codes, _Target.of("t", y, 1.0 / exposure), is_number)
+    share, noise = _left_over(codes, _Target.from_values("t", y, 1.0 / exposure), is_number)
     assert share == pytest.approx(0.0, abs=0.06)
     assert noise == pytest.approx(NOISE_OF_NORMALS, abs=0.04)
 
@@ -251,7 +251,7 @@ def test_half_of_the_variance_that_levels_explain():
     mean = 100.0 + 10.0 * rng.normal(size=4000)
     y = rng.poisson(mean[level]).astype(float)
     for codes, is_number in ((level, False), (level + 0.0, True)):
-        share, noise = _left_over(codes.astype(float), _Target.of("t", y, np.ones(len(y))), is_number)
+        share, noise = _left_over(codes.astype(float), _Target.from_values("t", y, np.ones(len(y))), is_number)
         assert share == pytest.approx(0.5, abs=0.08 if is_number else 0.04)
         assert noise == pytest.approx(NOISE_OF_NORMALS, abs=0.2 if is_number else 0.04)
 
@@ -286,18 +286,21 @@ def test_how_a_column_is_made_of_the_target(make, words):
     y = rng.poisson(3.0, 600).astype(float)
     column = np.log1p(y) if make is np.log1p else make(y, rng)
     series = pl.Series(column).fill_nan(None)
-    assert made_of_target(series, y) == words
+    assert describe_target_transform(series, y) == words
     # In any order of the rows, and beside whatever name.
     order = rng.permutation(600)
-    assert made_of_target(series[order.tolist()].alias("z"), y[order]) == words
+    assert describe_target_transform(series[order.tolist()].alias("z"), y[order]) == words
 
 
 def test_parts_and_flags_of_rates_are_no_leaks():
     rng = np.random.default_rng(0)
     y = rng.poisson(3.0, 600).astype(float)
-    assert made_of_target(pl.Series((y == 0).astype(float)), y / 2.0, is_count=False) == ""
-    assert made_of_target(pl.Series(np.where(y == 0, np.nan, 1.0)), y / 2.0, is_count=False) == ""
-    assert made_of_target(pl.Series(3.0 * y), y / 2.0, is_count=False) == "is {target} times a factor plus a constant"
+    assert describe_target_transform(pl.Series((y == 0).astype(float)), y / 2.0, is_count=False) == ""
+    assert describe_target_transform(pl.Series(np.where(y == 0, np.nan, 1.0)), y / 2.0, is_count=False) == ""
+    assert (
+        describe_target_transform(pl.Series(3.0 * y), y / 2.0, is_count=False)
+        == "is {target} times a factor plus a constant"
+    )
 
 
 def test_columns_that_sum_to_the_target_are_named_without_the_others():

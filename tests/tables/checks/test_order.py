@@ -8,7 +8,7 @@ import pytest
 
 from ddpn.rows.count_rows import CountRows
 from ddpn.tables.checks.findings import FindingKind
-from ddpn.tables.checks.order import find_drift, time_columns
+from ddpn.tables.checks.order import find_drift, find_time_columns
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import prepare
 
@@ -74,8 +74,8 @@ def calendar() -> pl.DataFrame:
 def test_calendar_and_trend_are_found_in_any_order_of_rows(calendar):
     order = RNG.permutation(500)
     assert (
-        time_columns(calendar, DAYS)
-        == time_columns(calendar[order], DAYS[order])
+        find_time_columns(calendar, DAYS)
+        == find_time_columns(calendar[order], DAYS[order])
         == ["year", "season", "month", "index"]
     )
 
@@ -83,9 +83,11 @@ def test_calendar_and_trend_are_found_in_any_order_of_rows(calendar):
 def test_columns_that_do_not_follow_time(calendar):
     days = pl.Series([date(2001, 1, 1) + timedelta(days=day) for day in range(7000)])
     months = pl.DataFrame({"month": days.dt.month(), "weekday": days.dt.weekday()})
-    assert time_columns(months, days) == [], "months that come again many times"
-    assert time_columns(calendar.select("year", "month"), DAYS) == [], "where all follow time, none is left out"
-    assert time_columns(calendar.select("index", "temperature"), pl.Series([1] * 500)) == [], "one time for all rows"
+    assert find_time_columns(months, days) == [], "months that come again many times"
+    assert find_time_columns(calendar.select("year", "month"), DAYS) == [], "where all follow time, none is left out"
+    assert find_time_columns(calendar.select("index", "temperature"), pl.Series([1] * 500)) == [], (
+        "one time for all rows"
+    )
 
 
 # The order of rows

@@ -6,8 +6,8 @@ import pytest
 from sklearn.metrics import d2_tweedie_score, mean_poisson_deviance
 
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.splits import fold_pairs
-from ddpn.tables.checks.quick_model import QuickModel, estimate_effects, max_rows
+from ddpn.rows.splits import split_folds
+from ddpn.tables.checks.quick_model import QuickModel, count_quick_model_rows, estimate_effects
 
 ROWS = 600
 
@@ -54,7 +54,7 @@ def test_rows_of_no_weight_are_not_learned_from():
 
 def test_grouped_means_do_not_know_the_counts_of_the_group_and_random_ones_do():
     model = QuickModel(SAMPLE)
-    pairs = fold_pairs(ROWS, 3, 0, SAMPLE.group)
+    pairs = split_folds(ROWS, 3, 0, SAMPLE.group)
     inside = pairs[0][1]
     poisoned = SAMPLE.y.copy()
     poisoned[inside] += 30.0
@@ -104,7 +104,7 @@ def test_missing_values_and_levels_are_told_apart():
 
 @pytest.mark.parametrize(("columns", "rows"), [(0, 5000), (20, 5000), (25, 4000), (100, 1000), (5000, 1000)])
 def test_wide_tables_are_checked_by_fewer_rows(columns, rows):
-    assert max_rows(columns) == rows
+    assert count_quick_model_rows(columns) == rows
 
 
 # Effects of groups ----------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def test_effects_of_groups_are_their_credibility_estimates(shape):
     effect = np.ones(2000) if np.isinf(shape) else rng.gamma(shape, 1.0 / shape, 2000)
     mean = rng.uniform(1.0, 5.0, len(codes))
     y = rng.poisson(mean * effect[codes] * rng.gamma(1.0, 1.0, len(codes))).astype(float)
-    pairs = fold_pairs(len(y), 3, 0)
+    pairs = split_folds(len(y), 3, 0)
     found = estimate_effects(y, mean, codes, pairs)
     expected = np.ones(len(y))
     for inner, outer in pairs:
@@ -133,7 +133,7 @@ def test_the_effect_of_a_row_does_not_follow_the_counts_of_its_fold():
     rng = np.random.default_rng(1)
     codes, mean = np.repeat(np.arange(50), 6), np.full(300, 4.0)
     y = rng.poisson(4.0 * rng.gamma(1.0, 1.0, 50)[codes]).astype(float)
-    pairs = fold_pairs(300, 3, 0)
+    pairs = split_folds(300, 3, 0)
     products = lambda counts: np.sum(np.bincount(codes, counts - mean) ** 2) - np.sum((counts - mean) ** 2)
     sizes = np.sum(np.bincount(codes, mean) ** 2) - np.sum(mean**2)
     variance = products(y) / sizes

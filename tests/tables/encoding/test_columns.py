@@ -8,23 +8,23 @@ import polars as pl
 import pytest
 
 from ddpn.tables.columns import Column, ColumnTable, Kind
-from ddpn.tables.encoding import FeatureEncoder, columns, encoder_bytes, encoder_from_bytes
+from ddpn.tables.encoding import FeatureEncoder, columns, encoder_from_bytes, encoder_to_bytes
 from ddpn.tables.encoding.columns import (
     CategoryEncoding,
     ColumnPlan,
     NumberEncoding,
-    bin_edges,
-    bounded,
     center_and_scale,
-    distinct,
+    find_bin_edges,
+    find_integer_codes,
     fit_number,
-    integer_codes,
+    soft_clip,
+    weigh_distinct,
 )
 from ddpn.tables.encoding.encoder import has_effects
 
 
 def of(*values: float):
-    return distinct(np.array(values, dtype=float), np.ones(len(values)))
+    return weigh_distinct(np.array(values, dtype=float), np.ones(len(values)))
 
 
 def written(column: NumberEncoding, x: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -33,9 +33,9 @@ def written(column: NumberEncoding, x: Sequence[float] | np.ndarray) -> np.ndarr
 
 def test_bounded_is_the_identity_up_to_the_limit_and_increases_smoothly_beyond():
     inside = np.linspace(-10, 10, 101)
-    assert bounded(inside.copy()).tolist() == inside.tolist()
+    assert soft_clip(inside.copy()).tolist() == inside.tolist()
     z = np.array([10.0, 10.0 + 1e-6, 11.0, 1e3, 1e300, np.inf])
-    up, down = bounded(z.copy()), bounded(-z)
+    up, down = soft_clip(z.copy()), soft_clip(-z)
     assert (np.diff(up)[:-1] > 0).all()
     assert up.tolist() == (-down).tolist()
     assert (up[1] - up[0]) / 1e-6 == pytest.approx(1.0, rel=1e-5)
@@ -45,14 +45,14 @@ def test_bounded_is_the_identity_up_to_the_limit_and_increases_smoothly_beyond()
 def test_bins_hold_equal_shares_of_the_weight():
     rng = np.random.default_rng(0)
     x, w = rng.lognormal(size=4000), rng.integers(1, 4, 4000)
-    edges = bin_edges(distinct(x, w), 10)
+    edges = find_bin_edges(weigh_distinct(x, w), 10)
     shares = np.histogram(x, edges, weights=w)[0] / w.sum()
     assert edges[[0, -1]].tolist() == [x.min(), x.max()]
     np.testing.assert_allclose(shares, 0.1, atol=0.002)
 
 
 def test_bins_too_narrow_for_floats_are_dropped():
-    tiny = bin_edges(of(0.0, 5e-324, 1.0, 2.0), 24)
+    tiny = find_bin_edges(of(0.0, 5e-324, 1.0, 2.0), 24)
     assert np.isfinite(written(NumberEncoding(edges=tiny), [0.0, 5e-324, 0.3, 9.0])).all()
     assert tiny.tolist() == [0.0, 1.0, 2.0]
 
@@ -62,7 +62,7 @@ def test_bins_too_narrow_for_floats_are_dropped():
     [([2, 0, 1], [0, 1, 2]), ([0, 1], []), ([0, 1, 2.5], []), (range(32), list(range(32))), (range(33), [])],
 )
 def test_integer_codes(values, expected):
-    assert integer_codes(of(*values)).tolist() == expected
+    assert find_integer_codes(of(*values)).tolist() == expected
 
 
 def test_missing_values_are_the_median_in_fit_as_in_use():
@@ -92,7 +92,7 @@ def test_a_column_without_variation_is_zero_whatever_comes_later(x):
     ],
 )
 def test_center_and_scale_neither_overflow_nor_cancel(x, center, scale):
-    got = center_and_scale(distinct(np.array(x), np.ones(len(x))))
+    got = center_and_scale(weigh_distinct(np.array(x), np.ones(len(x))))
     assert got == pytest.approx((center, scale), rel=1e-12)
 
 
@@ -182,7 +182,7 @@ def test_inputs_are_those_of_each_cell(numeric, categorical):
         found = fitted.transform(table)
         np.testing.assert_allclose(found, expected_inputs(fitted, table), rtol=1e-6, atol=1e-7)
         assert found.dtype == np.float32
-        assert encoder_from_bytes(encoder_bytes(fitted)).transform(table).tobytes() == found.tobytes()
+        assert encoder_from_bytes(encoder_to_bytes(fitted)).transform(table).tobytes() == found.tobytes()
     # A row has the same inputs alone and among others.
     table = pl.concat([TABLE, STRANGE] * 3)
     whole = fitted.transform(table)

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.tables.encoding import FeatureEncoder, columns, encoder_bytes, encoder_from_bytes, steps
+from ddpn.tables.encoding import FeatureEncoder, columns, encoder_from_bytes, encoder_to_bytes, steps
 
 MODES = ["standard", "piecewise", "steps"]
 RNG = np.random.default_rng(5)
@@ -139,12 +139,12 @@ def test_scikit_learns_own_checks(estimator, monkeypatch):
 
 def test_options_and_levels_of_any_kind_are_restored():
     encoder = FeatureEncoder(bins=np.int64(3)).fit([["ü\ud800", 1.0], [None, 2.0]])
-    again = encoder_from_bytes(encoder_bytes(encoder))
+    again = encoder_from_bytes(encoder_to_bytes(encoder))
     assert again.get_params() == encoder.get_params()
     assert again.get_feature_names_out().tolist() == encoder.get_feature_names_out().tolist()
 
 
-GOOD = encoder_bytes(FeatureEncoder().fit([[1.0, "a"], [3.0, "b"], [None, "a"]]))
+GOOD = encoder_to_bytes(FeatureEncoder().fit([[1.0, "a"], [3.0, "b"], [None, "a"]]))
 OTHERS = {
     "nothing": b"",
     "truncated": GOOD[:-9],

@@ -6,8 +6,8 @@ import pytest
 
 from ddpn.runtime.errors import InputError
 from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.encoding.columns import Targets, credible_effects, targets_of
-from ddpn.tables.encoding.encoder import OutOfFoldEffects, content_folds, has_effects
+from ddpn.tables.encoding.columns import Targets, estimate_credible_effects, make_targets
+from ddpn.tables.encoding.encoder import OutOfFoldEffects, assign_folds_by_content, has_effects
 
 LEVELS, ROWS = 300, 1800
 
@@ -30,7 +30,7 @@ def test_credibility_is_that_of_buhlmann_and_straub():
     rng = np.random.default_rng(3)
     index, volume = rng.integers(0, 6, 90), rng.uniform(0.5, 2.0, 90)
     rate = rng.poisson(volume * (2.0 + index)) / volume
-    found = credible_effects(index, 6, Targets(rate, volume, np.ones(90)))
+    found = estimate_credible_effects(index, 6, Targets(rate, volume, np.ones(90)))
     m = np.average(rate, weights=volume)
     w = np.array([volume[index == j].sum() for j in range(6)])
     own = np.array([np.average(rate[index == j], weights=volume[index == j]) for j in range(6)])
@@ -114,7 +114,7 @@ def test_weights_are_repeated_rows_and_their_unit_does_not_matter():
     repeated = FeatureEncoder(categorical="auto").fit(X[rows], y[rows])
     assert has_effects(weighted)
     assert weighted.transform(X).tobytes() == repeated.transform(X).tobytes()
-    tiny = targets_of(y.astype(float), np.full(ROWS, 1e-4), None)
+    tiny = make_targets(y.astype(float), np.full(ROWS, 1e-4), None)
     np.testing.assert_allclose(tiny.weight, 1.0)
 
 
@@ -131,19 +131,19 @@ def test_effects_are_those_of_rates():
 def test_folds_by_content_know_a_row_again():
     X, y, _ = simulated(8)
     encoder = FeatureEncoder(categorical="auto").fit(X, y)
-    fold = content_folds(encoder, X)
+    fold = assign_folds_by_content(encoder, X)
     assert np.bincount(fold).min() > ROWS / 5 - 4 * np.sqrt(ROWS / 5)
     some = np.random.default_rng(0).permutation(ROWS)[:40]
-    assert content_folds(encoder, X[some]).tolist() == fold[some].tolist()
+    assert assign_folds_by_content(encoder, X[some]).tolist() == fold[some].tolist()
     crossed = OutOfFoldEffects(encoder, X, y.astype(float), None, None, fold)
-    assert not crossed.useless
-    assert crossed.inputs_by_content(X[some]).tobytes() == crossed.inputs(X, fold)[some].tobytes()
+    assert not crossed.weak_columns
+    assert crossed.encode_by_content(X[some]).tobytes() == crossed.encode(X, fold)[some].tobytes()
     # A table of nothing but levels: all rows of a level are in one fold, whose effects do not know it.
     alone = FeatureEncoder(categorical="auto").fit(X.select("zip"), y)
     crossed = OutOfFoldEffects(
-        alone, X.select("zip"), y.astype(float), None, None, content_folds(alone, X.select("zip"))
+        alone, X.select("zip"), y.astype(float), None, None, assign_folds_by_content(alone, X.select("zip"))
     )
-    assert crossed.useless == {0}
+    assert crossed.weak_columns == {0}
 
 
 def test_rounding_errors_are_no_effects():
@@ -158,7 +158,7 @@ def test_rows_of_a_fold_without_rows_have_the_effects_of_all():
     X, y, _ = simulated(12)
     encoder = FeatureEncoder(categorical="auto").fit(X, y)
     crossed = OutOfFoldEffects(encoder, X, y.astype(float), None, None, np.arange(ROWS) % 3)
-    found = effect_of(encoder, crossed.inputs(X, np.full(ROWS, 4)))
+    found = effect_of(encoder, crossed.encode(X, np.full(ROWS, 4)))
     np.testing.assert_allclose(found, effect_of(encoder, encoder.transform(X)), rtol=1e-6)
 
 

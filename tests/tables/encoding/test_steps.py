@@ -5,7 +5,7 @@ import pytest
 from sklearn.tree import DecisionTreeRegressor
 
 from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.encoding.steps import best_cuts, screened, split_gains
+from ddpn.tables.encoding.steps import choose_columns, find_best_cuts, split_gains
 
 
 @pytest.fixture
@@ -16,18 +16,18 @@ def codes() -> np.ndarray:
 def test_the_cuts_a_count_follows_are_found(codes):
     mean = np.where(codes[:, 1] > 57, 9.0, 2.0) + np.where(codes[:, 1] > 140, 20.0, 0.0)
     y = np.random.default_rng(1).poisson(mean)
-    _, cuts, _ = best_cuts(codes, y, np.ones(len(y)), 2)
+    _, cuts, _ = find_best_cuts(codes, y, np.ones(len(y)), 2)
     assert cuts.tolist() == [57, 140]
 
 
 @pytest.mark.parametrize("y", [0.0, 4.0])
 def test_a_constant_target_has_no_cut(codes, y):
-    assert [cuts.tolist() for cuts in best_cuts(codes, np.full(len(codes), y), np.ones(len(codes)), 5)] == [[]] * 3
+    assert [cuts.tolist() for cuts in find_best_cuts(codes, np.full(len(codes), y), np.ones(len(codes)), 5)] == [[]] * 3
 
 
 def test_rows_whose_weight_vanishes_make_no_cut(codes):
     weights = np.where(codes[:, 1] > 99, 1e-300, 1.0)
-    assert [cuts.tolist() for cuts in best_cuts(codes, codes[:, 1] > 99, weights, 5)] == [[]] * 3
+    assert [cuts.tolist() for cuts in find_best_cuts(codes, codes[:, 1] > 99, weights, 5)] == [[]] * 3
 
 
 def test_inputs_follow_the_target_and_few_values_have_all_steps():
@@ -70,8 +70,8 @@ def test_the_best_columns_are_kept_in_their_order():
     X = rng.normal(size=(40, 60))
     y = X[:, 57] + (X[:, 3] > 0)
     gains = split_gains(X, y, np.ones(40))
-    kept = screened(X, y, np.ones(40), least=50)
+    kept = choose_columns(X, y, np.ones(40), least=50)
     assert kept.tolist() == sorted(np.argsort(-gains)[:50].tolist())
     assert {3, 57} < set(kept.tolist())
-    assert len(screened(X, y, np.ones(40), least=10)) == 40  # as many as rows
-    assert screened(X, y, np.ones(40), least=60) is None
+    assert len(choose_columns(X, y, np.ones(40), least=10)) == 40  # as many as rows
+    assert choose_columns(X, y, np.ones(40), least=60) is None

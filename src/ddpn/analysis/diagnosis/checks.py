@@ -21,7 +21,7 @@ from ddpn.analysis.diagnosis.means import LABELS, Means, emphasis
 from ddpn.analysis.gains import gain_of
 from ddpn.distributions import CountDistribution, DoublePoisson, NegativeBinomial
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.splits import group_codes
+from ddpn.rows.splits import encode_groups
 from ddpn.runtime.display import percent
 from ddpn.storage.contents import JsonObject
 
@@ -135,7 +135,7 @@ def design_effect(terms: np.ndarray, group: np.ndarray | None) -> float:
     """
     if group is None:
         return 1.0
-    codes, _ = group_codes(len(terms), group)
+    codes, _ = encode_groups(len(terms), group)
     return max(1.0, float(np.square(np.bincount(codes, terms)).sum() / max(np.square(terms).sum(), 1e-300)))
 
 

@@ -9,11 +9,11 @@ import torch
 from ddpn.members.folds import Folds
 from ddpn.members.glm import GLM
 from ddpn.members.member import NotApplicableError
-from ddpn.members.trees.boosting import Fold, MeanFit, Settings, TreeRows, with_columns
+from ddpn.members.trees.boosting import Fold, MeanFit, Settings, TreeRows, choose_fold_columns
 from ddpn.members.trees.member import TreeTable
 from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.splits import FOLDS, fold_numbers, pairs_of_folds
+from ddpn.rows.splits import FOLDS, assign_folds, list_fold_pairs
 from ddpn.runtime.threads import tree_threads_for
 from ddpn.statistics import poisson_deviance
 
@@ -64,7 +64,7 @@ def emphasis(sample: CountRows, mean: np.ndarray) -> np.ndarray:
 
 def out_of_fold_means(sample: CountRows, kind: str, seed: int, step: Step) -> Means:
     """The means of one of `MEAN_MODELS`, by five-fold cross-fitting; no GLM is fitted to a table that is too wide."""
-    number = fold_numbers(len(sample), FOLDS, seed, sample.group)
+    number = assign_folds(len(sample), FOLDS, seed, sample.group)
     folds, models = int(number.max()) + 1, dict[str, Model]()
     found, deviance = dict[str, OutOfFold](), dict[str, float]()
 
@@ -139,9 +139,9 @@ def _boosted(sample: CountRows, base: np.ndarray, number: np.ndarray, seed: int,
     """Boosted trees that multiply the out-of-fold means `base`."""
     table, matrix = TreeTable.fit(sample.X)
     weight, rate = sample.weight_or_ones * base, sample.y / base
-    parts = [Fold(inner, outer) for inner, outer in pairs_of_folds(number)]
+    parts = [Fold(inner, outer) for inner, outer in list_fold_pairs(number)]
     with tree_threads_for(matrix.size):
-        rows = TreeRows(matrix, table.is_category, rate, weight, with_columns(parts, matrix, rate, weight))
+        rows = TreeRows(matrix, table.is_category, rate, weight, choose_fold_columns(parts, matrix, rate, weight))
         fit = MeanFit(rows, _TREES._replace(seed=seed))
         fit.run(folds)
     mean = _clipped(sample, base * np.exp(np.nan_to_num(fit.out_of_fold)))

@@ -33,8 +33,8 @@ from ddpn.runtime.errors import format_argument
 from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.statistics import adjust_p_values
 from ddpn.storage.contents import JsonObject
-from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, describe_draw, draw_facts, draw_sample
-from ddpn.tables.row_hashes import group_labels
+from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, describe_draw, draw_sample, draw_to_json
+from ddpn.tables.row_hashes import name_interval_groups
 
 #: Rows, and counts above 0, below which nothing is tested: an interval of the dispersion would be wider than +-0.4.
 MIN_ROWS, MIN_POSITIVE = 50, 10
@@ -106,7 +106,7 @@ class Diagnosis:
         return {
             "target": self.target,
             "headline": self.headline,
-            "draw": draw_facts(int(self.summary["used"]), int(self.summary["rows"])),
+            "draw": draw_to_json(int(self.summary["used"]), int(self.summary["rows"])),
             "summary": {name: None if value != value else value for name, value in self.summary.items()},
             "mean_model": self.mean_model,
             "deviance_explained": self.explained,
@@ -216,7 +216,7 @@ def diagnose(
     check_integer("random_state", random_state, 0)
     sample = CountRows.from_arguments(X, y, sample_weight, exposure)
     if groups is not None:
-        sample = sample.replace(group=group_labels(groups, len(sample)))
+        sample = sample.replace(group=name_interval_groups(groups, len(sample)))
     return diagnose_sample(sample, target, mean_model, max_rows, random_state, progress)
 
 
@@ -258,7 +258,7 @@ def diagnose_sample(
         hopeless = f"too few counts above 0 for a diagnosis: {positive:,}, and {MIN_POSITIVE} are needed."
     if hopeless:
         return Diagnosis(target, summary, None, "No recommendation is possible.", notes=(hopeless, *notes))
-    if not sample.is_plain:
+    if not sample.is_unrestricted:
         # A likelihood of shares takes the upper bound as the total of a row, and no exposure beside it.
         is_share = sample.upper is not None and sample.exposure is None
         reason = "A fit takes bounds and limits from these arguments, and its distributions have them."

@@ -18,7 +18,7 @@ from ddpn.analysis.explanations.results import ExplanationResult, Table
 from ddpn.analysis.explanations.shapley import Contributions, contributions
 from ddpn.rows.count_rows import CountRows
 from ddpn.storage.contents import JsonObject
-from ddpn.tables.row_draw import describe_draw, draw_facts
+from ddpn.tables.row_draw import describe_draw, draw_to_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,11 +71,11 @@ class Explanation(ExplanationResult):
 
     def to_dict(self) -> JsonObject:
         """Everything as tables by columns, ready for JSON; "draw" says which rows were used."""
-        draw = {"effects": draw_facts(self.effects.rows, self.effects.total)}
+        draw = {"effects": draw_to_json(self.effects.rows, self.effects.total)}
         found: dict[str, object] = {"rows": self.effects.rows, "effects": self.effects.table(), "draw": draw}
         if self.importance is None:
             return found
-        draw["importance"] = draw_facts(self.importance.rows, self.importance.total)
+        draw["importance"] = draw_to_json(self.importance.rows, self.importance.total)
         draw["importance"]["scored_rows"] = self.importance.scored_rows
         return found | {"importance": self.importance.table()}
 

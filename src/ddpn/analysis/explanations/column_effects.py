@@ -15,7 +15,7 @@ from ddpn.analysis.explanations.inputs import MISSING, Inputs
 from ddpn.analysis.explanations.results import ByColumn, Table
 from ddpn.runtime.validation import check_integer
 from ddpn.tables.columns import Column, Kind
-from ddpn.tables.levels import number_of
+from ddpn.tables.levels import parse_number_level
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -241,7 +241,7 @@ def effects(
         column, grid = inputs.columns[position], grid_of(inputs.columns, position, bins)
         effect, error = curves(grid, measure(inputs, position, grid, now, rng), moments.weights, rng)
         points, share, has_missing = list(grid.points), grid.shares, bool(grid.missing.any())
-        if column.is_category and None in [number_of(str(point)) for point in points]:
+        if column.is_category and None in [parse_number_level(str(point)) for point in points]:
             order = np.argsort(effect[0, : len(points)], kind="stable")
             points, share = [points[i] for i in order], share[order]
             last = np.arange(len(points), effect.shape[1])
@@ -320,7 +320,7 @@ def _ordered_levels(columns: list[Column], position: int) -> np.ndarray:
     found = np.array(ranked[:_LEVELS], dtype=int)
     if len(found) < 3:
         return found
-    numbers = [number_of(column.levels[level]) for level in found]
+    numbers = [parse_number_level(column.levels[level]) for level in found]
     if None not in numbers:
         return found[np.argsort(np.array(numbers, dtype=float), kind="stable")]
     profiles = []  # shape: (levels, features) each

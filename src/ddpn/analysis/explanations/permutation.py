@@ -144,7 +144,7 @@ def importance(
     most = None if is_auto or max_rows is None else check_integer("max_rows", max_rows, 1)
     if columns is None and len(inputs.columns) > _MAX_SCREENED:
         return Importances([], 0, len(inputs.columns), inputs.total, 0)
-    rng, used = np.random.default_rng(seed), np.flatnonzero(inputs.observed.is_used)
+    rng, used = np.random.default_rng(seed), np.flatnonzero(inputs.observed.has_weight)
     positions = inputs.rows(used).chosen(columns, rng)
     if is_auto:
         most = int(np.clip(_WORK // (repeats * len(positions)), _MIN_ROWS, _MAX_ROWS))

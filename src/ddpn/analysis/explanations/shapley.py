@@ -13,7 +13,7 @@ from ddpn.analysis.explanations.inputs import MISSING, Inputs
 from ddpn.analysis.explanations.results import ExplanationResult, Table
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer
-from ddpn.tables.row_draw import count_drawn, draw_rows
+from ddpn.tables.row_draw import draw_rows, format_drawn_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,7 +69,7 @@ class Contributions(ExplanationResult):
         """The sentence on the rows that explained rows are compared with; empty if these are all rows."""
         if self.starts == self.background_total:
             return ""
-        drawn = count_drawn(self.background_rows, self.background_total)
+        drawn = format_drawn_rows(self.background_rows, self.background_total)
         return f"Rows are compared with {self.starts:,} rows, at equal distances in the order of the means of {drawn}."
 
     def top(self, row: int = 0, most: int = 10) -> list[tuple[str, object, float]]:

@@ -38,7 +38,7 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.display import fmt, percent, plural, value_text
 from ddpn.statistics import bonferroni_z, effective_rows, weighted_mean, weighted_quantile, wilson_interval
 from ddpn.tables.columns import Column
-from ddpn.tables.row_draw import MAX_ROWS, count_drawn, draw_sample
+from ddpn.tables.row_draw import MAX_ROWS, draw_sample, format_drawn_rows
 
 #: Ranges of a numeric column.
 _BINS = 5
@@ -134,16 +134,16 @@ def gather(
     leaks = [leak] if leak else []
     calibration = predictor.calibration
     if calibration.groups is not None:
-        labels = calibration.groups.labels(sample.X, sample.interval_groups, "interval_groups")
+        labels = calibration.groups.read_labels(sample.X, sample.interval_groups, "interval_groups")
         sample = sample.replace(interval_groups=labels)
     draw = draw_sample(sample, max_rows if held_out is None else None)
     rows, used, total = draw.positions, draw.take(sample), draw.total if total is None else total
-    progress(f"Predicting {count_drawn(len(used), total)}")
+    progress(f"Predicting {format_drawn_rows(len(used), total)}")
     with torch.no_grad():
         blocks = predictor.predict_rows(used) if held_out is None else predictor.predict_out_of_fold(held_out)
         predicted = [_summarise_block(*block) for block in blocks]
     scores = RowScores(*map(np.concatenate, zip(*(part.scores for part in predicted), strict=True)))
-    progress(f"Scoring {count_drawn(len(used), total)}")
+    progress(f"Scoring {format_drawn_rows(len(used), total)}")
     if held_out is None:
         others = {
             str(name): rows_of(dist, torch.from_numpy(rows)) if tuple(dist.batch_shape) == (len(sample),) else dist
@@ -167,11 +167,11 @@ def gather(
         scores=scores,
         components=max(part.components for part in predicted),
         board=board,
-        fingerprint=sample.digest(),
+        fingerprint=sample.compute_digest(),
         calibrated=int(calibration.intervals[MIXTURE].rows[0]) if MIXTURE in calibration.intervals else 0,
         ids=None if ids is None else (ids[0], [ids[1][row] for row in rows.tolist()]),
         grouped=grouped,
-        without_weight=int((~sample.is_used).sum()),
+        without_weight=int((~sample.has_weight).sum()),
         measured=None if held_out is None else Inputs.of_first_fold(model, held_out, names),
     )
 

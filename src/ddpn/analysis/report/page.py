@@ -19,7 +19,7 @@ from ddpn.runtime.display import as_text
 from ddpn.runtime.errors import InputError
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import write_text
-from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, count_drawn
+from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, format_drawn_rows
 
 
 def write_report(
@@ -104,7 +104,7 @@ def write_report(
         sections.members_text(model),
         f"likelihood {sections.likelihood_text(model)}",
         " ".join(["fitted", *filter(None, fitted)]) if any(fitted) else "",
-        f"evaluated on {count_drawn(len(evidence.y), evidence.total, row_word)} on {date.today().isoformat()}",
+        f"evaluated on {format_drawn_rows(len(evidence.y), evidence.total, row_word)} on {date.today().isoformat()}",
     ]
     text = render_page(
         content, f"How well the model predicts {target}", [*filter(None, facts)], [*filter(None, [leak]), *warnings]

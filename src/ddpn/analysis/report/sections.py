@@ -35,14 +35,14 @@ from ddpn.analysis.report.figures import (
     draw_scatter,
     format_mean,
 )
-from ddpn.members import label_of
-from ddpn.members.folds import copies_of
+from ddpn.members import format_member_label
+from ddpn.members.folds import get_fold_copies
 from ddpn.members.networks import Networks
 from ddpn.predictor import Predictor
 from ddpn.runtime.display import TextTable, describe_parts, fmt, interval_words, percent, plural, value_text
 from ddpn.statistics import weighted_mean, weighted_quantile, wilson_interval
 from ddpn.storage.contents import JsonObject
-from ddpn.tables.row_draw import SEED, count_drawn, describe_draw
+from ddpn.tables.row_draw import SEED, describe_draw, format_drawn_rows
 
 #: Columns of a single row that are listed.
 _MAX_CELLS = 12
@@ -118,10 +118,10 @@ def collect_content(
         "groups": [tabulate_groups(groups) for groups in (fifths(evidence), *groups_of_columns)],
         "columns": plural(importances.columns, "column"),
         "repeats": plural(len(importances.each[0].crps), "time") if importances.each else "",
-        "shuffled_rows": count_drawn(importances.rows, importances.total),
+        "shuffled_rows": format_drawn_rows(importances.rows, importances.total),
         "importances": importances.each,
         "importance_figures": [draw_importance(importances, *key) for key in _IMPORTANCES if importances.each],
-        "effect_rows": count_drawn(explanation.effects.rows, explanation.effects.total),
+        "effect_rows": format_drawn_rows(explanation.effects.rows, explanation.effects.total),
         "effects": explanation.effects.each,
         "effect_figures": draw_effects(explanation.effects),
         "best": best,
@@ -287,12 +287,14 @@ def describe_row(evidence: Evidence, row: int, name: str, columns: Sequence[int]
 def members_text(model: FittedModel) -> str:
     """The members of the mixture with their weights, such as "5 networks (80%) + GLM (20%)"."""
     predictor, parts = model.predictor_, []
-    for name, member in predictor.mixed.items():
-        label = label_of(name, member)
-        number = sum(copy.model.n_networks for copy in copies_of(member) if isinstance(copy, Networks))
+    for name, member in predictor.active_members.items():
+        label = format_member_label(name, member)
+        number = sum(copy.model.n_networks for copy in get_fold_copies(member) if isinstance(copy, Networks))
         if number:
             label = plural(number, label.removesuffix("s"))
-        parts.append(label if len(predictor.mixed) == 1 else f"{label} ({percent(predictor.weights[name], 0)})")
+        parts.append(
+            label if len(predictor.active_members) == 1 else f"{label} ({percent(predictor.weights[name], 0)})"
+        )
     return " + ".join(parts)
 
 
@@ -306,7 +308,7 @@ def fitted_rows(model: FittedModel) -> str:
     """How many rows a model was fitted to, such as "755 rows, 5-fold cross-fitted"; empty where that is not known."""
     if (n_rows := getattr(model, "n_rows_", None)) is None:
         return ""
-    copies = [len(copies_of(member)) for member in model.predictor_.mixed.values()]
+    copies = [len(get_fold_copies(member)) for member in model.predictor_.active_members.values()]
     rows = {"train": n_rows, "validation": getattr(model, "n_validation_rows_", 0)}
     return describe_parts(rows, max(copies) if max(copies) > 1 else 0)
 

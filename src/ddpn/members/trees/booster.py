@@ -47,8 +47,8 @@ class Booster:
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The trees as arrays, see `arrays_of`."""
-        return arrays_of(self._text)
+        """The trees as arrays, see `parse_arrays`."""
+        return parse_arrays(self._text)
 
     def raw(self, matrix: np.ndarray) -> np.ndarray:
         """The sum of the trees for every row of the whole matrix; for a mean, the logarithm of the rate."""
@@ -61,7 +61,7 @@ class Booster:
 # Text as arrays -------------------------------------------------------------------------------------------------------
 
 
-def arrays_of(text: str) -> dict[str, np.ndarray]:
+def parse_arrays(text: str) -> dict[str, np.ndarray]:
     """The trees in a text that LightGBM has just written, each kind of number as one array over all trees."""
     trees = []
     for block in text.split("\nTree=")[1:]:
@@ -79,7 +79,7 @@ def arrays_of(text: str) -> dict[str, np.ndarray]:
     return found
 
 
-def tree_slices(arrays: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+def slice_trees(arrays: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
     """The arrays of each tree."""
     return [{name: arrays[name][part] for name, part in tree.items()} for tree in _parts(arrays)]
 
@@ -94,7 +94,7 @@ def _parts(arrays: Mapping[str, np.ndarray]) -> list[dict[str, slice]]:
     return [dict(zip(found, parts, strict=True)) for parts in zip(*found.values(), strict=True)]
 
 
-def text_of(arrays: Mapping[str, np.ndarray], columns: int) -> str:
+def format_trees(arrays: Mapping[str, np.ndarray], columns: int) -> str:
     """What LightGBM reads as a model with these trees."""
     names = " ".join(f"c{i}" for i in range(columns))
     head = [
@@ -140,7 +140,7 @@ def boosters_from_files(files: Mapping[str, bytes], chosen: Sequence[Any], colum
     if flat or not all(_is_sum_of_trees(arrays, most) for arrays, most in zip(found, sizes, strict=True)):
         raise InputError(f"{_FILE} must hold boosted trees as they were saved, got other numbers.")
     return [
-        Booster(text_of(arrays, size) if len(arrays["leaves"]) else "", part)
+        Booster(format_trees(arrays, size) if len(arrays["leaves"]) else "", part)
         for arrays, part, size in zip(found, places, sizes, strict=True)
     ]
 

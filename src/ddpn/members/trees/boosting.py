@@ -13,10 +13,10 @@ from ddpn.networks.heads import Head, make_head
 from ddpn.networks.heads.head import DISPERSION_FLOOR
 from ddpn.networks.heads.head import fit as fit_constants
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.splits import FOLDS, SMALL_TABLE_ROWS, fold_pairs
+from ddpn.rows.splits import FOLDS, SMALL_TABLE_ROWS, split_folds
 from ddpn.runtime.deadlines import NO_LIMIT, Clock, check_deadline
 from ddpn.runtime.threads import single_thread
-from ddpn.tables.encoding.steps import screened
+from ddpn.tables.encoding.steps import choose_columns
 
 #: Columns that a split is chosen from, and that are kept of wider tables with few rows; with more, large trees are not
 #: tried.
@@ -80,7 +80,7 @@ class TreeRows(NamedTuple):
         )
 
 
-def rates(sample: CountRows) -> tuple[np.ndarray, np.ndarray]:
+def compute_rates(sample: CountRows) -> tuple[np.ndarray, np.ndarray]:
     """Counts per exposure and weights times exposure: fitted to these, a Poisson has the likelihood of the counts."""
     scale = np.ones_like(sample.y) if sample.exposure is None else sample.exposure
     return sample.y / scale, scale * sample.weight_or_ones
@@ -88,7 +88,7 @@ def rates(sample: CountRows) -> tuple[np.ndarray, np.ndarray]:
 
 def divide_rows(y: np.ndarray, seed: int, group: np.ndarray | None = None, folds: int = FOLDS) -> list[Fold]:
     """Rows to fit and rows to predict, groups kept whole; the former must have a count above 0."""
-    pairs = [Fold(inner, outer) for inner, outer in fold_pairs(len(y), folds, seed, group)]
+    pairs = [Fold(inner, outer) for inner, outer in split_folds(len(y), folds, seed, group)]
     if len(pairs) < 2:
         raise NotApplicableError("it needs two rows, or two groups of rows, or more")
     if not all(y[fold.inner].any() for fold in pairs):
@@ -96,17 +96,19 @@ def divide_rows(y: np.ndarray, seed: int, group: np.ndarray | None = None, folds
     return pairs
 
 
-def with_columns(folds: list[Fold], matrix: np.ndarray, rate: np.ndarray, weight: np.ndarray) -> list[Fold]:
+def choose_fold_columns(folds: list[Fold], matrix: np.ndarray, rate: np.ndarray, weight: np.ndarray) -> list[Fold]:
     """Folds with their columns, chosen inside: otherwise out-of-fold means would know the rows they predict."""
-    return [f._replace(chosen=screened(matrix[f.inner], rate[f.inner], weight[f.inner], MAX_COLUMNS)) for f in folds]
+    return [
+        f._replace(chosen=choose_columns(matrix[f.inner], rate[f.inner], weight[f.inner], MAX_COLUMNS)) for f in folds
+    ]
 
 
-def columns_of(matrix: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
+def select_columns(matrix: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
     """The chosen columns; all of them for None."""
     return matrix if chosen is None else matrix[:, chosen]
 
 
-def least_in_leaf(rows: int) -> int:
+def min_rows_per_leaf(rows: int) -> int:
     """Rows that a leaf must have: 20, or fewer where there are few."""
     return min(20, max(1, rows // 20))
 
@@ -138,18 +140,18 @@ class FoldData:
 
     def _dataset(self, chosen: np.ndarray | None) -> Any:
         rows = self._rows
-        is_category = columns_of(rows.is_category[None], chosen)[0]
-        params = {**_QUIET, "feature_pre_filter": False, "min_data_in_bin": min(3, least_in_leaf(len(rows.rate)))}
+        is_category = select_columns(rows.is_category[None], chosen)[0]
+        params = {**_QUIET, "feature_pre_filter": False, "min_data_in_bin": min(3, min_rows_per_leaf(len(rows.rate)))}
         # Bins of all rows: they depend on the inputs alone.
         return self._lightgbm.Dataset(
-            columns_of(rows.matrix, chosen),
+            select_columns(rows.matrix, chosen),
             rows.rate,
             weight=rows.weight,
             categorical_feature=np.flatnonzero(is_category).tolist(),
             params=params,
         ).construct()
 
-    def of(self, part: Fold) -> tuple[Any, Any]:
+    def make_datasets(self, part: Fold) -> tuple[Any, Any]:
         """Data sets of the rows to fit and of those to predict; None where there are no rows to predict."""
         whole = self._dataset(part.chosen) if self._whole is None else self._whole
         outer = whole.subset(np.sort(part.outer)) if len(part.outer) else None
@@ -185,7 +187,7 @@ class Growing:
 
         part = rows.folds[fold] if part is None else part
         self.inner, self.outer, self.chosen = np.sort(part.inner), np.sort(part.outer), part.chosen
-        train, valid = data.of(part)
+        train, valid = data.make_datasets(part)
         self.columns = rows.matrix.shape[1] if self.chosen is None else len(self.chosen)
         params = {
             **_QUIET,
@@ -194,7 +196,7 @@ class Growing:
             "num_leaves": settings.leaves,
             "learning_rate": settings.rate,
             "max_delta_step": _LONGEST if own else 0.0,
-            "min_data_in_leaf": least_in_leaf(len(self.inner)),
+            "min_data_in_leaf": min_rows_per_leaf(len(self.inner)),
             **_columns_for(len(rows.rate), self.columns, 1.0 if own else _COLUMN_SHARE),
             "seed": settings.seed + fold,
             "deterministic": True,
@@ -202,7 +204,7 @@ class Growing:
             "feature_pre_filter": False,
         }
         if rows.directions is not None and not own:
-            directions = columns_of(rows.directions[None], self.chosen)[0].tolist()
+            directions = select_columns(rows.directions[None], self.chosen)[0].tolist()
             params |= {"monotone_constraints": directions, "monotone_constraints_method": "intermediate"}
         self._booster = lightgbm.Booster(params, train)
         if valid is not None:
@@ -260,13 +262,13 @@ class Growing:
         text = self._booster.model_to_string(num_iteration=rounds) if rounds else ""
         return Booster(text, self.chosen)
 
-    def predicted(self, matrix: np.ndarray, rounds: int) -> np.ndarray:
+    def predict(self, matrix: np.ndarray, rounds: int) -> np.ndarray:
         """The sum of the first so many rounds for other rows."""
-        inputs = columns_of(matrix, self.chosen)
+        inputs = select_columns(matrix, self.chosen)
         return np.asarray(self._booster.predict(inputs, num_iteration=rounds, raw_score=True))
 
 
-def best_round(
+def boost_until_best(
     step: Callable[[int], float],
     settings: Settings,
     clock: Clock = NO_LIMIT,
@@ -293,7 +295,7 @@ def best_round(
 # The mean -------------------------------------------------------------------------------------------------------------
 
 
-def rate_for(rows: int, rate: float | None = None) -> float:
+def choose_learning_rate(rows: int, rate: float | None = None) -> float:
     """The learning rate; None is the default for so many rows."""
     return (_LARGER_RATE if rows >= SMALL_TABLE_ROWS else _RATE) if rate is None else rate
 
@@ -312,7 +314,7 @@ class MeanFit:
         self._best = 0
 
     @classmethod
-    def best_of(
+    def choose_best(
         cls, rows: TreeRows, settings: Settings, leaves: Sequence[int] | None, clock: Clock = NO_LIMIT
     ) -> "MeanFit":
         """The fit with the number of leaves that predicts best, so far of the folds that each was tried on.
@@ -343,16 +345,16 @@ class MeanFit:
                     growing.curve.append(growing.loss)
             return sum(share * growing.curve[done - 1] for share, growing in zip(shares, self._growing, strict=True))
 
-        self._best = best_round(step, self.settings, clock)
+        self._best = boost_until_best(step, self.settings, clock)
 
     def boosters(self) -> list[Booster]:
         """The boosters of the folds that were run, at their best rounds."""
         return [growing.booster(self._best) for growing in self._growing]
 
-    def whole(self) -> Booster:
+    def fit_all_rows(self) -> Booster:
         """A booster of all rows, with as many rounds as were best for the held-out rows of the folds."""
         rows, every = self.rows, Fold(np.arange(len(self.rows.rate)), np.arange(0))
-        (part,) = with_columns([every], rows.matrix, rows.rate, rows.weight)
+        (part,) = choose_fold_columns([every], rows.matrix, rows.rate, rows.weight)
         growing = Growing(self._data, self.rows, len(self.rows.folds), self.settings, part=part)
         while growing.rounds < self._best and not growing.is_finished:
             growing.grow()
@@ -363,7 +365,7 @@ class MeanFit:
         """Log rates that the boosters predict for the rows they were not fitted to; NaN for those of further folds."""
         found = np.full(len(self.rows.rate), np.nan)
         for growing in self._growing:
-            found[growing.outer] = growing.predicted(self.rows.matrix[growing.outer], self._best)
+            found[growing.outer] = growing.predict(self.rows.matrix[growing.outer], self._best)
         return found
 
     @property
@@ -430,7 +432,7 @@ class DispersionFit:
             nonlocal kept, best
             kept, best = [growing.rounds for growing in self._growing], self.raw.copy()
 
-        best_round(step, settings, clock, float(before.sum()), keep)
+        boost_until_best(step, settings, clock, float(before.sum()), keep)
         self.raw = best
         for growing, rounds in zip(self._growing, kept, strict=True):
             growing.roll_back(rounds)
@@ -473,7 +475,7 @@ class DispersionFit:
         return self.head.curvature(_ROUNDED * torch.view_as_real(distinct), rows.rows(slice(0, len(distinct))))[place]
 
 
-def fit_around(
+def fit_dispersion(
     rows: TreeRows, log_rate: np.ndarray, sample: CountRows, seed: int, clock: Clock = NO_LIMIT
 ) -> DispersionFit:
     """Learn the dispersion of counts whose means are known without them: a constant, or boosted where that is better.

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch.distributions import Distribution
 
-from ddpn.members.member import Member, NotApplicableError, Task, exposure_tensor
+from ddpn.members.member import Member, NotApplicableError, Task, make_exposure_tensor
 from ddpn.members.trees.booster import Booster, boosters_from_files, boosters_to_files
 from ddpn.members.trees.boosting import (
     FAMILIES,
@@ -17,11 +17,11 @@ from ddpn.members.trees.boosting import (
     MeanFit,
     Settings,
     TreeRows,
+    choose_fold_columns,
+    choose_learning_rate,
+    compute_rates,
     divide_rows,
-    fit_around,
-    rate_for,
-    rates,
-    with_columns,
+    fit_dispersion,
 )
 from ddpn.networks.heads import Head, make_head
 from ddpn.networks.training import RowStream
@@ -65,7 +65,7 @@ class TreeTable:
         """Return the reader of tables like this one, and its matrix."""
         columns = read_table(X)
         levels = {column.name: _frequent(column) for column in columns if column.is_category}
-        table = cls(Schema.of_table(columns), levels)
+        table = cls(Schema.from_table(columns), levels)
         return table, table.read(columns)
 
     def read(self, X: Any) -> np.ndarray:
@@ -177,18 +177,18 @@ class Trees(Member):
         self.unit = choose_exposure_unit(used, is_total=False)
         used = divide_exposure(used, self.unit)
         self.table, matrix = TreeTable.fit(used.X)
-        rate, weight = rates(used)
+        rate, weight = compute_rates(used)
         directions = self.table.directions(self.monotone)
         rows = TreeRows(matrix, self.table.is_category, rate, weight / weight.mean(), [], directions)
         folds = divide_rows(used.y, seed, used.group, _COPY_FOLDS if self._is_copy else FOLDS)
-        rows = rows._replace(folds=with_columns(folds, rows.matrix, rows.rate, rows.weight))
-        settings = Settings(rate=rate_for(len(used), self.rate), rounds=self.rounds, seed=seed)
+        rows = rows._replace(folds=choose_fold_columns(folds, rows.matrix, rows.rate, rows.weight))
+        settings = Settings(rate=choose_learning_rate(len(used), self.rate), rounds=self.rounds, seed=seed)
         with tree_threads_for(matrix.size):
-            mean = MeanFit.best_of(rows, settings, self.leaves, clock)
+            mean = MeanFit.choose_best(rows, settings, self.leaves, clock)
             self.used_leaves = mean.settings.leaves
             mean.run(len(folds), clock.part(FOLDS_TIME * clock.left))
-            found = fit_around(rows, mean.out_of_fold, used, seed, clock)
-            self.means = [mean.whole()] if self._is_copy else mean.boosters()
+            found = fit_dispersion(rows, mean.out_of_fold, used, seed, clock)
+            self.means = [mean.fit_all_rows()] if self._is_copy else mean.boosters()
             self.head, self.constant, self.dispersions = found.head, found.constant, found.boosters()
             if self.stream is not None and validation is not None:
                 self._fit_stream(rows, validation, seed, clock)
@@ -202,17 +202,17 @@ class Trees(Member):
 
     def _fit_stream(self, sample: TreeRows, validation: CountRows, seed: int, clock: Clock) -> None:
         """Replace the mean by one of all rows, where that predicts validation rows better."""
-        from ddpn.members.trees.streamed import fit_streamed
+        from ddpn.members.trees.streamed import fit_stream
 
         assert self.stream is not None
-        settings = Settings(self.used_leaves, rate_for(len(self.stream), self.rate), self.rounds, seed=seed)
-        known = validation.rows(validation.is_used)
+        settings = Settings(self.used_leaves, choose_learning_rate(len(self.stream), self.rate), self.rounds, seed=seed)
+        known = validation.rows(validation.has_weight)
         used = divide_exposure(known, self.unit)
-        found = fit_streamed(self.stream, sample, self.table, self.unit, used, settings, clock)
+        found = fit_stream(self.stream, sample, self.table, self.unit, used, settings, clock)
         if found is None:
             return
         booster, leaves, rows = found
-        inputs, (rate, weight) = self.table.read(used.X), rates(used)
+        inputs, (rate, weight) = self.table.read(used.X), compute_rates(used)
         before, after = self.log_rate(inputs), booster.raw(inputs)
         if weight @ (np.exp(after) - rate * after) < weight @ (np.exp(before) - rate * before):
             self.means, self.used_leaves, self.n_rows = [booster], leaves, rows
@@ -241,14 +241,14 @@ class Trees(Member):
         with tree_threads_for(matrix.size):
             raw[:, 0] = self.log_rate(matrix)
             if self.dispersions:
-                scale = exposure_tensor(exposure, self.unit, len(matrix))
+                scale = make_exposure_tensor(exposure, self.unit, len(matrix))
                 matrix = np.column_stack([matrix, raw[:, 0] if scale is None else raw[:, 0] + scale.log().numpy()])
                 raw[:, 1] += np.mean([booster.raw(matrix) for booster in self.dispersions], axis=0)
         return raw
 
     def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
         raw = torch.from_numpy(self.raw(X, exposure))
-        scale = exposure_tensor(exposure, self.unit, len(raw))
+        scale = make_exposure_tensor(exposure, self.unit, len(raw))
         with single_thread():
             return self.head(raw.unsqueeze(1), None if scale is None else scale.unsqueeze(1))
 
@@ -286,7 +286,7 @@ class Trees(Member):
         member.means, member.dispersions = boosters[:number], boosters[number:]
         return member
 
-    def facts(self) -> JsonObject:
+    def get_facts(self) -> JsonObject:
         return {
             "likelihood": self.head.name,
             "leaves": self.used_leaves,
@@ -301,7 +301,7 @@ def _used_rows(train: CountRows) -> CountRows:
 
     Bounds are accepted: it is where counts near them are rare that a mean is boosted without them.
     """
-    used = train.rows(train.is_used)
+    used = train.rows(train.has_weight)
     if used.limit is not None and (used.y >= used.limit).any():
         raise NotApplicableError("its mean cannot be boosted from censored counts")
     if not used.y.any():

@@ -7,7 +7,7 @@ import lightgbm
 import numpy as np
 
 from ddpn.members.trees.booster import Booster
-from ddpn.members.trees.boosting import Fold, FoldData, MeanFit, Settings, TreeRows, rates
+from ddpn.members.trees.boosting import Fold, FoldData, MeanFit, Settings, TreeRows, compute_rates
 from ddpn.members.trees.member import TreeTable
 from ddpn.networks.training import RowStream
 from ddpn.networks.training.batches import CHUNK_ROWS
@@ -27,7 +27,7 @@ _LEAST_ROUNDS, _MANY_ROWS = 100, 1_000_000
 _CELLS_PER_SECOND = 100_000.0
 
 
-def affordable_rows(stream: RowStream, columns: int, clock: Clock) -> int:
+def count_affordable_stream_rows(stream: RowStream, columns: int, clock: Clock) -> int:
     """As many rows of a stream as memory and time allow, in whole chunks."""
     most = min(len(stream), BYTES // (CELL_BYTES * columns + ROW_BYTES))
     if clock.has_limit:
@@ -35,7 +35,7 @@ def affordable_rows(stream: RowStream, columns: int, clock: Clock) -> int:
     return most // CHUNK_ROWS * CHUNK_ROWS
 
 
-def fit_streamed(
+def fit_stream(
     stream: RowStream,
     sample: TreeRows,
     table: TreeTable,
@@ -51,10 +51,10 @@ def fit_streamed(
     and the number of rows that it was fitted to; None if memory and time allow no more rows than the sample has.
     """
     columns = sample.matrix.shape[1]
-    rows = affordable_rows(stream, columns, clock)
+    rows = count_affordable_stream_rows(stream, columns, clock)
     if rows <= len(sample.rate) or not validation.y.any():
         return None
-    inputs, (rate, weight) = table.read(validation.X), rates(validation)
+    inputs, (rate, weight) = table.read(validation.X), compute_rates(validation)
     places = np.arange(len(rate))
     held_out = sample._replace(matrix=inputs, rate=rate, weight=weight / weight.mean(), folds=[Fold(places, places)])
     settings = settings._replace(
@@ -94,7 +94,7 @@ class StreamedRows(lightgbm.Sequence):
             some = self._stream.sample(chunk[np.flatnonzero(rng.random(len(chunk)) < share)])
             some = divide_exposure(some, self._unit)
             stop = min(start + len(some), len(self))
-            rate, weight = rates(some)
+            rate, weight = compute_rates(some)
             self.rate[start:stop], self.weight[start:stop] = rate[: stop - start], weight[: stop - start]
             yield self._table.read(some.X)[: stop - start]
             start = stop
@@ -109,7 +109,7 @@ class StreamedData(FoldData):
         super().__init__(sample._replace(folds=[Fold(np.arange(0), np.arange(0))]))
         self._validation, self._streamed = validation, streamed
 
-    def of(self, part: Fold) -> tuple[Any, Any]:
+    def make_datasets(self, part: Fold) -> tuple[Any, Any]:
         """The stream, and the validation rows."""
         streamed, rows = self._streamed, self._validation
         like = {"reference": self._whole, "params": self._whole.params}

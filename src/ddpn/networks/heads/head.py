@@ -51,7 +51,7 @@ class WeightedCounts:
         # Copied, because autograd takes no tensors that were made in inference mode.
         parts = {k: part.double().expand_as(sample.y).clone() for k, part in sample.parts.items() if k != "X"}
         self.weight = parts.pop("weight", torch.ones_like(parts["y"]))
-        if sample.exposure is None or not sample.is_plain:
+        if sample.exposure is None or not sample.is_unrestricted:
             columns = list(parts.values())
             if len(columns) == 1:  # torch sorts numbers a hundred times faster than rows
                 distinct, place = columns[0].unique(return_inverse=True)
@@ -166,7 +166,7 @@ class Head(ABC):
 
     def sample_loss(self, raw: Tensor, sample: CountRows) -> Tensor:
         """`loss` of a sample's rows; where counts are bounded or censored, -log p of what was recorded, in float64."""
-        if sample.is_plain:
+        if sample.is_unrestricted:
             return self.loss(raw, sample.y, sample.exposure)
         dist = as_recorded(self.forward(raw.double(), sample.exposure), sample)
         return -dist.log_prob(sample.y.double()).to(promoted(raw).dtype)
@@ -240,7 +240,7 @@ class Head(ABC):
         that a dispersion fitted to them as they are has no slope that leads back.
         """
         guess = self.start(sample.y, sample.weight, sample.exposure)
-        if sample.is_plain:
+        if sample.is_unrestricted:
             return guess
         guesses = [guess, torch.cat([guess[:1], torch.zeros_like(guess[1:])])]
         if sample.limit is not None:

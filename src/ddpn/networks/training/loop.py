@@ -386,7 +386,7 @@ def can_capture(model: nn.Module, batches: MemoryBatches, runtime: Runtime) -> b
     Networks in `Members` declare it by a true `capturable`: same shapes, same kernels, no values read, nothing random.
     The loss of bounded and censored counts reads values.
     """
-    if runtime.share.world > 1 or runtime.device.type != "cuda" or not batches.sample.is_plain:
+    if runtime.share.world > 1 or runtime.device.type != "cuda" or not batches.sample.is_unrestricted:
         return False
     looped = [network for module in model.modules() if isinstance(module, Members) for network in module]
     is_frozen = any(isinstance(module, Frozen) for module in model.modules())

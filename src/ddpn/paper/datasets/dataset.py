@@ -18,7 +18,7 @@ from ddpn.runtime.errors import ConfigError, DDPNError, InputError
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import Registry, check_choice, check_integer, listed
 from ddpn.storage.files import lock, sha256_of_file, write_bytes
-from ddpn.tables.files import read
+from ddpn.tables.files import read_file
 
 #: The seed of the paper's splits, and their shares: of tables, and of larger data (texts, images, point clouds).
 SEED = 1998
@@ -184,7 +184,7 @@ def read_columns(path: Path, *, numbers: Sequence[str] = (), texts: Sequence[str
     """These columns of a CSV file, complete, as Float64 and String in the order of the file; others are left out."""
     import polars  # slow to import
 
-    frame, wanted = read(str(path), as_text=texts), {*numbers, *texts}
+    frame, wanted = read_file(str(path), as_text=texts), {*numbers, *texts}
     if missing := sorted(wanted - set(frame.columns)):
         raise InputError(f"{path} must have the columns {listed(sorted(wanted), 40)}, got no {listed(missing)}.")
     found = frame.select([name for name in frame.columns if name in wanted])

@@ -83,7 +83,7 @@ def _find_markers(X: "pl.DataFrame", sample: CountRows) -> list[Finding]:
     """Return what is said about numbers that seem to stand for "unknown", in the counts and in the columns."""
     findings = []
     # The largest possible count, and one that stands for "so many or more", are not unknown.
-    marker = find_marker(sample.y) if sample.is_plain and sample.exposure is None else None
+    marker = find_marker(sample.y) if sample.is_unrestricted and sample.exposure is None else None
     if marker is not None:
         findings.append(
             Finding(FindingKind.MARKER, _describe_marker("The target", sample.y, marker), (), f"{marker:g}")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ddpn.tables.checks.sampling import choose_groups, hash_values, max_checked_rows
+from ddpn.tables.checks.sampling import choose_groups, count_checked_rows, hash_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -60,7 +60,7 @@ def choose_levels(series: Any, columns: int) -> np.ndarray:
 
     `columns` is the number of columns of the table.
     """
-    rows, most = len(series), max_checked_rows(columns)
+    rows, most = len(series), count_checked_rows(columns)
     if rows <= most:
         return np.ones(rows, dtype=bool)
     share = max(most / rows, _ENOUGH_LEVELS / max(1, series.approx_n_unique()))

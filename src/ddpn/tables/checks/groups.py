@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.splits import group_codes
-from ddpn.tables.cells import polars
+from ddpn.rows.splits import encode_groups
+from ddpn.tables.cells import import_polars
 from ddpn.tables.checks.findings import Finding, FindingKind, are_whole_numbers
-from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, estimate_effects, max_rows
+from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, count_quick_model_rows, estimate_effects
 from ddpn.tables.checks.sampling import choose_rows, choose_rows_of_groups, hash_values
 from ddpn.tables.near_rows import (
-    as_points,
     choose_near_rows,
     find_clumps,
     find_continuous_columns,
     find_repeating_columns,
+    scale_points,
 )
 from ddpn.tables.row_hashes import hash_rows
 
@@ -119,7 +119,7 @@ class _ColumnLabels:
     """The columns of a polars frame with a hash per cell, and rows by which groups of equal cells are compared."""
 
     def __init__(self, X: "pl.DataFrame", seed: int) -> None:
-        self.X, self.seed, self.most = X, seed, max_rows(X.width)
+        self.X, self.seed, self.most = X, seed, count_quick_model_rows(X.width)
         self.hashes = {series.name: hash_values(series) for series in X.iter_columns()}
         self.some = choose_rows(X.height, X.width, seed)
 
@@ -130,7 +130,7 @@ class _ColumnLabels:
     def choose(self, columns: tuple[str, ...], hashes: np.ndarray, least: int) -> Candidate | None:
         """Return the rows and labels of groups; None unless there are enough, of several rows, none of them large."""
         rows, some = len(hashes), hashes[self.some]
-        largest = int(group_codes(len(some), some)[1].max())
+        largest = int(encode_groups(len(some), some)[1].max())
         if largest > _MAX_GROUP_SHARE * len(some):
             return None
         groups = count_groups(hashes)
@@ -142,7 +142,7 @@ class _ColumnLabels:
 
 def count_groups(hashes: np.ndarray) -> int:
     """Return how many different values there are."""
-    return int(polars().Series(hashes).n_unique())
+    return int(import_polars().Series(hashes).n_unique())
 
 
 def _find_equal_inputs(columns: _ColumnLabels) -> Candidate | None:
@@ -164,8 +164,8 @@ def _find_near_inputs(X: "pl.DataFrame") -> Iterator[Candidate]:
     for names in find_repeating_columns(X):
         # Clumps of a part of a large table, in which near rows stay together, are like those of the others.
         rows = choose_near_rows(X, names[0])
-        clumps = find_clumps(as_points(X[rows], names))
-        if clumps is not None and _may_be_units(group_codes(len(clumps), clumps)[1], _MIN_GROUPS):
+        clumps = find_clumps(scale_points(X[rows], names))
+        if clumps is not None and _may_be_units(encode_groups(len(clumps), clumps)[1], _MIN_GROUPS):
             yield Candidate(() if len(names) == X.width else names, rows, clumps, are_near=True)
 
 
@@ -234,7 +234,7 @@ def _score_counts(sample: CountRows) -> np.ndarray:
     from scipy.special import ndtri  # slow to import
 
     rate = sample.y if sample.exposure is None else sample.y / sample.exposure
-    ranks = polars().Series(rate).rank("average").to_numpy()
+    ranks = import_polars().Series(rate).rank("average").to_numpy()
     scores: np.ndarray = ndtri(ranks / (len(rate) + 1.0))
     scores = (scores - scores.mean()) / scores.std()
     return scores
@@ -242,7 +242,7 @@ def _score_counts(sample: CountRows) -> np.ndarray:
 
 def _are_alike(scores: np.ndarray, labels: np.ndarray) -> bool:
     """Return True if the scores of rows with one label are correlated: otherwise groups do not matter."""
-    codes, sizes = group_codes(len(labels), labels)
+    codes, sizes = encode_groups(len(labels), labels)
     pairs = float((sizes * (sizes - 1.0)).sum())
     same = float((np.bincount(codes, scores) ** 2).sum() - (scores**2).sum())
     # Of uncorrelated scores, the mean product of n pairs, each counted twice, has the standard error (2 / n)^1/2.
@@ -258,7 +258,7 @@ def _have_units(scores: np.ndarray, series: "pl.Series", max_neighbour_share: fl
     values = series.cast(float).to_numpy()
     is_known = ~np.isnan(values)
     scores = scores[is_known]
-    codes, sizes = group_codes(len(scores), values[is_known])
+    codes, sizes = encode_groups(len(scores), values[is_known])
     means = np.bincount(codes, scores) / sizes
     # Every pair of rows with one value counts alike, and so does the value's mean times that of its neighbours.
     pairs = sizes * (sizes - 1.0)
@@ -306,7 +306,7 @@ class Comparison:
         labels, model = candidate.labels, self.model
         if len(labels) < len(self.sample):
             model = QuickModel(self.sample.rows(candidate.rows), self.seed)
-        codes, _ = group_codes(len(labels), labels)
+        codes, _ = encode_groups(len(labels), labels)
         means, weight = model.predict_grouped_means(labels), model.sample.weight_or_ones
         new, seen = model.deviances(means), [model.deviances(model.random_means)]
         if candidate.has_effects:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 
 from ddpn.runtime.validation import listed
-from ddpn.tables.cells import DAY, polars
+from ddpn.tables.cells import DAY, import_polars
 from ddpn.tables.checks.encodings import choose_levels, find_rolling_means, is_group_mean
 from ddpn.tables.checks.findings import Finding, FindingKind
 from ddpn.tables.checks.sampling import choose_rows
@@ -78,11 +78,11 @@ def find_leaks(
     all_rows, X, y = (X, y), X[rows], y[rows]
     if len(y) < _MIN_ROWS or not np.ptp(y):
         return []
-    targets = [_Target.of("the target", y, np.ones(len(y)))]
+    targets = [_Target.from_values("the target", y, np.ones(len(y)))]
     if exposure is not None and np.ptp(exposure[rows]):
-        targets.append(_Target.of("the target per exposure", y / exposure[rows], 1.0 / exposure[rows]))
+        targets.append(_Target.from_values("the target per exposure", y / exposure[rows], 1.0 / exposure[rows]))
     # Dates that are missing where the count is 0, such as that of the last visit.
-    gaps = {dates[name]: gaps_made_of_target(X[name], y) for name in X.columns if name in dates}
+    gaps = {dates[name]: describe_missingness_leak(X[name], y) for name in X.columns if name in dates}
     findings = [
         _leak([name], f"{_column(name)} {way.format(target='the target')}.") for name, way in gaps.items() if way
     ]
@@ -90,7 +90,11 @@ def find_leaks(
         date = dates.get(name)
         if date is not None and (gaps[date] or name != f"{date} {DAY}"):
             continue
-        ways = [] if date else [(made_of_target(X[name], target.values, target.is_count), target) for target in targets]
+        ways = (
+            []
+            if date
+            else [(describe_target_transform(X[name], target.values, target.is_count), target) for target in targets]
+        )
         if made := next(((way, target) for way, target in ways if way), None):
             findings.append(_leak([name], f"{_column(name)} {made[0].format(target=made[1].name)}."))
         elif name in rolling:
@@ -134,8 +138,8 @@ class _Target(NamedTuple):
     ranks: np.ndarray
 
     @classmethod
-    def of(cls, name: str, values: np.ndarray, unit: np.ndarray) -> Self:
-        return cls(name, values, unit, polars().Series(values).rank("average").to_numpy())
+    def from_values(cls, name: str, values: np.ndarray, unit: np.ndarray) -> Self:
+        return cls(name, values, unit, import_polars().Series(values).rank("average").to_numpy())
 
     @property
     def is_count(self) -> bool:
@@ -276,20 +280,20 @@ def _unit(values: np.ndarray) -> np.ndarray:
 # Columns that are made of the target --------------------------------------------------------------------------------
 
 
-def made_of_target(series: "pl.Series", y: np.ndarray, is_count: bool = True) -> str:
+def describe_target_transform(series: "pl.Series", y: np.ndarray, is_count: bool = True) -> str:
     """How a column is made of the target, as words that follow its name; "" where it may be a predictor.
 
     `is_count` if `y` are counts, of which a column may be a part or a flag, and not rates.
 
     >>> import polars
     >>> y = np.random.default_rng(0).poisson(3.0, 400)
-    >>> made_of_target(polars.Series(2 * y + 1), y), made_of_target(polars.Series(y > 0), y)
+    >>> describe_target_transform(polars.Series(2 * y + 1), y), describe_target_transform(polars.Series(y > 0), y)
     ('is {target} times a factor plus a constant', 'says whether {target} is 0')
     """
     values, is_number = _values(series), series.dtype.is_numeric()
     known = ~np.isnan(values)
     gaps = "" if known.all() else ", with missing values"
-    if is_count and (way := gaps_made_of_target(series, y)):
+    if is_count and (way := describe_missingness_leak(series, y)):
         return way
     if known.sum() < _MIN_ROWS or not np.ptp(values[known]) or not np.ptp(y[known]):
         return ""
@@ -342,7 +346,7 @@ def _is_part(x: np.ndarray, y: np.ndarray) -> bool:
     return bool((x[at_bound] / mean[at_bound]).sum() >= _EXPECTED)
 
 
-def gaps_made_of_target(series: "pl.Series", y: np.ndarray) -> str:
+def describe_missingness_leak(series: "pl.Series", y: np.ndarray) -> str:
     """How the missing values of a column are made of the counts, as words that follow its name; "" if they are not."""
     is_known = ~np.isnan(_values(series))
     if is_known.all() or not is_known.any():

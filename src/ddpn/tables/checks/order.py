@@ -7,7 +7,7 @@ import numpy as np
 from ddpn.rows.count_rows import CountRows
 from ddpn.tables.checks.findings import Finding, FindingKind
 from ddpn.tables.checks.groups import Candidate, Comparison
-from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, max_rows
+from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, count_quick_model_rows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -47,13 +47,13 @@ def find_trend(sample: CountRows, times: "pl.Series") -> float:
 
 def _thin_rows(sample: CountRows, order: np.ndarray) -> CountRows:
     """Return rows in this order: all of them, or as many as a quick model takes, evenly chosen."""
-    most = max_rows(sample.X.width)
+    most = count_quick_model_rows(sample.X.width)
     if len(order) > most:
         order = order[np.linspace(0, len(order) - 1, most).astype(np.int64)]
     return sample.rows(order)
 
 
-def time_columns(X: "pl.DataFrame", times: "pl.Series") -> list[str]:
+def find_time_columns(X: "pl.DataFrame", times: "pl.Series") -> list[str]:
     """Return the columns that are monotone in time, or constant over long stretches of it; `X` is a polars frame.
 
     `times` is a series of the times of its rows. Nothing could be said about a row without all of its columns, so that
@@ -62,7 +62,7 @@ def time_columns(X: "pl.DataFrame", times: "pl.Series") -> list[str]:
     >>> import polars as pl
     >>> days = pl.Series(range(100))
     >>> X = pl.DataFrame({"year": days // 50, "trend": days + 0.5, "weekday": days % 7})
-    >>> time_columns(X, days)
+    >>> find_time_columns(X, days)
     ['year', 'trend']
     """
     order = times.arg_sort()

@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.splits import fold_pairs
+from ddpn.rows.splits import split_folds
 from ddpn.runtime.deadlines import check_deadline
 from ddpn.statistics import poisson_deviance
 
@@ -24,7 +24,7 @@ _FOLDS = 3
 Pairs = list[tuple[np.ndarray, np.ndarray]]
 
 
-def max_rows(columns: int) -> int:
+def count_quick_model_rows(columns: int) -> int:
     """Return how many rows of a table with so many columns the model is fitted to at most; others are sampled."""
     return max(_MIN_KEPT_ROWS, min(MAX_ROWS, MAX_CELLS // max(1, columns)))
 
@@ -60,7 +60,7 @@ class QuickModel:
     @cached_property
     def random_pairs(self) -> Pairs:
         """Rows to fit and rows to predict, at random."""
-        return fold_pairs(len(self.sample), _FOLDS, self.seed)
+        return split_folds(len(self.sample), _FOLDS, self.seed)
 
     @cached_property
     def random_means(self) -> np.ndarray:
@@ -69,7 +69,7 @@ class QuickModel:
 
     def predict_grouped_means(self, labels: np.ndarray) -> np.ndarray:
         """Return the mean of each row, by a model of rows with other labels."""
-        return self.predict_means(fold_pairs(len(self.sample), _FOLDS, self.seed, labels))
+        return self.predict_means(split_folds(len(self.sample), _FOLDS, self.seed, labels))
 
     def predict_means(self, pairs: Pairs) -> np.ndarray:
         """Return the means of the second rows of each pair, by models fitted to the first; NaN for all other rows."""

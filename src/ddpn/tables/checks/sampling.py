@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddpn.tables.cells import polars
+from ddpn.tables.cells import import_polars
 
 if TYPE_CHECKING:
     import polars as pl
@@ -21,10 +21,10 @@ MIN_ROWS = 1_000
 _ROWS_PER_GROUP = 20
 
 
-def max_checked_rows(columns: int) -> int:
+def count_checked_rows(columns: int) -> int:
     """Return how many rows of a table with so many columns are looked at, at most.
 
-    >>> max_checked_rows(12), max_checked_rows(100), max_checked_rows(2_000)
+    >>> count_checked_rows(12), count_checked_rows(100), count_checked_rows(2_000)
     (20000, 5000, 1000)
     """
     return max(MIN_ROWS, min(MAX_ROWS, MAX_CELLS // max(1, columns)))
@@ -32,7 +32,7 @@ def max_checked_rows(columns: int) -> int:
 
 def choose_rows(rows: int, columns: int, seed: int) -> np.ndarray:
     """Return the positions of the rows to look at, in random order: all rows of a small table."""
-    random, most = np.random.default_rng(seed), max_checked_rows(columns)
+    random, most = np.random.default_rng(seed), count_checked_rows(columns)
     chosen: np.ndarray = random.permutation(rows) if rows <= 2 * most else random.choice(rows, most, replace=False)
     return chosen[:most]
 
@@ -69,5 +69,5 @@ def choose_rows_of_groups(labels: np.ndarray, groups: int, most: int, seed: int)
 def hash_values(series: "pl.Series") -> np.ndarray:
     """Return a hash per cell of a polars series, the same for equal values: of floats, to about seven digits."""
     is_float = series.dtype.is_float()
-    hashes: np.ndarray = (series.cast(polars().Float32) if is_float else series).hash(0).to_numpy()
+    hashes: np.ndarray = (series.cast(import_polars().Float32) if is_float else series).hash(0).to_numpy()
     return hashes

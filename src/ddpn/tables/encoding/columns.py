@@ -1,7 +1,7 @@
 """How one column becomes inputs of a network: numbers, text, and all columns at once.
 
-All statistics of numbers go through `distinct`: sorted values, each with its summed weight. So a row of weight 3 gives,
-bit for bit, what three such rows give, in any order.
+All statistics of numbers are computed from sorted distinct values with summed weights (`weigh_distinct`). So a row of
+weight 3 gives, bit for bit, the same as three such rows in any order.
 
 Text with many levels has one input more, the effect of the level on the target. It is target encoding by credibility:
 the mean of a level is shrunk towards that of all rows by the credibility of Bühlmann and Straub (1970), the more the
@@ -63,10 +63,10 @@ class NumberEncoding:
         ]
 
 
-def bounded(z: np.ndarray) -> np.ndarray:
+def soft_clip(z: np.ndarray) -> np.ndarray:
     """z up to the limit, logarithmic beyond it: an outlier cannot drive a network out of bounds.
 
-    >>> bounded(np.array([-3.0, 10.0, 1e12])).round(2).tolist()
+    >>> soft_clip(np.array([-3.0, 10.0, 1e12])).round(2).tolist()
     [-3.0, 10.0, 37.63]
     """
     z = np.clip(z, -LARGEST, LARGEST)
@@ -83,7 +83,7 @@ class Distinct(NamedTuple):
     weights: np.ndarray
 
 
-def distinct(x: np.ndarray, weights: np.ndarray) -> Distinct:
+def weigh_distinct(x: np.ndarray, weights: np.ndarray) -> Distinct:
     """Distinct values of x, which has no NaN, and the weight of each."""
     values, inverse = np.unique(x, return_inverse=True)
     return Distinct(values, np.bincount(inverse, weights, minlength=len(values)))
@@ -120,10 +120,10 @@ def center_and_scale(column: Distinct) -> tuple[float, float]:
     return float(shift + 2.0 * (largest * mean)), scale if scale > 0.0 else np.inf
 
 
-def midpoints(values: np.ndarray) -> np.ndarray:
+def find_midpoints(values: np.ndarray) -> np.ndarray:
     """A threshold t between each two neighbours a < b: a <= t < b, so that `x > t` separates them.
 
-    >>> midpoints(np.array([0.0, 1.0, 4.0]))
+    >>> find_midpoints(np.array([0.0, 1.0, 4.0]))
     array([0.5, 2.5])
     """
     below, above = values[:-1], values[1:]
@@ -137,7 +137,7 @@ def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumberEncoding, Dist
     known = ~np.isnan(x)
     if not known.any():
         return NumberEncoding(scale=np.inf), Distinct(np.zeros(1), np.ones(1))
-    column = distinct(x[known], weights[known])
+    column = weigh_distinct(x[known], weights[known])
     fill = float(quantiles(column, np.array([0.5]))[0])
     some_missing = not known.all()
     filled = column
@@ -148,16 +148,16 @@ def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumberEncoding, Dist
     return NumberEncoding(fill, center, scale, some_missing), column
 
 
-def fit_flag(x: np.ndarray, weights: np.ndarray) -> NumberEncoding:
+def fit_boolean(x: np.ndarray, weights: np.ndarray) -> NumberEncoding:
     """A boolean stays 0 or 1; a missing one becomes the more frequent of the two."""
     known = ~np.isnan(x)
     if not known.any():
         return NumberEncoding()
-    fill = quantiles(distinct(x[known], weights[known]), np.array([0.5]))[0]
+    fill = quantiles(weigh_distinct(x[known], weights[known]), np.array([0.5]))[0]
     return NumberEncoding(float(fill), has_missing=not known.all())
 
 
-def bin_edges(column: Distinct, bins: int) -> np.ndarray:
+def find_bin_edges(column: Distinct, bins: int) -> np.ndarray:
     """Edges of quantile bins; if a column has few values, every value is an edge."""
     values = column.values
     if len(values) > bins + 1:
@@ -167,16 +167,16 @@ def bin_edges(column: Distinct, bins: int) -> np.ndarray:
     return values[wide] if wide.sum() > 2 else _none()
 
 
-def integer_codes(column: Distinct, most: int = MAX_CODES) -> np.ndarray:
+def find_integer_codes(column: Distinct, most: int = MAX_CODES) -> np.ndarray:
     """The values, if there are 3 to `most` and all are integers; two values need one input only."""
     values = column.values
     is_code = 3 <= len(values) <= most and np.array_equal(values, np.floor(values))
     return values if is_code else _none()
 
 
-def every_step(column: Distinct) -> np.ndarray:
+def list_all_steps(column: Distinct) -> np.ndarray:
     """A step between each two values; none for two values, which the standardised value separates."""
-    return midpoints(column.values) if len(column.values) > 2 else _none()
+    return find_midpoints(column.values) if len(column.values) > 2 else _none()
 
 
 # Text: one input per frequent level, one for all rare ones, one for missing -------------------------------------------
@@ -265,20 +265,20 @@ def _weigh_levels(column: Column, weights: np.ndarray) -> dict[str, float]:
 # Effects of levels -------------------------------------------------------------------------------------------------
 
 
-def targets_of(y: np.ndarray, weights: np.ndarray, exposure: np.ndarray | None) -> Targets:
+def make_targets(y: np.ndarray, weights: np.ndarray, exposure: np.ndarray | None) -> Targets:
     """Targets per unit of exposure; weights of a mean below 1 are scaled to 1, others count as repeated rows."""
     scale = np.ones(len(y)) if exposure is None else exposure / exposure.mean()
     weight = weights * max(1.0, np.count_nonzero(weights) / weights.sum())
     return Targets(y / scale, weight * scale, weight)
 
 
-def credible_effects(index: np.ndarray, count: int, target: Targets) -> np.ndarray | None:
+def estimate_credible_effects(index: np.ndarray, count: int, target: Targets) -> np.ndarray | None:
     """The logarithm of each level's credible mean relative to the mean of all rows; 0 for levels without rows.
 
     None where levels do not differ by more than chance.
 
     >>> rows = Targets(np.array([1.0, 2.0, 8.0, 9.0, 4.0, 6.0]), np.ones(6), np.ones(6))
-    >>> credible_effects(np.array([0, 0, 1, 1, 2, 2]), 4, rows).round(2)
+    >>> estimate_credible_effects(np.array([0, 0, 1, 1, 2, 2]), 4, rows).round(2)
     array([-1.1 ,  0.51,  0.  ,  0.  ])
     """
     volume = np.bincount(index, target.volume, count)
@@ -308,7 +308,7 @@ def fit_effects(column: Column, target: Targets, scale: float | None = None) -> 
     positions = {level: j for j, level in enumerate(names)}
     # Levels beyond the most frequent ones count as one, and so do missing values.
     index = column.map_levels(positions, other=len(names), missing=len(names) + 1)
-    effects = credible_effects(index, len(names) + 2, target)
+    effects = estimate_credible_effects(index, len(names) + 2, target)
     if effects is None and scale is None:
         return None
     effects = np.zeros(len(names) + 2) if effects is None else effects
@@ -386,7 +386,7 @@ class ColumnPlan:
         x = np.where(missing, self._fill, x)
         half = 0.5 * x
         with np.errstate(over="ignore"):
-            out[:, self._values] = bounded((half - self._center) / self._scale)
+            out[:, self._values] = soft_clip((half - self._center) / self._scale)
             if len(self._low):
                 source, target = self._bins
                 part = half[:, source]

@@ -10,9 +10,9 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ddpn.rows.checks import check_vector, labels_of, row_count, row_labels
+from ddpn.rows.checks import check_vector, get_row_count, get_row_labels, select_labels
 from ddpn.rows.count_rows import take_rows
-from ddpn.rows.splits import FOLDS, fold_numbers
+from ddpn.rows.splits import FOLDS, assign_folds
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.tables.columns import Column, ColumnTable, Kind
@@ -23,17 +23,17 @@ from ddpn.tables.encoding.columns import (
     Encoded,
     LevelEffects,
     NumberEncoding,
-    bin_edges,
-    every_step,
+    find_bin_edges,
+    find_integer_codes,
+    fit_boolean,
     fit_category,
     fit_effects,
-    fit_flag,
     fit_number,
-    integer_codes,
-    targets_of,
+    list_all_steps,
+    make_targets,
 )
-from ddpn.tables.encoding.steps import MAX_THRESHOLDS, best_cuts, candidates, thresholds_per_column
-from ddpn.tables.row_hashes import cell_hashes, hash_rows
+from ddpn.tables.encoding.steps import MAX_THRESHOLDS, count_thresholds_per_column, find_best_cuts, list_thresholds
+from ddpn.tables.row_hashes import hash_column, hash_rows
 from ddpn.tables.schema import Schema, read_table
 
 #: Bins per column if `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
@@ -111,12 +111,12 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         -------
         self
         """
-        bins = self.checked_bins()
+        bins = self.check_bins()
         table = read_table(X, type(self))
         rows = len(table)
-        given = check_vector("sample_weight", sample_weight, rows, zero=True, labels=row_labels(X))
+        given = check_vector("sample_weight", sample_weight, rows, zero=True, labels=get_row_labels(X))
         weights = np.ones(rows) if given is None else given
-        scale = check_vector("exposure", exposure, rows, zero=False, labels=row_labels(X))
+        scale = check_vector("exposure", exposure, rows, zero=False, labels=get_row_labels(X))
         target = _checked_target(y, rows, self._uses_y) if self._uses_y else None
         if not weights.all():
             used = weights > 0.0
@@ -124,7 +124,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
             target = None if target is None else target[used]
             scale = None if scale is None else scale[used]
             weights = weights[used]
-        self.set_schema(Schema.of_table(table))
+        self.set_schema(Schema.from_table(table))
         self.set_columns(self._fitted(table, target, scale, weights, bins))
         return self
 
@@ -154,7 +154,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         -------
         array of float32, shape (rows, inputs)
         """
-        return next(self.fit_blocks(X, y, sample_weight, exposure, fold, row_count(X)))
+        return next(self.fit_blocks(X, y, sample_weight, exposure, fold, get_row_count(X)))
 
     def fit_blocks(
         self, X: Any, y: Any, sample_weight: Any, exposure: Any, fold: np.ndarray | None, size: int
@@ -169,16 +169,16 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
             Rows per block.
         """
         self.fit(X, y, sample_weight, exposure)
-        rows = row_count(X)
+        rows = get_row_count(X)
         parts = [slice(start, start + size) for start in range(0, rows, size)]
         if not has_effects(self):
             return (self.encode(take_rows(X, part)) for part in parts)
         target = _checked_target(y, rows, self._uses_y)
         weight = check_vector("sample_weight", sample_weight, rows, zero=True)
         scale = check_vector("exposure", exposure, rows, zero=False)
-        folds = fold_numbers(rows, FOLDS, 0) if fold is None else _checked_fold(fold, rows)
+        folds = assign_folds(rows, FOLDS, 0) if fold is None else _checked_fold(fold, rows)
         effects = OutOfFoldEffects(self, X, target, weight, scale, folds)
-        return (effects.inputs(take_rows(X, part), folds[part]) for part in parts)
+        return (effects.encode(take_rows(X, part), folds[part]) for part in parts)
 
     def set_schema(self, schema: Schema) -> None:
         """Keep the names and kinds of the columns, as `fit` or a file has them."""
@@ -193,7 +193,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         self, table: ColumnTable, y: np.ndarray | None, exposure: np.ndarray | None, weights: np.ndarray, bins: int
     ) -> list[Encoded]:
         """The encoding of every column."""
-        target = None if y is None else targets_of(y, weights, exposure)
+        target = None if y is None else make_targets(y, weights, exposure)
         n_numbers = table.kinds.count(Kind.NUMBER)
         most = max(1, MAX_INPUTS // max(1, n_numbers))
         bins = min(bins, most) if self.bins is None else bins
@@ -208,22 +208,22 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
                 effects = fit_effects(cells, target) if target is not None and is_long else None
                 columns.append(fit_category(cells, weights, effects))
             elif cells.kind == Kind.BOOLEAN:
-                columns.append(fit_flag(cells.values, weights))
+                columns.append(fit_boolean(cells.values, weights))
             else:
                 column, number = fit_number(cells.values.astype(np.float64), weights)
                 if self.numeric == "piecewise":
-                    column = replace(column, edges=bin_edges(number, bins))
+                    column = replace(column, edges=find_bin_edges(number, bins))
                 elif by_steps:
-                    thresholds[j] = candidates(number, thresholds_per_column(len(table.columns)))
+                    thresholds[j] = list_thresholds(number, count_thresholds_per_column(len(table.columns)))
                     if len(number.values) <= bins + 1:
-                        column = replace(column, steps=every_step(number))
+                        column = replace(column, steps=list_all_steps(number))
                     else:
                         undecided.append(j)
                 if by_steps or self.numeric == "piecewise":
-                    column = replace(column, codes=integer_codes(number, min(most, MAX_CODES)))
+                    column = replace(column, codes=find_integer_codes(number, min(most, MAX_CODES)))
                 columns.append(column)
         if undecided and y is not None:
-            cuts = best_cuts(_tree_codes(columns, thresholds, table), y, weights, bins)
+            cuts = find_best_cuts(_tree_codes(columns, thresholds, table), y, weights, bins)
             for j in undecided:
                 columns[j] = replace(cast(NumberEncoding, columns[j]), steps=thresholds[j][cuts[j]])
         return columns
@@ -279,7 +279,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         listed = [out for name, column in zip(names, self.columns_, strict=True) for out in column.names(name)]
         return np.array(listed, dtype=object)
 
-    def checked_bins(self) -> int:
+    def check_bins(self) -> int:
         """Validate all options; returns the number of bins or steps per column."""
         check_choice("numeric", self.numeric, DEFAULT_BINS)
         check_choice("categorical", self.categorical, LEVELS_WITHOUT_EFFECT)
@@ -309,7 +309,7 @@ def _checked_target(y: Any, rows: int, used_by: str) -> np.ndarray:
         raise InputError(argument="y", must=must, got=f"shape {target.shape} for {rows} rows")
     bad = ~((target >= 0.0) & np.isfinite(target))
     if bad.any():
-        must, where = "be finite and not negative", labels_of(bad, row_labels(y))
+        must, where = "be finite and not negative", select_labels(bad, get_row_labels(y))
         raise InputError(argument="y", must=must, got=str(target[bad][0]), rows=where)
     return target
 
@@ -341,7 +341,7 @@ def _tree_codes(columns: Sequence[Encoded], thresholds: Mapping[int, np.ndarray]
 # A fitted encoder as a JSON document, of which nothing is executed --------------------------------------------------
 
 
-def encoder_bytes(encoder: FeatureEncoder) -> bytes:
+def encoder_to_bytes(encoder: FeatureEncoder) -> bytes:
     """The content of a file that holds a fitted encoder."""
     check_is_fitted(encoder)
     about = {
@@ -360,7 +360,7 @@ def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEn
         if about["format"] != _FORMAT:
             raise ValueError(f"format {about['format']!r}")
         encoder = FeatureEncoder(**about["options"])
-        encoder.checked_bins()
+        encoder.check_bins()
         schema = Schema.from_dict(about["schema"])
         columns = [_column(kind, **fields) for kind, fields in zip(schema.kinds, about["columns"], strict=True)]
         encoder.set_schema(schema)
@@ -414,7 +414,7 @@ class OutOfFoldEffects:
     ) -> None:
         self.encoder = encoder
         table = encoder.schema_.parse(X)
-        target = targets_of(y, np.ones(len(y)) if weight is None else weight, exposure)
+        target = make_targets(y, np.ones(len(y)) if weight is None else weight, exposure)
         ends = np.cumsum([column.width for column in encoder.columns_]).tolist()
         self._effects: dict[int, tuple[int, list[LevelEffects]]] = {}
         for j, (cells, column) in enumerate(zip(table, encoder.columns_, strict=True)):
@@ -425,11 +425,11 @@ class OutOfFoldEffects:
                 effects = [fit_effects(cells.rows(rows), target.rows(rows), scale) for rows in others]
                 self._effects[j] = ends[j] - 1, [fitted for fitted in effects if fitted is not None]
         #: Positions of columns whose effects hardly vary where they were fitted to other rows.
-        self.useless = {
+        self.weak_columns = {
             j for j, (_, effects) in self._effects.items() if np.std(self._of(table[j], effects, fold)) < _LEAST_SPREAD
         }
 
-    def inputs(self, X: Any, fold: np.ndarray) -> np.ndarray:
+    def encode(self, X: Any, fold: np.ndarray) -> np.ndarray:
         """As `FeatureEncoder.transform`, with the effects that left out each row's fold. Shape: (rows, inputs)."""
         table = self.encoder.schema_.parse(X)
         out = self.encoder.encode(table)
@@ -437,9 +437,9 @@ class OutOfFoldEffects:
             out[:, place] = self._of(table[j], effects, fold)
         return out
 
-    def inputs_by_content(self, X: Any) -> np.ndarray:
-        """The same, with the folds of `content_folds`."""
-        return self.inputs(X, content_folds(self.encoder, X))
+    def encode_by_content(self, X: Any) -> np.ndarray:
+        """The same, with the folds of `assign_folds_by_content`."""
+        return self.encode(X, assign_folds_by_content(self.encoder, X))
 
     @staticmethod
     def _of(cells: Column, effects: list[LevelEffects], fold: np.ndarray) -> np.ndarray:
@@ -450,7 +450,7 @@ class OutOfFoldEffects:
         return inputs
 
 
-def without_effects(columns: list[Encoded], positions: set[int]) -> list[Encoded]:
+def drop_effects(columns: list[Encoded], positions: set[int]) -> list[Encoded]:
     """The same encoding, without the level effects of the columns at these positions."""
     return [
         replace(column, effects=None) if j in positions and isinstance(column, CategoryEncoding) else column
@@ -458,7 +458,7 @@ def without_effects(columns: list[Encoded], positions: set[int]) -> list[Encoded
     ]
 
 
-def content_folds(encoder: Any, X: Any) -> np.ndarray:
+def assign_folds_by_content(encoder: Any, X: Any) -> np.ndarray:
     """Folds by the cells of each row, so that a row that is read again from a file has the fold of its first time."""
-    codes = [cell_hashes(column) for column in encoder.schema_.parse(X)]
+    codes = [hash_column(column) for column in encoder.schema_.parse(X)]
     return (hash_rows(codes, len(codes[0])) % np.uint64(FOLDS)).astype(np.int64)

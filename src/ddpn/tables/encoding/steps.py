@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ddpn.runtime.threads import tree_threads_for
-from ddpn.tables.encoding.columns import Distinct, midpoints, quantiles
+from ddpn.tables.encoding.columns import Distinct, find_midpoints, quantiles
 
 #: Thresholds tried per column: with the values above the last one, as many codes as the trees have bins.
 MAX_THRESHOLDS = 254
@@ -19,18 +19,18 @@ MAX_ROWS = 100_000
 _ROUNDS, _RATE, _LEAVES, _ROWS_PER_LEAF = 60, 0.15, 16, 20
 
 
-def thresholds_per_column(columns: int) -> int:
+def count_thresholds_per_column(columns: int) -> int:
     """Thresholds to try per column: fewer in wide tables, as trees take the longer the more bins all columns have.
 
-    >>> thresholds_per_column(20), thresholds_per_column(3000)
+    >>> count_thresholds_per_column(20), count_thresholds_per_column(3000)
     (254, 31)
     """
     return int(np.clip(MAX_BINS // columns, _FEWEST, MAX_THRESHOLDS))
 
 
-def candidates(column: Distinct, most: int = MAX_THRESHOLDS) -> np.ndarray:
+def list_thresholds(column: Distinct, most: int = MAX_THRESHOLDS) -> np.ndarray:
     """Thresholds between all neighbouring values, or only next to quantiles if there are more than `most`."""
-    thresholds = midpoints(column.values)
+    thresholds = find_midpoints(column.values)
     if len(thresholds) <= most:
         return thresholds
     levels = np.linspace(0.0, 1.0, most + 2)[1:-1]
@@ -38,9 +38,9 @@ def candidates(column: Distinct, most: int = MAX_THRESHOLDS) -> np.ndarray:
     return thresholds[np.unique(np.minimum(below, len(thresholds) - 1))]
 
 
-def best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int) -> list[np.ndarray]:
+def find_best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int) -> list[np.ndarray]:
     """The `count` cuts of highest total gain of each column of `codes` (uint8), ascending; c cuts off codes above c."""
-    codes, y, weights = distinct_rows(codes, y, weights)
+    codes, y, weights = merge_equal_tree_rows(codes, y, weights)
     gains = np.zeros((codes.shape[1], 256))
     if y.min() < y.max():
         for node in chain.from_iterable(map(_splits, _trees(codes, y, weights))):
@@ -50,7 +50,9 @@ def best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int)
     return [np.sort(cuts[gain[cuts] > 0.0]) for cuts, gain in zip(best, gains, strict=True)]
 
 
-def distinct_rows(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def merge_equal_tree_rows(
+    codes: np.ndarray, y: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Distinct rows in a fixed order, with summed weights of mean 1.
 
     Trees break ties by rounding, hence by the order of rows; this makes a row of weight 3 the same as three rows.
@@ -102,7 +104,7 @@ _ROWS, _LEAST_SHARE = 10_000, 0.05
 _BLOCK = 64
 
 
-def screened(X: np.ndarray, y: np.ndarray, weight: np.ndarray, least: int = MAX_COLUMNS) -> np.ndarray | None:
+def choose_columns(X: np.ndarray, y: np.ndarray, weight: np.ndarray, least: int = MAX_COLUMNS) -> np.ndarray | None:
     """Positions of the columns with the largest `split_gains`, ascending: as many as rows, but `least` at least.
 
     None if there are no more columns than that. Call it with the rows of one training only: chosen with others, columns
