@@ -17,7 +17,10 @@ LARGEST_COUNT = 2.0**53
 
 
 def check_groups(groups: object, n: int, name: str = "groups") -> np.ndarray | None:
-    """Return one label per row, or None where there are none; a missing value is a group of its own row."""
+    """Check the group labels of `n` rows; return them as text, or None without groups.
+
+    A row with a missing label is a group of its own.
+    """
     if groups is None:
         return None
     labels = to_array(groups)
@@ -25,13 +28,13 @@ def check_groups(groups: object, n: int, name: str = "groups") -> np.ndarray | N
         got = f"shape {labels.shape} for {n} rows"
         raise InputError(argument=name, must="have one label per row of X", got=got)
     is_missing = np.array([label is None or label != label for label in labels.tolist()])
-    found = np.array([f"{type(label).__name__} {label}" for label in labels.tolist()], dtype=object)
-    found[is_missing] = [f"row {row}" for row in np.flatnonzero(is_missing)]
-    return found.astype(str)
+    names = np.array([f"{type(label).__name__} {label}" for label in labels.tolist()], dtype=object)
+    names[is_missing] = [f"row {row}" for row in np.flatnonzero(is_missing)]
+    return names.astype(str)
 
 
 def get_row_count(X: object) -> int:
-    """The number of rows of anything that can be read as a table."""
+    """Return the number of rows of anything that can be read as a table."""
     if hasattr(X, "shape"):
         return X.shape[0] if len(X.shape) else 0
     try:
@@ -41,7 +44,7 @@ def get_row_count(X: object) -> int:
 
 
 def get_row_labels(*sources: Any) -> np.ndarray | None:
-    """The index of the first pandas object among `sources`; None where rows are known by position alone."""
+    """Return the index of the first pandas object among `sources`; None if rows have no labels but positions."""
     for source in sources:
         index = getattr(source, "index", None)
         if index is not None and not callable(index) and len(index) == len(source):
@@ -60,7 +63,7 @@ class RowError(InputError):
 
 @contextmanager
 def label_row_errors(labels: Labels) -> Iterator[None]:
-    """Let errors about rows of a table call them by these labels; None leaves the error to the next one outside."""
+    """Replace positions by these labels in errors about rows; with None, an enclosing context may do so."""
     try:
         yield
     except RowError as error:
@@ -71,7 +74,7 @@ def label_row_errors(labels: Labels) -> Iterator[None]:
 
 
 def select_labels(bad: np.ndarray, labels: Labels) -> Sequence[object]:
-    """The labels of the rows where `bad` (a mask) is true."""
+    """Return the labels of the rows where the mask `bad` is true; positions if there are no labels."""
     rows = np.flatnonzero(bad)
     return list((rows if labels is None else np.asarray(labels)[rows]).tolist())
 
@@ -84,13 +87,16 @@ def check_counts(
     labels: Labels = None,
     remedy: str = 'Use `fractional="round"` to round them.',
 ) -> np.ndarray:
-    """Return `y` as float64 counts; `fractional="round"` rounds what is not an integer, which is refused by default."""
+    """Check counts and return them as float64.
+
+    With `fractional="round"`, counts that are not integers are rounded; by default they are refused.
+    """
     check_choice("fractional", fractional, ("error", "round"))
     if y is None:
         # The middle part is the sentence scikit-learn's checks look for.
         what = "is missing: this estimator requires y to be passed, but the target y is None"
         raise InputError(what, argument=name)
-    values = _column(y, name, labels)
+    values = _to_float_vector(y, name, labels)
     if len(values) != n:
         # scikit-learn's checks look for the words after the colon.
         counts = f"Found input variables with inconsistent numbers of samples: [{n}, {len(values)}]"
@@ -109,13 +115,13 @@ def check_counts(
     _check_all(values <= LARGEST_COUNT, name, "be at most 2^53", values, labels, too_large)
     is_whole = values == np.floor(values)
     if fractional == "error":
-        remedy = f"{_looks_like(values[~is_whole])}{remedy}"
+        remedy = f"{_guess_fractions(values[~is_whole])}{remedy}"
         _check_all(is_whole, name, "hold non-negative integers", values, labels, remedy)
     return values if is_whole.all() else np.rint(values)
 
 
-def _looks_like(fractions: np.ndarray) -> str:
-    """What values that are not integers probably are, as a sentence with a blank behind it; "" if there are none."""
+def _guess_fractions(fractions: np.ndarray) -> str:
+    """Guess what counts that are not integers are; return a sentence that ends in a blank, "" for no such counts."""
     if not len(fractions):
         return ""
     if (4.0 * fractions == np.floor(4.0 * fractions)).all():
@@ -129,7 +135,10 @@ def _looks_like(fractions: np.ndarray) -> str:
 def check_vector(
     name: str | Argument, values: object, n: int, zero: bool, labels: Labels = None, all_zero: bool = False
 ) -> np.ndarray | None:
-    """Return one finite float64 per row, positive or (`zero`) not negative; a single number serves all rows.
+    """Check numbers and return one finite float64 per row; a single number is repeated for all rows.
+
+    Numbers must be positive, or not negative if `zero`. If all are 0 they are refused, unless `all_zero`: weights of 0
+    alone would leave nothing to fit.
 
     Zeros alone are accepted only with `all_zero`: weights of this kind would leave nothing to fit.
     """
@@ -173,13 +182,13 @@ def _check_all(
 
 
 def to_array(values: object) -> np.ndarray:
-    """A series, list or array as an array."""
+    """Convert a series, list or array to an array."""
     series = nw.from_native(values, series_only=True, pass_through=True)
     return series.to_numpy() if isinstance(series, nw.Series) else np.asarray(values)
 
 
-def _column(y: object, name: str | Argument, labels: Labels) -> np.ndarray:
-    """`y` as a float64 vector."""
+def _to_float_vector(y: object, name: str | Argument, labels: Labels) -> np.ndarray:
+    """Convert `y` to a float64 vector."""
     plain = to_array(y)
     if plain.dtype.kind not in "buifOUS":
         # The words in brackets are those scikit-learn's checks look for.

@@ -13,7 +13,7 @@ from ddpn.storage.contents import JsonObject
 
 @dataclass(frozen=True)
 class CountRange:
-    """What is known about the range of counts.
+    """The range of counts: which are possible, and up to where they are recorded.
 
     Parameters
     ----------
@@ -54,24 +54,24 @@ class CountRange:
 
     @property
     def is_unrestricted(self) -> bool:
-        """Whether every count is possible and recorded as it is."""
+        """True if every count is possible and recorded exactly."""
         return self == CountRange()
 
     @property
     def is_bounded(self) -> bool:
-        """Whether some counts are impossible."""
+        """True if some counts are impossible."""
         return self.lower > 0 or self.upper is not None or self.upper_per_row
 
     @property
     def options(self) -> dict[str, int]:
-        """The limits that are numbers, by the argument of an estimator that sets them."""
+        """The limits that are numbers, keyed by the estimator's argument that sets them."""
         limits = {"lower": self.lower or None, "upper": self.upper, "censored_above": self.censored_above}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     def bounds(
         self, n: int, upper: object = None, labels: Labels = None
     ) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """The smallest and the largest possible count per row, None where there is no bound; validates `upper`."""
+        """Return the smallest and the largest possible count per row, each None without a bound; validates `upper`."""
         lower = np.full(n, float(self.lower)) if self.lower else None
         if upper is None:
             if self.upper_per_row:
@@ -90,7 +90,9 @@ class CountRange:
         return lower, values
 
     def apply(self, rows: CountRows, name: str | Argument = "y") -> CountRows:
-        """Return rows with these bounds and limits; raises an `InputError` for counts outside them.
+        """Return the rows with these bounds and limits; raise an `InputError` for counts outside them.
+
+        `rows` may already have an upper bound per row, and limits of censored counts. Messages call the counts `name`.
 
         `rows` may have the largest possible count of each row, and limits of censored counts. Messages call the counts
         `name`.
@@ -112,13 +114,13 @@ class CountRange:
         return rows.replace(y=y, exposure=exposure, lower=low, upper=high, limit=limit)
 
     def check_known(self, sample: CountRows) -> None:
-        """Raise an `InputError` if no count of a sample is known exactly: nothing can be fitted to it."""
+        """Raise an `InputError` if all counts are censored: nothing can be fitted to them."""
         if sample.limit is not None and (sample.y >= sample.limit)[sample.has_weight].all():
             must = "hold a count that is known exactly"
             raise InputError(argument="y", must=must, got="censored counts only")
 
     def arguments(self, sample: CountRows) -> dict[str, np.ndarray | None]:
-        """What is known about the rows of a sample as users pass it: `exposure`, `upper` and `censored`."""
+        """Return `exposure`, `upper` and `censored` of rows as arguments that an estimator takes."""
         flags = None
         if sample.limit is not None and (self.censored_above is None or (sample.limit < self.censored_above).any()):
             flags = sample.y >= sample.limit
@@ -126,11 +128,11 @@ class CountRange:
         return {"exposure": exposure, "upper": sample.upper if self.upper_per_row else None, "censored": flags}
 
     def needs_exposure(self, rows: CountRows) -> bool:
-        """Return True if models of these rows need exposures to predict; totals that bound the counts are none."""
+        """Return True if models of these rows need exposures to predict; totals that bound the counts do not count."""
         return rows.exposure is not None and not self.upper_is_total
 
     def as_dict(self) -> JsonObject:
-        """For JSON."""
+        """Return the fields as values that JSON can hold."""
         return asdict(self)
 
 

@@ -21,7 +21,9 @@ BLOCK = 4096
 
 @dataclass(frozen=True, eq=False, init=False)
 class CountRows:
-    """Inputs, counts and, where known, a weight and an exposure per row, and what is known about possible counts.
+    """Rows with inputs and counts, and optionally weights, exposures, bounds, censoring limits and groups.
+
+    The constructor checks every part. Results of `rows`, `map` and `replace` are not checked again.
 
     The constructor checks every part. What is made of checked rows by `rows`, `map` and `replace` is not checked again.
 
@@ -116,14 +118,14 @@ class CountRows:
         groups: ArrayLike | None = None,
         fractional: str = "error",
     ) -> Self:
-        """Check the arguments of an estimator's method; messages call the parts as the method does."""
+        """Check the arguments of an estimator's method; messages name the parts as the method does."""
         parts = {"X": X, "y": y, "weight": sample_weight, "exposure": exposure, "upper": upper}
         checked = _check_parts(parts, censored, fractional, {"weight": "sample_weight"})
         return cls.from_checked(**checked | {"group": check_groups(groups, len(checked["y"]))})
 
     @classmethod
     def from_checked(cls, X: Any, y: Any, **parts: Any) -> Self:
-        """Take parts that were checked already as they are: float64 arrays or tensors of one length."""
+        """Make rows of parts that were checked already: float64 arrays or tensors of one length."""
         rows = object.__new__(cls)
         defaults: dict[str, Any] = dict.fromkeys((*_NAMES, *_VECTORS))
         rows.__dict__.update(defaults | {"is_checked": True} | parts, X=X, y=y)
@@ -133,7 +135,7 @@ class CountRows:
         return len(self.y)
 
     def rows(self, index: Any) -> Self:
-        """Some of the rows, as a sample.
+        """Take some of the rows.
 
         Parameters
         ----------
@@ -148,7 +150,7 @@ class CountRows:
         return ((name, getattr(self, name)) for name in names)
 
     def blocks(self, size: int = BLOCK) -> Iterator[Self]:
-        """The same rows, some at a time.
+        """Yield the rows in blocks.
 
         Parameters
         ----------
@@ -159,22 +161,22 @@ class CountRows:
             yield self.rows(slice(start, start + size))
 
     def map(self, change: Callable[[Any], Any]) -> Self:
-        """Apply `change` to every part that is there, such as a move to another device."""
+        """Apply `change` to every part that is present, for example to move it to another device."""
         parts = {name: None if part is None else change(part) for name, part in self._vectors(("X", *_VECTORS))}
         return self.from_checked(**parts, **dict(self._vectors(_NAMES)), is_checked=self.is_checked)
 
     def replace(self, **parts: Any) -> Self:
-        """Return the same rows with some parts replaced by others, which are taken as they are."""
+        """Return a copy with some parts replaced; they are not checked."""
         return self.from_checked(**self.__dict__ | parts)
 
     @property
     def parts(self) -> dict[str, Any]:
-        """The parts that are there, by name, without the labels."""
+        """The parts that are present, by name, without labels and groups."""
         return {name: part for name, part in self._vectors(("X", *_VECTORS)) if part is not None}
 
     @property
     def is_unrestricted(self) -> bool:
-        """Whether every count is possible and known exactly."""
+        """True if every count is possible and known exactly."""
         return self.lower is None and self.upper is None and self.limit is None
 
     @property
@@ -184,11 +186,14 @@ class CountRows:
 
     @property
     def weight_or_ones(self) -> np.ndarray:
-        """The weights; 1 per row where there are none."""
+        """The weights, or ones without weights."""
         return np.ones(len(self)) if self.weight is None else self.weight
 
     def merge_equal_rows(self, values: np.ndarray) -> Self:
-        """Merge rows with equal inputs and counts into one with the sum of their weights, and sort them.
+        """Merge rows with equal inputs and counts, adding their weights, and sort them.
+
+        A fit with integer weights and one with repeated rows are then the same computation, not merely equal in
+        expectation. Rows of weight 0 are dropped.
 
         A fit with integer weights and one with repeated rows are then the same computation, not merely the same
         expectation. Rows of weight 0 are dropped.
@@ -207,8 +212,8 @@ class CountRows:
         return self.rows(first).replace(weight=total)
 
     def compute_digest(self) -> str:
-        """A digest of all values, by which the same rows are known again in another process."""
-        found = hashlib.sha256()
+        """Return a hash of all values, which identifies the same rows in another process."""
+        digest = hashlib.sha256()
         for name, part in self.parts.items():
             frame = nw.from_native(part, eager_only=True, pass_through=True)
             columns = {name: part.tocsr().toarray() if hasattr(part, "tocsr") else part}
@@ -220,12 +225,12 @@ class CountRows:
                 array = np.asarray(values)
                 # Objects have no bytes of their own, and text has none that are the same in every process.
                 content = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
-                found.update(f"{column} {array.dtype} {array.shape} ".encode() + content)
-        return found.hexdigest()
+                digest.update(f"{column} {array.dtype} {array.shape} ".encode() + content)
+        return digest.hexdigest()
 
 
 def take_rows(X: Any, index: Any) -> Any:
-    """Rows of a data frame, array, sparse matrix, tensor or list."""
+    """Take some rows of a data frame, array, sparse matrix, tensor or list."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         positions = index if isinstance(index, slice) else np.asarray(index)
@@ -247,7 +252,7 @@ def take_rows(X: Any, index: Any) -> Any:
 def _check_parts(
     parts: Mapping[str, Any], censored: object, fractional: str, names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the parts as checked arrays, with the limits of censored counts; `names` are those used in messages."""
+    """Return the parts as checked arrays, with the limits of censored counts; `names` are their names in messages."""
 
     def check(part: str, **rule: bool) -> np.ndarray | None:
         return check_vector(names.get(part, part), parts.get(part), n, labels=labels, **rule)

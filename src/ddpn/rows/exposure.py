@@ -10,7 +10,10 @@ _LARGE_COUNT, _LARGE_RATE = 22.0, 20.0
 
 
 def choose_exposure_unit(rows: CountRows, is_total: bool) -> float:
-    """Choose the power of two by which members divide exposures, so that no digit is lost.
+    """Choose the power of two by which members divide exposures, which loses no digits.
+
+    It is the one nearest to the mean exposure, or to 1 without exposures. For counts above 4 million it is smaller, so
+    that rates per unit stay below a million. For totals (`is_total`) it is 1.
 
     It is the one nearest to the mean exposure, or to 1 without exposures; for counts above 4 million it is smaller, so
     that rates per unit stay below a million. It is 1 where exposures are totals (`is_total`).
@@ -24,7 +27,7 @@ def choose_exposure_unit(rows: CountRows, is_total: bool) -> float:
 
 
 def divide_exposure(rows: CountRows, unit: float) -> CountRows:
-    """Return the rows with their exposures, 1 where there are none, divided by `unit`.
+    """Return the rows with their exposures divided by `unit`; rows without exposures count as 1.
 
     Rows without exposures are returned unchanged if the unit is 1.
     """

@@ -1,4 +1,4 @@
-"""Which rows belong together in a fold or in a held-out part: at random, with rows of one group kept together."""
+"""Split rows into folds and held-out parts: at random or by time, with the rows of a group kept together."""
 
 from collections.abc import Sequence
 
@@ -41,7 +41,7 @@ def assign_folds(rows: int, folds: int, seed: int, group: np.ndarray | None = No
 def split_folds(
     rows: int, folds: int, seed: int, group: np.ndarray | None = None
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The positions of the rows outside and inside each fold of `assign_folds`: rows to fit, rows to predict.
+    """Return the positions of the rows outside and inside each fold of `assign_folds`: rows to fit, rows to predict.
 
     >>> [outer.tolist() for _, outer in split_folds(4, 2, seed=0, group=np.array(["a", "b", "b", "a"]))]
     [[0, 3], [1, 2]]
@@ -60,9 +60,9 @@ def list_fold_pairs(numbers: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def split_by_time(rows: int, size: int, blocks: int) -> list[tuple[slice, slice]]:
-    """Return up to `blocks` pairs of earlier rows to fit and the `size` rows after them to predict, the latest first.
+    """Return slices of earlier rows to fit, and of the `size` rows after them to predict, latest first.
 
-    Rows are in the order of time. At least `size` rows come before each block.
+    Rows are in the order of time. There are up to `blocks` such pairs. At least `size` rows come before each block.
 
     >>> split_by_time(10, 3, 4)
     [(slice(0, 7, None), slice(7, 10, None)), (slice(0, 4, None), slice(4, 7, None))]
@@ -72,7 +72,10 @@ def split_by_time(rows: int, size: int, blocks: int) -> list[tuple[slice, slice]
 
 
 def split_at_random(rows: int, shares: Sequence[float], seed: int, group: np.ndarray | None = None) -> list[np.ndarray]:
-    """The positions of rows in parts of given shares, which sum to 1: at random, each group in one part.
+    """Split rows into parts of given shares, which sum to 1: at random, with each group in one part.
+
+    Returns the positions of the rows of each part. A part with a share above 0 has at least one group, if there are
+    enough. A group with more than half of the rows is in the first part.
 
     A part with a share above 0 has at least one group, if there are enough. A group with more than half of the rows is
     in the first part.
@@ -91,13 +94,13 @@ def split_at_random(rows: int, shares: Sequence[float], seed: int, group: np.nda
         first = cuts[part - 1] if part else 0
         later = sum(share > 0 for share in shares[part + 1 :])
         cuts[part] = max(min(max(cut, first + (shares[part] > 0)), len(sizes) - later), first)
-    place = np.empty(len(sizes), dtype=np.int64)
-    place[order] = np.arange(len(sizes))
-    return np.split(np.argsort(place[codes], kind="stable"), ends[cuts])
+    rank = np.empty(len(sizes), dtype=np.int64)
+    rank[order] = np.arange(len(sizes))
+    return np.split(np.argsort(rank[codes], kind="stable"), ends[cuts])
 
 
 def draw_held_out_rows(rows: int, share: float, seed: int, group: np.ndarray | None = None) -> np.ndarray:
-    """A mask of rows that are held out, about a share of all: at random, whole groups until there are enough rows.
+    """Return a mask of about `share` of the rows, drawn at random as whole groups until there are enough rows.
 
     At least one row or group is held out, and at least one is not, if there are two.
 
@@ -106,15 +109,15 @@ def draw_held_out_rows(rows: int, share: float, seed: int, group: np.ndarray | N
     """
     codes, sizes = encode_groups(rows, group)
     order = np.random.default_rng(seed).permutation(len(sizes))
-    wanted = max(1, round(share * rows))
-    number = 1 + int(np.searchsorted(np.cumsum(sizes[order]), wanted))
+    target_rows = max(1, round(share * rows))
+    number = 1 + int(np.searchsorted(np.cumsum(sizes[order]), target_rows))
     chosen = np.zeros(len(sizes), dtype=bool)
     chosen[order[: min(number, len(sizes) - 1)]] = True
     return chosen[codes]
 
 
 def encode_groups(rows: int, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """An integer per row that is the same within a group, and the number of rows of each group.
+    """Number the groups: return an integer per row, the same within a group, and the number of rows of each group.
 
     Without labels, each row is a group of its own.
     """

@@ -14,7 +14,10 @@ _MAX_RESULTS = 64
 
 
 class Kind(StrEnum):
-    """What a column holds.
+    """The kinds of columns.
+
+    In a category of numbers, 1, 1.0 and "01" are the same level; in a category of booleans, so are "yes" and true. Only
+    raw tables have dates: a `ColumnTable` has their parts, which are numbers.
 
     In a category of numbers, 1, 1.0 and "01" are the same level; in one of booleans, so are "yes" and true. Dates are
     columns of raw tables only: a `ColumnTable` has their parts, which are numbers.
@@ -33,7 +36,7 @@ class Kind(StrEnum):
 
     @property
     def is_category(self) -> bool:
-        """Whether cells are levels."""
+        """True if cells are levels."""
         return self in _CATEGORIES
 
     @property
@@ -55,14 +58,16 @@ _WORDS = {
 
 
 class Levels(tuple[str, ...]):
-    """The names of a column's levels, with what fitted models have looked up about them.
+    """The names of a column's levels, with a cache of what models computed for them.
+
+    Rows taken from a table share its levels, so a model looks up each level once per table and not once per block.
 
     Rows that are taken from a table share its levels. So a model looks up each level once per table, and not once per
     block of rows.
     """
 
     def compute_once(self, key: object, compute: Callable[["Levels"], _Result]) -> _Result:
-        """Return `compute(self)`, computed in the first call with this `key`, which is compared by identity."""
+        """Return `compute(self)`, computed at the first call with this `key` (compared by identity)."""
         results: dict[int, tuple[object, Any]] = self.__dict__.setdefault("_results", {})
         if (kept := results.get(id(key))) is None:
             kept = results[id(key)] = key, compute(self)  # the key is kept, so that no other object gets its id
@@ -104,7 +109,7 @@ class Column(NamedTuple):
 
     @property
     def is_category(self) -> bool:
-        """Whether values are codes of levels."""
+        """True if values are codes of levels."""
         return self.kind.is_category
 
     @property
@@ -113,7 +118,10 @@ class Column(NamedTuple):
         return self.values < 0 if self.is_category else np.isnan(self.values)
 
     def map_levels(self, mapping: Mapping[str, Any], other: Any, missing: Any) -> np.ndarray:
-        """Return what `mapping` says of each row's level; `other` for a level that it lacks, `missing` without a value.
+        """Return `mapping[level]` for each row; `other` for a level it lacks, `missing` for a row without a value.
+
+        Each level is looked up once per table and mapping, so a mapping must always come with the same `other` and
+        `missing`.
 
         Every level is looked up once per table and mapping. So a mapping always comes with the same `other` and
         `missing`.
@@ -128,7 +136,9 @@ class Column(NamedTuple):
         return self.map_names(mapping, lambda levels: [mapping.get(level, other) for level in levels], missing)
 
     def map_names(self, key: object, compute: Callable[[Levels], Any], missing: Any) -> np.ndarray:
-        """Return the result of each row's level, where `compute` returns one result per level, in their order.
+        """Compute one result per level, and return that of each row's level; rows without a value get `missing`.
+
+        `compute` returns the results in the order of the levels. It is called once per table and `key`.
 
         It is computed once per table and `key`. Rows without a value get `missing`.
         """
@@ -150,7 +160,7 @@ class Column(NamedTuple):
         return self._replace(values=self.values[index])
 
     def cells(self, missing: Any = None) -> np.ndarray:
-        """Return text, numbers or booleans as objects.
+        """Return the cells as objects (text, numbers or booleans), with `missing` where there is no value.
 
         Parameters
         ----------
@@ -231,7 +241,7 @@ class ColumnTable:
         return import_polars().DataFrame([_series_of_column(column) for column in self.columns])
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The values and levels of every column, by which the same table is known again."""
+        """Return the values and levels of every column as arrays, from which a digest is computed."""
         values = {column.name: column.values for column in self.columns}
         return values | {f"levels of {column.name}": np.array(column.levels, dtype=object) for column in self.columns}
 

@@ -15,7 +15,7 @@ _TEXT = (nw.String, nw.Categorical, nw.Enum)
 
 @dataclass(frozen=True)
 class DateColumns:
-    """The columns of dates of a data frame, which become day, month and weekday (and hour) as in `ddpn fit`.
+    """The date columns of a data frame, which are replaced by day, month and weekday (and hour) as in `ddpn fit`.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class DateColumns:
 
     @classmethod
     def find(cls, X: Any) -> "DateColumns":
-        """Return the columns of a data frame that are dates, or text that is dates; none for any other table."""
+        """Find the columns of a data frame that hold dates, or text that is dates; none for any other table."""
         frame = _frame_or_none(X)
         if frame is None:
             return cls()
@@ -36,7 +36,7 @@ class DateColumns:
 
     @property
     def inputs(self) -> dict[str, str]:
-        """The name of the date, for each column that is a part of one."""
+        """The name of the date column for each derived column."""
         return {name: column.name for column in self.columns for name in column.inputs}
 
     @property
@@ -45,7 +45,9 @@ class DateColumns:
         return [f"{column.name} {DAY}" for column in self.columns]
 
     def read(self, X: Any, report: Callable[[str], object]) -> Any:
-        """Return the data frame with the parts of its dates in place of these; any other table as it is.
+        """Replace the date columns of a data frame by their parts; return any other table unchanged.
+
+        `report` receives a sentence about each column with unreadable cells, which become missing.
 
         `report` takes a sentence about each column with cells that cannot be read, which are missing then.
         """
@@ -69,7 +71,7 @@ def _frame_or_none(X: Any) -> Any:
 
 
 def _describe_dates(series: Any) -> TableColumn | None:
-    """Return how a column of dates is written, and its parts; None for any other column."""
+    """Return how a date column is written, and its parts; None for any other column."""
     if series.dtype not in (nw.Date, nw.Datetime, nw.Object, *_TEXT):
         return None
     if series.dtype == nw.Object:
@@ -85,7 +87,7 @@ def _describe_dates(series: Any) -> TableColumn | None:
 
 
 def _to_polars(series: Any) -> Any:
-    """Return a column as a polars series; objects, such as dates beside None, as text."""
+    """Convert a column to a polars series; objects, such as dates beside None, become text."""
     return (series.cast(nw.String) if series.dtype == nw.Object else series).to_polars()
 
 

@@ -46,31 +46,36 @@ _IN_FOLDERS = (".parquet", ".pq", *TEXT)
 
 
 def get_extension(path: str, to_write: bool = False) -> str:
-    """The ending that determines the format, without that of the compression; JSON and Excel are only read."""
+    """Return the extension that determines the format, without a compression suffix.
+
+    JSON and Excel are refused if the file is `to_write`.
+    """
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     if suffixes and suffixes[-1] in COMPRESSED and suffixes[-2:-1] and suffixes[-2] in TEXT:
         return suffixes[-2]
-    known = [*TEXT, *BINARY, *([] if to_write else [*JSON, *EXCEL])]
-    if suffixes and suffixes[-1] in known:
+    endings = [*TEXT, *BINARY, *([] if to_write else [*JSON, *EXCEL])]
+    if suffixes and suffixes[-1] in endings:
         return suffixes[-1]
-    supported = f"{', '.join(known)}, those of text also with {' or '.join(COMPRESSED)}"
-    raise InputError(f"Unsupported file type: {path}. Supported: {supported}.")
+    readable = f"{', '.join(endings)}, those of text also with {' or '.join(COMPRESSED)}"
+    raise InputError(f"Unsupported file type: {path}. Supported: {readable}.")
 
 
 def is_pattern(source: str) -> bool:
-    """Whether a path has wildcards; a file of that very name is no pattern."""
+    """Return True if a path has wildcards and no file has exactly this name."""
     return glob.has_magic(source) and not os.path.exists(source)
 
 
 def find_files(sources: Sequence[str]) -> list[Path]:
-    """The files that paths, folders and patterns such as 'data/*.parquet' stand for, each in the order of their names.
+    """List the files of paths, folders and patterns such as 'data/*.parquet', each sorted by name.
+
+    A folder stands for the Parquet and text files directly inside it, without hidden ones.
 
     Of a folder these are the Parquet and text files directly inside, but for hidden ones.
 
     >>> find_files(["january.csv", "-"])
     [PosixPath('january.csv'), PosixPath('-')]
     """
-    found: list[Path] = []
+    all_paths: list[Path] = []
     for source in sources:
         if os.path.isdir(source):
             files = [path for path in Path(source).iterdir() if path.is_file() and not path.name.startswith((".", "_"))]
@@ -83,13 +88,13 @@ def find_files(sources: Sequence[str]) -> list[Path]:
             raise InputError(f"{source} is a folder without a file that ends in {' or '.join(_IN_FOLDERS)}.")
         if not paths:
             raise InputError(f"No file matches {source}")
-        found += sorted(paths)
-    return found
+        all_paths += sorted(paths)
+    return all_paths
 
 
 @contextmanager
 def explain_read_errors(name: str, how: str) -> Iterator[None]:
-    """Within this, errors of polars and of the file system say that a file cannot be read, and why."""
+    """Turn errors of polars and the file system into an `InputError` that says which file cannot be read, and why."""
     library = import_polars()
     try:
         yield
@@ -101,7 +106,10 @@ def explain_read_errors(name: str, how: str) -> Iterator[None]:
 
 
 def read_file(source: str, as_text: Iterable[str] = ()) -> "pl.DataFrame":
-    """The table of a file as a polars frame; the columns `as_text` keep their digits as they are written.
+    """Read a table from a file into a polars frame; columns in `as_text` keep their digits as written.
+
+    `source` is a path, or "-" for CSV from standard input. A text column gets the type that all its cells agree with,
+    and stays text otherwise.
 
     `source` is a path, or "-" for CSV from standard input. A column of text has the type that all its cells agree
     with, and stays text otherwise.
@@ -109,19 +117,19 @@ def read_file(source: str, as_text: Iterable[str] = ()) -> "pl.DataFrame":
     library = import_polars()
     name = "standard input" if source == STDIN else source
     kind = ".csv" if source == STDIN else get_extension(source)
-    content = sys.stdin.buffer.read() if source == STDIN else _content(Path(source))
+    content = sys.stdin.buffer.read() if source == STDIN else _read_bytes(Path(source))
     with explain_read_errors(name, f"as a {kind[1:]} file"):
-        frame = _frame(library, content, kind, set(as_text), name)
+        frame = _parse_content(library, content, kind, set(as_text), name)
     if frame.height == 0 or frame.width == 0:
         raise InputError(f"{name} is an empty table: {frame.height} rows and {frame.width} columns.")
     return frame
 
 
-def _frame(library: Any, content: bytes, kind: str, as_text: set[str], name: str) -> "pl.DataFrame":
+def _parse_content(library: Any, content: bytes, kind: str, as_text: set[str], name: str) -> "pl.DataFrame":
     if kind in TEXT:
         return read_text_table(content, TEXT[kind], name, as_text)
     if kind in EXCEL:
-        return infer_column_types(drop_empty_rows(_sheet(library, content, name), name), as_text)
+        return infer_column_types(drop_empty_rows(_read_first_sheet(library, content, name), name), as_text)
     if kind == ".json":
         return library.read_json(content, infer_schema_length=None)
     if kind in JSON:
@@ -129,8 +137,8 @@ def _frame(library: Any, content: bytes, kind: str, as_text: set[str], name: str
     return getattr(library, BINARY[kind])(content)
 
 
-def _sheet(library: Any, content: bytes, name: str) -> "pl.DataFrame":
-    """The first sheet of a workbook."""
+def _read_first_sheet(library: Any, content: bytes, name: str) -> "pl.DataFrame":
+    """Read the first sheet of a workbook."""
     engine = import_extra("fastexcel", "files")
     try:
         workbook = engine.read_excel(content)
@@ -146,7 +154,7 @@ def _sheet(library: Any, content: bytes, name: str) -> "pl.DataFrame":
     return frame.rename(str.strip)
 
 
-def _content(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -164,10 +172,10 @@ def _content(path: Path) -> bytes:
 
 _SEPARATORS = ",;\t|"
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _DECIMAL_COMMA = r"^[+-]?[0-9]+(,[0-9]+)?$"
 #: Its comma may be a decimal sign or a thousands separator.
-_UNSURE = r"^[+-]?[1-9][0-9]{0,2},[0-9]{3}$"
+_AMBIGUOUS_COMMA = r"^[+-]?[1-9][0-9]{0,2},[0-9]{3}$"
 
 
 class LongRowError(InputError):
@@ -178,9 +186,9 @@ class LongRowError(InputError):
 
 
 def read_text_table(content: bytes, separator: str | None, name: str, as_text: set[str]) -> "pl.DataFrame":
-    """The table of a text file, without its empty rows; `name` is the file in messages."""
+    """Read a text table, without its empty rows; `name` is the file in messages."""
     library = import_polars()
-    content = _utf8(content, name)
+    content = _decode_to_utf8(content, name)
     if separator is None:
         whole = {"has_header": False, "infer_schema": False, "separator": "\x01", "quote_char": None}
         separator = find_separator(str(library.read_csv(content, n_rows=1, **whole).item(0, 0) or ""))
@@ -190,19 +198,19 @@ def read_text_table(content: bytes, separator: str | None, name: str, as_text: s
     except library.exceptions.ComputeError:
         library.read_csv(content, truncate_ragged_lines=True, **options)  # raises if long rows are not the reason
         # Rows that end in one more separator than the header does: the header gets it too.
-        first, end, rest = content.partition(b"\n")
+        first, end, body = content.partition(b"\n")
         try:
-            cells = library.read_csv(first.rstrip(b"\r") + separator.encode() + end + rest, **options)
+            cells = library.read_csv(first.rstrip(b"\r") + separator.encode() + end + body, **options)
         except library.exceptions.ComputeError:
             raise LongRowError(name) from None
         if cells[:, -1].drop_nulls().str.strip_chars().ne("").any():
             raise LongRowError(name) from None
         cells = cells[:, :-1]
-    return infer_column_types(drop_empty_rows(_named(cells, name), name), as_text, separator == ";")
+    return infer_column_types(drop_empty_rows(_name_columns(cells, name), name), as_text, separator == ";")
 
 
-def _utf8(content: bytes, name: str) -> bytes:
-    """The uncompressed content in UTF-8; zstd is left to polars."""
+def _decode_to_utf8(content: bytes, name: str) -> bytes:
+    """Decompress the content and convert it to UTF-8; zstd is left to polars."""
     if content.startswith(_GZIP):
         try:
             content = gzip.decompress(content)
@@ -210,7 +218,7 @@ def _utf8(content: bytes, name: str) -> bytes:
             raise InputError(f"{name} cannot be read as a csv file: {error}.") from None
     if content.startswith(_ZSTD) or content.isascii():
         text = content
-    elif content.startswith(_WIDE):
+    elif content.startswith(_UTF16_MARKS):
         try:
             text = content.decode("utf-16").encode()
         except UnicodeDecodeError:
@@ -232,14 +240,14 @@ def _utf8(content: bytes, name: str) -> bytes:
 
 
 def find_separator(header: str) -> str:
-    """The separator that occurs most in the header, outside quotes; a comma if none does."""
+    """Return the most frequent separator of the header, outside quotes; a comma if there is none."""
     header = header.lstrip("\ufeff")
     outside = "".join(header.split('"')[::2])
     return max(_SEPARATORS, key=outside.count)
 
 
-def _named(cells: "pl.DataFrame", name: str) -> "pl.DataFrame":
-    """The rows below the first, whose cells are the names; a column without a name and without values is ignored."""
+def _name_columns(cells: "pl.DataFrame", name: str) -> "pl.DataFrame":
+    """Take column names from the first row; drop columns with neither a name nor values."""
     library = import_polars()
     names = [str(word or "").lstrip("\ufeff").strip() for word in cells.row(0)]
     body = cells[1:]
@@ -252,13 +260,13 @@ def _named(cells: "pl.DataFrame", name: str) -> "pl.DataFrame":
 
 
 def drop_empty_rows(frame: "pl.DataFrame", name: str) -> "pl.DataFrame":
-    """The rows that have a value in some column. In a table of one column an empty row is a missing value."""
+    """Drop rows without any value; in a table of one column, an empty row is kept as a missing value."""
     library = import_polars()
     if frame.width < 2 or not frame.height:
         return frame
     text = [library.col(column) for column, dtype in frame.schema.items() if dtype == library.String]
     others = [library.col(column) for column, dtype in frame.schema.items() if dtype != library.String]
-    blank = [each.is_null() | (each.str.strip_chars() == "") for each in text] + [each.is_null() for each in others]
+    blank = [cell.is_null() | (cell.str.strip_chars() == "") for cell in text] + [cell.is_null() for cell in others]
     empty = frame.select(library.all_horizontal(blank)).to_series()
     if not empty.any():
         return frame
@@ -270,24 +278,26 @@ def drop_empty_rows(frame: "pl.DataFrame", name: str) -> "pl.DataFrame":
 
 
 def infer_column_types(frame: "pl.DataFrame", as_text: set[str], decimal_commas: bool = False) -> "pl.DataFrame":
-    """Columns of text as integers, numbers, booleans or dates where all cells agree; `as_text` stay as they are.
+    """Convert text columns to integers, numbers, booleans or dates if all cells agree, except those in `as_text`.
+
+    With `decimal_commas`, 3,14 is a number if some column has such numbers, and 1.234 is then an integer.
 
     With `decimal_commas`, 3,14 is a number if some column has such numbers, and 1.234 is then an integer.
     """
     library = import_polars()
     names = [name for name, dtype in frame.schema.items() if dtype == library.String and name not in as_text]
     if decimal_commas:
-        frame = _with_points(frame, names)
+        frame = _replace_decimal_commas(frame, names)
     texts = [series for series in frame.iter_columns() if series.dtype == library.String]
-    return frame.with_columns(_typed(series, series.name in as_text) for series in texts)
+    return frame.with_columns(_infer_type(series, series.name in as_text) for series in texts)
 
 
-def _with_points(frame: "pl.DataFrame", names: list[str]) -> "pl.DataFrame":
-    """Numbers with decimal commas in the form that polars reads, where a comma of some cell can only be one."""
+def _replace_decimal_commas(frame: "pl.DataFrame", names: list[str]) -> "pl.DataFrame":
+    """Rewrite decimal commas as points, if some cell's comma can only be a decimal sign."""
     texts = {name: clean_text(frame[name], MISSING) for name in names}
     commas = [name for name, text in texts.items() if text.drop_nulls().str.contains(_DECIMAL_COMMA).all()]
     certain = (texts[name].drop_nulls() for name in commas)
-    if not any((each.str.contains(",", literal=True) & ~each.str.contains(_UNSURE)).any() for each in certain):
+    if not any((part.str.contains(",", literal=True) & ~part.str.contains(_AMBIGUOUS_COMMA)).any() for part in certain):
         return frame
     points = [name for name in names if name not in commas and has_grouped_points(texts[name])]
     return frame.with_columns(
@@ -296,35 +306,35 @@ def _with_points(frame: "pl.DataFrame", names: list[str]) -> "pl.DataFrame":
     )
 
 
-def _typed(series: "pl.Series", as_text: bool) -> "pl.Series":
-    """Numbers, booleans, and dates with the year first, if all cells agree; other text with null where missing."""
+def _infer_type(series: "pl.Series", as_text: bool) -> "pl.Series":
+    """Convert text to numbers, booleans or dates (year first) if all cells agree; else set missing cells to null."""
     library = import_polars()
     text = clean_text(series, MISSING)
     kept = series.set(text.is_null(), None) if text.null_count() > series.null_count() else series
-    known = text.drop_nulls()
-    if as_text or known.is_empty():
+    present = text.drop_nulls()
+    if as_text or present.is_empty():
         return kept
-    if not are_codes(known):
+    if not are_codes(present):
         for dtype in (library.Int64, library.Float64):
-            numbers = known.cast(dtype, strict=False)
+            numbers = present.cast(dtype, strict=False)
             # Text such as "inf" is a number to polars, and a cell to report to us.
             if not numbers.null_count() and numbers.is_finite().all():
                 return text.cast(dtype)
-    if known.is_in(["true", "false"]).all():
+    if present.is_in(["true", "false"]).all():
         return text == "true"
-    if not known.head(1).str.contains(r"^\d{4}-\d{1,2}-\d{1,2}").all():
+    if not present.head(1).str.contains(r"^\d{4}-\d{1,2}-\d{1,2}").all():
         return kept  # other dates are read by the format that fit finds
-    times = parse_dates(text, find_date_format(known) or DateFormat(YEAR_FIRST))
+    times = parse_dates(text, find_date_format(present) or DateFormat(YEAR_FIRST))
     if times.null_count() > text.null_count():
         return kept
-    return times if known.str.contains(":", literal=True).any() else times.cast(library.Date)
+    return times if present.str.contains(":", literal=True).any() else times.cast(library.Date)
 
 
 # Writing, whole or not at all -----------------------------------------------------------------------------------------
 
 
 def check_free(path: Path, overwrite: bool, source: str = STDIN) -> None:
-    """Raise an `InputError` if a file cannot be written to `path`, or is the table `source`; called before the work."""
+    """Raise an `InputError` if `path` cannot be written, or is the table `source` itself; called before any work."""
     if path.is_dir():
         raise InputError(f"{path} is a folder, not a file.")
     if source != STDIN and path.exists() and Path(source).exists() and path.samefile(source):
@@ -344,7 +354,7 @@ def check_output(target: str, overwrite: bool, source: str = STDIN) -> None:
 
 
 def write_file(frame: "pl.DataFrame", target: str) -> None:
-    """Write a polars frame in the format of the ending; "-" is CSV on standard output."""
+    """Write a polars frame in the format of the extension; "-" writes CSV to standard output."""
     if target == STDIN:
         sys.stdout.write(frame.write_csv())
         return

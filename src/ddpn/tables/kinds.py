@@ -1,4 +1,4 @@
-"""What a column holds: found from its type and cells, and the same columns of later tables read as that kind."""
+"""Detect what a column holds from its type and cells, and read the same column of later tables as that kind."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -38,17 +38,20 @@ from ddpn.tables.levels import canonical_level, canonical_number
 
 #: Text is read as numbers or dates if so large a share of the cells that are not missing can be; above the lower share
 #: it is worth a sentence that it is not.
-_NEARLY_ALL, _MANY = 0.9, 0.5
+_MIN_PARSED_SHARE, _MIN_SHARE_TO_MENTION = 0.9, 0.5
 #: Rows up to which cells are read one by one.
-_FEW_ROWS = 8
+_MAX_ROWS_CELL_BY_CELL = 8
 #: With at most so many different cells, the others have to be rarer than this: they may well be levels.
-_FEW_LEVELS, _RARE = 50, 0.01
-_FLAGS = ("true", "false")
+_MAX_LEVELS_FOR_DOUBT, _MAX_UNREAD_SHARE = 50, 0.01
+_BOOLEAN_WORDS = ("true", "false")
 
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column of the table: its kind as the model sees it, how its cells are read, and what was found about it.
+    """A column of a raw table: its kind, how its cells are read, and notes for the user.
+
+    A date has `parts`. `left_out` says why a column is not used. `number` and `date` are the formats of text, and
+    `notes` are sentences about how cells were read.
 
     A date has `parts`. `left_out` says why a column is not used. `number` and `date` say how text is read, and `notes`
     are sentences about how its cells were read.
@@ -66,12 +69,12 @@ class TableColumn:
 
     @property
     def inputs(self) -> list[str]:
-        """Columns that it becomes."""
+        """The names of the columns that the model sees."""
         return [f"{self.name} {part}" for part in self.parts] if self.kind == Kind.DATE else [self.name]
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "TableColumn":
-        """The inverse of `asdict`."""
+        """Rebuild a column from the result of `asdict`."""
         read = {**plain, **{name: tuple(plain.get(name, ())) for name in ("parts", "notes")}}
         read["kind"] = Kind(plain["kind"])
         read["number"] = NumberFormat(**plain.get("number", {}))
@@ -79,17 +82,17 @@ class TableColumn:
         return cls(**read)
 
     def parse(self, series: Any, missing: Sequence[str]) -> "ParsedColumn":
-        """Read a column of a later table as the model sees it: a date as its parts."""
+        """Parse a column of a later table into the columns that the model sees; a date becomes its parts."""
         if self.kind.is_category:
             return _parse_levels(self, series, missing)
         values, odd, notes = self.convert(series, missing)
         if self.kind == Kind.DATE:
             parts = zip(self.inputs, extract_date_parts(values, self.parts, self.inputs), strict=True)
-            return ParsedColumn([Column(name, Kind.NUMBER, _floats(part)) for name, part in parts], odd, notes)
-        return ParsedColumn([Column(self.name, self.kind, _floats(values))], odd, notes)
+            return ParsedColumn([Column(name, Kind.NUMBER, _to_floats(part)) for name, part in parts], odd, notes)
+        return ParsedColumn([Column(self.name, self.kind, _to_floats(values))], odd, notes)
 
     def convert(self, series: Any, missing: Sequence[str]) -> "ConvertedColumn":
-        """The column of a later table as this kind: datetimes for a date, not its parts."""
+        """Convert a column of a later table to this kind; a date becomes datetimes, not its parts."""
         what = f"column {self.name!r}"
         if self.kind == Kind.NUMBER:
             return to_numbers(series, self.number, missing, what)
@@ -101,19 +104,19 @@ class TableColumn:
 
 
 def detect_column(series: Any, missing: tuple[str, ...], as_category: bool) -> TableColumn:
-    """Return what a column is; `as_category` if the user wants numbers as categories."""
+    """Detect the kind of a column; with `as_category`, numbers become categories."""
     library, dtype = import_polars(), series.dtype
     if dtype in (library.Date, library.Datetime):
         zone = dtype.time_zone if dtype == library.Datetime else None
         return TableColumn(series.name, Kind.DATE, date=DateFormat(zone=zone or ""))
     if is_text(series):
         text = clean_text(series, missing)
-        known = text.filter(~looks_missing(text))
+        cells = text.filter(~looks_missing(text))
         if not as_category:
-            return _detected_text(text, known)
-        if len(known) and known.str.to_lowercase().is_in(_FLAGS).all():
+            return _detect_text_kind(text, cells)
+        if len(cells) and cells.str.to_lowercase().is_in(_BOOLEAN_WORDS).all():
             return TableColumn(series.name, Kind.BOOLEAN_CATEGORY)
-        return _named(known)
+        return _classify_category(cells)
     if dtype == library.Boolean:
         return TableColumn(series.name, Kind.BOOLEAN_CATEGORY if as_category else Kind.BOOLEAN)
     if dtype.is_numeric():
@@ -122,75 +125,81 @@ def detect_column(series: Any, missing: tuple[str, ...], as_category: bool) -> T
 
 
 def detect_dates(series: Any) -> TableColumn | None:
-    """Return how the dates of a column are written; None if it is a column of anything else."""
+    """Return how the dates of a column are written; None if it does not hold dates."""
     library, dtype = import_polars(), series.dtype
     if dtype in (library.Date, library.Datetime):
         return detect_column(series, MISSING, as_category=False)
     text = clean_text(series, MISSING)
     cells = text.filter(~looks_missing(text))
     order = None if cells.is_empty() else find_date_format(cells)
-    if order is None or parse_dates(cells, order).is_not_null().sum() < _NEARLY_ALL * len(cells):
+    if order is None or parse_dates(cells, order).is_not_null().sum() < _MIN_PARSED_SHARE * len(cells):
         return None
     return TableColumn(series.name, Kind.DATE, date=order, notes=describe_date_format(series.name, order))
 
 
-def _named(known: Any, notes: tuple[str, ...] = ()) -> TableColumn:
-    """A category by its levels: with numbers among them, 1.0 is 1, unless leading zeros matter."""
+def _classify_category(cells: Any, notes: tuple[str, ...] = ()) -> TableColumn:
+    """Describe a category by its levels: one with numbers has 1.0 equal to 1, unless leading zeros matter."""
     library = import_polars()
-    numbers = known.filter(known.cast(library.Float64, strict=False).is_not_null())
-    is_number = len(numbers) and not are_codes(known)
-    return TableColumn(known.name, Kind.NUMBER_CATEGORY if is_number else Kind.CATEGORY, notes=notes)
+    numbers = cells.filter(cells.cast(library.Float64, strict=False).is_not_null())
+    is_number = len(numbers) and not are_codes(cells)
+    return TableColumn(cells.name, Kind.NUMBER_CATEGORY if is_number else Kind.CATEGORY, notes=notes)
 
 
-def _detected_text(text: Any, known: Any) -> TableColumn:
-    """Text by its cells; `known` are those that do not stand for a missing value."""
-    if known.is_empty() or are_codes(known):
-        return TableColumn(known.name, Kind.CATEGORY)
-    if known[0].lower() in _FLAGS and known.str.to_lowercase().is_in(_FLAGS).all():
-        return TableColumn(known.name, Kind.BOOLEAN, notes=_lost(text, known, known.is_not_null(), "booleans"))
-    written = find_number_format(known)
-    numbers: Any = None if written is None else parse_numbers(known, written).is_not_null()
-    share = 0.0 if written is None else numbers.sum() / len(known)
-    is_number = share >= 1.0 - _RARE or (share >= _NEARLY_ALL and known.n_unique() > _FEW_LEVELS)
+def _detect_text_kind(text: Any, cells: Any) -> TableColumn:
+    """Detect the kind of text from its cells; `known` are those that do not stand for a missing value."""
+    if cells.is_empty() or are_codes(cells):
+        return TableColumn(cells.name, Kind.CATEGORY)
+    if cells[0].lower() in _BOOLEAN_WORDS and cells.str.to_lowercase().is_in(_BOOLEAN_WORDS).all():
+        return TableColumn(
+            cells.name, Kind.BOOLEAN, notes=_describe_unread_cells(text, cells, cells.is_not_null(), "booleans")
+        )
+    written = find_number_format(cells)
+    numbers: Any = None if written is None else parse_numbers(cells, written).is_not_null()
+    share = 0.0 if written is None else numbers.sum() / len(cells)
+    is_number = share >= 1.0 - _MAX_UNREAD_SHARE or (
+        share >= _MIN_PARSED_SHARE and cells.n_unique() > _MAX_LEVELS_FOR_DOUBT
+    )
     if written is not None and is_number:
-        notes = _lost(text, known, numbers, "numbers")
-        return TableColumn(known.name, Kind.NUMBER, number=written, notes=(*notes, *_about_text(text, known, written)))
-    order = find_date_format(known)
-    dates: Any = None if order is None else parse_dates(known, order).is_not_null()
-    if order is not None and dates.sum() >= _NEARLY_ALL * len(known):
-        notes = _lost(text, known, dates, "dates")
-        return TableColumn(known.name, Kind.DATE, date=order, notes=(*notes, *describe_date_format(text.name, order)))
+        notes = _describe_unread_cells(text, cells, numbers, "numbers")
+        return TableColumn(
+            cells.name, Kind.NUMBER, number=written, notes=(*notes, *_describe_number_text(text, cells, written))
+        )
+    order = find_date_format(cells)
+    dates: Any = None if order is None else parse_dates(cells, order).is_not_null()
+    if order is not None and dates.sum() >= _MIN_PARSED_SHARE * len(cells):
+        notes = _describe_unread_cells(text, cells, dates, "dates")
+        return TableColumn(cells.name, Kind.DATE, date=order, notes=(*notes, *describe_date_format(text.name, order)))
     for what, read in (("dates", dates), ("numbers", numbers)):
-        if read is not None and read.sum() >= _MANY * len(known):
+        if read is not None and read.sum() >= _MIN_SHARE_TO_MENTION * len(cells):
             mixed = (
                 f"Column {text.name}: {read.sum():,} of {len(text) - text.null_count():,} values are {what}, but the "
-                f"others ({format_examples(known.filter(~read))}) are too many to be treated as missing, so the column "
+                f"others ({format_examples(cells.filter(~read))}) are too many to be treated as missing, so the column "
                 f"is categorical. If they mean that a value is missing, name them with `missing`."
             )
-            return _named(known, (mixed,))
-    return _named(known)
+            return _classify_category(cells, (mixed,))
+    return _classify_category(cells)
 
 
-def _lost(text: Any, known: Any, read: Any, what: str) -> tuple[str, ...]:
-    """About the cells that cannot be read, if there are any; `read` is a mask of `known`."""
+def _describe_unread_cells(text: Any, cells: Any, read: Any, what: str) -> tuple[str, ...]:
+    """Describe the cells that cannot be read, if there are any; `read` is a mask of `known`."""
     present, count = text.drop_nulls(), int(read.sum())
     lost = len(present) - count
     if not lost:
         return ()
     words = present.filter(looks_missing(present))
-    odd = format_examples(import_polars().concat([words, known.filter(~read)]))
+    odd = format_examples(import_polars().concat([words, cells.filter(~read)]))
     verb = "is" if lost == 1 else "are"
-    found = f"{count:,} of {len(present):,} values are {what}; {lost:,} ({odd}) {verb} treated as missing."
-    return (f"Column {text.name}: {found}",)
+    statement = f"{count:,} of {len(present):,} values are {what}; {lost:,} ({odd}) {verb} treated as missing."
+    return (f"Column {text.name}: {statement}",)
 
 
-def _about_text(text: Any, known: Any, written: NumberFormat) -> tuple[str, ...]:
+def _describe_number_text(text: Any, cells: Any, written: NumberFormat) -> tuple[str, ...]:
     notes = describe_number_format(text.name, written)
-    more = known.filter(known.str.contains(OPEN_ENDED))
+    more = cells.filter(cells.str.contains(OPEN_ENDED))
     if len(more):
         notes = (*notes, f"Column {text.name}: values such as {more[0]!r} are read as {more[0].rstrip(' +')}.")
-    is_plain = not notes and len(known) == len(text) - text.null_count()
-    if is_plain and not known.cast(import_polars().Float64, strict=False).null_count():
+    is_plain = not notes and len(cells) == len(text) - text.null_count()
+    if is_plain and not cells.cast(import_polars().Float64, strict=False).null_count():
         option = format_argument("category", [text.name])
         return (f"Column {text.name}: its text is read as numbers; {option} keeps it categorical.",)
     return notes
@@ -203,7 +212,7 @@ TRUE, FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "
 
 
 class ConvertedColumn(NamedTuple):
-    """Values of one kind, the cells that could not be read as they are written, and sentences about assumptions."""
+    """Values of one kind, the cells that could not be read (`odd`), and sentences about assumptions."""
 
     values: Any
     odd: Any
@@ -211,13 +220,13 @@ class ConvertedColumn(NamedTuple):
 
 
 def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what: str | Argument) -> ConvertedColumn:
-    """Float64, null where missing; `what` names the column in errors."""
+    """Convert a column to float64, null where missing; `what` names it in errors."""
     library = import_polars()
     notes: tuple[str, ...] = ()
     if is_text(series):
         text = clean_text(series, missing)
         lower = text.str.to_lowercase()
-        if (known := lower.drop_nulls()).len() and known.is_in(_FLAGS).all():
+        if (words := lower.drop_nulls()).len() and words.is_in(_BOOLEAN_WORDS).all():
             # A number that another program has written as a boolean.
             numbers = (lower == "true").cast(library.Float64)
         else:
@@ -247,15 +256,15 @@ def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what:
 
 
 def to_booleans(series: Any, missing: Sequence[str], what: str | Argument) -> ConvertedColumn:
-    """Booleans; also from 1 and 0, and from words."""
+    """Convert a column to booleans; 1 and 0 and words such as "yes" are accepted."""
     library = import_polars()
     if series.dtype == library.Boolean:
         return ConvertedColumn(series, series.head(0).cast(library.String))
     if series.dtype.is_numeric() or series.dtype == library.Null:
         numbers, odd, _ = to_numbers(series, PLAIN, missing, what)
-        known = numbers.is_in([0.0, 1.0]).fill_null(False)
-        odd = library.concat([odd, numbers.filter(~known & numbers.is_not_null()).cast(library.String)])
-        return ConvertedColumn(numbers.set(~known, None).cast(library.Boolean), odd)
+        is_boolean = numbers.is_in([0.0, 1.0]).fill_null(False)
+        odd = library.concat([odd, numbers.filter(~is_boolean & numbers.is_not_null()).cast(library.String)])
+        return ConvertedColumn(numbers.set(~is_boolean, None).cast(library.Boolean), odd)
     if not is_text(series):
         raise InputError(argument=what, must="hold booleans", got=str(series.dtype))
     text = clean_text(series, missing)
@@ -266,15 +275,15 @@ def to_booleans(series: Any, missing: Sequence[str], what: str | Argument) -> Co
 
 
 def to_times(series: Any, written: DateFormat, missing: Sequence[str], what: str) -> ConvertedColumn:
-    """Datetimes without a zone."""
+    """Convert a column to datetimes without a zone."""
     library = import_polars()
     if is_text(series):
         text = clean_text(series, missing)
         notes: tuple[str, ...] = ()
         if written.order in ("", YEAR_FIRST):
             # Neither says whether the day or the month comes first where the year does not.
-            found = find_date_format(text.filter(~looks_missing(text))) or DateFormat(YEAR_FIRST)
-            notes, written = describe_date_format(series.name, found), replace(found, zone=written.zone)
+            guess = find_date_format(text.filter(~looks_missing(text))) or DateFormat(YEAR_FIRST)
+            notes, written = describe_date_format(series.name, guess), replace(guess, zone=written.zone)
         times = parse_dates(text, written)
         return ConvertedColumn(times, text.filter(times.is_null() & text.is_not_null()), notes)
     if series.dtype in (library.Date, library.Datetime):
@@ -287,25 +296,25 @@ def to_times(series: Any, written: DateFormat, missing: Sequence[str], what: str
 
 @cache
 def name_missing_levels(missing: tuple[str, ...]) -> frozenset[str]:
-    """Return the names that the words for "no value" have as levels."""
+    """Return the level names of the words for "no value"."""
     return frozenset(word.strip() for word in missing) | frozenset(map(canonical_number, missing))
 
 
 class ParsedColumn(NamedTuple):
-    """What the model sees of a column, the cells that could not be read, and sentences about assumptions."""
+    """The columns that the model sees, the cells that could not be read (`odd`), and sentences about assumptions."""
 
     columns: list[Column]
     odd: Any
     notes: tuple[str, ...] = ()
 
 
-def _floats(series: Any) -> np.ndarray:
-    """Return numbers or booleans as float64 with NaN where null."""
+def _to_floats(series: Any) -> np.ndarray:
+    """Convert numbers or booleans to float64, with NaN for null."""
     return np.asarray(series.cast(import_polars().Float64).to_numpy(), dtype=np.float64)
 
 
 class NamedLevels(NamedTuple):
-    """A column of levels as they are written, the name of each (None where it is missing), and cells without one."""
+    """The raw cells of a category, the level name of each distinct cell (None if missing), and unreadable cells."""
 
     cells: Any
     names: dict[Any, str | None]
@@ -313,7 +322,7 @@ class NamedLevels(NamedTuple):
 
 
 def to_levels(series: Any, kind: Kind, missing: Sequence[str], what: str) -> ConvertedColumn:
-    """Return text in the one form that every file type and data frame gives (`ddpn.tables.levels`)."""
+    """Convert a column to level names, the same for every file type and data frame (see `ddpn.tables.levels`)."""
     library = import_polars()
     cells, names, odd = _name_levels(series, kind, missing, what)
     if all(level == name for level, name in names.items()):
@@ -326,7 +335,7 @@ def _parse_levels(column: TableColumn, series: Any, missing: Sequence[str]) -> P
     cells, names, odd = _name_levels(series, column.kind, missing, f"column {column.name!r}")
     index: dict[str, int] = {}
     codes = {level: -1 if name is None else index.setdefault(name, len(index)) for level, name in names.items()}
-    if len(cells) <= _FEW_ROWS:  # calls of polars take longer than all the rest of a few rows
+    if len(cells) <= _MAX_ROWS_CELL_BY_CELL:  # calls of polars take longer than all the rest of a few rows
         values = np.array([codes.get(cell, -1) for cell in cells.to_list()])
     elif codes:
         replaced = cells.replace_strict([*codes], [*codes.values()], default=-1, return_dtype=import_polars().Int64)

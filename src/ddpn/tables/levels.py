@@ -15,7 +15,7 @@ NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 def canonical_level(value: Any) -> str:
-    """The name of a level: integers without a decimal point, booleans in lower case, text without blanks around it.
+    """Return the name of a level: integers without a decimal point, booleans in lower case, text without outer blanks.
 
     >>> [canonical_level(value) for value in (1, 1.0, 0.5, True, " a ", "007", "1.0")]
     ['1', '1', '0.5', 'true', 'a', '007', '1.0']
@@ -36,7 +36,7 @@ def canonical_level(value: Any) -> str:
 
 
 def canonical_number(value: Any) -> str:
-    """The name of a level of a column whose levels were all numbers in fit: text that is a number is one.
+    """Return the name of a level of a category of numbers: text that spells a number gets the name of the number.
 
     >>> [canonical_number(value) for value in ("007", "7.0", 7, " 7", "x", True, "-0", "-07", "+0")]
     ['7', '7', '7', '7', 'x', '1', '0', '-7', '0']
@@ -56,7 +56,7 @@ def canonical_number(value: Any) -> str:
 
 
 def have_numbers(levels: Iterable[str]) -> bool:
-    """Whether some levels are numbers, and all of these in their one form: other forms of them then mean the same.
+    """Return True if some levels are numbers, all in canonical form; other spellings then mean the same level.
 
     >>> have_numbers(["1", "2.5", "A"]), have_numbers(["1", "007"]), have_numbers(["A"])
     (True, False, False)
@@ -66,10 +66,10 @@ def have_numbers(levels: Iterable[str]) -> bool:
 
 
 def parse_number_level(level: str) -> float | None:
-    """The number that a level is, or None."""
+    """Convert a level to a number; None if it is not one."""
     return float(level) if NUMBER.fullmatch(level) else None
 
 
 def parse_boolean_level(level: str) -> float | None:
-    """1 for true, 0 for false, None for other levels."""
+    """Convert a level to 1 for true and 0 for false; None for other levels."""
     return {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}.get(canonical_number(level).lower())

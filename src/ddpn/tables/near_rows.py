@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 #: The probability that a row has a near neighbour by chance.
-_CHANCE = 0.05
+_MAX_CHANCE = 0.05
 #: The largest share of the distance to the k-th neighbour that is near.
 _MAX_SHARE = 0.2
 #: Shares among which the gap between neighbours in a clump and others is looked for: the largest, and their ratio.
@@ -30,11 +30,11 @@ _MIN_POINTS = 60
 #: if all of them are integers.
 _MIN_VALUES, _VALUES_PER_ROW, _INTEGERS_PER_ROW = 30, 0.1, 0.5
 #: Where a missing number is placed, in scales of its column: far from all others.
-_FAR = 1e6
+_MISSING_POSITION = 1e6
 
 
 def find_continuous_columns(X: Any) -> list[str]:
-    """Return the names of the columns of a polars frame that hold numbers with many different values."""
+    """Return the names of the columns of a polars frame that hold numbers with many distinct values."""
     names = []
     for series in X.iter_columns():
         if not series.dtype.is_numeric():
@@ -52,18 +52,18 @@ def find_continuous_columns(X: Any) -> list[str]:
 def scale_points(X: Any, names: Sequence[str]) -> np.ndarray:
     """Return columns of numbers in units of their spread, without missing values. Shape: (rows, columns)."""
     points = np.empty((X.height, len(names)))
-    for place, name in enumerate(names):
+    for column, name in enumerate(names):
         values = X[name].cast(float).to_numpy().astype(np.float64)
         is_missing = np.isnan(values)
         numbers = values[~is_missing] if not is_missing.all() else np.zeros(1)
         low, high = np.quantile(numbers, [0.25, 0.75])
         spread = high - low or float(np.ptp(numbers)) or 1.0
-        points[:, place] = np.where(is_missing, _FAR, values / spread)
+        points[:, column] = np.where(is_missing, _MISSING_POSITION, values / spread)
     return points
 
 
 def find_clumps(points: np.ndarray) -> np.ndarray | None:
-    """Return the number of each point's clump of near points; None if no more points are near than by chance."""
+    """Number the clumps of near points; return None if no more points are near than by chance."""
     unique, inverse = np.unique(points, axis=0, return_inverse=True)
     if len(unique) < _MIN_POINTS:
         return None
@@ -76,7 +76,7 @@ def find_clumps(points: np.ndarray) -> np.ndarray | None:
 
 
 def _link_near_points(points: np.ndarray, neighbours: int) -> np.ndarray | None:
-    """Return the number of each point's clump, with the density measured by so many neighbours; None without clumps."""
+    """Number the clumps, with the density measured by this many neighbours; return None if there are no clumps."""
     from scipy.sparse import coo_matrix  # slow to import
     from scipy.sparse.csgraph import connected_components
     from scipy.spatial import KDTree
@@ -87,33 +87,36 @@ def _link_near_points(points: np.ndarray, neighbours: int) -> np.ndarray | None:
     ratios, share, _ = _measure_neighbours(tree, some, neighbours)
     if (ratios[:, 0] <= share).mean() < _MIN_FIRST_NEAR:
         return None
-    ratios, share, places = _measure_neighbours(tree, points, neighbours)
+    ratios, share, positions = _measure_neighbours(tree, points, neighbours)
     if (ratios[:, 0] <= share).mean() < _MIN_NEAR:
         return None
     first, column = np.nonzero(ratios <= _widen_to_gap(ratios, share))
-    links = coo_matrix((np.ones(len(first), dtype=bool), (first, places[first, column])), shape=(len(points),) * 2)
+    links = coo_matrix((np.ones(len(first), dtype=bool), (first, positions[first, column])), shape=(len(points),) * 2)
     clumps: np.ndarray = connected_components(links, directed=False)[1]
     return clumps
 
 
 def _measure_neighbours(tree: Any, points: np.ndarray, neighbours: int) -> tuple[np.ndarray, float, np.ndarray]:
-    """Measure the nearest neighbours of points in a tree that holds them.
+    """Measure the nearest neighbours of points in a tree that contains them.
+
+    Returns three things: the distances to the nearest neighbours, as shares of the distance to a later neighbour; the
+    largest share that counts as near; and the positions of the neighbours.
 
     Returns the distances to the nearest neighbours as shares of the distance to a later one, so many neighbours on; the
     largest share that is near; and the positions of the neighbours.
     """
     linked = min(neighbours, _NEIGHBOURS)
     numbers = [*range(2, linked + 2), neighbours + 1, min(2 * neighbours + 1, tree.n)]  # the first is the point
-    distances, places = tree.query(points, k=numbers)
+    distances, positions = tree.query(points, k=numbers)
     around, wide = distances[:, -2], distances[:, -1]
     growth = float(np.median(np.log(np.maximum(wide, 1e-300) / np.maximum(around, 1e-300))))
     dimension = np.clip(np.log(2.0) / max(growth, 1e-9), 1.0, points.shape[1])
-    share = min(_MAX_SHARE, float((_CHANCE / (neighbours - 1)) ** (1.0 / dimension)))
-    return distances[:, :linked] / np.maximum(around, 1e-300)[:, None], share, places
+    share = min(_MAX_SHARE, float((_MAX_CHANCE / (neighbours - 1)) ** (1.0 / dimension)))
+    return distances[:, :linked] / np.maximum(around, 1e-300)[:, None], share, positions
 
 
 def _widen_to_gap(ratios: np.ndarray, share: float) -> float:
-    """Return the share at which the fewest neighbours are added: between those in the clump and those outside."""
+    """Return the share, from `share` on, at which widening adds the fewest neighbours: the gap around clumps."""
     shares = share * _GAP_STEP ** np.arange(max(3, 1 + int(np.log(_MAX_GAP / share) / np.log(_GAP_STEP))))
     numbers = np.array([(ratios <= one).mean() for one in shares])
     return float(shares[1 + (numbers[2:] - numbers[:-2]).argmin()])
@@ -129,7 +132,10 @@ _MIN_TOGETHER, _NEAR_RANKS, _NEAR_SHARE = 0.15, 5, 0.005
 
 
 def find_repeating_columns(X: Any) -> list[tuple[str, ...]]:
-    """Return sets of continuous columns in which the rows that are neighbours in one are neighbours in the others.
+    """Return sets of continuous columns in which rows that are neighbours in one column are so in the others.
+
+    These are candidates such as longitude and latitude, and smooth functions of each other. The last set has all
+    columns: copies with more noise have other neighbours in every single column, but are near in all of them together.
 
     These are candidates such as longitude and latitude, and smooth functions of each other. The last set has all of the
     columns: copies with more noise have other neighbours in every single column, and are near in all of them together.
@@ -143,16 +149,16 @@ def find_repeating_columns(X: Any) -> list[tuple[str, ...]]:
     ranks = np.argsort(np.argsort(points, axis=0), axis=0)
     reach = max(_NEAR_RANKS, _NEAR_SHARE * len(points))
     are_together = np.zeros((len(names), len(names)), dtype=bool)
-    for place in range(len(names)):
-        steps = np.abs(np.diff(ranks[np.argsort(points[:, place])], axis=0))
-        are_together[place] = (steps <= reach).mean(axis=0) >= _MIN_TOGETHER
+    for column in range(len(names)):
+        steps = np.abs(np.diff(ranks[np.argsort(points[:, column])], axis=0))
+        are_together[column] = (steps <= reach).mean(axis=0) >= _MIN_TOGETHER
     number, blocks = connected_components(are_together, directed=False)
     sets = [tuple(name for name, block in zip(names, blocks, strict=True) if block == one) for one in range(number)]
     return list(dict.fromkeys([*(columns for columns in sets if len(columns) > 1), tuple(names)]))
 
 
 def choose_near_rows(X: Any, column: str, rows: int = _MAX_ROWS) -> np.ndarray:
-    """Return positions of rows from the middle of a column, at most so many, so that near rows stay together."""
+    """Return positions of at most `rows` rows from the middle of a column, so that near rows stay together."""
     if X.height <= rows:
         return np.arange(X.height)
     first = (X.height - rows) // 2

@@ -29,12 +29,17 @@ from ddpn.tables.row_hashes import is_by_inputs, label_groups, name_interval_gro
 #: What users call the column of a role, where that is not the name of the role.
 _ARGUMENTS = {"upper": "upper_column"}
 #: Sentences about columns that are reported one by one.
-_SENTENCES = 20
+_MAX_SENTENCES = 20
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Which column is what; `missing` are the words that stand for no value, `formats` how roles are written.
+    """The role of each column of a table, decided in fit and kept with the model.
+
+    `missing` are the words for "no value", `formats` the number formats of role columns. `groups` is the column of the
+    groups within which intervals are calibrated, `upper` that of upper bounds; both may be features, too. `censored` is
+    the column that marks right-censored counts. `group` are the columns that say which rows belong together, which
+    predictions do not need. A model that was saved in Python does not know its target.
 
     `groups` is the column whose values are the groups within which intervals are calibrated, `upper` that of the
     largest possible counts; they may be features, too. `censored` says which counts stand for that many or more.
@@ -60,7 +65,7 @@ class Roles:
 
     @property
     def days(self) -> frozenset[str]:
-        """Features that are dates, as days since 1970."""
+        """Features that are days since 1970."""
         dates = (column for column in self.features if column.kind == Kind.DATE and DAY in column.parts)
         return frozenset(f"{column.name} {DAY}" for column in dates)
 
@@ -71,10 +76,10 @@ class Roles:
 
     @property
     def identifier(self) -> str | None:
-        """A column that identifies rows, for reports: one that is left out as ids or row numbers, or is named so."""
-        found = [column.name for column in self.columns if column.left_out.endswith(("ids", "row numbers"))]
+        """A column that identifies rows in reports: named "id", or left out as ids or row numbers."""
+        identifiers = [column.name for column in self.columns if column.left_out.endswith(("ids", "row numbers"))]
         named = [column.name for column in self.columns if column.name.lower() == "id"]
-        return next(iter([*named, *found]), None)
+        return next(iter([*named, *identifiers]), None)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -89,7 +94,10 @@ class Roles:
     # Reading a table by them -------------------------------------------------------------------------------------
 
     def parse(self, frame: Any, report: Callable[[str], None] | None = None) -> ColumnTable:
-        """Read the columns that the model sees, each as the kind it had in fit; others are ignored.
+        """Parse the columns that the model sees, each as the kind it had in fit; others are ignored.
+
+        Unreadable cells become missing. `report` receives a sentence about each column with such cells; by default, it
+        is a warning.
 
         Cells that cannot be read are missing. A sentence about each column that has such cells goes to `report`, by
         default as a warning.
@@ -112,9 +120,9 @@ class Roles:
         return ColumnTable(columns)
 
     def parse_times(self, frame: Any, name: str | None) -> Any:
-        """The table with the column of times, if it is written as text, as datetimes or numbers."""
+        """Convert the column of times, if it is text, to datetimes or numbers; return the table."""
         column = next(
-            (each for each in self.columns if each.name == name and each.kind in (Kind.DATE, Kind.NUMBER)), None
+            (item for item in self.columns if item.name == name and item.kind in (Kind.DATE, Kind.NUMBER)), None
         )
         if column is None or not is_text(frame[name]):
             return frame
@@ -128,7 +136,12 @@ class Roles:
         counts: CountRange | None = None,
         first: int | None = None,
     ) -> CountRows:
-        """Features, counts, weights and exposures of the rows whose target is known, labelled by their numbers from 1.
+        """Read features, counts, weights and exposures of the rows with a target; labels are row numbers from 1.
+
+        Without the weight column every row counts once; without the columns of censored counts or groups there are
+        none. `fractional` ("error" or "round") is for counts that are not integers. `report` receives a sentence about
+        each column with unreadable cells, by default a warning. For a block of a file, `first` is the number of rows
+        before it.
 
         A table without the weight column counts every row once, one without the column of censored counts has none, and
         one without the columns of groups has no groups. `fractional` is what to do with counts that are not integers,
@@ -140,12 +153,12 @@ class Roles:
         check_column(self.target, frame.columns, "target", InputError)
         labels = (first or 0) + np.arange(1, frame.height + 1)
         y = self._read_numbers(frame, self.target, "target", labels)
-        known = ~np.isnan(y)
-        if not known.any():
+        has_target = ~np.isnan(y)
+        if not has_target.any():
             argument = Argument("target", self.target)
             raise InputError(argument=argument, must="have values", got="missing values only")
-        if not known.all():
-            frame, y, labels = frame.filter(known), y[known], labels[known]
+        if not has_target.all():
+            frame, y, labels = frame.filter(has_target), y[has_target], labels[has_target]
         X = self.parse(frame, report)
         y = check_counts(y, frame.height, fractional, Argument("target", self.target), labels)
         is_censored = self._read_censored(frame, labels)
@@ -170,33 +183,33 @@ class Roles:
         return label_groups(frame, self.group, self.missing, inputs)
 
     def find_rows_with_target(self, frame: Any, first: int = 0) -> np.ndarray:
-        """A mask of the rows whose target is known; `first` as for `exposures`."""
+        """Return a mask of the rows that have a target; `first` is the number of rows before the table."""
         name = check_column(str(self.target), frame.columns, "target", InputError)
         return ~np.isnan(self._read_numbers(frame, name, "target", first + np.arange(1, frame.height + 1)))
 
     def describe_rows_without_target(self, rows: int) -> list[str]:
-        """The sentence about so many rows that `sample` left out, if there are any."""
+        """Describe in a sentence how many rows were left out; empty for no rows."""
         were = "1 row {} was" if rows == 1 else f"{rows:,} rows {{}} were"
         return [f"{were.format(f'without a value of {self.target!r}')} left out."] if rows else []
 
     def read_interval_groups(self, frame: Any) -> np.ndarray | None:
-        """The name of each row's group; None where intervals are not calibrated by a column."""
+        """Read the name of each row's group; None if intervals are not calibrated by a column."""
         if self.groups is None:
             return None
         return name_interval_groups(frame[check_column(self.groups, frame.columns, "interval_groups", InputError)])
 
     def read_exposure(self, frame: Any, first: int = 0) -> np.ndarray | None:
-        """The column of exposures; None where the model has none. `first` is the number of rows before the table's."""
+        """Read the exposures; None if the model has none. `first` is the number of rows before the table."""
         labels = first + np.arange(1, frame.height + 1)
         return None if self.exposure is None else self._read_vector(frame, "exposure", labels)
 
     def read_upper(self, frame: Any, first: int = 0) -> np.ndarray | None:
-        """The column of the largest possible counts; None where the model has none. `first` as for `exposures`."""
+        """Read the upper bounds; None if the model has none. `first` is the number of rows before the table."""
         labels = first + np.arange(1, frame.height + 1)
         return None if self.upper is None else self._read_vector(frame, "upper", labels)
 
     def _read_censored(self, frame: Any, labels: np.ndarray) -> np.ndarray | None:
-        """Which counts stand for that many or more; None where the table does not say."""
+        """Read which counts are right-censored; None if the table does not say."""
         if self.censored is None or self.censored not in frame.columns:
             return None
         argument = Argument("censored", self.censored)
@@ -215,7 +228,7 @@ class Roles:
         )
 
     def _read_numbers(self, frame: Any, name: str, role: str, labels: np.ndarray) -> np.ndarray:
-        """The column of a role as float64 with NaN where missing; any other cell must be a number."""
+        """Read the column of a role as float64 with NaN where missing; any other cell must be a number."""
         series, what = frame[name], Argument(role, name)
         if series.dtype.is_float():
             # Infinity is left to the check of the role, which names its row.
@@ -233,10 +246,10 @@ class Roles:
 
 
 def report_all(sentences: list[str], report: Callable[[str], None] | None) -> None:
-    """Report the first sentences and how many more columns there are; by default as warnings."""
-    rest = len(sentences) - _SENTENCES
-    if rest > 0:
-        sentences = [*sentences[:_SENTENCES], f"{rest:,} more columns have such cells."]
+    """Report the first sentences, and how many more columns there are; by default as warnings."""
+    unreported = len(sentences) - _MAX_SENTENCES
+    if unreported > 0:
+        sentences = [*sentences[:_MAX_SENTENCES], f"{unreported:,} more columns have such cells."]
     for sentence in sentences:
         if report is None:
             warnings.warn(sentence, UserWarning, stacklevel=3)

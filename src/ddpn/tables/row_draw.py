@@ -1,4 +1,4 @@
-"""Which rows of a long table are predicted where some say as much as all: one rule for scores, reports and checks.
+"""Draw rows of a long table that represent all of them, by one rule for scores, reports and checks.
 
 Up to `MAX_ROWS` rows are all used. Of more, so many are drawn:
 
@@ -33,7 +33,7 @@ MAX_ROWS = 20_000
 MIN_MAX_ROWS = 50
 SEED = 0
 #: Consecutive parts of the table which have their shares of the draw.
-_PARTS = 20
+_TABLE_PARTS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,24 +99,26 @@ def draw_rows(
     (100, 10, 20000.0)
     """
     used = np.arange(rows) if weight is None else np.flatnonzero(weight > 0)
-    own = None if weight is None else weight[used]
+    used_weight = None if weight is None else weight[used]
     if max_rows is None or len(used) <= max_rows:
-        return RowDraw(used, own, len(used))
-    size = np.ones(len(used)) if own is None else own
+        return RowDraw(used, used_weight, len(used))
+    size = np.ones(len(used)) if used_weight is None else used_weight
     is_certain, step = _find_certain_rows(size, max_rows)
     others = np.flatnonzero(~is_certain)
     rng = np.random.default_rng(seed)
-    keys = [rng.random(len(others)), used[others] * _PARTS // rows, *([] if y is None else [y[used[others]]])]
+    keys = [rng.random(len(others)), used[others] * _TABLE_PARTS // rows, *([] if y is None else [y[used[others]]])]
     ordered = others[np.lexsort(keys)]
     points = step * (rng.random() + np.arange(max_rows - int(is_certain.sum())))
-    places = np.searchsorted(np.cumsum(size[ordered]), points, side="right")
+    drawn = np.searchsorted(np.cumsum(size[ordered]), points, side="right")
     is_drawn = is_certain.copy()
-    is_drawn[ordered[np.minimum(places, len(ordered) - 1)]] = True
-    return RowDraw(used[is_drawn], None if own is None else np.where(is_certain, own, step)[is_drawn], len(used))
+    is_drawn[ordered[np.minimum(drawn, len(ordered) - 1)]] = True
+    return RowDraw(
+        used[is_drawn], None if used_weight is None else np.where(is_certain, used_weight, step)[is_drawn], len(used)
+    )
 
 
 def _find_certain_rows(weight: np.ndarray, number: int) -> tuple[np.ndarray, float]:
-    """Return a mask of the rows that are always drawn, and the sum of weights for which each other drawn row stands."""
+    """Return a mask of the rows that are always drawn, and the weight that each other drawn row stands for."""
     is_certain = np.zeros(len(weight), dtype=bool)
     while True:
         step = float(weight[~is_certain].sum()) / (number - int(is_certain.sum()))
@@ -140,7 +142,7 @@ def draw_sample(sample: CountRows, max_rows: int | None = MAX_ROWS, seed: int = 
 
 
 def describe_draw(start: str, rows: int, total: int, seed: int = SEED) -> str:
-    """Return the sentence that says which rows were drawn; empty if all rows are used.
+    """Describe in a sentence which rows were drawn; "" if all rows are used.
 
     >>> describe_draw("Scores are of", 20_000, 100_000)
     'Scores are of 20,000 of 100,000 rows, drawn at random (seed 0).'
@@ -151,7 +153,7 @@ def describe_draw(start: str, rows: int, total: int, seed: int = SEED) -> str:
 
 
 def format_drawn_rows(rows: int, total: int, noun: str = "row", seed: int = SEED) -> str:
-    """Return the number of rows, and of how many they were drawn.
+    """Format the number of rows, and of how many they were drawn.
 
     >>> format_drawn_rows(20_000, 100_000, "test row"), format_drawn_rows(500, 500)
     ('20,000 of 100,000 test rows, drawn at random (seed 0)', '500 rows')
@@ -160,7 +162,7 @@ def format_drawn_rows(rows: int, total: int, noun: str = "row", seed: int = SEED
 
 
 def draw_to_json(rows: int, total: int, seed: int = SEED) -> dict[str, Any]:
-    """Return what JSON says about a draw: the numbers of rows, and the seed, which is None if all rows are used.
+    """Return the numbers of rows and the seed of a draw for JSON; the seed is None if all rows are used.
 
     >>> draw_to_json(20_000, 100_000)
     {'rows': 20000, 'of': 100000, 'seed': 0}
@@ -169,12 +171,12 @@ def draw_to_json(rows: int, total: int, seed: int = SEED) -> dict[str, Any]:
 
 
 def check_max_rows(value: Any) -> int | None:
-    """Return the largest number of rows to draw, None for all rows; another value is a `ConfigError`."""
+    """Check the largest number of rows to draw, None for all rows; raise a `ConfigError` for other values."""
     return None if value is None else check_integer("max_rows", value, MIN_MAX_ROWS)
 
 
 def parse_max_rows(text: str) -> int | None:
-    """Read a largest number of rows that is written as text; "all" is None.
+    """Parse the largest number of rows to draw from text; "all" gives None.
 
     >>> parse_max_rows("50000"), parse_max_rows("all")
     (50000, None)

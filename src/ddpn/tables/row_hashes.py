@@ -1,4 +1,4 @@
-"""Rows by a hash of their cells: which belong together, and which a model was fitted to."""
+"""Hash rows by their cells, to find rows that belong together and rows that a model was fitted to."""
 
 import hashlib
 import math
@@ -26,32 +26,35 @@ MISSING_TEXT = "\0"
 
 
 def hash_rows(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
-    """A hash per row of the codes of its cells, in the order of the columns. Shape: (rows,), uint64."""
-    found = np.zeros(rows, dtype=np.uint64)
+    """Combine the hashes of cells into a hash per row. Shape: (rows,), uint64.
+
+    The order of the columns matters.
+    """
+    hashes = np.zeros(rows, dtype=np.uint64)
     for codes in columns:
-        found = _mixed((found + _GOLDEN) ^ codes)
-    return found
+        hashes = _mix_bits((hashes + _GOLDEN) ^ codes)
+    return hashes
 
 
 def hash_cells(series: Any) -> np.ndarray:
-    """A code per cell of a column of text, numbers or booleans. Numbers count as float32: nine digits agree."""
+    """Hash each cell of a column of text, numbers or booleans; numbers count as float32, so nine digits agree."""
     if series.dtype.is_numeric() or str(series.dtype) == "Boolean":
         return hash_numbers(series.cast(float).to_numpy().astype(np.float64))
     text = series.fill_null(MISSING_TEXT)
     levels = text.unique().to_list()
-    places = text.replace_strict(levels, list(range(len(levels))), return_dtype=int).to_numpy()
-    return hash_texts(levels)[places]
+    positions = text.replace_strict(levels, list(range(len(levels))), return_dtype=int).to_numpy()
+    return hash_texts(levels)[positions]
 
 
 def hash_column(column: Column) -> np.ndarray:
-    """Return a code per cell of a column that was read, the same as `hash_cells` of its cells."""
+    """Hash each cell of a parsed column, as `hash_cells` does for the raw cells."""
     if not column.is_category:
         return hash_numbers(column.values)
     return column.map_names(hash_texts, hash_texts, hash_texts([MISSING_TEXT])[0])
 
 
 def hash_texts(levels: Sequence[str]) -> np.ndarray:
-    """Return 64 bits per text, by which it is recognised without being kept."""
+    """Hash each text to 64 bits, which identify it without keeping it."""
     digests = b"".join(
         hashlib.blake2b(level.encode(errors="surrogatepass"), digest_size=8).digest() for level in levels
     )
@@ -59,14 +62,14 @@ def hash_texts(levels: Sequence[str]) -> np.ndarray:
 
 
 def hash_numbers(values: np.ndarray) -> np.ndarray:
-    """A code per number, as float32; all missing numbers have the same one."""
+    """Hash numbers as float32; all missing numbers have the same hash."""
     with np.errstate(over="ignore"):
         short = values.astype("<f4") + np.float32(0.0)  # no -0.0
     short[np.isnan(short)] = np.nan  # one of the many NaNs
-    return _mixed(short.view("<u4").astype(np.uint64) + _GOLDEN)
+    return _mix_bits(short.view("<u4").astype(np.uint64) + _GOLDEN)
 
 
-def _mixed(codes: np.ndarray) -> np.ndarray:
+def _mix_bits(codes: np.ndarray) -> np.ndarray:
     codes = (codes ^ (codes >> np.uint64(30))) * _MIX_1
     codes = (codes ^ (codes >> np.uint64(27))) * _MIX_2
     return codes ^ (codes >> np.uint64(31))
@@ -81,7 +84,11 @@ EQUAL_INPUTS = "equal-inputs"
 def label_groups(
     frame: Any, columns: Sequence[str], missing: Sequence[str], X: Any, join_near: bool = True
 ) -> np.ndarray | None:
-    """Return the label of each row's group, equal where all group columns are; None if the table does not have them.
+    """Label each row's group: labels are equal if all group columns are; None if the table lacks these columns.
+
+    Labels are hashes, the same for the same values in any table. A row with a missing value (one of the words
+    `missing`) is a group of its own. `EQUAL_INPUTS` in place of columns compares all of `X`, the inputs of the model.
+    With `join_near`, rows whose numbers are nearly equal are one group.
 
     Labels are hashes, the same for the same values in any table. A row with a missing value (one of the words
     `missing`) is a group of its own. `EQUAL_INPUTS` in place of columns compares all of `X`, the inputs of the model.
@@ -91,18 +98,20 @@ def label_groups(
         return label_equal_rows(X, join_near)
     if not columns or not set(columns) <= set(frame.columns):
         return None
-    cells = [_text(frame[name], missing) for name in columns]
+    cells = [_to_clean_text(frame[name], missing) for name in columns]
     labels = hash_rows([hash_cells(series) for series in cells], frame.height)
     labels = _join_near_rows(frame.select(columns), labels) if join_near else labels
     alone = np.flatnonzero(np.any([series.is_null().to_numpy() for series in cells], axis=0))
     # Text of a column has no such character.
-    own = import_polars().Series([f"\0{row}" for row in alone.tolist()], dtype=import_polars().String)
-    labels[alone] = hash_cells(own) if len(alone) else labels[alone]
+    row_names = import_polars().Series([f"\0{row}" for row in alone.tolist()], dtype=import_polars().String)
+    labels[alone] = hash_cells(row_names) if len(alone) else labels[alone]
     return labels
 
 
 def label_equal_rows(X: Any, join_near: bool = True) -> np.ndarray:
-    """Return a label per row of a polars frame, the same where all cells are equal, or (`join_near`) nearly equal.
+    """Label the rows of a polars frame: labels are equal if all cells are, or (`join_near`) nearly are.
+
+    The label is the hash of the cells, and the smallest hash in a group of nearly equal rows.
 
     The label is the hash of the cells, and the smallest one of a group whose rows are nearly equal.
     """
@@ -111,7 +120,9 @@ def label_equal_rows(X: Any, join_near: bool = True) -> np.ndarray:
 
 
 def _join_near_rows(X: Any, labels: np.ndarray) -> np.ndarray:
-    """Return labels that are the same where numbers are far closer than chance, and all other cells are equal.
+    """Give one label to rows whose numbers are far closer than chance and whose other cells are equal.
+
+    Only continuous numbers may differ within a group. If no rows are closer than chance, labels stay unchanged.
 
     Only columns of continuous numbers may differ within a group. Where no rows are closer than chance, labels stay.
     """
@@ -128,13 +139,13 @@ def _join_near_rows(X: Any, labels: np.ndarray) -> np.ndarray:
 
 
 def is_by_inputs(columns: Sequence[str], present: Sequence[str]) -> bool:
-    """Whether rows with equal inputs are the groups; a column of that name takes precedence."""
+    """Return True if rows with equal inputs are the groups; a column of that name takes precedence."""
     return tuple(columns) == (EQUAL_INPUTS,) and EQUAL_INPUTS not in present
 
 
 def describe_missing_groups(frame: Any, columns: Sequence[str], missing: Sequence[str]) -> list[str]:
-    """A warning per group column that has missing values."""
-    counts = {name: _text(frame[name], missing).null_count() for name in columns if name in frame.columns}
+    """Describe the missing values of each group column that has some."""
+    counts = {name: _to_clean_text(frame[name], missing).null_count() for name in columns if name in frame.columns}
     return [
         f"Column {name} is missing in {count:,} rows: each of these rows is treated as a group of its own."
         for name, count in counts.items()
@@ -142,14 +153,14 @@ def describe_missing_groups(frame: Any, columns: Sequence[str], missing: Sequenc
     ]
 
 
-def _text(series: Any, missing: Sequence[str]) -> Any:
-    """Cells as text, null where missing."""
-    known = series.fill_nan(None) if series.dtype.is_float() else series
-    return clean_text(known.cast(import_polars().String), missing)
+def _to_clean_text(series: Any, missing: Sequence[str]) -> Any:
+    """Convert cells to text, null where missing."""
+    cells = series.fill_nan(None) if series.dtype.is_float() else series
+    return clean_text(cells.cast(import_polars().String), missing)
 
 
 def name_interval_groups(values: Any, rows: int | None = None) -> np.ndarray:
-    """The name of each row's group: 1, 1.0 and "1" are the same, and rows without a value are "missing".
+    """Name each row's group: 1, 1.0 and "1" are the same, and rows without a value are "missing".
 
     >>> name_interval_groups([1, 2.0, None, "b"]).tolist()
     ['1', '2', 'missing', 'b']
@@ -169,7 +180,9 @@ def name_interval_groups(values: Any, rows: int | None = None) -> np.ndarray:
 
 
 def hash_sample_rows(sample: CountRows) -> np.ndarray:
-    """A hash per row of its inputs, exposure and count. Shape: (rows,), uint64.
+    """Hash each row's inputs, exposure and count. Shape: (rows,), uint64.
+
+    The order of columns, which a model decides, is part of the hash.
 
     The order of columns, which a model decides, is part of the hash.
     """
@@ -178,7 +191,11 @@ def hash_sample_rows(sample: CountRows) -> np.ndarray:
 
 
 class SeenRows(NamedTuple):
-    """Hashes of the rows that a model was fitted to, sorted; and how many of its `tested` test rows equal one of them.
+    """Sorted hashes of the rows that a model was fitted to, and how often other rows equal one of them by chance.
+
+    `equal` of `tested` test rows equal a training row although they were not used: in tables of few values equal rows
+    occur. Without test rows, some training rows are compared with the others. `total` is the sum of the hashes of all
+    rows, test rows included; it identifies the table in any order.
 
     The latter is chance: the test rows were not used, but in tables of few values equal rows occur. Without test rows,
     some of the training rows are compared with the others. `total` is the sum
@@ -192,7 +209,9 @@ class SeenRows(NamedTuple):
 
     @classmethod
     def from_sample(cls, sample: CountRows, test: np.ndarray) -> "SeenRows":
-        """Those of a table of which all but the rows at these positions were used.
+        """Hash the rows of a table that was fitted to, all but the rows at the positions `test`.
+
+        Without test rows, every fifth row stands in for them when chance matches are counted.
 
         Without test rows, every fifth row stands in for these: how many of them equal one of the others is chance, too.
         """
@@ -212,7 +231,10 @@ class SeenRows(NamedTuple):
         return cls(arrays["hashes"].view(np.uint64), *arrays["numbers"].view(np.uint64).tolist())
 
     def find_unseen(self, hashes: np.ndarray) -> tuple[np.ndarray, str]:
-        """Return a mask of the rows that the model was not fitted to, and a sentence where it was fitted to some.
+        """Return a mask of rows that the model was not fitted to, and a sentence if it was fitted to some.
+
+        If fit had n copies of a row, n copies of it are left out. All rows are kept if they equal training rows no more
+        often than the test rows of fit did by chance.
 
         Of equal rows, as many as fit had are left out. All rows are kept where no more of them equal those of fit than
         by chance, as the test rows of fit show it.
@@ -230,8 +252,8 @@ class SeenRows(NamedTuple):
             share, usual = float(np.isin(hashes, self.hashes).mean()), self.equal / self.tested
             error = math.sqrt(usual * (1.0 - usual) * (1.0 / total + 1.0 / self.tested))
             if share <= usual + Z * error:
-                found = f"{number:,} of {total:,} rows equal rows that the model was fitted to"
-                words = f"{found}. Rows of its own table equal each other as often, so all rows are scored."
+                statement = f"{number:,} of {total:,} rows equal rows that the model was fitted to"
+                words = f"{statement}. Rows of its own table equal each other as often, so all rows are scored."
                 return np.ones(total, dtype=bool), words
         if number == total:
             raise InputError(
@@ -244,5 +266,5 @@ class SeenRows(NamedTuple):
 
 
 def sum_hashes(hashes: np.ndarray) -> int:
-    """The sum, modulo 2^64."""
+    """Sum hashes modulo 2^64."""
     return int(hashes.sum(dtype=np.uint64))

@@ -1,4 +1,4 @@
-"""`Schema`, the one reader: any table as columns of numbers, booleans and levels, later tables as the first one.
+"""`Schema` reads tables into columns of numbers, booleans and levels, and later tables with the columns of the first.
 
 Frames of pandas, polars and pyarrow are read by narwhals, which requires none of them. Arrays of numbers are checked by
 scikit-learn, so that its messages and its `n_features_in_` are those of any of its estimators.
@@ -24,7 +24,7 @@ from ddpn.tables.levels import canonical_level, canonical_number, have_numbers, 
 #: Cells of a sparse matrix that may become dense: 2 GiB in float64.
 MAX_DENSE_CELLS = 2**28
 #: Rows of a frame up to which its cells are read one by one.
-_FEW_ROWS = 8
+_MAX_ROWS_CELL_BY_CELL = 8
 #: Types of polars whose cells are read one by one.
 _FEW_KINDS = {f"{sign}{bits}": Kind.NUMBER for sign in ("Int", "UInt") for bits in (8, 16, 32, 64)}
 _FEW_KINDS |= {"Float32": Kind.NUMBER, "Float64": Kind.NUMBER, "Boolean": Kind.BOOLEAN, "String": Kind.CATEGORY}
@@ -33,12 +33,12 @@ _FEW_KINDS |= {name.lower(): kind for name, kind in _FEW_KINDS.items() if kind =
 _FEW_KINDS |= {"bool": Kind.BOOLEAN, "str": Kind.CATEGORY, "string": Kind.CATEGORY}
 _TEXT = (nw.String, nw.Categorical, nw.Enum)
 _DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
-_DERIVE = "Derive numbers from it, such as the month or the days since a start."
+_DERIVE_NUMBERS = "Derive numbers from it, such as the month or the days since a start."
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The names and kinds of a table's columns, which later tables are read to.
+    """The names and kinds of a table's columns, with which later tables are read.
 
     Parameters
     ----------
@@ -65,11 +65,13 @@ class Schema:
 
     @classmethod
     def from_table(cls, table: ColumnTable) -> Self:
-        """Return the schema that reads later tables like this one."""
+        """Make the schema that reads later tables like this one."""
         return cls(tuple(table.names), tuple(table.kinds), table.is_named)
 
     def parse(self, X: Any) -> ColumnTable:
         """Read a later table, with its columns in the order and of the kinds of the first one.
+
+        Raises an `InputError`, which names the column and the rows, where a conversion would be a guess.
 
         Where that would be a guess, it is an `InputError`, which names the column and the rows.
 
@@ -87,7 +89,7 @@ class Schema:
         if X.kinds == list(self.kinds):
             return X
         with label_row_errors(X.index):
-            columns = [_as_kind(column, kind) for column, kind in zip(X, self.kinds, strict=True)]
+            columns = [_convert_to_kind(column, kind) for column, kind in zip(X, self.kinds, strict=True)]
         return ColumnTable(columns, X.is_named, X.index)
 
     def _read(self, X: Any) -> ColumnTable:
@@ -101,7 +103,7 @@ class Schema:
         return _read(reader, X, is_first=False)
 
     def set_names(self, estimator: Any) -> None:
-        """Set the attributes by which scikit-learn knows the columns that an estimator was fitted to."""
+        """Set the attributes in which scikit-learn keeps the columns that an estimator was fitted to."""
         estimator.n_features_in_ = len(self.names)
         if self.is_named:
             estimator.feature_names_in_ = np.array(self.names, dtype=object)
@@ -109,12 +111,12 @@ class Schema:
             del estimator.feature_names_in_
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields as values that JSON can hold."""
         return {"names": self.names, "kinds": self.kinds, "is_named": self.is_named}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """The inverse of `as_dict`."""
+        """Rebuild a schema from the result of `as_dict`."""
         names, kinds = tuple(fields["names"]), tuple(map(Kind, fields["kinds"]))
         if not all(isinstance(name, str) for name in names) or len(names) != len(kinds):
             raise TypeError("a schema must have a name, which is text, and a kind for each column")
@@ -122,7 +124,7 @@ class Schema:
 
 
 def read_table(X: Any, estimator: type[BaseEstimator] = BaseEstimator) -> ColumnTable:
-    """Read a first table, whose columns have the kinds that their types or cells say.
+    """Read a first table; the kinds of its columns follow from their types or cells.
 
     Parameters
     ----------
@@ -135,22 +137,22 @@ def read_table(X: Any, estimator: type[BaseEstimator] = BaseEstimator) -> Column
 
 
 def _read(reader: BaseEstimator, X: Any, is_first: bool) -> ColumnTable:
-    """Read a table; the reader's names and number of columns are set by the first one, and checked later."""
+    """Read a table: a first table sets the names of the reader's columns, and later tables are checked against them."""
     labels = get_row_labels(X)
     with label_row_errors(labels):
         columns = _read_columns(reader, X, is_first)
     if is_first:
-        columns = [_with_kind_of_levels(column) for column in columns]
+        columns = [_detect_number_levels(column) for column in columns]
     return ColumnTable(columns, hasattr(reader, "feature_names_in_"), labels)
 
 
-def _with_kind_of_levels(column: Column) -> Column:
+def _detect_number_levels(column: Column) -> Column:
     is_numeric = column.is_category and have_numbers(column.levels)
     return column._replace(kind=Kind.NUMBER_CATEGORY) if is_numeric else column
 
 
 def _read_columns(reader: BaseEstimator, X: Any, is_first: bool) -> list[Column]:
-    frame = _frame_of(X)
+    frame = _to_frame(X)
     if frame is not None:
         return _read_frame(reader, frame, is_first)
     if sparse.issparse(X):
@@ -160,9 +162,9 @@ def _read_columns(reader: BaseEstimator, X: Any, is_first: bool) -> list[Column]
         plain = np.asarray(X, dtype=object)  # a list of mixed rows keeps its numbers as numbers
     if plain.dtype.kind in "bOUS":
         cells = validate_data(reader, plain, dtype=None, ensure_all_finite=False, reset=is_first)
-        return [_read_cells(name, cells[:, j]) for j, name in enumerate(_names(reader))]
+        return [_read_cells(name, cells[:, j]) for j, name in enumerate(_get_names(reader))]
     if plain.dtype.kind in "mMV":
-        raise InputError(f"X must hold numbers, booleans or text, got dtype {plain.dtype}. {_DERIVE}")
+        raise InputError(f"X must hold numbers, booleans or text, got dtype {plain.dtype}. {_DERIVE_NUMBERS}")
     return _read_numbers(reader, X, is_first)
 
 
@@ -182,14 +184,18 @@ def _read_few_rows(names: Sequence[str], X: Any) -> list[Column] | None:
             columns.append(Column(name, kind, np.array(codes), Levels(index)))
         else:
             values = np.array(cells, dtype=np.float64)  # None becomes NaN
-            columns.append(Column(name, kind, values) if kind == Kind.BOOLEAN else _number_column(name, values))
+            columns.append(Column(name, kind, values) if kind == Kind.BOOLEAN else _make_number_column(name, values))
     return columns
 
 
 def _few_cells(X: Any) -> tuple[list[str], list[Kind], list[Sequence[Any]]] | None:
     """Return names, kinds and cells of the columns of few rows of polars or pandas; None for other types of columns."""
     library = type(X).__module__.partition(".")[0]
-    if library not in ("polars", "pandas") or type(X).__name__ != "DataFrame" or not 0 < len(X) <= _FEW_ROWS:
+    if (
+        library not in ("polars", "pandas")
+        or type(X).__name__ != "DataFrame"
+        or not 0 < len(X) <= _MAX_ROWS_CELL_BY_CELL
+    ):
         return None
     dtypes, rows = (X.dtypes, X.rows()) if library == "polars" else (X.dtypes.tolist(), X.to_numpy(object).tolist())
     kinds = [_FEW_KINDS.get(type(dtype).__name__ if library == "polars" else dtype.name) for dtype in dtypes]
@@ -204,7 +210,7 @@ def _is_absent(cell: Any) -> bool:
     return cell is None or type(cell).__name__ == "NAType" or bool(cell != cell)
 
 
-def _names(reader: BaseEstimator) -> list[str]:
+def _get_names(reader: BaseEstimator) -> list[str]:
     """Return the names of fit, or x0, x1, ... as in scikit-learn."""
     names = getattr(reader, "feature_names_in_", None)
     return [f"x{j}" for j in range(reader.n_features_in_)] if names is None else list(names)
@@ -224,10 +230,10 @@ def _read_numbers(reader: BaseEstimator, X: Any, is_first: bool) -> list[Column]
                 "Reduce its columns first, for example by TruncatedSVD."
             )
         numbers = numbers.toarray(order="F")
-    return [Column(name, Kind.NUMBER, numbers[:, j]) for j, name in enumerate(_names(reader))]
+    return [Column(name, Kind.NUMBER, numbers[:, j]) for j, name in enumerate(_get_names(reader))]
 
 
-def _frame_of(X: Any) -> nw.DataFrame[Any] | None:
+def _to_frame(X: Any) -> nw.DataFrame[Any] | None:
     try:
         frame = nw.from_native(X, pass_through=True)
     except nw.exceptions.DuplicateError:
@@ -241,14 +247,14 @@ def _frame_of(X: Any) -> nw.DataFrame[Any] | None:
 
 def _read_frame(reader: BaseEstimator, frame: nw.DataFrame[Any], is_first: bool) -> list[Column]:
     if not is_first and hasattr(reader, "feature_names_in_") and all(isinstance(name, str) for name in frame.columns):
-        frame = _in_order(frame, list(reader.feature_names_in_))
+        frame = _reorder_columns(frame, list(reader.feature_names_in_))
     validate_data(reader, frame.to_native(), reset=is_first, skip_check_array=True)
     if 0 in frame.shape:
         raise InputError(f"X must have at least one row and one column, got shape {frame.shape}.")
-    return [_read_series(name, series) for name, series in zip(_names(reader), frame.iter_columns(), strict=True)]
+    return [_read_series(name, series) for name, series in zip(_get_names(reader), frame.iter_columns(), strict=True)]
 
 
-def _in_order(frame: nw.DataFrame[Any], names: list[str]) -> nw.DataFrame[Any]:
+def _reorder_columns(frame: nw.DataFrame[Any], names: list[str]) -> nw.DataFrame[Any]:
     _check_names(frame.columns, names)
     return frame if frame.columns == names else frame.select(names)
 
@@ -268,23 +274,23 @@ def _check_names(names: Sequence[str], fitted: Sequence[str]) -> None:
 def _read_series(name: str, series: nw.Series[Any]) -> Column:
     dtype = series.dtype
     if dtype.is_temporal():
-        raise _not_a_feature(name, f"dates or times ({dtype})", _DERIVE)
+        raise _make_type_error(name, f"dates or times ({dtype})", _DERIVE_NUMBERS)
     if dtype.is_nested() or dtype == nw.Binary:
-        raise _not_a_feature(name, str(dtype), "Unnest it into columns of their own.")
+        raise _make_type_error(name, str(dtype), "Unnest it into columns of their own.")
     if dtype.is_numeric() or dtype == nw.Boolean:
         series = series if dtype == nw.Float64 else series.cast(nw.Float64)
         values = np.asarray(series.to_numpy(), dtype=np.float64)
-        return Column(name, Kind.BOOLEAN, values) if dtype == nw.Boolean else _number_column(name, values)
+        return Column(name, Kind.BOOLEAN, values) if dtype == nw.Boolean else _make_number_column(name, values)
     if dtype in _TEXT:
         return _read_text(name, series)
     try:
         return _read_cells(name, np.asarray(series.to_native()))
     except TypeError:
-        raise _not_a_feature(name, "objects of other types", "Unnest it into columns of their own.") from None
+        raise _make_type_error(name, "objects of other types", "Unnest it into columns of their own.") from None
 
 
 def _read_text(name: str, series: nw.Series[Any]) -> Column:
-    """Turn text into codes by the frame's own library: a Python loop over a million rows is slow."""
+    """Encode text by the frame's own library: a Python loop over a million rows is slow."""
     present = series.drop_nulls()
     levels = present.unique(maintain_order=True).to_list()
     codes = np.full(len(series), -1)
@@ -296,7 +302,7 @@ def _read_text(name: str, series: nw.Series[Any]) -> Column:
 
 
 def _name_levels(levels: Iterable[Any], name_level: Callable[[Any], str]) -> tuple[np.ndarray, Levels]:
-    """Return the position of each level's name among the names, and the names."""
+    """Return the distinct names of levels, and the position of each level's name among them."""
     index: dict[str, int] = {}
     positions = [index.setdefault(name_level(level), len(index)) for level in levels]
     return np.array(positions, dtype=np.int64), Levels(index)
@@ -313,7 +319,7 @@ def _read_cells(name: str, cells: np.ndarray) -> Column:
         positions, names = _name_levels(levels.tolist(), canonical_level)
         return Column(name, Kind.CATEGORY, positions[codes], names)
     if cells.dtype.kind != "O":
-        return _number_column(name, cells.astype(np.float64))
+        return _make_number_column(name, cells.astype(np.float64))
     # None, NaN, pandas' NA and NaT: the last two by name, as pandas may not be installed.
     is_absent = {kind: kind.__name__ in ("NoneType", "NAType", "NaTType") for kind in set(map(type, cells.tolist()))}
     missing = np.array(
@@ -326,16 +332,16 @@ def _read_cells(name: str, cells: np.ndarray) -> Column:
         codes[~missing], names = _name_levels(present.tolist(), canonical_level)
         return Column(name, Kind.CATEGORY, codes, names)
     if any(issubclass(kind, _DATES) for kind in kinds):
-        raise _not_a_feature(name, "dates or times", _DERIVE)
+        raise _make_type_error(name, "dates or times", _DERIVE_NUMBERS)
     if any(issubclass(kind, list | tuple | np.ndarray | bytes) for kind in kinds):
-        raise _not_a_feature(name, "lists or bytes", "Unnest it into columns of their own.")
+        raise _make_type_error(name, "lists or bytes", "Unnest it into columns of their own.")
     values = np.full(len(cells), np.nan)
     values[~missing] = present.astype(np.float64)
     is_boolean = kinds and kinds <= {bool, np.bool_}
-    return Column(name, Kind.BOOLEAN, values) if is_boolean else _number_column(name, values)
+    return Column(name, Kind.BOOLEAN, values) if is_boolean else _make_number_column(name, values)
 
 
-def _number_column(name: str, values: np.ndarray) -> Column:
+def _make_number_column(name: str, values: np.ndarray) -> Column:
     bad = np.isinf(values)
     if bad.any():
         got = f"{values[bad][0]} in column {name!r}"
@@ -343,15 +349,15 @@ def _number_column(name: str, values: np.ndarray) -> Column:
     return Column(name, Kind.NUMBER, values)
 
 
-def _not_a_feature(name: str, content: str, remedy: str) -> InputError:
+def _make_type_error(name: str, content: str, remedy: str) -> InputError:
     return InputError(f"X must hold numbers, booleans or text, got {content} in column {name!r}. {remedy}")
 
 
 # Later columns as the kind that they had in fit, where this can be done without guessing ------------------------------
 
 
-def _as_kind(column: Column, kind: Kind) -> Column:
-    """Return the column as the kind it had in fit; raise an `InputError` if that would be a guess."""
+def _convert_to_kind(column: Column, kind: Kind) -> Column:
+    """Convert a column to the kind it had in fit; raise an `InputError` if that would be a guess."""
     if column.kind == kind:
         return column
     if column.kind == Kind.BOOLEAN and kind == Kind.NUMBER:
@@ -360,16 +366,16 @@ def _as_kind(column: Column, kind: Kind) -> Column:
         rows = len(column.values)
         return Column(column.name, kind, np.full(rows, -1) if kind.is_category else np.full(rows, np.nan))
     if kind == Kind.NUMBER_CATEGORY:
-        return _as_number_levels(column)
+        return _convert_to_number_levels(column)
     if kind == Kind.CATEGORY:
         if column.is_category:
             return column._replace(kind=kind)
         raise InputError(f"column {column.name!r} must hold text as in fit, got {column.kind.words}.")
-    return _as_numbers(column, kind)
+    return _convert_to_numbers(column, kind)
 
 
-def _as_number_levels(column: Column) -> Column:
-    """Return the column as a category in which 1, 1.0 and "01" are the same level."""
+def _convert_to_number_levels(column: Column) -> Column:
+    """Convert a column to a category in which 1, 1.0 and "01" are the same level."""
     codes = column.values
     if column.is_category:
         positions, names = column.levels.compute_once(
@@ -382,8 +388,8 @@ def _as_number_levels(column: Column) -> Column:
     return Column(column.name, Kind.NUMBER_CATEGORY, np.append(positions, -1)[codes], names)
 
 
-def _as_numbers(column: Column, kind: Kind) -> Column:
-    """Return the column as numbers or booleans: text as the values that it spells, numbers that are 0 or 1."""
+def _convert_to_numbers(column: Column, kind: Kind) -> Column:
+    """Convert a column to numbers or booleans: text that spells them, or numbers that are 0 or 1."""
     if column.is_category:
         spell = parse_number_level if kind == Kind.NUMBER else parse_boolean_level
         values = column.map_names(spell, lambda levels: np.array([*map(spell, levels)], dtype=np.float64), np.nan)

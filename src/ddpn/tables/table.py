@@ -1,4 +1,4 @@
-"""`Table`: the rows of one file or several, whole, a block at a time, sampled or shuffled. Imports no torch."""
+"""`Table`: the rows of one or several files, read whole, block by block, sampled or shuffled. Imports no torch."""
 
 import codecs
 import csv
@@ -41,13 +41,15 @@ BLOCK_ROWS = 32_768
 #: Files of text up to so many bytes are read whole.
 MAX_WHOLE_FILE_BYTES = 8 * 2**20
 #: Bytes that the length of a row is estimated from; the most of one quoted cell; the fewest of a block.
-_SAMPLE, _LONGEST_CELL, _SMALLEST = 2**18, 2**26, 2**16
+_SAMPLE_BYTES, _MAX_CELL_BYTES, _MIN_BLOCK_BYTES = 2**18, 2**26, 2**16
 #: Bytes of a cell of text in memory, by which the size of a table is estimated.
 _TEXT_BYTES = 32
 
 
 class Block(NamedTuple):
-    """Where a block of rows is: positions of its begin and end in a file, its rows, and the rows of the file before it.
+    """The position of a block of rows: begin and end in a file, number of rows, and rows of the file before it.
+
+    `file` is the number of the file, and `first` the number of rows of all files before the block.
 
     `file` is the number of the file, and `first` the number of rows of all files before the block.
     """
@@ -61,7 +63,11 @@ class Block(NamedTuple):
 
 
 class Table:
-    """The rows of files, one file after the other; each is read when it is asked for, unless it is small.
+    """The rows of one or several files, read when they are needed unless the file is small.
+
+    It can be sent to another process, which reads blocks of the same files. `sources` are files, folders of files, or
+    patterns such as data/*.parquet; "-" is CSV from standard input. Columns `as_text` keep their digits as written.
+    `rows` is the number of rows of all files, and `schema` has the type of each column.
 
     It can be sent to another process, which reads blocks of the same files. `sources` are files, folders of files, or
     patterns such as data/*.parquet; "-" is CSV from standard input. Columns `as_text` keep their digits as they are
@@ -71,11 +77,11 @@ class Table:
     def __init__(self, sources: Sequence[str], as_text: Sequence[str] = ()) -> None:
         self.sources = [str(path) for path in find_files(sources)]
         self._check_sources()
-        self._open([_opened(source, as_text) for source in self.sources])
+        self._open([_open_file(source, as_text) for source in self.sources])
 
     @classmethod
     def from_rows(cls, rows: "Table | pl.DataFrame") -> "Table":
-        """Return a polars frame as a table; a table as it is."""
+        """Make a table of a polars frame; return a table unchanged."""
         if isinstance(rows, Table):
             return rows
         table = cls.__new__(cls)
@@ -103,79 +109,79 @@ class Table:
                 if names:
                     got = f"got a table {word} {listed([repr(name) for name in names], 3)}"
                     raise InputError(f"{file.source} must have the columns of {first.source}, {got}.")
-            self.schema = _merged(self.schema, file.schema, set(file.schema))
+            self.schema = _merge_types(self.schema, file.schema, set(file.schema))
 
     @property
     def is_long(self) -> bool:
-        """Whether there is more than one block of rows."""
+        """True if there is more than one block of rows."""
         return self.rows > BLOCK_ROWS or len(self.sources) > 1
 
     def estimate_row_bytes(self, columns: Sequence[str] | None = None) -> int:
-        """About what a row of these columns (default: all) takes in memory."""
+        """Estimate the memory of a row of these columns (default: all) in bytes."""
         text = import_polars().String
         return sum(_TEXT_BYTES if self.schema[name] == text else 8 for name in columns or self.schema)
 
     def list_blocks(self) -> list[Block]:
-        """Where all blocks are, in order."""
+        """List all blocks, in order."""
         before = accumulate((file.rows for file in self._files), initial=0)
         return [
-            place._replace(file=number, first=rows + place.start)
+            block._replace(file=number, first=rows + block.start)
             for number, (file, rows) in enumerate(zip(self._files, before, strict=False))
-            for place in file.list_blocks()
+            for block in file.list_blocks()
         ]
 
-    def read_block(self, place: Block, columns: Sequence[str] | None = None) -> "pl.DataFrame":
-        """The rows there as a polars frame, with some columns or (default) all of them."""
+    def read_block(self, block: Block, columns: Sequence[str] | None = None) -> "pl.DataFrame":
+        """Read the rows of a block into a polars frame, with some columns or (default) all of them."""
         schema = self.schema if columns is None else {name: self.schema[name] for name in columns}
-        return _conformed(self._files[place.file].read_block(place, list(schema)), schema)
+        return _cast_to_schema(self._files[block.file].read_block(block, list(schema)), schema)
 
     def read(self) -> "pl.DataFrame":
-        """All rows as a polars frame."""
-        return import_polars().concat([self.read_block(place) for place in self.list_blocks()], rechunk=True)
+        """Read all rows into a polars frame."""
+        return import_polars().concat([self.read_block(block) for block in self.list_blocks()], rechunk=True)
 
     def take_rows(self, numbers: np.ndarray) -> "pl.DataFrame":
-        """Return the rows with these numbers, from 0 and ascending, as a polars frame; one block is held at a time."""
+        """Read the rows with these ascending numbers, from 0 on, into a polars frame, holding one block at a time."""
         frames = []
-        for place in self.list_blocks():
-            begin, end = np.searchsorted(numbers, [place.first, place.first + place.rows])
+        for block in self.list_blocks():
+            begin, end = np.searchsorted(numbers, [block.first, block.first + block.rows])
             if begin < end:
-                frames.append(self.read_block(place)[numbers[begin:end] - place.first])
+                frames.append(self.read_block(block)[numbers[begin:end] - block.first])
         return import_polars().concat(frames, rechunk=True)
 
     @contextmanager
-    def locate_errors(self, place: Block) -> Iterator[None]:
-        """Within this, errors about rows of a block number them as in its file, and name it if there are several."""
+    def locate_errors(self, block: Block) -> Iterator[None]:
+        """Number the rows of a block in errors as in its file, and name the file if there are several."""
         try:
-            with label_row_errors(place.start + 1 + np.arange(place.rows)):
+            with label_row_errors(block.start + 1 + np.arange(block.rows)):
                 yield
         except InputError as error:
             if len(self.sources) == 1:
                 raise
-            begin = place.first - place.start
+            begin = block.first - block.start
             where = f" The file begins with row {begin + 1:,} of the table." if begin else ""
-            raise InputError(f"{self.sources[place.file]}: {error}{where}") from None
+            raise InputError(f"{self.sources[block.file]}: {error}{where}") from None
 
     def check(self, roles: Roles) -> None:
         """Raise an `InputError` if a column that a model needs is missing; called before torch is imported."""
         roles.parse(self.read_block(self.list_blocks()[0]), report=lambda sentence: None)
 
-    def check_rows(self, roles: Roles, place: Block) -> None:
+    def check_rows(self, roles: Roles, block: Block) -> None:
         """Raise an `InputError` for rows that a model cannot predict: damaged ones, or with an invalid exposure."""
-        if self._files[place.file].is_scanned and roles.exposure is None and roles.upper is None:
+        if self._files[block.file].is_scanned and roles.exposure is None and roles.upper is None:
             return
-        with self.locate_errors(place):
-            frame, start = self.read_block(place), place.start
+        with self.locate_errors(block):
+            frame, start = self.read_block(block), block.start
             roles.parse(frame, report=lambda sentence: None)
             roles.read_exposure(frame, start)
             roles.read_upper(frame, start)
 
     def identity(self) -> list[list[object]]:
-        """Paths, sizes and times of the files, by which a later run recognises them."""
+        """Return paths, sizes and times of the files, by which a later run recognises them."""
         return [file.identity() for file in self._files]
 
 
-def _opened(source: str, as_text: Sequence[str]) -> "TableFile":
-    """A file, which is checked as far as that is possible without keeping its rows."""
+def _open_file(source: str, as_text: Sequence[str]) -> "TableFile":
+    """Open a file, and check it as far as possible without keeping its rows."""
     kind = ".csv" if source == STDIN else get_extension(source)
     path = Path(source)
     if source != STDIN and path.is_file():
@@ -189,7 +195,7 @@ def _opened(source: str, as_text: Sequence[str]) -> "TableFile":
 
 
 class TableFile(ABC):
-    """A file of a table by blocks; `schema` are the types of its columns, `rows` their number."""
+    """A file that is read block by block; `schema` has the types of its columns, `rows` is their number."""
 
     source: str
     schema: dict[str, Any]
@@ -198,29 +204,29 @@ class TableFile(ABC):
     is_scanned = True
 
     def list_blocks(self) -> list[Block]:
-        """Where the blocks are; here positions are rows."""
+        """List the blocks; their positions are rows."""
         ends = [(at, min(at + BLOCK_ROWS, self.rows)) for at in range(0, self.rows, BLOCK_ROWS)]
         return [Block(begin, end, end - begin, begin) for begin, end in ends]
 
     @abstractmethod
-    def read_block(self, place: Block, columns: list[str]) -> "pl.DataFrame":
-        """The rows there, with at least these columns."""
+    def read_block(self, block: Block, columns: list[str]) -> "pl.DataFrame":
+        """Read the rows of a block, with at least these columns."""
 
     def identity(self) -> list[object]:
-        """The path, size and time of the file."""
+        """Return the path, size and time of the file."""
         facts = os.stat(self.source)
         return [str(Path(self.source).resolve()), facts.st_size, facts.st_mtime_ns]
 
 
 class InMemoryFile(TableFile):
-    """A file that is read at once."""
+    """A file that is read whole and kept in memory."""
 
     def __init__(self, source: str, as_text: Sequence[str], frame: "pl.DataFrame | None" = None) -> None:
         self.source, self._frame = source, read_file(source, as_text) if frame is None else frame
         self.schema, self.rows = dict(self._frame.schema), self._frame.height
 
-    def read_block(self, place: Block, columns: list[str]) -> "pl.DataFrame":
-        return self._frame.slice(place.begin, place.rows)
+    def read_block(self, block: Block, columns: list[str]) -> "pl.DataFrame":
+        return self._frame.slice(block.begin, block.rows)
 
     def identity(self) -> list[object]:
         return super().identity() if self.source != STDIN else [STDIN, sha256(self._frame.write_csv().encode())]
@@ -246,13 +252,16 @@ class ParquetFile(TableFile):
     def _lazy(self) -> "pl.LazyFrame":
         return import_polars().scan_parquet(self._path, glob=False)
 
-    def read_block(self, place: Block, columns: list[str]) -> "pl.DataFrame":
-        with explain_read_errors(self.source, f"as a parquet file, rows {place.begin + 1:,} to {place.end:,}"):
-            return self._lazy().select(columns).slice(place.begin, place.rows).collect()
+    def read_block(self, block: Block, columns: list[str]) -> "pl.DataFrame":
+        with explain_read_errors(self.source, f"as a parquet file, rows {block.begin + 1:,} to {block.end:,}"):
+            return self._lazy().select(columns).slice(block.begin, block.rows).collect()
 
 
 class TextFile(TableFile):
-    """A long file of text; positions are bytes.
+    """A long text file that is read block by block; positions are bytes.
+
+    It is read twice: first to find errors and the type that all cells of each column agree with. `is_plain` is False
+    for a file that must be read whole: one that is not UTF-8, or that may have decimal commas.
 
     It is read twice: first for the types that all cells of a column agree with, and for errors. `is_plain` is false
     for a file that has to be read whole: one that is not UTF-8, or that may have decimal commas.
@@ -263,28 +272,28 @@ class TextFile(TableFile):
         self.schema, self.rows = {}, 0
         self._places: list[Block] = []
         with open(source, "rb") as file:
-            self._header = _record(file, source, 0)
+            self._header = _read_record(file, source, 0)
             self._begin = file.tell()
-            sample = file.read(_SAMPLE)
-        self._bytes = max(BLOCK_ROWS * len(sample) // max(sample.count(b"\n"), 1), _SMALLEST)
+            sample = file.read(_SAMPLE_BYTES)
+        self._bytes = max(BLOCK_ROWS * len(sample) // max(sample.count(b"\n"), 1), _MIN_BLOCK_BYTES)
         wide = self._header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         self._separator = TEXT[get_extension(source)] or find_separator(self._header.decode(errors="replace"))
         self.is_plain = not wide and self._separator != ";" and self._scan()
 
     def _scan(self) -> bool:
-        """Find the types of all columns; whether the file is UTF-8 text."""
+        """Find the types of all columns; return False if the file is not UTF-8 text or has no rows."""
         begin = self._begin
         with open(self._path, "rb") as file:
             file.seek(begin)
             while lines := file.read(self._bytes):
-                lines += _record(file, self.source, lines.count(b'"'))  # up to the end of a row
+                lines += _read_record(file, self.source, lines.count(b'"'))  # up to the end of a row
                 try:
                     lines.decode()
                 except UnicodeDecodeError:
                     return False
                 frame = self._frame(lines, self._as_text, self.rows)
-                known = {name for name in frame.columns if frame[name].null_count() < frame.height}
-                self.schema = _merged(self.schema, dict(frame.schema), known)
+                with_values = {name for name in frame.columns if frame[name].null_count() < frame.height}
+                self.schema = _merge_types(self.schema, dict(frame.schema), with_values)
                 self._places.append(Block(begin, begin + len(lines), frame.height, self.rows))
                 begin, self.rows = begin + len(lines), self.rows + frame.height
         self.schema = {name: dtype or import_polars().String for name, dtype in self.schema.items()}
@@ -293,12 +302,12 @@ class TextFile(TableFile):
     def list_blocks(self) -> list[Block]:
         return self._places
 
-    def read_block(self, place: Block, columns: list[str]) -> "pl.DataFrame":
+    def read_block(self, block: Block, columns: list[str]) -> "pl.DataFrame":
         as_text = self._as_text | {name for name, dtype in self.schema.items() if dtype == import_polars().String}
         with open(self._path, "rb") as file:
-            file.seek(place.begin)
-            content = file.read(place.end - place.begin)
-        return _conformed(self._frame(content, as_text, place.start), self.schema)
+            file.seek(block.begin)
+            content = file.read(block.end - block.begin)
+        return _cast_to_schema(self._frame(content, as_text, block.start), self.schema)
 
     def _frame(self, lines: bytes, as_text: set[str], start: int) -> "pl.DataFrame":
         with explain_read_errors(self.source, f"as a csv file from row {start + 1:,} on"):
@@ -315,39 +324,39 @@ class TextFile(TableFile):
                 raise InputError(f"{error} See the rows from {start + 1:,} on.") from None
 
 
-def _record(file: BinaryIO, source: str, already: int) -> bytes:
-    """A line, with those after it where it ends within quotes; `already` is the number of quotes before it."""
+def _read_record(file: BinaryIO, source: str, already: int) -> bytes:
+    """Read a line, and the following ones while a quote is open; `already` is the number of quotes before it."""
     line = file.readline()
     quotes, length = already + line.count(b'"'), len(line)
     parts = [line]
     while quotes % 2 and (line := file.readline()):
         parts.append(line)
         quotes, length = quotes + line.count(b'"'), length + len(line)
-        if length > _LONGEST_CELL:
+        if length > _MAX_CELL_BYTES:
             raise InputError(f"{source} cannot be read as a table: a quoted cell does not end.")
     return b"".join(parts)
 
 
-def _merged(one: dict[str, Any], other: dict[str, Any], known: set[str]) -> dict[str, Any]:
-    """The types of columns over two blocks: None so far as there is no value, text where the blocks disagree."""
-    library, found = import_polars(), dict(one)
+def _merge_types(one: dict[str, Any], other: dict[str, Any], with_values: set[str]) -> dict[str, Any]:
+    """Merge the column types of two blocks: None while there is no value, text if the blocks disagree."""
+    library, types = import_polars(), dict(one)
     for name, dtype in other.items():
-        before = found.get(name)
-        if name not in known or before == dtype:
-            found.setdefault(name, None)
+        before = types.get(name)
+        if name not in with_values or before == dtype:
+            types.setdefault(name, None)
         elif before is None:
-            found[name] = dtype
+            types[name] = dtype
         elif before.is_numeric() and dtype.is_numeric():
-            found[name] = library.Float64
+            types[name] = library.Float64
         elif before.is_temporal() and dtype.is_temporal():
-            found[name] = next(each for each in (before, dtype) if each != library.Date)
+            types[name] = next(kind for kind in (before, dtype) if kind != library.Date)
         else:
-            found[name] = library.String
-    return found
+            types[name] = library.String
+    return types
 
 
-def _conformed(frame: "pl.DataFrame", schema: dict[str, Any]) -> "pl.DataFrame":
-    """A block with these columns and types of the whole table."""
+def _cast_to_schema(frame: "pl.DataFrame", schema: dict[str, Any]) -> "pl.DataFrame":
+    """Cast a block to the columns and types of the whole table."""
     if dict(frame.schema) == schema:
         return frame
     library = import_polars()
@@ -373,7 +382,7 @@ Keep = Callable[["pl.DataFrame", np.ndarray], np.ndarray]
 
 
 def measure_free_memory() -> int | None:
-    """Bytes that programs can have without swapping; None where the system does not tell."""
+    """Return the bytes that programs can use without swapping; None if the system does not tell."""
     if _MEMINFO.exists():
         for line in _MEMINFO.read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -385,13 +394,15 @@ def measure_free_memory() -> int | None:
 
 
 def fits_in_memory(table: Table) -> bool:
-    """Whether a table takes at most half of the free memory; true where that is unknown."""
+    """Return True if a table takes at most half of the free memory, or if that is unknown."""
     free = measure_free_memory()
     return free is None or table.rows * table.estimate_row_bytes() <= MAX_MEMORY_SHARE * free
 
 
 def draw_row_numbers(table: Table, seed: int) -> np.ndarray:
-    """Numbers of rows of a table, from 0, drawn uniformly without replacement: fewer of a wide one.
+    """Draw numbers of rows, from 0, uniformly without replacement; fewer for a wide table.
+
+    The rank of a q-quantile of n sampled rows is off by about sqrt(q (1 - q) / n): 0.1% for the median of 200,000.
 
     The rank of a q-quantile of n sampled rows is off by about sqrt(q (1 - q) / n): 0.1% for the median of 200,000.
     """
@@ -402,37 +413,42 @@ def draw_row_numbers(table: Table, seed: int) -> np.ndarray:
 
 
 def shuffle_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int, seed: int) -> Iterator["pl.DataFrame"]:
-    """Frames of exactly `rows` rows, pass after pass without an end; the same for the same seed.
+    """Yield frames of exactly `rows` rows, pass after pass without end; the same for the same seed.
+
+    Blocks are read in random order, and their rows are shuffled in a buffer. Rows left over at the end of a pass begin
+    the next chunk. `keep` takes rows and their numbers in the table, and returns a mask of those to use.
 
     Blocks are read in random order, and their rows are shuffled in a buffer. Rows that are left over at the end of a
     pass begin the next chunk. `keep` takes rows and their numbers in the table, and returns a mask of those to use.
     """
-    rest: pl.DataFrame | None = None
+    leftover: pl.DataFrame | None = None
     for number in count():
         used = 0
         rng = np.random.default_rng([seed, number])
-        for buffer in _buffers(table, columns, keep, rng):
+        for buffer in _fill_buffers(table, columns, keep, rng):
             used += buffer.height
-            mixed = buffer[rng.permutation(buffer.height)]
-            mixed = mixed if rest is None else import_polars().concat([rest, mixed], rechunk=True)
-            whole = mixed.height // rows * rows
+            shuffled = buffer[rng.permutation(buffer.height)]
+            shuffled = shuffled if leftover is None else import_polars().concat([leftover, shuffled], rechunk=True)
+            whole = shuffled.height // rows * rows
             for start in range(0, whole, rows):
-                yield mixed[start : start + rows]
-            rest = mixed[whole:] if whole < mixed.height else None
+                yield shuffled[start : start + rows]
+            leftover = shuffled[whole:] if whole < shuffled.height else None
         if not used:
             raise InputError("The table must have training rows, got none.")
 
 
-def _buffers(table: Table, columns: Sequence[str], keep: Keep, rng: np.random.Generator) -> Iterator["pl.DataFrame"]:
-    """Rows to use, of some random blocks at a time."""
+def _fill_buffers(
+    table: Table, columns: Sequence[str], keep: Keep, rng: np.random.Generator
+) -> Iterator["pl.DataFrame"]:
+    """Yield the rows to use, from some random blocks at a time."""
     size = max(1024, min(BUFFER_ROWS, BUFFER_BYTES // table.estimate_row_bytes(columns)))
-    places = table.list_blocks()
+    blocks = table.list_blocks()
     held: list[pl.DataFrame] = []
-    for position in rng.permutation(len(places)).tolist():
-        place = places[position]
-        frame = table.read_block(place, columns)
-        held.append(frame.filter(import_polars().Series(keep(frame, place.first + np.arange(frame.height)))))
-        if sum(each.height for each in held) >= size:
+    for position in rng.permutation(len(blocks)).tolist():
+        block = blocks[position]
+        frame = table.read_block(block, columns)
+        held.append(frame.filter(import_polars().Series(keep(frame, block.first + np.arange(frame.height)))))
+        if sum(part.height for part in held) >= size:
             yield import_polars().concat(held, rechunk=True)
             held = []
     if held:

@@ -236,7 +236,7 @@ def test_out_of_fold_means_are_those_of_boosters_without_the_fold_and_the_whole_
     boosters = fit.boosters()
     for fold, booster in zip(folds, boosters, strict=True):
         np.testing.assert_allclose(fit.out_of_fold[fold.outer], booster.raw(X[fold.outer]), rtol=1e-9)
-    whole = fit.whole()
+    whole = fit.fit_all_rows()
     assert {booster.rounds for booster in (whole, *boosters)} == {fit._best}
     assert np.corrcoef(whole.raw(X), np.mean([booster.raw(X) for booster in boosters], axis=0))[0, 1] > 0.97
     # Boosters of folds are not alike: each draws its columns and rows by a seed of its own.
