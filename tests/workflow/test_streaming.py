@@ -31,7 +31,7 @@ def short_blocks(monkeypatch):
     """Blocks of about 40 rows, and all text as if it were long."""
     monkeypatch.setattr(table_module, "BLOCK_ROWS", 40)
     monkeypatch.setattr(table_module, "MAX_WHOLE_FILE_BYTES", 0)
-    monkeypatch.setattr(table_module, "_SMALLEST", 1)
+    monkeypatch.setattr(table_module, "_MIN_BLOCK_BYTES", 1)
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_parts_of_another_request_or_damaged_ones_are_predicted_again(tmp_path):
     ],
 )
 def test_damaged_text_is_one_error_and_leaves_nothing(saved, text, tmp_path, monkeypatch, damage, words):
-    monkeypatch.setattr(table_module, "_LONGEST_CELL", 2000)
+    monkeypatch.setattr(table_module, "_MAX_CELL_BYTES", 2000)
     text.write_text("\n".join(damage(text.read_text().splitlines())) + "\n")
     with pytest.raises(InputError, match=rf"new.csv.*({words})"):
         run(saved, [text], tmp_path / "out.csv")

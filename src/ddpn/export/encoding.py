@@ -16,7 +16,7 @@ from ddpn.storage.contents import JsonObject
 from ddpn.tables.cells import DAY, HOUR, MONTH, WEEKDAY
 from ddpn.tables.columns import Kind
 from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.encoding.columns import LARGEST, LIMIT, CategoryEncoding, NumberEncoding
+from ddpn.tables.encoding.columns import LARGEST, SOFT_CLIP_LIMIT, CategoryEncoding, NumberEncoding
 from ddpn.tables.levels import NUMBER, parse_number_level
 
 _DAY_MICROSECONDS = 86_400e6
@@ -161,8 +161,8 @@ def _numeric_parts(
     z = ((x * 0.5 - 0.5 * fields["center"]) / (0.5 * fields["scale"])).clip(-LARGEST, LARGEST)
     # As `ddpn.tables.encoding.columns.soft_clip`.
     size = z.op("Abs")
-    far = z.op("Sign") * ((size.clip(LIMIT, LARGEST) - (LIMIT - 1.0)).log() + LIMIT)
-    z = graph.where(size > LIMIT, far, z)
+    far = z.op("Sign") * ((size.clip(SOFT_CLIP_LIMIT, LARGEST) - (SOFT_CLIP_LIMIT - 1.0)).log() + SOFT_CLIP_LIMIT)
+    z = graph.where(size > SOFT_CLIP_LIMIT, far, z)
     parts = [_Placed(z, [starts[name] for name in names])]
     flags = [j for j, name in enumerate(names) if own[name].has_missing]
     if flags:

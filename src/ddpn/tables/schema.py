@@ -173,7 +173,7 @@ def _read_few_rows(names: Sequence[str], X: Any) -> list[Column] | None:
 
     To convert a frame of one row takes its library longer than all the rest of a prediction.
     """
-    frame = _few_cells(X)
+    frame = _extract_few_cells(X)
     if frame is None or frame[0] != names:
         return None
     columns = []
@@ -188,7 +188,7 @@ def _read_few_rows(names: Sequence[str], X: Any) -> list[Column] | None:
     return columns
 
 
-def _few_cells(X: Any) -> tuple[list[str], list[Kind], list[Sequence[Any]]] | None:
+def _extract_few_cells(X: Any) -> tuple[list[str], list[Kind], list[list[Any]]] | None:
     """Return names, kinds and cells of the columns of few rows of polars or pandas; None for other types of columns."""
     library = type(X).__module__.partition(".")[0]
     if (
@@ -199,10 +199,11 @@ def _few_cells(X: Any) -> tuple[list[str], list[Kind], list[Sequence[Any]]] | No
         return None
     dtypes, rows = (X.dtypes, X.rows()) if library == "polars" else (X.dtypes.tolist(), X.to_numpy(object).tolist())
     kinds = [_FEW_KINDS.get(type(dtype).__name__ if library == "polars" else dtype.name) for dtype in dtypes]
-    if None in kinds:
+    supported = [kind for kind in kinds if kind is not None]
+    if len(supported) < len(kinds):
         return None
     cells = [[None if _is_absent(cell) else cell for cell in column] for column in zip(*rows, strict=True)]
-    return list(X.columns), kinds, cells
+    return list(X.columns), supported, cells
 
 
 def _is_absent(cell: Any) -> bool:
@@ -382,8 +383,8 @@ def _convert_to_number_levels(column: Column) -> Column:
             canonical_number, lambda levels: _name_levels(levels, canonical_number)
         )
     else:
-        is_known, codes = ~column.is_missing, np.full(len(column.values), -1)
-        unique, codes[is_known] = np.unique(column.values[is_known], return_inverse=True)
+        has_value, codes = ~column.is_missing, np.full(len(column.values), -1)
+        unique, codes[has_value] = np.unique(column.values[has_value], return_inverse=True)
         positions, names = _name_levels(unique.tolist(), canonical_number)
     return Column(column.name, Kind.NUMBER_CATEGORY, np.append(positions, -1)[codes], names)
 

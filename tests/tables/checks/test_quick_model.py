@@ -71,12 +71,12 @@ def test_grouped_means_do_not_know_the_counts_of_the_group_and_random_ones_do():
 def test_what_is_explained_is_that_of_scikit_learn():
     model = QuickModel(SAMPLE.replace(exposure=None))
     means = model.random_means
-    deviances = model.deviances(means)
+    deviances = model.compute_deviances(means)
     assert deviances.mean() == pytest.approx(mean_poisson_deviance(SAMPLE.y, means))
     expected = d2_tweedie_score(SAMPLE.y, means, sample_weight=SAMPLE.weight, power=1)
-    assert model.explained_share(deviances) == pytest.approx(expected)
+    assert model.explain_share(deviances) == pytest.approx(expected)
     assert 0.1 < expected < 0.9
-    assert model.explained_share(model.deviances(model.constant_means)) == pytest.approx(0.0)
+    assert model.explain_share(model.compute_deviances(model.constant_means)) == pytest.approx(0.0)
 
 
 def test_rows_that_no_pair_predicts_have_no_mean_and_zeros_the_smallest_one():

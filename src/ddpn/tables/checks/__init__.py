@@ -36,15 +36,15 @@ _MAX_TIME_SHARE = 0.1
 
 
 def run_checks(checks: Sequence[Callable[[], list[Finding]]], clock: Clock) -> tuple[list[Finding], str]:
-    """Return what checks find, and a sentence if there was no time for all of them.
+    """Run checks; return their findings, and a sentence if there was no time for all of them.
 
     >>> run_checks([lambda: []], Clock()), run_checks([lambda: []], Clock(0.0))[1][:31]
     (([], ''), 'The checks of the table were no')
     """
-    findings, own = list[Finding](), clock.part(_MAX_TIME_SHARE * clock.left)
+    findings, limit = list[Finding](), clock.part(_MAX_TIME_SHARE * clock.left)
     for check in checks:
         try:
-            with own.limit():
+            with limit.limit():
                 findings += check()
         except TimeLimitError:
             return findings, (
@@ -80,7 +80,7 @@ def find_column_problems(sample: CountRows, dates: Mapping[str, str], confirmed:
 
 
 def _find_markers(X: "pl.DataFrame", sample: CountRows) -> list[Finding]:
-    """Return what is said about numbers that seem to stand for "unknown", in the counts and in the columns."""
+    """Find numbers that seem to stand for "unknown", in the counts and in the columns."""
     findings = []
     # The largest possible count, and one that stands for "so many or more", are not unknown.
     marker = find_marker(sample.y) if sample.is_unrestricted and sample.exposure is None else None
@@ -135,6 +135,8 @@ def _find_dates(dates: Mapping[str, str]) -> list[Finding]:
 
 def find_identifiers(X: "pl.DataFrame", dates: Mapping[str, str]) -> list[Finding]:
     """Find columns of a polars frame that number or name the rows, and are no parts of a date.
+
+    If all columns do so, none is returned.
 
     A table that has no other column is left alone.
     """

@@ -1,4 +1,4 @@
-"""Columns that hold means of the target: by group (target encoding), or over neighbouring rows (rolling means)."""
+"""Find columns that hold means of the target: by group (target encoding), or over neighbouring rows (rolling means)."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 #: Levels of several rows at least, and the largest p-value of level means as even as these by chance.
 _MIN_LEVELS, _MAX_P_VALUE = 10, 1e-6
 #: Of a column with more levels, so many show whether it holds means.
-_ENOUGH_LEVELS = 200
+_MAX_CHOSEN_LEVELS = 200
 #: Level means vary by less than this share of what the rows of a level make them vary.
 _MAX_NOISE = 0.1
 #: Rows before and after that a rolling mean may have, and the share of the column that they must explain.
@@ -26,7 +26,11 @@ _MIN_WEIGHT = 0.2
 
 
 def is_group_mean(x: np.ndarray, y: np.ndarray) -> bool:
-    """Return True if the mean of the target within each value of a column is a function of the value without noise.
+    """Return True if the mean target within each value of a column follows the value without noise.
+
+    The mean of n counts varies by an n-th of their variance; only a column made of these means follows them more
+    closely. Each mean is compared with the line through the means of the two neighbouring values, so that shrunk means
+    are found as well.
 
     The mean of n counts varies by a n-th of their variance, whatever the column is; only a column that is made of these
     means follows them more closely. Each mean is compared with the line through the means of the two neighbouring
@@ -48,27 +52,32 @@ def is_group_mean(x: np.ndarray, y: np.ndarray) -> bool:
     # Large counts vary more: the variance of a level is in proportion to its mean.
     spread = within * np.maximum(means, 0.1 * means.mean()) / np.average(means, weights=sizes) / sizes
     left = (values[2:] - values[1:-1]) / (values[2:] - values[:-2])
-    rest = means[1:-1] - left * means[:-2] - (1 - left) * means[2:]
+    residual = means[1:-1] - left * means[:-2] - (1 - left) * means[2:]
     expected = spread[1:-1] + left**2 * spread[:-2] + (1 - left) ** 2 * spread[2:]
-    noise = rest**2 / expected
+    noise = residual**2 / expected
     # Neighbouring comparisons share two means, so that every third one is independent.
     return bool(noise.mean() < _MAX_NOISE and chi2.cdf(noise.sum() / 3.0, len(noise) / 3.0) < _MAX_P_VALUE)
 
 
 def choose_levels(series: Any, columns: int) -> np.ndarray:
-    """Return a mask of rows that show whether a column holds means of the target: all rows of enough of its values.
+    """Choose all rows of enough values of a column to show whether it holds means of the target; return a mask.
+
+    `columns` is the number of columns of the table.
 
     `columns` is the number of columns of the table.
     """
     rows, most = len(series), count_checked_rows(columns)
     if rows <= most:
         return np.ones(rows, dtype=bool)
-    share = max(most / rows, _ENOUGH_LEVELS / max(1, series.approx_n_unique()))
+    share = max(most / rows, _MAX_CHOSEN_LEVELS / max(1, series.approx_n_unique()))
     return choose_groups(hash_values(series), share)
 
 
 def find_rolling_means(X: "pl.DataFrame", y: np.ndarray) -> list[str]:
-    """Return the columns of a polars frame that are weighted sums of the target over neighbouring rows.
+    """Find columns of a polars frame that are weighted sums of the target over neighbouring rows.
+
+    Only sums that include the row itself or later rows are reported; sums of earlier counts alone are known in time.
+    Rows are in the order of the table.
 
     Only sums that include the row itself or later rows are reported.
 
@@ -91,9 +100,9 @@ def find_rolling_means(X: "pl.DataFrame", y: np.ndarray) -> list[str]:
         if (~is_missing).sum() < _MIN_ROLLING_ROWS - 2 * _WINDOW:
             continue
         if is_missing.any():
-            left_out, known = windows[is_missing], windows[~is_missing]
+            left_out, complete = windows[is_missing], windows[~is_missing]
             solve_known = np.linalg.pinv(products - left_out.T @ left_out, rcond=_MIN_EIGENVALUE, hermitian=True)
-            weights = _find_weights(values[~is_missing], known, solve_known)
+            weights = _find_weights(values[~is_missing], complete, solve_known)
         else:
             weights = _find_weights(values, windows, solve)
         names += [series.name] if _include_this_row(weights) else []
@@ -101,15 +110,15 @@ def find_rolling_means(X: "pl.DataFrame", y: np.ndarray) -> list[str]:
 
 
 def _find_weights(values: np.ndarray, windows: np.ndarray, solve: np.ndarray) -> np.ndarray | None:
-    """Return the weights of the counts around each row in a column; None if the column is no weighted sum of them."""
+    """Solve for the weights of the counts around each row in a column; None if it is not a weighted sum of them."""
     centred = values - values.mean()
     weights: np.ndarray = solve @ (windows.T @ centred)
-    rest = centred - windows @ weights
-    return weights if rest @ rest < (1.0 - _MIN_EXPLAINED) * (centred @ centred) else None
+    residual = centred - windows @ weights
+    return weights if residual @ residual < (1.0 - _MIN_EXPLAINED) * (centred @ centred) else None
 
 
 def _include_this_row(weights: np.ndarray | None) -> bool:
-    """Return True for weights of several counts, of which that of the row itself or a later one is large."""
+    """Return True for weights of several counts, of which that of the row itself or a later row is large."""
     if weights is None:
         return False
     # One count alone is a copy, or the count of an earlier or later row.

@@ -7,7 +7,7 @@ import numpy as np
 
 
 class FindingKind(StrEnum):
-    """What is wrong with a table, or may be; it decides which remedy an interface offers."""
+    """What is or may be wrong with a table; interfaces offer a remedy for each kind."""
 
     #: Columns are made of the target.
     LEAK = "leak"
@@ -27,7 +27,7 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check has seen in a table, without the remedy, which each interface words for itself.
+    """What a check found in a table, without the remedy, which each interface words for itself.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Rows that belong together: persons, shops or places in several rows, which a random split divides.
+"""Find rows that belong together, such as the rows of a person, shop or place, which a random split would divide.
+
+Candidates are equal inputs, nearly equal inputs, and columns whose values may name persons or units. A quick model then
+predicts rows with and without other rows of their group. Groups matter only if the former is clearly better.
 
 Candidates are equal inputs, nearly equal inputs, and columns whose values may name persons or units. A quick model then
 predicts rows with and without other rows of their group. Only where the former is clearly better do groups matter.
@@ -66,14 +69,14 @@ _MIN_NEIGHBOURS = 10
 
 
 class Explained(NamedTuple):
-    """The share of the deviance that a quick model explains, of rows whose group it has seen and of new groups."""
+    """The shares of the deviance that a quick model explains with (`seen`) and without (`new`) rows of the group."""
 
     seen: float
     new: float
 
 
 class Candidate(NamedTuple):
-    """Groups that may matter: by columns (none for all inputs), with the rows that are looked at and their labels."""
+    """Groups that may matter: their columns (none for all inputs), the rows to check and the labels of these."""
 
     columns: tuple[str, ...]
     rows: np.ndarray
@@ -86,7 +89,10 @@ class Candidate(NamedTuple):
 
 
 def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0) -> Finding | None:
-    """Return the groups that a random split divides with the largest gain for a quick model, if it is clear.
+    """Find the groups that a random split divides with the largest clear gain for a quick model.
+
+    `sample` has inputs in a polars frame, and columns named in `skipped` are not checked on their own. Returns None if
+    no rows seem to belong together, or if that does not matter.
 
     `sample` has inputs in a polars frame, and columns named in `skipped` are not asked about on their own. None if no
     rows seem to belong together, or if that does not matter.
@@ -116,7 +122,7 @@ def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0)
 
 
 class _ColumnLabels:
-    """The columns of a polars frame with a hash per cell, and rows by which groups of equal cells are compared."""
+    """The columns of a polars frame with a hash per cell, and the rows that groups of equal cells are compared by."""
 
     def __init__(self, X: "pl.DataFrame", seed: int) -> None:
         self.X, self.seed, self.most = X, seed, count_quick_model_rows(X.width)
@@ -124,11 +130,11 @@ class _ColumnLabels:
         self.some = choose_rows(X.height, X.width, seed)
 
     def hash_rows(self) -> np.ndarray:
-        """Return a hash per row of all of its cells."""
+        """Hash all cells of each row."""
         return hash_rows(list(self.hashes.values()), self.X.height)
 
     def choose(self, columns: tuple[str, ...], hashes: np.ndarray, least: int) -> Candidate | None:
-        """Return the rows and labels of groups; None unless there are enough, of several rows, none of them large."""
+        """Choose rows of groups; return None unless there are enough groups, of several rows, none of them large."""
         rows, some = len(hashes), hashes[self.some]
         largest = int(encode_groups(len(some), some)[1].max())
         if largest > _MAX_GROUP_SHARE * len(some):
@@ -141,12 +147,12 @@ class _ColumnLabels:
 
 
 def count_groups(hashes: np.ndarray) -> int:
-    """Return how many different values there are."""
+    """Count the distinct values."""
     return int(import_polars().Series(hashes).n_unique())
 
 
 def _find_equal_inputs(columns: _ColumnLabels) -> Candidate | None:
-    """Return the groups of rows with equal inputs; None if equal inputs are rare, or natural."""
+    """Find the groups of rows with equal inputs; return None if equal inputs are rare, or natural."""
     hashes = columns.hash_rows()
     candidate = columns.choose((), hashes, _MIN_GROUPS)
     if candidate is None:
@@ -170,13 +176,16 @@ def _find_near_inputs(X: "pl.DataFrame") -> Iterator[Candidate]:
 
 
 def _may_be_units(sizes: np.ndarray, least: int) -> bool:
-    """Return True for enough groups, of several rows each, none of them very large."""
+    """Return True if there are enough groups, of several rows each, none of them very large."""
     rows = int(sizes.sum())
     return bool(least <= len(sizes) <= rows / _MIN_ROWS_PER_GROUP and sizes.max() <= _MAX_GROUP_SHARE * rows)
 
 
 def _find_unit_columns(columns: _ColumnLabels, scores: np.ndarray, skipped: Collection[str]) -> list[Candidate]:
-    """Return columns whose values may be persons or units, and whose rows are alike, with a label per row.
+    """Find columns whose values may be persons or units and whose rows are alike, with a label per row.
+
+    Text may always name units. Numbers are measurements unless they are named like an id, another column divides the
+    rows in the same way, or they are integers whose neighbouring values have nothing in common.
 
     Text may always be. Numbers are measurements unless they are named like an id, another column is the same wherever
     they are, or they are integers of which neighbouring ones have nothing in common.
@@ -222,7 +231,7 @@ def _is_measured(series: "pl.Series") -> bool:
 
 
 def _sign_partition(labels: np.ndarray) -> bytes:
-    """Return what is the same for labels that divide the rows in the same way, as far as a part of the rows shows."""
+    """Return a hash that is the same for labels that divide the rows in the same way, judged by a part of the rows."""
     labels = labels[:_MAX_COMPARED_ROWS]
     _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
     # Groups are numbered by their first rows.
@@ -230,7 +239,7 @@ def _sign_partition(labels: np.ndarray) -> bytes:
 
 
 def _score_counts(sample: CountRows) -> np.ndarray:
-    """Return the normal scores of the counts, or of the rates, with mean 0 and variance 1."""
+    """Compute normal scores of the counts, or of the rates, with mean 0 and variance 1."""
     from scipy.special import ndtri  # slow to import
 
     rate = sample.y if sample.exposure is None else sample.y / sample.exposure
@@ -250,7 +259,10 @@ def _are_alike(scores: np.ndarray, labels: np.ndarray) -> bool:
 
 
 def _have_units(scores: np.ndarray, series: "pl.Series", max_neighbour_share: float) -> bool:
-    """Return True if rows with one value of a column of integers are more alike than rows with neighbouring values.
+    """Return True if rows with one integer are more alike than rows with neighbouring integers.
+
+    The values of a measurement are ordered, so neighbours resemble each other. The number of a shop says nothing about
+    the next one.
 
     The values of a measurement are in order, so that neighbours resemble each other: what one value has, the next one
     has as well. The number of a shop says nothing about the next one.
@@ -271,12 +283,12 @@ def _have_units(scores: np.ndarray, series: "pl.Series", max_neighbour_share: fl
 
 
 def _average_neighbours(means: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return the mean of the rows with neighbouring values, for each value: as many on each side as it has itself."""
+    """Average the rows with neighbouring values, for each value: as many on each side as the value has itself."""
     ends = np.cumsum(sizes)
     sums = np.concatenate([[0.0], np.cumsum(means * sizes)])
-    starts, wanted = ends - sizes, np.maximum(sizes, _MIN_NEIGHBOURS)
-    first = np.searchsorted(ends, starts - wanted, side="right")
-    last = np.searchsorted(starts, ends + wanted, side="left")
+    starts, needed = ends - sizes, np.maximum(sizes, _MIN_NEIGHBOURS)
+    first = np.searchsorted(ends, starts - needed, side="right")
+    last = np.searchsorted(starts, ends + needed, side="left")
     rows = np.concatenate([[0.0], ends])
     total = sums[last] - sums[first] - means * sizes
     number = rows[last] - rows[first] - sizes
@@ -285,7 +297,7 @@ def _average_neighbours(means: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 class Comparison:
-    """Compares a quick model of random folds with one of folds that keep groups together.
+    """Compares a quick model on random folds with one on folds that keep groups together.
 
     Parameters
     ----------
@@ -300,7 +312,7 @@ class Comparison:
         self.model = QuickModel(sample, seed)
 
     def explain(self, candidate: Candidate) -> Explained | None:
-        """Compare what the models explain of the rows; None if that does not differ clearly."""
+        """Compare what the two models explain of the rows; return None if the difference is not clear."""
         from scipy.stats import wilcoxon  # slow to import
 
         labels, model = candidate.labels, self.model
@@ -308,12 +320,12 @@ class Comparison:
             model = QuickModel(self.sample.rows(candidate.rows), self.seed)
         codes, _ = encode_groups(len(labels), labels)
         means, weight = model.predict_grouped_means(labels), model.sample.weight_or_ones
-        new, seen = model.deviances(means), [model.deviances(model.random_means)]
+        new, seen = model.compute_deviances(means), [model.deviances(model.random_means)]
         if candidate.has_effects:
             effects = estimate_effects(model.sample.y, means, codes, model.random_pairs)
-            seen.append(model.deviances(means * effects))
+            seen.append(model.compute_deviances(means * effects))
         best = min(seen, key=lambda deviances: np.average(deviances, weights=weight))
-        shares = Explained(model.explained_share(best), model.explained_share(new))
+        shares = Explained(model.explain_share(best), model.explain_share(new))
         if shares.seen - shares.new < _MIN_GAIN:
             return None
         # Ranks of the groups' means: deviances of few rows with large counts would make the mean uncertain.

@@ -21,7 +21,7 @@ _TIME_NAMES = re.compile(
 
 
 def describe_identifier(values: "pl.Series", is_category: bool) -> str:
-    """Return words about a polars series that identifies rows, such as "row numbers"; "" for any other one."""
+    """Describe a polars series that identifies rows, in words such as "row numbers"; return "" for any other series."""
     present = len(values) - values.null_count()
     if is_category:
         distinct = values.drop_nulls().n_unique()
@@ -36,7 +36,11 @@ def describe_identifier(values: "pl.Series", is_category: bool) -> str:
 
 
 def _describe_row_numbers(numbers: np.ndarray, name: str) -> str:
-    """Return words about distinct integers that number the rows: 1, 2, 3, ... in any order, or some of these in order.
+    """Describe distinct integers that number the rows: 1, 2, 3, ... in any order, or some of them in order.
+
+    Rows left of a larger table have steps of 1 at least a quarter as often as a random choice of rows, along a straight
+    line from near 0. Years, dates, doses and quantities that a table is sorted by are not like that. A period of time
+    may matter, so it is recognised by its name.
 
     Rows that are left of a larger table have steps of 1 at least a quarter as often as a random choice of rows, along a
     straight line from near 0. Years, dates, doses and quantities that a table is sorted by are not like that. A period

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     import polars as pl
 
 #: Rows that repeat a count, by which a function of it is recognised, and significant digits that are compared.
-_REPEATS, _DIGITS = 10, 9
+_MIN_REPEATED_ROWS, _DIGITS = 10, 9
 #: An exact line through the counts misses them by no more than this share of their range, and this part of a count.
-_OF_RANGE, _OF_COUNT = 1e-6, 0.01
+_MAX_RANGE_SHARE, _MAX_COUNT_ERROR = 1e-6, 0.01
 #: Counts below the values of a column that Poisson counts would have at least, where there are none: e^-12 by chance.
-_EXPECTED = 12.0
+_MIN_EXPECTED_BELOW = 12.0
 #: Functions of a count that are leaks.
 _SHAPES = (
     lambda y: y,
@@ -37,23 +37,23 @@ _SHAPES = (
 )
 #: Several columns are asked about if they have this R^2 together, and are leaks if they leave less than this share of
 #: the range of the target.
-_TOGETHER, _EXACT = 0.999, 1e-6
+_MIN_JOINT_R2, _MAX_EXACT_ERROR = 0.999, 1e-6
 #: Columns that are tried together, at most and per row.
 _MAX_COLUMNS, _COLUMNS_PER_ROW = 200, 0.1
 #: A column is asked about if any function of it has an R^2 above this.
-_SHARE = 0.9
+_MIN_R2 = 0.9
 #: But a predictor may be that strong where counts are large. It then leaves the noise of Poisson counts or more, a leak
 #: less than this share of it.
-_NOISE = 0.5
+_MAX_LEAK_NOISE = 0.5
 #: Levels of at least so many rows, most of the table, that explain so much, are asked about if they are ranges of the
 #: count: they do not overlap, the gaps between them are small, and near their ends there are not many fewer counts than
 #: elsewhere, unlike in the tails of a distribution.
-_GROUP_ROWS, _GROUP_TABLE, _GROUP_SHARE = 5, 0.9, 0.5
-_GAP, _EDGE, _EDGE_SHARE = 0.25, 0.1, 0.6
+_MIN_LEVEL_ROWS, _MIN_TABLE_SHARE, _MIN_LEVEL_R2 = 5, 0.9, 0.5
+_MAX_GAP_SHARE, _EDGE_WIDTH, _MIN_EDGE_SHARE = 0.25, 0.1, 0.6
 #: Fewer distinct rows show nothing.
 _MIN_ROWS = 20
 #: A table is not copied more often than this share of different rows says.
-_COPIED = 0.1
+_MIN_DISTINCT_SHARE = 0.1
 _SEED = 0
 
 
@@ -74,7 +74,7 @@ def find_leaks(
     some = choose_rows(len(y), X.width, _SEED)
     marked = X[some].with_columns(**{"\0count": y[some]}).with_row_index("\0row")
     rows = some[marked.unique([*X.columns, "\0count"], keep="first", maintain_order=True)["\0row"].to_numpy()]
-    rows = rows if len(rows) > _COPIED * len(some) else some
+    rows = rows if len(rows) > _MIN_DISTINCT_SHARE * len(some) else some
     all_rows, X, y = (X, y), X[rows], y[rows]
     if len(y) < _MIN_ROWS or not np.ptp(y):
         return []
@@ -84,7 +84,9 @@ def find_leaks(
     # Dates that are missing where the count is 0, such as that of the last visit.
     gaps = {dates[name]: describe_missingness_leak(X[name], y) for name in X.columns if name in dates}
     findings = [
-        _leak([name], f"{_column(name)} {way.format(target='the target')}.") for name, way in gaps.items() if way
+        _make_leak([name], f"{_format_column(name)} {way.format(target='the target')}.")
+        for name, way in gaps.items()
+        if way
     ]
     for name in X.columns:
         date = dates.get(name)
@@ -96,36 +98,38 @@ def find_leaks(
             else [(describe_target_transform(X[name], target.values, target.is_count), target) for target in targets]
         )
         if made := next(((way, target) for way, target in ways if way), None):
-            findings.append(_leak([name], f"{_column(name)} {made[0].format(target=made[1].name)}."))
+            findings.append(_make_leak([name], f"{_format_column(name)} {made[0].format(target=made[1].name)}."))
         elif name in rolling:
             way = "is a weighted sum of the target over neighbouring rows, including the row itself or later rows"
-            findings.append(_question([name], f"{_column(name)} {way}."))
-        elif way := _nearly(X[name], targets) or _mean_of_target(name, *all_rows):
-            findings.append(_question([date or name], way.format(column=date or name)))
-    columns = {name: _filled(X[name]) for name in X.columns if X[name].dtype.is_numeric()}
+            findings.append(_make_question([name], f"{_format_column(name)} {way}."))
+        elif way := _describe_near_copy(X[name], targets) or _describe_target_mean(name, *all_rows):
+            findings.append(_make_question([date or name], way.format(column=date or name)))
+    columns = {name: _fill_missing(X[name]) for name in X.columns if X[name].dtype.is_numeric()}
     for target in targets:
-        names, is_exact = _together(columns, target.values)
+        names, is_exact = _find_weighted_sum(columns, target.values)
         if not names:
             continue
         named = list(dict.fromkeys(dates.get(name, name) for name in names))
         who = f"Columns {listed(names)} together"
         if is_exact:
-            findings.append(_leak(named, f"{who} determine {target.name}: a weighted sum of them equals it."))
+            findings.append(_make_leak(named, f"{who} determine {target.name}: a weighted sum of them equals it."))
         else:
-            findings.append(_question(named, f"{who} predict {target.name} nearly without error, by a weighted sum."))
+            findings.append(
+                _make_question(named, f"{who} predict {target.name} nearly without error, by a weighted sum.")
+            )
         break
     return findings
 
 
-def _column(name: str) -> str:
+def _format_column(name: str) -> str:
     return f"Column {name}"
 
 
-def _leak(names: Sequence[str], statement: str) -> Finding:
+def _make_leak(names: Sequence[str], statement: str) -> Finding:
     return Finding(FindingKind.LEAK, statement, tuple(names))
 
 
-def _question(names: Sequence[str], statement: str) -> Finding:
+def _make_question(names: Sequence[str], statement: str) -> Finding:
     return Finding(FindingKind.QUESTION, statement, tuple(names))
 
 
@@ -146,22 +150,25 @@ class _Target(NamedTuple):
         return bool((self.unit == 1.0).all())
 
 
-def _nearly(series: "pl.Series", targets: Sequence[_Target]) -> str:
-    """Return what is asked about a column that predicts a target nearly without error; "" if it predicts none."""
-    values = _filled(series)
+def _describe_near_copy(series: "pl.Series", targets: Sequence[_Target]) -> str:
+    """Describe a column that predicts a target nearly without error, as a question; "" if it predicts none."""
+    values = _fill_missing(series)
     for target in targets:
-        share, noise = _left_over(values, target, series.dtype.is_numeric())
-        if share > _SHARE and noise < _NOISE:
+        share, noise = _measure_unexplained(values, target, series.dtype.is_numeric())
+        if share > _MIN_R2 and noise < _MAX_LEAK_NOISE:
             how = f"predicts {target.name} nearly without error (R² {share:.2f} by its values alone)"
             return f"Column {{column}} {how}."
         # Ranges of integers: the ends of ranges of rates say nothing.
-        if target.is_count and share > _GROUP_SHARE and _are_ranges(values, target.values):
+        if target.is_count and share > _MIN_LEVEL_R2 and _are_ranges(values, target.values):
             return "Each value of column {column} stands for a range of counts."
     return ""
 
 
-def _mean_of_target(name: str, X: "pl.DataFrame", y: np.ndarray) -> str:
-    """Return what is asked about a column of means of the target; "" if it is none. All rows of a group are needed."""
+def _describe_target_mean(name: str, X: "pl.DataFrame", y: np.ndarray) -> str:
+    """Describe a column of means of the target, as a question to the user; "" if it is none.
+
+    All rows of a group are needed.
+    """
     series = X[name]
     if not series.dtype.is_float() or series.null_count():
         return ""
@@ -175,21 +182,28 @@ def _mean_of_target(name: str, X: "pl.DataFrame", y: np.ndarray) -> str:
     )
 
 
-def _values(series: "pl.Series") -> np.ndarray:
-    """The values as float64, NaN where they are missing; levels and flags as numbers of their own."""
+def _to_numbers(series: "pl.Series") -> np.ndarray:
+    """Convert values to float64, NaN where missing; levels and booleans become ranks."""
     return (series if series.dtype.is_numeric() else series.rank("dense")).cast(float).to_numpy().astype(np.float64)
 
 
-def _filled(series: "pl.Series") -> np.ndarray:
-    """The same; missing values are a value of their own, below all others."""
-    values = _values(series)
-    known = values[~np.isnan(values)]
-    low, high = (known.min(), known.max()) if len(known) else (0.0, 0.0)
+def _fill_missing(series: "pl.Series") -> np.ndarray:
+    """Convert values to float64 as `_to_numbers` does; missing values become one value below all others."""
+    values = _to_numbers(series)
+    present = values[~np.isnan(values)]
+    low, high = (present.min(), present.max()) if len(present) else (0.0, 0.0)
     return np.where(np.isnan(values), low - (high - low) - 1.0, values)
 
 
-def _left_over(codes: np.ndarray, target: _Target, is_number: bool) -> tuple[float, float]:
-    """What a column explains of the variance (the share), and the noise it leaves relative to that of Poisson counts.
+def _measure_unexplained(codes: np.ndarray, target: _Target, is_number: bool) -> tuple[float, float]:
+    """Measure the share of the target's variance that a column explains, and the noise it leaves.
+
+    The noise is relative to that of Poisson counts. Each count is compared with the counts of the rows nearest in the
+    column, or of the same level. For numbers the difference is that of Gasser, Sroka and Jennen-Steinmetz (1986,
+    Biometrika 73): from the line through the neighbours on both sides. No function is fitted, so the share is not too
+    optimistic. It is the larger one of the counts and of their ranks, as a few large counts may dominate the variance.
+    A Poisson count of mean m, divided by an exposure, has the variance m times the square of its unit, that is its mean
+    times the unit.
 
     Each count is compared with those of the rows nearest in the column, or of the same level. For numbers the
     difference is that of Gasser, Sroka and Jennen-Steinmetz (1986, Biometrika 73): the line through the neighbours on
@@ -202,7 +216,7 @@ def _left_over(codes: np.ndarray, target: _Target, is_number: bool) -> tuple[flo
     if is_number:
         width = x[2:] - x[:-2]
         left = np.divide(x[2:] - x[1:-1], width, out=np.full(len(width), 0.5), where=width > 0)
-        rest = [(v[1:-1] - left * v[:-2] - (1 - left) * v[2:]) for v in (counts, ranks)]
+        residuals = [(v[1:-1] - left * v[:-2] - (1 - left) * v[2:]) for v in (counts, ranks)]
         scale, level = 1 + left**2 + (1 - left) ** 2, (counts[1:-1] + counts[:-2] + counts[2:]) / 3
         units, step = (
             unit[1:-1] + left**2 * unit[:-2] + (1 - left) ** 2 * unit[2:],
@@ -210,43 +224,46 @@ def _left_over(codes: np.ndarray, target: _Target, is_number: bool) -> tuple[flo
         )
     else:
         same = x[1:] == x[:-1]
-        rest = [np.diff(v)[same] for v in (counts, ranks)]
-        scale, level = np.full(len(rest[0]), 2.0), (0.5 * (counts[1:] + counts[:-1]))[same]
+        residuals = [np.diff(v)[same] for v in (counts, ranks)]
+        scale, level = np.full(len(residuals[0]), 2.0), (0.5 * (counts[1:] + counts[:-1]))[same]
         units = (unit[1:] + unit[:-1])[same]
         step = 0.5 * units
     if len(level) < _MIN_ROWS:
         return 0.0, np.inf
-    shares = [1 - np.mean(r**2 / scale) / v.var() for r, v in zip(rest, (counts, ranks), strict=True)]
+    shares = [1 - np.mean(r**2 / scale) / v.var() for r, v in zip(residuals, (counts, ranks), strict=True)]
     # Two standard deviations at most: a few wrong rows must not hide the others.
-    noise = np.minimum(rest[0] ** 2 / units / np.maximum(level, step), 4.0)
+    noise = np.minimum(residuals[0] ** 2 / units / np.maximum(level, step), 4.0)
     return float(max(shares)), float(noise.mean())
 
 
 def _are_ranges(codes: np.ndarray, y: np.ndarray) -> bool:
-    """Whether each value of a column stands for a range of counts."""
-    _, place, number = np.unique(codes, return_inverse=True, return_counts=True)
-    is_large = number >= _GROUP_ROWS
-    if is_large.sum() < 2 or number[is_large].sum() < _GROUP_TABLE * len(y):
+    """Return True if each value of a column stands for a range of counts."""
+    _, level, number = np.unique(codes, return_inverse=True, return_counts=True)
+    is_large = number >= _MIN_LEVEL_ROWS
+    if is_large.sum() < 2 or number[is_large].sum() < _MIN_TABLE_SHARE * len(y):
         return False
-    groups = sorted((y[place == group] for group in np.flatnonzero(is_large)), key=lambda counts: counts.min())
+    groups = sorted((y[level == group] for group in np.flatnonzero(is_large)), key=lambda counts: counts.min())
     for one, other in pairwise(groups):
-        gap, room = other.min() - one.max(), _GAP * max(np.ptp(one), np.ptp(other))
+        gap, room = other.min() - one.max(), _MAX_GAP_SHARE * max(np.ptp(one), np.ptp(other))
         if not 0 < gap <= max(room, 1.0):
             return False
     sides = [side for one, next_one in pairwise(groups) for side in (-one, next_one) if np.ptp(side)]
-    found = expected = 0.0
+    observed = expected = 0.0
     for counts in sides:
         size = np.ptp(counts) + 1
-        edge = max(1.0, np.floor(_EDGE * size))
+        edge = max(1.0, np.floor(_EDGE_WIDTH * size))
         # Without the count at the end, which is there by definition.
-        found += (counts < counts.min() + edge).sum() - 1
+        observed += (counts < counts.min() + edge).sum() - 1
         expected += (len(counts) - 1) * edge / size
-    return bool(expected >= _GROUP_ROWS and found > _EDGE_SHARE * expected)
+    return bool(expected >= _MIN_LEVEL_ROWS and observed > _MIN_EDGE_SHARE * expected)
 
 
-def _together(columns: Mapping[str, np.ndarray], y: np.ndarray) -> tuple[list[str], bool]:
-    """Columns whose weighted sum is the target, none of which can be left out, and whether it is so exactly."""
-    goal, centred = _unit(y), {name: _unit(values) for name, values in columns.items()}
+def _find_weighted_sum(columns: Mapping[str, np.ndarray], y: np.ndarray) -> tuple[list[str], bool]:
+    """Find columns that determine the target by a weighted sum, none of which can be left out.
+
+    Returns their names, and whether the sum equals the target exactly.
+    """
+    goal, centred = _normalise(y), {name: _normalise(values) for name, values in columns.items()}
     most = min(_MAX_COLUMNS, int(_COLUMNS_PER_ROW * len(goal)))
     names = sorted(centred, key=lambda name: -abs(centred[name] @ goal))[:most]
     if not names:
@@ -256,22 +273,22 @@ def _together(columns: Mapping[str, np.ndarray], y: np.ndarray) -> tuple[list[st
 
     def explains(some: list[int]) -> bool:
         """Whether the regression on these columns has a large enough R^2."""
-        return bool(effects[some] @ np.linalg.lstsq(products[np.ix_(some, some)], effects[some])[0] > _TOGETHER)
+        return bool(effects[some] @ np.linalg.lstsq(products[np.ix_(some, some)], effects[some])[0] > _MIN_JOINT_R2)
 
     chosen = list(range(len(names)))
     if not explains(chosen):
         return [], False
     for column in reversed(range(len(names))):  # the least correlated first
-        fewer = [each for each in chosen if each != column]
+        fewer = [other for other in chosen if other != column]
         chosen = fewer if fewer and explains(fewer) else chosen
     if len(chosen) < 2:
         return [], False
     left = goal - basis[:, chosen] @ np.linalg.lstsq(basis[:, chosen], goal)[0]
-    return [names[column] for column in chosen], bool(np.abs(left).max() <= _EXACT * np.ptp(goal))
+    return [names[column] for column in chosen], bool(np.abs(left).max() <= _MAX_EXACT_ERROR * np.ptp(goal))
 
 
-def _unit(values: np.ndarray) -> np.ndarray:
-    """Centred, of length 1 (or 0)."""
+def _normalise(values: np.ndarray) -> np.ndarray:
+    """Centre values and scale them to length 1 (0 if they are all equal)."""
     moved = values - values.mean()
     length = np.linalg.norm(moved)
     return moved / length if length > 0 else moved
@@ -281,7 +298,9 @@ def _unit(values: np.ndarray) -> np.ndarray:
 
 
 def describe_target_transform(series: "pl.Series", y: np.ndarray, is_count: bool = True) -> str:
-    """How a column is made of the target, as words that follow its name; "" where it may be a predictor.
+    """Describe how a column is made of the target, in words that follow its name; "" if it may be a predictor.
+
+    `is_count` is True if `y` are counts, of which a column may be a part or a flag, and not rates.
 
     `is_count` if `y` are counts, of which a column may be a part or a flag, and not rates.
 
@@ -290,14 +309,14 @@ def describe_target_transform(series: "pl.Series", y: np.ndarray, is_count: bool
     >>> describe_target_transform(polars.Series(2 * y + 1), y), describe_target_transform(polars.Series(y > 0), y)
     ('is {target} times a factor plus a constant', 'says whether {target} is 0')
     """
-    values, is_number = _values(series), series.dtype.is_numeric()
-    known = ~np.isnan(values)
-    gaps = "" if known.all() else ", with missing values"
+    values, is_number = _to_numbers(series), series.dtype.is_numeric()
+    is_known = ~np.isnan(values)
+    gaps = "" if is_known.all() else ", with missing values"
     if is_count and (way := describe_missingness_leak(series, y)):
         return way
-    if known.sum() < _MIN_ROWS or not np.ptp(values[known]) or not np.ptp(y[known]):
+    if is_known.sum() < _MIN_ROWS or not np.ptp(values[is_known]) or not np.ptp(y[is_known]):
         return ""
-    x, counts = values[known], y[known]
+    x, counts = values[is_known], y[is_known]
     if is_number and (x == counts).all():
         return f"is {{target}} itself{gaps}"
     if is_number and _is_line(x, counts):
@@ -312,7 +331,7 @@ def describe_target_transform(series: "pl.Series", y: np.ndarray, is_count: bool
 
 
 def _is_line(x: np.ndarray, made: np.ndarray) -> bool:
-    """Whether the column is an exact line of the target, or of a function of it."""
+    """Return True if the column is an exact linear function of `made`, the target or a function of it."""
     if not np.ptp(made):
         return False
     centred, moved = x - x.mean(), made - made.mean()
@@ -320,47 +339,51 @@ def _is_line(x: np.ndarray, made: np.ndarray) -> bool:
     if not np.isfinite(length) or not length:
         return False
     left = np.abs(moved - centred * (centred @ moved) / length).max()
-    return bool(left <= min(_OF_RANGE * np.ptp(made), _OF_COUNT))
+    return bool(left <= min(_MAX_RANGE_SHARE * np.ptp(made), _MAX_COUNT_ERROR))
 
 
 def _is_one_to_one(x: np.ndarray, y: np.ndarray) -> bool:
-    """Whether rows of the same count, of which there are enough, have the same value, and the other way round."""
+    """Return True if values and counts determine each other, with enough rows that repeat a count."""
     scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.maximum(np.abs(x), 1e-300))))
-    values, place = np.unique(np.round(x * scale) / scale, return_inverse=True)
+    values, value = np.unique(np.round(x * scale) / scale, return_inverse=True)
     counts, count = np.unique(y, return_inverse=True)
-    if len(values) != len(counts) or len(y) - len(counts) < _REPEATS:
+    if len(values) != len(counts) or len(y) - len(counts) < _MIN_REPEATED_ROWS:
         return False
-    return len(np.unique(place * len(counts) + count)) == len(counts)
+    return len(np.unique(value * len(counts) + count)) == len(counts)
 
 
 def _is_part(x: np.ndarray, y: np.ndarray) -> bool:
-    """Whether the count is never below the column, although it is as low so often that a Poisson count would be.
+    """Return True if the column never exceeds the count but equals it too often for a Poisson count.
+
+    A Poisson count of mean m is k - 1 with k / m of the probability of k.
 
     A count of mean m is k - 1 with k / m of the probability of k.
     """
     if (x < 0).any() or (x != np.floor(x)).any() or (x > y).any():
         return False
-    _, place, number = np.unique(x, return_inverse=True, return_counts=True)
-    mean = (np.bincount(place, weights=y) / number)[place]
+    _, value, number = np.unique(x, return_inverse=True, return_counts=True)
+    mean = (np.bincount(value, weights=y) / number)[value]
     at_bound = (x == y) & (x > y.min())
-    return bool((x[at_bound] / mean[at_bound]).sum() >= _EXPECTED)
+    return bool((x[at_bound] / mean[at_bound]).sum() >= _MIN_EXPECTED_BELOW)
 
 
 def describe_missingness_leak(series: "pl.Series", y: np.ndarray) -> str:
-    """How the missing values of a column are made of the counts, as words that follow its name; "" if they are not."""
-    is_known = ~np.isnan(_values(series))
+    """Describe how a column's missing values follow from the counts, in words after its name; "" if they do not."""
+    is_known = ~np.isnan(_to_numbers(series))
     if is_known.all() or not is_known.any():
         return ""
-    found = _tells_zeros(is_known, y)
-    if found is None:
+    has_all_zeros = _tells_zeros(is_known, y)
+    if has_all_zeros is None:
         return ""
     is_low = y[is_known].mean() < y[~is_known].mean()
     what, other = ("known", "missing") if is_low else ("missing", "known")
-    return f"is {what} just where {{target}} is 0" if found else f"is {other} only where {{target}} is above 0"
+    return f"is {what} just where {{target}} is 0" if has_all_zeros else f"is {other} only where {{target}} is above 0"
 
 
 def _tells_zeros(is_set: np.ndarray, y: np.ndarray) -> bool | None:
-    """Whether one of two values has the zeros and the other has all other counts; None if both may have zeros.
+    """Return True if one of two values has all zeros and no other counts, False if it has other counts as well.
+
+    Returns None if both values may have zeros.
 
     False if the first has other counts, too.
     """

@@ -9,7 +9,7 @@ _MIN_REPEATS = 3
 _OTHER_DISTANCE, _OTHER_REPEATS = 20.0, 5
 #: A code that is as often as this is also outside if its distance is so many times the largest gap between the others,
 #: such as 99 among ages up to 80.
-_GAPS = 5.0
+_MIN_GAPS = 5.0
 #: Different values that a column without the number must have: two or three may be codes themselves.
 _MIN_OTHER_VALUES = 5
 #: Different values above -1 that make -1 a code: on a short scale it may be a step.
@@ -21,7 +21,7 @@ _SMALL_CODE = 90
 
 
 def find_marker(values: np.ndarray) -> float | None:
-    """Return the number that seems to stand for "unknown"; None if there is none. NaN counts as missing already.
+    """Find the number that seems to stand for "unknown"; None if there is none. NaN counts as missing already.
 
     >>> find_marker(np.array([3.0, 1.0, 999.0, 0.0, 2.0, 999.0, 4.0, 5.0, 999.0]))
     999.0
@@ -47,7 +47,7 @@ def find_marker(values: np.ndarray) -> float | None:
         if len(numbers) < _MIN_OTHER_VALUES:
             continue
         is_minus_one = is_only_negative and end == -1.0 and len(numbers) >= _MIN_VALUES_ABOVE_MINUS_ONE
-        is_apart = distance >= spread or (is_often and distance >= _GAPS * np.diff(numbers).max())
+        is_apart = distance >= spread or (is_often and distance >= _MIN_GAPS * np.diff(numbers).max())
         if is_far or is_minus_one or (is_code and (is_only_negative or is_apart)):
             return float(end)
     return None

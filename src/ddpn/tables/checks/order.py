@@ -1,4 +1,4 @@
-"""What changes with time, or with the order of the rows: trends, columns that follow time, and rows that drift."""
+"""Find what changes with time or with the order of rows: trends, columns that follow time, and rows that drift."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 #: A column of numbers that rises or falls with time has a rank correlation with it of this size or more.
-_MONOTONE = 0.95
+_MIN_TIME_CORRELATION = 0.95
 #: Values of a column such as the year or the season last for this share of the rows or longer, each time they occur.
 _MIN_STRETCH = 0.02
 #: The share of the rows that a quick model is fitted to, the earliest ones; it predicts the others.
@@ -26,7 +26,10 @@ _MIN_CHANGE, _MIN_STANDARD_ERRORS = 0.1, 4.0
 
 
 def find_trend(sample: CountRows, times: "pl.Series") -> float:
-    """Return by how much later counts differ from what a quick model of earlier rows predicts; 0 if that may be chance.
+    """Return the relative difference of later counts from the predictions of a quick model of earlier rows.
+
+    It is 0 if it may be chance. `times` is a series of the times of the rows. A difference of 0.5 means half as many
+    again.
 
     `times` is a series of the times of the rows. The difference is relative: 0.5 is half as many again.
     """
@@ -46,7 +49,7 @@ def find_trend(sample: CountRows, times: "pl.Series") -> float:
 
 
 def _thin_rows(sample: CountRows, order: np.ndarray) -> CountRows:
-    """Return rows in this order: all of them, or as many as a quick model takes, evenly chosen."""
+    """Return rows in this order: all, or evenly chosen ones if a quick model takes fewer."""
     most = count_quick_model_rows(sample.X.width)
     if len(order) > most:
         order = order[np.linspace(0, len(order) - 1, most).astype(np.int64)]
@@ -54,7 +57,10 @@ def _thin_rows(sample: CountRows, order: np.ndarray) -> CountRows:
 
 
 def find_time_columns(X: "pl.DataFrame", times: "pl.Series") -> list[str]:
-    """Return the columns that are monotone in time, or constant over long stretches of it; `X` is a polars frame.
+    """Find columns of a polars frame that are monotone in time, or constant over long stretches of it.
+
+    `times` is a series of the times of its rows. Nothing is returned if all columns follow time, since rows need some
+    columns to be predicted from.
 
     `times` is a series of the times of its rows. Nothing could be said about a row without all of its columns, so that
     none is returned where all columns follow time.
@@ -67,16 +73,16 @@ def find_time_columns(X: "pl.DataFrame", times: "pl.Series") -> list[str]:
     """
     order = times.arg_sort()
     ranks = times.gather(order).rank("average").to_numpy()
-    names = [name for name in X.columns if _follows(X[name].gather(order), ranks)]
+    names = [name for name in X.columns if _follows_time(X[name].gather(order), ranks)]
     return names if len(names) < len(X.columns) else []
 
 
-def _follows(series: "pl.Series", ranks: np.ndarray) -> bool:
+def _follows_time(series: "pl.Series", ranks: np.ndarray) -> bool:
     codes = series.rank("dense").fill_null(0).to_numpy().astype(np.int64)
     if not np.ptp(codes):
         return False
     is_number = series.dtype.is_numeric() and not series.null_count() and np.ptp(ranks)
-    if is_number and abs(np.corrcoef(series.rank("average").to_numpy(), ranks)[0, 1]) >= _MONOTONE:
+    if is_number and abs(np.corrcoef(series.rank("average").to_numpy(), ranks)[0, 1]) >= _MIN_TIME_CORRELATION:
         return True
     # Whether the stretches of equal values are long for every value, on average.
     starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
@@ -102,7 +108,11 @@ _SORTED_BY_TARGET, _SORTED_BY_COLUMN = 0.8, 0.9
 
 
 def find_drift(sample: CountRows, seed: int = 0) -> Finding | None:
-    """Return what is said about rows that are alike where they follow each other in the table; None if they are not.
+    """Find rows that are alike where they follow each other in the table; return None if they are not.
+
+    A quick model predicts rows with and without the rows around them. The predictions differ if both counts and some
+    input drift in the order of the rows, as in a table sorted by time. Tables sorted by a column are not checked:
+    without the rows around it, a row would be outside the values that the model has seen.
 
     A quick model predicts rows with and without the rows around them. That differs if counts drift in the order of the
     rows, and some input does as well, as in a table that is sorted by time. Of a table that is sorted by a column
@@ -112,7 +122,7 @@ def find_drift(sample: CountRows, seed: int = 0) -> Finding | None:
         return None
     sample = _thin_rows(sample, np.arange(len(sample)))
     rate = sample.y if sample.exposure is None else sample.y / sample.exposure
-    counts = _rank(rate)
+    counts = _rank_values(rate)
     rows = len(counts)
     if abs(_correlate(counts, np.arange(rows))) >= _SORTED_BY_TARGET:
         return None
@@ -135,7 +145,7 @@ def find_drift(sample: CountRows, seed: int = 0) -> Finding | None:
     return Finding(FindingKind.ORDER, statement, tuple(drifting))
 
 
-def _rank(values: np.ndarray) -> np.ndarray:
+def _rank_values(values: np.ndarray) -> np.ndarray:
     from scipy.stats import rankdata  # slow to import
 
     ranks: np.ndarray = rankdata(values)
@@ -150,4 +160,4 @@ def _rank_numbers(series: "pl.Series") -> np.ndarray | None:
     """Return the ranks of a column with many different numbers; None for any other column."""
     if not series.dtype.is_numeric() or series.null_count() or series.n_unique() < _MIN_DRIFTING_VALUES:
         return None
-    return _rank(series.to_numpy())
+    return _rank_values(series.to_numpy())

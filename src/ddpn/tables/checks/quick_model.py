@@ -1,4 +1,4 @@
-"""A model of the mean that is fitted in a fraction of a second: by its errors on different rows, tables are checked."""
+"""A model of the mean that is fitted in a fraction of a second, with which tables are checked."""
 
 from functools import cached_property
 
@@ -25,12 +25,12 @@ Pairs = list[tuple[np.ndarray, np.ndarray]]
 
 
 def count_quick_model_rows(columns: int) -> int:
-    """Return how many rows of a table with so many columns the model is fitted to at most; others are sampled."""
+    """Return how many rows a quick model is fitted to at most, given the number of columns."""
     return max(_MIN_KEPT_ROWS, min(MAX_ROWS, MAX_CELLS // max(1, columns)))
 
 
 class QuickModel:
-    """Boosted trees of Poisson rates with few rows per leaf, for the rows of a sample.
+    """Boosted trees of Poisson rates with few rows per leaf.
 
     Parameters
     ----------
@@ -49,12 +49,12 @@ class QuickModel:
     def _matrix(self) -> tuple[np.ndarray, list[int]]:
         """The inputs as float64, and the positions of the categories among them."""
         columns, categories = list[np.ndarray](), list[int]()
-        for place, series in enumerate(self.sample.X.iter_columns()):
+        for position, series in enumerate(self.sample.X.iter_columns()):
             is_number = series.dtype.is_numeric() or str(series.dtype) == "Boolean"
             # Null, as NaN or as code -1, is a missing value to LightGBM.
             codes = series if is_number else series.rank("dense").cast(int).fill_null(0) - 1
             columns.append(codes.cast(float).to_numpy().astype(np.float64))
-            categories += [] if is_number else [place]
+            categories += [] if is_number else [position]
         return np.column_stack(columns), categories
 
     @cached_property
@@ -68,11 +68,11 @@ class QuickModel:
         return self.predict_means(self.random_pairs)
 
     def predict_grouped_means(self, labels: np.ndarray) -> np.ndarray:
-        """Return the mean of each row, by a model of rows with other labels."""
+        """Predict the mean of each row, by a model of rows with other labels."""
         return self.predict_means(split_folds(len(self.sample), _FOLDS, self.seed, labels))
 
     def predict_means(self, pairs: Pairs) -> np.ndarray:
-        """Return the means of the second rows of each pair, by models fitted to the first; NaN for all other rows."""
+        """Predict the means of the second rows of each pair, by models fitted to the first rows; NaN for other rows."""
         import lightgbm  # slow to import
 
         matrix, categories = self._matrix
@@ -100,19 +100,22 @@ class QuickModel:
         mean: np.ndarray = np.average(self.rate, weights=self.weight) * self.exposure
         return mean
 
-    def deviances(self, means: np.ndarray) -> np.ndarray:
-        """Return the Poisson deviance of each row."""
+    def compute_deviances(self, means: np.ndarray) -> np.ndarray:
+        """Compute the Poisson deviance of each row."""
         return poisson_deviance(self.sample.y, means)
 
-    def explained_share(self, deviances: np.ndarray) -> float:
+    def explain_share(self, deviances: np.ndarray) -> float:
         """Return the share of the deviance of a constant rate that a model with these deviances explains."""
         weight = self.sample.weight_or_ones
-        total = np.average(self.deviances(self.constant_means), weights=weight)
+        total = np.average(self.compute_deviances(self.constant_means), weights=weight)
         return float(1.0 - np.average(deviances, weights=weight) / total)
 
 
 def estimate_effects(y: np.ndarray, mean: np.ndarray, codes: np.ndarray, pairs: Pairs) -> np.ndarray:
-    """Estimate what multiplies each mean: counts over means of the group's rows in other folds, shrunk towards 1.
+    """Estimate a factor per row, observed over expected counts of its group in the other folds, shrunk towards 1.
+
+    The variance of the ratios follows from products of residuals of different rows of a group, so that over-dispersion
+    does not count.
 
     The variance of the ratios follows from products of residuals of different rows of a group, so that over-dispersion
     does not count.

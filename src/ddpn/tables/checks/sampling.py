@@ -1,4 +1,7 @@
-"""Rows of a table that checks look at: enough to see what they look for, however large the table is.
+"""Choose rows for the checks of a table: enough to find what they look for, however large the table is.
+
+Checks of columns need any rows. Checks of groups need several rows of a group, so groups are kept whole as far as there
+is room.
 
 Checks of columns need any rows. Checks of groups need several rows of a group, so that groups are kept whole as far as
 there is room for them.
@@ -22,7 +25,7 @@ _ROWS_PER_GROUP = 20
 
 
 def count_checked_rows(columns: int) -> int:
-    """Return how many rows of a table with so many columns are looked at, at most.
+    """Return how many rows of a table are checked at most, given the number of columns.
 
     >>> count_checked_rows(12), count_checked_rows(100), count_checked_rows(2_000)
     (20000, 5000, 1000)
@@ -31,19 +34,21 @@ def count_checked_rows(columns: int) -> int:
 
 
 def choose_rows(rows: int, columns: int, seed: int) -> np.ndarray:
-    """Return the positions of the rows to look at, in random order: all rows of a small table."""
+    """Choose the positions of the rows to check, in random order: all rows of a small table."""
     random, most = np.random.default_rng(seed), count_checked_rows(columns)
     chosen: np.ndarray = random.permutation(rows) if rows <= 2 * most else random.choice(rows, most, replace=False)
     return chosen[:most]
 
 
 def choose_groups(labels: np.ndarray, share: float) -> np.ndarray:
-    """Return a mask of the rows of a share of all groups; `labels` are hashes (uint64), the same within a group."""
+    """Choose a share of all groups, and return a mask of their rows; `labels` are hashes (uint64) of the groups."""
     return (labels >> np.uint64(11)) < np.uint64(min(1.0, share) * 2.0**53)
 
 
 def choose_rows_of_groups(labels: np.ndarray, groups: int, most: int, seed: int) -> np.ndarray:
-    """Return sorted positions of about `most` rows: whole groups, or many rows of each group where groups are large.
+    """Choose about `most` rows: whole groups, or many rows of each group if groups are large.
+
+    Returns sorted positions.
 
     Parameters
     ----------
@@ -67,7 +72,7 @@ def choose_rows_of_groups(labels: np.ndarray, groups: int, most: int, seed: int)
 
 
 def hash_values(series: "pl.Series") -> np.ndarray:
-    """Return a hash per cell of a polars series, the same for equal values: of floats, to about seven digits."""
+    """Hash the cells of a polars series; equal values have equal hashes, floats up to about seven digits."""
     is_float = series.dtype.is_float()
     hashes: np.ndarray = (series.cast(import_polars().Float32) if is_float else series).hash(0).to_numpy()
     return hashes

@@ -1,4 +1,7 @@
-"""How one column becomes inputs of a network: numbers, text, and all columns at once.
+"""Encode a column as inputs of a network: numbers, text, and all columns at once.
+
+All statistics of numbers are computed from sorted distinct values with summed weights (`weigh_distinct`). So a row of
+weight 3 gives, bit for bit, the same as three such rows in any order.
 
 All statistics of numbers are computed from sorted distinct values with summed weights (`weigh_distinct`). So a row of
 weight 3 gives, bit for bit, the same as three such rows in any order.
@@ -23,7 +26,7 @@ from ddpn.tables.columns import Column, ColumnTable
 #: Largest standardised value: its square still fits in float32.
 LARGEST = 1e18
 #: A standardised number is linear up to so many standard deviations, and logarithmic beyond.
-LIMIT = 10.0
+SOFT_CLIP_LIMIT = 10.0
 #: Integer codes (hour, weekday, month) with at most that many values also get one input per value.
 MAX_CODES = 32
 
@@ -32,21 +35,21 @@ MAX_CODES = 32
 _EMPTY = np.empty(0)
 
 
-def _none() -> np.ndarray:
+def _make_empty() -> np.ndarray:
     return _EMPTY
 
 
 @dataclass(frozen=True)
 class NumberEncoding:
-    """How one column of numbers is written: value, missing indicator, then bins, steps and codes if any."""
+    """The encoding of a column of numbers: value, missing indicator, then bins, steps and codes if any."""
 
     fill: float = 0.0
     center: float = 0.0
     scale: float = 1.0
     has_missing: bool = False
-    edges: np.ndarray = field(default_factory=_none)
-    steps: np.ndarray = field(default_factory=_none)
-    codes: np.ndarray = field(default_factory=_none)
+    edges: np.ndarray = field(default_factory=_make_empty)
+    steps: np.ndarray = field(default_factory=_make_empty)
+    codes: np.ndarray = field(default_factory=_make_empty)
 
     @property
     def width(self) -> int:
@@ -64,15 +67,15 @@ class NumberEncoding:
 
 
 def soft_clip(z: np.ndarray) -> np.ndarray:
-    """z up to the limit, logarithmic beyond it: an outlier cannot drive a network out of bounds.
+    """Keep z up to the limit, and grow logarithmically beyond it: an outlier cannot drive a network out of bounds.
 
     >>> soft_clip(np.array([-3.0, 10.0, 1e12])).round(2).tolist()
     [-3.0, 10.0, 37.63]
     """
     z = np.clip(z, -LARGEST, LARGEST)
-    far = np.abs(z) > LIMIT
+    far = np.abs(z) > SOFT_CLIP_LIMIT
     if far.any():
-        z[far] = np.sign(z[far]) * (LIMIT + np.log1p(np.abs(z[far]) - LIMIT))
+        z[far] = np.sign(z[far]) * (SOFT_CLIP_LIMIT + np.log1p(np.abs(z[far]) - SOFT_CLIP_LIMIT))
     return z
 
 
@@ -84,13 +87,13 @@ class Distinct(NamedTuple):
 
 
 def weigh_distinct(x: np.ndarray, weights: np.ndarray) -> Distinct:
-    """Distinct values of x, which has no NaN, and the weight of each."""
+    """Return the distinct values of x, which has no NaN, and the weight of each."""
     values, inverse = np.unique(x, return_inverse=True)
     return Distinct(values, np.bincount(inverse, weights, minlength=len(values)))
 
 
 def quantiles(column: Distinct, levels: np.ndarray) -> np.ndarray:
-    """For each level the smallest value with at least that share of the weight at or below it: a value of the column.
+    """Return for each level the smallest value with at least this share of the weight at or below it.
 
     >>> quantiles(Distinct(np.array([1.0, 5.0, 9.0]), np.array([1.0, 1.0, 8.0])), np.array([0.1, 0.5]))
     array([1., 9.])
@@ -101,7 +104,7 @@ def quantiles(column: Distinct, levels: np.ndarray) -> np.ndarray:
 
 
 def center_and_scale(column: Distinct) -> tuple[float, float]:
-    """Mean and standard deviation; the scale is inf if all values are equal, so that dividing gives zeros.
+    """Compute mean and standard deviation; the latter is inf if all values are equal, so that dividing gives zeros.
 
     Deviations are halved, so that values of both signs near the largest float do not overflow, taken from a value of
     the column, so that a large common offset does not cancel, and divided by the largest before they are squared.
@@ -121,7 +124,7 @@ def center_and_scale(column: Distinct) -> tuple[float, float]:
 
 
 def find_midpoints(values: np.ndarray) -> np.ndarray:
-    """A threshold t between each two neighbours a < b: a <= t < b, so that `x > t` separates them.
+    """Find a threshold t between each two neighbours a < b with a <= t < b, so that `x > t` separates them.
 
     >>> find_midpoints(np.array([0.0, 1.0, 4.0]))
     array([0.5, 2.5])
@@ -133,50 +136,50 @@ def find_midpoints(values: np.ndarray) -> np.ndarray:
 
 
 def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumberEncoding, Distinct]:
-    """Median, mean and scale of one column, and its different values."""
-    known = ~np.isnan(x)
-    if not known.any():
+    """Fit the median, mean and scale of a column of numbers; also return its distinct values."""
+    is_known = ~np.isnan(x)
+    if not is_known.any():
         return NumberEncoding(scale=np.inf), Distinct(np.zeros(1), np.ones(1))
-    column = weigh_distinct(x[known], weights[known])
+    column = weigh_distinct(x[is_known], weights[is_known])
     fill = float(quantiles(column, np.array([0.5]))[0])
-    some_missing = not known.all()
+    some_missing = not is_known.all()
     filled = column
     if some_missing:
-        more = np.where(column.values == fill, weights[~known].sum(), 0.0)
+        more = np.where(column.values == fill, weights[~is_known].sum(), 0.0)
         filled = Distinct(column.values, column.weights + more)
     center, scale = center_and_scale(filled)
     return NumberEncoding(fill, center, scale, some_missing), column
 
 
 def fit_boolean(x: np.ndarray, weights: np.ndarray) -> NumberEncoding:
-    """A boolean stays 0 or 1; a missing one becomes the more frequent of the two."""
-    known = ~np.isnan(x)
-    if not known.any():
+    """Fit a boolean, which stays 0 or 1; a missing one becomes the more frequent of the two."""
+    is_known = ~np.isnan(x)
+    if not is_known.any():
         return NumberEncoding()
-    fill = quantiles(weigh_distinct(x[known], weights[known]), np.array([0.5]))[0]
-    return NumberEncoding(float(fill), has_missing=not known.all())
+    fill = quantiles(weigh_distinct(x[is_known], weights[is_known]), np.array([0.5]))[0]
+    return NumberEncoding(float(fill), has_missing=not is_known.all())
 
 
 def find_bin_edges(column: Distinct, bins: int) -> np.ndarray:
-    """Edges of quantile bins; if a column has few values, every value is an edge."""
+    """Find the edges of quantile bins; if a column has few values, every value is an edge."""
     values = column.values
     if len(values) > bins + 1:
         values = np.unique(quantiles(column, np.linspace(0.0, 1.0, bins + 1)))
     # A bin so narrow that half its width is no float cannot be filled in parts.
     wide = np.append(True, 0.5 * values[1:] > 0.5 * values[:-1])
-    return values[wide] if wide.sum() > 2 else _none()
+    return values[wide] if wide.sum() > 2 else _make_empty()
 
 
 def find_integer_codes(column: Distinct, most: int = MAX_CODES) -> np.ndarray:
-    """The values, if there are 3 to `most` and all are integers; two values need one input only."""
+    """Return the values if there are 3 to `most` and all are integers, else none; two values need one input only."""
     values = column.values
     is_code = 3 <= len(values) <= most and np.array_equal(values, np.floor(values))
-    return values if is_code else _none()
+    return values if is_code else _make_empty()
 
 
 def list_all_steps(column: Distinct) -> np.ndarray:
-    """A step between each two values; none for two values, which the standardised value separates."""
-    return find_midpoints(column.values) if len(column.values) > 2 else _none()
+    """List a step between each two values; none for two values, which the standardised value separates."""
+    return find_midpoints(column.values) if len(column.values) > 2 else _make_empty()
 
 
 # Text: one input per frequent level, one for all rare ones, one for missing -------------------------------------------
@@ -188,7 +191,7 @@ MAX_CATEGORIES, _MIN_SHARE = 100, 5e-4
 #: Levels with an effect, at most; the others have that of unseen ones, 0.
 MAX_LEVELS = 50_000
 #: Shrinkage is at least that of so many rows, so that a level without variance does not have a mean of 0.
-_LEAST_ROWS = 0.1
+_MIN_SHRINKAGE_ROWS = 0.1
 #: Variances below this share of the mean square are rounding errors.
 _ROUNDING = 1e-12
 
@@ -201,25 +204,27 @@ class Targets(NamedTuple):
     weight: np.ndarray
 
     def rows(self, index: np.ndarray) -> "Targets":
-        """Some of the rows."""
+        """Take some of the rows."""
         return Targets(self.rate[index], self.volume[index], self.weight[index])
 
 
 class LevelEffects(NamedTuple):
-    """The effect of each level in standard deviations, of missing values, and the effects' standard deviation."""
+    """The effect of each level and of missing values, in units of `scale`, the effects' standard deviation."""
 
     values: Mapping[str, float]
     missing: float
     scale: float
 
     def look_up(self, column: Column) -> np.ndarray:
-        """Return the effect of each row's level; 0 for unseen levels."""
+        """Look up the effect of each row's level; 0 for unseen levels."""
         return column.map_levels(self.values, 0.0, self.missing).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class CategoryEncoding:
-    """The levels with an input of their own, most frequent first; whether rare ones and missing values have one.
+    """The encoding of a category: one-hot levels, most frequent first, and inputs for rare levels and missing values.
+
+    `effects` is the target encoding, which gives the last input, or None.
 
     `effects` are those of all levels, of which the input is the last, or None.
     """
@@ -240,7 +245,7 @@ class CategoryEncoding:
 
     @property
     def known_levels(self) -> tuple[str, ...]:
-        """All levels that differ from an unseen one, most frequent first."""
+        """All levels that are encoded differently from an unseen one, most frequent first."""
         return self.levels if self.effects is None else tuple(dict.fromkeys((*self.levels, *self.effects.values)))
 
     def names(self, name: str) -> list[str]:
@@ -249,14 +254,14 @@ class CategoryEncoding:
 
 
 def fit_category(column: Column, weights: np.ndarray, effects: LevelEffects | None = None) -> CategoryEncoding:
-    """Give the most frequent levels an input each, equal ones in alphabetical order."""
+    """Choose the most frequent levels for an input each; ties are broken in alphabetical order."""
     totals, least = _weigh_levels(column, weights), _MIN_SHARE * weights.sum()
     kept = tuple(level for level, weight in totals.items() if weight >= least)[:MAX_CATEGORIES]
     return CategoryEncoding(kept, len(kept) < len(totals), bool(weights[column.is_missing].any()), effects)
 
 
 def _weigh_levels(column: Column, weights: np.ndarray) -> dict[str, float]:
-    """Return the weight of each level that has rows, most frequent first; equal ones in alphabetical order."""
+    """Return the weight of each level that has rows, most frequent first; ties are in alphabetical order."""
     totals = np.bincount(column.values + 1, weights, len(column.levels) + 1)[1:].tolist()
     weighed = ((level, total) for level, total in zip(column.levels, totals, strict=True) if total > 0.0)
     return dict(sorted(weighed, key=lambda item: (-item[1], item[0])))
@@ -266,14 +271,16 @@ def _weigh_levels(column: Column, weights: np.ndarray) -> dict[str, float]:
 
 
 def make_targets(y: np.ndarray, weights: np.ndarray, exposure: np.ndarray | None) -> Targets:
-    """Targets per unit of exposure; weights of a mean below 1 are scaled to 1, others count as repeated rows."""
+    """Make targets per unit of exposure; weights of a mean below 1 are scaled to 1, others count as repeated rows."""
     scale = np.ones(len(y)) if exposure is None else exposure / exposure.mean()
     weight = weights * max(1.0, np.count_nonzero(weights) / weights.sum())
     return Targets(y / scale, weight * scale, weight)
 
 
 def estimate_credible_effects(index: np.ndarray, count: int, target: Targets) -> np.ndarray | None:
-    """The logarithm of each level's credible mean relative to the mean of all rows; 0 for levels without rows.
+    """Estimate the logarithm of each level's credible mean relative to the overall mean; 0 for levels without rows.
+
+    Returns None if levels do not differ by more than chance.
 
     None where levels do not differ by more than chance.
 
@@ -287,20 +294,23 @@ def estimate_credible_effects(index: np.ndarray, count: int, target: Targets) ->
     whole, levels, freedom = volume.sum(), int(seen.sum()), target.weight.sum() - seen.sum()
     if levels < 2 or freedom <= 0.0 or (mean := total.sum() / whole) == 0.0:
         return None
-    own = np.divide(total, volume, out=np.full(count, mean), where=seen)
+    level_means = np.divide(total, volume, out=np.full(count, mean), where=seen)
     squares = float((target.volume * np.square(target.rate)).sum())
-    within = max(squares - float((total * own)[seen].sum()), 0.0) / freedom
-    spread = float((volume * np.square(own - mean)).sum()) - (levels - 1) * within
+    within = max(squares - float((total * level_means)[seen].sum()), 0.0) / freedom
+    spread = float((volume * np.square(level_means - mean)).sum()) - (levels - 1) * within
     between = spread / (whole - float(np.square(volume).sum()) / whole)
     if between <= _ROUNDING * squares / whole:
         return None
-    shrinkage = max(within / between, _LEAST_ROWS * whole / target.weight.sum())
-    credible = mean + (own - mean) * volume / (volume + shrinkage)
+    shrinkage = max(within / between, _MIN_SHRINKAGE_ROWS * whole / target.weight.sum())
+    credible = mean + (level_means - mean) * volume / (volume + shrinkage)
     return np.log(credible / mean)
 
 
 def fit_effects(column: Column, target: Targets, scale: float | None = None) -> LevelEffects | None:
-    """Fit the effects of a column's levels; return None where levels do not differ by more than chance.
+    """Fit the effects of a column's levels; return None if levels do not differ by more than chance.
+
+    Some levels may be without rows. With the `scale` of an earlier fit, levels that do not differ get effects of 0
+    instead.
 
     Some levels may be without rows. On the `scale` of an earlier fit, effects of levels that do not differ are 0.
     """
@@ -323,11 +333,11 @@ def fit_effects(column: Column, target: Targets, scale: float | None = None) -> 
 
 Encoded = NumberEncoding | CategoryEncoding
 #: Rows whose numbers are encoded together, so that they stay in cache.
-_ROWS = 512
+_BLOCK_ROWS = 512
 
 
 class ColumnPlan:
-    """Fields of fitted columns as arrays over columns, bins, steps and codes: one row takes as few calls as many do."""
+    """The encodings of all columns as flat arrays, so that one row takes as few NumPy calls as many rows."""
 
     def __init__(self, columns: Sequence[Encoded]) -> None:
         starts = np.cumsum([0, *(column.width for column in columns)])
@@ -338,45 +348,49 @@ class ColumnPlan:
         self._center = np.array([0.5 * column.center for _, column in numbers])
         self._scale = np.array([0.5 * column.scale for _, column in numbers])
         self._values = starts[self._numbers]
-        own = [column for _, column in numbers]
+        encodings = [column for _, column in numbers]
         widths = [
-            (int(each.has_missing), max(len(each.edges) - 1, 0), len(each.steps), len(each.codes)) for each in own
+            (int(encoding.has_missing), max(len(encoding.edges) - 1, 0), len(encoding.steps), len(encoding.codes))
+            for encoding in encodings
         ]
         # The inputs of a column are its value, then these in their order.
         targets = [np.cumsum([starts[j] + 1, *width]) for j, width in zip(self._numbers, widths, strict=True)]
-        self._missing, self._bins, self._steps, self._codes = (_inputs(widths, targets, i) for i in range(4))
-        self._low = 0.5 * _flat([each.edges[:-1] for each in own])
-        self._length = 0.5 * _flat([each.edges[1:] for each in own]) - self._low
-        self._cuts, self._equal = _flat([each.steps for each in own]), _flat([each.codes for each in own])
+        self._missing, self._bins, self._steps, self._codes = (_index_inputs(widths, targets, i) for i in range(4))
+        self._low = 0.5 * _concatenate([encoding.edges[:-1] for encoding in encodings])
+        self._length = 0.5 * _concatenate([encoding.edges[1:] for encoding in encodings]) - self._low
+        self._cuts, self._equal = (
+            _concatenate([encoding.steps for encoding in encodings]),
+            _concatenate([encoding.codes for encoding in encodings]),
+        )
         #: Of each category: inputs of its levels, of other levels, and of missing values; -1 where there is none.
         self._categories: list[tuple[int, dict[str, int], int, int]] = []
         self._effects: list[tuple[int, int, LevelEffects]] = []
         for j, column in enumerate(columns):
             if isinstance(column, CategoryEncoding):
-                places = {level: int(starts[j]) + at for at, level in enumerate(column.levels)}
-                end = int(starts[j]) + len(places)
+                positions = {level: int(starts[j]) + at for at, level in enumerate(column.levels)}
+                end = int(starts[j]) + len(positions)
                 other = end if column.has_other else -1
-                self._categories.append((j, places, other, end + column.has_other if column.has_missing else other))
+                self._categories.append((j, positions, other, end + column.has_other if column.has_missing else other))
                 if column.effects is not None:
                     self._effects.append((j, int(starts[j + 1]) - 1, column.effects))
 
     @property
     def numeric_inputs(self) -> list[int]:
-        """Positions of values, bins and effects of levels; all other inputs are 0 or 1."""
+        """Positions of inputs that can be any number (values, bins, level effects); all others are 0 or 1."""
         return sorted([*self._values.tolist(), *self._bins[1].tolist(), *(target for _, target, _ in self._effects)])
 
     def encode(self, table: ColumnTable) -> np.ndarray:
-        """Inputs of rows, in float32. Shape: (rows, width)."""
+        """Encode rows in float32. Shape: (rows, width)."""
         rows = len(table)
         out = np.zeros((rows, self.width), dtype=np.float32)
-        for top in range(0, rows if self._numbers else 0, _ROWS):
-            part = slice(top, top + _ROWS)
+        for top in range(0, rows if self._numbers else 0, _BLOCK_ROWS):
+            part = slice(top, top + _BLOCK_ROWS)
             x = np.array([table[j].values[part] for j in self._numbers], dtype=np.float64).T
             self._write_numbers(x, out[part])
-        for j, places, other, missing in self._categories:
-            place = table[j].map_levels(places, other, missing)
-            known = np.flatnonzero(place >= 0)
-            out[known, place[known]] = 1.0
+        for j, positions, other, missing in self._categories:
+            position = table[j].map_levels(positions, other, missing)
+            rows_with_input = np.flatnonzero(position >= 0)
+            out[rows_with_input, position[rows_with_input]] = 1.0
         for j, target, effects in self._effects:
             out[:, target] = effects.look_up(table[j])
         return out
@@ -401,12 +415,17 @@ class ColumnPlan:
             out[:, self._codes[1]] = x[:, self._codes[0]] == self._equal
 
 
-def _inputs(widths: Sequence[tuple[int, ...]], targets: list[np.ndarray], part: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of one part of all columns: the position of each input's column among those of numbers, and of the input."""
+def _index_inputs(
+    widths: Sequence[tuple[int, ...]], targets: list[np.ndarray], part: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return source and target indices of one group of derived inputs (missing indicators, bins, steps or codes).
+
+    The source is a position among the columns of numbers, the target a position among all inputs.
+    """
     source = np.repeat(np.arange(len(widths)), [width[part] for width in widths])
     ranges = [np.arange(at[part], at[part] + width[part]) for at, width in zip(targets, widths, strict=True)]
     return source, np.concatenate([np.empty(0, dtype=np.int64), *ranges])
 
 
-def _flat(parts: list[np.ndarray]) -> np.ndarray:
+def _concatenate(parts: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.empty(0), *parts])

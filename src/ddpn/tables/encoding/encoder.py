@@ -114,10 +114,10 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         bins = self.check_bins()
         table = read_table(X, type(self))
         rows = len(table)
-        given = check_vector("sample_weight", sample_weight, rows, zero=True, labels=get_row_labels(X))
-        weights = np.ones(rows) if given is None else given
+        checked_weight = check_vector("sample_weight", sample_weight, rows, zero=True, labels=get_row_labels(X))
+        weights = np.ones(rows) if checked_weight is None else checked_weight
         scale = check_vector("exposure", exposure, rows, zero=False, labels=get_row_labels(X))
-        target = _checked_target(y, rows, self._uses_y) if self._uses_y else None
+        target = _check_target(y, rows, self._uses_y) if self._uses_y else None
         if not weights.all():
             used = weights > 0.0
             table = table.rows(used)
@@ -125,19 +125,19 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
             scale = None if scale is None else scale[used]
             weights = weights[used]
         self.set_schema(Schema.from_table(table))
-        self.set_columns(self._fitted(table, target, scale, weights, bins))
+        self.set_columns(self._fit_columns(table, target, scale, weights, bins))
         return self
 
     @property
     def _uses_y(self) -> str:
-        """The option that needs y, or nothing."""
+        """The option that needs y, or ""."""
         by_effects = "" if self.categorical == "one-hot" else f'categorical="{self.categorical}"'
         return 'numeric="steps"' if self.numeric == "steps" else by_effects
 
     def fit_transform(
         self, X: Any, y: Any = None, sample_weight: Any = None, exposure: Any = None, fold: np.ndarray | None = None
     ) -> np.ndarray:
-        """Learn every column's encoding and encode the rows, with effects of levels that leave out each row's fold.
+        """Learn every column's encoding and encode the rows, with level effects that leave out each row's fold.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
     def fit_blocks(
         self, X: Any, y: Any, sample_weight: Any, exposure: Any, fold: np.ndarray | None, size: int
     ) -> Iterator[np.ndarray]:
-        """Learn every column's encoding; return the rows that `fit_transform` returns, `size` of them at a time.
+        """Learn every column's encoding; return the blocks of rows that `fit_transform` returns at once.
 
         Parameters
         ----------
@@ -173,26 +173,26 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         parts = [slice(start, start + size) for start in range(0, rows, size)]
         if not has_effects(self):
             return (self.encode(take_rows(X, part)) for part in parts)
-        target = _checked_target(y, rows, self._uses_y)
+        target = _check_target(y, rows, self._uses_y)
         weight = check_vector("sample_weight", sample_weight, rows, zero=True)
         scale = check_vector("exposure", exposure, rows, zero=False)
-        folds = assign_folds(rows, FOLDS, 0) if fold is None else _checked_fold(fold, rows)
+        folds = assign_folds(rows, FOLDS, 0) if fold is None else _check_fold(fold, rows)
         effects = OutOfFoldEffects(self, X, target, weight, scale, folds)
         return (effects.encode(take_rows(X, part), folds[part]) for part in parts)
 
     def set_schema(self, schema: Schema) -> None:
-        """Keep the names and kinds of the columns, as `fit` or a file has them."""
+        """Set the names and kinds of the columns, from `fit` or a file."""
         self.schema_ = schema
         schema.set_names(self)
 
     def set_columns(self, columns: list[Encoded]) -> None:
-        """Keep the encoding of every column, as `fit` or a file has it."""
+        """Set the encoding of every column, from `fit` or a file."""
         self.columns_, self._plan = columns, ColumnPlan(columns)
 
-    def _fitted(
+    def _fit_columns(
         self, table: ColumnTable, y: np.ndarray | None, exposure: np.ndarray | None, weights: np.ndarray, bins: int
     ) -> list[Encoded]:
-        """The encoding of every column."""
+        """Fit the encoding of every column."""
         target = None if y is None else make_targets(y, weights, exposure)
         n_numbers = table.kinds.count(Kind.NUMBER)
         most = max(1, MAX_INPUTS // max(1, n_numbers))
@@ -223,7 +223,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
                     column = replace(column, codes=find_integer_codes(number, min(most, MAX_CODES)))
                 columns.append(column)
         if undecided and y is not None:
-            cuts = find_best_cuts(_tree_codes(columns, thresholds, table), y, weights, bins)
+            cuts = find_best_cuts(_encode_for_trees(columns, thresholds, table), y, weights, bins)
             for j in undecided:
                 columns[j] = replace(cast(NumberEncoding, columns[j]), steps=thresholds[j][cuts[j]])
         return columns
@@ -245,14 +245,14 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return self.encode(X)
 
     def encode(self, X: Any) -> np.ndarray:
-        """The same as `transform`, whatever scikit-learn is set to return, without its checks."""
+        """Encode rows as `transform` does, without its checks and whatever scikit-learn is set to return."""
         return self._plan.encode(self.schema_.parse(X))
 
     @property
     def levels(self) -> dict[str, tuple[str, ...]]:
-        """The levels of each category that differ from an unseen one, most frequent first."""
+        """The levels of each category that are encoded differently from an unseen one, most frequent first."""
         columns = zip(self.schema_.names, self.columns_, strict=True)
-        return {name: own.known_levels for name, own in columns if isinstance(own, CategoryEncoding)}
+        return {name: column.known_levels for name, column in columns if isinstance(column, CategoryEncoding)}
 
     @property
     def n_inputs(self) -> int:
@@ -267,7 +267,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return self._plan.numeric_inputs
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """The name of every input, such as "age", "age > 64.5" or "ward = B".
+        """Return the name of every input, such as "age", "age > 64.5" or "ward = B".
 
         Parameters
         ----------
@@ -280,7 +280,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return np.array(listed, dtype=object)
 
     def check_bins(self) -> int:
-        """Validate all options; returns the number of bins or steps per column."""
+        """Validate all options; return the number of bins or steps per column."""
         check_choice("numeric", self.numeric, DEFAULT_BINS)
         check_choice("categorical", self.categorical, LEVELS_WITHOUT_EFFECT)
         if self.bins is not None:
@@ -297,8 +297,8 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _checked_target(y: Any, rows: int, used_by: str) -> np.ndarray:
-    """y as float64 of shape (rows,), finite and not negative."""
+def _check_target(y: Any, rows: int, used_by: str) -> np.ndarray:
+    """Check y; return it as float64 of shape (rows,), finite and not negative."""
     if y is None:
         # The words after the colon are those that scikit-learn's checks look for.
         raise InputError(f"y is missing: {used_by} requires y to be passed, but the target y is None.")
@@ -314,23 +314,25 @@ def _checked_target(y: Any, rows: int, used_by: str) -> np.ndarray:
     return target
 
 
-def _checked_fold(fold: Any, rows: int) -> np.ndarray:
-    """Numbers of folds as int64 of shape (rows,)."""
-    found = np.asarray(fold)
-    if found.shape != (rows,) or found.dtype.kind not in "iu":
-        got = f"shape {found.shape} of {found.dtype}"
+def _check_fold(fold: Any, rows: int) -> np.ndarray:
+    """Check the numbers of folds; return them as int64 of shape (rows,)."""
+    numbers = np.asarray(fold)
+    if numbers.shape != (rows,) or numbers.dtype.kind not in "iu":
+        got = f"shape {numbers.shape} of {numbers.dtype}"
         raise InputError(argument="fold", must="be one integer per row of X", got=f"{got} for {rows} rows")
-    if found.min() < 0:
-        raise InputError(argument="fold", must="be integers of at least 0", got=str(found.min()))
-    return found.astype(np.int64)
+    if numbers.min() < 0:
+        raise InputError(argument="fold", must="be integers of at least 0", got=str(numbers.min()))
+    return numbers.astype(np.int64)
 
 
-def _tree_codes(columns: Sequence[Encoded], thresholds: Mapping[int, np.ndarray], table: ColumnTable) -> np.ndarray:
-    """Return codes for trees: the interval between thresholds, a flag, or a level's rank by frequency, as uint8."""
+def _encode_for_trees(
+    columns: Sequence[Encoded], thresholds: Mapping[int, np.ndarray], table: ColumnTable
+) -> np.ndarray:
+    """Encode columns for trees as uint8: the interval between thresholds, a boolean, or a level's rank by frequency."""
     codes = np.empty(table.shape, dtype=np.uint8)
     for j, (column, fitted) in enumerate(zip(table, columns, strict=True)):
         if isinstance(fitted, CategoryEncoding):
-            rank = {level: place for place, level in enumerate(fitted.levels)}
+            rank = {level: position for position, level in enumerate(fitted.levels)}
             codes[:, j] = np.minimum(column.map_levels(rank, len(rank), len(rank) + 1), MAX_THRESHOLDS)
         else:
             x = np.where(column.is_missing, fitted.fill, column.values)
@@ -342,7 +344,7 @@ def _tree_codes(columns: Sequence[Encoded], thresholds: Mapping[int, np.ndarray]
 
 
 def encoder_to_bytes(encoder: FeatureEncoder) -> bytes:
-    """The content of a file that holds a fitted encoder."""
+    """Serialize a fitted encoder as the content of a file."""
     check_is_fitted(encoder)
     about = {
         "format": _FORMAT,
@@ -354,7 +356,7 @@ def encoder_to_bytes(encoder: FeatureEncoder) -> bytes:
 
 
 def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEncoder:
-    """The encoder in the content of a file; `source` names it in errors."""
+    """Rebuild an encoder from the content of a file; `source` names it in errors."""
     try:
         about = json.loads(content)
         if about["format"] != _FORMAT:
@@ -362,7 +364,7 @@ def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEn
         encoder = FeatureEncoder(**about["options"])
         encoder.check_bins()
         schema = Schema.from_dict(about["schema"])
-        columns = [_column(kind, **fields) for kind, fields in zip(schema.kinds, about["columns"], strict=True)]
+        columns = [_load_column(kind, **fields) for kind, fields in zip(schema.kinds, about["columns"], strict=True)]
         encoder.set_schema(schema)
         encoder.set_columns(columns)
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
@@ -370,8 +372,8 @@ def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEn
     return encoder
 
 
-def _column(kind: Kind, **fields: Any) -> Encoded:
-    """The encoding of a column of this kind; an error for fields that do not fit it."""
+def _load_column(kind: Kind, **fields: Any) -> Encoded:
+    """Rebuild the encoding of a column of this kind; fields that do not fit it raise an error."""
     if not kind.is_category:
         fill, center, scale = (float(fields.pop(name)) for name in ("fill", "center", "scale"))
         has_missing = bool(fields.pop("has_missing"))
@@ -380,24 +382,27 @@ def _column(kind: Kind, **fields: Any) -> Encoded:
     effects, levels = fields.pop("effects"), tuple(map(str, fields.pop("levels")))
     if effects is not None:
         values, missing, scale = effects
-        known = {level: float(value) for level, value in values.items()}
-        effects = LevelEffects(known, float(missing), float(scale))
+        by_level = {level: float(value) for level, value in values.items()}
+        effects = LevelEffects(by_level, float(missing), float(scale))
     return CategoryEncoding(levels, effects=effects, **{name: bool(value) for name, value in fields.items()})
 
 
 # Training rows, with level effects that were fitted to other rows -----------------------------------------------------
 
 #: Effects are of use if those of other folds vary at least by this share of what those of all rows do.
-_LEAST_SPREAD = 0.2
+_MIN_EFFECT_SPREAD = 0.2
 
 
 def has_effects(encoder: Any) -> bool:
-    """Whether some column of a `FeatureEncoder` has level effects: training rows then need inputs of their own."""
-    return any(isinstance(own, CategoryEncoding) and own.effects is not None for own in encoder.columns_)
+    """Return True if some column of an encoder has level effects: training rows then need effects of other folds."""
+    return any(isinstance(column, CategoryEncoding) and column.effects is not None for column in encoder.columns_)
 
 
 class OutOfFoldEffects:
     """Level effects per fold, each fitted to the rows of the other folds.
+
+    With effects that contain a row's own count, a network would trust them more than those of new rows deserve. The
+    encoder was fitted to the rows; `fold` has the number of each row's fold, from 0 on.
 
     With effects that hold a row's own count, a network would learn to trust them more than those of new rows deserve.
     The encoder was fitted to the rows; `fold` has the number of each row's fold, from 0 on.
@@ -426,23 +431,28 @@ class OutOfFoldEffects:
                 self._effects[j] = ends[j] - 1, [fitted for fitted in effects if fitted is not None]
         #: Positions of columns whose effects hardly vary where they were fitted to other rows.
         self.weak_columns = {
-            j for j, (_, effects) in self._effects.items() if np.std(self._of(table[j], effects, fold)) < _LEAST_SPREAD
+            j
+            for j, (_, effects) in self._effects.items()
+            if np.std(self._look_up(table[j], effects, fold)) < _MIN_EFFECT_SPREAD
         }
 
     def encode(self, X: Any, fold: np.ndarray) -> np.ndarray:
-        """As `FeatureEncoder.transform`, with the effects that left out each row's fold. Shape: (rows, inputs)."""
+        """Encode rows as `FeatureEncoder.transform`, with the effects that left out each row's fold.
+
+        Shape: (rows, inputs).
+        """
         table = self.encoder.schema_.parse(X)
         out = self.encoder.encode(table)
-        for j, (place, effects) in self._effects.items():
-            out[:, place] = self._of(table[j], effects, fold)
+        for j, (position, effects) in self._effects.items():
+            out[:, position] = self._look_up(table[j], effects, fold)
         return out
 
     def encode_by_content(self, X: Any) -> np.ndarray:
-        """The same, with the folds of `assign_folds_by_content`."""
+        """Encode rows as `encode`, with the folds of `assign_folds_by_content`."""
         return self.encode(X, assign_folds_by_content(self.encoder, X))
 
     @staticmethod
-    def _of(cells: Column, effects: list[LevelEffects], fold: np.ndarray) -> np.ndarray:
+    def _look_up(cells: Column, effects: list[LevelEffects], fold: np.ndarray) -> np.ndarray:
         inputs = np.empty(len(fold), dtype=np.float32)
         for number, level_effects in enumerate(effects):
             rows = fold == number
@@ -451,7 +461,7 @@ class OutOfFoldEffects:
 
 
 def drop_effects(columns: list[Encoded], positions: set[int]) -> list[Encoded]:
-    """The same encoding, without the level effects of the columns at these positions."""
+    """Return the encodings without the level effects of the columns at these positions."""
     return [
         replace(column, effects=None) if j in positions and isinstance(column, CategoryEncoding) else column
         for j, column in enumerate(columns)
@@ -459,6 +469,6 @@ def drop_effects(columns: list[Encoded], positions: set[int]) -> list[Encoded]:
 
 
 def assign_folds_by_content(encoder: Any, X: Any) -> np.ndarray:
-    """Folds by the cells of each row, so that a row that is read again from a file has the fold of its first time."""
+    """Assign folds by the cells of each row, so that a row read again from a file stays in its fold."""
     codes = [hash_column(column) for column in encoder.schema_.parse(X)]
     return (hash_rows(codes, len(codes[0])) % np.uint64(FOLDS)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Where trees split: thresholds at which the target changes, and the columns of a very wide table that explain it."""
+"""Find thresholds at which the target changes, and the columns of a very wide table that explain it."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -12,7 +12,7 @@ from ddpn.tables.encoding.columns import Distinct, find_midpoints, quantiles
 #: Thresholds tried per column: with the values above the last one, as many codes as the trees have bins.
 MAX_THRESHOLDS = 254
 #: Bins of all columns together in wide tables, and the fewest thresholds of a column.
-MAX_BINS, _FEWEST = 65_536, 31
+MAX_BINS, _MIN_THRESHOLDS = 65_536, 31
 #: Distinct rows for the trees; more do not change the best cuts of a column.
 MAX_ROWS = 100_000
 #: LightGBM estimates the rows of a leaf from its curvature: one of large counts may have a few less.
@@ -20,16 +20,16 @@ _ROUNDS, _RATE, _LEAVES, _ROWS_PER_LEAF = 60, 0.15, 16, 20
 
 
 def count_thresholds_per_column(columns: int) -> int:
-    """Thresholds to try per column: fewer in wide tables, as trees take the longer the more bins all columns have.
+    """Return how many thresholds to try per column: fewer in wide tables, as the time of trees grows with all bins.
 
     >>> count_thresholds_per_column(20), count_thresholds_per_column(3000)
     (254, 31)
     """
-    return int(np.clip(MAX_BINS // columns, _FEWEST, MAX_THRESHOLDS))
+    return int(np.clip(MAX_BINS // columns, _MIN_THRESHOLDS, MAX_THRESHOLDS))
 
 
 def list_thresholds(column: Distinct, most: int = MAX_THRESHOLDS) -> np.ndarray:
-    """Thresholds between all neighbouring values, or only next to quantiles if there are more than `most`."""
+    """List thresholds between neighbouring values, or only next to quantiles if there are more than `most`."""
     thresholds = find_midpoints(column.values)
     if len(thresholds) <= most:
         return thresholds
@@ -39,11 +39,14 @@ def list_thresholds(column: Distinct, most: int = MAX_THRESHOLDS) -> np.ndarray:
 
 
 def find_best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int) -> list[np.ndarray]:
-    """The `count` cuts of highest total gain of each column of `codes` (uint8), ascending; c cuts off codes above c."""
+    """Find the `count` cuts of highest total gain per column of `codes` (uint8), ascending.
+
+    Cut c separates the codes above c from the others.
+    """
     codes, y, weights = merge_equal_tree_rows(codes, y, weights)
     gains = np.zeros((codes.shape[1], 256))
     if y.min() < y.max():
-        for node in chain.from_iterable(map(_splits, _trees(codes, y, weights))):
+        for node in chain.from_iterable(map(_iter_splits, _boost_trees(codes, y, weights))):
             # Thresholds lie between two codes.
             gains[node["split_feature"], int(node["threshold"])] += node["split_gain"]
     best = np.argsort(-gains, axis=1, kind="stable")[:, :count]
@@ -53,7 +56,9 @@ def find_best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, count:
 def merge_equal_tree_rows(
     codes: np.ndarray, y: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distinct rows in a fixed order, with summed weights of mean 1.
+    """Merge equal rows in a fixed order, with summed weights scaled to mean 1.
+
+    Trees break ties by rounding, hence by the order of rows; merging makes a row of weight 3 the same as three rows.
 
     Trees break ties by rounding, hence by the order of rows; this makes a row of weight 3 the same as three rows.
     """
@@ -70,8 +75,8 @@ def merge_equal_tree_rows(
     return codes[rows][counted], y[rows][counted], totals[counted]
 
 
-def _trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[dict[str, Any]]:
-    """The root of each tree, as LightGBM writes it."""
+def _boost_trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[dict[str, Any]]:
+    """Boost trees and return the root of each, as LightGBM writes it."""
     import lightgbm  # not needed by most encoders, and slow to import
 
     settings = {
@@ -86,12 +91,12 @@ def _trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[dict[s
     return [tree["tree_structure"] for tree in trees]
 
 
-def _splits(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """All nodes of a tree that split."""
+def _iter_splits(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield all nodes of a tree that split."""
     if "split_feature" in node:
         yield node
-        yield from _splits(node["left_child"])
-        yield from _splits(node["right_child"])
+        yield from _iter_splits(node["left_child"])
+        yield from _iter_splits(node["right_child"])
 
 
 # Columns of a very wide table -----------------------------------------------------------------------------------------
@@ -99,13 +104,16 @@ def _splits(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 #: Columns that are kept of a wider table with few rows: as many as trees and networks are fitted to in seconds.
 MAX_COLUMNS = 500
 #: Rows that the choice is made from, at most, and the least share of them on either side of a split.
-_ROWS, _LEAST_SHARE = 10_000, 0.05
+_MAX_SCREENED_ROWS, _MIN_SIDE_SHARE = 10_000, 0.05
 #: Columns that are sorted at a time.
-_BLOCK = 64
+_BLOCK_COLUMNS = 64
 
 
 def choose_columns(X: np.ndarray, y: np.ndarray, weight: np.ndarray, least: int = MAX_COLUMNS) -> np.ndarray | None:
-    """Positions of the columns with the largest `split_gains`, ascending: as many as rows, but `least` at least.
+    """Choose the columns with the largest `split_gains`: as many as there are rows, but at least `least`.
+
+    Returns ascending positions, or None if there are no more columns than that. Call it with the rows of one training
+    only: chosen with other rows, columns would look better on these than they are.
 
     None if there are no more columns than that. Call it with the rows of one training only: chosen with others, columns
     would look better on these than they are.
@@ -117,7 +125,9 @@ def choose_columns(X: np.ndarray, y: np.ndarray, weight: np.ndarray, least: int 
 
 
 def split_gains(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """By how much the best split of each column in two reduces the weighted sum of squares of y: the gain of a tree.
+    """Compute by how much the best split of each column in two reduces the weighted sum of squares of y.
+
+    Missing values sort above all others. Shape: (columns,).
 
     Missing values sort above all others. Shape: (columns,).
 
@@ -125,19 +135,19 @@ def split_gains(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
     >>> split_gains(X, np.array([0.0, 0.0, 2.0, 2.0]), np.ones(4)).tolist()
     [4.0, 0.0]
     """
-    chosen = slice(None, None, -(-len(y) // _ROWS))
+    chosen = slice(None, None, -(-len(y) // _MAX_SCREENED_ROWS))
     X, y, weight = X[chosen], y[chosen], weight[chosen]
-    rest = weight * (y - np.average(y, weights=weight))
-    total, least = weight.sum(), max(1, int(_LEAST_SHARE * len(y)))
+    residual = weight * (y - np.average(y, weights=weight))
+    total, least = weight.sum(), max(1, int(_MIN_SIDE_SHARE * len(y)))
     gains = np.zeros(X.shape[1])
-    for start in range(0, X.shape[1], _BLOCK):
-        block = X[:, start : start + _BLOCK]
+    for start in range(0, X.shape[1], _BLOCK_COLUMNS):
+        block = X[:, start : start + _BLOCK_COLUMNS]
         order = np.argsort(block, axis=0, kind="stable")
         values = np.take_along_axis(block, order, axis=0)
         below, above = values[:-1], values[1:]
         can_split = (below != above) & ~np.isnan(below)
         can_split[: least - 1] = can_split[len(y) - least :] = False
-        left, left_weight = np.cumsum(rest[order], axis=0)[:-1], np.cumsum(weight[order], axis=0)[:-1]
+        left, left_weight = np.cumsum(residual[order], axis=0)[:-1], np.cumsum(weight[order], axis=0)[:-1]
         gain = np.square(left) * total / (left_weight * (total - left_weight))
-        gains[start : start + _BLOCK] = np.where(can_split, gain, 0.0).max(axis=0, initial=0.0)
+        gains[start : start + _BLOCK_COLUMNS] = np.where(can_split, gain, 0.0).max(axis=0, initial=0.0)
     return gains
