@@ -91,9 +91,9 @@ def test_constant_and_duplicated_columns_change_no_prediction(line, kind):
 def test_a_member_that_does_not_converge_says_so(line, monkeypatch, rough):
     from ddpn.members import linear
 
-    monkeypatch.setattr(linear, "_ROUGH_ROUNDS" if rough else "_POLISH", (1, 1) if rough else 0)
-    monkeypatch.setattr(linear, "_WORTH", 0.0)
-    monkeypatch.setattr(linear, "_CLOSE", 0.0)
+    monkeypatch.setattr(linear, "_ROUGH_ROUNDS" if rough else "_POLISH_STEPS", (1, 1) if rough else 0)
+    monkeypatch.setattr(linear, "_MAX_DECREMENT", 0.0)
+    monkeypatch.setattr(linear, "_MAX_CLOSE_DECREMENT", 0.0)
     with pytest.warns(UserWarning, match="search of the GLM did not reach the maximum"):
         GLM.from_task(Task(make_head("negative_binomial"), is_rough=rough)).fit(line, None, seed=0)
 

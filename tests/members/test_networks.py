@@ -46,7 +46,7 @@ def test_tensors_hold_every_count_and_weights_of_mean_one(largest, dtype):
 
 @pytest.mark.parametrize("numeric", ["auto", "piecewise"])
 def test_with_more_columns_than_rows_those_that_matter_are_kept(numeric, monkeypatch):
-    monkeypatch.setattr(networks_module, "WIDE", 20)
+    monkeypatch.setattr(networks_module, "MAX_ENCODED_COLUMNS", 20)
     rng = np.random.default_rng(0)
     wide = rng.normal(size=(60, 80))
     train, validation = (CountRows(X, rng.poisson(np.exp(X[:, 71])).astype(float)) for X in (wide, wide[:30] + 0.1))
@@ -60,7 +60,7 @@ def test_with_more_columns_than_rows_those_that_matter_are_kept(numeric, monkeyp
     changed[:, sorted(set(range(80)) - used)] = 9.0
     assert (member.raw(changed) == member.raw(wide)).all()
     assert networks().fit(train, None, seed=0).chosen is not None
-    monkeypatch.setattr(networks_module, "WIDE", 80)
+    monkeypatch.setattr(networks_module, "MAX_ENCODED_COLUMNS", 80)
     assert networks().fit(train, None, seed=0).chosen is None
 
 

@@ -46,7 +46,7 @@ PLAIN = Roles("y", None, None, (TableColumn("n", Kind.NUMBER),))
 
 def counts(values: list, fractional: str = "error") -> list[float]:
     frame = pl.DataFrame({"y": values, "n": [0.0] * len(values)})
-    return PLAIN.sample(frame, fractional).y.tolist()
+    return PLAIN.read_rows(frame, fractional).y.tolist()
 
 
 def test_columns_become_what_the_model_sees():
@@ -106,7 +106,7 @@ def test_roles_are_read_in_the_number_formats_of_fit():
         "y", "e", "w", (TableColumn("n", Kind.NUMBER),), formats={"e": NumberFormat(","), "w": NumberFormat(".")}
     )
     frame = pl.DataFrame({"n": [1, 2], "y": ["1,234", " 7 "], "e": ["1.000,5", "2"], "w": ["1", "$2"]})
-    sample = replace(roles, formats={**roles.formats, "w": NumberFormat(".", "$")}).sample(frame)
+    sample = replace(roles, formats={**roles.formats, "w": NumberFormat(".", "$")}).read_rows(frame)
     assert (sample.y.tolist(), sample.exposure.tolist(), sample.weight.tolist()) == ([1234, 7], [1000.5, 2], [1, 2])
     with pytest.raises(InputError, match=r"weight 'w' must hold numbers, got '\$2' at row 2"):
         roles.read_rows(frame)
@@ -160,11 +160,11 @@ def test_roles_survive_json():
 
 
 def test_a_sample_has_counts_weights_exposures_and_the_rows_of_the_file():
-    sample = ROLES.sample(FRAME)
+    sample = ROLES.read_rows(FRAME)
     assert (sample.y.tolist(), sample.exposure.tolist(), sample.weight.tolist()) == ([0, 3], [1.5, 2], [0, 2])
     assert sample.labels.tolist() == [1, 2]
-    assert ROLES.sample(FRAME.drop("w")).weight is None
-    assert PLAIN.sample(FRAME).exposure is None
+    assert ROLES.read_rows(FRAME.drop("w")).weight is None
+    assert PLAIN.read_rows(FRAME).exposure is None
 
 
 def test_fractions_are_rounded_on_request_and_text_may_hold_numbers():
@@ -204,7 +204,7 @@ def test_a_target_that_is_not_a_count(values, words):
 )
 def test_columns_with_bad_values(change, words):
     with pytest.raises(InputError) as error:
-        ROLES.sample(FRAME.with_columns(**{name: pl.Series(values) for name, values in change.items()}))
+        ROLES.read_rows(FRAME.with_columns(**{name: pl.Series(values) for name, values in change.items()}))
     assert [word for word in words if word not in str(error.value)] == []
 
 
@@ -218,7 +218,7 @@ def test_columns_with_bad_values(change, words):
 )
 def test_missing_columns(frame, words):
     with pytest.raises(InputError, match=words):
-        ROLES.sample(frame)
+        ROLES.read_rows(frame)
 
 
 @pytest.mark.parametrize("kind", ["csv", "text"])

@@ -11,7 +11,7 @@ import numpy as np
 from ddpn.export.graph import ML, Graph, Value
 from ddpn.export.source import InputColumn
 from ddpn.members.glm import Design
-from ddpn.members.trees.member import LEVELS, TreeTable
+from ddpn.members.trees.member import MAX_LEVELS, TreeTable
 from ddpn.storage.contents import JsonObject
 from ddpn.tables.cells import DAY, HOUR, MONTH, WEEKDAY
 from ddpn.tables.columns import Kind
@@ -219,7 +219,7 @@ def _looked_up(codes: Value, targets: Sequence[Sequence[float]]) -> Value:
 
 
 def tree_matrix(graph: Graph, table: TableNodes, known: TreeTable) -> Value:
-    """Numbers as they are and codes of levels, `LEVELS` for a missing one. Shape: (rows, columns)."""
+    """Numbers as they are and codes of levels, `MAX_LEVELS` for a missing one. Shape: (rows, columns)."""
     levels = known.levels
     parts = (
         [] if table.numbers is None else [_Placed(table.numbers, [table.names.index(n) for n in table.number_names])]
@@ -228,7 +228,7 @@ def tree_matrix(graph: Graph, table: TableNodes, known: TreeTable) -> Value:
         targets = []
         for name, every in table.levels.items():
             place = {level: float(code) for code, level in enumerate(levels[name])}
-            missing = float(LEVELS)
+            missing = float(MAX_LEVELS)
             targets.append([*(place.get(level, missing) for level in every), missing, missing])
         parts.append(_Placed(_looked_up(table.codes, targets), [table.names.index(name) for name in table.levels]))
     order = np.argsort(np.concatenate([part.places for part in parts]))

@@ -12,7 +12,7 @@ import numpy as np
 
 from ddpn.export.graph import Graph, Value
 from ddpn.members.trees.booster import Booster, slice_trees
-from ddpn.members.trees.member import LEVELS
+from ddpn.members.trees.member import MAX_LEVELS
 from ddpn.runtime.errors import ConfigError
 
 #: Bits of LightGBM's decisions: by category, default to the left, missing values are zeros, missing values are NaN.
@@ -108,7 +108,7 @@ class Forest:
         parts, order = [matrix], list(range(self.width))
         for column in sorted({column for column, _ in self.sets}):
             own = {levels: number for (each, levels), number in self.sets.items() if each == column}
-            outside = np.ones((LEVELS + 1, len(own)), dtype=bool)
+            outside = np.ones((MAX_LEVELS + 1, len(own)), dtype=bool)
             for j, levels in enumerate(own):
                 outside[list(levels), j] = False
             order += [self.width + number for number in own.values()]
@@ -144,7 +144,7 @@ def _followed(graph: Graph, values: Value, trees: list[Tree], width: int) -> Val
 
 
 def _codes(tree: Mapping[str, np.ndarray], number: int) -> tuple[int, ...]:
-    """The codes of a set, from words of 32 bits. Codes beyond `LEVELS` do not occur."""
+    """The codes of a set, from words of 32 bits. Codes beyond `MAX_LEVELS` do not occur."""
     start, end = (int(tree["cat_boundaries"][number + i]) for i in (0, 1))
     bits = np.unpackbits(tree["cat_threshold"][start:end].astype("<u4").view(np.uint8), bitorder="little")
-    return tuple(np.flatnonzero(bits[:LEVELS]).tolist())
+    return tuple(np.flatnonzero(bits[:MAX_LEVELS]).tolist())

@@ -1,4 +1,4 @@
-"""What can be part of a predictor: each member turns inputs into count distributions.
+"""Kinds of members: each turns inputs into count distributions, and can be part of a mixture.
 
 A new kind of member is one class (see `Member`) and one line: `MEMBERS["name"] = Class`. Listing names imports nothing.
 """
@@ -30,17 +30,17 @@ MEMBERS = Registry(
 
 
 def list_mixable_members() -> list[str]:
-    """Names of the members that networks can be mixed with and compared with."""
+    """List the names of members that networks can be mixed and compared with."""
     return [name for name in MEMBERS if name != "networks"]
 
 
 def format_member_label(name: str, member: "Member | type[Member]") -> str:
-    """What tables and reports call a member, given as a `Member` or as its class."""
+    """Return the label of a member in tables and reports, from a `Member` or its class."""
     return member.label or name.replace("_", " ")
 
 
 def find_member_name(word: str, names: Iterable[str] = MEMBERS) -> str:
-    """The name among `names` that a user means, who may write it as the leaderboard does.
+    """Find the name among `names` that a user means, who may write it as the leaderboard does.
 
     >>> find_member_name("trees"), find_member_name("Boosted trees")
     ('trees', 'trees')
@@ -48,17 +48,19 @@ def find_member_name(word: str, names: Iterable[str] = MEMBERS) -> str:
     Traceback (most recent call last):
     ddpn.runtime.errors.ConfigError: No member named 'tree'. Did you mean 'trees'?
     """
-    known = list(names)
-    if word in known:
+    candidates = list(names)
+    if word in candidates:
         return word
     # Labels are in the classes, whose modules import torch.
-    by_label = {format_member_label(name, MEMBERS[name]).casefold(): name for name in known if name in MEMBERS}
-    found = by_label.get(word.strip().casefold().replace("_", " "))
-    if found is None:
-        close = suggestion(word, [*known, *by_label])
-        hint = f"Did you mean {by_label.get(close, close)!r}?" if close else f"The members are: {listed(known, 20)}."
+    by_label = {format_member_label(name, MEMBERS[name]).casefold(): name for name in candidates if name in MEMBERS}
+    name_by_label = by_label.get(word.strip().casefold().replace("_", " "))
+    if name_by_label is None:
+        close = suggestion(word, [*candidates, *by_label])
+        hint = (
+            f"Did you mean {by_label.get(close, close)!r}?" if close else f"The members are: {listed(candidates, 20)}."
+        )
         raise ConfigError(f"No member named {word!r}. {hint}")
-    return found
+    return name_by_label
 
 
 __getattr__ = import_on_use(__name__, {"Member": f"{__name__}.member"})

@@ -19,17 +19,18 @@ from ddpn.statistics import mean_and_error
 #: The name of the mixture beside those of its members.
 MIXTURE = "mixture"
 #: Steps on the way from the best weights to equal ones.
-_STEPS = 100
+_SHRINKAGE_STEPS = 100
 #: Standard errors that equal weights may be worse by: 0.5 was no worse than 0.25 and 1 on the development tables.
-_TOLERANCE = 0.5
+_MAX_STANDARD_ERRORS = 0.5
 #: Weights below this are 0: such a member costs time and changes no digit.
-_NEGLIGIBLE = 0.005
+_MIN_WEIGHT = 0.005
 
 
 def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixture:
-    """The weighted mixture of distributions. Shape: batch (rows, k_i) each -> (rows,).
+    """Mix distributions with weights. Shape: batch (rows, k_i) each -> (rows,).
 
-    The k distributions of each share its weight equally. Beside count distributions, Normals are rounded to counts.
+    The k distributions of each batch share its weight equally. Normals are rounded to counts if they are mixed with
+    count distributions.
     """
     if len(distributions) == 1:
         return Mixture(distributions[0])
@@ -42,17 +43,24 @@ def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixt
 
 def mix_members(parts: Sequence[Sequence[Distribution]], weights: Sequence[float]) -> Mixture:
     """Mix members with weights; the components of each (`Member.predict_components`) share its weight equally."""
-    flat = [(part, weight / len(own)) for own, weight in zip(parts, weights, strict=True) for part in own]
+    flat = [
+        (part, weight / len(components))
+        for components, weight in zip(parts, weights, strict=True)
+        for part in components
+    ]
     return mix([part for part, _ in flat], [weight for _, weight in flat])
 
 
 def stack_parts(parts: Sequence[Distribution]) -> Any:
-    """Parts of equal weight as one distribution of batch shape (rows, k); k is 1 where their families differ."""
+    """Stack components of equal weight into one distribution of batch shape (rows, k).
+
+    If their families differ they become a mixture, with k = 1.
+    """
     joined = concatenated(parts)
     if len(joined) == 1 and len({part.batch_shape[-1] for part in parts}) == 1:
         return joined[0]
-    found = mix_members([parts], [1.0])
-    return reshaped(found, (*found.batch_shape, 1))
+    mixture = mix_members([parts], [1.0])
+    return reshaped(mixture, (*mixture.batch_shape, 1))
 
 
 #: The parts of a member for some blocks of rows.
@@ -60,11 +68,11 @@ Blocks = Sequence[Sequence[Distribution]]
 
 
 class MixtureScores:
-    """CRPS of every mixture of some members on the same rows, exactly and without predicting again.
+    """The CRPS of every mixture of some members on the same rows, computed exactly without predicting again.
 
     With c_i the CRPS of member i and G_ij = 2 (c_i + c_j) - 4 c_ij, where c_ij is that of the equal mixture of two, the
     mixture with weights w has the CRPS sum_i w_i c_i - sum_{i<j} w_i w_j G_ij: CRPS is quadratic in the distribution.
-    `blocks` are the rows, a sample per fold that is predicted by copies of its own.
+    `blocks` are the rows; the rows of a block are predicted together.
     """
 
     def __init__(self, blocks: Sequence[CountRows]) -> None:
@@ -78,26 +86,28 @@ class MixtureScores:
         return np.concatenate([block.weight_or_ones for block in self.blocks])
 
     def add(self, member: Blocks, size: int | None = None) -> None:
-        """Take one more member into account, given by its `Member.predict_components` for every block.
+        """Add a member, given by its components (`Member.predict_components`) for every block.
 
         Normals are rounded, as they are in a mixture with counts. `size` is the number of distributions per row that
-        the member has in the mixture, where fewer are given here: a mixture of more has a smaller CRPS, by what these
-        differ by among each other.
+        the member has in the mixture, if fewer are given: a mixture of more has a smaller CRPS, which is estimated from
+        how much the given ones differ.
         """
         member = [list(map(discretized, parts)) for parts in member]
         n, bonus = len(self.members), np.zeros(self.raw_member_crps.shape[1])
-        own = self._score_blocks([member], [1.0])
-        given = sum(part.batch_shape[-1] for part in member[0])
-        if size is not None and size > given > 1:
-            bonus = self._compute_bonus(member, own, given, size)
-        gain = np.zeros((n + 1, n + 1, len(own)))
+        member_crps = self._score_blocks([member], [1.0])
+        n_given = sum(part.batch_shape[-1] for part in member[0])
+        if size is not None and size > n_given > 1:
+            bonus = self._compute_bonus(member, member_crps, n_given, size)
+        gain = np.zeros((n + 1, n + 1, len(member_crps)))
         gain[:n, :n] = self.pair_gain
-        for j, (other, known) in enumerate(zip(self.members, self.raw_member_crps, strict=True)):
-            pair = np.maximum(2.0 * (own + known) - 4.0 * self._score_blocks([member, other], [0.5, 0.5]), 0.0)
+        for j, (other, other_crps) in enumerate(zip(self.members, self.raw_member_crps, strict=True)):
+            pair = np.maximum(
+                2.0 * (member_crps + other_crps) - 4.0 * self._score_blocks([member, other], [0.5, 0.5]), 0.0
+            )
             gain[n, j] = pair - bonus - self.ensemble_bonus[j]
         self.members.append(member)
         self.raw_member_crps, self.ensemble_bonus = (
-            np.concatenate([self.raw_member_crps, own[None]]),
+            np.concatenate([self.raw_member_crps, member_crps[None]]),
             np.concatenate([self.ensemble_bonus, bonus[None]]),
         )
         self.pair_gain = gain
@@ -107,47 +117,50 @@ class MixtureScores:
         """CRPS of every member. Shape: (members, rows)."""
         return self.raw_member_crps - self.ensemble_bonus
 
-    def _compute_bonus(self, member: Blocks, own: np.ndarray, given: int, size: int) -> np.ndarray:
-        """What a mixture of `size` distributions like these has less in CRPS than that of the given ones.
+    def _compute_bonus(self, member: Blocks, mixture_crps: np.ndarray, n_given: int, size: int) -> np.ndarray:
+        """Estimate by how much the CRPS of a mixture of `size` such distributions is below that of the given ones.
+
+        With the mean distance D of two distributions, a mixture of k of them has a CRPS (k - 1) / 2k D below their
+        mean.
 
         With the mean distance D of two distributions, that of k of them has (k - 1) / 2k D less than they have alone.
         """
-        singles = [self._score_blocks([[_take_component(parts, j) for parts in member]], [1.0]) for j in range(given)]
-        distance = np.maximum((np.mean(singles, axis=0) - own) * 2.0 * given / (given - 1.0), 0.0)
-        return distance * ((size - 1.0) / (2.0 * size) - (given - 1.0) / (2.0 * given))
+        singles = [self._score_blocks([[_take_component(parts, j) for parts in member]], [1.0]) for j in range(n_given)]
+        distance = np.maximum((np.mean(singles, axis=0) - mixture_crps) * 2.0 * n_given / (n_given - 1.0), 0.0)
+        return distance * ((size - 1.0) / (2.0 * size) - (n_given - 1.0) / (2.0 * n_given))
 
     def _score_blocks(self, members: Sequence[Blocks], weights: Sequence[float]) -> np.ndarray:
-        """CRPS of a mixture of members, of all blocks one after the other."""
-        found = []
+        """Compute the CRPS of a mixture of members on all blocks, one after the other."""
+        scores = []
         for sample, *parts in zip(self.blocks, *members, strict=True):
             check_deadline()
             dist = mix_members(parts, weights)
-            found.append(crps(limited(dist, sample.limit), torch.from_numpy(sample.y)).double().numpy())
-        return np.concatenate(found)
+            scores.append(crps(limited(dist, sample.limit), torch.from_numpy(sample.y)).double().numpy())
+        return np.concatenate(scores)
 
     def compute_crps(self, weights: np.ndarray) -> np.ndarray:
-        """CRPS per row of the mixture with these weights."""
+        """Compute the CRPS per row of the mixture with these weights."""
         return weights @ self.member_crps - np.einsum("i,j,ijr->r", weights, weights, self.pair_gain)
 
     def minimize_crps(self, share: np.ndarray) -> np.ndarray:
-        """The weights with the smallest mean CRPS, rows counting by `share`: a convex problem on the simplex."""
-        each, gain = self.member_crps @ share, self.pair_gain @ share
-        both, n = gain + gain.T, len(each)
-        found = minimize(
-            lambda w: w @ each - 0.5 * w @ both @ w,
+        """Find the weights with the smallest mean CRPS, rows counting by `share`: a convex problem on the simplex."""
+        crps, gain = self.member_crps @ share, self.pair_gain @ share
+        both, n = gain + gain.T, len(crps)
+        result = minimize(
+            lambda w: w @ crps - 0.5 * w @ both @ w,
             np.full(n, 1.0 / n),
-            jac=lambda w: each - both @ w,
+            jac=lambda w: crps - both @ w,
             bounds=[(0.0, 1.0)] * n,
             constraints={"type": "eq", "fun": lambda w: w.sum() - 1.0, "jac": lambda w: np.ones(n)},
             method="SLSQP",
             options={"ftol": 1e-12, "maxiter": 500},
         )
-        weights = np.clip(found.x, 0.0, None)
+        weights = np.clip(result.x, 0.0, None)
         return weights / weights.sum()
 
 
 def _take_component(parts: Sequence[Distribution], number: int) -> list[Distribution]:
-    """One of all distributions per row of some parts, of batch shape (rows, 1)."""
+    """Take one of all distributions per row, as a batch of shape (rows, 1)."""
     for part in parts:
         rows, k = part.batch_shape
         if number < k:
@@ -158,22 +171,22 @@ def _take_component(parts: Sequence[Distribution], number: int) -> list[Distribu
 
 
 def choose_mixture_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
-    """The weights nearest to equal ones that are not clearly worse than the best.
+    """Choose mixture weights by held-out CRPS, shrunk towards equal weights.
 
-    A few hundred rows choose weights by chance, and members that chose their epochs by the same rows look better on
+    A few hundred rows determine the weights poorly, and members that chose their epochs by the same rows look better on
     them than they are. So the best weights are moved towards equal ones as long as the mean CRPS is at most half a
-    standard error of the paired difference above the smallest (as in the rule of Breiman, Friedman, Olshen and Stone,
-    1984, with equal weights as the simplest model).
+    standard error of the paired difference above the smallest. (This is the rule of Breiman, Friedman, Olshen and
+    Stone, 1984, with equal weights as the simplest model.)
     """
     share = weight / weight.sum()
     best = scores.minimize_crps(share)
     equal = np.full(len(best), 1.0 / len(best))
     lowest = scores.compute_crps(best)
-    for step in range(_STEPS, 0, -1):
-        candidate = best + (equal - best) * (step / _STEPS)
+    for step in range(_SHRINKAGE_STEPS, 0, -1):
+        candidate = best + (equal - best) * (step / _SHRINKAGE_STEPS)
         mean, error = mean_and_error(scores.compute_crps(candidate) - lowest, share)
-        if mean <= _TOLERANCE * error:
+        if mean <= _MAX_STANDARD_ERRORS * error:
             best = candidate
             break
-    kept = np.where(best < _NEGLIGIBLE, 0.0, best)
+    kept = np.where(best < _MIN_WEIGHT, 0.0, best)
     return kept / kept.sum()

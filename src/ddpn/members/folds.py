@@ -1,4 +1,4 @@
-"""Predictions for rows that a member was not fitted to: one way for every kind of member.
+"""Fit members so that held-out rows can be predicted: the same for every kind of member.
 
 Which rows choose what, in the fit of a mixture:
 
@@ -52,9 +52,9 @@ _FACTS, _MEMBER = "facts.json", "member/"
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """Rows to fit members to, and rows to hold out: validation rows, or each fold of the training rows in turn.
+    """Rows to fit members to, and held-out rows: validation rows, or each fold of the training rows in turn.
 
-    `number` is the fold of each training row, where there are no validation rows.
+    `number` is the fold of each training row if there are no validation rows.
     """
 
     train: CountRows
@@ -63,7 +63,10 @@ class Folds:
 
     @classmethod
     def from_rows(cls, train: CountRows, validation: CountRows | None, seed: int) -> Self:
-        """Validation rows where there are some; else folds, or a tenth of more than 5,000 rows. Groups stay whole."""
+        """Use the validation rows if there are any; otherwise divide the training rows, groups kept whole.
+
+        Up to 5,000 rows are divided into folds. Of more rows, a tenth is held out.
+        """
         if validation is not None and len(validation):
             return cls(train, validation)
         if len(train) > SMALL_TABLE_ROWS:
@@ -79,18 +82,18 @@ class Folds:
 
     @property
     def are_crossed(self) -> bool:
-        """Whether folds of the training rows are held out."""
+        """True if folds of the training rows are held out."""
         return self.number is not None
 
     @property
     def held_out(self) -> list[CountRows]:
-        """The rows that are held out, a sample per copy of a member; none where all rows are fitted to."""
+        """The held-out rows, in one part per copy of a member; empty if all rows are fitted to."""
         if self.number is None:
             return [] if self.validation is None else [self.validation]
         return [self.train.rows(self.number == k) for k in range(int(self.number.max()) + 1)]
 
     def fit(self, member: Member, seed: int, clock: Clock = NO_LIMIT) -> Member:
-        """Fit a copy of an unfitted member to the training rows, or a copy per fold to the rows of the others."""
+        """Fit a copy of an unfitted member to the training rows, or one copy per fold to the rows of all others."""
         if self.number is None:
             return copy(member).fit(self.train, self.validation, seed, clock)
         if self.number.max() < 1:
@@ -104,21 +107,21 @@ class Folds:
 
 
 def get_fold_copies(member: Member) -> Sequence[Member]:
-    """The copies of a cross-fitted member, in the order of the folds that they left out; else the member alone."""
+    """Return the copies of a cross-fitted member, in the order of the folds they left out; else the member alone."""
     return member.copies if isinstance(member, CrossFitted) else [member]
 
 
 def collect_levels(members: Iterable[Member]) -> dict[str, tuple[str, ...]]:
-    """Return the levels of each category that a fitted member, or a copy, knows by name, most frequent first."""
-    known: dict[str, dict[str, None]] = {}
+    """Collect the levels of each category that a fitted member, or a copy, encodes by name, most frequent first."""
+    levels_by_name: dict[str, dict[str, None]] = {}
     for fitted in (fitted for member in members for fitted in get_fold_copies(member)):
         for name, levels in fitted.levels.items():
-            known.setdefault(name, {}).update(dict.fromkeys(levels))
-    return {name: tuple(levels) for name, levels in known.items()}
+            levels_by_name.setdefault(name, {}).update(dict.fromkeys(levels))
+    return {name: tuple(levels) for name, levels in levels_by_name.items()}
 
 
 class CrossFitted(Member):
-    """Copies of a member that each left out one fold of the rows, in their order; the member is their mixture."""
+    """A mixture of copies of a member, each of which left out one fold of the rows, in the order of the folds."""
 
     def __init__(self, copies: Sequence[Member]) -> None:
         self.copies = list(copies)
@@ -146,14 +149,16 @@ class CrossFitted(Member):
         return stack_parts(self.predict_components(X, exposure))
 
     def get_facts(self) -> JsonObject:
-        """Those of the copies: once where they are the same, else as a list."""
-        each = [copy.get_facts() for copy in self.copies]
-        found = {name: [own.get(name) for own in each] for name in each[0]}
-        return {"copies": len(each)} | {k: v[0] if all(own == v[0] for own in v) else v for k, v in found.items()}
+        """Return the facts of the copies: once if they agree, else as a list."""
+        copy_facts = [copy.get_facts() for copy in self.copies]
+        values = {name: [facts.get(name) for facts in copy_facts] for name in copy_facts[0]}
+        return {"copies": len(copy_facts)} | {
+            k: v[0] if all(facts == v[0] for facts in v) else v for k, v in values.items()
+        }
 
     def state(self) -> dict[str, bytes]:
-        each = [copy.state() for copy in self.copies]
-        return {f"{_PREFIX}{k}/{name}": content for k, own in enumerate(each) for name, content in own.items()}
+        states = [copy.state() for copy in self.copies]
+        return {f"{_PREFIX}{k}/{name}": content for k, files in enumerate(states) for name, content in files.items()}
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
@@ -162,14 +167,14 @@ class CrossFitted(Member):
 
 def load_member(kind: type[Member], files: Mapping[str, bytes]) -> Member:
     """Rebuild a saved member of this kind, cross-fitted or not."""
-    own: dict[int, dict[str, bytes]] = {}
+    copy_files: dict[int, dict[str, bytes]] = {}
     for name, content in files.items():
         folder, _, file = name.partition("/")
         number = folder.removeprefix(_PREFIX)
         if not file or number == folder or not number.isdecimal():
             return kind.from_state(files)
-        own.setdefault(int(number), {})[file] = content
-    return CrossFitted([kind.from_state(own[number]) for number in sorted(own)])
+        copy_files.setdefault(int(number), {})[file] = content
+    return CrossFitted([kind.from_state(copy_files[number]) for number in sorted(copy_files)])
 
 
 # Fits as jobs: several members at once, and the copies that cross-fitting needs ---------------------------------------
@@ -177,11 +182,11 @@ def load_member(kind: type[Member], files: Mapping[str, bytes]) -> Member:
 
 @dataclass(frozen=True)
 class JobOptions:
-    """Where members are fitted as jobs.
+    """How members are fitted as jobs.
 
-    `n_jobs` is as for `ddpn.runtime.jobs.run`. A `store` keeps fits until all are done; they are known again by the
-    rows, the seed and what they depend on besides (`about`, values that JSON can hold). `on_step` is called with a line
-    on each fit that is over.
+    `n_jobs` is as for `ddpn.runtime.jobs.run`. A `store` keeps finished fits until all are done; they are identified by
+    the rows, the seed and `about`, values for JSON on which they also depend. `on_step` receives a line about each
+    finished fit.
     """
 
     n_jobs: Where
@@ -191,7 +196,7 @@ class JobOptions:
 
 
 class MemberJobs:
-    """Fits members as jobs; `fit` returns one, and begins others that do not depend on it at the same time."""
+    """Fits members as jobs; `fit` returns one member, and starts independent members at the same time."""
 
     def __init__(self, options: JobOptions, folds: Folds, seed: int) -> None:
         self.options, self.folds, self.seed = options, folds, seed
@@ -200,27 +205,30 @@ class MemberJobs:
         digests = [None if part is None else part.compute_digest() for part in (folds.train, folds.validation)]
         self._about = [options.about, seed, digests if options.store else []]
 
-    def fit(self, name: str, members: Mapping[str, Member], own: Clock, hard: Clock) -> Member:
+    def fit(self, name: str, members: Mapping[str, Member], soft: Clock, hard: Clock) -> Member:
         """Return a fitted member, or raise its error.
+
+        At the first call, all `members` are fitted at once. They should end by themselves by the soft deadline `soft`,
+        and are ended at the hard one.
 
         If it is not known yet, all of the unfitted `members` are fitted now: they end by themselves after their own
         time, and are ended after the hard one.
         """
         if name not in self._outcomes:
-            self._fit_all({key: member for key, member in members.items() if key not in self._outcomes}, own, hard)
+            self._fit_all({key: member for key, member in members.items() if key not in self._outcomes}, soft, hard)
         outcome = self._outcomes[name]
         if isinstance(outcome, DDPNError):
             raise outcome
         return outcome
 
-    def _fit_all(self, members: Mapping[str, Member], own: Clock, hard: Clock) -> None:
+    def _fit_all(self, members: Mapping[str, Member], soft: Clock, hard: Clock) -> None:
         jobs: dict[Job, tuple[str, int | None]] = {}
         for name, member in members.items():
             is_divided = self.folds.are_crossed and not member.fits_copies_together
             for number in range(len(self.folds.held_out)) if is_divided else [None]:
                 title = (member.label or name) + ("" if number is None else f", fold {number + 1}")
                 identity = [name, type(member).__name__, number, *self._about]
-                arguments = member, self.seed, number, own, hard
+                arguments = member, self.seed, number, soft, hard
                 jobs[Job(title, fit_member, arguments, identity)] = (name, number)
         results: dict[tuple[str, int | None], Result] = {}
         for result in run(jobs, self.folds, self.options.n_jobs, self.options.store):
@@ -231,7 +239,7 @@ class MemberJobs:
             self._outcomes[name] = self._load(name, member, [results[key] for key in jobs.values() if key[0] == name])
 
     def _load(self, name: str, member: Member, results: list[Result]) -> Member | DDPNError:
-        """Return the fitted member, from the files of all of it or of one copy after the other, or its first error."""
+        """Load the fitted member from the files of its job, or of its copies; return the first error, if any."""
         for result in results:
             if result.error is not None:
                 return result.error
@@ -251,13 +259,13 @@ class MemberJobs:
 
 
 def fit_member(
-    folds: Folds, member: Member, seed: int, number: int | None, own: Clock, hard: Clock
+    folds: Folds, member: Member, seed: int, number: int | None, soft: Clock, hard: Clock
 ) -> dict[str, bytes]:
-    """Fit a member, or the copy of it that leaves out a fold, and return its files."""
+    """Fit a member, or the copy that leaves out one fold, and return its files."""
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught, hard.limit():
         warnings.simplefilter("always")
-        fitted = folds.fit(member, seed, own) if number is None else folds.fit_copy(member, number, seed, own)
+        fitted = folds.fit(member, seed, soft) if number is None else folds.fit_copy(member, number, seed, soft)
     shown = [warning for warning in caught if not issubclass(warning.category, DeprecationWarning | FutureWarning)]
     files = {f"{_MEMBER}{name}": content for name, content in fitted.state().items()}
     facts = {"seconds": time.perf_counter() - started, "warnings": [str(warning.message) for warning in shown]}

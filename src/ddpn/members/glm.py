@@ -52,11 +52,11 @@ class Design:
     levels: dict[str, tuple[str, ...]]
 
     def __post_init__(self) -> None:
-        self._codes = {name: {level: code for code, level in enumerate(own)} for name, own in self.levels.items()}
+        self._codes = {name: {level: code for code, level in enumerate(levels)} for name, levels in self.levels.items()}
 
     @classmethod
     def from_table(cls, table: ColumnTable) -> Self:
-        """Return the design of complete rows, with the levels that occur in them."""
+        """Make the design of complete rows, with the levels that occur in them."""
         levels = {
             column.name: tuple(sorted(column.levels[code] for code in np.unique(column.values).tolist()))
             for column in table
@@ -66,7 +66,7 @@ class Design:
 
     @property
     def names(self) -> list[str]:
-        """One per coefficient."""
+        """The names of the coefficients."""
         return [
             named
             for name in self.schema.names
@@ -74,15 +74,15 @@ class Design:
         ]
 
     def read(self, X: Any) -> np.ndarray:
-        """Return the matrix of a later table; raise an `InputError` for missing values and for unseen levels."""
+        """Build the matrix of a later table; raise an `InputError` for missing values and for unseen levels."""
         table = self.schema.parse(X)
         check_complete(table, table.index, "Fill or drop such rows, or use CountRegressor, which accepts them")
         return self.matrix(table)
 
     def matrix(self, table: ColumnTable) -> np.ndarray:
-        """Return the matrix of complete rows. Shape: (rows, coefficients), float64."""
+        """Build the matrix of complete rows. Shape: (rows, coefficients), float64."""
         parts = [
-            _dummies(column, self._codes[column.name], table.index)
+            _encode_levels(column, self._codes[column.name], table.index)
             if column.is_category
             else column.values.astype(np.float64)[:, None]
             for column in table
@@ -90,34 +90,34 @@ class Design:
         return np.concatenate(parts, axis=1)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields as values that JSON can hold."""
         return {"schema": self.schema.as_dict(), "levels": self.levels}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """The inverse of `as_dict`."""
+        """Rebuild a design from the result of `as_dict`."""
         return cls(Schema.from_dict(fields["schema"]), read_levels(fields["levels"]))
 
 
 def read_levels(fields: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the levels of categories, by their names, from JSON."""
+    """Read the levels of categories, by name, from JSON."""
     return {name: tuple(map(str, levels)) for name, levels in fields.items()}
 
 
 def check_complete(table: ColumnTable, labels: Labels, remedy: str) -> None:
-    """Raise an `InputError` if a value is missing, for which there is no coefficient; it names columns and rows."""
+    """Raise an `InputError` that names columns and rows if a value is missing, for which there is no coefficient."""
     missing = {column.name: column.is_missing for column in table}
     missing = {name: mask for name, mask in missing.items() if mask.any()}
     if missing:
         first, mask = next(iter(missing.items()))
-        counts = listed([f"'{name}' ({int(own.sum()):,})" for name, own in missing.items()])
+        counts = listed([f"'{name}' ({int(column_mask.sum()):,})" for name, column_mask in missing.items()])
         after = (
             f". Rows with missing values: {table.is_missing().sum():,} of {len(mask):,}; by column: {counts}. {remedy}."
         )
         raise RowError(f"X must have no missing values, got NaN in column '{first}'", mask, after, labels)
 
 
-def _dummies(column: Column, codes: Mapping[str, int], labels: Labels) -> np.ndarray:
+def _encode_levels(column: Column, codes: Mapping[str, int], labels: Labels) -> np.ndarray:
     code = column.map_levels(codes, other=-1, missing=-1)
     if (code < 0).any():
         level = column.levels[column.values[code < 0][0]]
@@ -196,9 +196,9 @@ class GLM(Member):
         return self
 
     def _fit_lines(self, inputs: np.ndarray, sample: CountRows) -> None:
-        """Fit the line; where counts are censored, of the family under which those recorded are most likely.
+        """Fit the line; if counts are censored, choose the family under which the recorded counts are most likely.
 
-        What lies beyond the limit is known by the shape of the family alone, and no score of recorded counts shows it.
+        Counts beyond the limit follow from the shape of the family alone, and no score of recorded counts shows it.
         """
         is_censored = sample.limit is not None and bool((sample.y >= sample.limit).any())
         heads = [self.head, *(head for head in self._others if is_censored and head.has_glm)]
@@ -225,7 +225,7 @@ class GLM(Member):
 
     @classmethod
     def from_design(cls, head: Head, design: Design, linear: LinearPredictor, unit: float) -> Self:
-        """The member of a `CountGLM`, whose categories are differences from a reference level."""
+        """Make the member of a `CountGLM`, whose categories are differences from a reference level."""
         member = cls(head)
         member.design, member.linear, member.unit = design, linear, unit
         unbounded = np.full(head.n_raw, np.inf)
@@ -245,7 +245,7 @@ class GLM(Member):
         return {} if self.encoder is None else self.encoder.levels
 
     def raw(self, X: ColumnTable) -> Tensor:
-        """Raw outputs. Shape: (rows, 1, P)."""
+        """Compute raw outputs. Shape: (rows, 1, P)."""
         if self.design is not None:
             inputs = self.design.read(X)
         else:
@@ -271,12 +271,12 @@ class GLM(Member):
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
-        known, arrays = json.loads(files[_FACTS]), arrays_from_bytes(files[_ARRAYS])
-        member = cls(make_head(known["head"], **known["options"]))
-        member.unit, member.low, member.high = known["unit"], arrays["low"], arrays["high"]
+        facts, arrays = json.loads(files[_FACTS]), arrays_from_bytes(files[_ARRAYS])
+        member = cls(make_head(facts["head"], **facts["options"]))
+        member.unit, member.low, member.high = facts["unit"], arrays["low"], arrays["high"]
         member.linear = LinearPredictor(*(arrays[name] for name in LinearPredictor._fields))
-        if "design" in known:
-            member.design = Design.from_dict(known["design"])
+        if "design" in facts:
+            member.design = Design.from_dict(facts["design"])
         else:
             member.encoder = encoder_from_bytes(files[_ENCODER], _ENCODER)
         return member
@@ -286,7 +286,7 @@ class GLM(Member):
 
 
 class PoissonGLM(GLM):
-    """A Poisson GLM with log link, the usual baseline; a trace of ridge keeps coefficients finite for rare levels.
+    """A Poisson GLM with log link, the usual baseline; a small ridge penalty keeps coefficients finite for rare levels.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ class PoissonGLM(GLM):
 
 
 class Constant(Member):
-    """One distribution for all rows by maximum likelihood, of the count likelihood that fits best.
+    """One distribution for all rows, fitted by maximum likelihood, of the best-fitting count likelihood.
 
     An exposure scales its location.
 
@@ -363,15 +363,15 @@ class Constant(Member):
 
     def state(self) -> dict[str, bytes]:
         options = {} if self.head is None else self.head.options
-        known = {"likelihood": self.likelihood, "options": options, "unit": self.unit, **self.get_facts()}
-        return {"constant.json": json_to_bytes(known)}
+        facts = {"likelihood": self.likelihood, "options": options, "unit": self.unit, **self.get_facts()}
+        return {"constant.json": json_to_bytes(facts)}
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
-        known = json.loads(files["constant.json"])
-        member = cls(make_head(known["likelihood"], **known["options"]))
-        member.likelihood, member.unit = known["likelihood"], known["unit"]
-        member.raw = to_tensor(np.array(known["raw outputs"]))
+        facts = json.loads(files["constant.json"])
+        member = cls(make_head(facts["likelihood"], **facts["options"]))
+        member.likelihood, member.unit = facts["likelihood"], facts["unit"]
+        member.raw = to_tensor(np.array(facts["raw outputs"]))
         return member
 
     def get_facts(self) -> JsonObject:

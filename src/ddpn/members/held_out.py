@@ -1,4 +1,4 @@
-"""What members predict for rows that they were not fitted to: once per row and member, kept for all that needs it.
+"""Predictions of members for held-out rows, made once per row and member and kept for all uses.
 
 Weights of the mixture, maps of the cdf, levels of intervals, out-of-fold scores and warnings of heavy tails are
 functions of these predictions. `ddpn.members.folds` says which rows are held out.
@@ -69,7 +69,7 @@ class MemberPredictions:
 
     @classmethod
     def from_rows(cls, rows: CountRows, seed: int = 0, table: ColumnTable | None = None) -> Self:
-        """Divide rows that no member was fitted to into parts at random, groups kept whole."""
+        """Divide held-out rows into parts at random, groups kept whole."""
         return cls(rows, assign_folds(len(rows), FOLDS, seed, rows.group), False, seed, table)
 
     @classmethod
@@ -89,7 +89,7 @@ class MemberPredictions:
         return self._given.rows(self.source)
 
     def take_counts(self, block: np.ndarray) -> CountRows:
-        """Return a block of the rows without their inputs."""
+        """Take a block of the rows without their inputs."""
         return self._given.replace(X=None).rows(self.source[block])
 
     @property
@@ -98,16 +98,16 @@ class MemberPredictions:
         return list(self._members)
 
     def add(self, name: str, member: Member) -> None:
-        """Add a fitted member, which predicts rows when they are needed."""
+        """Add a fitted member; it predicts rows when they are needed."""
         self._members[name], self._predicted[name] = member, []
 
     def discard(self, name: str) -> None:
-        """Forget a member and its predictions."""
+        """Remove a member and its predictions."""
         self._members.pop(name, None)
         self._predicted.pop(name, None)
 
     def divide(self, positions: np.ndarray) -> list[np.ndarray]:
-        """Divide rows into blocks to predict, each of one part; blocks that were predicted before are kept or cut."""
+        """Divide rows into blocks to predict, each within one part; earlier blocks are reused or split."""
         chosen = np.zeros(len(self), dtype=bool)
         chosen[positions] = True
         pieces = [piece for block in self._blocks for piece in (block[chosen[block]], block[~chosen[block]])]
@@ -131,7 +131,7 @@ class MemberPredictions:
         return parts
 
     def count_components(self, name: str, blocks: Sequence[np.ndarray]) -> int:
-        """Count the distributions per row that a member has in the mixture: those of all copies, one in each part."""
+        """Count the distributions per row that a member has in the mixture: those of all its copies."""
         sizes = {
             int(self.part[block[0]]): sum(part.batch_shape[-1] for part in self.predict(name, block))
             for block in blocks
@@ -146,7 +146,7 @@ def predict_parts(member: Member, rows: CountRows) -> list[Distribution]:
 
 @dataclass(frozen=True, eq=False)
 class HeldOutPredictions:
-    """The distributions of held-out rows, of members and of their mixture, before any calibration.
+    """The predicted distributions of held-out rows, by members and their mixture, before any calibration.
 
     Parameters
     ----------
@@ -197,18 +197,18 @@ class HeldOutPredictions:
         return [MIXTURE, *self.predictions.names]
 
     def draw(self, number: int) -> Self:
-        """Draw so many of the rows at random, always the same ones; more contain those of fewer."""
+        """Draw some of the rows at random; the same seed gives the same rows, and more rows contain fewer."""
         if number >= len(self):
             return self
         order = np.random.default_rng(self.predictions.seed).permutation(len(self))
         return replace(self, positions=self.positions[np.sort(order[:number])])
 
     def take(self, source: np.ndarray) -> Self:
-        """Take rows by positions as `source` has them."""
+        """Take the rows at these positions, which are as in `source`."""
         return replace(self, positions=self.positions[np.isin(self.source, source)])
 
     def blocks(self, of: str = MIXTURE) -> Iterator[tuple[int, np.ndarray, Mixture]]:
-        """Yield blocks of the rows: their part, their positions in `rows`, and the distributions of their counts.
+        """Yield blocks of the rows: their part, their positions in `rows`, and their predicted distributions.
 
         `of` is "mixture" or the name of a member.
         """
@@ -220,6 +220,6 @@ class HeldOutPredictions:
             yield number, np.searchsorted(self.positions, block), mix_members(parts, list(weights.values()))
 
     def find_sole_member(self) -> str | None:
-        """Return the member that is the mixture of every part, if there is one."""
+        """Return the only member with weight in every part; None if there are several."""
         mixed = {name for weights in self.weights for name, weight in weights.items() if weight > 0.0}
         return mixed.pop() if len(mixed) == 1 else None

@@ -1,4 +1,4 @@
-"""Models whose raw outputs are linear in the columns, any head, by exact maximum likelihood.
+"""Exact maximum likelihood of models whose raw outputs are linear in the columns, for any head.
 
 The loss of a row depends on its P raw outputs alone, so autograd has to compute P + P x P numbers per row; the chain
 rule does the rest by matrix products: gradient Z' g, Hessian Z' diag(h) Z. A dense autograd Hessian would go through
@@ -22,33 +22,33 @@ from ddpn.runtime.threads import single_blas_thread, threads_for
 
 #: A standardised column of which the others before it explain all but this share is a combination of them (as in R's
 #: `lm`).
-_REDUNDANT = 1e-7
+_MIN_UNEXPLAINED = 1e-7
 #: A column this much narrower than its distance from 0 is constant up to rounding.
-_CONSTANT = 1e-14
+_MAX_RELATIVE_SPREAD = 1e-14
 #: A Newton step is expected to lower the objective by half its decrement, -step' gradient, in any units of y and x.
 #: Below the first, it is not worth taking if the gradient is small. Below the second, the coefficients of n rows are
 #: within sqrt(n) 1e-6 standard errors of the maximum, whatever the gradient is: rounding leaves gradients of large
 #: counts above any fixed number.
-_WORTH, _CLOSE = 1e-6, 1e-12
+_MAX_DECREMENT, _MAX_CLOSE_DECREMENT = 1e-6, 1e-12
 #: The longest step of Newton's method, in units of log parameters. A longer one is on a plateau, where the rows do not
 #: determine a parameter: what the quadratic promises there does not exist.
 _MAX_STEP = 100.0
 #: L-BFGS: steps with the information at the start and with that where these ended, and the share of itself by which
 #: the objective must fall in a step.
-_ROUGH_STEPS, _ROUGH = (10, 60), 1e-5
+_ROUGH_STEPS, _ROUGH_TOLERANCE = (10, 60), 1e-5
 #: The same where no Newton steps follow: rounds of 60 steps until one ends by itself.
 _ROUGH_ROUNDS = (10, 60, 60, 60, 60)
 #: Second raw outputs from which a search may start: a Double Poisson is a Poisson at 0, and a Negative Binomial is
 #: close to one at -2 (alpha = e^-2).
 _DISPERSIONS = (-2.0, 0.0)
 #: The share of the information that is added where columns are redundant.
-_JITTER = 1e-9
+_JITTER_SHARE = 1e-9
 #: 1 minus the leverage of a row is at least this: a row that alone determines a coefficient has no error to learn from.
-_MIN_OUTSIDE = 0.1
+_MIN_ONE_MINUS_LEVERAGE = 0.1
 #: Newton's steps at the end, as far as rounding allows; a maximum at infinity is not pursued.
-_POLISH = 8
+_POLISH_STEPS = 8
 #: Curvatures below this share of the largest are flat: a Hessian in float64 has no more digits.
-_FLAT = 1e-12
+_MIN_CURVATURE_SHARE = 1e-12
 
 
 # Newton's method ------------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class LinearObjective:
         return theta
 
     def start(self) -> np.ndarray:
-        """Return coefficients to search from: the line of a Poisson GLM with the best of a few dispersions.
+        """Choose coefficients to search from: the line of a Poisson GLM with the best of a few dispersions.
 
         The constant fit would be a bad start: it explains all variation of the counts by their dispersion. The Double
         Poisson of counts that vary much is then so wide that its location has no slope left, and a search ends where it
@@ -128,27 +128,27 @@ class LinearObjective:
         return min(starts, key=self.value)
 
     def value(self, theta: np.ndarray) -> float:
-        """Return the objective, infinite where it is not a number."""
+        """Compute the objective; it is infinite where it is not a number."""
         penalty = 0.5 * float(self.penalty @ np.square(theta))
         return float(np.nan_to_num(self.share.numpy() @ self.losses(theta) + penalty, nan=np.inf))
 
     def _fit_poisson_line(self) -> np.ndarray:
-        """Return intercept and slopes of a Poisson GLM of the same rows, with the same penalty, to some digits."""
+        """Fit intercept and slopes of a Poisson GLM to the same rows, with the same penalty, roughly."""
         poisson = LinearObjective(PoissonHead(), self.sample, (True,), float(self.penalty.max(initial=0.0)))
-        return _approach(poisson, poisson.start(), sum(_ROUGH_STEPS))[0]
+        return _minimise_roughly(poisson, poisson.start(), sum(_ROUGH_STEPS))[0]
 
     def raw(self, theta: np.ndarray) -> Tensor:
-        """The raw outputs of all rows. Shape: (D,) -> (N, P)."""
+        """Compute the raw outputs of all rows. Shape: (D,) -> (N, P)."""
         parts = [torch.from_numpy(theta[block]) for block in self.blocks]
         return torch.stack([columns @ part for columns, part in zip(self.columns, parts, strict=True)], dim=1)
 
     def losses(self, theta: np.ndarray) -> np.ndarray:
-        """The loss per row, without weight and penalty. Shape: (N,)."""
+        """Compute the loss per row, without weight and penalty. Shape: (N,)."""
         with torch.no_grad():
             return self.head.sample_loss(self.raw(theta), self.sample).numpy()
 
     def value_and_gradient(self, theta: np.ndarray, rough: bool = False) -> tuple[float, np.ndarray]:
-        """The objective and its gradient (D,); if `rough`, to the digits of float32, which takes less time."""
+        """Compute the objective and its gradient (D,); if `rough`, in float32, which takes less time."""
         check_deadline()
         raw = self.raw(theta)
         raw = (raw.float() if rough else raw).requires_grad_()
@@ -159,7 +159,7 @@ class LinearObjective:
         return value.item() + 0.5 * float(penalty @ theta), np.concatenate(gradient) + penalty
 
     def hessian(self, theta: np.ndarray) -> np.ndarray:
-        """Second derivatives of the objective (D, D); the last ones are kept, as a search ends where it tests."""
+        """Compute second derivatives of the objective (D, D), and keep the last ones for the next call."""
         if self._last is not None and np.array_equal(self._last[0], theta):
             return self._last[1]
         raw = self.raw(theta).requires_grad_()
@@ -177,7 +177,7 @@ class LinearObjective:
         return hessian
 
     def scores(self, theta: np.ndarray, covariance: np.ndarray | None = None) -> np.ndarray:
-        """Return the gradient of each row's loss in all coefficients, without weight and penalty. Shape: (N, D).
+        """Compute the gradient of each row's loss in all coefficients, without weight and penalty. Shape: (N, D).
 
         With the covariance of the coefficients, gradients are divided by 1 minus the leverage of their row, as if the
         row had not been fitted.
@@ -188,23 +188,23 @@ class LinearObjective:
             curvatures, inverse = self.head.curvature(raw, self.sample), torch.from_numpy(covariance)
             for p, (block, columns) in enumerate(zip(self.blocks, self.columns, strict=True)):
                 leverage = curvatures[:, p] * ((columns @ inverse[block, block]) * columns).sum(1)
-                slopes[:, p] /= (1.0 - leverage).clamp(min=_MIN_OUTSIDE)
+                slopes[:, p] /= (1.0 - leverage).clamp(min=_MIN_ONE_MINUS_LEVERAGE)
         parts = [slopes[:, p : p + 1] * columns for p, columns in enumerate(self.columns)]
         return torch.cat(parts, dim=1).numpy()
 
     def information_roots(self, theta: np.ndarray) -> list[np.ndarray]:
-        """Lower Cholesky factors of the expected information of each raw output's coefficients, penalty included."""
+        """Compute Cholesky factors of the expected information of each raw output's coefficients, with penalty."""
         sample, raw = self.sample, self.raw(theta)
         curvatures = self.head.curvature(raw, sample)
         roots = []
         for p, (block, columns) in enumerate(zip(self.blocks, self.columns, strict=True)):
             information = (columns.T @ ((self.share * curvatures[:, p]).unsqueeze(1) * columns)).numpy()
-            diagonal = self.penalty[block] + _JITTER * np.diag(information)
+            diagonal = self.penalty[block] + _JITTER_SHARE * np.diag(information)
             roots.append(cholesky(information + np.diag(diagonal), lower=True))
         return roots
 
 
-def _approach(
+def _minimise_roughly(
     objective: LinearObjective, theta: np.ndarray, max_iter: int, rounds: tuple[int, ...] = _ROUGH_STEPS
 ) -> tuple[np.ndarray, int, bool]:
     """Minimise the objective by L-BFGS to some digits, without second derivatives, which take ten times as long.
@@ -219,13 +219,13 @@ def _approach(
         if n_iter >= max_iter or (is_done and number > 1):
             break
         steps = min(steps, max_iter - n_iter)
-        theta, more = _scaled_search(objective, theta, steps)
+        theta, more = _search_scaled(objective, theta, steps)
         n_iter, is_done = n_iter + more, more < steps
     return theta, n_iter, is_done
 
 
-def _scaled_search(objective: LinearObjective, start: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
-    """Steps of L-BFGS in units in which the expected information is 1 at the start, and how many there were."""
+def _search_scaled(objective: LinearObjective, start: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
+    """Search by L-BFGS in units in which the expected information is 1 at the start; count the steps."""
     parts = list(zip(objective.information_roots(start), objective.blocks, strict=True))
 
     def theta(u: np.ndarray) -> np.ndarray:
@@ -235,9 +235,9 @@ def _scaled_search(objective: LinearObjective, start: np.ndarray, max_iter: int)
         value, gradient = objective.value_and_gradient(theta(u), rough=True)
         return value, np.concatenate([solve_triangular(root, gradient[block], lower=True) for root, block in parts])
 
-    options = {"maxiter": max_iter, "ftol": _ROUGH, "gtol": 0.0}
-    found = minimize(scaled, np.zeros_like(start), jac=True, method="L-BFGS-B", options=options)
-    return theta(found.x), int(found.nit)
+    options = {"maxiter": max_iter, "ftol": _ROUGH_TOLERANCE, "gtol": 0.0}
+    result = minimize(scaled, np.zeros_like(start), jac=True, method="L-BFGS-B", options=options)
+    return theta(result.x), int(result.nit)
 
 
 def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, max_iter: int = 200) -> Optimum:
@@ -248,31 +248,31 @@ def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, m
     after `max_iter` steps at the latest.
     """
     with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
-        theta, n_iter, _ = _approach(objective, theta, max_iter)
-        point = _point(objective, theta)
+        theta, n_iter, _ = _minimise_roughly(objective, theta, max_iter)
+        point = _evaluate(objective, theta)
         if n_iter < max_iter:
             # Newton's method, in units in which all curvatures are 1 at the start.
-            units = _units(objective.hessian(theta))
+            units = _scale_by_curvature(objective.hessian(theta))
 
             def value_and_gradient(u: np.ndarray) -> tuple[float, np.ndarray]:
                 value, gradient = objective.value_and_gradient(theta + units * u)
                 return value, units * gradient
 
-            found = minimize(
+            result = minimize(
                 value_and_gradient,
                 np.zeros_like(units),
                 jac=True,
                 hess=lambda u: objective.hessian(theta + units * u) * np.outer(units, units),
                 method="trust-exact",
-                options={"gtol": _CLOSE**0.5, "maxiter": max_iter - n_iter},
+                options={"gtol": _MAX_CLOSE_DECREMENT**0.5, "maxiter": max_iter - n_iter},
             )
-            better = _point(objective, theta + units * found.x)
-            point, n_iter = better if better.value <= point.value else point, n_iter + int(found.nit)
+            better = _evaluate(objective, theta + units * result.x)
+            point, n_iter = better if better.value <= point.value else point, n_iter + int(result.nit)
         hessian = objective.hessian(point.theta)
         inverse = inverse_information(hessian)
         # Newton's steps with one Hessian, as long as they cut the gradient.
-        for _ in range(_POLISH if n_iter < max_iter else 0):
-            following = _point(objective, point.theta - inverse @ point.gradient)
+        for _ in range(_POLISH_STEPS if n_iter < max_iter else 0):
+            following = _evaluate(objective, point.theta - inverse @ point.gradient)
             if not following.norm < point.norm:
                 break
             point = following
@@ -281,24 +281,26 @@ def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, m
         if is_determined.any():
             gradient = point.gradient[is_determined]
             decrement = float(gradient @ inverse_information(hessian[np.ix_(is_determined, is_determined)]) @ gradient)
-    return Optimum(point.theta, point.norm, n_iter, decrement <= (_WORTH if point.norm <= tol else _CLOSE))
+    return Optimum(
+        point.theta, point.norm, n_iter, decrement <= (_MAX_DECREMENT if point.norm <= tol else _MAX_CLOSE_DECREMENT)
+    )
 
 
-def _point(objective: LinearObjective, theta: np.ndarray) -> _Point:
+def _evaluate(objective: LinearObjective, theta: np.ndarray) -> _Point:
     return _Point(theta, *objective.value_and_gradient(theta))
 
 
-def _units(hessian: np.ndarray) -> np.ndarray:
-    """Units of theta in which all curvatures are 1: a Gaussian's mean has those of counts, its log variance none."""
+def _scale_by_curvature(hessian: np.ndarray) -> np.ndarray:
+    """Return units of theta in which all curvatures are 1, whatever the units of the counts."""
     curvature = np.abs(np.diag(hessian))
     return 1.0 / np.sqrt(np.where(curvature > 0.0, curvature, 1.0))
 
 
 def inverse_information(hessian: np.ndarray, total: float = 1.0) -> np.ndarray:
-    """(total * hessian)^-1, the covariance of the estimates; huge where the likelihood is flat."""
-    units = _units(hessian)
+    """Compute (total * hessian)^-1, the covariance of the estimates; huge where the likelihood is flat."""
+    units = _scale_by_curvature(hessian)
     values, vectors = np.linalg.eigh(hessian * np.outer(units, units))
-    inverse = (vectors / np.maximum(values, _FLAT * values[-1])) @ vectors.T
+    inverse = (vectors / np.maximum(values, _MIN_CURVATURE_SHARE * values[-1])) @ vectors.T
     return inverse * np.outer(units, units) / total
 
 
@@ -306,7 +308,7 @@ def inverse_information(hessian: np.ndarray, total: float = 1.0) -> np.ndarray:
 
 
 class LinearPredictor(NamedTuple):
-    """Raw outputs from columns, by way of standardised ones: with columns far from 0 no digits are lost."""
+    """Raw outputs as a linear function of standardised columns, which loses no digits for columns far from 0."""
 
     center: np.ndarray
     scale: np.ndarray
@@ -314,7 +316,7 @@ class LinearPredictor(NamedTuple):
     base: np.ndarray
 
     def raw(self, X: np.ndarray) -> np.ndarray:
-        """Shape: (rows, columns) -> (rows, raw outputs)."""
+        """Compute raw outputs. Shape: (rows, columns) -> (rows, raw outputs)."""
         return ((X - self.center) / self.scale) @ self.slopes.T + self.base
 
 
@@ -332,11 +334,11 @@ class Coordinates(NamedTuple):
     is_constant: np.ndarray
 
     def transform(self, X: np.ndarray) -> np.ndarray:
-        """The inputs of the fit. Shape: (N, K) -> (N, number of columns kept)."""
+        """Standardise columns and keep those of the fit. Shape: (N, K) -> (N, number of columns kept)."""
         return ((X - self.center) / self.scale)[:, self.kept]
 
     def to_columns(self, linear: bool) -> np.ndarray:
-        """The matrix from (intercept, slopes) of the fit to those of the given columns."""
+        """Compute the matrix from (intercept, slopes) of the fit to those of the original columns."""
         if not linear:
             return np.ones((1, 1))
         slopes = np.diag(1.0 / self.scale)[:, self.kept]
@@ -344,7 +346,7 @@ class Coordinates(NamedTuple):
 
 
 class LinearFit(NamedTuple):
-    """What was fitted, to which columns, and how the search ended."""
+    """The result of a linear fit: the line, its coordinates, the objective and how the search ended."""
 
     linear: LinearPredictor
     coordinates: Coordinates
@@ -353,13 +355,13 @@ class LinearFit(NamedTuple):
 
     @torch.inference_mode(False)
     def covariances(self, kind: str = "model", groups: np.ndarray | None = None) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return the covariance of the coefficients of the columns as they were given, NaN if not identified.
+        """Compute the covariance of the coefficients of the original columns, NaN where not identified.
 
         `kind` is "model", the inverse of the observed information, which is right if the likelihood is; "robust", the
         sandwich estimator, right also where only the mean is; "HC3", the same from scores that allow for the leverage
         of their rows; or "clustered", the sandwich estimator with sums of scores by `groups`, the number of each row's
-        group. The second result are standard deviations by the observed information, of the intercept and of
-        the coefficients of standardised columns that `coordinates` keep, one array per raw output.
+        group. The second result are standard deviations by the observed information, of the intercept and of the
+        coefficients of standardised columns that `coordinates` keep, one array per raw output.
         """
         objective, kept = self.objective, self.coordinates.kept
         covariance = inverse_information(objective.hessian(self.optimum.theta), objective.weight.numpy().sum())
@@ -375,7 +377,7 @@ class LinearFit(NamedTuple):
 
 
 def sandwich(bread: np.ndarray, scores: np.ndarray, weight: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
-    """Return bread @ meat @ bread, the covariance of estimates that does not rely on the likelihood.
+    """Compute bread @ meat @ bread, the covariance of estimates that does not rely on the likelihood.
 
     The meat is the sum of score score' over the rows, a row of weight w being w rows: statsmodels' `cov_type="HC0"`.
     With groups, scores are added up within each group, and the result is multiplied by G / (G - 1) (n - 1) / (n - k)
@@ -426,17 +428,20 @@ def _search(objective: LinearObjective, theta: np.ndarray, tol: float, max_iter:
     if not rough:
         return maximize(objective, theta, tol, max_iter)
     with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
-        theta, n_iter, is_done = _approach(objective, theta, sum(_ROUGH_ROUNDS), _ROUGH_ROUNDS)
+        theta, n_iter, is_done = _minimise_roughly(objective, theta, sum(_ROUGH_ROUNDS), _ROUGH_ROUNDS)
     return Optimum(theta, np.nan, n_iter, is_done)
 
 
 def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coordinates:
-    """The coordinates of these rows. Without `reduce` only constant columns are left out, for a fit with a penalty."""
+    """Compute the coordinates of these rows.
+
+    Without `reduce` only constant columns are left out, for a fit with a penalty.
+    """
     share = weight / weight.sum()
     # By differences from a row: the mean of a constant column is then that constant to the last digit.
     center = X[0] + share @ (X - X[0])
     spread = np.abs(X - center).max(axis=0, initial=0.0)
-    constant = spread <= _CONSTANT * np.abs(center)
+    constant = spread <= _MAX_RELATIVE_SPREAD * np.abs(center)
     safe = np.where(constant, 1.0, spread)
     # Squares of deviations as shares of the widest: no column is too large to be squared.
     scale = np.where(constant, 1.0, safe * np.sqrt(share @ np.square((X - center) / safe)))
@@ -445,20 +450,20 @@ def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coord
         return Coordinates(center, scale, ~constant, constant)
     rows = np.where(constant, 0.0, (X - center) / scale) * np.sqrt(share)[:, None]
     triangle: np.ndarray = np.linalg.qr(rows, mode="r")  # type: ignore[assignment]
-    return Coordinates(center, scale, _kept(triangle), constant)
+    return Coordinates(center, scale, _find_independent(triangle), constant)
 
 
-def _kept(triangle: np.ndarray) -> np.ndarray:
-    """Mask of the columns, of length 1 or 0, that are no combinations of those before them."""
+def _find_independent(triangle: np.ndarray) -> np.ndarray:
+    """Return a mask of the columns, of length 1 or 0, that are not combinations of the columns before them."""
     size, columns = triangle.shape
-    if size == columns and (np.abs(np.diag(triangle)) > _REDUNDANT).all():
+    if size == columns and (np.abs(np.diag(triangle)) > _MIN_UNEXPLAINED).all():
         return np.ones(columns, dtype=bool)
     kept, basis = np.zeros(columns, dtype=bool), np.zeros((size, size))
     for j, column in enumerate(triangle.T):
-        known = basis[:, : kept.sum()]
-        rest = column - known @ (known.T @ column)
-        rest = rest - known @ (known.T @ rest)  # once more: the first time leaves rounding errors
-        length = np.linalg.norm(rest)
-        if length > _REDUNDANT:
-            basis[:, kept.sum()], kept[j] = rest / length, True
+        previous = basis[:, : kept.sum()]
+        remainder = column - previous @ (previous.T @ column)
+        remainder = remainder - previous @ (previous.T @ remainder)  # once more: the first time leaves rounding errors
+        length = np.linalg.norm(remainder)
+        if length > _MIN_UNEXPLAINED:
+            basis[:, kept.sum()], kept[j] = remainder / length, True
     return kept

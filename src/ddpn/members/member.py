@@ -31,7 +31,7 @@ class NotApplicableError(DDPNError):
 
 @dataclass(frozen=True)
 class Task:
-    """What a member is made for: all that is known before its fit but the rows.
+    """What is known before the fit of a member, besides the rows.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Member(ABC):
 
     @classmethod
     def from_task(cls, task: Task) -> Self:
-        """Make an unfitted member for a task; by default it does not depend on it.
+        """Make an unfitted member for a task; by default, the task is ignored.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class Member(ABC):
 
     @abstractmethod
     def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
-        """The predicted distributions.
+        """Predict the distribution of each row.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class Member(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, bytes]:
-        """Everything `from_state` needs, as files by name. No pickle: JSON and safetensors."""
+        """Return everything that `from_state` needs, as files by name. No pickle: JSON and safetensors."""
 
     @classmethod
     @abstractmethod
@@ -155,12 +155,12 @@ class Member(ABC):
 
     @property
     def schema(self) -> Schema | None:
-        """The columns that it was fitted to; None if it does not keep them."""
+        """The columns that the member was fitted to; None if it does not keep them."""
         return None
 
     @property
     def levels(self) -> Mapping[str, Sequence[str]]:
-        """The levels that it knows by name, of each category that it keeps any of."""
+        """The levels that the member encodes by name, for each category."""
         return {}
 
     def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int, clock: Clock = NO_LIMIT) -> "Sequence[Member]":
@@ -171,8 +171,8 @@ class Member(ABC):
         number, copies = int(fold.max()) + 1, list[Member]()
         with inner_bar(f"{self.label}, folds", number) as bar:
             for k in range(number):
-                own = clock.part(clock.left / (number - k))
-                copies.append(self.copy_for_fold().fit(train.rows(fold != k), None, seed, own))
+                copy_clock = clock.part(clock.left / (number - k))
+                copies.append(self.copy_for_fold().fit(train.rows(fold != k), None, seed, copy_clock))
                 bar.advance()
         return copies
 
@@ -182,18 +182,18 @@ class Member(ABC):
 
     @property
     def fits_copies_together(self) -> bool:
-        """Whether `fit_copies` fits all copies at once, so that they cannot be fitted in different processes."""
+        """True if `fit_copies` fits all copies at once, so that they cannot run in different processes."""
         return type(self).fit_copies is not Member.fit_copies
 
     def predict_components(self, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:
-        """The distributions of `distribution`, as one stack per part of a member that is a mixture of several.
+        """Predict the component distributions of each row, as one stack per part of a member that is itself a mixture.
 
-        Parts have equal weights, and batch shape (rows, k): k distributions per row that are mixed equally.
+        Stacks have equal weights and batch shape (rows, k): k distributions per row that are mixed equally.
         """
         return [self.distribution(X, exposure)]
 
     def get_facts(self) -> dict[str, Any]:
-        """What `ddpn show` and the report show about it: values that JSON can hold, by name."""
+        """Return facts about the fitted member for `ddpn show` and the report: values that JSON can hold, by name."""
         return {}
 
 
@@ -205,5 +205,5 @@ def make_exposure_tensor(exposure: np.ndarray | None, unit: float, rows: int) ->
 
 
 def to_tensor(values: np.ndarray) -> Tensor:
-    """A float64 vector as a tensor."""
+    """Convert a float64 vector to a tensor."""
     return torch.from_numpy(np.asarray(values, dtype=np.float64))

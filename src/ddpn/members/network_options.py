@@ -21,16 +21,16 @@ ENCODINGS = ("standard", "piecewise", "steps")
 #: Encodings of text.
 CATEGORICAL = ("auto", "one-hot", "effects")
 #: With more columns than this numbers are standardised only, and batches have at least so many rows.
-WIDE, _WIDE_BATCH = 500, 128
+MAX_ENCODED_COLUMNS, _MIN_WIDE_BATCH = 500, 128
 #: Up to so many rows, all rows are one batch.
 FULL_BATCH_ROWS = 128
 #: In a mixture, steps of the networks: for few rows, and for more.
-_STEPS = 500, 2000
+_MIXTURE_STEPS = 500, 2000
 #: Widths and steps of the large networks: for few rows, and for more. A narrow first layer keeps a few sums of all
 #: inputs, and finds thresholds in such sums.
-_LARGE = ((128, 128), 2000), ((32, 128, 128, 64), 10_000)
+_LARGE_WIDTHS_AND_STEPS = ((128, 128), 2000), ((32, 128, 128, 64), 10_000)
 #: The share of all epochs without a better score after which a network of a mixture has stopped.
-_PATIENCE = 0.1
+_PATIENCE_SHARE = 0.1
 #: A weaker weight decay than the default is better on some tables and worse on others: networks have one, large
 #: networks the other.
 _WEAK_DECAY = 0.3
@@ -110,7 +110,7 @@ class NetworkOptions(OptimizerOptions):
                 raise ConfigError(argument=name, must='be "auto" or an integer of at least 1', got=repr(value))
 
     def with_widths(self, rows: int) -> "NetworkOptions":
-        """The same options with the widths of layers that "auto" means for so many rows."""
+        """Replace "auto" widths of layers by those for this many rows."""
         if self.hidden != "auto":
             return self
         # Small networks for few rows, where larger ones predict no better and cost more (network_defaults.md).
@@ -118,30 +118,30 @@ class NetworkOptions(OptimizerOptions):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The widths of layers, after `with_widths` where they are "auto"."""
+        """The widths of layers, after `with_widths` if they are "auto"."""
         assert not isinstance(self.hidden, str)
         return tuple(self.hidden)
 
     def config(self, rows: int, seeds: tuple[int, ...], score: str = "crps", columns: int = 1) -> "TrainingConfig":
-        """The settings of a training on so many rows and columns, validated; `score` is what "auto" means."""
+        """Make the validated settings of a training on this many rows and columns; `score` is what "auto" means."""
         from ddpn.networks.backbones.members import ACTIVATIONS
         from ddpn.networks.training.config import TrainingConfig
 
         check_choice("activation", self.activation, ACTIVATIONS)
-        known = {field.name for field in fields(TrainingConfig)}
-        given = {name: value for name, value in asdict(self).items() if name in known}
-        given["score"] = score if self.score == "auto" else self.score
-        given["batch_size"] = choose_batch_size(rows) if self.batch_size == "auto" else self.batch_size
-        config = TrainingConfig(**(given | {"epochs": 1 if self.epochs == "auto" else self.epochs, "seeds": seeds}))
+        names = {field.name for field in fields(TrainingConfig)}
+        settings = {name: value for name, value in asdict(self).items() if name in names}
+        settings["score"] = score if self.score == "auto" else self.score
+        settings["batch_size"] = choose_batch_size(rows) if self.batch_size == "auto" else self.batch_size
+        config = TrainingConfig(**(settings | {"epochs": 1 if self.epochs == "auto" else self.epochs, "seeds": seeds}))
         if self.epochs == "auto":
             config = replace(config, epochs=choose_epochs(rows, config.batch_size))
-        if self.batch_size == "auto" and columns > WIDE:
+        if self.batch_size == "auto" and columns > MAX_ENCODED_COLUMNS:
             # Fewer steps, as each of them costs as much as the first layer is wide.
-            config = replace(config, batch_size=min(rows, max(config.batch_size, _WIDE_BATCH)))
+            config = replace(config, batch_size=min(rows, max(config.batch_size, _MIN_WIDE_BATCH)))
         return config
 
     def as_dict(self) -> JsonObject:
-        """For JSON."""
+        """Return the fields as values that JSON can hold."""
         return asdict(self) | {"hidden": self.hidden if isinstance(self.hidden, str) else list(self.hidden)}
 
 
@@ -152,7 +152,7 @@ TRAINING_OPTIONS = tuple(
 
 
 def check_training_options(options: Mapping[str, Any] | None) -> JsonObject:
-    """The options as a dictionary, or an error that names the unknown one."""
+    """Return the options as a dictionary; raise an error that names an unknown one."""
     if options is not None and not isinstance(options, Mapping):
         must, got = 'be a dictionary such as {"lr": 0.002}', f"{options!r:.60}"
         raise ConfigError(argument="training_options", must=must, got=got)
@@ -161,41 +161,41 @@ def check_training_options(options: Mapping[str, Any] | None) -> JsonObject:
 
 
 def make_small_options(options: NetworkOptions, rows: int) -> NetworkOptions:
-    """Those of the networks of a mixture on so many rows, as far as a user has not set them: a short training."""
-    found = _with_steps(options, rows, _STEPS[rows > SMALL_TABLE_ROWS])
-    return _with_weak_decay(found) if rows > SMALL_TABLE_ROWS else found
+    """Fill in options of the networks of a mixture that the user has not set: a short training."""
+    filled = _set_steps(options, rows, _MIXTURE_STEPS[rows > SMALL_TABLE_ROWS])
+    return _weaken_decay(filled) if rows > SMALL_TABLE_ROWS else filled
 
 
 def make_large_options(options: NetworkOptions, rows: int) -> NetworkOptions:
-    """Those of the large networks of a mixture on so many rows."""
-    widths, steps = _LARGE[rows > SMALL_TABLE_ROWS]
-    found = replace(_with_steps(options, rows, steps), numeric="steps", hidden=widths)
-    return _with_weak_decay(found) if rows <= SMALL_TABLE_ROWS else found
+    """Fill in options of the large networks of a mixture."""
+    widths, steps = _LARGE_WIDTHS_AND_STEPS[rows > SMALL_TABLE_ROWS]
+    filled = replace(_set_steps(options, rows, steps), numeric="steps", hidden=widths)
+    return _weaken_decay(filled) if rows <= SMALL_TABLE_ROWS else filled
 
 
-def _with_weak_decay(options: NetworkOptions) -> NetworkOptions:
+def _weaken_decay(options: NetworkOptions) -> NetworkOptions:
     is_default = options.weight_decay == NetworkOptions().weight_decay
     return replace(options, weight_decay=_WEAK_DECAY) if is_default else options
 
 
-def _with_steps(options: NetworkOptions, rows: int, steps: int) -> NetworkOptions:
-    """The options with about so many steps, unless the number of epochs is given."""
+def _set_steps(options: NetworkOptions, rows: int, steps: int) -> NetworkOptions:
+    """Set epochs for about this many steps, unless the user has set them."""
     if options.epochs != "auto":
         return options
     size = choose_batch_size(rows) if options.batch_size == "auto" else int(options.batch_size)
     epochs = int(np.clip(steps * size // rows, 5, 300))
-    patience = max(3, round(_PATIENCE * epochs)) if options.patience is None else options.patience
+    patience = max(3, round(_PATIENCE_SHARE * epochs)) if options.patience is None else options.patience
     return replace(options, batch_size=size, epochs=epochs, patience=patience)
 
 
-def make_paper_options(rows: int, **given: Any) -> NetworkOptions:
-    """Return the paper's settings of a training on so many rows, except for the options that are given.
+def make_paper_options(rows: int, **chosen: Any) -> NetworkOptions:
+    """Make the paper's settings of a training on this many rows, overridden by the options given.
 
     Up to 5,000 rows these are the settings of the paper's simulations, and beyond those of its length of stay, each
     with the same number of steps.
     """
     settings, steps = _PAPER_LARGE if rows > SMALL_TABLE_ROWS else _PAPER_SMALL
-    options = NetworkOptions(**(_PAPER | settings | given))
+    options = NetworkOptions(**(_PAPER | settings | chosen))
     if options.epochs != "auto":
         return options
     batch = choose_batch_size(rows) if options.batch_size == "auto" else min(int(options.batch_size), rows)
@@ -203,21 +203,21 @@ def make_paper_options(rows: int, **given: Any) -> NetworkOptions:
 
 
 def choose_numeric_encoding(rows: int, columns: int) -> str:
-    """The encoding of numbers: "piecewise" up to 5,000 rows, "steps" beyond, "standard" for very many columns.
+    """Choose the encoding of numbers: "piecewise" up to 5,000 rows, "steps" beyond, "standard" for very many columns.
 
     On the development tables the first two are equally good; with few rows "steps" follows smooth effects less well,
     with many it finds thresholds that "piecewise" blurs.
     """
-    return "standard" if columns > WIDE else "piecewise" if rows <= SMALL_TABLE_ROWS else "steps"
+    return "standard" if columns > MAX_ENCODED_COLUMNS else "piecewise" if rows <= SMALL_TABLE_ROWS else "steps"
 
 
 def choose_batch_size(rows: int) -> int:
-    """All rows where they are few; else a power of two that leaves at least 16 steps per epoch, at most 256."""
+    """Choose all rows if they are few; else a power of two with at least 16 steps per epoch, at most 256."""
     return rows if rows <= FULL_BATCH_ROWS else min(256, 2 ** int(math.log2(rows / 16)))
 
 
 def choose_epochs(rows: int, batch_size: int) -> int:
-    """About 1,000 steps up to 5,000 rows and 3,000 beyond, but at least 40 epochs for many rows, and at most 300.
+    """Choose epochs for 1,000 steps up to 5,000 rows and 3,000 beyond; at most 300, and at least 40 for many rows.
 
     With few rows more steps did not help on the development tables.
     """
@@ -226,5 +226,5 @@ def choose_epochs(rows: int, batch_size: int) -> int:
 
 
 def to_python_scalar(value: Any) -> Any:
-    """A number of numpy's, as a grid of options holds them, as Python's."""
+    """Convert a NumPy scalar to a Python scalar."""
     return value.item() if isinstance(value, np.generic) else value

@@ -1,4 +1,4 @@
-"""Networks as a member: an encoder of the table, M networks that are trained together, and a head."""
+"""Networks as a member: a table encoder, an ensemble of networks that are trained together, and a head."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from torch.distributions import Distribution
 
 from ddpn.members.member import Member, NotApplicableError, Task, make_exposure_tensor
 from ddpn.members.network_options import (
-    WIDE,
+    MAX_ENCODED_COLUMNS,
     NetworkOptions,
     choose_numeric_encoding,
     make_large_options,
@@ -41,20 +41,20 @@ from ddpn.tables.schema import Schema
 
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "encoder.json"
 #: On noisy tables networks are best in the first half of their training (0.15 to 0.5), on others later than this.
-_LATE = 0.6
+_LATE_SHARE = 0.6
 #: Rows that are predicted together, whose hidden units stay in cache, and what their number is a multiple of: a product
 #: with a single row would be summed in another order.
-_ROWS, _MULTIPLE = 256, 8
+_BLOCK_ROWS, _ROW_MULTIPLE = 256, 8
 #: Training rows that are encoded at a time, before their inputs are packed.
 PACKED_ROWS = 8192
 #: Rows of a stream by which the inputs of a very wide table are chosen.
-_SCREENED_ROWS = 65_536
+_MAX_SCREENED_ROWS = 65_536
 
 
 class Encoded(NamedTuple):
-    """Training and validation rows as tensors, the encoder that was fitted to the former, and the inputs it kept.
+    """Training and validation rows as tensors, the fitted encoder, and the chosen inputs (None for all).
 
-    With a `packing`, their inputs are packed.
+    With a `packing`, the inputs are packed.
     """
 
     encoder: FeatureEncoder
@@ -65,12 +65,12 @@ class Encoded(NamedTuple):
 
     @property
     def width(self) -> int:
-        """How many inputs there are."""
+        """The number of inputs."""
         return self.encoder.n_inputs if self.chosen is None else len(self.chosen)
 
 
 class Networks(Member):
-    """M networks of one architecture with one head, trained together and mixed equally.
+    """An ensemble of networks of one architecture with one head, trained together and mixed equally.
 
     Of more than 500 columns at most as many inputs as rows are used: those that explain the rows best one by one.
 
@@ -120,66 +120,70 @@ class Networks(Member):
     def from_task(cls, task: Task) -> Self:
         # The longest training continues where it was interrupted; the others take seconds.
         checkpoint = None if _can_be_large(task) else task.checkpoint
-        return cls(task.head, make_small_options(task.options, task.rows), checkpoint=checkpoint, **_run(task))
+        return cls(
+            task.head, make_small_options(task.options, task.rows), checkpoint=checkpoint, **_get_run_options(task)
+        )
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
     @torch.inference_mode(False)
     def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Self:
-        """Train until the clock ends; an interrupted training leaves the best networks so far, and is `interrupted`."""
+        """Train until the clock ends; an interrupted training keeps the best networks, and sets `interrupted`."""
         used = train if train.has_weight.all() else train.rows(train.has_weight)
         self._set_rows(used, len(used))
-        numeric, config = self._settings(used, self.seeds or _drawn_seeds(seed, self.options.n_networks))
+        numeric, config = self._make_settings(used, self.seeds or _draw_seeds(seed, self.options.n_networks))
         if self.stream is None:
             rows = self._encode(numeric, used, validation, seed, packs=True)
         else:
-            rows, config = self._streamed(numeric, used, validation, config)
+            rows, config = self._encode_stream(numeric, used, validation, config)
             self.n_rows = len(self.stream)
         model = self._build(rows.width, config.n_networks)
         model.reset(config.seeds, self._start(used))
         trained = model
         if rows.packing is not None:
             trained = model.with_backbone(UnpackedInputs(cast(MLP, model.backbone), rows.packing))
-        return self._keep(rows, model, self._run(trained, rows.train, rows.validation, config, clock))
+        return self._keep(rows, model, self._train(trained, rows.train, rows.validation, config, clock))
 
     @torch.inference_mode(False)
     def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int, clock: Clock = NO_LIMIT) -> "list[Networks]":
-        """Train the networks of all copies side by side; each copy has an encoder of its own.
+        """Train the networks of all copies side by side; each copy has its own encoder.
 
         One epoch is chosen for all of them, by their mean score on the rows that they left out.
         """
-        number, each = int(fold.max()) + 1, self.options.n_networks
+        number, n_each = int(fold.max()) + 1, self.options.n_networks
         smallest = len(train) - int(np.bincount(fold).max())
         self._set_rows(train, smallest)
-        seeds = _drawn_seeds(seed, number * each)
-        numeric, config = self._settings(train, seeds)
+        seeds = _draw_seeds(seed, number * n_each)
+        numeric, config = self._make_settings(train, seeds)
         parts = [(train.rows(fold != k), train.rows(fold == k)) for k in range(number)]
         # Not packed, as copies of a network differ in which of their inputs are numbers.
         encoded = [self._encode(numeric, *part, seed, packs=False) for part in parts]
         model = self._build(max(part.width for part in encoded), len(seeds))
-        own = [slice(k * each, (k + 1) * each) for k in range(number)]
+        slices = [slice(k * n_each, (k + 1) * n_each) for k in range(number)]
         for k, rows in enumerate(encoded):
-            alone = self._build(rows.width, each)
-            alone.reset(seeds[own[k]], self._start(train.rows(fold != k)))
-            _put_networks(model, own[k], alone)
-        together = _side_by_side([(rows.train, rows.validation) for rows in encoded], each)
-        history = self._run(model, together, None, config, clock)
+            alone = self._build(rows.width, n_each)
+            alone.reset(seeds[slices[k]], self._start(train.rows(fold != k)))
+            _put_networks(model, slices[k], alone)
+        together = _join_copies([(rows.train, rows.validation) for rows in encoded], n_each)
+        history = self._train(model, together, None, config, clock)
         copies = []
         for k, rows in enumerate(encoded):
-            alone = self._build(rows.width, each)
+            alone = self._build(rows.width, n_each)
             # The inverse of `_put_networks`.
             shapes = {name: tuple(map(slice, tensor.shape)) for name, tensor in alone.state_dict().items()}
-            alone.load_state_dict({name: tensor[own[k]][shapes[name]] for name, tensor in model.state_dict().items()})
-            copies.append(self.copy_for_fold()._keep(rows, alone, history.of(own[k])))
+            alone.load_state_dict(
+                {name: tensor[slices[k]][shapes[name]] for name, tensor in model.state_dict().items()}
+            )
+            copies.append(self.copy_for_fold()._keep(rows, alone, history.of(slices[k])))
         return copies
 
     def _set_rows(self, train: CountRows, rows: int) -> None:
-        """Remember what the networks are fitted to: as many rows, exposures of this size."""
+        """Keep the number of rows and the unit of exposures that the networks are fitted with."""
         self.unit, self.n_rows = choose_exposure_unit(train, self.head.exposure_is_total), rows
         self.options = self.options.with_widths(rows)
 
-    def _settings(self, train: CountRows, seeds: tuple[int, ...]) -> tuple[str, TrainingConfig]:
-        """The encoding of numbers, and how networks with these seeds are trained."""
+    def _make_settings(self, train: CountRows, seeds: tuple[int, ...]) -> tuple[str, TrainingConfig]:
+        """Return the encoding of numbers, and the training settings of networks with these seeds."""
         numeric, columns = self.options.numeric, np.shape(train.X)[1]
         config = self.options.config(self.n_rows, seeds, self.head.validation_score, columns)
         return choose_numeric_encoding(self.n_rows, columns) if numeric == "auto" else numeric, config
@@ -194,9 +198,9 @@ class Networks(Member):
 
     @property
     def is_underfitted(self) -> bool:  # type: ignore[override]
-        """Whether the networks were best late in their training."""
+        """True if the networks were best late in their training."""
         planned = self.options.epochs if isinstance(self.options.epochs, int) else len(self.history.epochs)
-        return float(np.mean(self.history.best_epoch)) > _LATE * planned
+        return float(np.mean(self.history.best_epoch)) > _LATE_SHARE * planned
 
     @property
     def interrupted(self) -> bool:  # type: ignore[override]
@@ -208,7 +212,7 @@ class Networks(Member):
         encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
         # Effects of a row's level are those of other rows, and never of rows of its group.
         folds = assign_folds(len(train), FOLDS, seed, train.group)
-        packs = packs and np.shape(train.X)[1] <= WIDE
+        packs = packs and np.shape(train.X)[1] <= MAX_ENCODED_COLUMNS
         size = PACKED_ROWS if packs else len(train)
         blocks = encoder.fit_blocks(train.X, train.y, train.weight, train.exposure, folds, size)
         chosen, packing = None, None
@@ -217,26 +221,26 @@ class Networks(Member):
             X = packing.pack(blocks, len(train))
         else:
             inputs = next(blocks)
-            chosen = self._screened(train, inputs)
-            X = torch.from_numpy(_columns(inputs, chosen))
-        own, known = self._tensors(train, X), None
+            chosen = self._choose_inputs(train, inputs)
+            X = torch.from_numpy(_select_inputs(inputs, chosen))
+        train_tensors, validation_tensors = self._to_tensors(train, X), None
         if validation is not None:
-            inputs = _columns(encoder.encode(validation.X), chosen)
+            inputs = _select_inputs(encoder.encode(validation.X), chosen)
             X = torch.from_numpy(inputs) if packing is None else packing.pack([inputs], len(validation))
-            known = self._tensors(validation, X)
-        return Encoded(encoder, chosen, own, known, packing)
+            validation_tensors = self._to_tensors(validation, X)
+        return Encoded(encoder, chosen, train_tensors, validation_tensors, packing)
 
-    def _screened(self, train: CountRows, inputs: np.ndarray) -> np.ndarray | None:
-        """The inputs to use of a very wide table; None for all."""
-        if np.shape(train.X)[1] <= WIDE:
+    def _choose_inputs(self, train: CountRows, inputs: np.ndarray) -> np.ndarray | None:
+        """Choose the inputs of a very wide table; None for all."""
+        if np.shape(train.X)[1] <= MAX_ENCODED_COLUMNS:
             return None
         scale = np.ones(len(train)) if train.exposure is None else train.exposure
-        return choose_columns(inputs, train.y / scale, scale * train.weight_or_ones, WIDE)
+        return choose_columns(inputs, train.y / scale, scale * train.weight_or_ones, MAX_ENCODED_COLUMNS)
 
-    def _streamed(
+    def _encode_stream(
         self, numeric: str, train: CountRows, validation: CountRows | None, config: TrainingConfig
     ) -> tuple[Encoded, TrainingConfig]:
-        """The encoder of a sample of the rows, the stream that it encodes, and the settings of a training on it."""
+        """Fit an encoder to a sample of the rows; return the encoded stream, and the settings of a training on it."""
         assert self.stream is not None
         encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
         encoder.fit(train.X, train.y, train.weight, train.exposure)
@@ -244,29 +248,31 @@ class Networks(Member):
         crossed: OutOfFoldEffects | None = None
         while crossed is None and has_effects(encoder):
             folds = assign_folds_by_content(encoder, train.X)
-            found = OutOfFoldEffects(encoder, train.X, train.y, train.weight, train.exposure, folds)
-            if found.weak_columns:
-                encoder.set_columns(drop_effects(encoder.columns_, found.weak_columns))
+            effects = OutOfFoldEffects(encoder, train.X, train.y, train.weight, train.exposure, folds)
+            if effects.weak_columns:
+                encoder.set_columns(drop_effects(encoder.columns_, effects.weak_columns))
             else:
-                crossed = found
-        some, source = train.rows(slice(0, _SCREENED_ROWS)), self.stream
-        chosen = self._screened(some, encoder.transform(some.X)) if np.shape(some.X)[1] > WIDE else None
+                crossed = effects
+        some, source = train.rows(slice(0, _MAX_SCREENED_ROWS)), self.stream
+        chosen = (
+            self._choose_inputs(some, encoder.transform(some.X)) if np.shape(some.X)[1] > MAX_ENCODED_COLUMNS else None
+        )
         mean = float(train.weight_or_ones.mean())
 
         def encode(rows: Any) -> CountRows:
             part = source.sample(rows)
             inputs = encoder.transform(part.X) if crossed is None else crossed.encode_by_content(part.X)
-            return self._tensors(part, torch.from_numpy(_columns(inputs, chosen)), mean)
+            return self._to_tensors(part, torch.from_numpy(_select_inputs(inputs, chosen)), mean)
 
-        known = None
+        validation_rows = None
         if validation is not None:
-            inputs = _columns(encoder.transform(validation.X), chosen)
-            known = self._tensors(validation, torch.from_numpy(inputs))
+            inputs = _select_inputs(encoder.transform(validation.X), chosen)
+            validation_rows = self._to_tensors(validation, torch.from_numpy(inputs))
         stream, config = Streamed.scheduled(source, encode, config)
-        return Encoded(encoder, chosen, stream, known), config
+        return Encoded(encoder, chosen, stream, validation_rows), config
 
-    def _tensors(self, sample: CountRows, inputs: Tensor, mean: float | None = None) -> CountRows:
-        """Float32 tensors (counts in float64 where they need it), weights with mean 1, exposures in units.
+    def _to_tensors(self, sample: CountRows, inputs: Tensor, mean: float | None = None) -> CountRows:
+        """Convert rows to float32 tensors (counts to float64 if needed), weights with mean 1, exposures in units.
 
         `mean` is the mean weight where the sample is a part of the rows.
         """
@@ -284,13 +290,13 @@ class Networks(Member):
         )
 
     def _start(self, sample: CountRows) -> Tensor | None:
-        """Return the head's fit without features, or None if training starts at random weights."""
+        """Fit the head without features; return None if training starts at random weights."""
         if self.options.start == "random":
             return None
-        wide = self._tensors(sample.replace(X=None), torch.zeros(len(sample), 0)).map(torch.Tensor.double)
+        wide = self._to_tensors(sample.replace(X=None), torch.zeros(len(sample), 0)).map(torch.Tensor.double)
         return self.head.sample_start(wide)
 
-    def _run(
+    def _train(
         self,
         model: CountModel,
         rows: CountRows | OwnRows | Streamed,
@@ -327,17 +333,17 @@ class Networks(Member):
 
     @torch.no_grad()
     def raw(self, X: ColumnTable) -> Tensor:
-        """Raw outputs of every network: those of a row alone are those of the row among others. Shape: (rows, M, P)."""
-        inputs = _columns(self.encoder.encode(X), self.chosen)
-        found = []
-        with threads_for(self.model.multiply_adds(torch.from_numpy(inputs[:_ROWS]))):
-            for start in range(0, len(inputs), _ROWS):
-                block = inputs[start : start + _ROWS]
-                # In float64, with rows of zeros up to a multiple of `_MULTIPLE`.
-                padded = np.zeros((len(block) + -len(block) % _MULTIPLE, block.shape[1]))
+        """Compute the raw outputs of every network, the same for a row alone and among others. Shape: (rows, M, P)."""
+        inputs = _select_inputs(self.encoder.encode(X), self.chosen)
+        blocks = []
+        with threads_for(self.model.multiply_adds(torch.from_numpy(inputs[:_BLOCK_ROWS]))):
+            for start in range(0, len(inputs), _BLOCK_ROWS):
+                block = inputs[start : start + _BLOCK_ROWS]
+                # In float64, with rows of zeros up to a multiple of `_ROW_MULTIPLE`.
+                padded = np.zeros((len(block) + -len(block) % _ROW_MULTIPLE, block.shape[1]))
                 padded[: len(block)] = block
-                found.append(self.model.raw(torch.from_numpy(padded)))
-        return (found[0] if len(found) == 1 else torch.cat(found))[: len(inputs)]
+                blocks.append(self.model.raw(torch.from_numpy(padded)))
+        return (blocks[0] if len(blocks) == 1 else torch.cat(blocks))[: len(inputs)]
 
     def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
         raw = self.raw(X)
@@ -365,20 +371,20 @@ class Networks(Member):
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
-        known = json.loads(files[_FACTS])
-        member = cls(make_head(known["head"]["name"], **known["head"]["options"]), NetworkOptions(**known["options"]))
-        member.unit, member.n_rows = float(known["unit"]), known["rows"]
-        member.history = History(**known["history"])
+        facts = json.loads(files[_FACTS])
+        member = cls(make_head(facts["head"]["name"], **facts["head"]["options"]), NetworkOptions(**facts["options"]))
+        member.unit, member.n_rows = float(facts["unit"]), facts["rows"]
+        member.history = History(**facts["history"])
         try:
             weights = load_tensors(files[_WEIGHTS])
             with torch.device("meta"):  # no memory is taken for a network that the weights do not fit
-                member._build(known["inputs"], known["n_networks"]).load_state_dict(weights, assign=True)
-            model = member._build(known["inputs"], known["n_networks"])
+                member._build(facts["inputs"], facts["n_networks"]).load_state_dict(weights, assign=True)
+            model = member._build(facts["inputs"], facts["n_networks"])
             model.load_state_dict(weights)
         except (RuntimeError, SafetensorError) as error:
             raise InputError(f"{_WEIGHTS} does not fit the network that was saved with it.") from error
         member.encoder = encoder_from_bytes(files[_ENCODER], _ENCODER)
-        member.chosen = None if known["chosen"] is None else np.array(known["chosen"])
+        member.chosen = None if facts["chosen"] is None else np.array(facts["chosen"])
         if member.chosen is not None:
             chosen, width = member.chosen, sum(column.width for column in member.encoder.columns_)
             if chosen.ndim != 1 or chosen.dtype.kind != "i" or not ((chosen >= 0) & (chosen < width)).all():
@@ -399,7 +405,7 @@ class Networks(Member):
 
 
 class LargeNetworks(Networks):
-    """Networks that are larger and trained longer than the default ones, for what these cannot learn in their time."""
+    """Larger networks that are trained longer, for tables on which the default networks are still improving."""
 
     label = "large networks"
     complexity = 6
@@ -409,52 +415,56 @@ class LargeNetworks(Networks):
     def from_task(cls, task: Task) -> Self:
         if not _can_be_large(task):
             raise NotApplicableError("the networks have a size, an encoding or a number of epochs that was given")
-        return cls(task.head, make_large_options(task.options, task.rows), checkpoint=task.checkpoint, **_run(task))
+        return cls(
+            task.head, make_large_options(task.options, task.rows), checkpoint=task.checkpoint, **_get_run_options(task)
+        )
 
 
 def _can_be_large(task: Task) -> bool:
-    """Whether there can be large networks: of counts, and as nobody has said how large networks are."""
+    """Return True if large networks apply: a count likelihood, and network sizes that no user has set."""
     default = NetworkOptions()
-    own = any(getattr(task.options, name) != getattr(default, name) for name in ("hidden", "numeric", "epochs"))
-    return task.head.is_count and not own
+    is_customised = any(
+        getattr(task.options, name) != getattr(default, name) for name in ("hidden", "numeric", "epochs")
+    )
+    return task.head.is_count and not is_customised
 
 
-def _run(task: Task) -> JsonObject:
+def _get_run_options(task: Task) -> JsonObject:
     return {"runtime": task.runtime, "verbose": task.verbose, "stream": task.stream}
 
 
-def _drawn_seeds(seed: int, number: int) -> tuple[int, ...]:
+def _draw_seeds(seed: int, number: int) -> tuple[int, ...]:
     return tuple(np.random.RandomState(seed).randint(2**31 - 1, size=number).tolist())
 
 
-def _columns(inputs: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
+def _select_inputs(inputs: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
     return inputs if chosen is None else np.ascontiguousarray(inputs[:, chosen])
 
 
 # Networks of several copies of a member, each with inputs of its own, that are trained as one model -------------------
 
 
-def _side_by_side(copies: Sequence[tuple[Any, Any]], each: int) -> OwnRows:
-    """Training and validation rows of copies with so many networks each; inputs that only other copies have are 0."""
+def _join_copies(copies: Sequence[tuple[Any, Any]], n_each: int) -> OwnRows:
+    """Join rows of copies with their own inputs, for joint training; inputs of other copies are 0."""
     width, samples, end = max(train.X.shape[1] for train, _ in copies), [], 0
     positions: tuple[list[Tensor], list[Tensor]] = [], []
     for copy in copies:
-        for sample, own in zip(copy, positions, strict=True):
+        for sample, indices in zip(copy, positions, strict=True):
             more = torch.zeros(len(sample), width - sample.X.shape[1])
             samples.append(sample.replace(X=torch.cat([sample.X, more], dim=1)))
-            own += [torch.arange(end, end + len(sample))] * each
+            indices += [torch.arange(end, end + len(sample))] * n_each
             end += len(sample)
     joined = {name: torch.cat([sample.parts[name] for sample in samples]) for name in samples[0].parts}
     return OwnRows(CountRows.from_checked(**joined), *positions)
 
 
-def _put_networks(model: CountModel, own: slice, part: CountModel) -> None:
-    """Copy networks into their places among those that are trained together.
+def _put_networks(model: CountModel, networks: slice, part: CountModel) -> None:
+    """Copy the networks of one copy into the slice of the jointly trained ones.
 
     Inputs that only other copies have come last. They are 0 for these networks, and so are their weights: a copy starts
     as if it were alone, whatever inputs others have.
     """
     whole = model.state_dict()
     for name, tensor in part.state_dict().items():
-        whole[name][own] = 0.0
-        whole[name][own][tuple(map(slice, tensor.shape))] = tensor
+        whole[name][networks] = 0.0
+        whole[name][networks][tuple(map(slice, tensor.shape))] = tensor

@@ -24,19 +24,19 @@ from ddpn.runtime.time_plan import NEARLY_ALL, clocks_of_member, count_affordabl
 from ddpn.runtime.validation import listed
 
 #: Rows that weights are chosen by at most.
-_SCORED_ROWS = 5000
+_MAX_SCORED_ROWS = 5000
 #: Rows that weights are chosen by at least, where time is limited.
-_FEWEST_SCORED = 500
+_MIN_SCORED_ROWS = 500
 #: The share of the mixture's CRPS that a member must save for the next, more expensive one to be fitted.
-_WORTH_MORE = 0.002
+_MIN_CRPS_GAIN = 0.002
 #: Where time is limited, for every second: rows to choose weights by.
-_SCORED_PER_SECOND = 100.0
+_SCORED_ROWS_PER_SECOND = 100.0
 #: Seconds below which no further member is begun.
-_LEAST = 0.5
+_MIN_SECONDS_TO_BEGIN = 0.5
 #: Rows of a larger table that the first member begins with where time is limited: a guess for every second and tables
 #: of 20 columns, and at least so many of 20 columns. The time that they take decides what follows. Networks of up to
 #: 5,000 rows are smaller than those of more.
-FIRST_ROWS_PER_SECOND, _COLUMNS, FIRST_ROWS = 1000.0, 20, 6_000
+FIRST_ROWS_PER_SECOND, _TYPICAL_COLUMNS, FIRST_ROWS = 1000.0, 20, 6_000
 #: A member for which there is not even time with these rows is fitted to this share of them. No member is fitted to
 #: fewer than so many rows of a larger table.
 _RETRY_SHARE, _MIN_ROWS = 0.25, 1_000
@@ -49,8 +49,8 @@ _TIME_IS_UP = "the time budget is too short"
 class MemberSpec:
     """A member to fit: its name, and the unfitted member with its options.
 
-    One that is a baseline has no weight where there are others. One that is larger than another is fitted only if that
-    one improved the mixture, and was still improving when it ended.
+    A baseline has no weight if there are other members. A member that is larger than another is fitted only if that one
+    improved the mixture, and was still improving when it ended.
     """
 
     name: str
@@ -66,12 +66,12 @@ class MemberSpec:
 
     @property
     def label(self) -> str:
-        """What tables and messages call the member."""
+        """The label of the member in tables and messages."""
         return format_member_label(self.name, self.member)
 
 
 def make_default_specs(task: Task, others: Sequence[str] = ()) -> list[MemberSpec]:
-    """Return what `members="auto"` fits, in the order of `MEMBERS`; with a likelihood of no counts, networks alone.
+    """List what `members="auto"` fits, in the order of `MEMBERS`; for a continuous likelihood, networks alone.
 
     `others` are names of further members, which are fitted before the networks.
     """
@@ -82,7 +82,9 @@ def make_default_specs(task: Task, others: Sequence[str] = ()) -> list[MemberSpe
         if kind.is_default and (task.head.is_count or kind.is_baseline or issubclass(kind, Networks))
     ]
     further = [name for name in others if name not in names]
-    first = next(place for place, name in enumerate([*names, ""]) if not name or issubclass(kinds[name], Networks))
+    first = next(
+        position for position, name in enumerate([*names, ""]) if not name or issubclass(kinds[name], Networks)
+    )
     specs = []
     for name in [*names[:first], *further, *names[first:]]:
         with suppress(NotApplicableError):
@@ -91,7 +93,7 @@ def make_default_specs(task: Task, others: Sequence[str] = ()) -> list[MemberSpe
 
 
 def make_chosen_specs(task: Task, names: Sequence[str]) -> list[MemberSpec]:
-    """Return the members of these names, in this order, all with a weight; raise an error if one cannot be fitted."""
+    """List the members of these names, in this order, all with a weight; raise an error if one cannot be fitted."""
     specs = []
     for name in names:
         try:
@@ -113,7 +115,7 @@ def is_member_error(error: Exception) -> bool:
 class Portfolio:
     """Fits members one after the other, and chooses their weights by the CRPS of held-out rows.
 
-    `on_step` is called with a line on what is fitted; with `jobs`, members are fitted as jobs.
+    `on_step` receives a line about each step; with `jobs`, members are fitted as jobs.
     """
 
     specs: Sequence[MemberSpec]
@@ -157,10 +159,10 @@ class Portfolio:
         is_weighed = sum(not spec.is_baseline for spec in self.specs) > 1
         blocks = self._choose_scored_blocks() if is_weighed else []
         scores = MixtureScores([self.predictions.take_counts(block) for block in blocks])
-        for place, spec in enumerate(self.specs):
+        for position, spec in enumerate(self.specs):
             # A larger member is fitted only after one that ended by itself, so that no time is kept for it.
-            members_left = 1 + sum(not later.larger_than for later in self.specs[place + 1 :])
-            if self.interrupted or (self.members and self.clock.left < _LEAST):
+            members_left = 1 + sum(not later.larger_than for later in self.specs[position + 1 :])
+            if self.interrupted or (self.members and self.clock.left < _MIN_SECONDS_TO_BEGIN):
                 break
             if self.members and spec.larger_than not in (None, *self._could_learn_more):
                 self._skip(spec)
@@ -177,7 +179,7 @@ class Portfolio:
             before = self.crps
             if not self._weigh(spec, scores, blocks):
                 break
-            if member.is_underfitted and self.crps < (1.0 - _WORTH_MORE) * before:
+            if member.is_underfitted and self.crps < (1.0 - _MIN_CRPS_GAIN) * before:
                 self._could_learn_more.append(spec.name)
         self._record_rest()
         if self.interrupted and not self.members:
@@ -196,7 +198,7 @@ class Portfolio:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences on members that could not be fitted, by reason, and on those that were fitted to fewer rows."""
+        """Sentences about members that could not be fitted, by reason, and members that were fitted to fewer rows."""
         notes, total = [], len(self.folds.train)
         numbers = {name: rows for name, rows in self.rows.items() if rows < total and name in self.members}
         if numbers:
@@ -240,28 +242,28 @@ class Portfolio:
         has_held_out_rows = self.folds.are_crossed or self.folds.validation is not None
         if spec.is_baseline or not self.clock.has_limit or not has_held_out_rows:
             return self._fit_to_rows(spec, seed, total, *self._clocks(spec, members_left))
-        own, hard = self._clocks(spec, members_left)
+        soft, hard = self._clocks(spec, members_left)
         # What was affordable for all members before, some of which take much less time per row than others; then as
         # many as this member has time for.
         rows = min(self.rows.values()) if self.rows else min(total, self._guess_rows())
         rows = total if rows >= NEARLY_ALL * total else rows
-        member = self._fit_to_rows(spec, seed, rows, own, hard)
+        member = self._fit_to_rows(spec, seed, rows, soft, hard)
         if member is None and self._ran_out_of_time(spec) and _RETRY_SHARE * rows >= _MIN_ROWS:
             # Jobs may have fitted it to fewer rows before.
             rows = max((number for number in self._fits if number < rows), default=int(_RETRY_SHARE * rows))
             del self.left_out[spec.name]
-            own, hard = self._clocks(spec, members_left)
-            member = self._fit_to_rows(spec, seed, rows, own, hard)
+            soft, hard = self._clocks(spec, members_left)
+            member = self._fit_to_rows(spec, seed, rows, soft, hard)
         if member is None:
             return None
         # Of jobs, the first member stands for all that run at the same time.
         while not self.interrupted and (self.jobs is None or not self.rows):
-            more = count_affordable_rows(own, rows, time.monotonic() - started, total)
+            more = count_affordable_rows(soft, rows, time.monotonic() - started, total)
             if not more:
                 break
             started = time.monotonic()
             self.on_step(f"Fitting {spec.label} to {more:,} rows after {rows:,}")
-            fitted = self._fit_to_rows(spec, seed, more, own, hard)
+            fitted = self._fit_to_rows(spec, seed, more, soft, hard)
             if fitted is None:
                 self.left_out.pop(spec.name, None)
                 break
@@ -270,23 +272,23 @@ class Portfolio:
         return member
 
     def _guess_rows(self) -> int:
-        """Return how many rows to begin with, before any time was measured: the fewer, the more columns there are."""
-        columns = max(_COLUMNS, *tuple(getattr(self.folds.train.X, "shape", ()))[1:2])
-        guess = max(FIRST_ROWS, FIRST_ROWS_PER_SECOND * self.clock.left) * _COLUMNS / columns
+        """Guess how many rows to begin with, before any time was measured: fewer for more columns."""
+        columns = max(_TYPICAL_COLUMNS, *tuple(getattr(self.folds.train.X, "shape", ()))[1:2])
+        guess = max(FIRST_ROWS, FIRST_ROWS_PER_SECOND * self.clock.left) * _TYPICAL_COLUMNS / columns
         return max(_MIN_ROWS, int(guess))
 
     def _ran_out_of_time(self, spec: MemberSpec) -> bool:
         return self.left_out.get(spec.name) == _TIME_IS_UP
 
     def _clocks(self, spec: MemberSpec, members_left: int) -> tuple[Clock, Clock]:
-        """Return when a member should end by itself, and when it is ended."""
+        """Return the soft deadline, by which the member should end by itself, and the hard one that ends it."""
         if spec.is_baseline:
             return NO_LIMIT, NO_LIMIT  # takes no time, and is what there is when nothing else could be fitted
         # Jobs run at the same time.
         return clocks_of_member(self.clock, 1 if self.jobs is not None else members_left)
 
     def _choose_rows(self, rows: int, seed: int) -> Folds:
-        """Return the folds with about so many of the training rows: at random, whole groups."""
+        """Choose about this many training rows at random, whole groups; return their folds."""
         train, number = self.folds.train, self.folds.number
         if rows >= len(train):
             return self.folds
@@ -295,15 +297,15 @@ class Portfolio:
             return self.folds  # a fold without rows would have no copy
         return replace(self.folds, train=train.rows(chosen), number=None if number is None else number[chosen])
 
-    def _fit_to_rows(self, spec: MemberSpec, seed: int, rows: int, own: Clock, hard: Clock) -> Member | None:
-        """Fit a member to so many rows; None, with the reason in `left_out`, if that is not possible."""
+    def _fit_to_rows(self, spec: MemberSpec, seed: int, rows: int, soft: Clock, hard: Clock) -> Member | None:
+        """Fit a member to this many rows; return None, with the reason in `left_out`, if that is impossible."""
         started = time.monotonic()
         try:
             with hard.limit():
                 if self.jobs is not None and not spec.is_baseline:
-                    member = self._fit_as_job(spec, self.jobs, seed, rows, own, hard)
+                    member = self._fit_as_job(spec, self.jobs, seed, rows, soft, hard)
                 else:
-                    member = self._choose_rows(rows, seed).fit(spec.member, seed, own)
+                    member = self._choose_rows(rows, seed).fit(spec.member, seed, soft)
         except NotApplicableError as error:
             self.left_out[spec.name] = str(error)
             return None
@@ -325,19 +327,19 @@ class Portfolio:
         return member
 
     def _leave_out(self, spec: MemberSpec, error: Exception) -> None:
-        """Record the error of a member; the fit goes on without it."""
+        """Record the error of a member; the fit continues without it."""
         self.left_out[spec.name] = str(error) if isinstance(error, JobError) else f"it raised {describe_error(error)}"
         self._error = error
 
-    def _fit_as_job(self, spec: MemberSpec, jobs: JobOptions, seed: int, rows: int, own: Clock, hard: Clock) -> Member:
-        """Fit a member as a job, together with all members that are fitted in any case."""
+    def _fit_as_job(self, spec: MemberSpec, jobs: JobOptions, seed: int, rows: int, soft: Clock, hard: Clock) -> Member:
+        """Fit a member as a job, together with all members that will be fitted in any case."""
         if rows not in self._fits:
             self._fits[rows] = MemberJobs(jobs, self._choose_rows(rows, seed), seed)
         others = [other for other in self.specs if other is spec or not (other.larger_than or other.is_baseline)]
-        return self._fits[rows].fit(spec.name, {other.name: other.member for other in others}, own, hard)
+        return self._fits[rows].fit(spec.name, {other.name: other.member for other in others}, soft, hard)
 
     def _weigh(self, spec: MemberSpec, scores: MixtureScores, blocks: Sequence[np.ndarray]) -> bool:
-        """Choose the weights of all members so far; False where there is no time to score the new one."""
+        """Update the weights of all members so far; return False if there is no time to score the new one."""
         try:
             with single_thread(), torch.no_grad(), self.clock.limit():
                 parts = [self.predictions.predict(spec.name, block) for block in blocks]
@@ -383,7 +385,7 @@ class Portfolio:
     def _choose_scored_blocks(self) -> list[np.ndarray]:
         """Choose the held-out rows by which members are weighed, as blocks of `predictions`."""
         held_out = self.predictions
-        most = int(min(_SCORED_ROWS, max(_FEWEST_SCORED, _SCORED_PER_SECOND * self.clock.left)))
+        most = int(min(_MAX_SCORED_ROWS, max(_MIN_SCORED_ROWS, _SCORED_ROWS_PER_SECOND * self.clock.left)))
         if len(held_out) <= most:
             return held_out.divide(np.arange(len(held_out)))
         # As many of each fold as its share of the rows.

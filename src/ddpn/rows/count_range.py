@@ -93,9 +93,6 @@ class CountRange:
         """Return the rows with these bounds and limits; raise an `InputError` for counts outside them.
 
         `rows` may already have an upper bound per row, and limits of censored counts. Messages call the counts `name`.
-
-        `rows` may have the largest possible count of each row, and limits of censored counts. Messages call the counts
-        `name`.
         """
         low, high = self.bounds(len(rows), rows.upper, rows.labels)
         y, limit = rows.y, rows.limit

@@ -25,8 +25,6 @@ class CountRows:
 
     The constructor checks every part. Results of `rows`, `map` and `replace` are not checked again.
 
-    The constructor checks every part. What is made of checked rows by `rows`, `map` and `replace` is not checked again.
-
     Shape: X (N, ...), the others (N,). In a training batch where each member has its own rows, (B, M, ...) and (B, M).
 
     Parameters
@@ -193,9 +191,6 @@ class CountRows:
         """Merge rows with equal inputs and counts, adding their weights, and sort them.
 
         A fit with integer weights and one with repeated rows are then the same computation, not merely equal in
-        expectation. Rows of weight 0 are dropped.
-
-        A fit with integer weights and one with repeated rows are then the same computation, not merely the same
         expectation. Rows of weight 0 are dropped.
 
         Parameters

@@ -14,9 +14,6 @@ def choose_exposure_unit(rows: CountRows, is_total: bool) -> float:
 
     It is the one nearest to the mean exposure, or to 1 without exposures. For counts above 4 million it is smaller, so
     that rates per unit stay below a million. For totals (`is_total`) it is 1.
-
-    It is the one nearest to the mean exposure, or to 1 without exposures; for counts above 4 million it is smaller, so
-    that rates per unit stay below a million. It is 1 where exposures are totals (`is_total`).
     """
     if is_total:
         return 1.0

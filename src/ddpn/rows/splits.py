@@ -77,9 +77,6 @@ def split_at_random(rows: int, shares: Sequence[float], seed: int, group: np.nda
     Returns the positions of the rows of each part. A part with a share above 0 has at least one group, if there are
     enough. A group with more than half of the rows is in the first part.
 
-    A part with a share above 0 has at least one group, if there are enough. A group with more than half of the rows is
-    in the first part.
-
     >>> [len(part) for part in split_at_random(10, (0.7, 0.1, 0.2), seed=0)]
     [7, 1, 2]
     >>> [part.tolist() for part in split_at_random(4, (0.5, 0.5), seed=0, group=np.array(["a", "b", "b", "a"]))]

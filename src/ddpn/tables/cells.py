@@ -113,10 +113,6 @@ class NumberFormat:
     `decimal` is "" if the column was not text in fit; the format of later text is then guessed again. `ambiguous` is a
     cell such as "1,234" if no cell shows whether its comma is a decimal sign. `integers` is True if all values in fit
     were integers: the points of a later 31.287 are then thousands separators.
-
-    Without a decimal sign they were not text in fit, and a later table that has text says itself how it is written.
-    `ambiguous` is a cell such as "1,234" if no cell of the column says whether its comma is a decimal sign. `integers`
-    is whether all values of the fit were integers: the points of a later 31.287 are then thousands separators.
     """
 
     decimal: str = ""

@@ -18,9 +18,6 @@ class Kind(StrEnum):
 
     In a category of numbers, 1, 1.0 and "01" are the same level; in a category of booleans, so are "yes" and true. Only
     raw tables have dates: a `ColumnTable` has their parts, which are numbers.
-
-    In a category of numbers, 1, 1.0 and "01" are the same level; in one of booleans, so are "yes" and true. Dates are
-    columns of raw tables only: a `ColumnTable` has their parts, which are numbers.
     """
 
     NUMBER = "number"
@@ -61,9 +58,6 @@ class Levels(tuple[str, ...]):
     """The names of a column's levels, with a cache of what models computed for them.
 
     Rows taken from a table share its levels, so a model looks up each level once per table and not once per block.
-
-    Rows that are taken from a table share its levels. So a model looks up each level once per table, and not once per
-    block of rows.
     """
 
     def compute_once(self, key: object, compute: Callable[["Levels"], _Result]) -> _Result:
@@ -121,9 +115,6 @@ class Column(NamedTuple):
         """Return `mapping[level]` for each row; `other` for a level it lacks, `missing` for a row without a value.
 
         Each level is looked up once per table and mapping, so a mapping must always come with the same `other` and
-        `missing`.
-
-        Every level is looked up once per table and mapping. So a mapping always comes with the same `other` and
         `missing`.
 
         Parameters

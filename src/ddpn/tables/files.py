@@ -70,8 +70,6 @@ def find_files(sources: Sequence[str]) -> list[Path]:
 
     A folder stands for the Parquet and text files directly inside it, without hidden ones.
 
-    Of a folder these are the Parquet and text files directly inside, but for hidden ones.
-
     >>> find_files(["january.csv", "-"])
     [PosixPath('january.csv'), PosixPath('-')]
     """
@@ -110,9 +108,6 @@ def read_file(source: str, as_text: Iterable[str] = ()) -> "pl.DataFrame":
 
     `source` is a path, or "-" for CSV from standard input. A text column gets the type that all its cells agree with,
     and stays text otherwise.
-
-    `source` is a path, or "-" for CSV from standard input. A column of text has the type that all its cells agree
-    with, and stays text otherwise.
     """
     library = import_polars()
     name = "standard input" if source == STDIN else source
@@ -279,8 +274,6 @@ def drop_empty_rows(frame: "pl.DataFrame", name: str) -> "pl.DataFrame":
 
 def infer_column_types(frame: "pl.DataFrame", as_text: set[str], decimal_commas: bool = False) -> "pl.DataFrame":
     """Convert text columns to integers, numbers, booleans or dates if all cells agree, except those in `as_text`.
-
-    With `decimal_commas`, 3,14 is a number if some column has such numbers, and 1.234 is then an integer.
 
     With `decimal_commas`, 3,14 is a number if some column has such numbers, and 1.234 is then an integer.
     """

@@ -52,9 +52,6 @@ class TableColumn:
 
     A date has `parts`. `left_out` says why a column is not used. `number` and `date` are the formats of text, and
     `notes` are sentences about how cells were read.
-
-    A date has `parts`. `left_out` says why a column is not used. `number` and `date` say how text is read, and `notes`
-    are sentences about how its cells were read.
     """
 
     name: str

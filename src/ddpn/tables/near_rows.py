@@ -101,9 +101,6 @@ def _measure_neighbours(tree: Any, points: np.ndarray, neighbours: int) -> tuple
 
     Returns three things: the distances to the nearest neighbours, as shares of the distance to a later neighbour; the
     largest share that counts as near; and the positions of the neighbours.
-
-    Returns the distances to the nearest neighbours as shares of the distance to a later one, so many neighbours on; the
-    largest share that is near; and the positions of the neighbours.
     """
     linked = min(neighbours, _NEIGHBOURS)
     numbers = [*range(2, linked + 2), neighbours + 1, min(2 * neighbours + 1, tree.n)]  # the first is the point
@@ -136,9 +133,6 @@ def find_repeating_columns(X: Any) -> list[tuple[str, ...]]:
 
     These are candidates such as longitude and latitude, and smooth functions of each other. The last set has all
     columns: copies with more noise have other neighbours in every single column, but are near in all of them together.
-
-    These are candidates such as longitude and latitude, and smooth functions of each other. The last set has all of the
-    columns: copies with more noise have other neighbours in every single column, and are near in all of them together.
     """
     names = find_continuous_columns(X)[:_MAX_COLUMNS]
     if len(names) < 2:

@@ -40,12 +40,6 @@ class Roles:
     groups within which intervals are calibrated, `upper` that of upper bounds; both may be features, too. `censored` is
     the column that marks right-censored counts. `group` are the columns that say which rows belong together, which
     predictions do not need. A model that was saved in Python does not know its target.
-
-    `groups` is the column whose values are the groups within which intervals are calibrated, `upper` that of the
-    largest possible counts; they may be features, too. `censored` says which counts stand for that many or more.
-    `group` are the columns whose values say which rows belong together; predictions do not need them.
-
-    A model that was saved in Python does not know its target.
     """
 
     target: str | None
@@ -98,9 +92,6 @@ class Roles:
 
         Unreadable cells become missing. `report` receives a sentence about each column with such cells; by default, it
         is a warning.
-
-        Cells that cannot be read are missing. A sentence about each column that has such cells goes to `report`, by
-        default as a warning.
         """
         present = set(frame.columns)
         columns, sentences = list[Column](), list[str]()
@@ -142,11 +133,6 @@ class Roles:
         none. `fractional` ("error" or "round") is for counts that are not integers. `report` receives a sentence about
         each column with unreadable cells, by default a warning. For a block of a file, `first` is the number of rows
         before it.
-
-        A table without the weight column counts every row once, one without the column of censored counts has none, and
-        one without the columns of groups has no groups. `fractional` is what to do with counts that are not integers,
-        "error" or "round". `report` takes a sentence about each column with cells that cannot be read, by default a
-        warning. For a block of a file, `first` is the number of rows before it.
         """
         if self.target is None:
             raise InputError("The model was saved in Python and does not know its target. Name it with `target`.")

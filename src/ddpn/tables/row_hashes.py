@@ -89,10 +89,6 @@ def label_groups(
     Labels are hashes, the same for the same values in any table. A row with a missing value (one of the words
     `missing`) is a group of its own. `EQUAL_INPUTS` in place of columns compares all of `X`, the inputs of the model.
     With `join_near`, rows whose numbers are nearly equal are one group.
-
-    Labels are hashes, the same for the same values in any table. A row with a missing value (one of the words
-    `missing`) is a group of its own. `EQUAL_INPUTS` in place of columns compares all of `X`, the inputs of the model.
-    With `join_near`, rows whose numbers are nearly equal are one group.
     """
     if is_by_inputs(columns, frame.columns):
         return label_equal_rows(X, join_near)
@@ -112,8 +108,6 @@ def label_equal_rows(X: Any, join_near: bool = True) -> np.ndarray:
     """Label the rows of a polars frame: labels are equal if all cells are, or (`join_near`) nearly are.
 
     The label is the hash of the cells, and the smallest hash in a group of nearly equal rows.
-
-    The label is the hash of the cells, and the smallest one of a group whose rows are nearly equal.
     """
     labels = hash_rows([hash_cells(series) for series in X.iter_columns()], X.height)
     return _join_near_rows(X, labels) if join_near else labels
@@ -123,8 +117,6 @@ def _join_near_rows(X: Any, labels: np.ndarray) -> np.ndarray:
     """Give one label to rows whose numbers are far closer than chance and whose other cells are equal.
 
     Only continuous numbers may differ within a group. If no rows are closer than chance, labels stay unchanged.
-
-    Only columns of continuous numbers may differ within a group. Where no rows are closer than chance, labels stay.
     """
     names = find_continuous_columns(X)
     clumps = find_clumps(scale_points(X, names)) if names else None
@@ -183,8 +175,6 @@ def hash_sample_rows(sample: CountRows) -> np.ndarray:
     """Hash each row's inputs, exposure and count. Shape: (rows,), uint64.
 
     The order of columns, which a model decides, is part of the hash.
-
-    The order of columns, which a model decides, is part of the hash.
     """
     numbers = [hash_numbers(np.asarray(v, dtype=np.float64)) for v in (sample.exposure, sample.y) if v is not None]
     return hash_rows([*map(hash_column, sample.X), *numbers], len(sample))
@@ -196,10 +186,6 @@ class SeenRows(NamedTuple):
     `equal` of `tested` test rows equal a training row although they were not used: in tables of few values equal rows
     occur. Without test rows, some training rows are compared with the others. `total` is the sum of the hashes of all
     rows, test rows included; it identifies the table in any order.
-
-    The latter is chance: the test rows were not used, but in tables of few values equal rows occur. Without test rows,
-    some of the training rows are compared with the others. `total` is the sum
-    of the hashes of all rows, test rows included: it identifies the table in any order.
     """
 
     hashes: np.ndarray
@@ -235,9 +221,6 @@ class SeenRows(NamedTuple):
 
         If fit had n copies of a row, n copies of it are left out. All rows are kept if they equal training rows no more
         often than the test rows of fit did by chance.
-
-        Of equal rows, as many as fit had are left out. All rows are kept where no more of them equal those of fit than
-        by chance, as the test rows of fit show it.
         """
         order = np.argsort(hashes, kind="stable")
         ordered = hashes[order]

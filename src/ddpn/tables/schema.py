@@ -73,8 +73,6 @@ class Schema:
 
         Raises an `InputError`, which names the column and the rows, where a conversion would be a guess.
 
-        Where that would be a guess, it is an `InputError`, which names the column and the rows.
-
         Parameters
         ----------
         X : table

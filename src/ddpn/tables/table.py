@@ -50,8 +50,6 @@ class Block(NamedTuple):
     """The position of a block of rows: begin and end in a file, number of rows, and rows of the file before it.
 
     `file` is the number of the file, and `first` the number of rows of all files before the block.
-
-    `file` is the number of the file, and `first` the number of rows of all files before the block.
     """
 
     begin: int
@@ -68,10 +66,6 @@ class Table:
     It can be sent to another process, which reads blocks of the same files. `sources` are files, folders of files, or
     patterns such as data/*.parquet; "-" is CSV from standard input. Columns `as_text` keep their digits as written.
     `rows` is the number of rows of all files, and `schema` has the type of each column.
-
-    It can be sent to another process, which reads blocks of the same files. `sources` are files, folders of files, or
-    patterns such as data/*.parquet; "-" is CSV from standard input. Columns `as_text` keep their digits as they are
-    written. `rows` is the number of rows of all files, and `schema` has the type of each column.
     """
 
     def __init__(self, sources: Sequence[str], as_text: Sequence[str] = ()) -> None:
@@ -262,9 +256,6 @@ class TextFile(TableFile):
 
     It is read twice: first to find errors and the type that all cells of each column agree with. `is_plain` is False
     for a file that must be read whole: one that is not UTF-8, or that may have decimal commas.
-
-    It is read twice: first for the types that all cells of a column agree with, and for errors. `is_plain` is false
-    for a file that has to be read whole: one that is not UTF-8, or that may have decimal commas.
     """
 
     def __init__(self, source: str, as_text: Sequence[str]) -> None:
@@ -403,8 +394,6 @@ def draw_row_numbers(table: Table, seed: int) -> np.ndarray:
     """Draw numbers of rows, from 0, uniformly without replacement; fewer for a wide table.
 
     The rank of a q-quantile of n sampled rows is off by about sqrt(q (1 - q) / n): 0.1% for the median of 200,000.
-
-    The rank of a q-quantile of n sampled rows is off by about sqrt(q (1 - q) / n): 0.1% for the median of 200,000.
     """
     size = max(1000, min(SAMPLE_ROWS, SAMPLE_BYTES // table.estimate_row_bytes()))
     if size >= table.rows:
@@ -417,9 +406,6 @@ def shuffle_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int, 
 
     Blocks are read in random order, and their rows are shuffled in a buffer. Rows left over at the end of a pass begin
     the next chunk. `keep` takes rows and their numbers in the table, and returns a mask of those to use.
-
-    Blocks are read in random order, and their rows are shuffled in a buffer. Rows that are left over at the end of a
-    pass begin the next chunk. `keep` takes rows and their numbers in the table, and returns a mask of those to use.
     """
     leftover: pl.DataFrame | None = None
     for number in count():

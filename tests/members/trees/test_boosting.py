@@ -99,9 +99,9 @@ def test_the_constant_of_a_dispersion_is_its_maximum_likelihood():
     assert share @ loss(fit.constant) == pytest.approx(best.fun, rel=1e-6)
     np.testing.assert_allclose(fit.losses(), share * loss(fit.constant), rtol=1e-6)
     np.testing.assert_allclose(fit.raw, np.column_stack([log_rate, np.full(400, fit.constant)]))
-    known = 0.7 * sample.X[:, 1]
-    around = boosting.DispersionFit(make_head("negative_binomial"), sample, 0, log_rate, known)
-    np.testing.assert_allclose(around.raw[:, 1] - around.constant, known)
+    offset = 0.7 * sample.X[:, 1]
+    around = boosting.DispersionFit(make_head("negative_binomial"), sample, 0, log_rate, offset)
+    np.testing.assert_allclose(around.raw[:, 1] - around.constant, offset)
     assert share @ loss(around.raw[:, 1]) == pytest.approx(around.losses().sum(), rel=1e-6)
 
 

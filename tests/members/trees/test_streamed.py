@@ -31,7 +31,7 @@ def parts():
 @pytest.fixture
 def stream(parts, stream_of, monkeypatch):
     monkeypatch.setattr(streamed, "CHUNK_ROWS", 1000)
-    monkeypatch.setattr(boosting, "_LEAST_ROWS", 10**9)  # the dispersion is a constant, as it is here
+    monkeypatch.setattr(boosting, "_MIN_DISPERSION_ROWS", 10**9)  # the dispersion is a constant, as it is here
     return stream_of(parts[0])
 
 
@@ -63,7 +63,7 @@ def test_scores_are_those_of_a_fit_in_memory(parts, stream):
 def test_memory_and_time_bound_the_rows(parts, stream, stream_of, monkeypatch):
     train, validation, _ = parts
     longer = stream_of(rows_of(1, 12_000))
-    monkeypatch.setattr(streamed, "BYTES", 3500 * (4 * streamed.CELL_BYTES + streamed.ROW_BYTES))
+    monkeypatch.setattr(streamed, "MAX_BYTES", 3500 * (4 * streamed.CELL_BYTES + streamed.ROW_BYTES))
     found = fit(train.rows(slice(0, SAMPLED)), validation, longer)
     assert found.n_rows == 3000
     assert len(longer) * 0.9 < longer.read < len(longer) * 1.1, "rows are drawn from the whole table"

@@ -89,7 +89,7 @@ def test_a_row_does_not_see_its_own_count():
     noise = rng.poisson(rng.gamma(1.0, 5.0, ROWS))
     encoder = FeatureEncoder(categorical="effects")
     encoder.fit(X, y)
-    crossed = OutOfFoldEffects(encoder, X, noise.astype(float), None, None, fold).inputs(X, fold)
+    crossed = OutOfFoldEffects(encoder, X, noise.astype(float), None, None, fold).encode(X, fold)
     assert abs(np.corrcoef(effect_of(encoder, crossed), noise)[0, 1]) < 0.08
 
 

@@ -1,4 +1,4 @@
-"""A fitted sum of trees: LightGBM's text as arrays and back, and arrays as a file.
+"""A fitted sum of trees, converted between LightGBM's text, arrays and files.
 
 Only arrays are saved, and what is read is checked: no text of a stranger is ever parsed, and LightGBM would follow a
 wrong index out of memory.
@@ -29,13 +29,14 @@ SIZES = ("leaves", "categories", "words")
 NAMES = (*SIZES, *PER_SPLIT, *PER_LEAF, *PER_CATEGORY)
 _TYPES = dict.fromkeys(SIZES, np.int32) | PER_SPLIT | PER_LEAF | PER_CATEGORY
 #: Bits of a decision: by category, default to the left, and two for the kind of missing values (3 is none of them).
-_BY_CATEGORY, _MOST, _MISSING = 1, 15, 12
+_CATEGORY_BIT, _MAX_DECISION, _MISSING_BITS = 1, 15, 12
 
 
 class Booster:
-    """A fitted sum of trees, without the rows they were fitted to.
+    """A fitted sum of trees, without the rows it was fitted to.
 
-    `text` is what LightGBM writes, "" for no trees; `chosen` are the columns of the matrix that it takes, None for all.
+    `text` is what LightGBM writes, "" for no trees; `chosen` are the columns of the matrix that the trees use, None for
+    all.
     """
 
     def __init__(self, text: str, chosen: np.ndarray | None) -> None:
@@ -51,7 +52,7 @@ class Booster:
         return parse_arrays(self._text)
 
     def raw(self, matrix: np.ndarray) -> np.ndarray:
-        """The sum of the trees for every row of the whole matrix; for a mean, the logarithm of the rate."""
+        """Sum the trees for every row of the whole matrix; for a mean, this is the logarithm of the rate."""
         if self._booster is None or not len(matrix):
             return np.zeros(len(matrix))
         inputs = matrix if self.chosen is None else matrix[:, self.chosen]
@@ -62,7 +63,7 @@ class Booster:
 
 
 def parse_arrays(text: str) -> dict[str, np.ndarray]:
-    """The trees in a text that LightGBM has just written, each kind of number as one array over all trees."""
+    """Parse the trees in a text that LightGBM has just written, each kind of number as one array over all trees."""
     trees = []
     for block in text.split("\nTree=")[1:]:
         lines = block.partition("\n\n")[0].splitlines()[1:]
@@ -70,39 +71,39 @@ def parse_arrays(text: str) -> dict[str, np.ndarray]:
     sizes = [
         (int(tree["num_leaves"]), int(tree["num_cat"]), len(tree.get("cat_threshold", "").split())) for tree in trees
     ]
-    found = {name: np.array([size[i] for size in sizes], dtype=np.int32) for i, name in enumerate(SIZES)}
+    arrays = {name: np.array([size[i] for size in sizes], dtype=np.int32) for i, name in enumerate(SIZES)}
     for name, dtype in (PER_SPLIT | PER_LEAF | PER_CATEGORY).items():
         parts = [np.array(tree.get(name, "").split(), dtype=dtype) for tree in trees]
         if name in PER_SPLIT:
             parts = [part[: leaves - 1] for part, (leaves, _, _) in zip(parts, sizes, strict=True)]
-        found[name] = np.concatenate([np.empty(0, dtype=dtype), *parts])
-    return found
+        arrays[name] = np.concatenate([np.empty(0, dtype=dtype), *parts])
+    return arrays
 
 
 def slice_trees(arrays: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
-    """The arrays of each tree."""
-    return [{name: arrays[name][part] for name, part in tree.items()} for tree in _parts(arrays)]
+    """Return the arrays of each tree."""
+    return [{name: arrays[name][part] for name, part in tree.items()} for tree in _slice_arrays(arrays)]
 
 
-def _parts(arrays: Mapping[str, np.ndarray]) -> list[dict[str, slice]]:
-    """Where the numbers of each tree are."""
+def _slice_arrays(arrays: Mapping[str, np.ndarray]) -> list[dict[str, slice]]:
+    """Return slices into the flat arrays, one dictionary per tree."""
     leaves, categories, words = (arrays[name].astype(np.int64) for name in SIZES)
     sizes = dict.fromkeys(PER_SPLIT, leaves - 1) | dict.fromkeys(PER_LEAF, leaves)
     sizes |= {"cat_boundaries": np.where(categories > 0, categories + 1, 0), "cat_threshold": words}
     ends = {name: np.cumsum(size) for name, size in sizes.items()}
-    found = {name: map(slice, (end - sizes[name]).tolist(), end.tolist()) for name, end in ends.items()}
-    return [dict(zip(found, parts, strict=True)) for parts in zip(*found.values(), strict=True)]
+    slices = {name: map(slice, (end - sizes[name]).tolist(), end.tolist()) for name, end in ends.items()}
+    return [dict(zip(slices, parts, strict=True)) for parts in zip(*slices.values(), strict=True)]
 
 
 def format_trees(arrays: Mapping[str, np.ndarray], columns: int) -> str:
-    """What LightGBM reads as a model with these trees."""
+    """Format these trees as the text that LightGBM reads as a model."""
     names = " ".join(f"c{i}" for i in range(columns))
     head = [
         "tree", "version=v4", "num_class=1", "num_tree_per_iteration=1", "label_index=0",
         f"max_feature_idx={columns - 1}", f"feature_names={names}", f"feature_infos={' '.join(['none'] * columns)}", "",
     ]  # fmt: skip
     lines, written = head, {name: list(map(repr, arrays[name].tolist())) for name in NAMES}
-    for number, parts in enumerate(_parts(arrays)):
+    for number, parts in enumerate(_slice_arrays(arrays)):
         tree = {name: written[name][part] for name, part in parts.items()}
         lines += ["", f"Tree={number}", f"num_leaves={len(tree['leaf_value'])}"]
         lines += [f"num_cat={max(0, len(tree['cat_boundaries']) - 1)}"]
@@ -115,33 +116,33 @@ def format_trees(arrays: Mapping[str, np.ndarray], columns: int) -> str:
 
 
 def boosters_to_files(boosters: Sequence[Booster]) -> dict[str, bytes]:
-    """Boosters as files; no pickle."""
-    named = {f"{k}.{name}": values for k, each in enumerate(boosters) for name, values in each.arrays.items()}
+    """Serialize boosters as files; no pickle."""
+    named = {f"{k}.{name}": values for k, booster in enumerate(boosters) for name, values in booster.arrays.items()}
     return {_FILE: arrays_to_bytes(**named)}
 
 
 def boosters_from_files(files: Mapping[str, bytes], chosen: Sequence[Any], columns: Sequence[int]) -> list[Booster]:
-    """The inverse; raises an `InputError` for what is not a sum of trees.
+    """Rebuild boosters from files; raise an `InputError` for anything but sums of trees.
 
-    Each booster has its own matrix, of so many `columns`, of which it takes those `chosen`, None for all.
+    Booster i has a matrix of `columns[i]` columns, of which it uses those in `chosen[i]`, None for all.
     """
     if len(chosen) != len(columns):
         raise InputError(f"A saved model must name the columns of {len(columns)} boosters, got {len(chosen)}.")
-    places = [None if part is None else np.array(part, dtype=np.int64) for part in chosen]
-    for part, width in zip(places, columns, strict=True):
+    chosen_columns = [None if part is None else np.array(part, dtype=np.int64) for part in chosen]
+    for part, width in zip(chosen_columns, columns, strict=True):
         if part is not None and (part.ndim != 1 or (part < 0).any() or (part >= width).any()):
             raise InputError("A saved model must choose columns of its table, got others.")
-    sizes = [width if part is None else len(part) for part, width in zip(places, columns, strict=True)]
+    sizes = [width if part is None else len(part) for part, width in zip(chosen_columns, columns, strict=True)]
     try:
         flat = arrays_from_bytes(files[_FILE])
-        found = [{key: flat.pop(f"{number}.{key}") for key in NAMES} for number in range(len(sizes))]
+        all_arrays = [{key: flat.pop(f"{number}.{key}") for key in NAMES} for number in range(len(sizes))]
     except (SafetensorError, KeyError) as error:
         raise InputError(f"{_FILE} must hold boosted trees as they were saved, got {error}.") from None
-    if flat or not all(_is_sum_of_trees(arrays, most) for arrays, most in zip(found, sizes, strict=True)):
+    if flat or not all(_is_sum_of_trees(arrays, most) for arrays, most in zip(all_arrays, sizes, strict=True)):
         raise InputError(f"{_FILE} must hold boosted trees as they were saved, got other numbers.")
     return [
         Booster(format_trees(arrays, size) if len(arrays["leaves"]) else "", part)
-        for arrays, part, size in zip(found, places, sizes, strict=True)
+        for arrays, part, size in zip(all_arrays, chosen_columns, sizes, strict=True)
     ]
 
 
@@ -161,37 +162,40 @@ def _is_sum_of_trees(arrays: Mapping[str, np.ndarray], columns: int) -> bool:
 
 
 def _are_trees(arrays: Mapping[str, np.ndarray], leaves: np.ndarray, columns: int) -> bool:
-    """Whether every split leads on and every node has one parent, in trees of so many leaves each."""
+    """Return True if every split leads on and every node has one parent, in trees with these numbers of leaves."""
     splits = leaves - 1
-    start, tree = _starts(splits), np.repeat(np.arange(len(leaves)), splits)
-    place = np.arange(len(tree)) - start[tree]
+    start, tree = _find_starts(splits), np.repeat(np.arange(len(leaves)), splits)
+    position = np.arange(len(tree)) - start[tree]
     child = np.stack([arrays["left_child"], arrays["right_child"]]).astype(np.int64)
     # Children come after their parents, so there is no circle.
-    good = np.where(child < 0, ~child < leaves[tree], (child > place) & (child < splits[tree]))
+    good = np.where(child < 0, ~child < leaves[tree], (child > position) & (child < splits[tree]))
     if not good.all():
         return False
-    nodes, ends = (start[tree] + child)[child >= 0], (_starts(leaves)[tree] + ~child)[child < 0]
-    parents = np.bincount(nodes, minlength=len(tree)) == (place > 0)
+    nodes, ends = (start[tree] + child)[child >= 0], (_find_starts(leaves)[tree] + ~child)[child < 0]
+    parents = np.bincount(nodes, minlength=len(tree)) == (position > 0)
     if not (parents.all() and (np.bincount(ends, minlength=leaves.sum()) == np.repeat(splits > 0, leaves)).all()):
         return False
     kinds, features = arrays["decision_type"], arrays["split_feature"]
-    is_kind = (kinds >= 0) & (kinds <= _MOST) & (kinds & _MISSING != _MISSING)
+    is_kind = (kinds >= 0) & (kinds <= _MAX_DECISION) & (kinds & _MISSING_BITS != _MISSING_BITS)
     finite = np.isfinite(arrays["leaf_value"]).all() and not np.isnan(arrays["threshold"]).any()
-    known = ((features >= 0) & (features < columns)).all()
-    return bool(is_kind.all() and finite and known)
+    is_feature = ((features >= 0) & (features < columns)).all()
+    return bool(is_kind.all() and finite and is_feature)
 
 
 def _have_levels(
     arrays: Mapping[str, np.ndarray], leaves: np.ndarray, categories: np.ndarray, words: np.ndarray
 ) -> bool:
-    """Whether splits by category point at sets of levels of their tree, and these at its words of 32 bits."""
-    by_category = arrays["decision_type"] & _BY_CATEGORY > 0
-    places, sets = arrays["threshold"][by_category], np.repeat(categories, leaves - 1)[by_category]
-    if not ((places >= 0) & (places < sets) & (places == np.floor(places))).all() or words[categories == 0].any():
+    """Return True if splits by category refer to sets of levels of their own tree, and these to its 32-bit words."""
+    by_category = arrays["decision_type"] & _CATEGORY_BIT > 0
+    sets_used, sets = arrays["threshold"][by_category], np.repeat(categories, leaves - 1)[by_category]
+    if (
+        not ((sets_used >= 0) & (sets_used < sets) & (sets_used == np.floor(sets_used))).all()
+        or words[categories == 0].any()
+    ):
         return False
     borders, values, has = arrays["cat_boundaries"].astype(np.int64), arrays["cat_threshold"], categories > 0
     sizes = (categories + 1)[has]
-    first = _starts(sizes)
+    first = _find_starts(sizes)
     is_first = np.zeros(len(borders), dtype=bool)
     is_first[first] = True
     in_order = (borders[first] == 0).all() and (borders[first + sizes - 1] == words[has]).all()
@@ -199,6 +203,6 @@ def _have_levels(
     return bool(in_order and ((values >= 0) & (values < 2**32)).all())
 
 
-def _starts(sizes: np.ndarray) -> np.ndarray:
-    """Where parts of these sizes start, one after the other."""
+def _find_starts(sizes: np.ndarray) -> np.ndarray:
+    """Return the start of each of consecutive parts with these sizes."""
     return np.cumsum(sizes) - sizes

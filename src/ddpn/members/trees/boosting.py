@@ -1,4 +1,4 @@
-"""Boosting with LightGBM: a mean in folds that grow in step, and the dispersion of counts around it."""
+"""Boost with LightGBM: a mean in folds that grow in step, and the dispersion of counts around it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -36,23 +36,23 @@ _TRIAL_TIME, FOLDS_TIME = 0.2, 0.7
 #: Likelihoods to choose from around a boosted mean: a log mean and the logarithm of a dispersion.
 FAMILIES = ("negative_binomial", "double_poisson")
 #: The longest step of a leaf of a dispersion, on a log scale and before the learning rate.
-_LONGEST = 2.0
+_MAX_LEAF_STEP = 2.0
 #: How far the constant of a dispersion may move, and rows that it is known well enough from.
-_REACH, _ROWS = 20.0, 20_000
+_MAX_CONSTANT, _CONSTANT_ROWS = 20.0, 20_000
 #: Leaves of the trees of a dispersion with few and with many rows. How wide counts spread is much harder to learn than
 #: where they lie, and rows fewer than the last say nothing about it.
-_FEWER_LEAVES, _FEW_LEAVES, _LEAST_ROWS = 4, 8, 200
+_FEWER_LEAVES, _FEW_LEAVES, _MIN_DISPERSION_ROWS = 4, 8, 200
 #: Raw outputs are rounded to this where their curvature is shared.
-_ROUNDED = 0.1
+_CURVATURE_STEP = 0.1
 #: Standard errors of the paired difference by which trees of the dispersion must reduce the out-of-fold loss.
-_CLEAR = 2.0
+_MIN_STANDARD_ERRORS = 2.0
 
 
 # Rows -----------------------------------------------------------------------------------------------------------------
 
 
 class Fold(NamedTuple):
-    """Rows that a booster is fitted to, rows that it predicts, and the columns that it takes (None for all)."""
+    """Rows that a booster is fitted to, rows that it predicts, and the columns that it uses (None for all)."""
 
     inner: np.ndarray
     outer: np.ndarray
@@ -60,7 +60,7 @@ class Fold(NamedTuple):
 
 
 class TreeRows(NamedTuple):
-    """What boosters of the mean are fitted to: inputs, counts per exposure, and weights times exposure, in folds."""
+    """The data that boosters of the mean are fitted to: inputs, counts per exposure, weights and folds."""
 
     matrix: np.ndarray
     is_category: np.ndarray
@@ -71,7 +71,7 @@ class TreeRows(NamedTuple):
     directions: np.ndarray | None = None
 
     def with_column(self, values: np.ndarray) -> "TreeRows":
-        """The same rows with one more column of numbers, which every fold takes."""
+        """Add a column of numbers, which every fold uses."""
         last = self.matrix.shape[1]
         return self._replace(
             matrix=np.column_stack([self.matrix, values]),
@@ -81,13 +81,13 @@ class TreeRows(NamedTuple):
 
 
 def compute_rates(sample: CountRows) -> tuple[np.ndarray, np.ndarray]:
-    """Counts per exposure and weights times exposure: fitted to these, a Poisson has the likelihood of the counts."""
+    """Compute counts per exposure and weights times exposure, the data of an equivalent Poisson likelihood."""
     scale = np.ones_like(sample.y) if sample.exposure is None else sample.exposure
     return sample.y / scale, scale * sample.weight_or_ones
 
 
 def divide_rows(y: np.ndarray, seed: int, group: np.ndarray | None = None, folds: int = FOLDS) -> list[Fold]:
-    """Rows to fit and rows to predict, groups kept whole; the former must have a count above 0."""
+    """Divide rows into folds, groups kept whole; all rows to fit must have a count above 0."""
     pairs = [Fold(inner, outer) for inner, outer in split_folds(len(y), folds, seed, group)]
     if len(pairs) < 2:
         raise NotApplicableError("it needs two rows, or two groups of rows, or more")
@@ -97,19 +97,19 @@ def divide_rows(y: np.ndarray, seed: int, group: np.ndarray | None = None, folds
 
 
 def choose_fold_columns(folds: list[Fold], matrix: np.ndarray, rate: np.ndarray, weight: np.ndarray) -> list[Fold]:
-    """Folds with their columns, chosen inside: otherwise out-of-fold means would know the rows they predict."""
+    """Choose the columns of each fold by its own rows: else out-of-fold means would know the rows they predict."""
     return [
         f._replace(chosen=choose_columns(matrix[f.inner], rate[f.inner], weight[f.inner], MAX_COLUMNS)) for f in folds
     ]
 
 
 def select_columns(matrix: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
-    """The chosen columns; all of them for None."""
+    """Select the chosen columns; all of them for None."""
     return matrix if chosen is None else matrix[:, chosen]
 
 
 def min_rows_per_leaf(rows: int) -> int:
-    """Rows that a leaf must have: 20, or fewer where there are few."""
+    """Return the minimum number of rows of a leaf: 20, or fewer for small tables."""
     return min(20, max(1, rows // 20))
 
 
@@ -117,7 +117,7 @@ def min_rows_per_leaf(rows: int) -> int:
 
 
 class Settings(NamedTuple):
-    """How trees are boosted.
+    """Settings of boosting: leaves per tree, learning rate, maximum rounds, patience in rounds, and seed.
 
     Leaves per tree, learning rate, rounds at most, rounds without gain before the end, and seed.
     """
@@ -130,7 +130,7 @@ class Settings(NamedTuple):
 
 
 class FoldData:
-    """The rows of each fold, binned once where all folds take the same columns."""
+    """LightGBM data sets of each fold, binned once if all folds use the same columns."""
 
     def __init__(self, rows: TreeRows) -> None:
         import lightgbm
@@ -152,16 +152,17 @@ class FoldData:
         ).construct()
 
     def make_datasets(self, part: Fold) -> tuple[Any, Any]:
-        """Data sets of the rows to fit and of those to predict; None where there are no rows to predict."""
+        """Make data sets of the rows to fit and of those to predict; None if there are no rows to predict."""
         whole = self._dataset(part.chosen) if self._whole is None else self._whole
         outer = whole.subset(np.sort(part.outer)) if len(part.outer) else None
         return whole.subset(np.sort(part.inner)), outer
 
 
-def _columns_for(rows: int, columns: int, share: float) -> dict[str, float]:
-    """The share of the columns that a tree, or with few rows a split, chooses from; of MAX_COLUMNS at most.
+def _get_column_options(rows: int, columns: int, share: float) -> dict[str, float]:
+    """Return the share of columns that a tree, or a split if rows are few, chooses from, as LightGBM options.
 
-    On the development tables 0.7 lowers the CRPS of the trees by 0.4%. With few columns every one may be needed.
+    At most MAX_COLUMNS are chosen from. On the development tables 0.7 lowers the CRPS of the trees by 0.4%. With few
+    columns every one may be needed.
     """
     if share == 1.0 or not _FEW_COLUMNS < columns <= MAX_COLUMNS:
         return {"feature_fraction_bynode": min(1.0, MAX_COLUMNS / columns)}
@@ -169,9 +170,9 @@ def _columns_for(rows: int, columns: int, share: float) -> dict[str, float]:
 
 
 class Growing:
-    """A booster of one fold while it grows: `scores` and `held_out` are its sums for rows inside and outside.
+    """The booster of one fold while it grows; `scores` and `held_out` are its sums for rows inside and outside.
 
-    It is one of a mean, unless it has an objective of its `own`. Rows are in ascending order of their positions.
+    It boosts a mean, unless it has a custom objective. Rows are in ascending order of their positions.
     """
 
     def __init__(
@@ -180,7 +181,7 @@ class Growing:
         rows: TreeRows,
         fold: int,
         settings: Settings,
-        own: bool = False,
+        is_custom: bool = False,
         part: Fold | None = None,
     ) -> None:
         import lightgbm
@@ -191,19 +192,19 @@ class Growing:
         self.columns = rows.matrix.shape[1] if self.chosen is None else len(self.chosen)
         params = {
             **_QUIET,
-            "objective": "none" if own else "poisson",
-            "metric": "None" if own else "poisson",
+            "objective": "none" if is_custom else "poisson",
+            "metric": "None" if is_custom else "poisson",
             "num_leaves": settings.leaves,
             "learning_rate": settings.rate,
-            "max_delta_step": _LONGEST if own else 0.0,
+            "max_delta_step": _MAX_LEAF_STEP if is_custom else 0.0,
             "min_data_in_leaf": min_rows_per_leaf(len(self.inner)),
-            **_columns_for(len(rows.rate), self.columns, 1.0 if own else _COLUMN_SHARE),
+            **_get_column_options(len(rows.rate), self.columns, 1.0 if is_custom else _COLUMN_SHARE),
             "seed": settings.seed + fold,
             "deterministic": True,
             "force_row_wise": True,
             "feature_pre_filter": False,
         }
-        if rows.directions is not None and not own:
+        if rows.directions is not None and not is_custom:
             directions = select_columns(rows.directions[None], self.chosen)[0].tolist()
             params |= {"monotone_constraints": directions, "monotone_constraints_method": "intermediate"}
         self._booster = lightgbm.Booster(params, train)
@@ -215,7 +216,7 @@ class Growing:
         self.is_finished = False
 
     def grow(self, derivatives: tuple[np.ndarray, np.ndarray] | None = None) -> None:
-        """One more tree, given first and second derivatives of the losses where they are not LightGBM's."""
+        """Add one tree, given first and second derivatives of the losses if they are not LightGBM's."""
         check_deadline()
         if derivatives is None:
             self.is_finished = self._booster.update()
@@ -228,7 +229,7 @@ class Growing:
         return self._booster.current_iteration()
 
     def roll_back(self, rounds: int) -> None:
-        """Forget the trees after so many rounds. A first tree that could not be split, which adds 0, may stay."""
+        """Remove the trees after this many rounds. A first tree that could not be split, which adds 0, may stay."""
         for _ in range(self.rounds - rounds):
             self._booster.rollback_one_iter()
 
@@ -240,30 +241,30 @@ class Growing:
     @property
     def scores(self) -> np.ndarray:
         """The sum of the trees for the rows that are fitted."""
-        return self._captured(self._booster.eval_train)
+        return self._capture_scores(self._booster.eval_train)
 
     @property
     def held_out(self) -> np.ndarray:
         """The sum of the trees for the other rows."""
-        return self._captured(self._booster.eval_valid)
+        return self._capture_scores(self._booster.eval_valid)
 
-    def _captured(self, evaluate: Callable[..., Any]) -> np.ndarray:
-        found = []
+    def _capture_scores(self, evaluate: Callable[..., Any]) -> np.ndarray:
+        captured = []
 
         def watch(scores: np.ndarray, _: object) -> tuple[str, float, bool]:
-            found.append(scores.copy())
+            captured.append(scores.copy())
             return "watched", 0.0, False
 
         evaluate(watch)
-        return found[0]
+        return captured[0]
 
     def booster(self, rounds: int) -> Booster:
-        """The first so many rounds, without the rows."""
+        """Return the first rounds as a booster, without the rows."""
         text = self._booster.model_to_string(num_iteration=rounds) if rounds else ""
         return Booster(text, self.chosen)
 
     def predict(self, matrix: np.ndarray, rounds: int) -> np.ndarray:
-        """The sum of the first so many rounds for other rows."""
+        """Sum the trees of the first rounds for other rows."""
         inputs = select_columns(matrix, self.chosen)
         return np.asarray(self._booster.predict(inputs, num_iteration=rounds, raw_score=True))
 
@@ -275,11 +276,10 @@ def boost_until_best(
     lowest: float = np.inf,
     keep: Callable[[], object] = lambda: None,
 ) -> int:
-    """Boost until the loss falls no more; returns the number of the best round, 0 if none was better than before.
+    """Boost until the loss falls no more; return the number of the best round, 0 if none improved.
 
-    `step` does a round, given by its number from 1, and returns the out-of-fold loss, of which NaN or infinity ends the
-    boosting; `lowest` is the loss before the first round. `keep` is called after each round that is better than all
-    before it.
+    `step` does one round, given its number from 1, and returns the out-of-fold loss; NaN or infinity ends the boosting.
+    `lowest` is the loss before the first round. `keep` is called after each round that is better than all before it.
     """
     best = 0
     for done in range(1, settings.rounds + 1):
@@ -296,12 +296,12 @@ def boost_until_best(
 
 
 def choose_learning_rate(rows: int, rate: float | None = None) -> float:
-    """The learning rate; None is the default for so many rows."""
+    """Choose the learning rate; None is the default for this many rows."""
     return (_LARGER_RATE if rows >= SMALL_TABLE_ROWS else _RATE) if rate is None else rate
 
 
 class MeanFit:
-    """Poisson boosting of a rate, one booster per fold, each of which predicts the rows it was not fitted to.
+    """Poisson boosting of a rate, with one booster per fold that predicts the rows it was not fitted to.
 
     All folds grow together and end where the sum of their held-out losses is smallest: one number of rounds that all
     rows choose is less noisy than one per fold, and no fold sees its own rows alone.
@@ -317,10 +317,10 @@ class MeanFit:
     def choose_best(
         cls, rows: TreeRows, settings: Settings, leaves: Sequence[int] | None, clock: Clock = NO_LIMIT
     ) -> "MeanFit":
-        """The fit with the number of leaves that predicts best, so far of the folds that each was tried on.
+        """Return the fit with the number of leaves that predicts best, on the folds it was tried on.
 
-        `leaves` are those to choose from; None is the default for so many rows. Of very many columns, the first is
-        taken. A trial that runs out of time is the last one.
+        `leaves` are the candidates; None is the default for this many rows. With very many columns, the first is taken.
+        A trial that runs out of time is the last one.
         """
         if leaves is None:
             leaves = _MORE_LEAVES if len(rows.rate) >= SMALL_TABLE_ROWS else _LEAVES
@@ -334,7 +334,7 @@ class MeanFit:
         return min(trials, key=lambda trial: trial.loss)
 
     def run(self, folds: int, clock: Clock = NO_LIMIT) -> None:
-        """Boost the first so many folds until the clock ends; what is there already is continued."""
+        """Boost the first folds until the clock ends; boosters that exist already are continued."""
         self._growing += [Growing(self._data, self.rows, k, self.settings) for k in range(len(self._growing), folds)]
         shares = [self.rows.weight[growing.outer].sum() for growing in self._growing]
 
@@ -348,11 +348,11 @@ class MeanFit:
         self._best = boost_until_best(step, self.settings, clock)
 
     def boosters(self) -> list[Booster]:
-        """The boosters of the folds that were run, at their best rounds."""
+        """Return the boosters of the folds that were run, at their best rounds."""
         return [growing.booster(self._best) for growing in self._growing]
 
     def fit_all_rows(self) -> Booster:
-        """A booster of all rows, with as many rounds as were best for the held-out rows of the folds."""
+        """Fit a booster to all rows, with the number of rounds that was best for the held-out rows."""
         rows, every = self.rows, Fold(np.arange(len(self.rows.rate)), np.arange(0))
         (part,) = choose_fold_columns([every], rows.matrix, rows.rate, rows.weight)
         growing = Growing(self._data, self.rows, len(self.rows.folds), self.settings, part=part)
@@ -363,10 +363,10 @@ class MeanFit:
     @property
     def out_of_fold(self) -> np.ndarray:
         """Log rates that the boosters predict for the rows they were not fitted to; NaN for those of further folds."""
-        found = np.full(len(self.rows.rate), np.nan)
+        log_rates = np.full(len(self.rows.rate), np.nan)
         for growing in self._growing:
-            found[growing.outer] = growing.predict(self.rows.matrix[growing.outer], self._best)
-        return found
+            log_rates[growing.outer] = growing.predict(self.rows.matrix[growing.outer], self._best)
+        return log_rates
 
     @property
     def loss(self) -> float:
@@ -381,22 +381,22 @@ class MeanFit:
 class DispersionFit:
     """The constant of a dispersion around known means, and boosters in folds that add to it.
 
-    Means are out of fold, and so is what the boosters add: a dispersion that is learned around means that know their
-    rows is too small everywhere. The head is one of `FAMILIES`; `log_rate` are logarithms of means per exposure, and
-    `known` is what is known about the log dispersion besides the constant.
+    Means are out of fold, and so is what the boosters add: a dispersion learned around means that know their rows is
+    too small everywhere. The head is one of `FAMILIES`; `log_rate` are logarithms of means per exposure, and `offset`
+    is added to the constant log dispersion.
     """
 
     def __init__(
-        self, head: Head, sample: CountRows, seed: int, log_rate: np.ndarray, known: np.ndarray | None = None
+        self, head: Head, sample: CountRows, seed: int, log_rate: np.ndarray, offset: np.ndarray | None = None
     ) -> None:
         self.head, self.share = head, sample.weight_or_ones / sample.weight_or_ones.mean()
         self.sample = sample.replace(X=None, weight=None).map(torch.from_numpy)
         #: Raw outputs of every row, out of fold.
-        self.raw = np.stack([log_rate, np.zeros_like(log_rate) if known is None else known], 1)
+        self.raw = np.stack([log_rate, np.zeros_like(log_rate) if offset is None else offset], 1)
         self._growing: list[Growing] = []
         self._curvature: np.ndarray | None = None
         # The constant at which the loss of some rows is smallest.
-        some = np.random.default_rng(seed).permutation(len(sample))[:_ROWS]
+        some = np.random.default_rng(seed).permutation(len(sample))[:_CONSTANT_ROWS]
         raw, share = torch.from_numpy(self.raw[some]), torch.from_numpy(self.share[some])
         rows, where = self.sample.rows(torch.from_numpy(some)), torch.tensor([0.0, 1.0], dtype=torch.float64)
 
@@ -404,23 +404,25 @@ class DispersionFit:
             return share @ head.sample_loss(raw + constant * where, rows) / share.sum()
 
         with single_thread():
-            self.constant = float(fit_constants(loss, torch.zeros(1, dtype=torch.float64), [(-_REACH, _REACH)]))
+            self.constant = float(
+                fit_constants(loss, torch.zeros(1, dtype=torch.float64), [(-_MAX_CONSTANT, _MAX_CONSTANT)])
+            )
         self.raw[:, 1] += self.constant
 
     def losses(self) -> np.ndarray:
-        """The weighted out-of-fold loss of every row."""
+        """Compute the weighted out-of-fold loss of every row."""
         with torch.no_grad(), single_thread():
             return self.share * self.head.sample_loss(torch.from_numpy(self.raw), self.sample).numpy()
 
     def boosters(self) -> list[Booster]:
-        """The boosters of all folds, whose mean is added to the constant; none where that is better."""
+        """Return the boosters of all folds, whose mean is added to the constant; none if the constant is better."""
         return [growing.booster(growing.rounds) for growing in self._growing]
 
     def boost(self, rows: TreeRows, settings: Settings, clock: Clock = NO_LIMIT) -> None:
-        """Boost until the out-of-fold loss falls no more, unless that is not clearly better than a constant."""
+        """Boost until the out-of-fold loss falls no more; keep the constant if that is not clearly worse."""
         constant, before = self.raw, self.losses()
         data = FoldData(rows)
-        self._growing = [Growing(data, rows, fold, settings, own=True) for fold in range(len(rows.folds))]
+        self._growing = [Growing(data, rows, fold, settings, is_custom=True) for fold in range(len(rows.folds))]
         kept, best = [0] * len(self._growing), self.raw.copy()
 
         def step(done: int) -> float:
@@ -437,11 +439,11 @@ class DispersionFit:
         for growing, rounds in zip(self._growing, kept, strict=True):
             growing.roll_back(rounds)
         gain = before - self.losses()
-        if gain.sum() <= _CLEAR * np.sqrt(len(gain)) * gain.std():
+        if gain.sum() <= _MIN_STANDARD_ERRORS * np.sqrt(len(gain)) * gain.std():
             self.raw, self._growing = constant, []
 
     def _grow(self, refresh: bool) -> None:
-        """One more tree per fold; curvatures are as before unless `refresh`."""
+        """Add one tree per fold; curvatures are recomputed only on `refresh`."""
         inner = [growing.inner for growing in self._growing]
         raws, after = [self.raw[index] for index in inner], self.raw.copy()
         for growing, raw in zip(self._growing, raws, strict=True):
@@ -466,30 +468,35 @@ class DispersionFit:
         self.raw = after
 
     def _curvatures(self, raw: Tensor, rows: CountRows) -> Tensor:
-        """Curvatures; without exposures, rows whose raw outputs agree to 0.1 share one, as it only scales steps."""
+        """Compute second derivatives.
+
+        Without exposures they are computed once per raw output rounded to 0.1, since they only scale steps.
+        """
         if rows.exposure is not None:
             return self.head.curvature(raw, rows)
         # As complex numbers, pairs are sorted many times faster than as rows.
-        pairs = torch.view_as_complex((raw / _ROUNDED).round()).numpy()
-        distinct, place = (torch.from_numpy(x) for x in np.unique(pairs, return_inverse=True))
-        return self.head.curvature(_ROUNDED * torch.view_as_real(distinct), rows.rows(slice(0, len(distinct))))[place]
+        pairs = torch.view_as_complex((raw / _CURVATURE_STEP).round()).numpy()
+        distinct, position = (torch.from_numpy(x) for x in np.unique(pairs, return_inverse=True))
+        return self.head.curvature(_CURVATURE_STEP * torch.view_as_real(distinct), rows.rows(slice(0, len(distinct))))[
+            position
+        ]
 
 
 def fit_dispersion(
     rows: TreeRows, log_rate: np.ndarray, sample: CountRows, seed: int, clock: Clock = NO_LIMIT
 ) -> DispersionFit:
-    """Learn the dispersion of counts whose means are known without them: a constant, or boosted where that is better.
+    """Fit the dispersion of counts around out-of-fold means: a constant, or boosted if that is clearly better.
 
-    The likelihood is that with the larger out-of-fold likelihood at its best constant. With exposures, and where the
-    mean must be monotone, it is the Negative Binomial, whose mean is the boosted one whatever its dispersion. The log
-    mean is a further input of the boosters.
+    The family is the one with the larger out-of-fold likelihood at its best constant. With exposures, and if the mean
+    must be monotone, it is the Negative Binomial, whose mean is the boosted one whatever its dispersion. The log mean
+    is a further input of the boosters.
     """
     names = FAMILIES if sample.exposure is None and rows.directions is None else FAMILIES[:1]
     fits = (DispersionFit(make_head(name), sample, seed, log_rate) for name in names)
-    found = min(fits, key=lambda fit: fit.losses().sum())
-    if len(sample) >= _LEAST_ROWS and rows.matrix.shape[1] <= MAX_COLUMNS and clock.left:
+    best = min(fits, key=lambda fit: fit.losses().sum())
+    if len(sample) >= _MIN_DISPERSION_ROWS and rows.matrix.shape[1] <= MAX_COLUMNS and clock.left:
         log_mean = log_rate if sample.exposure is None else log_rate + np.log(sample.exposure)
         leaves = _FEW_LEAVES if len(sample) >= SMALL_TABLE_ROWS else _FEWER_LEAVES
         settings = Settings(leaves, rate=0.1, rounds=300, patience=10, seed=seed)
-        found.boost(rows.with_column(log_mean), settings, clock)
-    return found
+        best.boost(rows.with_column(log_mean), settings, clock)
+    return best

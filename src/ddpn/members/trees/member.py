@@ -1,4 +1,4 @@
-"""The trees member: a boosted mean, a likelihood that is chosen out of fold, and its dispersion."""
+"""Boosted trees as a member: a boosted mean, a likelihood chosen out of fold, and its dispersion."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -40,11 +40,11 @@ _FACTS = "trees.json"
 #: Folds inside each copy, by which its settings are chosen.
 _COPY_FOLDS = 3
 #: Levels of a category that get a code of their own: trees have 255 bins.
-LEVELS = 254
+MAX_LEVELS = 254
 
 
 class TreeTable:
-    """Reads tables as the matrix of the training rows: numbers as they are, and a code per frequent level.
+    """Reads tables as the matrix that trees use: numbers unchanged, and a code per frequent level.
 
     Parameters
     ----------
@@ -55,21 +55,21 @@ class TreeTable:
     """
 
     def __init__(self, schema: Schema, levels: Mapping[str, Sequence[str]]) -> None:
-        self.schema, self.levels = schema, {name: tuple(own) for name, own in levels.items()}
+        self.schema, self.levels = schema, {name: tuple(names) for name, names in levels.items()}
         self._codes = {
-            name: {level: float(code) for code, level in enumerate(own)} for name, own in self.levels.items()
+            name: {level: float(code) for code, level in enumerate(names)} for name, names in self.levels.items()
         }
 
     @classmethod
     def fit(cls, X: Any) -> tuple[Self, np.ndarray]:
-        """Return the reader of tables like this one, and its matrix."""
+        """Make the reader of tables like this one, and its matrix."""
         columns = read_table(X)
-        levels = {column.name: _frequent(column) for column in columns if column.is_category}
+        levels = {column.name: _list_frequent_levels(column) for column in columns if column.is_category}
         table = cls(Schema.from_table(columns), levels)
         return table, table.read(columns)
 
     def read(self, X: Any) -> np.ndarray:
-        """Return the matrix of a table. A level without a code is missing."""
+        """Build the matrix of a table. A level without a code is missing."""
         return np.column_stack(
             [
                 column.map_levels(self._codes[column.name], np.nan, np.nan) if column.is_category else column.values
@@ -79,7 +79,7 @@ class TreeTable:
 
     @property
     def width(self) -> int:
-        """How many columns the matrix has."""
+        """The number of columns of the matrix."""
         return len(self.schema.names)
 
     @property
@@ -88,7 +88,7 @@ class TreeTable:
         return np.array([kind.is_category for kind in self.schema.kinds])
 
     def directions(self, monotone: Mapping[str, int] | None) -> np.ndarray | None:
-        """One direction per column: 1 where the mean must not fall, -1 where it must not rise, 0 for no constraint."""
+        """Return a direction per column: 1 if the mean must not fall, -1 if it must not rise, 0 without constraint."""
         if monotone is None:
             return None
         if not isinstance(monotone, Mapping) or not all(sign in (1, -1) for sign in monotone.values()):
@@ -100,20 +100,20 @@ class TreeTable:
         return np.array([monotone.get(name, 0) for name in self.schema.names])
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields as values that JSON can hold."""
         return {"schema": self.schema.as_dict(), "levels": self.levels}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """The inverse of `as_dict`, which may be among other entries."""
+        """Rebuild a reader from the result of `as_dict`, which may have further entries."""
         return cls(Schema.from_dict(fields["schema"]), fields["levels"])
 
 
-def _frequent(column: Column) -> tuple[str, ...]:
-    """Levels that occur, most frequent first; equal ones in alphabetical order."""
+def _list_frequent_levels(column: Column) -> tuple[str, ...]:
+    """List the levels that occur, most frequent first; ties are in alphabetical order."""
     rows = column.count_levels()
     order = sorted(range(len(rows)), key=lambda code: (-rows[code], column.levels[code]))
-    return tuple(column.levels[code] for code in order if rows[code])[:LEVELS]
+    return tuple(column.levels[code] for code in order if rows[code])[:MAX_LEVELS]
 
 
 class Trees(Member):
@@ -173,7 +173,7 @@ class Trees(Member):
     # Fitting -----------------------------------------------------------------------------------------------------
 
     def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Self:
-        used = _used_rows(train)
+        used = _select_rows(train)
         self.unit = choose_exposure_unit(used, is_total=False)
         used = divide_exposure(used, self.unit)
         self.table, matrix = TreeTable.fit(used.X)
@@ -187,9 +187,9 @@ class Trees(Member):
             mean = MeanFit.choose_best(rows, settings, self.leaves, clock)
             self.used_leaves = mean.settings.leaves
             mean.run(len(folds), clock.part(FOLDS_TIME * clock.left))
-            found = fit_dispersion(rows, mean.out_of_fold, used, seed, clock)
+            dispersion = fit_dispersion(rows, mean.out_of_fold, used, seed, clock)
             self.means = [mean.fit_all_rows()] if self._is_copy else mean.boosters()
-            self.head, self.constant, self.dispersions = found.head, found.constant, found.boosters()
+            self.head, self.constant, self.dispersions = dispersion.head, dispersion.constant, dispersion.boosters()
             if self.stream is not None and validation is not None:
                 self._fit_stream(rows, validation, seed, clock)
         return self
@@ -201,23 +201,23 @@ class Trees(Member):
         return copy
 
     def _fit_stream(self, sample: TreeRows, validation: CountRows, seed: int, clock: Clock) -> None:
-        """Replace the mean by one of all rows, where that predicts validation rows better."""
+        """Replace the mean by one fitted to all rows of the stream, if that predicts validation rows better."""
         from ddpn.members.trees.streamed import fit_stream
 
         assert self.stream is not None
         settings = Settings(self.used_leaves, choose_learning_rate(len(self.stream), self.rate), self.rounds, seed=seed)
-        known = validation.rows(validation.has_weight)
-        used = divide_exposure(known, self.unit)
-        found = fit_stream(self.stream, sample, self.table, self.unit, used, settings, clock)
-        if found is None:
+        weighed = validation.rows(validation.has_weight)
+        used = divide_exposure(weighed, self.unit)
+        streamed = fit_stream(self.stream, sample, self.table, self.unit, used, settings, clock)
+        if streamed is None:
             return
-        booster, leaves, rows = found
+        booster, leaves, rows = streamed
         inputs, (rate, weight) = self.table.read(used.X), compute_rates(used)
         before, after = self.log_rate(inputs), booster.raw(inputs)
         if weight @ (np.exp(after) - rate * after) < weight @ (np.exp(before) - rate * before):
             self.means, self.used_leaves, self.n_rows = [booster], leaves, rows
             # Counts spread less around a better mean.
-            around = self.raw(known.X, known.exposure)[:, 1] - self.constant
+            around = self.raw(weighed.X, weighed.exposure)[:, 1] - self.constant
             self.constant = DispersionFit(self.head, used, seed, after, around).constant
 
     # Predicting --------------------------------------------------------------------------------------------------
@@ -231,11 +231,11 @@ class Trees(Member):
         return self.table.levels
 
     def log_rate(self, matrix: np.ndarray) -> np.ndarray:
-        """Logarithms of the mean rate of all boosters."""
+        """Compute the logarithm of the mean rate of all boosters."""
         return np.log(np.mean([np.exp(booster.raw(matrix)) for booster in self.means], axis=0))
 
     def raw(self, X: ColumnTable, exposure: np.ndarray | None = None) -> np.ndarray:
-        """Raw outputs. Shape: (rows, 2)."""
+        """Compute raw outputs. Shape: (rows, 2)."""
         matrix = self.table.read(X)
         raw = np.tile([0.0, self.constant], (len(matrix), 1))
         with tree_threads_for(matrix.size):
@@ -266,23 +266,23 @@ class Trees(Member):
             "unit": self.unit,
             "leaves": self.used_leaves,
             "streamed rows": self.n_rows,
-            "chosen": [None if each.chosen is None else each.chosen.tolist() for each in self._boosters],
+            "chosen": [None if booster.chosen is None else booster.chosen.tolist() for booster in self._boosters],
             "boosters": [len(self.means), len(self.dispersions)],
         }
         return {**boosters_to_files(self._boosters), _FACTS: json_to_bytes(facts)}
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
-        known, member = json.loads(files[_FACTS]), cls()
-        if known["likelihood"] not in FAMILIES:
-            raise InputError(f"{_FACTS} must name one of {', '.join(FAMILIES)}, got {known['likelihood']!r}.")
-        member.head, member.table = make_head(known["likelihood"]), TreeTable.from_dict(known)
-        member.constant, member.unit = known["constant"], known["unit"]
-        member.used_leaves, member.n_rows = known["leaves"], known["streamed rows"]
-        number, more = known["boosters"]
+        facts, member = json.loads(files[_FACTS]), cls()
+        if facts["likelihood"] not in FAMILIES:
+            raise InputError(f"{_FACTS} must name one of {', '.join(FAMILIES)}, got {facts['likelihood']!r}.")
+        member.head, member.table = make_head(facts["likelihood"]), TreeTable.from_dict(facts)
+        member.constant, member.unit = facts["constant"], facts["unit"]
+        member.used_leaves, member.n_rows = facts["leaves"], facts["streamed rows"]
+        number, more = facts["boosters"]
         # The log mean is an input of the dispersion.
         columns = [member.table.width] * number + [member.table.width + 1] * more
-        boosters = boosters_from_files(files, known["chosen"], columns)
+        boosters = boosters_from_files(files, facts["chosen"], columns)
         member.means, member.dispersions = boosters[:number], boosters[number:]
         return member
 
@@ -296,8 +296,10 @@ class Trees(Member):
         }
 
 
-def _used_rows(train: CountRows) -> CountRows:
-    """The rows with a weight; a `NotApplicableError` where no mean can be boosted from them.
+def _select_rows(train: CountRows) -> CountRows:
+    """Return the rows with a weight; raise a `NotApplicableError` if no mean can be boosted from them.
+
+    Bounds are accepted, and ignored by the boosting, which suits counts that are rarely near their bounds.
 
     Bounds are accepted: it is where counts near them are rare that a mean is boosted without them.
     """

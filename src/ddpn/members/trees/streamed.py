@@ -1,4 +1,4 @@
-"""A boosted mean of all rows of a table that is larger than memory: read in chunks, kept as bins."""
+"""Boost a mean over all rows of a table that is larger than memory: read in chunks, kept as bins."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,18 +18,18 @@ from ddpn.runtime.deadlines import Clock
 #: Bytes that LightGBM takes at most, and those of a cell and of a row: bins are kept by columns and by rows, and a row
 #: has a label, a weight, a score, two derivatives and a place in the tree. By benchmarks/scaling.py, a row of 40
 #: columns takes 138 bytes, one of 10 columns 78.
-BYTES, CELL_BYTES, ROW_BYTES = 768 * 2**20, 2, 60
+MAX_BYTES, CELL_BYTES, ROW_BYTES = 768 * 2**20, 2, 60
 #: Rows times columns times rounds at most: about 20 minutes on one core (benchmarks/scaling.py).
-CELLS = 1e11
+MAX_FITTED_CELLS = 1e11
 #: Rounds at least; rows from which trees have twice the leaves that the sample chose.
-_LEAST_ROUNDS, _MANY_ROWS = 100, 1_000_000
+_MIN_ROUNDS, _MANY_ROWS = 100, 1_000_000
 #: Where time is limited, for every second: cells of rows that are read and fitted to.
 _CELLS_PER_SECOND = 100_000.0
 
 
 def count_affordable_stream_rows(stream: RowStream, columns: int, clock: Clock) -> int:
-    """As many rows of a stream as memory and time allow, in whole chunks."""
-    most = min(len(stream), BYTES // (CELL_BYTES * columns + ROW_BYTES))
+    """Count the rows of a stream that memory and time allow, in whole chunks."""
+    most = min(len(stream), MAX_BYTES // (CELL_BYTES * columns + ROW_BYTES))
     if clock.has_limit:
         most = min(most, int(_CELLS_PER_SECOND * clock.left / columns))
     return most // CHUNK_ROWS * CHUNK_ROWS
@@ -55,11 +55,13 @@ def fit_stream(
     if rows <= len(sample.rate) or not validation.y.any():
         return None
     inputs, (rate, weight) = table.read(validation.X), compute_rates(validation)
-    places = np.arange(len(rate))
-    held_out = sample._replace(matrix=inputs, rate=rate, weight=weight / weight.mean(), folds=[Fold(places, places)])
+    positions = np.arange(len(rate))
+    held_out = sample._replace(
+        matrix=inputs, rate=rate, weight=weight / weight.mean(), folds=[Fold(positions, positions)]
+    )
     settings = settings._replace(
         leaves=settings.leaves * (2 if rows >= _MANY_ROWS else 1),
-        rounds=int(min(settings.rounds, max(_LEAST_ROUNDS, CELLS / (rows * columns)))),
+        rounds=int(min(settings.rounds, max(_MIN_ROUNDS, MAX_FITTED_CELLS / (rows * columns)))),
     )
     streamed = StreamedRows(stream, table, unit, rows, settings.seed)
     fit = MeanFit(held_out, settings, StreamedData(sample, held_out, streamed))
@@ -68,7 +70,7 @@ def fit_stream(
 
 
 class StreamedRows(lightgbm.Sequence):
-    """Rows of a stream as LightGBM reads them, slices in order; `rate` and `weight` are filled meanwhile."""
+    """Rows of a stream as LightGBM reads them, in consecutive slices; `rate` and `weight` are filled meanwhile."""
 
     def __init__(self, stream: RowStream, table: TreeTable, unit: float, rows: int, seed: int) -> None:
         self.batch_size = CHUNK_ROWS
@@ -79,16 +81,16 @@ class StreamedRows(lightgbm.Sequence):
     def __len__(self) -> int:
         return len(self.rate)
 
-    def __getitem__(self, where: Any) -> np.ndarray:
-        wanted, parts = where.stop - where.start, [self._rest] if len(self._rest) else []
-        while sum(map(len, parts)) < wanted:
+    def __getitem__(self, part: Any) -> np.ndarray:
+        rows, parts = part.stop - part.start, [self._rest] if len(self._rest) else []
+        while sum(map(len, parts)) < rows:
             parts.append(next(self._parts))
         whole = np.concatenate(parts)
-        self._rest = whole[wanted:]
-        return np.ascontiguousarray(whole[:wanted])
+        self._rest = whole[rows:]
+        return np.ascontiguousarray(whole[:rows])
 
     def _matrices(self) -> Iterator[np.ndarray]:
-        """Inputs of the rows that are drawn from each chunk."""
+        """Yield inputs of the rows that are drawn from each chunk."""
         share, rng, start = len(self) / len(self._stream), np.random.default_rng(self._seed), 0
         for chunk in self._stream.chunks(CHUNK_ROWS, self._seed):
             some = self._stream.sample(chunk[np.flatnonzero(rng.random(len(chunk)) < share)])
@@ -103,14 +105,14 @@ class StreamedRows(lightgbm.Sequence):
 
 
 class StreamedData(FoldData):
-    """Data sets of LightGBM: the stream to fit to, and validation rows, both in the bins of the sample."""
+    """LightGBM data sets of the stream to fit to, and of the validation rows."""
 
     def __init__(self, sample: TreeRows, validation: TreeRows, streamed: StreamedRows) -> None:
         super().__init__(sample._replace(folds=[Fold(np.arange(0), np.arange(0))]))
         self._validation, self._streamed = validation, streamed
 
     def make_datasets(self, part: Fold) -> tuple[Any, Any]:
-        """The stream, and the validation rows."""
+        """Make data sets of the stream, and of the validation rows."""
         streamed, rows = self._streamed, self._validation
         like = {"reference": self._whole, "params": self._whole.params}
         train = lightgbm.Dataset(streamed, streamed.rate, weight=streamed.weight, **like)

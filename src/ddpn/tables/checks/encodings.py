@@ -31,10 +31,6 @@ def is_group_mean(x: np.ndarray, y: np.ndarray) -> bool:
     The mean of n counts varies by an n-th of their variance; only a column made of these means follows them more
     closely. Each mean is compared with the line through the means of the two neighbouring values, so that shrunk means
     are found as well.
-
-    The mean of n counts varies by a n-th of their variance, whatever the column is; only a column that is made of these
-    means follows them more closely. Each mean is compared with the line through the means of the two neighbouring
-    values, so that shrunk means are found as well.
     """
     from scipy.stats import chi2  # slow to import
 
@@ -63,8 +59,6 @@ def choose_levels(series: Any, columns: int) -> np.ndarray:
     """Choose all rows of enough values of a column to show whether it holds means of the target; return a mask.
 
     `columns` is the number of columns of the table.
-
-    `columns` is the number of columns of the table.
     """
     rows, most = len(series), count_checked_rows(columns)
     if rows <= most:
@@ -78,10 +72,6 @@ def find_rolling_means(X: "pl.DataFrame", y: np.ndarray) -> list[str]:
 
     Only sums that include the row itself or later rows are reported; sums of earlier counts alone are known in time.
     Rows are in the order of the table.
-
-    Only sums that include the row itself or later rows are reported.
-
-    Rows are in the order of the table. Sums of earlier counts alone are known before the count.
     """
     rows = min(len(y), _MAX_ROLLING_ROWS)
     if rows < _MIN_ROLLING_ROWS or not np.ptp(y[:rows]):

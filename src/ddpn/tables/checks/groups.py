@@ -2,9 +2,6 @@
 
 Candidates are equal inputs, nearly equal inputs, and columns whose values may name persons or units. A quick model then
 predicts rows with and without other rows of their group. Groups matter only if the former is clearly better.
-
-Candidates are equal inputs, nearly equal inputs, and columns whose values may name persons or units. A quick model then
-predicts rows with and without other rows of their group. Only where the former is clearly better do groups matter.
 """
 
 import hashlib
@@ -93,9 +90,6 @@ def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0)
 
     `sample` has inputs in a polars frame, and columns named in `skipped` are not checked on their own. Returns None if
     no rows seem to belong together, or if that does not matter.
-
-    `sample` has inputs in a polars frame, and columns named in `skipped` are not asked about on their own. None if no
-    rows seem to belong together, or if that does not matter.
     """
     if len(sample) < MIN_ROWS or not np.ptp(sample.y) or not sample.X.width:
         return None
@@ -186,9 +180,6 @@ def _find_unit_columns(columns: _ColumnLabels, scores: np.ndarray, skipped: Coll
 
     Text may always name units. Numbers are measurements unless they are named like an id, another column divides the
     rows in the same way, or they are integers whose neighbouring values have nothing in common.
-
-    Text may always be. Numbers are measurements unless they are named like an id, another column is the same wherever
-    they are, or they are integers of which neighbouring ones have nothing in common.
     """
     chosen = list[tuple[bool, int, Candidate]]()
     for series in columns.X.iter_columns():
@@ -263,9 +254,6 @@ def _have_units(scores: np.ndarray, series: "pl.Series", max_neighbour_share: fl
 
     The values of a measurement are ordered, so neighbours resemble each other. The number of a shop says nothing about
     the next one.
-
-    The values of a measurement are in order, so that neighbours resemble each other: what one value has, the next one
-    has as well. The number of a shop says nothing about the next one.
     """
     values = series.cast(float).to_numpy()
     is_known = ~np.isnan(values)
@@ -320,7 +308,7 @@ class Comparison:
             model = QuickModel(self.sample.rows(candidate.rows), self.seed)
         codes, _ = encode_groups(len(labels), labels)
         means, weight = model.predict_grouped_means(labels), model.sample.weight_or_ones
-        new, seen = model.compute_deviances(means), [model.deviances(model.random_means)]
+        new, seen = model.compute_deviances(means), [model.compute_deviances(model.random_means)]
         if candidate.has_effects:
             effects = estimate_effects(model.sample.y, means, codes, model.random_pairs)
             seen.append(model.compute_deviances(means * effects))

@@ -41,10 +41,6 @@ def _describe_row_numbers(numbers: np.ndarray, name: str) -> str:
     Rows left of a larger table have steps of 1 at least a quarter as often as a random choice of rows, along a straight
     line from near 0. Years, dates, doses and quantities that a table is sorted by are not like that. A period of time
     may matter, so it is recognised by its name.
-
-    Rows that are left of a larger table have steps of 1 at least a quarter as often as a random choice of rows, along a
-    straight line from near 0. Years, dates, doses and quantities that a table is sorted by are not like that. A period
-    of time may matter, so it is recognised by its name.
     """
     rows = len(numbers)
     if rows >= _MIN_ID_ROWS and np.ptp(numbers) == rows - 1:

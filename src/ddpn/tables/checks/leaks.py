@@ -204,12 +204,6 @@ def _measure_unexplained(codes: np.ndarray, target: _Target, is_number: bool) ->
     optimistic. It is the larger one of the counts and of their ranks, as a few large counts may dominate the variance.
     A Poisson count of mean m, divided by an exposure, has the variance m times the square of its unit, that is its mean
     times the unit.
-
-    Each count is compared with those of the rows nearest in the column, or of the same level. For numbers the
-    difference is that of Gasser, Sroka and Jennen-Steinmetz (1986, Biometrika 73): the line through the neighbours on
-    both sides. No function is fitted, so nothing is too optimistic. The share is the larger one of the counts and of
-    their ranks, as a few large counts may dominate the variance. A Poisson count of mean m, divided by an exposure, has
-    the variance m times the square of its unit, that is its mean times the unit.
     """
     order = np.argsort(codes, kind="stable")
     x, counts, unit, ranks = codes[order], target.values[order], target.unit[order], target.ranks[order]
@@ -302,8 +296,6 @@ def describe_target_transform(series: "pl.Series", y: np.ndarray, is_count: bool
 
     `is_count` is True if `y` are counts, of which a column may be a part or a flag, and not rates.
 
-    `is_count` if `y` are counts, of which a column may be a part or a flag, and not rates.
-
     >>> import polars
     >>> y = np.random.default_rng(0).poisson(3.0, 400)
     >>> describe_target_transform(polars.Series(2 * y + 1), y), describe_target_transform(polars.Series(y > 0), y)
@@ -356,8 +348,6 @@ def _is_part(x: np.ndarray, y: np.ndarray) -> bool:
     """Return True if the column never exceeds the count but equals it too often for a Poisson count.
 
     A Poisson count of mean m is k - 1 with k / m of the probability of k.
-
-    A count of mean m is k - 1 with k / m of the probability of k.
     """
     if (x < 0).any() or (x != np.floor(x)).any() or (x > y).any():
         return False

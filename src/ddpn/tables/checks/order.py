@@ -30,8 +30,6 @@ def find_trend(sample: CountRows, times: "pl.Series") -> float:
 
     It is 0 if it may be chance. `times` is a series of the times of the rows. A difference of 0.5 means half as many
     again.
-
-    `times` is a series of the times of the rows. The difference is relative: 0.5 is half as many again.
     """
     if len(sample) < MIN_ROWS or not np.ptp(sample.y):
         return 0.0
@@ -113,10 +111,6 @@ def find_drift(sample: CountRows, seed: int = 0) -> Finding | None:
     A quick model predicts rows with and without the rows around them. The predictions differ if both counts and some
     input drift in the order of the rows, as in a table sorted by time. Tables sorted by a column are not checked:
     without the rows around it, a row would be outside the values that the model has seen.
-
-    A quick model predicts rows with and without the rows around them. That differs if counts drift in the order of the
-    rows, and some input does as well, as in a table that is sorted by time. Of a table that is sorted by a column
-    nothing is said: without the rows around it, a row would be outside the values that the model has seen.
     """
     if len(sample) < _MIN_ORDERED_ROWS or not np.ptp(sample.y):
         return None

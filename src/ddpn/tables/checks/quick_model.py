@@ -116,9 +116,6 @@ def estimate_effects(y: np.ndarray, mean: np.ndarray, codes: np.ndarray, pairs: 
 
     The variance of the ratios follows from products of residuals of different rows of a group, so that over-dispersion
     does not count.
-
-    The variance of the ratios follows from products of residuals of different rows of a group, so that over-dispersion
-    does not count.
     """
     residual = y - mean
     products, sizes = (

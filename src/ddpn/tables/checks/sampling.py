@@ -2,9 +2,6 @@
 
 Checks of columns need any rows. Checks of groups need several rows of a group, so groups are kept whole as far as there
 is room.
-
-Checks of columns need any rows. Checks of groups need several rows of a group, so that groups are kept whole as far as
-there is room for them.
 """
 
 from typing import TYPE_CHECKING

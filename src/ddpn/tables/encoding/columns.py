@@ -3,9 +3,6 @@
 All statistics of numbers are computed from sorted distinct values with summed weights (`weigh_distinct`). So a row of
 weight 3 gives, bit for bit, the same as three such rows in any order.
 
-All statistics of numbers are computed from sorted distinct values with summed weights (`weigh_distinct`). So a row of
-weight 3 gives, bit for bit, the same as three such rows in any order.
-
 Text with many levels has one input more, the effect of the level on the target. It is target encoding by credibility:
 the mean of a level is shrunk towards that of all rows by the credibility of Bühlmann and Straub (1970), the more the
 fewer rows it has and the less levels differ. Unlike `sklearn.preprocessing.TargetEncoder` it knows weights and
@@ -282,8 +279,6 @@ def estimate_credible_effects(index: np.ndarray, count: int, target: Targets) ->
 
     Returns None if levels do not differ by more than chance.
 
-    None where levels do not differ by more than chance.
-
     >>> rows = Targets(np.array([1.0, 2.0, 8.0, 9.0, 4.0, 6.0]), np.ones(6), np.ones(6))
     >>> estimate_credible_effects(np.array([0, 0, 1, 1, 2, 2]), 4, rows).round(2)
     array([-1.1 ,  0.51,  0.  ,  0.  ])
@@ -311,8 +306,6 @@ def fit_effects(column: Column, target: Targets, scale: float | None = None) -> 
 
     Some levels may be without rows. With the `scale` of an earlier fit, levels that do not differ get effects of 0
     instead.
-
-    Some levels may be without rows. On the `scale` of an earlier fit, effects of levels that do not differ are 0.
     """
     names = list(_weigh_levels(column, target.weight))[:MAX_LEVELS]
     positions = {level: j for j, level in enumerate(names)}

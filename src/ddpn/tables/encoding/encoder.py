@@ -403,9 +403,6 @@ class OutOfFoldEffects:
 
     With effects that contain a row's own count, a network would trust them more than those of new rows deserve. The
     encoder was fitted to the rows; `fold` has the number of each row's fold, from 0 on.
-
-    With effects that hold a row's own count, a network would learn to trust them more than those of new rows deserve.
-    The encoder was fitted to the rows; `fold` has the number of each row's fold, from 0 on.
     """
 
     def __init__(

@@ -59,8 +59,6 @@ def merge_equal_tree_rows(
     """Merge equal rows in a fixed order, with summed weights scaled to mean 1.
 
     Trees break ties by rounding, hence by the order of rows; merging makes a row of weight 3 the same as three rows.
-
-    Trees break ties by rounding, hence by the order of rows; this makes a row of weight 3 the same as three rows.
     """
     y = y.astype(np.float64) + 0.0  # no -0.0: rows are compared byte by byte
     row_bytes = np.hstack([codes, np.ascontiguousarray(y)[:, None].view(np.uint8)])
@@ -114,9 +112,6 @@ def choose_columns(X: np.ndarray, y: np.ndarray, weight: np.ndarray, least: int 
 
     Returns ascending positions, or None if there are no more columns than that. Call it with the rows of one training
     only: chosen with other rows, columns would look better on these than they are.
-
-    None if there are no more columns than that. Call it with the rows of one training only: chosen with others, columns
-    would look better on these than they are.
     """
     most = max(least, len(y))
     if X.shape[1] <= most:
@@ -126,8 +121,6 @@ def choose_columns(X: np.ndarray, y: np.ndarray, weight: np.ndarray, least: int 
 
 def split_gains(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Compute by how much the best split of each column in two reduces the weighted sum of squares of y.
-
-    Missing values sort above all others. Shape: (columns,).
 
     Missing values sort above all others. Shape: (columns,).
 
