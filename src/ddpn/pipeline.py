@@ -1,4 +1,4 @@
-"""The one pipeline of a fit: members, their weights, models for comparison, and calibration.
+"""The pipeline of a fit: members, their weights, models for comparison, and calibration.
 
 `CountRegressor.fit`, `DDPNRegressor.fit`, `ddpn fit` and `ddpn tune` all fit by `fit_pipeline`; they differ in the
 steps they ask for. A time budget is spent on members first (`ddpn.runtime.time_plan`). Ctrl-C ends the step that runs,
@@ -37,7 +37,7 @@ TRAINING, COMPARISONS, CALIBRATION = "training", "comparisons", "calibration"
 
 
 class FitPlan(NamedTuple):
-    """Rows to fit to and to hold out, what is fitted to them, and the seed of the fits."""
+    """What to fit: rows to fit to and to hold out, members, and the seed of the fits."""
 
     folds: Folds
     specs: Sequence[MemberSpec]
@@ -46,7 +46,7 @@ class FitPlan(NamedTuple):
 
 @dataclass(frozen=True)
 class PipelineOptions:
-    """What a fit consists of.
+    """The steps of a fit and their options.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ def fit_pipeline(
 def _fit_comparisons(
     fitted: FittedPipeline, head: Head, options: PipelineOptions, clock: Clock, on_step: Callable[[str], object]
 ) -> None:
-    """Fit the members to compare with that are not part of the mixture, until Ctrl-C or the time ends that."""
+    """Fit the members for comparison that are not part of the mixture, until the time or Ctrl-C ends that."""
     predictor, folds = fitted.predictor, fitted.folds
     for name in (name for name in options.compare_with if name not in predictor.members):
         kind = MEMBERS.find(name)
@@ -168,12 +168,12 @@ def _fit_comparisons(
             fitted.notes.append(f"Not compared with {label}, because the time budget ran out.")
             continue
         on_step(f"Fitting for comparison: {label}")
-        started, own = time.perf_counter(), clock_of_step(clock, COMPARISONS, options.steps)
+        started, step_clock = time.perf_counter(), clock_of_step(clock, COMPARISONS, options.steps)
         try:
-            with single_thread(), warnings.catch_warnings(), own.limit():
+            with single_thread(), warnings.catch_warnings(), step_clock.limit():
                 # A fit that is not quite at its maximum is good enough for a comparison.
                 warnings.simplefilter("ignore")
-                member = folds.fit(kind.from_task(Task(head, len(folds.train))), fitted.seed, own)
+                member = folds.fit(kind.from_task(Task(head, len(folds.train))), fitted.seed, step_clock)
         except (NotApplicableError, TimeLimitError) as error:
             fitted.notes.append(f"Not compared with {label}: {error}.")
         except Exception as error:
@@ -197,16 +197,16 @@ def calibrate_pipeline(
     runner: StepRunner,
 ) -> None:
     """Calibrate a fitted model by its held-out rows; without any, only summarise the training rows."""
-    predictor, folds, wanted = fitted.predictor, fitted.folds, options.calibration
-    if wanted is None or not folds.held_out:
-        ignored = () if wanted is None else wanted.time_columns
+    predictor, folds, chosen = fitted.predictor, fitted.folds, options.calibration
+    if chosen is None or not folds.held_out:
+        ignored = () if chosen is None else chosen.time_columns
         profile = FeatureProfile.fit(folds.train.X, folds.train.weight, ignored)
         predictor.calibration = Calibration(profile=profile)
         return
 
     def work() -> None:
-        own = clock_of_step(clock, CALIBRATION, options.steps)
-        fitted.held_out = calibrate_predictor(predictor, folds, fitted.predictions, wanted, fitted.seed, own)
+        step_clock = clock_of_step(clock, CALIBRATION, options.steps)
+        fitted.held_out = calibrate_predictor(predictor, folds, fitted.predictions, chosen, fitted.seed, step_clock)
 
     on_step("Calibrating on rows that were not trained on")
     if runner.run(work):
@@ -229,7 +229,7 @@ def calibrate_predictor(
     seed: int = 0,
     clock: Clock = NO_LIMIT,
 ) -> CalibratedRows:
-    """Calibrate out-of-distribution flags by the training rows, distributions and intervals by held-out rows."""
+    """Calibrate out-of-distribution flags by the training rows, and predictions by held-out rows."""
     flags = fit_profile(folds, () if options is None else options.time_columns, clock)
     # The summary of the training rows stays where Ctrl-C ends what follows.
     predictor.calibration = Calibration(profile=flags.profile)
@@ -250,7 +250,7 @@ def predict_out_of_fold(
 
 
 def find_heavy_tail(predictor: Predictor, folds: Folds, held_out: HeldOutPredictions) -> str:
-    """Return a warning if one training row decides the mean, by predictions of copies that left it out, if any did."""
+    """Return a warning if one training row determines the mean, by held-out predictions if there are any."""
 
     def predict_means(rows: np.ndarray) -> np.ndarray:
         means = np.zeros(len(folds.train))
@@ -266,7 +266,7 @@ def find_heavy_tail(predictor: Predictor, folds: Folds, held_out: HeldOutPredict
 
 
 def describe_fewer_rows(verb: str, used: int, total: int, rows: str) -> list[str]:
-    """Return a sentence if there was no time for all rows.
+    """Describe in a sentence that there was no time for all rows; empty if there was.
 
     >>> describe_fewer_rows("scored on", 20, 20, "rows")
     []

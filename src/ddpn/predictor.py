@@ -43,7 +43,7 @@ class ScaleSummary(NamedTuple):
 
     @classmethod
     def from_values(cls, values: np.ndarray) -> Self:
-        """Summarise values; the median is one of them, so that it is an integer where they are."""
+        """Summarise values; the median is one of them, so that it is an integer if they are."""
         return cls(*(float(value) for value in np.quantile(values, [0.0, 0.5, 1.0], method="lower")))
 
 
@@ -106,7 +106,7 @@ class Predictor:
         return {name: member for name, member in self.members.items() if self.weights.get(name, 0.0) > 0.0}
 
     def _rows(self) -> list[tuple[str, str, float | None]]:
-        """The label, weight and fitting time of every member, the largest weight first."""
+        """List the label, weight and fitting time of every member, the largest weight first."""
         order = sorted(self.members, key=lambda name: -self.weights.get(name, 0.0))
         labels = {name: member.label or name.replace("_", " ") for name, member in self.members.items()}
         return [(labels[name], f"{self.weights.get(name, 0.0):.0%}", self.seconds.get(name)) for name in order]
@@ -122,12 +122,12 @@ class Predictor:
 
     @property
     def sole_member(self) -> str | None:
-        """The member that is the mixture: it has all the weight, and the mixture is not recalibrated."""
+        """The only member with a weight, if the mixture is not recalibrated; otherwise None."""
         names = list(self.active_members)
         return names[0] if len(names) == 1 and not self.calibration.is_recalibrated() else None
 
     def add(self, name: str, member: Member, seconds: float | None = None) -> None:
-        """Keep one more member, for comparison: it has no weight in the mixture.
+        """Add a member for comparison, without weight in the mixture.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class Predictor:
             self.seconds[name] = seconds
 
     def summarise_scales(self, sample: CountRows) -> None:
-        """Keep a summary of the exposures and upper bounds of the training rows, where rows have them.
+        """Summarise the exposures and upper bounds of the training rows, if rows have them.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ class Predictor:
             The training rows.
         """
         columns = {"exposure": sample.exposure, "upper": sample.upper if self.counts.upper_per_row else None}
-        self.scales = {name: ScaleSummary.from_values(own) for name, own in columns.items() if own is not None}
+        self.scales = {name: ScaleSummary.from_values(values) for name, values in columns.items() if values is not None}
 
     # Predicting --------------------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class Predictor:
         return self.wrap(distribution, of, table=X, groups=groups, labels=labels, library=library)
 
     def wrap(self, distribution: Mixture | Recalibrated, of: str = MIXTURE, **rows: Any) -> Prediction:
-        """Make the prediction of distributions that `distribution` returned.
+        """Make a prediction from distributions that `distribution` returned.
 
         Parameters
         ----------
@@ -232,7 +232,7 @@ class Predictor:
         X = self.parse(X)
         parts = [member.predict_components(X, scale) for member in members.values()]
         with single_thread():
-            parts = [[bounded(part, *bounds) for part in own] for own in parts]
+            parts = [[bounded(part, *bounds) for part in components] for components in parts]
             mixture = mix_members(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
         return self.calibration.recalibrate(mixture, of)
 
@@ -252,7 +252,7 @@ class Predictor:
         return read_table(X) if schema is None else schema.parse(X)
 
     def blocks(self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None) -> Iterator[Any]:
-        """The same as `distribution`, a block of rows at a time, which bounds memory.
+        """Predict distributions as `distribution` does, a block of rows at a time, which bounds memory.
 
         Parameters
         ----------
@@ -270,18 +270,18 @@ class Predictor:
         for start in range(0, n, BLOCK):
             check_deadline()
             part = slice(start, start + BLOCK)
-            known = [None if each is None else each[part] for each in (scale, upper)]
+            block_facts = [None if facts is None else facts[part] for facts in (scale, upper)]
             with label_row_errors(np.arange(start, n)):
-                block = self.distribution(take_rows(X, part), known[0], of, known[1])
+                block = self.distribution(take_rows(X, part), block_facts[0], of, block_facts[1])
             yield block
 
     def iter_recorded_blocks(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Any, CountRows]]:
-        """Yield blocks of rows with the distributions of their counts as recorded, by which they are scored."""
+        """Yield (distribution, rows) blocks for scoring, censored at each row's recording limit."""
         for prediction, block in self.predict_rows(sample, of):
             yield limited(prediction.distribution, block.limit), block
 
     def predict_rows(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Prediction, CountRows]]:
-        """Predict rows with counts, a block at a time: what they are scored by.
+        """Predict rows with counts, a block at a time, in order to score them.
 
         Parameters
         ----------
@@ -293,15 +293,15 @@ class Predictor:
         positions = np.arange(len(sample))
         for number, block in enumerate(sample.replace(X=self.parse(sample.X)).blocks(BLOCK)):
             check_deadline()
-            known = self.counts.arguments(block)
+            arguments = self.counts.arguments(block)
             with label_row_errors(positions[number * BLOCK :] if block.labels is None else block.labels):
-                distribution = self.distribution(block.X, known["exposure"], of, known["upper"])
+                distribution = self.distribution(block.X, arguments["exposure"], of, arguments["upper"])
             yield self.wrap(distribution, of, groups=block.interval_groups), block
 
     # Held-out rows -----------------------------------------------------------------------------------------------
 
     def predict_held_out(self, rows: CountRows, seed: int = 0) -> HeldOutPredictions:
-        """Predict rows that no member was fitted to, when they are needed.
+        """Predict rows that no member was fitted to; computed when needed.
 
         Parameters
         ----------
@@ -313,7 +313,7 @@ class Predictor:
         return self.mix_held_out(MemberPredictions.from_rows(rows, seed, self.parse(rows.X)))
 
     def predict_folds(self, folds: Folds, seed: int = 0) -> HeldOutPredictions:
-        """Predict the rows that a fit held out, when they are needed: each fold by the copies that left it out.
+        """Predict the rows that a fit held out, each fold by the copies that left it out; computed when needed.
 
         Parameters
         ----------
@@ -325,7 +325,7 @@ class Predictor:
         return self.mix_held_out(MemberPredictions.from_folds(folds, seed))
 
     def mix_held_out(self, predictions: MemberPredictions) -> HeldOutPredictions:
-        """Mix what members predict for held-out rows, those of each fold with the weights that other folds chose.
+        """Mix the predictions of members for held-out rows, each fold with the weights that other folds chose.
 
         Parameters
         ----------
@@ -340,7 +340,7 @@ class Predictor:
         return HeldOutPredictions(predictions, weights, np.arange(len(predictions)))
 
     def predict_out_of_fold(self, rows: CalibratedRows, of: str = MIXTURE) -> Iterator[tuple[Prediction, CountRows]]:
-        """Predict the rows of cross-fitted members, a block at a time, with what the other folds chose.
+        """Predict the rows of cross-fitted members, a block at a time, calibrated by the other folds.
 
         Parameters
         ----------
@@ -355,7 +355,7 @@ class Predictor:
             yield Prediction(calibrated, calibration, of, kind, groups=block.interval_groups), block
 
     def for_fold(self, number: int, calibration: Calibration) -> "Predictor":
-        """Return the mixture of the copies that left out one fold of the training rows, with the weights of that fold.
+        """Make the mixture of the copies that left out one fold of the training rows, with the weights of that fold.
 
         Parameters
         ----------
@@ -380,7 +380,7 @@ class Predictor:
     # Saving ------------------------------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        """Files by name, and what the manifest says about them."""
+        """Return the files by name, and the entries of the manifest."""
         files: dict[str, bytes] = {}
         about: dict[str, Any] = {}
         for name, member in self.members.items():
@@ -394,18 +394,18 @@ class Predictor:
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes], manifest: Mapping[str, Any], mixed_only: bool = False) -> Self:
-        """The inverse of `state`. Files are data: nothing in them is executed."""
-        about = {name: each for name, each in manifest["members"].items() if each["weight"] or not mixed_only}
+        """Rebuild a predictor from the result of `state`. Files are data: nothing in them is executed."""
+        about = {name: entry for name, entry in manifest["members"].items() if entry["weight"] or not mixed_only}
         try:
-            own: dict[str, dict[str, bytes]] = {name: {} for name in about}
+            member_files: dict[str, dict[str, bytes]] = {name: {} for name in about}
             for path, content in files.items():
                 name, _, file = path.partition("/")
-                if name in own:
-                    own[name][file] = content
-            members = {name: load_member(MEMBERS.find(name), own[name]) for name in about}
+                if name in member_files:
+                    member_files[name][file] = content
+            members = {name: load_member(MEMBERS.find(name), member_files[name]) for name in about}
             counts = CountRange(**manifest.get("counts", {}))
-            seconds = {name: each["seconds"] for name, each in about.items() if each["seconds"] is not None}
-            weights = {name: each["weight"] for name, each in about.items()}
+            seconds = {name: entry["seconds"] for name, entry in about.items() if entry["seconds"] is not None}
+            weights = {name: entry["weight"] for name, entry in about.items()}
             fold_weights = manifest.get("fold_weights", ())
             predictor = cls(members, weights, manifest["needs_exposure"], seconds, counts, fold_weights)
             predictor.scales = {name: ScaleSummary(*values) for name, values in manifest.get("scales", {}).items()}

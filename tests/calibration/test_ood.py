@@ -287,7 +287,9 @@ def test_tails_are_those_of_rows_that_a_summary_does_not_know():
     """Every row has a name of its own, so that the rows which a summary left out all have a new one."""
     table = pl.DataFrame({"name": [f"n{k}" for k in range(400)], "x": np.zeros(400)})
     profile = FeatureProfile.fit(table)
-    known, new = (profile._distances(profile.schema.parse(t))[0] for t in (table, table.with_columns(name=pl.lit("?"))))
+    known, new = (
+        profile._measure_rows(profile.schema.parse(t))[0] for t in (table, table.with_columns(name=pl.lit("?")))
+    )
     assert known.max() < 1.0
     assert new.min() > 4.0
     assert profile.tails[0].edges.min() > 4.0
@@ -317,7 +319,7 @@ def test_joint_scores_of_training_rows_are_those_of_summaries_of_the_other_folds
     x[:, 1] = x[:, 0] + 0.1 * rng.normal(size=60)
     x[0] = [2.0, -2.0]
     profile, _ = FeatureProfile.cross_fit(x, None, fold)
-    inputs, inside = profile._all_inputs(profile.schema.parse(x)), fold == 0
+    inputs, inside = profile._encode_inputs(profile.schema.parse(x)), fold == 0
     apart, _ = Joint.fit(inputs[~inside]).distances(inputs[inside])
     among, _ = Joint.fit(inputs).distances(inputs[inside])
     assert apart.max() > 1.2 * among.max()

@@ -27,14 +27,14 @@ PRIOR_ROWS = 100.0
 #: The share of ordinary rows that is flagged as out-of-distribution by default.
 OOD_ALPHA = 0.05
 #: Rows per second left that are summarised or scored for out-of-distribution flags, where time is limited.
-_PROFILE_ROWS = 20_000.0
+_PROFILE_ROWS_PER_SECOND = 20_000.0
 
 #: The map of each part of held-out rows, by the name of the mixture or member whose distributions it changes.
 Maps = Mapping[str, Sequence[MonotoneMap]]
 
 
 class CalibrationOptions(NamedTuple):
-    """What is calibrated besides intervals of all rows: the distributions, and intervals by group.
+    """Options of calibration besides intervals of all rows: recalibration, and intervals by group.
 
     `time_columns` are columns of X that hold times, in which new rows are expected to differ.
     """
@@ -47,7 +47,7 @@ class CalibrationOptions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CalibratedRows:
-    """Held-out rows with the calibration that they give.
+    """Held-out rows with the calibration that they determine.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class CalibratedRows:
         return len(self.held_out)
 
     def draw(self, number: int) -> "CalibratedRows":
-        """Draw so many of the rows at random, with the calibration of all."""
+        """Draw some of the rows at random, with the calibration of all rows."""
         return replace(self, held_out=self.held_out.draw(number))
 
 
@@ -108,7 +108,7 @@ def fit_calibration(
             recalibrations[name], maps[name] = Recalibration.fit(held_out, name, seed=seed)
         maps = {name: maps[name] for name, fitted in recalibrations.items() if fitted.is_used}
     scores = _score_rows(held_out, [MIXTURE] if is_rough else held_out.names, maps)
-    rows = _label_rows(held_out.rows, options.groups)
+    rows = _attach_labels(held_out.rows, options.groups)
 
     def calibrate_with(chosen: np.ndarray | slice, recalibrations: Mapping[str, Recalibration]) -> Calibration:
         prior_rows, part = 0.0 if is_rough else PRIOR_ROWS, {name: values[chosen] for name, values in scores.items()}
@@ -132,10 +132,10 @@ def fit_recalibration(
     always: bool = False,
     seed: int = 0,
 ) -> Calibration:
-    """Return the calibration with a map of the mixture's cdf that held-out rows give, used where it helps or `always`.
+    """Fit a map of the mixture's cdf to held-out rows, and use it if it helps or `always`.
 
-    Intervals of the mixture that were calibrated before are dropped if the map is used: they belong to the
-    distributions as they were.
+    Returns the changed calibration. Earlier intervals of the mixture are dropped if the map is used, because they
+    belong to the distributions before it.
     """
     recalibration, _ = Recalibration.fit(held_out, MIXTURE, prior_rows, always, seed)
     changed = replace(calibration, recalibrations={**calibration.recalibrations, MIXTURE: recalibration})
@@ -153,21 +153,21 @@ def fit_intervals(
     group_rows: float = 0.0,
     names: Sequence[str] | None = None,
 ) -> Calibration:
-    """Return the calibration with levels of intervals that held-out rows give, of all members or some `names`.
+    """Fit levels of intervals to held-out rows, for all members or some `names`; return the changed calibration.
 
     Levels are shrunk towards those of a right model, which count as `prior_rows` rows. `groups`, a column of X or the
-    name of the rows' own labels, have levels of their own, in which those of all rows count as `group_rows` rows.
+    name of the rows' labels, have their own levels, in which those of all rows count as `group_rows` rows.
     """
     used = {name: fitted for name, fitted in calibration.recalibrations.items() if fitted.is_used}
     maps = {name: [fitted.map] * held_out.n_parts for name, fitted in used.items()}
     scores = _score_rows(held_out, held_out.names if names is None else names, maps)
-    rows = _label_rows(held_out.rows, groups)
+    rows = _attach_labels(held_out.rows, groups)
     intervals, interval_groups = _fit_levels(scores, rows, prior_rows, groups, group_rows)
     return replace(calibration, intervals={**calibration.intervals, **intervals}, groups=interval_groups)
 
 
 def fit_ood(calibration: Calibration, X: Any, alpha: float = OOD_ALPHA) -> Calibration:
-    """Return the calibration with the out-of-distribution scores of rows that no member was trained on."""
+    """Fit out-of-distribution scores to rows that no member was trained on; return the changed calibration."""
     scores = calibration.require_profile().measure(X).score
     return replace(calibration, ood=OODScores.fit(scores, check_alpha(alpha, len(scores))))
 
@@ -190,8 +190,8 @@ def fit_profile(folds: Folds, time_columns: Sequence[str] = (), clock: Clock = N
 
 
 def _take_affordable_rows(rows: CountRows, clock: Clock) -> CountRows:
-    if clock.has_limit and len(rows) > _PROFILE_ROWS * clock.left:
-        return rows.rows(slice(0, max(1, int(_PROFILE_ROWS * clock.left))))
+    if clock.has_limit and len(rows) > _PROFILE_ROWS_PER_SECOND * clock.left:
+        return rows.rows(slice(0, max(1, int(_PROFILE_ROWS_PER_SECOND * clock.left))))
     return rows
 
 
@@ -217,7 +217,7 @@ def _score_rows(held_out: HeldOutPredictions, names: Sequence[str], maps: Maps) 
     return scores
 
 
-def _label_rows(rows: CountRows, groups: str | None) -> CountRows:
+def _attach_labels(rows: CountRows, groups: str | None) -> CountRows:
     """Return the rows without their inputs, with the labels of their groups if `groups` is a column of these."""
     if groups is None or rows.interval_groups is not None or (column := get_column(rows.X, groups)) is None:
         return rows.replace(X=None)
@@ -227,7 +227,7 @@ def _label_rows(rows: CountRows, groups: str | None) -> CountRows:
 def _fit_levels(
     scores: Mapping[str, np.ndarray], rows: CountRows, prior_rows: float, groups: str | None, group_rows: float
 ) -> tuple[dict[str, IntervalLevels], IntervalGroups | None]:
-    """Return the levels of intervals of all rows by name, and those within groups."""
+    """Fit the levels of intervals of all rows by name, and those within groups."""
     is_censored = rows.limit is not None and bool((rows.y >= rows.limit).any())
     levels = {
         name: IntervalLevels.from_scores(values, rows.weight, prior_rows, is_censored)

@@ -23,7 +23,7 @@ _Part = TypeVar("_Part", IntervalLevels, Recalibration, OODScores)
 
 @dataclass(frozen=True)
 class Calibration:
-    """Levels of intervals, maps of the cdf, and out-of-distribution scores: a value that functions make.
+    """Levels of intervals, maps of the cdf, and out-of-distribution scores; immutable.
 
     Dictionaries are keyed by "mixture" and the names of members.
 
@@ -54,7 +54,7 @@ class Calibration:
         return of in self.recalibrations and self.recalibrations[of].is_used
 
     def recalibrate(self, distribution: Any, of: str = MIXTURE) -> Any:
-        """Apply the map of the cdf to the distributions of the mixture or of a member, if one is in use."""
+        """Apply the map of the cdf to distributions of the mixture or of a member, if the map is used."""
         return Recalibrated(distribution, self.recalibrations[of].map) if self.is_recalibrated(of) else distribution
 
     @property
@@ -68,7 +68,7 @@ class Calibration:
         return any(levels.is_censored for levels in self.intervals.values())
 
     def interval_level(self, coverage: float, of: str = MIXTURE) -> float:
-        """Return the probability that intervals need, by their own distributions, for a coverage.
+        """Return the level that intervals need, by their own distributions, to reach a coverage.
 
         It is the coverage itself before calibration, and never less. Where intervals are calibrated by group, it is the
         level of all rows together.
@@ -97,7 +97,7 @@ class Calibration:
         return self.groups.at(check_coverage(coverage), of, self.intervals[of], self.groups.encode_labels(labels))
 
     def describe(self) -> str:
-        """Say in a sentence what is calibrated, and on how many rows."""
+        """Describe in a sentence what is calibrated, and on how many rows."""
         levels = self.intervals.get(MIXTURE)
         words = "not calibrated" if levels is None else f"calibrated on {int(levels.rows[0]):,} held-out rows"
         within = "" if self.groups is None else f", within groups of {self.groups.by}"
@@ -129,7 +129,7 @@ class Calibration:
         return self.require_ood().pvalue(self.require_profile().measure(X).score)
 
     def ood_reasons(self, X: Any, flagged: np.ndarray | None = None, days: Collection[str] = ()) -> list[list[str]]:
-        """Name what is unusual about each row, the most unusual first: columns, for example "missing 'age'".
+        """List what is unusual about each row, the most unusual first: columns, for example "missing 'age'".
 
         Parameters
         ----------

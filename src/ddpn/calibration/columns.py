@@ -1,4 +1,4 @@
-"""Surprises: -log of the probability that a row like the training rows has a value at least as unusual.
+"""Surprises of cells: -log of the probability that a row like the training rows has a value at least as unusual.
 
 The surprise of a number follows from its rank and, beyond the training range, from an exponential tail; that of a level
 from its frequency; that of a level or a missing value that never occurred from Good-Turing estimates. What the training
@@ -26,11 +26,11 @@ _CODED_SHARE, _MAX_CODED = 0.01, 20
 _NONE = np.empty(0)
 _NO_KEYS = np.empty(0, dtype=np.uint64)
 #: Order statistics that are kept of a tail: three per doubling of the rank.
-_PER_DOUBLING = 3
+_RANKS_PER_DOUBLING = 3
 #: The share of the values whose mean excess is the scale of a tail, and the least number of them.
 _EXCESS_SHARE, _EXCESS_ROWS = 0.02, 10
 #: A tail in which all values are equal has no scale of its own: it gets this share of the range of the column.
-_LEAST_SCALE = 1e-3
+_MIN_SCALE_SHARE = 1e-3
 #: Surprises beyond this are all the same; it keeps sums finite.
 LARGEST = 1e6
 
@@ -77,12 +77,12 @@ class ColumnProfile(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Inputs of the joint score."""
-        own = np.count_nonzero(self.coded) if self.kind.is_category else 1
-        return int(own) + self._missing_coded
+        """The number of inputs for the joint score."""
+        coded = np.count_nonzero(self.coded) if self.kind.is_category else 1
+        return int(coded) + self._missing_coded
 
     def score(self, column: Column) -> CellScores:
-        """The cells of a column that was read as this kind."""
+        """Score the cells of a column that was read as this kind."""
         values, missing = column.values, column.is_missing
         surprise, state = np.zeros(len(values)), np.full(len(values), USUAL, dtype=np.int8)
         inputs = np.zeros((len(values), self.width))
@@ -90,11 +90,11 @@ class ColumnProfile(NamedTuple):
             surprise = np.interp(values, self.edges, self.surprise)
             inputs[:, 0] = np.where(missing, 0.0, np.interp(values, self.edges, self.normal))
         if len(self.keys):
-            place = self.find_positions(column)
-            surprise = np.where(place >= 0, self.key_surprise[place], self.unseen[0])
-            state[place < 0] = UNSEEN
+            position = self.find_positions(column)
+            surprise = np.where(position >= 0, self.key_surprise[position], self.unseen[0])
+            state[position < 0] = UNSEEN
             for j, key in enumerate(np.flatnonzero(self.coded) if self.kind.is_category else ()):
-                inputs[:, j] = np.where(missing, 0.0, _standardised(place == key, self.coded[key]))
+                inputs[:, j] = np.where(missing, 0.0, _standardise_indicator(position == key, self.coded[key]))
         if len(self.edges):
             for sign, edge, scale, kind in (
                 (1.0, self.edges[-1], self.scales[1], ABOVE),
@@ -105,7 +105,7 @@ class ColumnProfile(NamedTuple):
                     surprise[where] = self._measure_outside(sign * values[where], sign * edge, scale)
                     state[where] = kind
         if self._missing_coded:
-            inputs[:, -1] = _standardised(missing, self.missing_share)
+            inputs[:, -1] = _standardise_indicator(missing, self.missing_share)
         state[missing] = MISSING if self.rows[1] else NEVER_MISSING
         return CellScores(np.where(missing, self.absent[0], surprise + self.absent[1]), state, inputs)
 
@@ -143,7 +143,7 @@ class ColumnProfile(NamedTuple):
         return surprise
 
     def _measure_levels(self, elsewhere: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Return the surprise of levels that occur so often elsewhere, by the `counts` of all levels in training."""
+        """Return the surprise of levels from how often they occur elsewhere; `counts` is for all levels."""
         ascending = np.sort(counts)
         rows = np.concatenate([[0], np.cumsum(ascending)])[np.searchsorted(ascending, elsewhere, side="right")]
         # The level itself is as rare as those that occur as often, where there are such.
@@ -158,40 +158,40 @@ class ColumnProfile(NamedTuple):
         )
 
     def find_positions(self, column: Column) -> np.ndarray:
-        """Return the position of each row's value in `keys`, -1 where there is none."""
+        """Find the position of each row's value in `keys`, -1 if it is not there."""
         if column.is_category:
             return column.map_names(self.keys, lambda levels: self.find_keys(hash_texts(levels)), -1)
         return self.find_keys(np.ascontiguousarray(column.values.astype(np.float64) + 0.0).view(np.uint64))
 
     def find_keys(self, keys: np.ndarray) -> np.ndarray:
-        """Positions in `keys`, -1 where there is none."""
+        """Find positions in `keys`, -1 for keys that are not there."""
         if not len(self.keys):
             return np.full(len(keys), -1)
-        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[place] == keys, place, -1)
+        position = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[position] == keys, position, -1)
 
 
-def _standardised(is_so: np.ndarray, share: float) -> np.ndarray:
-    """An indicator that is true for such a share of rows, with mean 0 and variance 1."""
+def _standardise_indicator(is_so: np.ndarray, share: float) -> np.ndarray:
+    """Scale an indicator that is true for this share of rows to mean 0 and variance 1."""
     return (is_so - share) / np.sqrt(share * (1.0 - share))
 
 
 def fit_column(column: Column) -> ColumnProfile:
-    """The summary of a training column."""
+    """Summarise a training column."""
     missing = column.is_missing
     rows = np.array([len(missing), missing.sum()], dtype=np.float64)
     # The surprise of a missing value, and of one that is not missing.
     share = np.array([rows[1], rows[0] - rows[1]]) / max(rows[0], 1.0)
     rarity = -np.log(np.where(share > 0.0, share, 1.0))
     absent = np.where(share > 0.0, np.where(share < 0.5, rarity, 0.0), np.log(rows[0] + 1.0) + NEVER)
-    known = column.values[~missing]
+    present = column.values[~missing]
     fields: dict[str, np.ndarray] = {}
-    if len(known) and column.is_category:
+    if len(present) and column.is_category:
         counts = column.count_levels()
         kept = counts > 0
         fields = _level_fields(hash_texts(column.levels)[kept], counts[kept]) if kept.sum() <= MAX_LEVELS else {}
-    elif len(known):
-        fields = _number_fields(known.astype(np.float64))
+    elif len(present):
+        fields = _number_fields(present.astype(np.float64))
     return ColumnProfile(column.kind, rows, absent, **fields)
 
 
@@ -235,40 +235,40 @@ def _level_fields(keys: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]
 
 
 def measure_mean_excess(values: np.ndarray, counts: np.ndarray) -> float:
-    """How far the largest values lie above where they begin, on average: the scale of an exponential tail.
+    """Measure how far the largest values lie above their start, on average: the scale of an exponential tail.
 
-    `values` are distinct and ascending, and `counts` how often each occurred, here and below.
+    `values` are distinct and ascending, and `counts` says how often each occurred.
     """
     above = np.cumsum(counts[::-1])[::-1]
-    wanted = max(_EXCESS_SHARE * above[0], min(_EXCESS_ROWS, above[0] / 4.0))
-    start = int(np.flatnonzero(above >= wanted)[-1])
+    min_rows = max(_EXCESS_SHARE * above[0], min(_EXCESS_ROWS, above[0] / 4.0))
+    start = int(np.flatnonzero(above >= min_rows)[-1])
     # Halves, so that values of both signs near the largest float do not overflow.
     part = 0.5 * values[start:] - 0.5 * values[start]
     width = 0.5 * values[-1] - 0.5 * values[0]
     excess = float(np.average(part, weights=counts[start:]))
-    floor = _LEAST_SCALE * (width if width > 0.0 else max(abs(values[0]), 1.0))
+    floor = _MIN_SCALE_SHARE * (width if width > 0.0 else max(abs(values[0]), 1.0))
     largest = np.finfo(float).max / 4.0
     return 2.0 * min(max(excess, floor, np.finfo(float).tiny), largest)
 
 
 def choose_tail_edges(counts: np.ndarray) -> np.ndarray:
-    """Values at ranks that double towards the middle from both ends: indices into the distinct values."""
+    """Choose values at ranks that double towards the middle from both ends; return indices into the distinct values."""
     upto, last = np.cumsum(counts), len(counts) - 1
     half = max(1.0, upto[-1] / 2.0)
-    ranks = 2.0 ** (np.arange(int(_PER_DOUBLING * np.log2(half)) + 1) / _PER_DOUBLING)
+    ranks = 2.0 ** (np.arange(int(_RANKS_PER_DOUBLING * np.log2(half)) + 1) / _RANKS_PER_DOUBLING)
     low = np.searchsorted(upto, ranks)
     high = np.searchsorted(upto, upto[-1] - ranks, side="right")
     return np.unique(np.r_[0, np.minimum(low, last), np.minimum(high, last), last])
 
 
 def measure_tail_surprise(x: np.ndarray, edge: float, scale: float) -> np.ndarray:
-    """Surprise of values above `edge` on top of that of being above: by an exponential tail."""
+    """Compute the surprise of values above `edge`, on top of that of lying above it, by an exponential tail."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.nan_to_num(np.clip((x - edge) / scale, 0.0, LARGEST), nan=0.0)
 
 
 class UpperTail(NamedTuple):
-    """-log P(S >= s) of a score, from scores of training rows; linear beyond the largest of them."""
+    """The surprise -log P(S >= s) of a score, from scores of training rows; linear beyond the largest of them."""
 
     edges: np.ndarray
     surprise: np.ndarray
@@ -282,6 +282,6 @@ class UpperTail(NamedTuple):
         return cls(values[kept], surprise[kept], np.array([max(measure_mean_excess(values, counts), least_scale)]))
 
     def measure_surprise(self, scores: np.ndarray) -> np.ndarray:
-        """The surprise of each score."""
+        """Compute the surprise of each score."""
         inside = np.interp(scores, self.edges, self.surprise)
         return inside + measure_tail_surprise(scores, self.edges[-1], self.scale[0])

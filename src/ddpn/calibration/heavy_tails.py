@@ -1,4 +1,4 @@
-"""Warn of heavy tails, where one training row decides the mean.
+"""Warn of heavy tails, if one training row determines the mean.
 
 The mean of counts with a heavy tail, such as a Pareto distribution, depends on whether a very large count happens to be
 among the rows. Medians and quantiles do not.
@@ -24,7 +24,7 @@ _PREDICTED_PER_TAIL_ROW = 3
 
 
 def describe_heavy_tail(train: CountRows, predict_means: Callable[[np.ndarray], np.ndarray]) -> str:
-    """Return a warning if one training row decides the mean, "" if none does.
+    """Return a warning if one training row determines the mean, else "".
 
     A row does if its count is more than twice as large as predicted, by 5% of the sum of all counts or more, and if it
     stands out from other large counts more than that of an exponential tail would. `predict_means` returns the means

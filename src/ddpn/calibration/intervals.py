@@ -1,4 +1,4 @@
-"""Interval calibration: the probability that an interval must have by its own distribution to cover what is asked.
+"""Calibrate intervals: find the probability that an interval must have by its own distribution to reach a coverage.
 
 A calibrated level is one for all rows, or one for each of some groups of rows (Mondrian conformal prediction). It is
 never below the asked coverage, so that every interval has at least the asked probability by its own distribution. It is
@@ -27,9 +27,9 @@ from ddpn.tables.columns import ColumnTable
 from ddpn.tables.row_hashes import name_interval_groups
 
 #: The highest level of an interval, and the level from which on a count may lie beyond it.
-_TOP, _NEAR_TOP = 1.0 - 1e-9, 1.0 - 1e-6
+_MAX_LEVEL, _MIN_LEVEL_BEYOND = 1.0 - 1e-9, 1.0 - 1e-6
 #: Evenly spaced scores, as those of a right model are: what `prior_rows` gives weight to.
-_UNIFORM = (np.arange(200) + 0.5) / 200
+_UNIFORM_SCORES = (np.arange(200) + 0.5) / 200
 
 
 @torch.no_grad()
@@ -51,14 +51,14 @@ def score_counts(dist: Distribution, y: Tensor, points: np.ndarray) -> np.ndarra
     counts: Any = discretized(dist)
     outside, inside = (levels.cpu().numpy() for levels in counts.entry_levels(y))
     score = outside + points * (inside - outside)
-    far = np.flatnonzero(score > _NEAR_TOP)
+    far = np.flatnonzero(score > _MIN_LEVEL_BEYOND)
     if len(far):
         observed = torch.as_tensor(y)[far].double()
-        low, high, _ = counts.rows(torch.from_numpy(far)).narrowest_interval(_TOP)
+        low, high, _ = counts.rows(torch.from_numpy(far)).narrowest_interval(_MAX_LEVEL)
         beyond = (
             torch.maximum(low.double() - observed, observed - high.double()) / (high - low + 1.0).double()
         ).numpy()
-        score[far] = np.where(beyond > 0.0, 1.0 + beyond, np.minimum(score[far], _TOP))
+        score[far] = np.where(beyond > 0.0, 1.0 + beyond, np.minimum(score[far], _MAX_LEVEL))
     return score
 
 
@@ -75,13 +75,13 @@ def score_blocks(blocks: Iterable[tuple[np.ndarray | slice, Distribution]], y: n
 
 
 def make_interval(dist: Any, level: float | np.ndarray, kind: str = "narrowest") -> Interval:
-    """Return the interval of counts that has at least the probability `level`, of one level or one per row.
+    """Make intervals of counts with at least the probability `level`, one for all rows or one per row.
 
     `kind` is "narrowest", the fewest consecutive counts, or "central", with at most half of the rest on either side. A
     level of 1.5 is the interval of level 1 - 1e-9 with half of its width more on either side.
     """
     counts: Any = discretized(dist)
-    levels = torch.as_tensor(level, dtype=torch.float64).clamp(max=_TOP).expand(counts.batch_shape)
+    levels = torch.as_tensor(level, dtype=torch.float64).clamp(max=_MAX_LEVEL).expand(counts.batch_shape)
     if check_choice("kind", kind, INTERVAL_KINDS) == "narrowest":
         interval = counts.narrowest_interval(levels)
     else:
@@ -97,7 +97,7 @@ def summarise_with_interval(
     """Summarise count distributions (`CountDistribution.summary`), and return their intervals (`make_interval`)."""
     if check_choice("kind", kind, INTERVAL_KINDS) == "central":
         return counts.summary(quantile_levels), make_interval(counts, level, kind)
-    summary = counts.summary(quantile_levels, interval_level=np.minimum(level, _TOP))
+    summary = counts.summary(quantile_levels, interval_level=np.minimum(level, _MAX_LEVEL))
     return summary, widen_interval(counts, summary.interval, level)
 
 
@@ -122,7 +122,7 @@ def compute_probability_between(counts: Any, low: Tensor, high: Tensor) -> Tenso
 
 
 class IntervalLevels(NamedTuple):
-    """The scores of calibration rows (`score_counts`) in order, and the weight of each, 1 on average.
+    """The sorted scores of calibration rows (`score_counts`), and the weight of each, 1 on average.
 
     The level of an interval is the score that the asked share of calibration rows does not exceed, or the asked
     coverage itself, whichever is higher (split conformal prediction). Where these rows chose nothing else and
@@ -172,19 +172,19 @@ class IntervalLevels(NamedTuple):
         weight = np.ones(rows) if weight is None else weight * (rows / weight.sum())
         new = np.array([np.square(weight).sum() / rows if rows else 1.0])
         if prior_rows:
-            scores = np.concatenate([scores, _UNIFORM])
-            weight = np.concatenate([weight, np.full(len(_UNIFORM), prior_rows / len(_UNIFORM))])
+            scores = np.concatenate([scores, _UNIFORM_SCORES])
+            weight = np.concatenate([weight, np.full(len(_UNIFORM_SCORES), prior_rows / len(_UNIFORM_SCORES))])
         order = np.argsort(scores, kind="stable")
         scores, weight = (np.ascontiguousarray(values[order]) for values in (scores, weight))
         return cls(scores, weight, np.array([rows]), new, np.array([float(is_censored)]))
 
     @property
     def is_censored(self) -> bool:
-        """Whether some of the counts were censored."""
+        """True if some of the counts were censored."""
         return bool(self.censored[0])
 
     def shrink_towards(self, other: Self, rows: float) -> Self:
-        """Add the scores of `other`, which count as so many rows more."""
+        """Add the scores of `other`, with the weight of `rows` rows."""
         if not rows:
             return self
         weight = np.concatenate([self.weight, other.weight * (rows / other.weight.sum())])
@@ -218,14 +218,14 @@ class IntervalLevels(NamedTuple):
         score = self.scores[position] if position < len(self.scores) else self.scores.max(initial=0.0)
         level = max(coverage, float(score))
         # A trace more beyond 1: rounding must not leave out the count whose distance it is.
-        return level + 1e-9 if level > 1.0 else min(level, _TOP)
+        return level + 1e-9 if level > 1.0 else min(level, _MAX_LEVEL)
 
 
 # Groups ---------------------------------------------------------------------------------------------------------------
 
 
 def get_column(X: Any, name: str) -> Any:
-    """A column of a data frame, or None if X is not a data frame."""
+    """Get a column of a data frame; None if X is not a data frame."""
     if isinstance(X, ColumnTable):
         return X.column(check_column(name, X.names, "groups", InputError)).cells() if X.is_named else None
     frame = nw.from_native(X, eager_only=True, pass_through=True)
@@ -236,7 +236,7 @@ def get_column(X: Any, name: str) -> Any:
 
 @dataclass
 class IntervalGroups:
-    """Groups of rows, and the scores of the rows of each, for the mixture and every member by name.
+    """Groups of rows with their own levels of intervals, for the mixture and every member by name.
 
     The level of a group follows from the scores of its own rows, to which those of all calibration rows are added as if
     they were `prior_rows` rows: groups of few rows take the level of all rows.
@@ -266,19 +266,19 @@ class IntervalGroups:
         return {name: len(one.scores) for name, one in zip(self.names, first, strict=True)}
 
     def encode_labels(self, labels: np.ndarray) -> np.ndarray:
-        """The position of each row's group, -1 for a group that calibration did not have."""
-        place = {name: code for code, name in enumerate(self.names)}
-        return np.array([place.get(label, -1) for label in labels.tolist()], dtype=np.int64)
+        """Return the position of each row's group, -1 for a group that calibration did not have."""
+        code_by_name = {name: code for code, name in enumerate(self.names)}
+        return np.array([code_by_name.get(label, -1) for label in labels.tolist()], dtype=np.int64)
 
     def read_labels(self, X: Any, groups: Any, argument: str = "groups") -> np.ndarray:
-        """The labels of rows: `groups`, or the column of X."""
-        found = get_column(X, self.by) if groups is None else groups
-        if found is None:
+        """Return the labels of rows: `groups`, or the column of X."""
+        labels = get_column(X, self.by) if groups is None else groups
+        if labels is None:
             raise InputError(f"{argument} is missing: intervals were calibrated by {self.by!r}. Pass a label per row.")
-        return name_interval_groups(found, get_row_count(X))
+        return name_interval_groups(labels, get_row_count(X))
 
     def describe_unseen(self, labels: np.ndarray) -> str:
-        """A sentence about rows of groups that calibration did not have, or nothing."""
+        """Describe rows of groups that calibration did not have in a sentence; "" if there are none."""
         missing = [label for label in labels.tolist() if label not in set(self.names)]
         if not missing:
             return ""
@@ -288,14 +288,14 @@ class IntervalGroups:
         return f"{rows} have a {self.by} that the calibration rows did not have ({shown}): level of all rows."
 
     def add(self, name: str, scores: np.ndarray, codes: np.ndarray, weight: np.ndarray | None = None) -> None:
-        """Keep the scores of the mixture or of a member, by the group of each row."""
+        """Add the scores of the mixture or of a member, by the group of each row."""
         masks = [codes == code for code in range(len(self.names))]
         self.levels[name] = [
             IntervalLevels.from_scores(scores[mask], None if weight is None else weight[mask]) for mask in masks
         ]
 
     def at(self, coverage: float, of: str, whole: IntervalLevels, codes: np.ndarray) -> np.ndarray:
-        """The level of each row's interval, that of all rows (`whole`) for a code of -1. Shape: (rows,)."""
+        """Return the level of each row's interval; code -1 stands for all rows (`whole`). Shape: (rows,)."""
         key = of, coverage
         if key not in self._known:
             levels = [one.shrink_towards(whole, self.prior_rows).at(coverage) for one in self.levels[of]]
@@ -305,7 +305,7 @@ class IntervalGroups:
 
 
 def attach_group_labels(sample: CountRows, groups: Any) -> tuple[CountRows, str | None]:
-    """A sample that has the labels of its rows apart, where `groups` are labels, and the name of the groups.
+    """Attach `groups` to the rows if they are labels; also return the name of the groups.
 
     Rows and labels then stay together wherever rows are drawn or divided.
     """
@@ -316,11 +316,11 @@ def attach_group_labels(sample: CountRows, groups: Any) -> tuple[CountRows, str 
 
 
 def make_interval_groups(groups: str, sample: CountRows, prior_rows: float) -> tuple[IntervalGroups, np.ndarray]:
-    """The groups of calibration rows by a column of the table or the sample's own labels, and each row's position."""
+    """Make the groups of calibration rows, from a column or the rows' labels; also return each row's position."""
     values = get_column(sample.X, groups) if sample.interval_groups is None else sample.interval_groups
     if values is None:
         must = "be labels if X is not a data frame"
         raise InputError(argument="groups", must=must, got=repr(groups))
     labels = name_interval_groups(values, len(sample))
-    found = IntervalGroups(groups, tuple(sorted(set(labels.tolist()))), prior_rows)
-    return found, found.encode_labels(labels)
+    interval_groups = IntervalGroups(groups, tuple(sorted(set(labels.tolist()))), prior_rows)
+    return interval_groups, interval_groups.encode_labels(labels)

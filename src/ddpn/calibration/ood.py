@@ -1,4 +1,4 @@
-"""Out-of-distribution flags: is this row unlike the calibration rows? A conformal p-value of a score of its inputs.
+"""Flag rows that are unlike the calibration rows, by a conformal p-value of a score of their inputs.
 
 A summary of the training rows, `FeatureProfile`, scores the inputs of a row, whatever the model, and says in words what
 is unusual about a row or a table.
@@ -31,35 +31,35 @@ from ddpn.tables.columns import Column, ColumnTable
 from ddpn.tables.schema import Schema, read_table
 
 #: Rows that are worked on at a time: few enough that a wide table stays small, many enough for numpy.
-_CHUNK = 4096
+_BLOCK_ROWS = 4096
 #: Rows that are set aside, at most; rows and inputs of the joint distribution, at most; the fewest rows for either.
-_MOST_APART, _JOINT_ROWS, _JOINT_WIDTH, _FEWEST_ROWS = 5000, 20_000, 256, 40
+_MAX_ROWS_APART, _MAX_JOINT_ROWS, _MAX_JOINT_WIDTH, _MIN_ROWS = 5000, 20_000, 256, 40
 #: Variance that every direction has at least, as a share of the mean one: rounding is not evidence.
-_LEAST = 1e-3
+_MIN_VARIANCE_SHARE = 1e-3
 #: The share of training rows whose residual stays below the scale of an input.
-_RARE = 0.995
+_RESIDUAL_QUANTILE = 0.995
 _TAILS = ("largest", "distance", "residual")
 _ARRAYS = ColumnProfile._fields[1:]  # without the kind
 _FILES = ("features.json", "features.safetensors")
 #: The reason of a flagged row that no single column explains.
 COMBINATION = "unusual combination of values"
 #: A usual cell is a reason where so small a share of ordinary rows has one as unusual in any column.
-_RARE_CELL = 0.05
+_MAX_CELL_SHARE = 0.05
 #: Columns that are named per row, and sentences per table.
-_MOST, _MOST_SENTENCES = 3, 10
+_MAX_REASONS, _MAX_SENTENCES = 3, 10
 #: A count is worth a sentence if it lies so many standard deviations above what is expected.
-_DEVIATIONS = 4.0
+_MIN_DEVIATIONS = 4.0
 #: The probability of a sentence about numbers outside the training range where all rows are alike.
-_CHANCE = 1e-3
+_MAX_CHANCE = 1e-3
 #: Scores this close, relatively or absolutely, are equal: rounding depends on the rows beside a row.
-_TIE = 1e-9
+_TIE_TOLERANCE = 1e-9
 
 
 # The score of a row ---------------------------------------------------------------------------------------------------
 
 
 class Measured(NamedTuple):
-    """Scores of rows, and how many cells of each column are in each state of `columns.STATES`.
+    """Scores of rows, and the number of cells of each column in each state of `columns.STATES`.
 
     Shape: (rows,), (columns, states).
     """
@@ -69,7 +69,7 @@ class Measured(NamedTuple):
 
 
 class Joint(NamedTuple):
-    """How unusual the values of a row are together: a Mahalanobis distance of standardised inputs.
+    """A Mahalanobis distance of standardised inputs, which measures how unusual the values of a row are together.
 
     `scale` is the size of the residual that each input rarely has when it is predicted from the others.
     Shape: (width,), (width, width), (width,).
@@ -81,21 +81,23 @@ class Joint(NamedTuple):
 
     @classmethod
     def fit(cls, inputs: np.ndarray) -> Self:
-        """From encoded training rows, with the shrinkage of Ledoit and Wolf."""
+        """Fit to encoded training rows, with the shrinkage of Ledoit and Wolf."""
         from sklearn.covariance import ledoit_wolf  # slow to import
 
         mean = inputs.mean(0, dtype=np.float64)
         centred = inputs - mean
         covariance, _ = ledoit_wolf(centred, assume_centered=True)
-        typical = max(float(np.trace(covariance)) / len(mean), _LEAST)  # about 1, or 0 where nothing varies
-        precision = np.linalg.inv(covariance + _LEAST * typical * np.eye(len(mean)))
+        typical = max(
+            float(np.trace(covariance)) / len(mean), _MIN_VARIANCE_SHARE
+        )  # about 1, or 0 where nothing varies
+        precision = np.linalg.inv(covariance + _MIN_VARIANCE_SHARE * typical * np.eye(len(mean)))
         # At least their standard deviation: an input that hardly ever differs from 0 has a smaller quantile.
-        rare = np.quantile(np.abs(centred @ precision), _RARE, axis=0)
+        rare = np.quantile(np.abs(centred @ precision), _RESIDUAL_QUANTILE, axis=0)
         scale = np.maximum(rare, np.sqrt(np.diag(precision)))
         return cls(*(part.astype(np.float32) for part in (mean, precision, scale)))
 
     def find_least_explained(self, inputs: np.ndarray) -> np.ndarray:
-        """The input of each row that the others predict worst, by position."""
+        """Find the input of each row that the others predict worst, by position."""
         return np.abs((inputs - self.mean) @ self.precision / self.scale).argmax(1)
 
     def distances(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -151,7 +153,7 @@ class FeatureProfile:
 
     @property
     def names(self) -> list[str]:
-        """The columns' names, or x0, x1, ... where they have none."""
+        """The columns' names, or x0, x1, ... for tables without names."""
         return list(self.schema.names)
 
     @property
@@ -168,7 +170,7 @@ class FeatureProfile:
 
     @classmethod
     def fit(cls, X: Any, weight: np.ndarray | None = None, ignored: Sequence[str] = ()) -> Self:
-        """Summarise training rows with a weight; `ignored` columns do not count in the score of a row."""
+        """Summarise the training rows with a weight; `ignored` columns do not count in the score of a row."""
         table = read_table(X)
         if weight is not None:
             table = table.rows(np.flatnonzero(np.asarray(weight) > 0.0))
@@ -205,11 +207,11 @@ class FeatureProfile:
             used = np.asarray(weight) > 0.0
             table, fold = table.rows(np.flatnonzero(used)), fold[used]
         profile = cls(Schema.from_table(table), [fit_column(column) for column in table], None, (), ignored)
-        has_joint = len(fold) >= _FEWEST_ROWS and sum(profile.columns[j].width for j in profile.scored) <= _JOINT_WIDTH
+        has_joint = len(fold) >= _MIN_ROWS and sum(profile.columns[j].width for j in profile.scored) <= _MAX_JOINT_WIDTH
         distances = np.empty((len(_TAILS) if has_joint else 1, len(fold)))
         distances[0] = np.max([profile.columns[j].measure_left_out(table[j], fold) for j in profile.scored], axis=0)
         if has_joint:
-            inputs = profile._all_inputs(table)
+            inputs = profile._encode_inputs(table)
             profile.joint = Joint.fit(inputs)
             for number in np.unique(fold):
                 apart = fold == number
@@ -219,79 +221,81 @@ class FeatureProfile:
         return profile, profile._score(distances)
 
     def _fit_scores(self, table: ColumnTable) -> None:
-        """The tails of the scores, and the joint distribution where there are enough rows.
+        """Fit the tails of the scores, and the joint distribution if there are enough rows.
 
-        Some rows are set aside, so that tails are those of rows that a summary does not know: these have levels and
-        extremes that it does not know either.
+        Some rows are set aside, so that tails are those of rows outside the summary, which may have unseen levels and
+        extremes.
         """
         n = len(table)
-        if n < _FEWEST_ROWS:
-            largest = _largest(next(self._scored_cells(table)))
+        if n < _MIN_ROWS:
+            largest = _find_largest(next(self._iter_scored_cells(table)))
             self.tails = (UpperTail.fit(largest, least_scale=1.0),)
             return
         order = np.random.default_rng(0).permutation(n)
-        number = min(n // 4, _MOST_APART)
-        apart, rest = table.rows(np.sort(order[:number])), table.rows(np.sort(order[number:]))
-        without = FeatureProfile(self.schema, [fit_column(column) for column in rest], None, (), self.ignored)
-        largest = np.concatenate([_largest(cells) for cells in without._scored_cells(apart)])
+        number = min(n // 4, _MAX_ROWS_APART)
+        apart, others = table.rows(np.sort(order[:number])), table.rows(np.sort(order[number:]))
+        without = FeatureProfile(self.schema, [fit_column(column) for column in others], None, (), self.ignored)
+        largest = np.concatenate([_find_largest(cells) for cells in without._iter_scored_cells(apart)])
         self.tails = (UpperTail.fit(largest, least_scale=1.0),)
-        if sum(self.columns[j].width for j in self.scored) <= _JOINT_WIDTH:
-            known = table.rows(np.sort(order[number : number + _JOINT_ROWS]))
-            self.joint = Joint.fit(self._all_inputs(known))
-            self.tails += tuple(map(UpperTail.fit, self.joint.distances(self._all_inputs(apart))))
+        if sum(self.columns[j].width for j in self.scored) <= _MAX_JOINT_WIDTH:
+            joint_rows = table.rows(np.sort(order[number : number + _MAX_JOINT_ROWS]))
+            self.joint = Joint.fit(self._encode_inputs(joint_rows))
+            self.tails += tuple(map(UpperTail.fit, self.joint.distances(self._encode_inputs(apart))))
 
-    def _all_inputs(self, table: ColumnTable) -> np.ndarray:
-        return np.concatenate([_inputs(cells) for cells in self._scored_cells(table)])
+    def _encode_inputs(self, table: ColumnTable) -> np.ndarray:
+        return np.concatenate([_join_inputs(cells) for cells in self._iter_scored_cells(table)])
 
     # Scoring -----------------------------------------------------------------------------------------------------
 
-    def _distances(self, table: ColumnTable) -> np.ndarray:
-        """Return what is scored of each row: its largest surprise and, with a joint distribution, two distances."""
-        return np.concatenate([self._cell_distances(cells) for cells in self._scored_cells(table)], axis=1)
+    def _measure_rows(self, table: ColumnTable) -> np.ndarray:
+        """Compute the distances that score each row: its largest surprise and, with a joint distribution, two more."""
+        return np.concatenate([self._measure_cells(cells) for cells in self._iter_scored_cells(table)], axis=1)
 
-    def _cell_distances(self, cells: list[CellScores]) -> np.ndarray:
-        joint = () if self.joint is None else self.joint.distances(_inputs(cells))
-        return np.stack([_largest(cells), *joint])
+    def _measure_cells(self, cells: list[CellScores]) -> np.ndarray:
+        joint = () if self.joint is None else self.joint.distances(_join_inputs(cells))
+        return np.stack([_find_largest(cells), *joint])
 
     def _score(self, distances: np.ndarray) -> np.ndarray:
-        """Return the score of each row: the largest surprise of its distances, by their tails."""
-        surprises = [tail.measure_surprise(own) for tail, own in zip(self.tails, distances, strict=True)]
+        """Score each row by the largest surprise of its distances, according to their tails."""
+        surprises = [
+            tail.measure_surprise(row_distances) for tail, row_distances in zip(self.tails, distances, strict=True)
+        ]
         return np.clip(np.maximum.reduce(surprises), 0.0, LARGEST)
 
     def measure(self, X: Any) -> Measured:
         """Score later rows."""
         scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
         for _, cells in self.chunks(self.schema.parse(X)):
-            scores.append(self._score(self._cell_distances([cells[j] for j in self.scored])))
-            states += [np.bincount(each.state, minlength=len(STATES)) for each in cells]
+            scores.append(self._score(self._measure_cells([cells[j] for j in self.scored])))
+            states += [np.bincount(scores_of_column.state, minlength=len(STATES)) for scores_of_column in cells]
         return Measured(np.concatenate(scores), states)
 
     def name_misfits(self, X: Any) -> list[str]:
-        """The column of each row that fits the others least; "" where there were too few training rows to know."""
+        """Name the column of each row that fits the others least; "" if there were too few training rows to tell."""
         table = self.schema.parse(X)
         if self.joint is None:
             return [""] * len(table)
         owner = np.repeat([self.names[j] for j in self.scored], [self.columns[j].width for j in self.scored])
-        return owner[self.joint.find_least_explained(self._all_inputs(table))].tolist()
+        return owner[self.joint.find_least_explained(self._encode_inputs(table))].tolist()
 
     def chunks(self, table: ColumnTable) -> Iterator[tuple[ColumnTable, list[CellScores]]]:
-        """Some rows of a table at a time, with their cells, of all columns."""
-        for start in range(0, len(table), _CHUNK):
-            some = table.rows(slice(start, start + _CHUNK))
-            yield some, [own.score(column) for own, column in zip(self.columns, some, strict=True)]
+        """Yield some rows of a table at a time, with the scores of their cells in all columns."""
+        for start in range(0, len(table), _BLOCK_ROWS):
+            some = table.rows(slice(start, start + _BLOCK_ROWS))
+            yield some, [profile.score(column) for profile, column in zip(self.columns, some, strict=True)]
 
-    def _scored_cells(self, table: ColumnTable) -> Iterator[list[CellScores]]:
-        """The cells of some rows at a time, of the columns that count."""
+    def _iter_scored_cells(self, table: ColumnTable) -> Iterator[list[CellScores]]:
+        """Yield the cells of some rows at a time, of the columns that count."""
         return ([cells[j] for j in self.scored] for _, cells in self.chunks(table))
 
     # Saving ------------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, bytes]:
-        """Files by name."""
+        """Return the files by name."""
         arrays = {}
         for name in _ARRAYS:
-            each = [getattr(column, name) for column in self.columns]
-            arrays[name], arrays[f"{name}.lengths"] = np.concatenate(each), np.array([len(own) for own in each])
+            fields = [getattr(column, name) for column in self.columns]
+            arrays[name], arrays[f"{name}.lengths"] = np.concatenate(fields), np.array([len(part) for part in fields])
         parts: JsonObject = dict(zip(_TAILS, self.tails, strict=False))
         for name, part in (parts if self.joint is None else parts | {"joint": self.joint}).items():
             arrays |= {f"{name}.{field}": values for field, values in part._asdict().items()}
@@ -300,7 +304,7 @@ class FeatureProfile:
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self | None:
-        """The inverse of `state`; None where a model has no profile."""
+        """Rebuild a profile from the result of `state`; None if the model has no profile."""
         if _FILES[0] not in files:
             return None
         about, arrays = json.loads(files[_FILES[0]]), arrays_from_bytes(files[_FILES[1]])
@@ -317,37 +321,39 @@ class FeatureProfile:
         return cls(schema, columns, joint, tails, about["ignored"])
 
 
-def _largest(cells: list[CellScores]) -> np.ndarray:
-    """The surprise of the most unusual cell of each row."""
-    return np.maximum.reduce([each.surprise for each in cells])
+def _find_largest(cells: list[CellScores]) -> np.ndarray:
+    """Return the surprise of the most unusual cell of each row."""
+    return np.maximum.reduce([column.surprise for column in cells])
 
 
-def _inputs(cells: list[CellScores]) -> np.ndarray:
-    return np.concatenate([each.inputs for each in cells], axis=1, dtype=np.float32)
+def _join_inputs(cells: list[CellScores]) -> np.ndarray:
+    return np.concatenate([column.inputs for column in cells], axis=1, dtype=np.float32)
 
 
 # Reasons --------------------------------------------------------------------------------------------------------------
 
 
 def describe_unusual_cells(profile: FeatureProfile, X: Any, days: Container[str] = ()) -> list[list[str]]:
-    """What is unusual about the cells of each row, the most unusual first; empty where nothing is.
+    """Describe the unusual cells of each row, the most unusual first; empty for an ordinary row.
 
     `days` are columns of days since 1970, which are shown as dates.
     """
-    found: list[list[str]] = []
+    reasons: list[list[str]] = []
     scored = profile.scored
     for table, cells in profile.chunks(profile.schema.parse(X)):
         surprise = np.stack([cells[j].surprise for j in scored])
-        is_reason = surprise >= np.log(len(scored) / _RARE_CELL)
+        is_reason = surprise >= np.log(len(scored) / _MAX_CELL_SHARE)
         is_reason |= np.stack([np.isin(cells[j].state, (NEVER_MISSING, ABOVE, BELOW)) for j in scored])
-        order = np.argsort(-np.where(is_reason, surprise, -1.0), axis=0, kind="stable")[:_MOST]
+        order = np.argsort(-np.where(is_reason, surprise, -1.0), axis=0, kind="stable")[:_MAX_REASONS]
         for row, first in enumerate(order.T.tolist()):
-            own = [scored[place] for place in first if is_reason[place, row]]
-            found.append([_words(profile.columns[j], table[j], cells[j], row, table[j].name in days) for j in own])
-    return found
+            columns = [scored[rank] for rank in first if is_reason[rank, row]]
+            reasons.append(
+                [_describe_cell(profile.columns[j], table[j], cells[j], row, table[j].name in days) for j in columns]
+            )
+    return reasons
 
 
-def _words(profile: ColumnProfile, column: Column, cells: CellScores, row: int, is_day: bool) -> str:
+def _describe_cell(profile: ColumnProfile, column: Column, cells: CellScores, row: int, is_day: bool) -> str:
     name, edges, state, value = column.name, profile.edges, cells.state[row], column.values[row]
     shown_as = format_day if is_day else "{:.6g}".format
     if column.rows([row]).is_missing[0]:
@@ -361,7 +367,7 @@ def _words(profile: ColumnProfile, column: Column, cells: CellScores, row: int, 
 
 
 def format_day(days: float) -> str:
-    """A day since 1970 as a date, as a number where no calendar has it."""
+    """Format a day since 1970 as a date, or as a number beyond the calendar."""
     try:
         return (date(1970, 1, 1) + timedelta(days=int(days))).isoformat()
     except OverflowError:
@@ -376,52 +382,54 @@ class TableSummary:
         self.states = np.zeros((len(profile.columns), len(STATES)), dtype=np.int64)
 
     def add(self, states: np.ndarray) -> None:
-        """The states of a block of rows, from `FeatureProfile.measure`."""
+        """Add the states of a block of rows, from `FeatureProfile.measure`."""
         self.states += states
 
     def sentences(self) -> list[str]:
-        """One per column and kind of finding, those about most rows first; ignored columns share one sentence."""
-        found = [each for j in self.profile.scored for each in self._about(j)]
+        """Write one sentence per column and finding, those about most rows first; ignored columns share one."""
+        findings = [finding for j in self.profile.scored for finding in self._list_findings(j)]
         ignored = self.profile.ignored
         if ignored:
             verb, pronoun = ("does", "it follows") if len(ignored) == 1 else ("do", "they follow")
             words = f"{listed([*map(repr, ignored)])} {verb} not count in the out-of-distribution score: {pronoun} time"
-            found.append((0, f"{words}, and later rows are expected to have other values."))
-        found.sort(key=lambda each: -each[0])
-        shown = [sentence for _, sentence in found[:_MOST_SENTENCES]]
-        left = len(found) - len(shown)
+            findings.append((0, f"{words}, and later rows are expected to have other values."))
+        findings.sort(key=lambda finding: -finding[0])
+        shown = [sentence for _, sentence in findings[:_MAX_SENTENCES]]
+        left = len(findings) - len(shown)
         return [*shown, f"{left:,} more such findings are not shown."] if left else shown
 
-    def _about(self, j: int) -> list[tuple[int, str]]:
-        """The findings in one column: rows, and a sentence."""
+    def _list_findings(self, j: int) -> list[tuple[int, str]]:
+        """List the findings in one column, each with its number of rows and a sentence."""
         column, name, rows = self.profile.columns[j], self.profile.names[j], int(self.states[j].sum())
-        counts, found = self.states[j].tolist(), list[tuple[int, str]]()
+        counts, findings = self.states[j].tolist(), list[tuple[int, str]]()
 
         def is_many(count: int, share: float) -> bool:
-            return count > share * rows + _DEVIATIONS * np.sqrt(max(share * rows, 0.1) * (1.0 - share))
+            return count > share * rows + _MIN_DEVIATIONS * np.sqrt(max(share * rows, 0.1) * (1.0 - share))
 
         never, absent, unseen = counts[NEVER_MISSING], counts[MISSING], counts[UNSEEN]
         if never:
-            found.append((never, f"{_have(never)} a missing {name!r}, which was never missing in training."))
+            findings.append(
+                (never, f"{_count_rows_with(never)} a missing {name!r}, which was never missing in training.")
+            )
         if absent and is_many(absent, column.missing_share):
             shares = f"{absent / rows:.1%} of rows, against {column.missing_share:.1%} in training"
-            found.append((absent, f"{name!r} is missing in {shares}."))
+            findings.append((absent, f"{name!r} is missing in {shares}."))
         expected = column.unseen[1] * rows if unseen else 0.0
         if unseen and (expected < 1.0 or is_many(unseen, column.unseen[1])):
             usual = f" (about {expected:,.0f} expected)" if expected >= 1.0 else ""
             what = "level" if column.kind.is_category else "value"
-            found.append((unseen, f"{_have(unseen)} an unseen {what} of {name!r}{usual}."))
+            findings.append((unseen, f"{_count_rows_with(unseen)} an unseen {what} of {name!r}{usual}."))
         # In any order of n training rows and N others, alike, the first k all come from the others with a probability
         # of at most (N / (N + n)) ** k: whether so many beyond the largest training value are more than chance.
-        chance = np.log(_CHANCE / len(self.profile.columns))
+        chance = np.log(_MAX_CHANCE / len(self.profile.columns))
         for count, where, edge in ((counts[ABOVE], "above", -1), (counts[BELOW], "below", 0)):
             if count and count * np.log(rows / (rows + self.profile.rows)) < chance:
                 words = f"{name!r} {where} the training range, which ends at {column.edges[edge]:.6g}"
-                found.append((count, f"{_have(count)} {words}."))
-        return found
+                findings.append((count, f"{_count_rows_with(count)} {words}."))
+        return findings
 
 
-def _have(count: int) -> str:
+def _count_rows_with(count: int) -> str:
     return "1 row has" if count == 1 else f"{count:,} rows have"
 
 
@@ -456,7 +464,7 @@ class OODScores(NamedTuple):
 
     @property
     def warning(self) -> str:
-        """Why no row can be flagged at `alpha`; "" if rows can be."""
+        """The reason why no row can be flagged at `alpha`; "" if rows can be flagged."""
         rows, smallest = len(self.scores), 1.0 / (len(self.scores) + 1.0)
         if self.alpha >= smallest:
             return ""
@@ -466,7 +474,7 @@ class OODScores(NamedTuple):
         )
 
     def pvalue(self, scores: np.ndarray) -> np.ndarray:
-        """The p-value of every row. Shape: (rows,).
+        """Compute the p-value of every row. Shape: (rows,).
 
         Parameters
         ----------
@@ -474,7 +482,7 @@ class OODScores(NamedTuple):
             Scores of the rows; NaN counts as the highest of all.
         """
         n = len(self.scores)
-        lower = np.searchsorted(self.scores, scores - _TIE * (1.0 + np.abs(scores)), side="left")
+        lower = np.searchsorted(self.scores, scores - _TIE_TOLERANCE * (1.0 + np.abs(scores)), side="left")
         return (1.0 + n - lower) / (n + 1.0)
 
     def is_ood(self, pvalue: np.ndarray, alpha: float | None = None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Recalibration: a monotone map of the predicted cdf, learnt from the PIT of validation rows."""
+"""Recalibrate distributions: learn a monotone map of the predicted cdf from the PIT of held-out rows."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Self
@@ -21,16 +21,18 @@ MIN_ROWS = 50
 PRIOR_ROWS = 100.0
 #: Standard errors by which recalibration must improve the CRPS of such rows. On the development tables 1 and 2 decide
 #: alike with Double Poisson networks; with mixed ones 1 uses a map on crime1 that makes the test CRPS 0.3% worse.
-_CLEARLY = 2.0
+_MIN_STANDARD_ERRORS = 2.0
 #: Most rows that decide whether a map helps: scores of more take long, and change no decision.
-_MOST_ROWS = 5000
+_MAX_SCORED_ROWS = 5000
 #: Knots between the pieces of the map, as normal scores; beyond the outermost the slope is constant.
 _SCORES = np.linspace(-2.25, 2.25, 19)
 KNOTS = np.concatenate([[0.0], ndtr(_SCORES), [1.0]])
 
 
-def _basis() -> np.ndarray:
-    """Hermite polynomials of the normal score in the middle of each piece, of mean 0 and orthonormal: (pieces, 4).
+def _compute_basis() -> np.ndarray:
+    """Compute Hermite polynomials of the normal score in the middle of each piece. Shape: (pieces, 4).
+
+    They have mean 0 and are orthonormal.
 
     The first two shift and widen a Normal exactly; the others change its skewness and the weight of its tails.
     """
@@ -42,11 +44,11 @@ def _basis() -> np.ndarray:
     return (q / np.sqrt(width)[:, None])[:, 1:]
 
 
-_BASIS = _basis()
+_BASIS = _compute_basis()
 
 
 def share_pit_intervals(before: np.ndarray, upto: np.ndarray) -> np.ndarray:
-    """The share of each row's PIT interval, from F(y - 1) to F(y), that lies in each piece. Shape: (rows, pieces)."""
+    """Compute the share of each row's PIT interval, F(y - 1) to F(y), in each piece. Shape: (rows, pieces)."""
     low = np.maximum(before[:, None], KNOTS[:-1])
     parts = np.maximum(np.minimum(upto[:, None], KNOTS[1:]) - low, 0.0)
     total = parts.sum(1, keepdims=True)
@@ -57,7 +59,7 @@ def share_pit_intervals(before: np.ndarray, upto: np.ndarray) -> np.ndarray:
 
 
 def fit_map(shares: np.ndarray, weight: np.ndarray, prior_rows: float = PRIOR_ROWS) -> MonotoneMap:
-    """The map that makes the counts most likely, shrunk towards the identity.
+    """Fit the map that makes the counts most likely, shrunk towards the identity.
 
     The density of the PIT is exp(a polynomial of its normal score), constant on each piece. Its four coefficients
     maximise the likelihood of the PIT intervals (a count says only that the PIT lies in one) with a penalty as strong
@@ -70,20 +72,20 @@ def fit_map(shares: np.ndarray, weight: np.ndarray, prior_rows: float = PRIOR_RO
     def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
         raw = np.exp(_BASIS @ theta)
         slope = raw / (width @ raw)
-        each = shares @ slope
+        likelihood = shares @ slope
         mean = (width * slope) @ _BASIS
-        gradient = (weight / each) @ (shares * slope) @ _BASIS - weight.sum() * mean
-        return 0.5 * prior_rows * theta @ theta - weight @ np.log(each), prior_rows * theta - gradient
+        gradient = (weight / likelihood) @ (shares * slope) @ _BASIS - weight.sum() * mean
+        return 0.5 * prior_rows * theta @ theta - weight @ np.log(likelihood), prior_rows * theta - gradient
 
-    found = minimize(loss, np.zeros(_BASIS.shape[1]), jac=True, method="L-BFGS-B", bounds=[(-1.0, 1.0)] * 4)
-    raw = np.exp(_BASIS @ found.x)
+    result = minimize(loss, np.zeros(_BASIS.shape[1]), jac=True, method="L-BFGS-B", bounds=[(-1.0, 1.0)] * 4)
+    raw = np.exp(_BASIS @ result.x)
     value = np.concatenate([[0.0], np.cumsum(width * raw / (width @ raw))])
     value[-1] = 1.0
     return MonotoneMap.of(KNOTS, value)
 
 
 class Recalibration(NamedTuple):
-    """A map of the cdf, and what cross-fitting says about it.
+    """A map of the cdf, and its gain as measured by cross-fitting.
 
     Parameters
     ----------
@@ -113,7 +115,7 @@ class Recalibration(NamedTuple):
         always: bool = False,
         seed: int = 0,
     ) -> tuple[Self, list[MonotoneMap]]:
-        """Fit the map to predictions before recalibration; every row is scored with a map from the other parts.
+        """Fit the map to predictions before recalibration, and measure its gain with maps from the other parts.
 
         The map is shrunk towards the identity as if `prior_rows` rows were calibrated already, and used where it helps,
         or `always`. Returns the recalibration, and for each part of the rows a map that was fitted to the others.
@@ -134,7 +136,7 @@ class Recalibration(NamedTuple):
         gain, error = _measure_gain(blocks, rows.y, maps, weight, seed)
         value = fit_map(shares, weight, prior_rows).value.numpy()
         number = int((weight > 0).sum())
-        helps = bool(number >= MIN_ROWS and gain > _CLEARLY * error)
+        helps = bool(number >= MIN_ROWS and gain > _MIN_STANDARD_ERRORS * error)
         return cls(value, number, gain, error, always or helps), maps
 
     @property
@@ -150,9 +152,9 @@ Block = tuple[int, np.ndarray, CountDistribution]
 def _measure_gain(
     blocks: Sequence[Block], y: np.ndarray, maps: Sequence[MonotoneMap], weight: np.ndarray, seed: int
 ) -> tuple[float, float]:
-    """Return the mean gain in CRPS by maps that were fitted to other parts, and its standard error."""
+    """Measure the mean gain in CRPS by maps that were fitted to other parts, and its standard error."""
     scored, gains = np.zeros(len(y), dtype=bool), np.zeros(len(y))
-    scored[np.random.default_rng(seed).permutation(len(y))[:_MOST_ROWS]] = True
+    scored[np.random.default_rng(seed).permutation(len(y))[:_MAX_SCORED_ROWS]] = True
     for number, index, dist in blocks:
         chosen = np.flatnonzero(scored[index])
         if len(chosen):
