@@ -114,7 +114,7 @@ def draw_held_out_rows(rows: int, share: float, seed: int, group: np.ndarray | N
 
 
 def encode_groups(rows: int, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Number the groups: return an integer per row, the same within a group, and the number of rows of each group.
+    """Encode groups: return an integer per row, the same within a group, and the number of rows of each group.
 
     Without labels, each row is a group of its own.
     """

@@ -63,7 +63,7 @@ def scale_points(X: Any, names: Sequence[str]) -> np.ndarray:
 
 
 def find_clumps(points: np.ndarray) -> np.ndarray | None:
-    """Number the clumps of near points; return None if no more points are near than by chance."""
+    """Find clumps of near points; return the number of each point's clump, or None if nearness may be chance."""
     unique, inverse = np.unique(points, axis=0, return_inverse=True)
     if len(unique) < _MIN_POINTS:
         return None
@@ -76,7 +76,7 @@ def find_clumps(points: np.ndarray) -> np.ndarray | None:
 
 
 def _link_near_points(points: np.ndarray, neighbours: int) -> np.ndarray | None:
-    """Number the clumps, with the density measured by this many neighbours; return None if there are no clumps."""
+    """Link near points, with the density measured by this many neighbours; return clump numbers, or None."""
     from scipy.sparse import coo_matrix  # slow to import
     from scipy.sparse.csgraph import connected_components
     from scipy.spatial import KDTree

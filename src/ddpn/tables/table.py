@@ -144,7 +144,7 @@ class Table:
 
     @contextmanager
     def locate_errors(self, block: Block) -> Iterator[None]:
-        """Number the rows of a block in errors as in its file, and name the file if there are several."""
+        """Let errors number the rows of a block as in its file, and name the file if there are several."""
         try:
             with label_row_errors(block.start + 1 + np.arange(block.rows)):
                 yield

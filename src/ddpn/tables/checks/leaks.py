@@ -266,7 +266,7 @@ def _find_weighted_sum(columns: Mapping[str, np.ndarray], y: np.ndarray) -> tupl
     products, effects = basis.T @ basis, basis.T @ goal
 
     def explains(some: list[int]) -> bool:
-        """Whether the regression on these columns has a large enough R^2."""
+        """Return True if the regression on these columns has a large enough R^2."""
         return bool(effects[some] @ np.linalg.lstsq(products[np.ix_(some, some)], effects[some])[0] > _MIN_JOINT_R2)
 
     chosen = list(range(len(names)))
