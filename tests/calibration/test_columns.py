@@ -147,7 +147,7 @@ def test_the_scale_of_an_exponential_tail_is_its_mean(scale):
 
 def test_the_scale_of_equal_values_is_a_share_of_them():
     """Of values below 1 it is that of 1: a later 0.001 beside zeros is no surprise."""
-    scales = [mean_excess(np.array([value]), np.ones(1)) for value in (0.001, 1.0, 5.0, -500.0)]
+    scales = [measure_mean_excess(np.array([value]), np.ones(1)) for value in (0.001, 1.0, 5.0, -500.0)]
     np.testing.assert_allclose(scales, np.array([1.0, 1.0, 5.0, 500.0]) * scales[1], rtol=1e-12)
 
 
