@@ -159,7 +159,7 @@ def fit_pipeline(
 def _fit_comparisons(
     fitted: FittedPipeline, head: Head, options: PipelineOptions, clock: Clock, on_step: Callable[[str], object]
 ) -> None:
-    """Fit the members for comparison that are not part of the mixture, until the time or Ctrl-C ends that."""
+    """Fit the members for comparison that are not part of the mixture, until time runs out or Ctrl-C."""
     predictor, folds = fitted.predictor, fitted.folds
     for name in (name for name in options.compare_with if name not in predictor.members):
         kind = MEMBERS.find(name)

@@ -25,7 +25,7 @@ def fitted(values, kind="number", levels=()):
 
 
 def measured(profile, values, levels=()):
-    return profile.cells(Column("c", profile.kind, np.asarray(values), Levels(levels)))
+    return profile.score(Column("c", profile.kind, np.asarray(values), Levels(levels)))
 
 
 def shares(values) -> float:

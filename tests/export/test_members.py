@@ -68,7 +68,7 @@ def networks(train: CountRows, numeric: str, activation: str = "relu", categoric
     member.model = member._build(len(member.encoder.get_feature_names_out()), 3)
     member.model.reset([1, 2, 3])
     member.model = member.model.double().eval()
-    member.facts = dict
+    member.get_facts = dict
     return member
 
 

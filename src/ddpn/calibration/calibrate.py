@@ -34,9 +34,10 @@ Maps = Mapping[str, Sequence[MonotoneMap]]
 
 
 class CalibrationOptions(NamedTuple):
-    """Options of calibration besides intervals of all rows: recalibration, and intervals by group.
+    """Options of calibration: recalibration of distributions, and groups within which intervals are calibrated.
 
-    `time_columns` are columns of X that hold times, in which new rows are expected to differ.
+    `groups` is a column of X or the name of the rows' labels. The levels of all rows count as `group_rows` rows in
+    those of each group. `time_columns` are columns of X that hold times, in which new rows are expected to differ.
     """
 
     recalibrate: bool = True

@@ -252,7 +252,7 @@ def measure_mean_excess(values: np.ndarray, counts: np.ndarray) -> float:
 
 
 def choose_tail_edges(counts: np.ndarray) -> np.ndarray:
-    """Choose values at ranks that double towards the middle from both ends; return indices into the distinct values."""
+    """Choose distinct values at ranks that double towards the middle from both ends; return their indices."""
     upto, last = np.cumsum(counts), len(counts) - 1
     half = max(1.0, upto[-1] / 2.0)
     ranks = 2.0 ** (np.arange(int(_RANKS_PER_DOUBLING * np.log2(half)) + 1) / _RANKS_PER_DOUBLING)

@@ -184,7 +184,7 @@ class IntervalLevels(NamedTuple):
         return bool(self.censored[0])
 
     def shrink_towards(self, other: Self, rows: float) -> Self:
-        """Add the scores of `other`, with the weight of `rows` rows."""
+        """Add the scores of `other`, which together weigh as much as `rows` rows."""
         if not rows:
             return self
         weight = np.concatenate([self.weight, other.weight * (rows / other.weight.sum())])

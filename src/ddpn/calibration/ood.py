@@ -263,7 +263,7 @@ class FeatureProfile:
         return np.clip(np.maximum.reduce(surprises), 0.0, LARGEST)
 
     def measure(self, X: Any) -> Measured:
-        """Score later rows."""
+        """Score later rows, and count the states of their cells."""
         scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
         for _, cells in self.chunks(self.schema.parse(X)):
             scores.append(self._score(self._measure_cells([cells[j] for j in self.scored])))

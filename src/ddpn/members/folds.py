@@ -166,7 +166,7 @@ class CrossFitted(Member):
 
 
 def load_member(kind: type[Member], files: Mapping[str, bytes]) -> Member:
-    """Rebuild a saved member of this kind, cross-fitted or not."""
+    """Rebuild a saved member of this kind, or its cross-fitted copies."""
     copy_files: dict[int, dict[str, bytes]] = {}
     for name, content in files.items():
         folder, _, file = name.partition("/")

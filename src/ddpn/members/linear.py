@@ -297,7 +297,7 @@ def _scale_by_curvature(hessian: np.ndarray) -> np.ndarray:
 
 
 def inverse_information(hessian: np.ndarray, total: float = 1.0) -> np.ndarray:
-    """Compute (total * hessian)^-1, the covariance of the estimates; huge where the likelihood is flat."""
+    """Compute (total * hessian)^-1, the covariance of the estimates; very large where the likelihood is flat."""
     units = _scale_by_curvature(hessian)
     values, vectors = np.linalg.eigh(hessian * np.outer(units, units))
     inverse = (vectors / np.maximum(values, _MIN_CURVATURE_SHARE * values[-1])) @ vectors.T

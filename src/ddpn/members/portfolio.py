@@ -107,7 +107,7 @@ def make_chosen_specs(task: Task, names: Sequence[str]) -> list[MemberSpec]:
 
 
 def is_member_error(error: Exception) -> bool:
-    """Return True for an error of the member itself: not about what the user asked for, and not about the machine."""
+    """Return True if an error comes from the member itself, and not from the user's input or the machine."""
     return isinstance(error, JobError) or not isinstance(error, DDPNError | OSError | MemoryError)
 
 

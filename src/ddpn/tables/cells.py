@@ -276,7 +276,9 @@ class DateFormat:
 
 
 def parse_dates(text: "pl.Series", written: DateFormat) -> "pl.Series":
-    """Convert cleaned text to datetimes without a zone; null where a cell is no date. The year may always come first.
+    """Convert cleaned text to datetimes without a zone; null for cells that are not dates.
+
+    Cells with the year first are read whatever the format.
 
     >>> import polars
     >>> parse_dates(polars.Series(["31.01.2021 12:30", "2021-02-01", "soon"]), DateFormat(DAY_FIRST)).to_list()

@@ -118,7 +118,7 @@ def draw_rows(
 
 
 def _find_certain_rows(weight: np.ndarray, number: int) -> tuple[np.ndarray, float]:
-    """Return a mask of the rows that are always drawn, and the weight that each other drawn row stands for."""
+    """Find the rows that are always drawn: return a mask, and the weight that each other drawn row represents."""
     is_certain = np.zeros(len(weight), dtype=bool)
     while True:
         step = float(weight[~is_certain].sum()) / (number - int(is_certain.sum()))

@@ -225,7 +225,7 @@ class Growing:
 
     @property
     def rounds(self) -> int:
-        """Rounds so far."""
+        """The number of rounds so far."""
         return self._booster.current_iteration()
 
     def roll_back(self, rounds: int) -> None:

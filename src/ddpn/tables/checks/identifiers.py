@@ -1,4 +1,4 @@
-"""Columns that number or name the rows, from which nothing can be learned about new rows."""
+"""Find columns that number or name the rows, from which nothing can be learned about new rows."""
 
 import re
 from typing import TYPE_CHECKING

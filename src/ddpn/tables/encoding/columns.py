@@ -103,8 +103,9 @@ def quantiles(column: Distinct, levels: np.ndarray) -> np.ndarray:
 def center_and_scale(column: Distinct) -> tuple[float, float]:
     """Compute mean and standard deviation; the latter is inf if all values are equal, so that dividing gives zeros.
 
-    Deviations are halved, so that values of both signs near the largest float do not overflow, taken from a value of
-    the column, so that a large common offset does not cancel, and divided by the largest before they are squared.
+    Deviations are taken from a value of the column, so that a large common offset does not cancel. They are halved, so
+    that values of both signs near the largest float do not overflow, and divided by the largest before they are
+    squared.
     """
     values, weights = column
     shift = quantiles(column, np.array([0.5]))[0]
