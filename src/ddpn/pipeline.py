@@ -37,7 +37,7 @@ TRAINING, COMPARISONS, CALIBRATION = "training", "comparisons", "calibration"
 
 
 class FitPlan(NamedTuple):
-    """What to fit: rows to fit to and to hold out, members, and the seed of the fits."""
+    """The rows to fit to and to hold out, the members, and the seed of the fits."""
 
     folds: Folds
     specs: Sequence[MemberSpec]

@@ -285,7 +285,7 @@ class FeatureProfile:
             yield some, [profile.score(column) for profile, column in zip(self.columns, some, strict=True)]
 
     def _iter_scored_cells(self, table: ColumnTable) -> Iterator[list[CellScores]]:
-        """Yield the cells of some rows at a time, of the columns that count."""
+        """Yield the cells of some rows at a time, in the columns that count in the score."""
         return ([cells[j] for j in self.scored] for _, cells in self.chunks(table))
 
     # Saving ------------------------------------------------------------------------------------------------------

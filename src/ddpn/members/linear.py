@@ -231,12 +231,12 @@ def _search_scaled(objective: LinearObjective, start: np.ndarray, max_iter: int)
     def theta(u: np.ndarray) -> np.ndarray:
         return start + np.concatenate([solve_triangular(root.T, u[block]) for root, block in parts])
 
-    def scaled(u: np.ndarray) -> tuple[float, np.ndarray]:
+    def evaluate_scaled(u: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = objective.value_and_gradient(theta(u), rough=True)
         return value, np.concatenate([solve_triangular(root, gradient[block], lower=True) for root, block in parts])
 
     options = {"maxiter": max_iter, "ftol": _ROUGH_TOLERANCE, "gtol": 0.0}
-    result = minimize(scaled, np.zeros_like(start), jac=True, method="L-BFGS-B", options=options)
+    result = minimize(evaluate_scaled, np.zeros_like(start), jac=True, method="L-BFGS-B", options=options)
     return theta(result.x), int(result.nit)
 
 
@@ -321,7 +321,9 @@ class LinearPredictor(NamedTuple):
 
 
 class Coordinates(NamedTuple):
-    """Column j becomes (x - center) / scale; those that are constant or combinations of columns before are not `kept`.
+    """Standardised coordinates of columns, (x - center) / scale.
+
+    Columns that are constant, or linear combinations of the columns before them, are not `kept`.
 
     >>> coordinates = standardize(np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]]), np.ones(3))
     >>> coordinates.kept.tolist()
@@ -433,7 +435,7 @@ def _search(objective: LinearObjective, theta: np.ndarray, tol: float, max_iter:
 
 
 def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coordinates:
-    """Compute the coordinates of these rows.
+    """Compute standardised coordinates of columns, from rows with weights.
 
     Without `reduce` only constant columns are left out, for a fit with a penalty.
     """

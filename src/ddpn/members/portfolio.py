@@ -149,7 +149,7 @@ class Portfolio:
     _error: Exception | None = None
 
     def fit(self, folds: Folds, seed: int, parts_seed: int | None = None) -> Self:
-        """Fit until there is no time left, or a further member is not expected to improve the mixture.
+        """Fit members until there is no time left, or another member is not expected to improve the mixture.
 
         Held-out rows choose weights; without any, one member is all there is. `parts_seed` divides validation rows into
         parts for their calibration (`MemberPredictions`), by default `seed`.

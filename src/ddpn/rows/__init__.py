@@ -1,1 +1,1 @@
-"""Rows with counts: what is known about them, which counts are possible, and how they are split."""
+"""Rows with counts: their data, the range of possible counts, and how rows are split."""

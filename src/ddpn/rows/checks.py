@@ -63,7 +63,7 @@ class RowError(InputError):
 
 @contextmanager
 def label_row_errors(labels: Labels) -> Iterator[None]:
-    """Replace positions by these labels in errors about rows; with None, an enclosing context may do so."""
+    """Replace positions by these labels in errors about rows; with None, leave that to an outer context."""
     try:
         yield
     except RowError as error:

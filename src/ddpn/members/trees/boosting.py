@@ -87,7 +87,7 @@ def compute_rates(sample: CountRows) -> tuple[np.ndarray, np.ndarray]:
 
 
 def divide_rows(y: np.ndarray, seed: int, group: np.ndarray | None = None, folds: int = FOLDS) -> list[Fold]:
-    """Divide rows into folds, groups kept whole; all rows to fit must have a count above 0."""
+    """Divide rows into folds, groups kept whole; the rows to fit of every fold must include a count above 0."""
     pairs = [Fold(inner, outer) for inner, outer in split_folds(len(y), folds, seed, group)]
     if len(pairs) < 2:
         raise NotApplicableError("it needs two rows, or two groups of rows, or more")

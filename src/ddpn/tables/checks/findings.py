@@ -1,4 +1,4 @@
-"""`Finding`: one thing in a table that makes scores or intervals misleading, as data that every interface renders."""
+"""`Finding`: something in a table that makes scores or intervals misleading, as data for every interface."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Numbers that stand for "unknown", such as 999 among counts below 20 or -999 in a column of measurements."""
+"""Find numbers that stand for "unknown", such as 999 among counts below 20 or -999 in a column of measurements."""
 
 import numpy as np
 
