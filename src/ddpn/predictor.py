@@ -245,7 +245,7 @@ class Predictor:
         return next((member.schema for member in self.members.values() if member.schema is not None), None)
 
     def parse(self, X: Any) -> ColumnTable:
-        """Read a table once for all members, with the columns of the training rows; return a `ColumnTable` as it is."""
+        """Read a table once for all members, with the columns of training rows; return a `ColumnTable` unchanged."""
         if isinstance(X, ColumnTable):
             return X
         schema = self.schema

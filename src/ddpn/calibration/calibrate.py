@@ -22,14 +22,15 @@ from ddpn.runtime.threads import single_thread
 from ddpn.runtime.time_plan import FEWEST_ROWS, with_rows
 from ddpn.tables.row_hashes import name_interval_groups
 
-#: What the predictions expect of intervals counts as so many rows: a few hundred rows tell it to some points only.
+#: The uniform scores of a right model count as this many rows: a few hundred rows determine a coverage only to some
+#: percentage points.
 PRIOR_ROWS = 100.0
 #: The share of ordinary rows that is flagged as out-of-distribution by default.
 OOD_ALPHA = 0.05
-#: Rows per second left that are summarised or scored for out-of-distribution flags, where time is limited.
+#: With limited time, rows per second left that are summarised or scored for out-of-distribution flags.
 _PROFILE_ROWS_PER_SECOND = 20_000.0
 
-#: The map of each part of held-out rows, by the name of the mixture or member whose distributions it changes.
+#: One map per part of held-out rows, by the name of the mixture or member.
 Maps = Mapping[str, Sequence[MonotoneMap]]
 
 

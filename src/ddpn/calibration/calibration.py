@@ -206,7 +206,7 @@ class Calibration:
         )
 
 
-#: That of predictions before any calibration.
+#: The calibration of predictions that were not calibrated.
 UNCALIBRATED = Calibration()
 
 

@@ -13,25 +13,25 @@ from scipy.special import ndtri
 from ddpn.tables.columns import Column, Kind
 from ddpn.tables.row_hashes import hash_texts
 
-#: What a cell is: as usual, missing in a column that sometimes is, missing in one that never was, a level or value that
-#: training did not have, a number above or below all of training.
+#: States of a cell: usual; missing, in a column with or without missing training values; a level or value that training
+#: did not have; a number above or below the training range.
 USUAL, MISSING, NEVER_MISSING, UNSEEN, ABOVE, BELOW = STATES = range(6)
-#: Added to the surprise of what never happened in training: more than any frequency of rows amounts to where nothing
-#: suggests that it can, and enough to come before equally frequent numbers in a tail where something does.
+#: Added to the surprise of events that training did not have. NEVER exceeds the surprise of any frequency; it is for
+#: events that nothing suggests. NEW ranks unseen levels before equally rare numbers in a tail.
 NEVER, NEW = 20.0, 5.0
-#: Distinct values up to which a column of numbers has levels; levels of which a column keeps track.
+#: The most distinct values of numbers that are treated as levels, and the most levels that a summary keeps.
 FEW_VALUES, MAX_LEVELS = 32, 100_000
-#: Levels of this share or more have an input for the joint score, at most so many per column.
+#: The least share of a level with an input for the joint score, and the most such levels per column.
 _CODED_SHARE, _MAX_CODED = 0.01, 20
 _NONE = np.empty(0)
 _NO_KEYS = np.empty(0, dtype=np.uint64)
 #: Order statistics that are kept of a tail: three per doubling of the rank.
 _RANKS_PER_DOUBLING = 3
-#: The share of the values whose mean excess is the scale of a tail, and the least number of them.
+#: The share of values that form a tail, and their least number; their mean excess is the scale of the tail.
 _EXCESS_SHARE, _EXCESS_ROWS = 0.02, 10
 #: A tail in which all values are equal has no scale of its own: it gets this share of the range of the column.
 _MIN_SCALE_SHARE = 1e-3
-#: Surprises beyond this are all the same; it keeps sums finite.
+#: The largest surprise; larger ones are clipped, which keeps sums finite.
 LARGEST = 1e6
 
 

@@ -12,14 +12,14 @@ from ddpn.rows.count_rows import CountRows
 
 #: The share of the sum of all counts above which one row matters for the mean.
 _MIN_SHARE = 0.05
-#: How many times its predicted mean a count is at least: errors of the mean of a row with a large one are no tail.
+#: The least ratio of a count to its predicted mean: an error of a large mean is no tail.
 _MIN_RATIO = 2.0
 #: The probability of a warning if the tail of the counts, relative to their means, is exponential, as that of a
 #: Negative Binomial is.
 _FALSE_ALARMS = 1e-3
-#: Rows whose largest one is compared, as a share of all rows, and the limits of their number.
+#: The share of rows that form the tail, and the limits of their number.
 _TAIL_SHARE, _MIN_TAIL_ROWS, _MAX_TAIL_ROWS = 0.1, 10, 100
-#: Rows with the largest counts that are predicted, per row of the tail: they include those with the largest residuals.
+#: Rows with the largest counts that are predicted, per row of the tail: enough to include the largest residuals.
 _PREDICTED_PER_TAIL_ROW = 3
 
 

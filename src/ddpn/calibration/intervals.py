@@ -28,7 +28,7 @@ from ddpn.tables.row_hashes import name_interval_groups
 
 #: The highest level of an interval, and the level from which on a count may lie beyond it.
 _MAX_LEVEL, _MIN_LEVEL_BEYOND = 1.0 - 1e-9, 1.0 - 1e-6
-#: Evenly spaced scores, as those of a right model are: what `prior_rows` gives weight to.
+#: Evenly spaced scores, like those of a right model; `prior_rows` is their weight.
 _UNIFORM_SCORES = (np.arange(200) + 0.5) / 200
 
 

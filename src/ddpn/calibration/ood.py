@@ -30,11 +30,11 @@ from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes
 from ddpn.tables.columns import Column, ColumnTable
 from ddpn.tables.schema import Schema, read_table
 
-#: Rows that are worked on at a time: few enough that a wide table stays small, many enough for numpy.
+#: Rows of a block: few enough that a wide table stays small, many enough for numpy.
 _BLOCK_ROWS = 4096
-#: Rows that are set aside, at most; rows and inputs of the joint distribution, at most; the fewest rows for either.
+#: The most rows that are set aside; the most rows and inputs of the joint distribution; the fewest rows for either.
 _MAX_ROWS_APART, _MAX_JOINT_ROWS, _MAX_JOINT_WIDTH, _MIN_ROWS = 5000, 20_000, 256, 40
-#: Variance that every direction has at least, as a share of the mean one: rounding is not evidence.
+#: The least variance of a direction, as a share of the mean variance: rounding is not evidence.
 _MIN_VARIANCE_SHARE = 1e-3
 #: The share of training rows whose residual stays below the scale of an input.
 _RESIDUAL_QUANTILE = 0.995
@@ -43,13 +43,13 @@ _ARRAYS = ColumnProfile._fields[1:]  # without the kind
 _FILES = ("features.json", "features.safetensors")
 #: The reason of a flagged row that no single column explains.
 COMBINATION = "unusual combination of values"
-#: A usual cell is a reason where so small a share of ordinary rows has one as unusual in any column.
+#: A usual cell is a reason if at most this share of ordinary rows has such an unusual cell in any column.
 _MAX_CELL_SHARE = 0.05
 #: Columns that are named per row, and sentences per table.
 _MAX_REASONS, _MAX_SENTENCES = 3, 10
-#: A count is worth a sentence if it lies so many standard deviations above what is expected.
+#: A count is reported if it lies this many standard deviations above the expected one.
 _MIN_DEVIATIONS = 4.0
-#: The probability of a sentence about numbers outside the training range where all rows are alike.
+#: The probability of a false report of numbers outside the training range.
 _MAX_CHANCE = 1e-3
 #: Scores this close, relatively or absolutely, are equal: rounding depends on the rows beside a row.
 _TIE_TOLERANCE = 1e-9

@@ -19,10 +19,10 @@ from ddpn.statistics import mean_and_error
 MIN_ROWS = 50
 #: Validation rows that a flat PIT counts as: 100 rows thus move the map half of the way.
 PRIOR_ROWS = 100.0
-#: Standard errors by which recalibration must improve the CRPS of such rows. On the development tables 1 and 2 decide
+#: Standard errors by which recalibration must improve the CRPS of other rows. On the development tables 1 and 2 decide
 #: alike with Double Poisson networks; with mixed ones 1 uses a map on crime1 that makes the test CRPS 0.3% worse.
 _MIN_STANDARD_ERRORS = 2.0
-#: Most rows that decide whether a map helps: scores of more take long, and change no decision.
+#: The most rows that decide whether a map helps: scores of more take long, and change no decision.
 _MAX_SCORED_ROWS = 5000
 #: Knots between the pieces of the map, as normal scores; beyond the outermost the slope is constant.
 _SCORES = np.linspace(-2.25, 2.25, 19)

@@ -16,7 +16,7 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import check_deadline
 from ddpn.statistics import mean_and_error
 
-#: The name of the mixture beside those of its members.
+#: The name of the mixture, beside the names of its members.
 MIXTURE = "mixture"
 #: Steps on the way from the best weights to equal ones.
 _SHRINKAGE_STEPS = 100

@@ -20,8 +20,7 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import check_deadline
 from ddpn.runtime.threads import single_blas_thread, threads_for
 
-#: A standardised column of which the others before it explain all but this share is a combination of them (as in R's
-#: `lm`).
+#: A standardised column is a combination of the columns before it if they explain all but this share (as in R's `lm`).
 _MIN_UNEXPLAINED = 1e-7
 #: A column this much narrower than its distance from 0 is constant up to rounding.
 _MAX_RELATIVE_SPREAD = 1e-14
@@ -33,10 +32,10 @@ _MAX_DECREMENT, _MAX_CLOSE_DECREMENT = 1e-6, 1e-12
 #: The longest step of Newton's method, in units of log parameters. A longer one is on a plateau, where the rows do not
 #: determine a parameter: what the quadratic promises there does not exist.
 _MAX_STEP = 100.0
-#: L-BFGS: steps with the information at the start and with that where these ended, and the share of itself by which
-#: the objective must fall in a step.
+#: L-BFGS: steps of the two rounds, each scaled by the information at its start, and the least relative decrease of the
+#: objective in a step.
 _ROUGH_STEPS, _ROUGH_TOLERANCE = (10, 60), 1e-5
-#: The same where no Newton steps follow: rounds of 60 steps until one ends by itself.
+#: Steps of the rounds if no Newton steps follow: rounds of 60 steps until one ends by itself.
 _ROUGH_ROUNDS = (10, 60, 60, 60, 60)
 #: Second raw outputs from which a search may start: a Double Poisson is a Poisson at 0, and a Negative Binomial is
 #: close to one at -2 (alpha = e^-2).

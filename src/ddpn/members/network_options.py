@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 ENCODINGS = ("standard", "piecewise", "steps")
 #: Encodings of text.
 CATEGORICAL = ("auto", "one-hot", "effects")
-#: With more columns than this numbers are standardised only, and batches have at least so many rows.
+#: The most columns whose numbers are encoded beyond standardising, and the fewest rows of a batch of wider tables.
 MAX_ENCODED_COLUMNS, _MIN_WIDE_BATCH = 500, 128
-#: Up to so many rows, all rows are one batch.
+#: The most rows that are one batch.
 FULL_BATCH_ROWS = 128
-#: In a mixture, steps of the networks: for few rows, and for more.
+#: Training steps of networks in a mixture, for few and for many rows.
 _MIXTURE_STEPS = 500, 2000
-#: Widths and steps of the large networks: for few rows, and for more. A narrow first layer keeps a few sums of all
+#: Widths and steps of the large networks, for few and for many rows. A narrow first layer keeps a few sums of all
 #: inputs, and finds thresholds in such sums.
 _LARGE_WIDTHS_AND_STEPS = ((128, 128), 2000), ((32, 128, 128, 64), 10_000)
 #: The share of all epochs without a better score after which a network of a mixture has stopped.
 _PATIENCE_SHARE = 0.1
-#: A weaker weight decay than the default is better on some tables and worse on others: networks have one, large
-#: networks the other.
+#: Neither weight decay wins on all tables. This weaker one is that of networks on large tables, and of large networks
+#: on small tables; the others have the default.
 _WEAK_DECAY = 0.3
 
 #: The paper's networks and training (Appendix B.3): AdamW and a cosine schedule from random weights, and no more.

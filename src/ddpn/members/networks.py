@@ -42,8 +42,8 @@ from ddpn.tables.schema import Schema
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "encoder.json"
 #: On noisy tables networks are best in the first half of their training (0.15 to 0.5), on others later than this.
 _LATE_SHARE = 0.6
-#: Rows that are predicted together, whose hidden units stay in cache, and what their number is a multiple of: a product
-#: with a single row would be summed in another order.
+#: Rows that are predicted together, so that hidden units stay in cache, and the multiple to which their number is
+#: padded: a product with a single row would be summed in another order.
 _BLOCK_ROWS, _ROW_MULTIPLE = 256, 8
 #: Training rows that are encoded at a time, before their inputs are packed.
 PACKED_ROWS = 8192

@@ -23,25 +23,25 @@ from ddpn.runtime.threads import single_thread
 from ddpn.runtime.time_plan import NEARLY_ALL, clocks_of_member, count_affordable_rows
 from ddpn.runtime.validation import listed
 
-#: Rows that weights are chosen by at most.
+#: The most rows that weights are chosen by.
 _MAX_SCORED_ROWS = 5000
-#: Rows that weights are chosen by at least, where time is limited.
+#: The fewest rows that weights are chosen by if time is limited.
 _MIN_SCORED_ROWS = 500
 #: The share of the mixture's CRPS that a member must save for the next, more expensive one to be fitted.
 _MIN_CRPS_GAIN = 0.002
-#: Where time is limited, for every second: rows to choose weights by.
+#: With limited time, rows per second left that weights are chosen by.
 _SCORED_ROWS_PER_SECOND = 100.0
 #: Seconds below which no further member is begun.
 _MIN_SECONDS_TO_BEGIN = 0.5
-#: Rows of a larger table that the first member begins with where time is limited: a guess for every second and tables
-#: of 20 columns, and at least so many of 20 columns. The time that they take decides what follows. Networks of up to
-#: 5,000 rows are smaller than those of more.
+#: With limited time, rows of a large table that the first member begins with: a guess per second for tables of 20
+#: columns, and the fewest rows of 20 columns. The time that they take decides what follows. Networks of up to 5,000
+#: rows are smaller than those of more.
 FIRST_ROWS_PER_SECOND, _TYPICAL_COLUMNS, FIRST_ROWS = 1000.0, 20, 6_000
-#: A member for which there is not even time with these rows is fitted to this share of them. No member is fitted to
-#: fewer than so many rows of a larger table.
+#: If a member runs out of time with these rows, it is fitted to this share of them. The second number is the fewest
+#: rows of a large table that a member is fitted to.
 _RETRY_SHARE, _MIN_ROWS = 0.25, 1_000
 
-#: Why a member is left out where there is no time for it.
+#: The reason why a member is left out if there is no time for it.
 _TIME_IS_UP = "the time budget is too short"
 
 

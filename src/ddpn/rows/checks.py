@@ -10,7 +10,7 @@ import numpy as np
 from ddpn.runtime.errors import Argument, InputError, at_rows
 from ddpn.runtime.validation import check_choice
 
-#: What messages call the rows; None for their positions.
+#: Labels of rows in messages; None for their positions.
 Labels: TypeAlias = Sequence[object] | np.ndarray | None
 #: The largest count: float64 has every integer up to here.
 LARGEST_COUNT = 2.0**53

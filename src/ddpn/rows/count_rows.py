@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 
 from ddpn.rows.checks import check_counts, check_flags, check_groups, check_vector, get_row_count, get_row_labels
 
-#: The parts of a sample that are vectors of numbers.
+#: The parts that are vectors of numbers.
 _VECTORS = ("y", "weight", "exposure", "lower", "upper", "limit")
-#: The parts of a sample that hold a name per row.
+#: The parts that hold a name per row.
 _NAMES = ("labels", "interval_groups", "group")
-#: Rows that are predicted at a time: as fast as more, and their parameters and inputs take a few megabytes.
+#: Rows that are predicted at a time: as fast as more rows, with parameters and inputs of a few megabytes.
 BLOCK = 4096
 
 

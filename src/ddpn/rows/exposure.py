@@ -4,7 +4,7 @@ import numpy as np
 
 from ddpn.rows.count_rows import CountRows
 
-#: Logarithms to base 2: the count from which on rates are rescaled, and the largest count per unit then. Heads clamp
+#: Logarithms to base 2 of the count above which rates are rescaled, and of the largest rate after that. Heads clamp
 #: rates at 2^23.
 _LARGE_COUNT, _LARGE_RATE = 22.0, 20.0
 

@@ -9,9 +9,9 @@ FOLDS = 5
 #: Tables of at most this many rows are cross-fitted, and have smaller networks and trees; of more rows, some are held
 #: out.
 SMALL_TABLE_ROWS = 5000
-#: The share of the rows that is held out where users do not say.
+#: The default share of rows that are held out.
 HELD_OUT_SHARE = 0.1
-#: With fewer rows none are held out for validation: they are needed for fitting, and would score too noisily.
+#: The fewest rows of which some are held out for validation: fewer are needed for fitting, and would score too noisily.
 MIN_ROWS_TO_VALIDATE = 200
 
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import polars as pl
 
-#: What stands for "no value" in any column; the option `missing` adds to it. An empty cell is always missing.
+#: Words for "no value" in any column; the option `missing` adds to them. An empty cell is always missing.
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None", "?")
-#: Further words, in lower case, that say so in a column of numbers or dates. In a text column they may be levels.
+#: Further words for "no value" in columns of numbers or dates, in lower case. In a text column they may be levels.
 LOOKS_MISSING = (
     "-", "--", "---", ".", "..", "*", "n/a", "na", "n.a.", "n.a", "#n/a", "nan", "null", "nil", "none", "missing",
     "unknown", "not available", "no data", "undefined", "#value!", "#ref!", "#div/0!", "#num!", "#name?", "#null!",
     "nat", "<na>",
 )  # fmt: skip
-#: Examples of cells that a sentence shows.
+#: The most examples of cells in a sentence.
 _MAX_EXAMPLES = 3
 
 
@@ -100,7 +100,7 @@ OPEN_ENDED = r"([0-9])\s*\+$"
 _NEGATIVE = r"^\(|-$|^[^0-9.,]*-"
 _CORE = rf"([0-9.,](?:[0-9., ']*[0-9.,])?{_EXPONENT})"
 _BLANKS = r"[\u{00A0}\u{2009}\u{202F}\u{2212}]"
-#: Cells that a format is found from, and the share of them that has to look like numbers, or dates, to go on with all.
+#: Cells that a number format is guessed from, and the least share of them that must look like numbers, or dates.
 _NUMBERS_SAMPLED, _MIN_PARSED_SHARE = 2000, 0.4
 #: The share of leading zeros above which digits are codes such as zip codes, whatever their lengths.
 _MIN_LEADING_ZERO_SHARE = 0.05
@@ -121,7 +121,7 @@ class NumberFormat:
     integers: bool = False
 
 
-#: What programs write.
+#: The format that programs write.
 PLAIN = NumberFormat(".")
 
 
@@ -237,7 +237,7 @@ def are_codes(text: "pl.Series") -> bool:
 
 # Dates and times in several orders and with several separators, and the numbers that a model sees of them -------------
 
-#: What a date becomes; the day itself only where later dates are not asked for.
+#: Parts of a date. The day itself is used only if later dates are not predicted.
 DAY, MONTH, WEEKDAY, HOUR = "day", "month", "weekday", "hour"
 YEAR_FIRST, DAY_FIRST, MONTH_FIRST, NAMED = "year first", "day first", "month first", "named month"
 _CLOCK_PATTERN = r"(?:[T ]\s*(\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?)\s*([AaPp][Mm])?\s*(Z|UTC|[+-]\d{2}:?\d{2})?)?$"
@@ -255,7 +255,7 @@ _NAMED_MONTH_PATTERNS = (
 #: Two digits of a year: 70 to 99 are of the last century, as in POSIX.
 _SHORT_YEAR = r"^(\d{1,2}[-/.]\d{1,2}[-/.])(\d{2})((?:[T ].*)?)$"
 _DATE_SHAPE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|(?i)(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[- .,]+\d"
-#: Cells that the order is found from.
+#: Cells that the order of a date is guessed from.
 _DATES_SAMPLED = 1000
 
 

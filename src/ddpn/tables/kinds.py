@@ -36,12 +36,12 @@ from ddpn.tables.cells import (
 from ddpn.tables.columns import Column, Kind, Levels
 from ddpn.tables.levels import canonical_level, canonical_number
 
-#: Text is read as numbers or dates if so large a share of the cells that are not missing can be; above the lower share
-#: it is worth a sentence that it is not.
+#: Text is read as numbers or dates if at least this share of its present cells can be; above the lower share, a
+#: sentence says why it is not.
 _MIN_PARSED_SHARE, _MIN_SHARE_TO_MENTION = 0.9, 0.5
 #: Rows up to which cells are read one by one.
 _MAX_ROWS_CELL_BY_CELL = 8
-#: With at most so many different cells, the others have to be rarer than this: they may well be levels.
+#: With at most this many distinct cells, unreadable ones must be rarer than this: they may well be levels.
 _MAX_LEVELS_FOR_DOUBT, _MAX_UNREAD_SHARE = 50, 0.01
 _BOOLEAN_WORDS = ("true", "false")
 

@@ -36,9 +36,9 @@ from ddpn.tables.roles import Roles
 if TYPE_CHECKING:
     import polars as pl
 
-#: Rows of a block, about.
+#: The approximate number of rows of a block.
 BLOCK_ROWS = 32_768
-#: Files of text up to so many bytes are read whole.
+#: The most bytes of a text file that is read whole.
 MAX_WHOLE_FILE_BYTES = 8 * 2**20
 #: Bytes that the length of a row is estimated from; the most of one quoted cell; the fewest of a block.
 _SAMPLE_BYTES, _MAX_CELL_BYTES, _MIN_BLOCK_BYTES = 2**18, 2**26, 2**16

@@ -22,27 +22,27 @@ from ddpn.tables.encoding.steps import choose_columns
 #: tried.
 MAX_COLUMNS = 500
 _QUIET = {"verbosity": -1}
-#: Up to so many columns, trees choose from all of them; of more, those of a mean from this share.
+#: The most columns that trees always choose from, and the share of more columns that trees of a mean choose from.
 _FEW_COLUMNS, _COLUMN_SHARE = 7, 0.7
 #: Leaf counts that are tried by default: of (8, 31), (4, 12, 31) and one alone, the best on the development tables.
 _LEAVES = (4, 12, 31)
-#: From so many rows on, larger trees and steps: with smaller ones the boosting of all bikes ended at 1,500 rounds,
-#: before the out-of-fold loss was smallest (CRPS 16.3 instead of 15.8).
+#: Tables above `SMALL_TABLE_ROWS` have larger trees and steps: with smaller ones the boosting of all bikes ended at
+#: 1,500 rounds, before the out-of-fold loss was smallest (CRPS 16.3 instead of 15.8).
 _MORE_LEAVES, _RATE, _LARGER_RATE = (12, 31, 63), 0.05, 0.1
-#: The share of the folds that the choice is made by; the others are boosted with the best choice only.
+#: The share of the folds in which numbers of leaves are compared; the others are boosted with the best one only.
 _TRIAL_SHARE = 0.5
-#: Shares of the time left, where it is limited: for each trial, and for the boosting of all folds.
+#: Shares of a limited time left: for each trial, and for the boosting of all folds.
 _TRIAL_TIME, FOLDS_TIME = 0.2, 0.7
 #: Likelihoods to choose from around a boosted mean: a log mean and the logarithm of a dispersion.
 FAMILIES = ("negative_binomial", "double_poisson")
 #: The longest step of a leaf of a dispersion, on a log scale and before the learning rate.
 _MAX_LEAF_STEP = 2.0
-#: How far the constant of a dispersion may move, and rows that it is known well enough from.
+#: The largest absolute constant of a log dispersion, and rows that determine it well enough.
 _MAX_CONSTANT, _CONSTANT_ROWS = 20.0, 20_000
-#: Leaves of the trees of a dispersion with few and with many rows. How wide counts spread is much harder to learn than
-#: where they lie, and rows fewer than the last say nothing about it.
+#: Leaves of trees of a dispersion with few and with many rows, and the fewest rows to boost it: the spread of counts is
+#: much harder to learn than their mean.
 _FEWER_LEAVES, _FEW_LEAVES, _MIN_DISPERSION_ROWS = 4, 8, 200
-#: Raw outputs are rounded to this where their curvature is shared.
+#: Raw outputs are rounded to multiples of this, so that equal ones share a curvature.
 _CURVATURE_STEP = 0.1
 #: Standard errors of the paired difference by which trees of the dispersion must reduce the out-of-fold loss.
 _MIN_STANDARD_ERRORS = 2.0

@@ -39,7 +39,7 @@ from ddpn.tables.schema import Schema, read_table
 _FACTS = "trees.json"
 #: Folds inside each copy, by which its settings are chosen.
 _COPY_FOLDS = 3
-#: Levels of a category that get a code of their own: trees have 255 bins.
+#: The most levels of a category with their own code: trees have 255 bins.
 MAX_LEVELS = 254
 
 

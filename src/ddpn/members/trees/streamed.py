@@ -15,15 +15,15 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import divide_exposure
 from ddpn.runtime.deadlines import Clock
 
-#: Bytes that LightGBM takes at most, and those of a cell and of a row: bins are kept by columns and by rows, and a row
-#: has a label, a weight, a score, two derivatives and a place in the tree. By benchmarks/scaling.py, a row of 40
+#: The most bytes that LightGBM takes, and the bytes of a cell and of a row: bins are kept by columns and by rows, and a
+#: row has a label, a weight, a score, two derivatives and a place in the tree. By benchmarks/scaling.py, a row of 40
 #: columns takes 138 bytes, one of 10 columns 78.
 MAX_BYTES, CELL_BYTES, ROW_BYTES = 768 * 2**20, 2, 60
-#: Rows times columns times rounds at most: about 20 minutes on one core (benchmarks/scaling.py).
+#: The most rows times columns times rounds: about 20 minutes on one core (benchmarks/scaling.py).
 MAX_FITTED_CELLS = 1e11
-#: Rounds at least; rows from which trees have twice the leaves that the sample chose.
+#: The fewest rounds, and the rows from which trees have twice the leaves that the sample chose.
 _MIN_ROUNDS, _MANY_ROWS = 100, 1_000_000
-#: Where time is limited, for every second: cells of rows that are read and fitted to.
+#: With limited time, cells per second left that are read and fitted to.
 _CELLS_PER_SECOND = 100_000.0
 
 

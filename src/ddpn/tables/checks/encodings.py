@@ -9,15 +9,15 @@ from ddpn.tables.checks.sampling import choose_groups, count_checked_rows, hash_
 if TYPE_CHECKING:
     import polars as pl
 
-#: Levels of several rows at least, and the largest p-value of level means as even as these by chance.
+#: The fewest levels with several rows, and the largest p-value of level means that are as even by chance.
 _MIN_LEVELS, _MAX_P_VALUE = 10, 1e-6
-#: Of a column with more levels, so many show whether it holds means.
+#: The most levels of a column that are checked.
 _MAX_CHOSEN_LEVELS = 200
-#: Level means vary by less than this share of what the rows of a level make them vary.
+#: The largest variation of level means around the line, relative to what the rows of the levels explain.
 _MAX_NOISE = 0.1
-#: Rows before and after that a rolling mean may have, and the share of the column that they must explain.
+#: Rows before and after that a rolling mean may cover, and the least share of the column that they must explain.
 _WINDOW, _MIN_EXPLAINED = 15, 0.99
-#: Rows of the table that rolling means are looked for in, and fewer that show nothing.
+#: The most rows in which rolling means are searched, and the fewest that can show one.
 _MAX_ROLLING_ROWS, _MIN_ROLLING_ROWS = 4_000, 200
 #: Smaller eigenvalues, as a share of the largest one, are rounding errors.
 _MIN_EIGENVALUE = 1e-10

@@ -7,7 +7,7 @@ _MIN_REPEATS = 3
 #: A number of the codes below is outside if its distance to the next value is as large as the range of
 #: all others; any other number if it is so many times as large, and as often as this.
 _OTHER_DISTANCE, _OTHER_REPEATS = 20.0, 5
-#: A code that is as often as this is also outside if its distance is so many times the largest gap between the others,
+#: A code as frequent as this is also outside if its distance is this many times the largest gap between the others,
 #: such as 99 among ages up to 80.
 _MIN_GAPS = 5.0
 #: Different values that a column without the number must have: two or three may be codes themselves.

@@ -22,7 +22,7 @@ from ddpn.tables.columns import Column, ColumnTable
 
 #: Largest standardised value: its square still fits in float32.
 LARGEST = 1e18
-#: A standardised number is linear up to so many standard deviations, and logarithmic beyond.
+#: Standard deviations up to which a standardised number is linear; beyond, it is logarithmic.
 SOFT_CLIP_LIMIT = 10.0
 #: Integer codes (hour, weekday, month) with at most that many values also get one input per value.
 MAX_CODES = 32
@@ -188,7 +188,7 @@ OTHER, MISSING = "<other>", "<missing>"
 MAX_CATEGORIES, _MIN_SHARE = 100, 5e-4
 #: Levels with an effect, at most; the others have that of unseen ones, 0.
 MAX_LEVELS = 50_000
-#: Shrinkage is at least that of so many rows, so that a level without variance does not have a mean of 0.
+#: The least shrinkage, in rows, so that a level without variance does not have a mean of 0.
 _MIN_SHRINKAGE_ROWS = 0.1
 #: Variances below this share of the mean square are rounding errors.
 _ROUNDING = 1e-12
