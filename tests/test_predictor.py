@@ -133,8 +133,8 @@ def test_a_row_has_the_same_prediction_alone_and_among_others(fitted_networks, m
     for rows in ([0], [7], [800], [1023], [1024], [3, 1100, 9], range(1000, 1100), range(200, 1224)):
         some = list(rows)
         part = predictor.distribution(many[some], exposure[some]).summary(levels)
-        for found, expected in zip(part[:6], whole[:6], strict=True):
-            torch.testing.assert_close(found, expected[some], rtol=1e-12, atol=0.0)
+        for actual, expected in zip(part[:6], whole[:6], strict=True):
+            torch.testing.assert_close(actual, expected[some], rtol=1e-12, atol=0.0)
 
 
 @pytest.mark.parametrize(("index", "label"), [(None, "70"), ([f"p{row}" for row in range(120)], "p70")])
@@ -204,18 +204,18 @@ def test_what_is_described_at_once_is_what_distributions_say_one_by_one(members,
 
 
 def test_a_member_that_is_the_mixture_has_its_levels(members):
-    found = Predictor(members, {"constant": 0.0, "poisson_glm": 0.0, "glm": 1.0}, needs_exposure=True)
-    rows = found.predict_held_out(SAMPLE)
-    found.calibration = fit_intervals(found.calibration, rows, 20.0)
-    assert found.sole_member == "glm"
-    together = found.calibration.intervals
+    result = Predictor(members, {"constant": 0.0, "poisson_glm": 0.0, "glm": 1.0}, needs_exposure=True)
+    rows = result.predict_held_out(SAMPLE)
+    result.calibration = fit_intervals(result.calibration, rows, 20.0)
+    assert result.sole_member == "glm"
+    together = result.calibration.intervals
     for name in (MIXTURE, *members):
-        found.calibration = fit_intervals(found.calibration, rows, 20.0, names=[name])
-        levels = found.calibration.intervals[name]
+        result.calibration = fit_intervals(result.calibration, rows, 20.0, names=[name])
+        levels = result.calibration.intervals[name]
         assert all(np.array_equal(*both) for both in zip(together[name], levels, strict=True)), name
     assert not np.array_equal(together["glm"].scores, together["constant"].scores)
-    found.calibration = fit_recalibration(found.calibration, rows, always=True)
-    assert found.sole_member is None
+    result.calibration = fit_recalibration(result.calibration, rows, always=True)
+    assert result.sole_member is None
     assert Predictor(members, WEIGHTS).sole_member is None
 
 

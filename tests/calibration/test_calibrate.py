@@ -136,21 +136,21 @@ def test_groups_of_intervals_follow_their_rows():
 
 def test_calibration_that_ends_early_leaves_what_there_was(crossed, predictor, monkeypatch):
     """Some rows are calibrated with first; where all of them take too long, what some found stays."""
-    original, found = fit_calibration, []
+    original, result = fit_calibration, []
 
     def slow(*arguments):
-        found.append(original(*arguments))
-        if len(found) > 1:
+        result.append(original(*arguments))
+        if len(result) > 1:
             raise TimeLimitError("the time is up")
-        return found[0]
+        return result[0]
 
     monkeypatch.setattr(module, "FEWEST_ROWS", 100)
     monkeypatch.setattr(time_plan, "FEWEST_ROWS", 100)
     monkeypatch.setattr(module, "fit_calibration", slow)
     held_out = predictor.predict_folds(crossed)
     assert len(calibrate_predictor(predictor, crossed, held_out, clock=Clock(1e6))) == 100
-    assert len(found) == 2
-    assert predictor.calibration.intervals == {MIXTURE: found[0].calibration.intervals[MIXTURE]}
+    assert len(result) == 2
+    assert predictor.calibration.intervals == {MIXTURE: result[0].calibration.intervals[MIXTURE]}
     assert predictor.calibration.intervals[MIXTURE].rows.tolist() == [100]
     assert predictor.calibration.ood is not None
 

@@ -138,8 +138,8 @@ def test_a_level_per_row(kind):
 def test_probabilities_between_counts_in_both_tails():
     mu, low, high = np.array([3.0, 50.0, 50.0]), np.array([0.0, 0.0, 120.0]), np.array([2.0, 10.0, 130.0])
     exact = [stats.poisson.pmf(np.arange(a, b + 1), m).sum() for m, a, b in zip(mu, low, high, strict=True)]
-    found = compute_probability_between(poisson(mu), torch.from_numpy(low), torch.from_numpy(high))
-    assert found.numpy() == pytest.approx(exact, rel=1e-9)
+    actual = compute_probability_between(poisson(mu), torch.from_numpy(low), torch.from_numpy(high))
+    assert actual.numpy() == pytest.approx(exact, rel=1e-9)
 
 
 # Coverage --------------------------------------------------------------------------------------------------------
@@ -169,11 +169,11 @@ def test_right_distributions_keep_the_level_and_wide_ones_do_too():
 
 def test_prior_rows_reduce_the_spread_of_levels_from_few_rows():
     rng = np.random.default_rng(8)
-    found = {
+    result = {
         prior: [IntervalLevels.from_scores(rng.random(40), prior_rows=prior).at(0.9) for _ in range(150)]
         for prior in (0.0, 100.0)
     }
-    assert np.std(found[100.0]) < 0.5 * np.std(found[0.0])
+    assert np.std(result[100.0]) < 0.5 * np.std(result[0.0])
 
 
 def test_the_smallest_level_that_holds_enough_rows_by_counting():
@@ -235,9 +235,9 @@ def test_density_ratios_as_weights_cover_rows_of_another_distribution_of_feature
 
 @pytest.mark.parametrize(("scores", "level"), [([], 0.9), ([0.1] * 8, 0.9), ([0.97, 0.1], 0.97), ([1.0] * 20, 1.0)])
 def test_with_too_few_rows_the_asked_level_stays_or_a_higher_one(scores, level):
-    found = IntervalLevels.from_scores(np.array(scores, dtype=float)).at(0.9)
-    assert found == pytest.approx(level, abs=2e-9)
-    assert 0.0 < found < 1.0
+    result = IntervalLevels.from_scores(np.array(scores, dtype=float)).at(0.9)
+    assert result == pytest.approx(level, abs=2e-9)
+    assert 0.0 < result < 1.0
 
 
 @pytest.mark.parametrize("prior", [0.0, 30.0])
@@ -321,13 +321,13 @@ def test_each_group_is_covered_as_asked(model):
     alone = coverage(model.fit_intervals(X[HALF], Y[HALF]), ~HALF)
     assert alone["wild"] < 0.82 < 0.93 < alone["calm"]
     model.fit_intervals(X[HALF], Y[HALF], groups=SHOP[HALF], group_rows=0.0)
-    found = coverage(model, ~HALF, groups=SHOP[~HALF])
+    result = coverage(model, ~HALF, groups=SHOP[~HALF])
     with pytest.raises(InputError, match="interval_groups is missing: intervals were calibrated by"):
         model.report("report.html", X[~HALF], Y[~HALF])
     # Intervals of the calm group have 92.5% by their own distributions, as counts are integers.
-    assert found["calm"] == pytest.approx(0.925, abs=0.04)
+    assert result["calm"] == pytest.approx(0.925, abs=0.04)
     # Four deviations of a share among about 375 rows with as many for calibration.
-    assert found["wild"] == pytest.approx(0.9, abs=4 * np.sqrt(0.09 * 2 / 375))
+    assert result["wild"] == pytest.approx(0.9, abs=4 * np.sqrt(0.09 * 2 / 375))
 
 
 def test_the_level_of_a_group_is_that_of_its_own_rows():

@@ -32,12 +32,12 @@ def test_equal_scores_are_never_flagged_too_often():
 
 
 def test_p_values_by_counting():
-    found = OODScores.fit(np.array([9.0, 1.0, 4.0, 4.0]), alpha=0.5)
-    assert found.scores.tolist() == [1.0, 4.0, 4.0, 9.0]
-    pvalues = found.pvalue(np.array([0.5, 1.0, 4.0, 5.0, 9.0, 80.0, np.nan]))
+    fitted = OODScores.fit(np.array([9.0, 1.0, 4.0, 4.0]), alpha=0.5)
+    assert fitted.scores.tolist() == [1.0, 4.0, 4.0, 9.0]
+    pvalues = fitted.pvalue(np.array([0.5, 1.0, 4.0, 5.0, 9.0, 80.0, np.nan]))
     assert pvalues.tolist() == [1.0, 1.0, 0.8, 0.4, 0.4, 0.2, 0.2]
-    assert found.is_ood(np.array([0.8, 0.4])).tolist() == [False, True]
-    assert found.is_ood(np.array([0.4, 0.2]), alpha=0.2).tolist() == [False, True]
+    assert fitted.is_ood(np.array([0.8, 0.4])).tolist() == [False, True]
+    assert fitted.is_ood(np.array([0.4, 0.2]), alpha=0.2).tolist() == [False, True]
 
 
 # In an estimator -----------------------------------------------------------------------------------------------------
@@ -170,9 +170,9 @@ def test_a_column_of_a_wide_table_is_found():
 
 @pytest.mark.parametrize("n", [1, 2, 30, 60])
 def test_few_rows_do(n):
-    found = FeatureProfile.fit(TRAIN.head(n)).measure(NEW_ROWS).score
-    assert np.isfinite(found).all()
-    assert (found >= 0).all()
+    result = FeatureProfile.fit(TRAIN.head(n)).measure(NEW_ROWS).score
+    assert np.isfinite(result).all()
+    assert (result >= 0).all()
 
 
 def test_saved_and_restored(profile):
@@ -238,22 +238,22 @@ def test_what_is_unusual_about_a_table(profile):
         age=pl.when(row < 600).then(None).otherwise("age"),
     )
     above = (NEW_ROWS["income"].head(991) > TRAIN["income"].max()).sum()
-    found = sentences(profile, changed)
-    assert found[1:] == [
+    result = sentences(profile, changed)
+    assert result[1:] == [
         "41 rows have an unseen level of 'plan'.",
         f"{9 + above} rows have 'income' above the training range, which ends at {TRAIN['income'].max():.6g}.",
         "1 row has a missing 'size', which was never missing in training.",
     ]
-    assert found[0].startswith("'age' is missing in 6")
-    assert found[0].endswith(f"of rows, against {TRAIN['age'].is_nan().mean():.1%} in training.")
+    assert result[0].startswith("'age' is missing in 6")
+    assert result[0].endswith(f"of rows, against {TRAIN['age'].is_nan().mean():.1%} in training.")
 
 
 def test_unseen_levels_that_are_expected_are_compared_with_that():
     names = pl.DataFrame({"name": [f"n{row % 150}" for row in range(200)]})
     profile = FeatureProfile.fit(names)
     assert sentences(profile, pl.DataFrame({"name": ["x", *["n0"] * 399]})) == []
-    (found,) = sentences(profile, pl.DataFrame({"name": ["x"] * 400}))
-    assert found == "400 rows have an unseen level of 'name' (about 200 expected)."
+    (result,) = sentences(profile, pl.DataFrame({"name": ["x"] * 400}))
+    assert result == "400 rows have an unseen level of 'name' (about 200 expected)."
 
 
 def test_only_the_first_sentences_are_shown():

@@ -47,10 +47,10 @@ def test_the_map_is_the_cdf_of_the_pit():
     """Of a Normal that is shifted and too narrow, which the first two polynomials describe exactly."""
     rng = np.random.default_rng(1)
     u = stats.norm.cdf(rng.normal(0.3, 1.2, 20_000))
-    found = fit_map(share_pit_intervals(u, u), np.ones(len(u)))
+    actual = fit_map(share_pit_intervals(u, u), np.ones(len(u)))
     at = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
     expected = stats.norm.cdf(stats.norm.ppf(at), 0.3, 1.2)
-    assert found(torch.from_numpy(at)).numpy() == pytest.approx(expected, abs=0.01)
+    assert actual(torch.from_numpy(at)).numpy() == pytest.approx(expected, abs=0.01)
 
 
 def test_few_rows_are_shrunk_towards_the_identity():
@@ -65,16 +65,16 @@ def test_distributions_that_are_too_narrow_are_corrected(wide):
     mu, y = wide
     dist = Poisson(torch.from_numpy(mu))
     half = slice(0, 1500)
-    found = recalibration(mu[half], y[half])
-    assert found.is_used
-    assert found.gain > 5 * found.error
+    result = recalibration(mu[half], y[half])
+    assert result.is_used
+    assert result.gain > 5 * result.error
     later, counts = dist.rows(torch.arange(1500, 3000)), torch.from_numpy(y[1500:])
-    after = Recalibrated(later, found.map)
+    after = Recalibrated(later, result.map)
     assert pit_distance(after, counts) < 0.3 * pit_distance(later, counts)
     assert after.crps(counts).mean() < 0.99 * later.crps(counts).mean()
     # The decision's gain is what new rows gain, up to three standard errors of both.
     gain = (later.crps(counts) - after.crps(counts)).mean().item()
-    assert gain == pytest.approx(found.gain, abs=3 * 2**0.5 * found.error)
+    assert gain == pytest.approx(result.gain, abs=3 * 2**0.5 * result.error)
 
 
 def test_true_distributions_are_mostly_left_alone():
@@ -110,12 +110,12 @@ def test_an_estimator_uses_saves_and_reports_it(wide, tmp_path):
     model.fit_intervals(X[1000:2000], y[1000:2000]).fit_recalibration(X[1000:2000], y[1000:2000])
     assert model.predictor_.calibration.recalibration.is_used
     assert "mixture" not in model.predictor_.calibration.intervals
-    found = model.predict_distribution(X[2000:]).distribution
-    assert isinstance(found, Recalibrated)
-    assert found.base.mean.tolist() == before.mean.tolist()
-    assert model.predict(X[2000:], statistic="median").tolist() == found.icdf(torch.tensor(0.5)).tolist()
+    result = model.predict_distribution(X[2000:]).distribution
+    assert isinstance(result, Recalibrated)
+    assert result.base.mean.tolist() == before.mean.tolist()
+    assert model.predict(X[2000:], statistic="median").tolist() == result.icdf(torch.tensor(0.5)).tolist()
     parts = model.predict_uncertainty(X[2000:])
-    assert parts["total"] == pytest.approx(found.variance.numpy())
+    assert parts["total"] == pytest.approx(result.variance.numpy())
     model.fit_intervals(X[1000:2000], y[1000:2000])
     low, high = model.predict_interval(X[2000:]).T
     assert ((low <= y[2000:]) & (y[2000:] <= high)).mean() == pytest.approx(0.9, abs=0.04)

@@ -84,25 +84,25 @@ def test_scores_are_those_of_the_mixtures(with_normals):
         parts[1] = Normal(tensor(mean)[:, None], torch.ones(30, 1, dtype=torch.float64))
     scores = scores_of(parts, y)
     for weights in (*np.eye(3), *RNG.dirichlet(np.ones(3), 4)):
-        found = mix(parts, weights).crps(tensor(y)).numpy()
-        assert scores.compute_crps(weights) == pytest.approx(found, rel=1e-7, abs=1e-9)
+        result = mix(parts, weights).crps(tensor(y)).numpy()
+        assert scores.compute_crps(weights) == pytest.approx(result, rel=1e-7, abs=1e-9)
 
 
 def test_the_best_weights_by_brute_force():
     mean, y = rows(12)
     parts, share = three(mean), np.random.default_rng(1).uniform(0.0, 1.0, 12)
     share /= share.sum()
-    found = scores_of(parts, y).minimize_crps(share)
-    assert found.sum() == pytest.approx(1.0)
-    assert (found >= 0).all()
+    result = scores_of(parts, y).minimize_crps(share)
+    assert result.sum() == pytest.approx(1.0)
+    assert (result >= 0).all()
     grid = [(a / 6, b / 6, 1 - (a + b) / 6) for a, b in product(range(7), range(7)) if a + b <= 6]
     means = [share @ direct(parts, weights, y) for weights in grid]
-    assert share @ direct(parts, found, y) <= min(means) + 1e-9
-    assert found == pytest.approx(grid[int(np.argmin(means))], abs=0.17)
+    assert share @ direct(parts, result, y) <= min(means) + 1e-9
+    assert result == pytest.approx(grid[int(np.argmin(means))], abs=0.17)
     # None of the small steps away from them is better.
     for step in (0.02 * (a - b) for a in np.eye(3) for b in np.eye(3) if (a != b).any()):
-        if ((found + step) >= 0).all():
-            assert share @ direct(parts, found + step, y) >= share @ direct(parts, found, y) - 1e-12
+        if ((result + step) >= 0).all():
+            assert share @ direct(parts, result + step, y) >= share @ direct(parts, result, y) - 1e-12
 
 
 # Shrinking towards equal weights ---------------------------------------------------------------------------------
@@ -123,9 +123,9 @@ def test_few_rows_keep_nearly_equal_weights_unless_one_member_is_clearly_worse(s
     y = rng.poisson(mean).astype(float)
     parts = [Poisson(tensor(mean * np.exp(0.3 * rng.normal(size=25)))[:, None]) for _ in range(2)]
     scores = scores_of(parts, y)
-    best, found = scores.minimize_crps(np.full(25, 0.04)), choose_mixture_weights(scores, np.ones(25))
-    assert found == pytest.approx([0.5, 0.5], abs=0.2)
-    assert abs(found[0] - 0.5) < abs(best[0] - 0.5), "chance alone moves the best weights further"
+    best, result = scores.minimize_crps(np.full(25, 0.04)), choose_mixture_weights(scores, np.ones(25))
+    assert result == pytest.approx([0.5, 0.5], abs=0.2)
+    assert abs(result[0] - 0.5) < abs(best[0] - 0.5), "chance alone moves the best weights further"
     assert weights_for(25, 1.0, 8.0, seed=seed)[1] < 0.15
 
 
@@ -136,7 +136,7 @@ def test_they_are_the_nearest_to_equal_within_half_a_standard_error(n, worse):
     weight = np.random.default_rng(4).uniform(0.5, 2.0, n)
     share = weight / weight.sum()
     scores = scores_of(parts, y)
-    best, found = scores.minimize_crps(share), choose_mixture_weights(scores, weight)
+    best, result = scores.minimize_crps(share), choose_mixture_weights(scores, weight)
     lowest, equal = direct(parts, best, y), np.full(3, 1 / 3)
 
     def is_allowed(weights: np.ndarray) -> bool:
@@ -144,11 +144,11 @@ def test_they_are_the_nearest_to_equal_within_half_a_standard_error(n, worse):
         gap = share @ worse
         return gap <= 0.5 * np.sqrt(share**2 @ (worse - gap) ** 2)
 
-    assert found.sum() == pytest.approx(1.0)
-    assert is_allowed(found)
-    position = np.linalg.norm(found - best) / np.linalg.norm(equal - best)
+    assert result.sum() == pytest.approx(1.0)
+    assert is_allowed(result)
+    position = np.linalg.norm(result - best) / np.linalg.norm(equal - best)
     assert 0.02 < position < 0.98, "the case should not be at either end"
-    assert found == pytest.approx(best + position * (equal - best), abs=1e-9)
+    assert result == pytest.approx(best + position * (equal - best), abs=1e-9)
     assert not is_allowed(best + (position + 0.011) * (equal - best))
 
 

@@ -102,8 +102,8 @@ def test_a_weight_of_zero_equals_dropping_the_row(mixed_sample, name):
     some = mixed_sample.rows(slice(0, 80))
     weight = (np.arange(80) % 4 > 0).astype(float)
     dropped = CountRows(some.X, some.y, None, some.exposure).rows(weight > 0)
-    found = [unfitted(name).fit(s, None, seed=1) for s in (some.replace(weight=weight), dropped)]
-    ours, theirs = (member.distribution(some.X, some.exposure).mean.numpy() for member in found)
+    result = [unfitted(name).fit(s, None, seed=1) for s in (some.replace(weight=weight), dropped)]
+    ours, theirs = (member.distribution(some.X, some.exposure).mean.numpy() for member in result)
     assert ours == pytest.approx(theirs, rel=1e-6)
 
 

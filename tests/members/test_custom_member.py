@@ -203,16 +203,16 @@ def test_the_command_line_fits_compares_and_reports_it(data, tmp_path, monkeypat
     monkeypatch.setenv("COLUMNS", "200")
 
     def ddpn(*arguments: str) -> str:
-        found = CliRunner().invoke(app, arguments)
-        assert found.exit_code == 0, found.output
-        return found.output
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, result.output
+        return result.output
 
     others = ("--mix-with", "knn", "--compare-with", "poisson_glm")
     assert "nearest neighbours" in ddpn("fit", "visits.csv", "--config", "quick.toml", *others, "-o", "model")
     predictor = load(Path("model")).model.predictor_
     assert predictor.weights["knn"] > 0.0 == predictor.weights["poisson_glm"]
-    found = json.loads(ddpn("evaluate", "model", "visits.csv", "--json"), parse_constant=pytest.fail)
-    entry, glm = (next(e for e in found["entries"] if e["name"] == name) for name in ("knn", "poisson_glm"))
+    result = json.loads(ddpn("evaluate", "model", "visits.csv", "--json"), parse_constant=pytest.fail)
+    entry, glm = (next(e for e in result["entries"] if e["name"] == name) for name in ("knn", "poisson_glm"))
     assert (entry["label"], entry["weight"]) == ("nearest neighbours", predictor.weights["knn"])
     assert 0.7 < entry["coverage"] <= 1.0
     assert entry["crps"] < glm["crps"]

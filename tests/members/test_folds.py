@@ -147,8 +147,8 @@ def test_a_cross_fitted_member_is_the_mixture_of_its_copies(kind):
     y = torch.from_numpy(sample.y)
     each = [mix_members([copy.predict_components(sample.X, sample.exposure)], [1.0]) for copy in member.copies]
     wanted = torch.stack([dist.log_prob(y).exp() for dist in each]).mean(0)
-    found = mix_members([member.predict_components(sample.X, sample.exposure)], [1.0])
-    torch.testing.assert_close(found.log_prob(y).exp(), wanted, rtol=1e-9, atol=1e-12)
+    result = mix_members([member.predict_components(sample.X, sample.exposure)], [1.0])
+    torch.testing.assert_close(result.log_prob(y).exp(), wanted, rtol=1e-9, atol=1e-12)
     whole = mix_members([[member.distribution(sample.X, sample.exposure)]], [1.0])
     torch.testing.assert_close(whole.log_prob(y).exp(), wanted, rtol=1e-9, atol=1e-12)
     facts = member.get_facts()

@@ -82,9 +82,9 @@ def test_constant_and_duplicated_columns_change_no_prediction(line, kind):
         raw(plain, sample.X), abs=1e-9
     )
     doubled = np.c_[sample.X, sample.X]
-    found = kind(make_head("poisson")).fit(sample.replace(X=doubled), None, seed=0)
+    fitted = kind(make_head("poisson")).fit(sample.replace(X=doubled), None, seed=0)
     # The penalty of two equal columns is half of that of one.
-    assert raw(found, doubled) == pytest.approx(raw(plain, sample.X), abs=1e-2)
+    assert raw(fitted, doubled) == pytest.approx(raw(plain, sample.X), abs=1e-2)
 
 
 @pytest.mark.parametrize("rough", [True, False])
@@ -138,15 +138,15 @@ def fit(y: np.ndarray, weight=None, exposure=None) -> Constant:
 
 def test_it_is_the_most_likely_negative_binomial_of_overdispersed_counts():
     y = RNG.negative_binomial(2.0, 2.0 / 7.0, 2000).astype(float)
-    found = fit(y)
-    assert found.likelihood == "negative_binomial"
+    fitted = fit(y)
+    assert fitted.likelihood == "negative_binomial"
 
     def loss(theta: np.ndarray) -> float:
         size = np.exp(theta[1])
         return -stats.nbinom.logpmf(y, size, size / (size + np.exp(theta[0]))).sum()
 
     best = optimize.minimize(loss, [np.log(y.mean()), 0.0], method="BFGS").fun
-    dist = found.distribution(np.zeros((2000, 1)))
+    dist = fitted.distribution(np.zeros((2000, 1)))
     assert isinstance(dist, NegativeBinomial)
     assert dist.batch_shape == (2000, 1)
     assert -dist.log_prob(torch.from_numpy(y)[:, None]).sum().item() == pytest.approx(best, rel=1e-6)
@@ -160,9 +160,9 @@ def test_hard_cases_are_finite(y):
 def test_it_has_the_rate_of_all_rows():
     exposure, weight = RNG.uniform(50.0, 400.0, 400), RNG.integers(1, 4, 400).astype(float)
     y = RNG.poisson(exposure * 0.05).astype(float)
-    found = fit(y, weight, exposure)
+    fitted = fit(y, weight, exposure)
     rate = (weight @ y) / (weight @ exposure)
-    mean = found.distribution(np.zeros((400, 1)), exposure).mean.numpy()[:, 0]
+    mean = fitted.distribution(np.zeros((400, 1)), exposure).mean.numpy()[:, 0]
     assert (weight @ mean) / (weight @ exposure) == pytest.approx(rate, rel=0.02)
     assert mean / exposure == pytest.approx(np.full(400, mean[0] / exposure[0]), rel=0.02)
 
@@ -181,10 +181,10 @@ def test_bounded_and_censored_counts_have_their_own_maximum():
         "censored": lambda mu: -np.where(cut < 4, stats.poisson.logpmf(cut, mu), stats.poisson.logsf(3, mu)).sum(),
     }
     for name, sample in samples.items():
-        found = Constant().fit(sample, None, seed=0)
+        fitted = Constant().fit(sample, None, seed=0)
         best = optimize.minimize_scalar(losses[name], bounds=(1.0, 3.0), method="bounded")
-        assert found.distribution(np.zeros((1, 1))).mean.item() == pytest.approx(best.x, rel=0.06)
-        dist = as_recorded(found.distribution(sample.X), sample)
+        assert fitted.distribution(np.zeros((1, 1))).mean.item() == pytest.approx(best.x, rel=0.06)
+        dist = as_recorded(fitted.distribution(sample.X), sample)
         value = -dist.log_prob(torch.from_numpy(sample.y)[:, None]).sum().item()
         assert best.fun - 10 < value <= best.fun + 0.01  # families of more parameters fit a little better
 

@@ -37,11 +37,11 @@ def test_tensors_hold_every_count_and_weights_of_mean_one(largest, dtype):
     sample = CountRows(X, np.array([0.0, 1.0, largest]), np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 8.0]))
     member = networks()
     member.unit = 4.0
-    found = member._to_tensors(sample, X.astype(np.float32))
-    assert str(found.y.dtype) == dtype
-    assert found.y[2].item() == largest
-    assert found.weight.tolist() == [0.5, 1.0, 1.5]
-    assert found.exposure.tolist() == [0.5, 1.0, 2.0]
+    result = member._to_tensors(sample, X.astype(np.float32))
+    assert str(result.y.dtype) == dtype
+    assert result.y[2].item() == largest
+    assert result.weight.tolist() == [0.5, 1.0, 1.5]
+    assert result.exposure.tolist() == [0.5, 1.0, 2.0]
 
 
 @pytest.mark.parametrize("numeric", ["auto", "piecewise"])

@@ -128,21 +128,23 @@ def portfolio(*candidates: MemberSpec, seconds: float | None = None) -> Portfoli
 
 def test_what_does_not_apply_or_takes_too_long_is_left_out(sample):
     PoissonGLM().fit(sample, None, seed=0)  # kernels are loaded before the clock starts
-    found = portfolio(candidate("slow", Slow), candidate("refused", Refused), candidate("glm", PoissonGLM), seconds=6.0)
-    found.fit(Folds.from_rows(sample, None, 0), seed=0)
-    assert list(found.members) == ["constant", "glm"]
-    assert found.weights == {"constant": 0.0, "glm": 1.0}
-    assert found.left_out == {"slow": "the time budget is too short", "refused": "it is refused"}
+    fitted = portfolio(
+        candidate("slow", Slow), candidate("refused", Refused), candidate("glm", PoissonGLM), seconds=6.0
+    )
+    fitted.fit(Folds.from_rows(sample, None, 0), seed=0)
+    assert list(fitted.members) == ["constant", "glm"]
+    assert fitted.weights == {"constant": 0.0, "glm": 1.0}
+    assert fitted.left_out == {"slow": "the time budget is too short", "refused": "it is refused"}
 
 
 def test_a_baseline_is_the_model_where_nothing_else_is_left(sample):
     larger = candidate("larger", PoissonGLM, larger_than="glm")
-    for found, left_out in (
+    for result, left_out in (
         (portfolio(candidate("refused", Refused)), {"refused"}),
         (portfolio(candidate("glm", PoissonGLM), larger, seconds=0.0), {"glm", "larger"}),
     ):
-        assert found.fit(Folds.from_rows(sample, None, 0), seed=0).weights == {"constant": 1.0}
-        assert (set(found.left_out), found.not_tried) == (left_out, {})
+        assert result.fit(Folds.from_rows(sample, None, 0), seed=0).weights == {"constant": 1.0}
+        assert (set(result.left_out), result.not_tried) == (left_out, {})
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -156,16 +158,16 @@ def test_without_time_to_score_it_a_member_is_kept_only_if_it_is_the_first(sampl
         return add(self, member, size)
 
     monkeypatch.setattr(MixtureScores, "add", slow)
-    found = portfolio(candidate("one", PoissonGLM), candidate("two", PoissonGLM), seconds=100.0)
-    assert found.fit(Folds.from_rows(sample, None, 0), seed=0).weights == {"constant": 0.0, "one": 1.0}
-    assert found.left_out == {"two": "the time budget is too short"}
+    fitted = portfolio(candidate("one", PoissonGLM), candidate("two", PoissonGLM), seconds=100.0)
+    assert fitted.fit(Folds.from_rows(sample, None, 0), seed=0).weights == {"constant": 0.0, "one": 1.0}
+    assert fitted.left_out == {"two": "the time budget is too short"}
 
 
 @pytest.mark.parametrize(("first", "expected"), [(PoissonGLM, False), (Underfitted, True)])
 def test_a_larger_member_follows_one_that_could_learn_more(sample, first, expected):
-    found = portfolio(candidate("first", first), candidate("larger", PoissonGLM, larger_than="first"))
-    assert ("larger" in found.fit(Folds.from_rows(sample, None, 0), seed=0).members) == expected
-    assert (found.left_out, list(found.not_tried)) == ({}, [] if expected else ["larger"])
+    fitted = portfolio(candidate("first", first), candidate("larger", PoissonGLM, larger_than="first"))
+    assert ("larger" in fitted.fit(Folds.from_rows(sample, None, 0), seed=0).members) == expected
+    assert (fitted.left_out, list(fitted.not_tried)) == ({}, [] if expected else ["larger"])
 
 
 def test_an_interruption_keeps_what_was_fitted(sample):
@@ -173,10 +175,10 @@ def test_an_interruption_keeps_what_was_fitted(sample):
         def fit(self, train, validation, seed, clock):
             raise KeyboardInterrupt
 
-    found = portfolio(candidate("glm", PoissonGLM), candidate("stop", Interrupted), candidate("never", Slow))
-    assert list(found.fit(Folds.from_rows(sample, None, 0), seed=0).members) == ["constant", "glm"]
-    assert found.interrupted
-    assert (found.left_out, set(found.not_tried)) == ({}, {"stop", "never"})
+    fitted = portfolio(candidate("glm", PoissonGLM), candidate("stop", Interrupted), candidate("never", Slow))
+    assert list(fitted.fit(Folds.from_rows(sample, None, 0), seed=0).members) == ["constant", "glm"]
+    assert fitted.interrupted
+    assert (fitted.left_out, set(fitted.not_tried)) == ({}, {"stop", "never"})
     with pytest.raises(KeyboardInterrupt):
         Portfolio([candidate("stop", Interrupted)]).fit(Folds.from_rows(sample, None, 0), seed=0)
 
@@ -189,13 +191,16 @@ def score(members: list, weights: list[float], sample: CountRows) -> np.ndarray:
 def test_without_validation_rows_copies_choose_by_the_folds_that_they_left_out(sample):
     kinds = {"glm": PoissonGLM, "flat": Constant}
     sample = sample.replace(y=np.random.default_rng(1).poisson(np.exp(1.0 + sample.X[:, 0])).astype(float))
-    found = portfolio(*(candidate(name, kind) for name, kind in kinds.items())).fit(
+    fitted = portfolio(*(candidate(name, kind) for name, kind in kinds.items())).fit(
         Folds.from_rows(sample, None, 0), seed=0
     )
-    copies, weights = [get_fold_copies(found.members[name]) for name in kinds], [found.weights[name] for name in kinds]
+    copies, weights = (
+        [get_fold_copies(fitted.members[name]) for name in kinds],
+        [fitted.weights[name] for name in kinds],
+    )
     assert weights[0] > 0.7
-    rows = [score(own, weights, block) for *own, block in zip(*copies, found.folds.held_out, strict=True)]
-    assert found.crps == pytest.approx(np.concatenate(rows).mean())
+    rows = [score(own, weights, block) for *own, block in zip(*copies, fitted.folds.held_out, strict=True)]
+    assert fitted.crps == pytest.approx(np.concatenate(rows).mean())
 
 
 @pytest.mark.parametrize(("rows", "widths", "steps"), [(1600, (128, 128), 2000), (20_000, (32, 128, 128, 64), 10_000)])
@@ -244,45 +249,45 @@ def rows_of_members(
             return super().fit(train, validation, seed, clock)
 
     kinds = {name: type(name, (Timed,), {"per_row": per_row}) for name, per_row in seconds_per_row.items()}
-    found = portfolio(*(candidate(name, kind) for name, kind in kinds.items()), seconds=seconds)
-    return rows, found.fit(folds, seed=0)
+    fitted = portfolio(*(candidate(name, kind) for name, kind in kinds.items()), seconds=seconds)
+    return rows, fitted.fit(folds, seed=0)
 
 
 def test_with_time_enough_all_rows_are_fitted(monkeypatch, split):
-    rows, found = rows_of_fits(monkeypatch, 0.001, 60.0, split)
+    rows, result = rows_of_fits(monkeypatch, 0.001, 60.0, split)
     assert rows == [100, 1600, 1600]
-    assert found.rows == {"one": 1600, "two": 1600}
+    assert result.rows == {"one": 1600, "two": 1600}
 
 
 def test_rows_follow_the_time_that_rows_took(monkeypatch, split):
     """Half of the time, a minute, is for the first member: 10 s for 100 rows leave 50 s, of which 75% are planned."""
     monkeypatch.setattr(PoissonGLM, "label", "slow")
-    rows, found = rows_of_fits(monkeypatch, 0.1, 120.0, split)
-    (note,) = found.notes
+    rows, result = rows_of_fits(monkeypatch, 0.1, 120.0, split)
+    (note,) = result.notes
     assert re.match(r"Fitted slow to 37\d, slow to 37\d of 1,600 training rows", note)
     assert rows[0] == 100
     assert rows[1:] == [pytest.approx(375, abs=2)] * 2
-    assert found.left_out == {}
+    assert result.left_out == {}
 
 
 def test_a_cheap_member_does_not_decide_how_many_rows_the_next_begins_with(monkeypatch, split):
     """A GLM of all rows takes a second, and networks of as many would take all of their time without a result."""
     seconds_per_row = {"trees": 0.1, "glm": 1e-3, "networks": 0.1}
-    rows, found = rows_of_members(monkeypatch, seconds_per_row, 150.0, split)
-    assert (rows[0], found.rows["glm"]) == (100, 1600)
-    assert 100 <= found.rows["networks"] < 600
-    assert found.left_out == {}
+    rows, result = rows_of_members(monkeypatch, seconds_per_row, 150.0, split)
+    assert (rows[0], result.rows["glm"]) == (100, 1600)
+    assert 100 <= result.rows["networks"] < 600
+    assert result.left_out == {}
 
 
 def test_cross_fitted_members_are_fitted_to_fewer_rows_where_time_is_short(monkeypatch, split):
     """Each row takes 0.4 s, once in each of the four folds that it is fitted in."""
     folds = Folds(split.train, None, np.arange(len(split.train)) % 5)
-    rows, found = rows_of_members(monkeypatch, {"one": 0.1, "two": 0.1}, 400.0, folds)
+    rows, result = rows_of_members(monkeypatch, {"one": 0.1, "two": 0.1}, 400.0, folds)
     assert sum(rows[:5]) == 4 * 100
-    assert {name: 100 < number < 1600 for name, number in found.rows.items()} == {"one": True, "two": True}
-    assert [len(get_fold_copies(member)) for member in (found.members["one"], found.members["two"])] == [5, 5]
+    assert {name: 100 < number < 1600 for name, number in result.rows.items()} == {"one": True, "two": True}
+    assert [len(get_fold_copies(member)) for member in (result.members["one"], result.members["two"])] == [5, 5]
     # Copies have not seen the fold that they are scored on.
-    assert len(found.fold_weights) == 5
+    assert len(result.fold_weights) == 5
 
 
 @pytest.mark.parametrize(("rows", "scored"), [(3000, 3000), (12_000, 5000)])
@@ -298,8 +303,8 @@ def test_so_many_held_out_rows_choose_weights_without_a_time_limit(rows, scored)
 
 def test_a_member_that_ran_out_of_time_is_fitted_to_fewer_rows(monkeypatch, split):
     """The time that is left is used, instead of leaving out the member."""
-    rows, found = rows_of_fits(monkeypatch, 0.1, 16.0, split)
-    assert ["of 1,600 training rows" in note for note in found.notes] == [True]
+    rows, result = rows_of_fits(monkeypatch, 0.1, 16.0, split)
+    assert ["of 1,600 training rows" in note for note in result.notes] == [True]
     assert rows[:2] == [100, 25]
-    assert set(found.members) == {"constant", "one", "two"}
-    assert max(found.rows.values()) < 1600
+    assert set(result.members) == {"constant", "one", "two"}
+    assert max(result.rows.values()) < 1600

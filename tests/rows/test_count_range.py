@@ -68,28 +68,28 @@ def test_counts_outside_of_a_range_are_named_by_their_rows(arguments, given, wor
 )
 def test_a_fit_needs_a_count_that_is_known_exactly(arguments, weight, flags):
     counts = CountRange(**arguments)
-    found = counts.apply(sample(weight=np.array(weight), censored=flags))  # such rows can be scored
+    result = counts.apply(sample(weight=np.array(weight), censored=flags))  # such rows can be scored
     with pytest.raises(InputError, match="known exactly, got censored counts only"):
-        counts.check_known(found)
+        counts.check_known(result)
 
 
 def test_one_row_with_a_weight_is_enough():
-    found = CountRange().apply(sample(weight=np.array([1.0, 1, 0]), censored=[False, True, True]))
-    CountRange().check_known(found)
-    assert found.limit[0] == np.inf
+    result = CountRange().apply(sample(weight=np.array([1.0, 1, 0]), censored=[False, True, True]))
+    CountRange().check_known(result)
+    assert result.limit[0] == np.inf
 
 
 def test_totals_are_exposures():
-    found = CountRange(upper=5, upper_is_total=True).apply(sample())
-    np.testing.assert_array_equal(found.exposure, [5, 5, 5])
+    result = CountRange(upper=5, upper_is_total=True).apply(sample())
+    np.testing.assert_array_equal(result.exposure, [5, 5, 5])
     with pytest.raises(InputError, match="exposure must not be given: the upper bound is the total"):
         CountRange(upper=5, upper_is_total=True).apply(sample(exposure=np.ones(3)))
 
 
 def test_limits_and_flags_together():
-    found = CountRange(censored_above=4).apply(sample(censored=[True, False, False]))
-    np.testing.assert_array_equal(found.y, [1, 3, 4])
-    np.testing.assert_array_equal(found.limit, [1, 4, 4])
+    result = CountRange(censored_above=4).apply(sample(censored=[True, False, False]))
+    np.testing.assert_array_equal(result.y, [1, 3, 4])
+    np.testing.assert_array_equal(result.limit, [1, 4, 4])
 
 
 def test_bounds_of_predictions():

@@ -70,9 +70,9 @@ TABLES = {
 def test_rows_of_every_table(kind, index):
     table = TABLES[kind]
     assert kind == "sample" or get_row_count(table) == 4
-    found = take_rows(table, index)
-    found = found.X if kind == "sample" else found.toarray() if sparse.issparse(found) else found
-    assert np.asarray(found).tolist() == PLAIN[1:3]
+    result = take_rows(table, index)
+    result = result.X if kind == "sample" else result.toarray() if sparse.issparse(result) else result
+    assert np.asarray(result).tolist() == PLAIN[1:3]
 
 
 def test_lists_of_mixed_rows_keep_their_numbers():
@@ -105,9 +105,9 @@ def test_what_has_no_rows_is_reported(X):
 )
 @pytest.mark.filterwarnings("ignore:A column-vector y:sklearn.exceptions.DataConversionWarning")
 def test_counts_of_many_types(y):
-    found = check_counts(y, 3)
-    assert found.dtype == np.float64
-    assert found.tolist() == [0.0, 1.0, 2.0]
+    result = check_counts(y, 3)
+    assert result.dtype == np.float64
+    assert result.tolist() == [0.0, 1.0, 2.0]
 
 
 def test_booleans_are_counts_and_fractions_are_rounded_on_request():
@@ -187,10 +187,10 @@ def test_arguments_are_named_as_the_user_knows_them():
 
 def test_checked_rows_hold_vectors_and_labels():
     X = pd.DataFrame({"a": [1, 2]}, index=["p", "q"])
-    found = CountRows(X, [1, 2], 3, pd.Series([0.5, 1.5]))
-    assert found.X is X
-    assert (found.weight.tolist(), found.exposure.tolist()) == ([3.0, 3.0], [0.5, 1.5])
-    assert found.labels.tolist() == ["p", "q"]
+    result = CountRows(X, [1, 2], 3, pd.Series([0.5, 1.5]))
+    assert result.X is X
+    assert (result.weight.tolist(), result.exposure.tolist()) == ([3.0, 3.0], [0.5, 1.5])
+    assert result.labels.tolist() == ["p", "q"]
     assert get_row_labels([1, 2], np.ones(2), pl.Series([1])) is None
 
 

@@ -6,35 +6,35 @@ from ddpn.rows.splits import FOLDS, assign_folds, draw_held_out_rows, split_at_r
 
 @pytest.mark.parametrize("rows", [2, 7, 100, 101])
 def test_folds_without_groups_have_one_size_and_depend_on_the_seed(rows):
-    found = assign_folds(rows, FOLDS, seed=3)
-    sizes = np.bincount(found)
+    result = assign_folds(rows, FOLDS, seed=3)
+    sizes = np.bincount(result)
     assert len(sizes) == min(rows, FOLDS)
     assert np.ptp(sizes) <= 1
-    assert np.array_equal(found, assign_folds(rows, FOLDS, seed=3))
+    assert np.array_equal(result, assign_folds(rows, FOLDS, seed=3))
     if rows >= 100:
-        assert not np.array_equal(found, assign_folds(rows, FOLDS, seed=4))
+        assert not np.array_equal(result, assign_folds(rows, FOLDS, seed=4))
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_groups_stay_together_in_folds_of_similar_size(seed):
     rng = np.random.default_rng(seed)
     group = rng.permutation(np.repeat(np.arange(60), rng.integers(1, 12, 60))).astype(str)
-    found = assign_folds(len(group), FOLDS, seed, group)
-    assert all(len(set(found[group == name])) == 1 for name in np.unique(group))
-    assert np.ptp(np.bincount(found)) <= 11  # the largest group at most
+    result = assign_folds(len(group), FOLDS, seed, group)
+    assert all(len(set(result[group == name])) == 1 for name in np.unique(group))
+    assert np.ptp(np.bincount(result)) <= 11  # the largest group at most
 
 
 @pytest.mark.parametrize(("rows", "share"), [(10, 0.2), (1000, 0.1), (2, 0.9)])
 def test_a_share_of_rows_is_held_out(rows, share):
-    found = draw_held_out_rows(rows, share, seed=1)
-    assert found.sum() == min(rows - 1, max(1, round(share * rows)))
+    result = draw_held_out_rows(rows, share, seed=1)
+    assert result.sum() == min(rows - 1, max(1, round(share * rows)))
 
 
 def test_held_out_groups_stay_together():
     group = np.repeat(np.arange(100), 5)
-    found = draw_held_out_rows(500, 0.1, 0, group)
-    assert found.sum() == 50
-    assert all(len(set(found[group == name])) == 1 for name in range(100))
+    result = draw_held_out_rows(500, 0.1, 0, group)
+    assert result.sum() == 50
+    assert all(len(set(result[group == name])) == 1 for name in range(100))
     assert draw_held_out_rows(6, 0.5, 0, np.array([0, 0, 0, 0, 0, 1])).sum() in (1, 5)
 
 

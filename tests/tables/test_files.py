@@ -138,8 +138,8 @@ def test_json(tmp_path):
 
 def test_excel():
     with pytest.warns(UserWarning, match="1 empty row is left out"):
-        found = read_file(str(Path(__file__).with_name("workbook.xlsx")))
-    assert found.rows(named=True) == [{"a": 1, "b": "x", "c": 0.5}, {"a": 2, "b": "n/a", "c": 1.5}]
+        table = read_file(str(Path(__file__).with_name("workbook.xlsx")))
+    assert table.rows(named=True) == [{"a": 1, "b": "x", "c": 0.5}, {"a": 2, "b": "n/a", "c": 1.5}]
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ def test_excel():
 def test_what_is_not_a_table_is_one_sentence(tmp_path, name, content, words):
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(InputError, match=words) as found:
+    with pytest.raises(InputError, match=words) as result:
         read_file(str(path))
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(result.value)
 
 
 def test_a_missing_file_and_a_folder(tmp_path):

@@ -58,8 +58,8 @@ def test_the_folder_is_an_ordinary_model(fits, folder):
     assert task["split"]["rows"] == {"train": 4200, "validation": 600, "test": 1200}
     shown = ddpn("show", out / "stream")
     assert "Streamed" in shown.output
-    found = ddpn("predict", out / "stream", folder / "part-1.parquet", "-o", out / "predictions.csv")
-    assert found.exit_code == 0, found.output
+    result = ddpn("predict", out / "stream", folder / "part-1.parquet", "-o", out / "predictions.csv")
+    assert result.exit_code == 0, result.output
     assert pl.read_csv(out / "predictions.csv").height == 3000
 
 
@@ -106,18 +106,18 @@ def test_only_training_rows_of_the_split_are_streamed(table, tmp_path, write_par
 def test_a_bad_row_leaves_nothing_behind(table, tmp_path, write_parts):
     frame = table.with_columns(y=pl.when(pl.col("row") == 8000).then(-1).otherwise(pl.col("y")))
     write_parts(frame, tmp_path / "data")
-    found = ddpn("fit", tmp_path / "data", "--target", "y", "--stream", "-o", tmp_path / "model")
-    assert found.exit_code == 1, found.output
-    words = " ".join(found.output.split())
+    result = ddpn("fit", tmp_path / "data", "--target", "y", "--stream", "-o", tmp_path / "model")
+    assert result.exit_code == 1, result.output
+    words = " ".join(result.output.split())
     assert "part-2.parquet: target 'y' must hold non-negative integers, got -1 at row 2001." in words
     assert "The file begins with row 6,001 of the table." in words
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
 def test_a_cluster_cannot_stream(folder, tmp_path):
-    found = ddpn("fit", folder, "--target", "y", "--stream", "--cluster", "auto", "-o", tmp_path / "model")
-    assert found.exit_code != 0
-    assert "--cluster needs a table in memory" in found.output
+    result = ddpn("fit", folder, "--target", "y", "--stream", "--cluster", "auto", "-o", tmp_path / "model")
+    assert result.exit_code != 0
+    assert "--cluster needs a table in memory" in result.output
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv", "folder"])
@@ -128,16 +128,16 @@ def test_a_table_that_does_not_fit_is_streamed_by_itself(table, folder, tmp_path
     assert open_table([source], plan)[0].height == 9000
     for module in ("ddpn.tables.table", "ddpn.workflow.preparing"):
         monkeypatch.setattr(f"{module}.measure_free_memory", lambda: 1000)
-    found, note = open_table([source], plan)
-    assert isinstance(found, Table)
+    result, note = open_table([source], plan)
+    assert isinstance(result, Table)
     assert "more than half of the free memory" in note
     assert open_table([source], plan, stream=False)[0].height == 9000
 
 
 def test_few_rows_are_fitted_in_memory(table, tmp_path, write_parts):
     write_parts(table[:2000], tmp_path)
-    found, note = open_table([str(tmp_path)], FitConfig(target="y"), stream=True)
-    assert found.height == 2000
+    result, note = open_table([str(tmp_path)], FitConfig(target="y"), stream=True)
+    assert result.height == 2000
     assert "because they are few" in note
 
 
@@ -146,12 +146,12 @@ def test_text_is_streamed_as_parquet_is(folder, table, tmp_path, monkeypatch):
     monkeypatch.setattr("ddpn.tables.table.BLOCK_ROWS", 1000)
     table.write_csv(tmp_path / "a.csv")
     plan = FitConfig(target="y", **MODEL)
-    found, expected = (
+    actual, expected = (
         prepare(open_table([str(source)], plan, stream=True)[0], plan) for source in (tmp_path / "a.csv", folder)
     )
-    assert_frame_equal(found.sample.X.to_polars(), expected.sample.X.to_polars())
-    assert len(found.stream) == len(expected.stream)
-    chunks = [next(each.stream.chunks(len(each.stream), seed=0)).sort("x") for each in (found, expected)]
+    assert_frame_equal(actual.sample.X.to_polars(), expected.sample.X.to_polars())
+    assert len(actual.stream) == len(expected.stream)
+    chunks = [next(each.stream.chunks(len(each.stream), seed=0)).sort("x") for each in (actual, expected)]
     assert_frame_equal(*chunks)
 
 

@@ -87,18 +87,18 @@ def test_a_column_without_values_is_missing(dtype):
 )
 def test_cells_that_cannot_be_read_are_missing_and_reported(change, sentence):
     frame = FRAME.with_columns(**{name: pl.Series(values, strict=False) for name, values in change.items()})
-    with pytest.warns(UserWarning, match=re.escape(sentence)) as found:
+    with pytest.warns(UserWarning, match=re.escape(sentence)) as result:
         ROLES.parse(frame).to_polars()
-    assert len(found) == 1
+    assert len(result) == 1
 
 
 def test_of_many_sentences_the_first_are_reported():
     names = [f"n{j}" for j in range(25)]
     roles = Roles("y", None, None, tuple(TableColumn(name, Kind.NUMBER) for name in names))
-    found = []
-    roles.parse(pl.DataFrame({name: ["x"] for name in names}), found.append).to_polars()
-    assert len(found) == 21
-    assert found[-1] == "5 more columns have such cells."
+    result = []
+    roles.parse(pl.DataFrame({name: ["x"] for name in names}), result.append).to_polars()
+    assert len(result) == 21
+    assert result[-1] == "5 more columns have such cells."
 
 
 def test_roles_are_read_in_the_number_formats_of_fit():
@@ -131,12 +131,12 @@ def test_columns_that_were_no_text_in_fit_may_be_any_text_later():
     assert ROLES.parse(later).to_polars().equals(ROLES.parse(FRAME).to_polars())
     iso = replace(ROLES, columns=tuple(replace(c, date=DateFormat("year first")) for c in ROLES.columns))
     assert iso.parse(later).to_polars().equals(ROLES.parse(FRAME).to_polars())
-    found = []
+    result = []
     X = ROLES.parse(
-        FRAME.with_columns(n=pl.Series(["1,234", None]), d=pl.Series(["02/01/1970"] * 2)), found.append
+        FRAME.with_columns(n=pl.Series(["1,234", None]), d=pl.Series(["02/01/1970"] * 2)), result.append
     ).to_polars()
     assert (X["n"].to_list(), X["d month"].to_list()) == ([1234, None], [2, 2])
-    assert ["thousands separator" in found[0], "with the month first" in found[1]] == [True, True]
+    assert ["thousands separator" in result[0], "with the month first" in result[1]] == [True, True]
 
 
 def test_a_zone_of_fit_is_the_clock_of_later_tables():

@@ -49,17 +49,17 @@ def test_rows_without_a_value_are_groups_of_their_own(cells):
 
 
 def test_a_group_column_is_no_input_unless_asked(panel):
-    found = prepare(panel, FitConfig(target="visits", group=("person",)))
-    assert "person" not in found.sample.X.names
-    assert '`use=["person"]`' in next(column.left_out for column in found.roles.columns if column.name == "person")
-    assert same(found.sample.group, panel["person"].to_numpy())
+    result = prepare(panel, FitConfig(target="visits", group=("person",)))
+    assert "person" not in result.sample.X.names
+    assert '`use=["person"]`' in next(column.left_out for column in result.roles.columns if column.name == "person")
+    assert same(result.sample.group, panel["person"].to_numpy())
     kept = prepare(panel, FitConfig(target="visits", group=("person",), use=("person",)))
     assert "person" in kept.sample.X.names
 
 
 def test_parts_have_different_groups(panel):
-    found = prepare(panel, FitConfig(target="visits", group=("person",)))
-    parts = [set(part.group.tolist()) for part in (found.train, found.validation, found.test)]
+    result = prepare(panel, FitConfig(target="visits", group=("person",)))
+    parts = [set(part.group.tolist()) for part in (result.train, result.validation, result.test)]
     assert len(set().union(*parts)) == sum(map(len, parts)) == 60
     equal = prepare(panel.drop("year"), FitConfig(target="visits", drop=("person",), group=(EQUAL_INPUTS,)))
     assert not set(equal.known.X.column("age").values) & set(equal.test.X.column("age").values)
@@ -68,9 +68,9 @@ def test_parts_have_different_groups(panel):
 
 def test_missing_values_are_reported(panel):
     holes = panel.with_columns(person=pl.when(pl.col("year") == 2020).then(None).otherwise(pl.col("person")))
-    found = prepare(holes, FitConfig(target="visits", group=("person",)))
-    assert len(np.unique(found.sample.group)) == 60 + 60
-    assert any("person is missing in 60 rows" in sentence for sentence in found.warnings)
+    result = prepare(holes, FitConfig(target="visits", group=("person",)))
+    assert len(np.unique(result.sample.group)) == 60 + 60
+    assert any("person is missing in 60 rows" in sentence for sentence in result.warnings)
 
 
 def test_groups_are_part_of_the_fingerprint(panel):

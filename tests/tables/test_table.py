@@ -17,12 +17,12 @@ from ddpn.workflow.preparing import open_table
 
 
 def test_all_rows_are_read_in_order_with_their_numbers(folder, table):
-    found = Table([str(folder)])
-    assert found.read().equals(table)
-    for place in found.list_blocks():
-        assert found.read_block(place, ["row"])["row"][0] == place.first
+    result = Table([str(folder)])
+    assert result.read().equals(table)
+    for place in result.list_blocks():
+        assert result.read_block(place, ["row"])["row"][0] == place.first
         assert place.start == place.first % 3000
-    assert (found.rows, list(found.schema)) == (table.height, table.columns)
+    assert (result.rows, list(result.schema)) == (table.height, table.columns)
 
 
 def test_a_pattern_a_folder_and_names_give_the_same_files(folder):
@@ -59,8 +59,8 @@ def test_a_folder_without_tables_is_refused(tmp_path):
 def test_files_of_different_formats_are_one_table(table, tmp_path):
     table[:5000].write_parquet(tmp_path / "a.parquet")
     table[5000:].write_csv(tmp_path / "b.csv")
-    found = open_table([str(tmp_path)], FitConfig(target="y"))[0]
-    assert_frame_equal(found, table)
+    result = open_table([str(tmp_path)], FitConfig(target="y"))[0]
+    assert_frame_equal(result, table)
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_files_of_several_types_have_one_that_holds_all(table, tmp_path):
     table.with_columns(pl.col(name).cast(dtype) for name, dtype in changed.items()).write_parquet(
         tmp_path / "b.parquet"
     )
-    found = Table([str(tmp_path)])
-    assert [found.schema[name] for name in changed] == [pl.String, pl.Float64, pl.String]
-    assert dict(found.read().schema) == found.schema
-    assert found.read()["row"].to_list() == 2 * table["row"].cast(pl.String).to_list()
+    result = Table([str(tmp_path)])
+    assert [result.schema[name] for name in changed] == [pl.String, pl.Float64, pl.String]
+    assert dict(result.read().schema) == result.schema
+    assert result.read()["row"].to_list() == 2 * table["row"].cast(pl.String).to_list()
 
 
 def test_a_truncated_part_and_a_damaged_page_are_named(table, tmp_path):

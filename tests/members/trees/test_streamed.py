@@ -37,8 +37,8 @@ def stream(parts, stream_of, monkeypatch):
 
 def losses(member, test):
     with torch.no_grad():
-        found = member.distribution(test.X, test.exposure)
-        return crps(found, torch.from_numpy(test.y)[:, None])[:, 0].numpy()
+        result = member.distribution(test.X, test.exposure)
+        return crps(result, torch.from_numpy(test.y)[:, None])[:, 0].numpy()
 
 
 def fit(train, validation, stream=None):
@@ -48,15 +48,15 @@ def fit(train, validation, stream=None):
 def test_scores_are_those_of_a_fit_in_memory(parts, stream):
     train, validation, test = parts
     few = train.rows(slice(0, SAMPLED))
-    found, whole, sampled = fit(few, validation, stream), fit(train, validation), fit(few, validation)
-    assert found.n_rows == found.get_facts()["streamed rows"] == stream.read == ROWS
-    ours, memory, sample = (losses(member, test) for member in (found, whole, sampled))
+    result, whole, sampled = fit(few, validation, stream), fit(train, validation), fit(few, validation)
+    assert result.n_rows == result.get_facts()["streamed rows"] == stream.read == ROWS
+    ours, memory, sample = (losses(member, test) for member in (result, whole, sampled))
     gap = ours - memory
     assert abs(gap.mean()) < 0.005 * memory.mean()
     assert gap.mean() < 3 * gap.std() / np.sqrt(len(gap)), "not worse beyond noise"
     assert (sample - ours).mean() > 0.02 * memory.mean(), "more rows help"
-    loaded = Trees.from_state(found.state())
-    assert loaded.get_facts() == found.get_facts()
+    loaded = Trees.from_state(result.state())
+    assert loaded.get_facts() == result.get_facts()
     assert np.array_equal(losses(loaded, test), ours)
 
 
@@ -64,7 +64,7 @@ def test_memory_and_time_bound_the_rows(parts, stream, stream_of, monkeypatch):
     train, validation, _ = parts
     longer = stream_of(rows_of(1, 12_000))
     monkeypatch.setattr(streamed, "MAX_BYTES", 3500 * (4 * streamed.CELL_BYTES + streamed.ROW_BYTES))
-    found = fit(train.rows(slice(0, SAMPLED)), validation, longer)
-    assert found.n_rows == 3000
+    fitted = fit(train.rows(slice(0, SAMPLED)), validation, longer)
+    assert fitted.n_rows == 3000
     assert len(longer) * 0.9 < longer.read < len(longer) * 1.1, "rows are drawn from the whole table"
     assert streamed.count_affordable_stream_rows(stream, 4, Clock(0.05)) < 2000

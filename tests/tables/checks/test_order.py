@@ -30,9 +30,9 @@ def trends(frame: pl.DataFrame, **options) -> list[str]:
 @pytest.mark.parametrize("slope", [1.5, -1.5])
 @pytest.mark.parametrize("dates", [False, True])
 def test_a_trend_is_reported(slope, dates):
-    (found,) = trends(series(slope, seed=0, dates=dates))
-    assert ("higher" if slope > 0 else "lower") in found
-    assert '`use=["when"]`' in found
+    (result,) = trends(series(slope, seed=0, dates=dates))
+    assert ("higher" if slope > 0 else "lower") in result
+    assert '`use=["when"]`' in result
     kept = trends(series(slope, seed=0, dates=dates), use=("when",))
     assert not any('`use=["when"]`' in sentence for sentence in kept)
 

@@ -119,14 +119,14 @@ def test_effects_of_groups_are_their_credibility_estimates(shape):
     mean = rng.uniform(1.0, 5.0, len(codes))
     y = rng.poisson(mean * effect[codes] * rng.gamma(1.0, 1.0, len(codes))).astype(float)
     pairs = split_folds(len(y), 3, 0)
-    found = estimate_effects(y, mean, codes, pairs)
+    actual = estimate_effects(y, mean, codes, pairs)
     expected = np.ones(len(y))
     for inner, outer in pairs:
         counts, means = (np.bincount(codes[inner], part[inner], minlength=2000) for part in (y, mean))
         if not np.isinf(shape):
             expected[outer] = ((shape + counts) / (shape + means))[codes[outer]]
-    np.testing.assert_allclose(found, expected, atol=0.35 if np.isinf(shape) else 0.45)
-    assert np.abs(found - expected).mean() < 0.06
+    np.testing.assert_allclose(actual, expected, atol=0.35 if np.isinf(shape) else 0.45)
+    assert np.abs(actual - expected).mean() < 0.06
 
 
 def test_the_effect_of_a_row_does_not_follow_the_counts_of_its_fold():
@@ -138,10 +138,10 @@ def test_the_effect_of_a_row_does_not_follow_the_counts_of_its_fold():
     sizes = np.sum(np.bincount(codes, mean) ** 2) - np.sum(mean**2)
     variance = products(y) / sizes
     assert variance > 0.3
-    found = estimate_effects(y, mean, codes, pairs)
+    result = estimate_effects(y, mean, codes, pairs)
     for inner, outer in pairs:
         for row in outer[:5]:
             same = inner[codes[inner] == codes[row]]
-            assert found[row] == pytest.approx((1 + variance * y[same].sum()) / (1 + variance * mean[same].sum()))
+            assert result[row] == pytest.approx((1 + variance * y[same].sum()) / (1 + variance * mean[same].sum()))
     assert (estimate_effects(np.full(300, 4.0), mean, codes, pairs) == 1.0).all()
     assert (estimate_effects(y, mean, np.arange(300), pairs) == 1.0).all()

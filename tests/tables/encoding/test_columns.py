@@ -141,13 +141,13 @@ def number_inputs(column: NumberEncoding, x: float) -> list[float]:
 def category_inputs(column: CategoryEncoding, level: str | None) -> list[float]:
     """The inputs of a level, one by one."""
     is_known = level in column.levels
-    found = [float(level == each) for each in column.levels]
+    result = [float(level == each) for each in column.levels]
     is_own_missing = level is None and column.has_missing
-    found += [float(not is_known and not is_own_missing)] if column.has_other else []
-    found += [float(is_own_missing)] if column.has_missing else []
+    result += [float(not is_known and not is_own_missing)] if column.has_other else []
+    result += [float(is_own_missing)] if column.has_missing else []
     if column.effects is not None:
-        found.append(column.effects.missing if level is None else column.effects.values.get(level, 0.0))
-    return found
+        result.append(column.effects.missing if level is None else column.effects.values.get(level, 0.0))
+    return result
 
 
 def expected_inputs(encoder: FeatureEncoder, table: pl.DataFrame) -> np.ndarray:
@@ -179,10 +179,10 @@ def test_inputs_are_those_of_each_cell(numeric, categorical):
     fitted = FeatureEncoder(numeric=numeric, categorical=categorical).fit(TABLE, Y)
     assert has_effects(fitted) == (categorical == "effects")
     for table in (TABLE.head(31), STRANGE):
-        found = fitted.transform(table)
-        np.testing.assert_allclose(found, expected_inputs(fitted, table), rtol=1e-6, atol=1e-7)
-        assert found.dtype == np.float32
-        assert encoder_from_bytes(encoder_to_bytes(fitted)).transform(table).tobytes() == found.tobytes()
+        result = fitted.transform(table)
+        np.testing.assert_allclose(result, expected_inputs(fitted, table), rtol=1e-6, atol=1e-7)
+        assert result.dtype == np.float32
+        assert encoder_from_bytes(encoder_to_bytes(fitted)).transform(table).tobytes() == result.tobytes()
     # A row has the same inputs alone and among others.
     table = pl.concat([TABLE, STRANGE] * 3)
     whole = fitted.transform(table)

@@ -30,14 +30,14 @@ def test_credibility_is_that_of_buhlmann_and_straub():
     rng = np.random.default_rng(3)
     index, volume = rng.integers(0, 6, 90), rng.uniform(0.5, 2.0, 90)
     rate = rng.poisson(volume * (2.0 + index)) / volume
-    found = estimate_credible_effects(index, 6, Targets(rate, volume, np.ones(90)))
+    result = estimate_credible_effects(index, 6, Targets(rate, volume, np.ones(90)))
     m = np.average(rate, weights=volume)
     w = np.array([volume[index == j].sum() for j in range(6)])
     own = np.array([np.average(rate[index == j], weights=volume[index == j]) for j in range(6)])
     within = (volume * (rate - own[index]) ** 2).sum() / (90 - 6)
     between = ((w * (own - m) ** 2).sum() - 5 * within) / (w.sum() - (w**2).sum() / w.sum())
     z = w / (w + within / between)
-    np.testing.assert_allclose(found, np.log((z * own + (1 - z) * m) / m), rtol=1e-10)
+    np.testing.assert_allclose(result, np.log((z * own + (1 - z) * m) / m), rtol=1e-10)
 
 
 def test_blocks_of_training_rows_are_those_of_all_rows():
@@ -158,8 +158,8 @@ def test_rows_of_a_fold_without_rows_have_the_effects_of_all():
     X, y, _ = simulated(12)
     encoder = FeatureEncoder(categorical="auto").fit(X, y)
     crossed = OutOfFoldEffects(encoder, X, y.astype(float), None, None, np.arange(ROWS) % 3)
-    found = effect_of(encoder, crossed.encode(X, np.full(ROWS, 4)))
-    np.testing.assert_allclose(found, effect_of(encoder, encoder.transform(X)), rtol=1e-6)
+    result = effect_of(encoder, crossed.encode(X, np.full(ROWS, 4)))
+    np.testing.assert_allclose(result, effect_of(encoder, encoder.transform(X)), rtol=1e-6)
 
 
 @pytest.mark.parametrize("fold", [np.arange(3), np.zeros(ROWS), np.full(ROWS, -1)])

@@ -51,13 +51,13 @@ def test_gains_are_those_of_scikit_learns_trees():
     X = rng.normal(size=(200, 70)).round(1)
     X[:, 1] = 3.0
     y, weight = rng.poisson(np.exp(X[:, 0])).astype(float), rng.integers(1, 4, 200).astype(float)
-    found = split_gains(X, y, weight)
+    result = split_gains(X, y, weight)
     for j in (0, 2, 65, 69):
         tree = DecisionTreeRegressor(max_depth=1, min_samples_leaf=10).fit(X[:, [j]], y, weight).tree_
         total = tree.weighted_n_node_samples * tree.impurity
-        assert found[j] == pytest.approx(total[0] - total[1:].sum())
-    assert found[1] == 0.0
-    assert found.argmax() == 0
+        assert result[j] == pytest.approx(total[0] - total[1:].sum())
+    assert result[1] == 0.0
+    assert result.argmax() == 0
 
 
 def test_missing_values_are_one_side_of_a_split():
