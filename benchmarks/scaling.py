@@ -105,7 +105,7 @@ def networks(rows: int, columns: int, n_networks: int) -> tuple[list[Row], Netwo
     options = NetworkOptions(n_networks=n_networks, hidden=(64, 64), epochs=1, numeric="steps")
     member = Networks(options=options, runtime=Runtime("cpu"), stream=Stream(sample))
     seconds, _ = measured(lambda: member.fit(sample.rows(slice(0, 20_000)), None, 0))
-    config = options.config(rows, tuple(range(n_networks)))
+    config = options.make_config(rows, tuple(range(n_networks)))
     encoded, _ = member._streamed("steps", sample.rows(slice(0, 20_000)), None, config)
     chunks = rows // CHUNK_ROWS
     encoding, _ = measured(

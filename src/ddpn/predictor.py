@@ -105,20 +105,18 @@ class Predictor:
         """The members with a weight above 0."""
         return {name: member for name, member in self.members.items() if self.weights.get(name, 0.0) > 0.0}
 
-    def _rows(self) -> list[tuple[str, str, float | None]]:
-        """List the label, weight and fitting time of every member, the largest weight first."""
+    def _make_table(self) -> TextTable:
+        """Make a table of the label, weight and fitting time of every member, the largest weight first."""
         order = sorted(self.members, key=lambda name: -self.weights.get(name, 0.0))
         labels = {name: member.label or name.replace("_", " ") for name, member in self.members.items()}
-        return [(labels[name], f"{self.weights.get(name, 0.0):.0%}", self.seconds.get(name)) for name in order]
+        rows = [(labels[name], f"{self.weights.get(name, 0.0):.0%}", self.seconds.get(name)) for name in order]
+        return TextTable(("member", "weight", "fit, s"), rows)
 
     def __repr__(self) -> str:
-        table = TextTable(("member", "weight", "fit, s"), self._rows())
-        return f"Predictor\n{table}\n{self.calibration.describe()}"
+        return f"Predictor\n{self._make_table()}\n{self.calibration.describe()}"
 
     def _repr_html_(self) -> str:
-        return (
-            f"{TextTable(('member', 'weight', 'fit, s'), self._rows()).to_html()}<p>{self.calibration.describe()}</p>"
-        )
+        return f"{self._make_table().to_html()}<p>{self.calibration.describe()}</p>"
 
     @property
     def sole_member(self) -> str | None:
@@ -223,7 +221,7 @@ class Predictor:
             The largest possible count of each row, where the model was fitted with one per row.
         """
         bounds = self.counts.bounds(get_row_count(X), upper, get_row_labels(X))
-        scale = bounds[1] if self.counts.upper_is_total else self._exposure(X, exposure)
+        scale = bounds[1] if self.counts.upper_is_total else self._check_exposure(X, exposure)
         members = (
             self.active_members
             if of == MIXTURE
@@ -264,7 +262,7 @@ class Predictor:
             yield self.distribution(X, exposure, of, upper)
             return
         X = self.parse(X)
-        scale = None if self.counts.upper_is_total else self._exposure(X, exposure)
+        scale = None if self.counts.upper_is_total else self._check_exposure(X, exposure)
         if upper is not None:
             _, upper = self.counts.bounds(n, upper, get_row_labels(X))
         for start in range(0, n, BLOCK):
@@ -371,7 +369,7 @@ class Predictor:
         predictor.calibration = calibration
         return predictor
 
-    def _exposure(self, X: Any, exposure: Any) -> np.ndarray | None:
+    def _check_exposure(self, X: Any, exposure: Any) -> np.ndarray | None:
         scale = check_vector("exposure", exposure, get_row_count(X), zero=False, labels=get_row_labels(X))
         if self.needs_exposure and scale is None:
             raise InputError("exposure is missing: the model was fitted with it. Pass exposure=1 for rates per unit.")

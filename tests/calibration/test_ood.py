@@ -204,7 +204,7 @@ def sentences(profile: FeatureProfile, frame: pl.DataFrame) -> list[str]:
     summary = TableSummary(profile)
     for part in (frame.head(300), frame.slice(300)):
         summary.add(profile.measure(part).states)
-    return summary.sentences()
+    return summary.write_sentences()
 
 
 def test_ignored_columns_do_not_count_in_the_score():
@@ -221,7 +221,7 @@ def test_ignored_columns_do_not_count_in_the_score():
     assert (again.measure(changed).score == ignoring.measure(changed).score).all()
     summary = TableSummary(again)
     summary.add(again.measure(changed).states)
-    (sentence,) = summary.sentences()
+    (sentence,) = summary.write_sentences()
     assert sentence.startswith("'size', 'plan' do not count in the out-of-distribution score: they follow time")
 
 
@@ -260,8 +260,8 @@ def test_only_the_first_sentences_are_shown():
     wide = FeatureProfile.fit(np.random.default_rng(8).normal(size=(50, 14)))
     summary = TableSummary(wide)
     summary.add(wide.measure(np.full((6, 14), np.nan)).states)
-    assert len(summary.sentences()) == 11
-    assert summary.sentences()[-1] == "4 more such findings are not shown."
+    assert len(summary.write_sentences()) == 11
+    assert summary.write_sentences()[-1] == "4 more such findings are not shown."
 
 
 # In the estimators ---------------------------------------------------------------------------------------------------
@@ -320,8 +320,8 @@ def test_joint_scores_of_training_rows_are_those_of_summaries_of_the_other_folds
     x[0] = [2.0, -2.0]
     profile, _ = FeatureProfile.cross_fit(x, None, fold)
     inputs, inside = profile._encode_inputs(profile.schema.parse(x)), fold == 0
-    apart, _ = Joint.fit(inputs[~inside]).distances(inputs[inside])
-    among, _ = Joint.fit(inputs).distances(inputs[inside])
+    apart, _ = Joint.fit(inputs[~inside]).compute_distances(inputs[inside])
+    among, _ = Joint.fit(inputs).compute_distances(inputs[inside])
     assert apart.max() > 1.2 * among.max()
     assert profile.tails[1].edges.max() == pytest.approx(apart.max())
 
@@ -331,7 +331,7 @@ def test_the_residual_of_a_column_is_that_of_least_squares():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(20_000, 3))
     x[:, 2] = 0.8 * x[:, 0] + 0.6 * x[:, 2]
-    _, residual = Joint.fit(x.astype(np.float32)).distances(x[:500].astype(np.float32))
+    _, residual = Joint.fit(x.astype(np.float32)).compute_distances(x[:500].astype(np.float32))
     expected = []
     for k in range(3):
         others = np.delete(x, k, axis=1)
@@ -370,7 +370,7 @@ def test_rows_outside_the_range_are_said_where_one_of_a_thousand_tables_has_as_m
     new[:rows, 0] = 100.0 * sign
     summary = TableSummary(profile)
     summary.add(profile.measure(new).states)
-    assert bool(summary.sentences()) == is_said
+    assert bool(summary.write_sentences()) == is_said
 
 
 @pytest.mark.parametrize(("missing", "is_said"), [(40, False), (64, False), (65, True), (200, True)])
@@ -379,7 +379,7 @@ def test_missing_values_are_said_four_standard_deviations_above_their_share(miss
     profile = FeatureProfile.fit(np.r_[np.full(100, np.nan), np.arange(900.0)][:, None])
     summary = TableSummary(profile)
     summary.add(profile.measure(np.where(np.arange(400) < missing, np.nan, 450.0)[:, None]).states)
-    assert bool(summary.sentences()) == is_said
+    assert bool(summary.write_sentences()) == is_said
 
 
 @pytest.mark.parametrize(
@@ -390,18 +390,18 @@ def test_unseen_levels_are_said_where_they_are_more_than_expected(names, unseen,
     profile = FeatureProfile.fit(pl.DataFrame({"name": list(names)}))
     summary = TableSummary(profile)
     summary.add(profile.measure(pl.DataFrame({"name": ["?"] * unseen + ["a"] * (4 - unseen)})).states)
-    assert bool(summary.sentences()) == (is_said and unseen != 4)
+    assert bool(summary.write_sentences()) == (is_said and unseen != 4)
 
 
 def test_distances_are_those_of_the_covariance_of_ledoit_and_wolf():
     from sklearn.covariance import LedoitWolf
 
     x = np.random.default_rng(0).normal(size=(500, 3)) @ np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.3], [0.0, 0.0, 0.5]])
-    distance, _ = Joint.fit(x + 3.0).distances(x + 3.0)
+    distance, _ = Joint.fit(x + 3.0).compute_distances(x + 3.0)
     expected = LedoitWolf().fit(x).mahalanobis(x) / 3
     np.testing.assert_allclose(distance, expected, rtol=0.02)
     constant = np.column_stack([x, np.full(500, 7.0)])
-    assert np.isfinite(Joint.fit(constant).distances(constant)).all()
+    assert np.isfinite(Joint.fit(constant).compute_distances(constant)).all()
 
 
 def test_the_column_that_the_others_predict_worst():

@@ -37,11 +37,11 @@ def test_a_configuration_follows_the_rows_and_the_options():
         "steps",
         "standard",
     ]
-    config = NetworkOptions().config(1000, (1, 2))
+    config = NetworkOptions().make_config(1000, (1, 2))
     assert (config.batch_size, config.epochs, config.seeds) == (32, 32, (1, 2))
-    config = NetworkOptions(epochs=7, batch_size=50, lr=0.5, score="nll").config(1000, (1,))
+    config = NetworkOptions(epochs=7, batch_size=50, lr=0.5, score="nll").make_config(1000, (1,))
     assert (config.batch_size, config.epochs, config.lr, config.score) == (50, 7, 0.5, "nll")
-    assert NetworkOptions(batch_size=100).config(1000, (1,)).epochs == choose_epochs(1000, 100)
+    assert NetworkOptions(batch_size=100).make_config(1000, (1,)).epochs == choose_epochs(1000, 100)
 
 
 def test_the_papers_settings_follow_the_rows_except_those_that_are_given():
@@ -149,12 +149,15 @@ def test_large_networks_have_steps_as_inputs_and_more_training():
 
 
 def test_wide_tables_have_fewer_and_larger_steps():
-    narrow, wide = (NetworkOptions().config(2000, (1,), columns=columns) for columns in (500, 501))
+    narrow, wide = (NetworkOptions().make_config(2000, (1,), columns=columns) for columns in (500, 501))
     assert wide.batch_size > narrow.batch_size == choose_batch_size(2000)
     assert wide.epochs == narrow.epochs == choose_epochs(2000, narrow.batch_size)
-    assert NetworkOptions().config(100, (1,), columns=501).batch_size == 100
-    assert NetworkOptions(batch_size=16).config(2000, (1,), columns=501).batch_size == 16
-    assert (NetworkOptions().config(9, (1,), "nll").score, NetworkOptions().config(9, (1,)).score) == ("nll", "crps")
+    assert NetworkOptions().make_config(100, (1,), columns=501).batch_size == 100
+    assert NetworkOptions(batch_size=16).make_config(2000, (1,), columns=501).batch_size == 16
+    assert (NetworkOptions().make_config(9, (1,), "nll").score, NetworkOptions().make_config(9, (1,)).score) == (
+        "nll",
+        "crps",
+    )
 
 
 def test_training_options_are_those_that_an_estimator_does_not_have():

@@ -160,7 +160,7 @@ class Calibration:
         parts |= {f"recalibration.{name}": recalibration for name, recalibration in self.recalibrations.items()}
         manifest: JsonObject = {
             "intervals": list(self.intervals),
-            "recalibration": {name: _plain_fields(value) for name, value in self.recalibrations.items()},
+            "recalibration": {name: _list_plain_fields(value) for name, value in self.recalibrations.items()},
         }
         if (groups := self.groups) is not None:
             parts |= {
@@ -171,7 +171,7 @@ class Calibration:
             names = {"names": list(groups.names), "of": list(groups.levels)}
             manifest["groups"] = {"by": groups.by, "prior_rows": groups.prior_rows, **names}
         if self.ood is not None:
-            parts["ood"], manifest["ood"] = self.ood, _plain_fields(self.ood)
+            parts["ood"], manifest["ood"] = self.ood, _list_plain_fields(self.ood)
         arrays: dict[str, np.ndarray] = {}
         for name, part in parts.items():
             fields = part._asdict().items()
@@ -210,6 +210,6 @@ class Calibration:
 UNCALIBRATED = Calibration()
 
 
-def _plain_fields(part: IntervalLevels | Recalibration | OODScores) -> JsonObject:
+def _list_plain_fields(part: IntervalLevels | Recalibration | OODScores) -> JsonObject:
     """Return the fields that are not arrays: values that JSON can hold."""
     return {name: value for name, value in part._asdict().items() if not isinstance(value, np.ndarray)}

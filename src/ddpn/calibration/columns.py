@@ -189,13 +189,13 @@ def fit_column(column: Column) -> ColumnProfile:
     if len(present) and column.is_category:
         counts = column.count_levels()
         kept = counts > 0
-        fields = _level_fields(hash_texts(column.levels)[kept], counts[kept]) if kept.sum() <= MAX_LEVELS else {}
+        fields = _summarise_levels(hash_texts(column.levels)[kept], counts[kept]) if kept.sum() <= MAX_LEVELS else {}
     elif len(present):
-        fields = _number_fields(present.astype(np.float64))
+        fields = _summarise_numbers(present.astype(np.float64))
     return ColumnProfile(column.kind, rows, absent, **fields)
 
 
-def _number_fields(x: np.ndarray) -> dict[str, np.ndarray]:
+def _summarise_numbers(x: np.ndarray) -> dict[str, np.ndarray]:
     values, counts = np.unique(x + 0.0, return_counts=True)
     kept, upto, total = choose_tail_edges(counts), np.cumsum(counts), len(x)
     below, above = upto / (total + 1.0), (total - upto + counts) / (total + 1.0)
@@ -208,11 +208,11 @@ def _number_fields(x: np.ndarray) -> dict[str, np.ndarray]:
         "scales": np.array([measure_mean_excess(-values[::-1], counts[::-1]), measure_mean_excess(values, counts)]),
     }
     if len(values) <= FEW_VALUES and len(values) <= total / 3.0:
-        fields |= _level_fields(np.ascontiguousarray(values).view(np.uint64), counts)
+        fields |= _summarise_levels(np.ascontiguousarray(values).view(np.uint64), counts)
     return fields
 
 
-def _level_fields(keys: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]:
+def _summarise_levels(keys: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]:
     order = np.argsort(keys)
     keys, counts = keys[order], counts[order]
     total, by_count = counts.sum(), np.sort(counts)

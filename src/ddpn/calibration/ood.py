@@ -100,7 +100,7 @@ class Joint(NamedTuple):
         """Find the input of each row that the others predict worst, by position."""
         return np.abs((inputs - self.mean) @ self.precision / self.scale).argmax(1)
 
-    def distances(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def compute_distances(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return per row the squared distance from the mean, and the largest residual of an input given the others.
 
         In float64: rounding depends on how many rows are multiplied at once.
@@ -215,7 +215,7 @@ class FeatureProfile:
             profile.joint = Joint.fit(inputs)
             for number in np.unique(fold):
                 apart = fold == number
-                distances[1:, apart] = np.stack(Joint.fit(inputs[~apart]).distances(inputs[apart]))
+                distances[1:, apart] = np.stack(Joint.fit(inputs[~apart]).compute_distances(inputs[apart]))
         largest, *joint = distances
         profile.tails = (UpperTail.fit(largest, least_scale=1.0), *map(UpperTail.fit, joint))
         return profile, profile._score(distances)
@@ -240,7 +240,7 @@ class FeatureProfile:
         if sum(self.columns[j].width for j in self.scored) <= _MAX_JOINT_WIDTH:
             joint_rows = table.rows(np.sort(order[number : number + _MAX_JOINT_ROWS]))
             self.joint = Joint.fit(self._encode_inputs(joint_rows))
-            self.tails += tuple(map(UpperTail.fit, self.joint.distances(self._encode_inputs(apart))))
+            self.tails += tuple(map(UpperTail.fit, self.joint.compute_distances(self._encode_inputs(apart))))
 
     def _encode_inputs(self, table: ColumnTable) -> np.ndarray:
         return np.concatenate([_join_inputs(cells) for cells in self._iter_scored_cells(table)])
@@ -252,7 +252,7 @@ class FeatureProfile:
         return np.concatenate([self._measure_cells(cells) for cells in self._iter_scored_cells(table)], axis=1)
 
     def _measure_cells(self, cells: list[CellScores]) -> np.ndarray:
-        joint = () if self.joint is None else self.joint.distances(_join_inputs(cells))
+        joint = () if self.joint is None else self.joint.compute_distances(_join_inputs(cells))
         return np.stack([_find_largest(cells), *joint])
 
     def _score(self, distances: np.ndarray) -> np.ndarray:
@@ -265,7 +265,7 @@ class FeatureProfile:
     def measure(self, X: Any) -> Measured:
         """Score later rows, and count the states of their cells."""
         scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
-        for _, cells in self.chunks(self.schema.parse(X)):
+        for _, cells in self.iter_blocks(self.schema.parse(X)):
             scores.append(self._score(self._measure_cells([cells[j] for j in self.scored])))
             states += [np.bincount(scores_of_column.state, minlength=len(STATES)) for scores_of_column in cells]
         return Measured(np.concatenate(scores), states)
@@ -278,7 +278,7 @@ class FeatureProfile:
         owner = np.repeat([self.names[j] for j in self.scored], [self.columns[j].width for j in self.scored])
         return owner[self.joint.find_least_explained(self._encode_inputs(table))].tolist()
 
-    def chunks(self, table: ColumnTable) -> Iterator[tuple[ColumnTable, list[CellScores]]]:
+    def iter_blocks(self, table: ColumnTable) -> Iterator[tuple[ColumnTable, list[CellScores]]]:
         """Yield some rows of a table at a time, with the scores of their cells in all columns."""
         for start in range(0, len(table), _BLOCK_ROWS):
             some = table.rows(slice(start, start + _BLOCK_ROWS))
@@ -286,7 +286,7 @@ class FeatureProfile:
 
     def _iter_scored_cells(self, table: ColumnTable) -> Iterator[list[CellScores]]:
         """Yield the cells of some rows at a time, in the columns that count in the score."""
-        return ([cells[j] for j in self.scored] for _, cells in self.chunks(table))
+        return ([cells[j] for j in self.scored] for _, cells in self.iter_blocks(table))
 
     # Saving ------------------------------------------------------------------------------------------------------
 
@@ -340,7 +340,7 @@ def describe_unusual_cells(profile: FeatureProfile, X: Any, days: Container[str]
     """
     reasons: list[list[str]] = []
     scored = profile.scored
-    for table, cells in profile.chunks(profile.schema.parse(X)):
+    for table, cells in profile.iter_blocks(profile.schema.parse(X)):
         surprise = np.stack([cells[j].surprise for j in scored])
         is_reason = surprise >= np.log(len(scored) / _MAX_CELL_SHARE)
         is_reason |= np.stack([np.isin(cells[j].state, (NEVER_MISSING, ABOVE, BELOW)) for j in scored])
@@ -385,7 +385,7 @@ class TableSummary:
         """Add the states of a block of rows, from `FeatureProfile.measure`."""
         self.states += states
 
-    def sentences(self) -> list[str]:
+    def write_sentences(self) -> list[str]:
         """Write one sentence per column and finding, those about most rows first; ignored columns share one."""
         findings = [finding for j in self.profile.scored for finding in self._list_findings(j)]
         ignored = self.profile.ignored

@@ -226,7 +226,7 @@ class NetworkRegressor(CountEstimator):
         options = self._network_options()
         device = "auto" if self.device != "cpu" and not is_here(self.n_jobs) else self.device
         runtime = Runtime(device)
-        options.config(rows=1000, seeds=(0,))
+        options.make_config(rows=1000, seeds=(0,))
         self._checkpoint()
         if isinstance(self.mix_with, str) or not isinstance(self.mix_with, Sequence):
             must = 'be a list of names such as ["glm"]'

@@ -122,7 +122,7 @@ class NetworkOptions(OptimizerOptions):
         assert not isinstance(self.hidden, str)
         return tuple(self.hidden)
 
-    def config(self, rows: int, seeds: tuple[int, ...], score: str = "crps", columns: int = 1) -> "TrainingConfig":
+    def make_config(self, rows: int, seeds: tuple[int, ...], score: str = "crps", columns: int = 1) -> "TrainingConfig":
         """Make the validated settings of a training on this many rows and columns; `score` is what "auto" means."""
         from ddpn.networks.backbones.members import ACTIVATIONS
         from ddpn.networks.training.config import TrainingConfig

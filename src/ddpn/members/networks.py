@@ -185,7 +185,7 @@ class Networks(Member):
     def _make_settings(self, train: CountRows, seeds: tuple[int, ...]) -> tuple[str, TrainingConfig]:
         """Return the encoding of numbers, and the training settings of networks with these seeds."""
         numeric, columns = self.options.numeric, np.shape(train.X)[1]
-        config = self.options.config(self.n_rows, seeds, self.head.validation_score, columns)
+        config = self.options.make_config(self.n_rows, seeds, self.head.validation_score, columns)
         return choose_numeric_encoding(self.n_rows, columns) if numeric == "auto" else numeric, config
 
     def _keep(self, rows: Encoded, model: CountModel, history: History) -> Self:

@@ -241,8 +241,8 @@ class Portfolio:
         total, started = len(self.folds.train), time.monotonic()
         has_held_out_rows = self.folds.are_crossed or self.folds.validation is not None
         if spec.is_baseline or not self.clock.has_limit or not has_held_out_rows:
-            return self._fit_to_rows(spec, seed, total, *self._clocks(spec, members_left))
-        soft, hard = self._clocks(spec, members_left)
+            return self._fit_to_rows(spec, seed, total, *self._make_clocks(spec, members_left))
+        soft, hard = self._make_clocks(spec, members_left)
         # What was affordable for all members before, some of which take much less time per row than others; then as
         # many as this member has time for.
         rows = min(self.rows.values()) if self.rows else min(total, self._guess_rows())
@@ -252,7 +252,7 @@ class Portfolio:
             # Jobs may have fitted it to fewer rows before.
             rows = max((number for number in self._fits if number < rows), default=int(_RETRY_SHARE * rows))
             del self.left_out[spec.name]
-            soft, hard = self._clocks(spec, members_left)
+            soft, hard = self._make_clocks(spec, members_left)
             member = self._fit_to_rows(spec, seed, rows, soft, hard)
         if member is None:
             return None
@@ -280,7 +280,7 @@ class Portfolio:
     def _ran_out_of_time(self, spec: MemberSpec) -> bool:
         return self.left_out.get(spec.name) == _TIME_IS_UP
 
-    def _clocks(self, spec: MemberSpec, members_left: int) -> tuple[Clock, Clock]:
+    def _make_clocks(self, spec: MemberSpec, members_left: int) -> tuple[Clock, Clock]:
         """Return the soft deadline, by which the member should end by itself, and the hard one that ends it."""
         if spec.is_baseline:
             return NO_LIMIT, NO_LIMIT  # takes no time, and is what there is when nothing else could be fitted

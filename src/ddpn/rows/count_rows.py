@@ -140,11 +140,11 @@ class CountRows:
         index : array or slice
             A mask, or positions.
         """
-        vectors = {name: None if v is None else v[index] for name, v in self._vectors((*_NAMES, *_VECTORS))}
+        vectors = {name: None if v is None else v[index] for name, v in self._iter_vectors((*_NAMES, *_VECTORS))}
         X = None if self.X is None else take_rows(self.X, index)
         return self.from_checked(X, **vectors, is_checked=self.is_checked)
 
-    def _vectors(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    def _iter_vectors(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
         return ((name, getattr(self, name)) for name in names)
 
     def blocks(self, size: int = BLOCK) -> Iterator[Self]:
@@ -160,8 +160,8 @@ class CountRows:
 
     def map(self, change: Callable[[Any], Any]) -> Self:
         """Apply `change` to every part that is present, for example to move it to another device."""
-        parts = {name: None if part is None else change(part) for name, part in self._vectors(("X", *_VECTORS))}
-        return self.from_checked(**parts, **dict(self._vectors(_NAMES)), is_checked=self.is_checked)
+        parts = {name: None if part is None else change(part) for name, part in self._iter_vectors(("X", *_VECTORS))}
+        return self.from_checked(**parts, **dict(self._iter_vectors(_NAMES)), is_checked=self.is_checked)
 
     def replace(self, **parts: Any) -> Self:
         """Return a copy with some parts replaced; they are not checked."""
@@ -170,7 +170,7 @@ class CountRows:
     @property
     def parts(self) -> dict[str, Any]:
         """The parts that are present, by name, without labels and groups."""
-        return {name: part for name, part in self._vectors(("X", *_VECTORS)) if part is not None}
+        return {name: part for name, part in self._iter_vectors(("X", *_VECTORS)) if part is not None}
 
     @property
     def is_unrestricted(self) -> bool:
@@ -214,8 +214,8 @@ class CountRows:
             columns = {name: part.tocsr().toarray() if hasattr(part, "tocsr") else part}
             if isinstance(frame, nw.DataFrame):
                 columns = {column: frame[column].to_numpy() for column in frame.columns}
-            elif hasattr(part, "arrays"):
-                columns = part.arrays()
+            elif hasattr(part, "to_arrays"):
+                columns = part.to_arrays()
             for column, values in columns.items():
                 array = np.asarray(values)
                 # Objects have no bytes of their own, and text has none that are the same in every process.

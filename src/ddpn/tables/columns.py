@@ -229,15 +229,15 @@ class ColumnTable:
 
     def to_polars(self) -> Any:
         """Return the table as a polars frame: numbers, booleans and text, null where missing."""
-        return import_polars().DataFrame([_series_of_column(column) for column in self.columns])
+        return import_polars().DataFrame([_to_series(column) for column in self.columns])
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the values and levels of every column as arrays, from which a digest is computed."""
         values = {column.name: column.values for column in self.columns}
         return values | {f"levels of {column.name}": np.array(column.levels, dtype=object) for column in self.columns}
 
 
-def _series_of_column(column: Column) -> Any:
+def _to_series(column: Column) -> Any:
     library = import_polars()
     if column.is_category:
         levels = library.Series(column.name, [*column.levels, None], dtype=library.String)

@@ -28,7 +28,7 @@ class DateColumns:
     @classmethod
     def find(cls, X: Any) -> "DateColumns":
         """Find the columns of a data frame that hold dates, or text that is dates; none for any other table."""
-        frame = _frame_or_none(X)
+        frame = _to_frame(X)
         if frame is None:
             return cls()
         columns = (_describe_dates(series) for series in frame.iter_columns())
@@ -51,7 +51,7 @@ class DateColumns:
 
         `report` takes a sentence about each column with cells that cannot be read, which are missing then.
         """
-        frame = _frame_or_none(X) if self.columns else None
+        frame = _to_frame(X) if self.columns else None
         if frame is None or not {column.name for column in self.columns} <= set(frame.columns):
             return X  # a frame may have the parts already
         columns = {column.name: column for column in self.columns}
@@ -61,7 +61,7 @@ class DateColumns:
         return frame.with_columns(*numbers).select(names).to_native()
 
 
-def _frame_or_none(X: Any) -> Any:
+def _to_frame(X: Any) -> Any:
     try:
         frame = nw.from_native(X, eager_only=True, pass_through=True)
     except nw.exceptions.DuplicateError:

@@ -141,7 +141,7 @@ def test_the_dispersion_is_boosted_where_it_follows_a_column_and_predicted_out_o
     folds = divide_rows(sample.y, 0)
     rows = rows_of(X, sample.y / sample.exposure, sample.weight * sample.exposure, folds)
     fit = boosting.fit_dispersion(rows, log_rate, sample, 0)
-    boosters = fit.boosters()
+    boosters = fit.to_boosters()
     assert len(boosters) == 5
     assert fit.head.name == "negative_binomial"
     inputs = np.column_stack([X, log_rate + np.log(sample.exposure)])
@@ -233,7 +233,7 @@ def test_out_of_fold_means_are_those_of_boosters_without_the_fold_and_the_whole_
     fit.run(3)
     assert np.isnan(fit.out_of_fold).sum() == sum(len(fold.outer) for fold in folds[3:])
     fit.run(5)
-    boosters = fit.boosters()
+    boosters = fit.to_boosters()
     for fold, booster in zip(folds, boosters, strict=True):
         np.testing.assert_allclose(fit.out_of_fold[fold.outer], booster.raw(X[fold.outer]), rtol=1e-9)
     whole = fit.fit_all_rows()

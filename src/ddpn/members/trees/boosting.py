@@ -136,9 +136,9 @@ class FoldData:
         import lightgbm
 
         self._rows, self._lightgbm = rows, lightgbm
-        self._whole: Any = self._dataset(None) if rows.folds[0].chosen is None else None
+        self._whole: Any = self._make_dataset(None) if rows.folds[0].chosen is None else None
 
-    def _dataset(self, chosen: np.ndarray | None) -> Any:
+    def _make_dataset(self, chosen: np.ndarray | None) -> Any:
         rows = self._rows
         is_category = select_columns(rows.is_category[None], chosen)[0]
         params = {**_QUIET, "feature_pre_filter": False, "min_data_in_bin": min(3, min_rows_per_leaf(len(rows.rate)))}
@@ -153,7 +153,7 @@ class FoldData:
 
     def make_datasets(self, part: Fold) -> tuple[Any, Any]:
         """Make data sets of the rows to fit and of those to predict; None if there are no rows to predict."""
-        whole = self._dataset(part.chosen) if self._whole is None else self._whole
+        whole = self._make_dataset(part.chosen) if self._whole is None else self._whole
         outer = whole.subset(np.sort(part.outer)) if len(part.outer) else None
         return whole.subset(np.sort(part.inner)), outer
 
@@ -258,7 +258,7 @@ class Growing:
         evaluate(watch)
         return captured[0]
 
-    def booster(self, rounds: int) -> Booster:
+    def to_booster(self, rounds: int) -> Booster:
         """Return the first rounds as a booster, without the rows."""
         text = self._booster.model_to_string(num_iteration=rounds) if rounds else ""
         return Booster(text, self.chosen)
@@ -347,9 +347,9 @@ class MeanFit:
 
         self._best = boost_until_best(step, self.settings, clock)
 
-    def boosters(self) -> list[Booster]:
+    def to_boosters(self) -> list[Booster]:
         """Return the boosters of the folds that were run, at their best rounds."""
-        return [growing.booster(self._best) for growing in self._growing]
+        return [growing.to_booster(self._best) for growing in self._growing]
 
     def fit_all_rows(self) -> Booster:
         """Fit a booster to all rows, with the number of rounds that was best for the held-out rows."""
@@ -358,7 +358,7 @@ class MeanFit:
         growing = Growing(self._data, self.rows, len(self.rows.folds), self.settings, part=part)
         while growing.rounds < self._best and not growing.is_finished:
             growing.grow()
-        return growing.booster(self._best)
+        return growing.to_booster(self._best)
 
     @property
     def out_of_fold(self) -> np.ndarray:
@@ -414,9 +414,9 @@ class DispersionFit:
         with torch.no_grad(), single_thread():
             return self.share * self.head.sample_loss(torch.from_numpy(self.raw), self.sample).numpy()
 
-    def boosters(self) -> list[Booster]:
+    def to_boosters(self) -> list[Booster]:
         """Return the boosters of all folds, whose mean is added to the constant; none if the constant is better."""
-        return [growing.booster(growing.rounds) for growing in self._growing]
+        return [growing.to_booster(growing.rounds) for growing in self._growing]
 
     def boost(self, rows: TreeRows, settings: Settings, clock: Clock = NO_LIMIT) -> None:
         """Boost until the out-of-fold loss falls no more; keep the constant if that is not clearly worse."""
@@ -457,7 +457,7 @@ class DispersionFit:
         with single_thread():
             gradient = np.ascontiguousarray(self.head.gradient(at, rows).numpy()[:, 1]) * share
             if refresh or self._curvature is None:
-                self._curvature = self._curvatures(at, rows).numpy()[:, 1] * share
+                self._curvature = self._compute_curvatures(at, rows).numpy()[:, 1] * share
         curvature = np.maximum(self._curvature, DISPERSION_FLOOR * share)
         start = 0
         for growing in self._growing:
@@ -467,7 +467,7 @@ class DispersionFit:
             start = part.stop
         self.raw = after
 
-    def _curvatures(self, raw: Tensor, rows: CountRows) -> Tensor:
+    def _compute_curvatures(self, raw: Tensor, rows: CountRows) -> Tensor:
         """Compute second derivatives.
 
         Without exposures they are computed once per raw output rounded to 0.1, since they only scale steps.

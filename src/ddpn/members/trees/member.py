@@ -87,7 +87,7 @@ class TreeTable:
         """Mask of the columns of the matrix that hold codes of levels."""
         return np.array([kind.is_category for kind in self.schema.kinds])
 
-    def directions(self, monotone: Mapping[str, int] | None) -> np.ndarray | None:
+    def get_directions(self, monotone: Mapping[str, int] | None) -> np.ndarray | None:
         """Return a direction per column: 1 if the mean must not fall, -1 if it must not rise, 0 without constraint."""
         if monotone is None:
             return None
@@ -178,7 +178,7 @@ class Trees(Member):
         used = divide_exposure(used, self.unit)
         self.table, matrix = TreeTable.fit(used.X)
         rate, weight = compute_rates(used)
-        directions = self.table.directions(self.monotone)
+        directions = self.table.get_directions(self.monotone)
         rows = TreeRows(matrix, self.table.is_category, rate, weight / weight.mean(), [], directions)
         folds = divide_rows(used.y, seed, used.group, _COPY_FOLDS if self._is_copy else FOLDS)
         rows = rows._replace(folds=choose_fold_columns(folds, rows.matrix, rows.rate, rows.weight))
@@ -188,8 +188,8 @@ class Trees(Member):
             self.used_leaves = mean.settings.leaves
             mean.run(len(folds), clock.part(FOLDS_TIME * clock.left))
             dispersion = fit_dispersion(rows, mean.out_of_fold, used, seed, clock)
-            self.means = [mean.fit_all_rows()] if self._is_copy else mean.boosters()
-            self.head, self.constant, self.dispersions = dispersion.head, dispersion.constant, dispersion.boosters()
+            self.means = [mean.fit_all_rows()] if self._is_copy else mean.to_boosters()
+            self.head, self.constant, self.dispersions = dispersion.head, dispersion.constant, dispersion.to_boosters()
             if self.stream is not None and validation is not None:
                 self._fit_stream(rows, validation, seed, clock)
         return self

@@ -66,7 +66,7 @@ def fit_stream(
     streamed = StreamedRows(stream, table, unit, rows, settings.seed)
     fit = MeanFit(held_out, settings, StreamedData(sample, held_out, streamed))
     fit.run(1, clock)
-    return fit.boosters()[0], settings.leaves, rows
+    return fit.to_boosters()[0], settings.leaves, rows
 
 
 class StreamedRows(lightgbm.Sequence):
@@ -76,7 +76,7 @@ class StreamedRows(lightgbm.Sequence):
         self.batch_size = CHUNK_ROWS
         self._stream, self._table, self._unit, self._seed = stream, table, unit, seed
         self.rate, self.weight = np.zeros(rows, dtype=np.float32), np.ones(rows, dtype=np.float32)
-        self._parts, self._rest = self._matrices(), np.zeros((0, 0))
+        self._parts, self._rest = self._iter_matrices(), np.zeros((0, 0))
 
     def __len__(self) -> int:
         return len(self.rate)
@@ -89,7 +89,7 @@ class StreamedRows(lightgbm.Sequence):
         self._rest = whole[rows:]
         return np.ascontiguousarray(whole[:rows])
 
-    def _matrices(self) -> Iterator[np.ndarray]:
+    def _iter_matrices(self) -> Iterator[np.ndarray]:
         """Yield inputs of the rows that are drawn from each chunk."""
         share, rng, start = len(self) / len(self._stream), np.random.default_rng(self._seed), 0
         for chunk in self._stream.chunks(CHUNK_ROWS, self._seed):

@@ -52,7 +52,7 @@ class NumberEncoding:
     def width(self) -> int:
         return 1 + self.has_missing + max(len(self.edges) - 1, 0) + len(self.steps) + len(self.codes)
 
-    def names(self, name: str) -> list[str]:
+    def list_input_names(self, name: str) -> list[str]:
         edges = self.edges.tolist()
         return [
             name,
@@ -246,7 +246,7 @@ class CategoryEncoding:
         """All levels that are encoded differently from an unseen one, most frequent first."""
         return self.levels if self.effects is None else tuple(dict.fromkeys((*self.levels, *self.effects.values)))
 
-    def names(self, name: str) -> list[str]:
+    def list_input_names(self, name: str) -> list[str]:
         named = [*self.levels, *([OTHER] if self.has_other else []), *([MISSING] if self.has_missing else [])]
         return [f"{name} = {level}" for level in named] + ([f"{name} effect"] if self.effects is not None else [])
 

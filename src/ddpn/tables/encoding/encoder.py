@@ -276,7 +276,9 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         names = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
-        listed = [out for name, column in zip(names, self.columns_, strict=True) for out in column.names(name)]
+        listed = [
+            out for name, column in zip(names, self.columns_, strict=True) for out in column.list_input_names(name)
+        ]
         return np.array(listed, dtype=object)
 
     def check_bins(self) -> int:
