@@ -25,7 +25,7 @@ def poisson(mu) -> Poisson:
     return Poisson(torch.as_tensor(mu, dtype=torch.float64))
 
 
-def scores_of(dist, y, seed=0) -> np.ndarray:
+def compute_scores(dist, y, seed=0) -> np.ndarray:
     counts = torch.as_tensor(y)
     return score_counts(dist, counts, np.random.default_rng(seed).random(len(counts)))
 
@@ -61,12 +61,12 @@ def test_counts_enter_in_the_order_of_their_probabilities():
 def test_scores_of_a_right_distribution_are_uniform_whatever_its_counts(mu):
     rng = np.random.default_rng(1)
     y = rng.poisson(mu, 4000).astype(float)
-    assert stats.kstest(scores_of(poisson(np.full(4000, mu)), y), "uniform").pvalue > 1e-3
+    assert stats.kstest(compute_scores(poisson(np.full(4000, mu)), y), "uniform").pvalue > 1e-3
 
 
 def test_a_normal_counts_as_the_integers_it_rounds_to():
     dist = Normal(torch.full((5,), 3.0).double(), torch.tensor(1.0).double())
-    score = scores_of(dist, torch.tensor([3, 3, 5, 5, 20]))
+    score = compute_scores(dist, torch.tensor([3, 3, 5, 5, 20]))
     middle, upto_five = (stats.norm.cdf(half) - stats.norm.cdf(-half) for half in (0.5, 2.5))
     assert (score[:2] <= middle).all()
     assert (stats.norm.cdf(1.5) - stats.norm.cdf(-1.5) - 1e-6 <= score[2:4]).all()
@@ -78,7 +78,7 @@ def test_a_normal_counts_as_the_integers_it_rounds_to():
 @pytest.mark.parametrize(("mu", "y"), [(300.0, 900), (4000.0, 1000), (3.0, 60)])
 def test_impossible_counts_enter_intervals_that_are_widened(mu, y, dtype):
     dist = Poisson(torch.tensor([mu, mu], dtype=dtype))
-    score = scores_of(dist, [y, int(mu)])
+    score = compute_scores(dist, [y, int(mu)])
     assert score[0] > 1.0 > score[1]
     low, high, probability = make_interval(dist, float(score[0]) + 1e-9)
     inner = dist.narrowest_interval(1.0 - 1e-9)
@@ -152,7 +152,7 @@ def test_new_rows_are_inside_as_often_as_asked_whatever_the_distribution(wrong):
     y = rng.poisson(mu)
     covered = []
     for rates, counts in zip(wrong * mu, y, strict=True):
-        level = IntervalLevels.from_scores(scores_of(poisson(rates[:80]), counts[:80])).at(0.8)
+        level = IntervalLevels.from_scores(compute_scores(poisson(rates[:80]), counts[:80])).at(0.8)
         low, high, _ = (part.numpy() for part in make_interval(poisson(rates[80:]), level))
         covered.append(((low <= counts[80:]) & (counts[80:] <= high)).mean())
     # Means of 120 draws of a share of about 0.8 among 80 rows with 80 for calibration: four deviations.
@@ -221,7 +221,7 @@ def test_density_ratios_as_weights_cover_rows_of_another_distribution_of_feature
 
     (x, y), (_, y_new) = draw(0.0, 3000), draw(0.6, 3000)
     dist = poisson(np.full(3000, 40.0))
-    scores = scores_of(dist, y)
+    scores = compute_scores(dist, y)
 
     def coverage(weight):
         low, high, _ = (
@@ -331,7 +331,7 @@ def test_each_group_is_covered_as_asked(model):
 
 
 def test_the_level_of_a_group_is_that_of_its_own_rows():
-    scores = scores_of(poisson(MU[HALF]), Y[HALF])
+    scores = compute_scores(poisson(MU[HALF]), Y[HALF])
     whole = IntervalLevels.from_scores(scores)
     groups, codes = make_interval_groups("shop", CountRows(None, Y[HALF], interval_groups=SHOP[HALF]), 0.0)
     groups.add("mixture", scores, codes)

@@ -42,7 +42,7 @@ def direct(parts: list[Distribution], weights, y: np.ndarray) -> np.ndarray:
     return Mixture.concatenate(parts, tensor(np.concatenate(each))).crps(tensor(y)).numpy()
 
 
-def scores_of(parts: list[Distribution], y: np.ndarray) -> MixtureScores:
+def make_scores(parts: list[Distribution], y: np.ndarray) -> MixtureScores:
     """Scores of members with one distribution each, on rows that are one block."""
     scores = MixtureScores([CountRows(None, y)])
     for part in parts:
@@ -82,7 +82,7 @@ def test_scores_are_those_of_the_mixtures(with_normals):
     parts = three(mean)
     if with_normals:
         parts[1] = Normal(tensor(mean)[:, None], torch.ones(30, 1, dtype=torch.float64))
-    scores = scores_of(parts, y)
+    scores = make_scores(parts, y)
     for weights in (*np.eye(3), *RNG.dirichlet(np.ones(3), 4)):
         result = mix(parts, weights).crps(tensor(y)).numpy()
         assert scores.compute_crps(weights) == pytest.approx(result, rel=1e-7, abs=1e-9)
@@ -92,7 +92,7 @@ def test_the_best_weights_by_brute_force():
     mean, y = rows(12)
     parts, share = three(mean), np.random.default_rng(1).uniform(0.0, 1.0, 12)
     share /= share.sum()
-    result = scores_of(parts, y).minimize_crps(share)
+    result = make_scores(parts, y).minimize_crps(share)
     assert result.sum() == pytest.approx(1.0)
     assert (result >= 0).all()
     grid = [(a / 6, b / 6, 1 - (a + b) / 6) for a, b in product(range(7), range(7)) if a + b <= 6]
@@ -113,7 +113,7 @@ def weights_for(n: int, *wrong: float, seed: int = 1) -> np.ndarray:
     mean = np.random.default_rng(seed).uniform(1.0, 9.0, n)
     y = np.random.default_rng(seed + 100).poisson(mean).astype(float)
     parts = [Poisson(factor * tensor(mean)[:, None]) for factor in wrong]
-    return choose_mixture_weights(scores_of(parts, y), np.ones(n))
+    return choose_mixture_weights(make_scores(parts, y), np.ones(n))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -122,7 +122,7 @@ def test_few_rows_keep_nearly_equal_weights_unless_one_member_is_clearly_worse(s
     mean = rng.uniform(1.0, 9.0, 25)
     y = rng.poisson(mean).astype(float)
     parts = [Poisson(tensor(mean * np.exp(0.3 * rng.normal(size=25)))[:, None]) for _ in range(2)]
-    scores = scores_of(parts, y)
+    scores = make_scores(parts, y)
     best, result = scores.minimize_crps(np.full(25, 0.04)), choose_mixture_weights(scores, np.ones(25))
     assert result == pytest.approx([0.5, 0.5], abs=0.2)
     assert abs(result[0] - 0.5) < abs(best[0] - 0.5), "chance alone moves the best weights further"
@@ -135,7 +135,7 @@ def test_they_are_the_nearest_to_equal_within_half_a_standard_error(n, worse):
     parts = three(mean, worse)
     weight = np.random.default_rng(4).uniform(0.5, 2.0, n)
     share = weight / weight.sum()
-    scores = scores_of(parts, y)
+    scores = make_scores(parts, y)
     best, result = scores.minimize_crps(share), choose_mixture_weights(scores, weight)
     lowest, equal = direct(parts, best, y), np.full(3, 1 / 3)
 
@@ -157,7 +157,7 @@ def test_more_distributions_than_were_score_blocks():
     rows, rng = 40_000, np.random.default_rng(0)
     means = torch.from_numpy(rng.gamma(4.0, 1.0, (rows, 10)))
     y, other = rng.poisson(4.0, rows).astype(float), Poisson(torch.full((rows, 1), 3.0).double())
-    known, whole = scores_of([other], y), scores_of([other], y)
+    known, whole = make_scores([other], y), make_scores([other], y)
     for scores, part in ((known, Poisson(means[:, :2])), (whole, Poisson(means))):
         scores.add([[part]], 10)
     weights = np.array([0.4, 0.6])

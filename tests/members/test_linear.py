@@ -21,7 +21,7 @@ EXPOSURE = RNG.uniform(0.5, 2.0, N)
 HEADS = ["poisson", "negative_binomial", "double_poisson", "gaussian", "natural_gaussian"]
 
 
-def objective_of(name, linear=True, alpha=0.0, x=X, y=Y, exposure=EXPOSURE):
+def make_objective(name, linear=True, alpha=0.0, x=X, y=Y, exposure=EXPOSURE):
     head = make_head(name)
     sample = CountRows(x, y, WEIGHT[: len(y)], None if exposure is None else exposure[: len(y)]).map(torch.from_numpy)
     return LinearObjective(head, sample, (True, *[linear] * (head.n_raw - 1)), alpha)
@@ -30,7 +30,7 @@ def objective_of(name, linear=True, alpha=0.0, x=X, y=Y, exposure=EXPOSURE):
 @pytest.mark.parametrize("linear", [True, False], ids=["linear", "constant"])
 @pytest.mark.parametrize("name", HEADS)
 def test_gradient_and_hessian_are_those_of_differences(name, linear):
-    objective = objective_of(name, linear, alpha=0.1)
+    objective = make_objective(name, linear, alpha=0.1)
     theta = objective.start() + RNG.normal(scale=0.1, size=len(objective.start()))
     value = lambda t: objective.value_and_gradient(t)[0]
     slope = lambda t: objective.value_and_gradient(t)[1]
@@ -42,7 +42,7 @@ def test_gradient_and_hessian_are_those_of_differences(name, linear):
 
 @pytest.mark.parametrize("name", HEADS)
 def test_the_search_ends_at_a_maximum(name):
-    objective = objective_of(name)
+    objective = make_objective(name)
     result = maximize(objective, objective.start())
     assert result.converged
     assert result.gradient_norm <= 1e-6
@@ -54,7 +54,7 @@ def test_the_search_ends_at_a_maximum(name):
 
 def test_least_squares_of_large_counts_does_not_end_early():
     y = np.rint(1e6 * np.exp(0.5 * X[:, 0]))
-    objective = objective_of("gaussian", linear=False, y=y, exposure=None)
+    objective = make_objective("gaussian", linear=False, y=y, exposure=None)
     actual = maximize(objective, objective.start())
     root = np.sqrt(WEIGHT)[:, None]
     design = np.c_[np.ones(N), X]
@@ -65,7 +65,7 @@ def test_least_squares_of_large_counts_does_not_end_early():
 
 def test_a_curved_valley_is_followed_to_its_end():
     # One count a million times the others: from the common mean, the way to the maximum is long and bent.
-    objective = objective_of("gaussian", y=np.r_[Y[:-1], 1e7], exposure=None)
+    objective = make_objective("gaussian", y=np.r_[Y[:-1], 1e7], exposure=None)
     result, start = maximize(objective, objective.start()), objective.start()
     # A quasi-Newton method needs units in which the curvatures are alike.
     units = 1.0 / np.sqrt(np.abs(np.diag(objective.hessian(start))))
@@ -210,7 +210,7 @@ def test_raw_outputs_that_follow_no_column_are_constants():
 
 @pytest.mark.parametrize("name", HEADS)
 def test_scores_are_the_gradients_of_the_rows_losses(name):
-    objective = objective_of(name)
+    objective = make_objective(name)
     theta = objective.start()
     theta = theta + np.linspace(-0.1, 0.1, len(theta))
     scores = objective.scores(theta)
@@ -221,7 +221,7 @@ def test_scores_are_the_gradients_of_the_rows_losses(name):
 
 
 def test_the_expected_information_of_a_poisson_is_the_observed_one():
-    objective = objective_of("poisson", alpha=0.3)
+    objective = make_objective("poisson", alpha=0.3)
     theta = np.array([0.9, 0.4, -0.2])
     (root,) = objective.information_roots(theta)
     np.testing.assert_allclose(root @ root.T, objective.hessian(theta), rtol=1e-6)
@@ -229,7 +229,7 @@ def test_the_expected_information_of_a_poisson_is_the_observed_one():
 
 
 def test_a_search_ends_after_as_many_steps_as_it_may_take():
-    objective = objective_of("negative_binomial")
+    objective = make_objective("negative_binomial")
     start = objective.constant
     early = maximize(objective, start, max_iter=3)
     assert 0 < early.n_iter <= 3
@@ -241,8 +241,8 @@ def test_a_search_ends_after_as_many_steps_as_it_may_take():
 
 
 def test_the_start_is_the_line_of_a_poisson_glm_with_the_best_dispersion():
-    objective = objective_of("double_poisson")
-    poisson = objective_of("poisson")
+    objective = make_objective("double_poisson")
+    poisson = make_objective("poisson")
     line = maximize(poisson, poisson.start()).theta
     start = objective.start()
     np.testing.assert_allclose(start[:3], line, atol=0.01)

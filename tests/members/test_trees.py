@@ -18,7 +18,7 @@ FILE = "trees.safetensors"
 QUICK = {"leaves": (4,), "rounds": 30, "rate": 0.2}
 
 
-def sample_of(n: int, seed: int = 0) -> CountRows:
+def build_sample(n: int, seed: int = 0) -> CountRows:
     """Negative Binomial counts with alpha = 0.5, text, gaps, exposures and weights."""
     rng = np.random.default_rng(seed)
     x, ward = rng.normal(size=n), rng.choice(["A", "B", "C"], n)
@@ -32,7 +32,7 @@ def sample_of(n: int, seed: int = 0) -> CountRows:
 
 @pytest.fixture(scope="module")
 def wide() -> CountRows:
-    return sample_of(500)
+    return build_sample(500)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from ddpn.tables.cells import (
 )
 
 
-def parsed(cells: list[str | None]) -> list[float | None]:
+def parse_cells(cells: list[str | None]) -> list[float | None]:
     """The cells in the format that is found in them."""
     text = pl.Series("x", cells, dtype=pl.String)
     return parse_numbers(text, find_number_format(text) or PLAIN).to_list()
@@ -52,12 +52,12 @@ def parsed(cells: list[str | None]) -> list[float | None]:
     ],
 )  # fmt: skip
 def test_spellings_of_numbers(cells, numbers):
-    assert parsed(cells) == numbers
+    assert parse_cells(cells) == numbers
 
 
 @pytest.mark.parametrize("name", [["p12", "p13"], ["a", "b"], ["12:30", "13:30"], ["31.01.2021", "01.02.2021"]])
 def test_names_times_and_dates_are_no_numbers(name):
-    assert parsed(name) == [None, None]
+    assert parse_cells(name) == [None, None]
 
 
 def test_blanks_and_minus_signs_of_typesetters_among_plain_cells():

@@ -105,21 +105,21 @@ def together(*samples):
     )
 
 
-def parsed(sample):
+def parse_frame(sample):
     return sample.replace(X=read_table(sample.X))
 
 
-def hashes_of(sample):
-    return hash_sample_rows(parsed(sample))
+def compute_hashes(sample):
+    return hash_sample_rows(parse_frame(sample))
 
 
 def seen(used, test):
-    return SeenRows.from_sample(parsed(together(used, test)), len(used) + np.arange(len(test)))
+    return SeenRows.from_sample(parse_frame(together(used, test)), len(used) + np.arange(len(test)))
 
 
 def unseen(known, table):
     """The rows that are not known, and the sentence about the others."""
-    mask, note = known.find_unseen(hashes_of(table))
+    mask, note = known.find_unseen(compute_hashes(table))
     return table.rows(mask), note
 
 
@@ -137,11 +137,11 @@ def test_every_value_of_a_row_counts():
         one.replace(X=one.X.with_columns(yes=~pl.col("yes"))),
         one.replace(X=one.X.select("yes", "word", "x")),
     ]
-    own = hashes_of(one)
+    own = compute_hashes(one)
     assert own.dtype == np.uint64
     assert len(np.unique(own)) == 50
     for number, other in enumerate(others):
-        equal = own == hashes_of(other)
+        equal = own == compute_hashes(other)
         assert equal.all() == (number == -1)
         assert equal.sum() == (0 if number != 4 else one.X["word"].is_not_null().sum()), number
 
@@ -150,7 +150,7 @@ def test_hashes_are_the_same_on_every_machine():
     sample = CountRows(
         pl.DataFrame({"x": [0.1, None, -0.0], "w": ["é", None, ""], "b": [True, None, False]}), np.arange(3.0)
     )
-    assert [f"{value:016x}" for value in hashes_of(sample).tolist()] == [
+    assert [f"{value:016x}" for value in compute_hashes(sample).tolist()] == [
         "e42914cc0a575400",
         "cd9fae9e1b2ac54e",
         "38b926d19b65cde4",
@@ -170,7 +170,7 @@ def test_formats_and_types_do_not_matter(form):
         again = pl.read_parquet(content.getvalue())
     else:
         again = X.with_columns(pl.col("number").cast(pl.Float64), pl.col("yes").cast(pl.Int8))
-    assert (hashes_of(one.replace(X=again)) == hashes_of(one.replace(X=X))).all()
+    assert (compute_hashes(one.replace(X=again)) == compute_hashes(one.replace(X=X))).all()
 
 
 # Which rows are left out ---------------------------------------------------------------------------------------------
@@ -216,4 +216,4 @@ def test_of_equal_rows_as_many_are_left_out_as_fit_had():
     table = together(test, used)
     left, note = unseen(seen(used, test), table)
     assert note.startswith("400 of 500 rows were used")
-    assert np.sort(hashes_of(left)).tolist() == np.sort(hashes_of(test)).tolist()
+    assert np.sort(compute_hashes(left)).tolist() == np.sort(compute_hashes(test)).tolist()

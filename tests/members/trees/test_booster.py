@@ -25,7 +25,7 @@ MIXED, NUMBERS, SOME = boost([1]), boost([]), boost([], chosen=np.array([2, 0]))
 (FILE,) = boosters_to_files([MIXED])
 
 
-def arrays_of(booster: Booster) -> dict[str, np.ndarray]:
+def build_arrays(booster: Booster) -> dict[str, np.ndarray]:
     return {name: values.copy() for name, values in booster.arrays.items()}
 
 
@@ -150,7 +150,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_what_is_no_sum_of_trees_is_refused(damage):
-    arrays = arrays_of(MIXED)
+    arrays = build_arrays(MIXED)
     assert restore(arrays).rounds == 6
     DAMAGES[damage](arrays)
     with pytest.raises(InputError, match="boosted trees as they were saved"):
@@ -162,7 +162,7 @@ def test_any_number_of_a_booster_may_be_wrong_without_a_crash():
     rng = np.random.default_rng(1)
     accepted = 0
     for _ in range(300):
-        arrays = arrays_of(MIXED)
+        arrays = build_arrays(MIXED)
         name = rng.choice(list(arrays))
         place = rng.integers(len(arrays[name]))
         arrays[name][place] = rng.choice([-2, -1, 0, 1, 3, 5, 8, 40])
@@ -177,13 +177,13 @@ def test_any_number_of_a_booster_may_be_wrong_without_a_crash():
 
 @pytest.mark.parametrize("chosen", [[0, 3], [-1, 0], [[0, 1]]])
 def test_columns_that_are_not_there_are_refused(chosen):
-    assert restore(arrays_of(SOME), [2, 0]).raw(X) == pytest.approx(SOME.raw(X))
+    assert restore(build_arrays(SOME), [2, 0]).raw(X) == pytest.approx(SOME.raw(X))
     with pytest.raises(InputError, match="choose columns of its table"):
-        restore(arrays_of(SOME), chosen)
+        restore(build_arrays(SOME), chosen)
 
 
 def test_files_that_are_incomplete_are_refused():
-    arrays = arrays_of(MIXED)
+    arrays = build_arrays(MIXED)
     content = {f"0.{name}": values for name, values in arrays.items()}
     with pytest.raises(InputError, match="columns of 1 boosters, got 2"):
         boosters_from_files({FILE: arrays_to_bytes(**content)}, [None, None], [3])

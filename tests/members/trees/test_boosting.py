@@ -15,7 +15,7 @@ from ddpn.runtime.deadlines import Clock
 QUICK = Settings(leaves=4, rate=0.2, rounds=20, patience=20)
 
 
-def rows_of(X: np.ndarray, rate: np.ndarray, weight: np.ndarray, folds: list[Fold]) -> TreeRows:
+def build_rows(X: np.ndarray, rate: np.ndarray, weight: np.ndarray, folds: list[Fold]) -> TreeRows:
     return TreeRows(X, np.zeros(X.shape[1], dtype=bool), rate, weight, folds)
 
 
@@ -29,7 +29,7 @@ def test_the_loss_that_chooses_leaves_is_the_weighted_poisson_loss_of_held_out_r
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(120, 2))
     rate, weight = rng.poisson(np.exp(1.0 + X[:, 0])).astype(float), rng.uniform(0.2, 3.0, 120)
-    fit = MeanFit(rows_of(X, rate, weight, two_folds(120, 40)), QUICK)
+    fit = MeanFit(build_rows(X, rate, weight, two_folds(120, 40)), QUICK)
     fit.run(2)
     mu = np.exp(fit.out_of_fold)
     assert fit.loss == pytest.approx(weight @ (mu - rate * np.log(mu)))
@@ -44,7 +44,7 @@ def test_the_number_of_rounds_is_that_of_the_fold_with_the_weight(heavy):
     folds = [Fold(inner, part) for part in outer]
 
     def best_round(weight: np.ndarray, folds: list[Fold]) -> int:
-        fit = MeanFit(rows_of(X, rate, weight, folds), QUICK)
+        fit = MeanFit(build_rows(X, rate, weight, folds), QUICK)
         fit.run(len(folds))
         return fit._best
 
@@ -59,7 +59,7 @@ def test_the_dispersion_is_boosted_by_the_log_mean_of_the_count(monkeypatch):
     X, exposure, log_rate = rng.normal(size=(300, 2)), rng.uniform(0.2, 5.0, 300), rng.normal(size=300)
     y, inputs = rng.poisson(4.0 * exposure).astype(float), []
     monkeypatch.setattr(boosting.DispersionFit, "boost", lambda self, rows, *_: inputs.append(rows.matrix))
-    rows = rows_of(X, y / exposure, exposure, divide_rows(y, 0))
+    rows = build_rows(X, y / exposure, exposure, divide_rows(y, 0))
     boosting.fit_dispersion(rows, log_rate, CountRows(X, y, None, exposure), 0)
     np.testing.assert_allclose(inputs[0], np.column_stack([X, log_rate + np.log(exposure)]))
     boosting.fit_dispersion(rows, log_rate, CountRows(X, y), 0)
@@ -110,7 +110,7 @@ def test_trees_of_a_dispersion_follow_the_derivatives_of_the_weighted_loss(monke
     """Gradients before every tree, curvatures before the first, second, fourth and eighth: by automatic derivatives."""
     X, log_rate, sample = dispersed_rows()
     sample = sample if has_exposure else sample.replace(exposure=None)
-    rows = rows_of(X, sample.y, sample.weight, two_folds(400, 150))
+    rows = build_rows(X, sample.y, sample.weight, two_folds(400, 150))
     head, steps = make_head("negative_binomial"), []
     fit = boosting.DispersionFit(head, sample, 0, log_rate)
     grow = boosting.Growing.grow
@@ -139,7 +139,7 @@ def test_trees_of_a_dispersion_follow_the_derivatives_of_the_weighted_loss(monke
 def test_the_dispersion_is_boosted_where_it_follows_a_column_and_predicted_out_of_fold():
     X, log_rate, sample = dispersed_rows(rows=1200)
     folds = divide_rows(sample.y, 0)
-    rows = rows_of(X, sample.y / sample.exposure, sample.weight * sample.exposure, folds)
+    rows = build_rows(X, sample.y / sample.exposure, sample.weight * sample.exposure, folds)
     fit = boosting.fit_dispersion(rows, log_rate, sample, 0)
     boosters = fit.to_boosters()
     assert len(boosters) == 5
@@ -160,7 +160,7 @@ def test_the_dispersion_of_few_rows_is_a_constant(monkeypatch, rows, is_tried):
     X, log_rate, sample = dispersed_rows(rows=rows)
     tried = []
     monkeypatch.setattr(boosting.DispersionFit, "boost", lambda self, *arguments: tried.append(arguments))
-    boosting.fit_dispersion(rows_of(X, sample.y, sample.weight, divide_rows(sample.y, 0)), log_rate, sample, 0)
+    boosting.fit_dispersion(build_rows(X, sample.y, sample.weight, divide_rows(sample.y, 0)), log_rate, sample, 0)
     assert bool(tried) == is_tried
 
 
@@ -168,7 +168,7 @@ def test_the_likelihood_is_that_of_the_smaller_loss_and_negative_binomial_with_e
     rng = np.random.default_rng(0)
     X, log_rate = rng.normal(size=(150, 1)), np.full(150, np.log(20.0))
     narrow = np.rint(20.0 + 1.5 * rng.normal(size=150))
-    rows = rows_of(X, narrow, np.ones(150), divide_rows(narrow, 0))
+    rows = build_rows(X, narrow, np.ones(150), divide_rows(narrow, 0))
     assert boosting.fit_dispersion(rows, log_rate, CountRows(X, narrow), 0).head.name == "double_poisson"
     exposed = CountRows(X, narrow, None, np.ones(150))
     assert boosting.fit_dispersion(rows, log_rate, exposed, 0).head.name == "negative_binomial"
@@ -229,7 +229,7 @@ def test_out_of_fold_means_are_those_of_boosters_without_the_fold_and_the_whole_
     X = rng.normal(size=(300, 2))
     rate = rng.poisson(np.exp(1.0 + X[:, 0])).astype(float)
     folds = divide_rows(rate, 3)
-    fit = MeanFit(rows_of(X, rate, np.ones(300), folds), QUICK)
+    fit = MeanFit(build_rows(X, rate, np.ones(300), folds), QUICK)
     fit.run(3)
     assert np.isnan(fit.out_of_fold).sum() == sum(len(fold.outer) for fold in folds[3:])
     fit.run(5)

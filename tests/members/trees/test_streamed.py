@@ -13,7 +13,7 @@ from ddpn.runtime.deadlines import Clock
 ROWS, SAMPLED, OPTIONS = 6000, 1200, {"leaves": (15,), "rounds": 40}
 
 
-def rows_of(seed, rows):
+def build_rows(seed, rows):
     """Counts per exposure that follow an interaction and a wave, which few rows do not show."""
     rng = np.random.default_rng(seed)
     X, exposure = rng.uniform(-2, 2, size=(rows, 4)), rng.uniform(0.5, 8.0, rows)
@@ -25,7 +25,7 @@ def rows_of(seed, rows):
 @pytest.fixture(scope="module")
 def parts():
     """Training, validation and test rows."""
-    return rows_of(1, ROWS), rows_of(2, 1000), rows_of(3, 3000)
+    return build_rows(1, ROWS), build_rows(2, 1000), build_rows(3, 3000)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_scores_are_those_of_a_fit_in_memory(parts, stream):
 
 def test_memory_and_time_bound_the_rows(parts, stream, stream_of, monkeypatch):
     train, validation, _ = parts
-    longer = stream_of(rows_of(1, 12_000))
+    longer = stream_of(build_rows(1, 12_000))
     monkeypatch.setattr(streamed, "MAX_BYTES", 3500 * (4 * streamed.CELL_BYTES + streamed.ROW_BYTES))
     fitted = fit(train.rows(slice(0, SAMPLED)), validation, longer)
     assert fitted.n_rows == 3000

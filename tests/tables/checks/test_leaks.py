@@ -23,7 +23,7 @@ RNG = np.random.default_rng(1)
 NOISE_OF_NORMALS = stats.chi2.cdf(4.0, 3) + 4.0 * stats.chi2.sf(4.0, 1)
 
 
-def suspected(X, y, **options):
+def list_suspects(X, y, **options):
     """Columns that are leaks, or asked about, in the order of the table."""
     names = {name for finding in find_leaks(X, y, **options) for name in finding.columns}
     return [name for name in X.columns if name in names]
@@ -102,7 +102,7 @@ def test_a_column_that_nearly_is_the_target():
 def test_a_large_part_of_the_target():
     most, rest = RNG.negative_binomial(2, 2 / 202, 800), RNG.negative_binomial(1, 1 / 21, 800)
     rest *= RNG.random(800) < 0.9
-    assert suspected(pl.DataFrame({"most": most}), (most + rest).astype(float)) == ["most"]
+    assert list_suspects(pl.DataFrame({"most": most}), (most + rest).astype(float)) == ["most"]
 
 
 def copies(y):
@@ -129,21 +129,21 @@ def test_functions_and_ranges_of_the_target(mean, rows):
         "word": RNG.choice(["a", "b"], rows),
         "yes": RNG.random(rows) < 0.5,
     }
-    assert suspected(pl.DataFrame(noise | made), y) == list(made)
+    assert list_suspects(pl.DataFrame(noise | made), y) == list(made)
 
 
 def test_a_category_that_determines_the_target():
     level = RNG.integers(0, 30, 600)
     y = RNG.permutation(np.arange(30) * 3.0)[level]
-    assert suspected(pl.DataFrame({"plan": [f"p{each}" for each in level]}), y) == ["plan"]
+    assert list_suspects(pl.DataFrame({"plan": [f"p{each}" for each in level]}), y) == ["plan"]
     wrong = np.where(RNG.random(600) < 0.02, RNG.integers(0, 90, 600), y)
-    assert suspected(pl.DataFrame({"plan": [f"p{each}" for each in level]}), wrong.astype(float)) == ["plan"]
+    assert list_suspects(pl.DataFrame({"plan": [f"p{each}" for each in level]}), wrong.astype(float)) == ["plan"]
 
 
 def test_one_outlier_does_not_hide_a_leak():
     y = counts(20.0, 500)[1]
     y[7] = 1e12
-    assert suspected(pl.DataFrame({"log": np.log1p(y)}), y) == ["log"]
+    assert list_suspects(pl.DataFrame({"log": np.log1p(y)}), y) == ["log"]
 
 
 def test_two_dates_that_are_as_far_apart_as_the_target_says():
@@ -175,16 +175,16 @@ def test_groups_whose_counts_are_far_apart_are_not_suspected():
         means = np.cumprod(rng.uniform(2, 15, 3))
         group = rng.integers(0, 3, 300)
         y = rng.poisson(means[group]).astype(float)
-        wrong += bool(suspected(pl.DataFrame({"g": [f"g{each}" for each in group]}), y))
+        wrong += bool(list_suspects(pl.DataFrame({"g": [f"g{each}" for each in group]}), y))
     assert wrong <= 1
 
 
 def test_repeated_rows_and_the_order_of_rows_raise_no_suspicion():
     x, y = counts(5.0, 300)
     twice = pl.DataFrame({"x": np.tile(x, 3), "code": np.tile(RNG.integers(0, 200, 300), 3)})
-    assert suspected(twice, np.tile(y, 3)) == []
+    assert list_suspects(twice, np.tile(y, 3)) == []
     order = np.argsort(y)
-    assert suspected(pl.DataFrame({"c": RNG.integers(0, 3, 300), "w": RNG.choice(["a", "b"], 300)}), y[order]) == []
+    assert list_suspects(pl.DataFrame({"c": RNG.integers(0, 3, 300), "w": RNG.choice(["a", "b"], 300)}), y[order]) == []
 
 
 @pytest.mark.parametrize(

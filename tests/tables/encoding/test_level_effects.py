@@ -12,7 +12,7 @@ from ddpn.tables.encoding.encoder import OutOfFoldEffects, assign_folds_by_conte
 LEVELS, ROWS = 300, 1800
 
 
-def simulated(seed: int, spread: float = 0.8) -> tuple[pl.DataFrame, np.ndarray, np.ndarray]:
+def simulate(seed: int, spread: float = 0.8) -> tuple[pl.DataFrame, np.ndarray, np.ndarray]:
     """A table with a column of many levels, its counts, and the true effect of each row's level."""
     rng = np.random.default_rng(seed)
     effects = rng.normal(0.0, spread, LEVELS)
@@ -22,7 +22,7 @@ def simulated(seed: int, spread: float = 0.8) -> tuple[pl.DataFrame, np.ndarray,
     return pl.DataFrame({"x": x, "zip": names}), rng.poisson(np.exp(1.0 + effects[level])), effects[level]
 
 
-def effect_of(encoder: FeatureEncoder, inputs: np.ndarray) -> np.ndarray:
+def look_up_effect(encoder: FeatureEncoder, inputs: np.ndarray) -> np.ndarray:
     return inputs[:, encoder.get_feature_names_out().tolist().index("zip effect")]
 
 
@@ -41,7 +41,7 @@ def test_credibility_is_that_of_buhlmann_and_straub():
 
 
 def test_blocks_of_training_rows_are_those_of_all_rows():
-    X, y, _ = simulated(3)
+    X, y, _ = simulate(3)
     fold = np.arange(ROWS) % 5
     whole = FeatureEncoder(numeric="steps", categorical="auto").fit_transform(X, y, fold=fold)
     encoder = FeatureEncoder(numeric="steps", categorical="auto")
@@ -56,10 +56,10 @@ def test_blocks_of_training_rows_are_those_of_all_rows():
 
 
 def test_effects_follow_the_true_ones_and_rare_levels_are_shrunk():
-    X, y, true = simulated(0)
+    X, y, true = simulate(0)
     encoder = FeatureEncoder(categorical="auto").fit(X, y)
     known = X["zip"].is_not_null().to_numpy()
-    assert np.corrcoef(effect_of(encoder, encoder.transform(X))[known], true[known])[0, 1] > 0.85
+    assert np.corrcoef(look_up_effect(encoder, encoder.transform(X))[known], true[known])[0, 1] > 0.85
     effects = encoder.columns_[1].effects
     assert effects is not None
     assert len(effects.values) == X["zip"].drop_nulls().n_unique()
@@ -71,13 +71,13 @@ def test_effects_follow_the_true_ones_and_rare_levels_are_shrunk():
 
 
 def test_a_row_does_not_see_its_own_count():
-    X, y, _ = simulated(1)
+    X, y, _ = simulate(1)
     changed = y.copy()
     changed[7] += 500
     fold = np.arange(ROWS) % 5
     encoders = [FeatureEncoder(categorical="auto") for _ in range(2)]
     before, after = (
-        effect_of(each, each.fit_transform(X, counts, fold=fold)) * each.columns_[1].effects.scale
+        look_up_effect(each, each.fit_transform(X, counts, fold=fold)) * each.columns_[1].effects.scale
         for each, counts in zip(encoders, (y, changed), strict=True)
     )
     np.testing.assert_allclose(before[fold == 2], after[fold == 2], rtol=1e-5, atol=1e-6)
@@ -90,7 +90,7 @@ def test_a_row_does_not_see_its_own_count():
     encoder = FeatureEncoder(categorical="effects")
     encoder.fit(X, y)
     crossed = OutOfFoldEffects(encoder, X, noise.astype(float), None, None, fold).encode(X, fold)
-    assert abs(np.corrcoef(effect_of(encoder, crossed), noise)[0, 1]) < 0.08
+    assert abs(np.corrcoef(look_up_effect(encoder, crossed), noise)[0, 1]) < 0.08
 
 
 def test_levels_that_do_not_differ_have_no_effects():
@@ -107,7 +107,7 @@ def test_levels_that_do_not_differ_have_no_effects():
 
 
 def test_weights_are_repeated_rows_and_their_unit_does_not_matter():
-    X, y, _ = simulated(2)
+    X, y, _ = simulate(2)
     weight = np.random.default_rng(0).integers(0, 4, ROWS)
     rows = np.repeat(np.arange(ROWS), weight)
     weighted = FeatureEncoder(categorical="auto").fit(X, y, weight)
@@ -119,17 +119,17 @@ def test_weights_are_repeated_rows_and_their_unit_does_not_matter():
 
 
 def test_effects_are_those_of_rates():
-    X, _, true = simulated(4)
+    X, _, true = simulate(4)
     days = np.random.default_rng(1).uniform(0.1, 10.0, ROWS)
     counts = np.random.default_rng(2).poisson(days * np.exp(1.0 + true))
     encoder = FeatureEncoder(categorical="auto").fit(X, counts, exposure=days)
     other = FeatureEncoder(categorical="auto").fit(X, counts, exposure=100.0 * days)
-    assert np.corrcoef(effect_of(encoder, encoder.transform(X)), true)[0, 1] > 0.85
+    assert np.corrcoef(look_up_effect(encoder, encoder.transform(X)), true)[0, 1] > 0.85
     np.testing.assert_allclose(encoder.transform(X), other.transform(X), rtol=1e-5, atol=1e-6)
 
 
 def test_folds_by_content_know_a_row_again():
-    X, y, _ = simulated(8)
+    X, y, _ = simulate(8)
     encoder = FeatureEncoder(categorical="auto").fit(X, y)
     fold = assign_folds_by_content(encoder, X)
     assert np.bincount(fold).min() > ROWS / 5 - 4 * np.sqrt(ROWS / 5)
@@ -147,7 +147,7 @@ def test_folds_by_content_know_a_row_again():
 
 
 def test_rounding_errors_are_no_effects():
-    X, _, _ = simulated(10)
+    X, _, _ = simulate(10)
     rng = np.random.default_rng(0)
     days, weight = rng.uniform(0.1, 3.0, (2, ROWS))
     assert not has_effects(FeatureEncoder(categorical="auto").fit(X, 2.0 * days, exposure=days))
@@ -155,15 +155,15 @@ def test_rounding_errors_are_no_effects():
 
 
 def test_rows_of_a_fold_without_rows_have_the_effects_of_all():
-    X, y, _ = simulated(12)
+    X, y, _ = simulate(12)
     encoder = FeatureEncoder(categorical="auto").fit(X, y)
     crossed = OutOfFoldEffects(encoder, X, y.astype(float), None, None, np.arange(ROWS) % 3)
-    result = effect_of(encoder, crossed.encode(X, np.full(ROWS, 4)))
-    np.testing.assert_allclose(result, effect_of(encoder, encoder.transform(X)), rtol=1e-6)
+    result = look_up_effect(encoder, crossed.encode(X, np.full(ROWS, 4)))
+    np.testing.assert_allclose(result, look_up_effect(encoder, encoder.transform(X)), rtol=1e-6)
 
 
 @pytest.mark.parametrize("fold", [np.arange(3), np.zeros(ROWS), np.full(ROWS, -1)])
 def test_bad_folds(fold):
-    X, y, _ = simulated(13)
+    X, y, _ = simulate(13)
     with pytest.raises(InputError, match="fold must be"):
         FeatureEncoder(categorical="auto").fit_transform(X, y, fold=fold)
