@@ -234,7 +234,7 @@ def test_members_are_listed_with_their_weights():
     networks = Networks()
     networks.model = SimpleNamespace(n_networks=5)
     members = {"networks": networks, "glm": SimpleNamespace(label="GLM")}
-    predictor = SimpleNamespace(mixed=members, weights={"networks": 0.75, "glm": 0.25})
+    predictor = SimpleNamespace(active_members=members, weights={"networks": 0.75, "glm": 0.25})
     model = SimpleNamespace(predictor_=predictor, likelihood=("poisson", "negative_binomial"))
     assert members_text(model) == "5 networks (75%) + GLM (25%)"
     assert likelihood_text(model) == "poisson, negative_binomial"
