@@ -77,7 +77,7 @@ def predictions(model: DDPNRegressor, frame: pl.DataFrame, calls: int) -> Iterat
     inputs = torch.from_numpy(member.encoder.transform(frame))
     single, rows = copy.deepcopy(member.model).float(), frame.height
     knots = np.linspace(0.0, 1.0, 21)
-    change = MonotoneMap.of(knots, knots + 0.06 * knots * np.sin(2.0 * np.pi * knots))
+    change = MonotoneMap.from_knots(knots, knots + 0.06 * knots * np.sin(2.0 * np.pi * knots))
 
     def networks() -> None:
         for part in inputs.split(4096):

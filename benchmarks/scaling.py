@@ -82,7 +82,7 @@ def check_pass(folder: Path, columns: int) -> Row:
 class Stream:
     """Rows in memory, drawn in chunks."""
 
-    identity, most_passes = "rows", 1.0
+    identity, max_passes = "rows", 1.0
 
     def __init__(self, sample: CountRows) -> None:
         self.rows = sample

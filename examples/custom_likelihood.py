@@ -18,7 +18,7 @@ from ddpn import DDPNRegressor, Poisson
 from ddpn.distributions import CountDistribution
 from ddpn.networks.heads import HEADS, Head
 from ddpn.networks.heads.clamps import bend, log_mean
-from ddpn.networks.heads.head import promoted
+from ddpn.networks.heads.head import promote_precision
 
 #: Bounds on the log-odds of a row that is always 0; no data could distinguish values beyond them.
 LOG_ODDS = (-12.0, 12.0)
@@ -71,7 +71,7 @@ class ZeroInflatedHead(Head):
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> ZeroInflatedPoisson:
         """ZeroInflatedPoisson(exposure * e^raw0, sigmoid(raw1))."""
-        raw = promoted(raw)
+        raw = promote_precision(raw)
         mu, never = log_mean(raw[..., 0], exposure).exp(), bend(raw[..., 1], *LOG_ODDS).sigmoid()
         return ZeroInflatedPoisson(mu, never, validate_args=False)
 

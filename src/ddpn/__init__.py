@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         Mixture,
         NegativeBinomial,
         Poisson,
-        discretized,
+        discretize,
     )
     from ddpn.estimators import CountGLM, CountRegressor, DDPNRegressor
     from ddpn.prediction.prediction import Prediction
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _DISTRIBUTIONS = (
     "ConwayMaxwellPoisson", "Discretized", "DoubleBinomial", "DoublePoisson", "GeneralizedPoisson",
-    "Mixture", "NegativeBinomial", "Poisson", "discretized",
+    "Mixture", "NegativeBinomial", "Poisson", "discretize",
 )  # fmt: skip
 #: Imported on first use: `ddpn --help` should not wait for torch, nor distributions for scikit-learn.
 _LAZY = dict.fromkeys(_DISTRIBUTIONS, "ddpn.distributions")
@@ -59,7 +59,7 @@ __all__ = [
     "PredictionSpec",
     "TrainingError",
     "diagnose",
-    "discretized",
+    "discretize",
     "explain",
     "group_similar_rows",
 ]

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from ddpn.calibration.calibrate import CalibratedRows
 from ddpn.calibration.calibration import Calibration
 from ddpn.distributions import Mixture, Recalibrated
-from ddpn.distributions.limits import bounded, limited
+from ddpn.distributions.limits import censor_rows, truncate_rows
 from ddpn.members import MEMBERS
 from ddpn.members.blending import MIXTURE, mix_members
 from ddpn.members.folds import Folds, get_fold_copies, load_member
@@ -230,7 +230,7 @@ class Predictor:
         X = self.parse(X)
         parts = [member.predict_components(X, scale) for member in members.values()]
         with single_thread():
-            parts = [[bounded(part, *bounds) for part in components] for components in parts]
+            parts = [[truncate_rows(part, *bounds) for part in components] for components in parts]
             mixture = mix_members(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
         return self.calibration.recalibrate(mixture, of)
 
@@ -276,7 +276,7 @@ class Predictor:
     def iter_recorded_blocks(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Any, CountRows]]:
         """Yield (distribution, rows) blocks for scoring, censored at each row's recording limit."""
         for prediction, block in self.predict_rows(sample, of):
-            yield limited(prediction.distribution, block.limit), block
+            yield censor_rows(prediction.distribution, block.limit), block
 
     def predict_rows(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Prediction, CountRows]]:
         """Predict rows with counts, a block at a time, in order to score them.

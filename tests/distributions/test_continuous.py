@@ -113,7 +113,7 @@ def test_quantiles_at_the_ends_and_back():
 
 def test_modes_and_entropies_are_those_of_counts():
     for ask in (lambda law: law.mode, lambda law: law.entropy(), lambda law: law.mutual_information):
-        with pytest.raises(InputError, match=r"no mode and no entropy.* discretized\(\)"):
+        with pytest.raises(InputError, match=r"no mode and no entropy.* discretize\(\)"):
             ask(mixture())
 
 

@@ -34,7 +34,7 @@ from ddpn.distributions import (
     Recalibrated,
     Truncated,
     ZeroInflated,
-    discretized,
+    discretize,
 )
 from ddpn.runtime.errors import DDPNError, InputError
 
@@ -46,7 +46,7 @@ def f64(*values: float) -> Tensor:
 #: Means, second parameters and counts of four rows.
 MU, OTHER, COUNTS = f64(0.01, 3.3, 45.2, 420.7), f64(0.3, 0.8, 0.1, 0.9), f64(0, 2, 61, 390)
 PI, LOW, HIGH, TOTAL = f64(0.0, 0.4, 1e-9, 0.95), f64(0, 2, 60, 100), f64(5, math.inf, 70, 2000), f64(1, 9, 90, 3000)
-CHANGE = MonotoneMap.of([0.0, 0.03, 0.2, 0.5, 0.9, 1.0], [0.0, 0.06, 0.3, 0.45, 0.95, 1.0])
+CHANGE = MonotoneMap.from_knots([0.0, 0.03, 0.2, 0.5, 0.9, 1.0], [0.0, 0.06, 0.3, 0.45, 0.95, 1.0])
 
 
 def like(mu: Tensor, values: Tensor) -> Tensor:
@@ -95,8 +95,8 @@ MAKERS = FAMILIES | {
     "Censored mixture": lambda mu, other: Censored(blend(mu, other), f64(2, 4, 60, math.inf)),
     "Recalibrated": lambda mu, other: Recalibrated(Poisson(mu), CHANGE),
     "Recalibrated mixture": lambda mu, other: Recalibrated(blend(mu, other), CHANGE),
-    "Discretized": lambda mu, other: discretized(Normal(mu, 4.0 * other)),
-    "Discretized mixture": lambda mu, other: discretized(Mixture(Normal(torch.stack([mu, -mu, 2 * mu], -1), 9.0))),
+    "Discretized": lambda mu, other: discretize(Normal(mu, 4.0 * other)),
+    "Discretized mixture": lambda mu, other: discretize(Mixture(Normal(torch.stack([mu, -mu, 2 * mu], -1), 9.0))),
 }
 #: Families whose `log_prob` comes from kernels alone.
 WITHOUT_FORMULA = ("ConwayMaxwellPoisson", "MeanDoublePoisson", "DoubleBinomial")

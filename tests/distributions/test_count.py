@@ -14,7 +14,7 @@ from ddpn.distributions import (
     Mixture,
     NegativeBinomial,
     Poisson,
-    discretized,
+    discretize,
     log_mass,
 )
 from ddpn.metrics import crps, evaluate
@@ -134,12 +134,12 @@ def test_metrics_and_discretized_take_it():
     y = torch.tensor([3, 90, 1000, 20, 4, 12])
     torch.testing.assert_close(crps(dist, y), dist.crps(y))
     assert math.isfinite(evaluate(dist, y)["crps"])
-    assert discretized(dist) is dist
+    assert discretize(dist) is dist
     mixed = Mixture([Empirical(COUNTS), Normal(10.0, 3.0)], [0.5, 0.5])
     torch.testing.assert_close(mixed.mean, 0.5 * COUNTS.mean(-1) + 5.0)
-    with pytest.raises(InputError, match=r"discretized\(\)"):
+    with pytest.raises(InputError, match=r"discretize\(\)"):
         mixed.log_prob(y)
-    np.testing.assert_allclose(discretized(mixed).mean, mixed.mean, rtol=1e-3)
+    np.testing.assert_allclose(discretize(mixed).mean, mixed.mean, rtol=1e-3)
 
 
 def test_a_class_without_the_three_methods_is_abstract():

@@ -10,7 +10,7 @@ from scipy import stats
 from torch.distributions import Laplace, Normal
 
 import ddpn
-from ddpn.distributions import Discretized, Mixture, Poisson, discretized
+from ddpn.distributions import Discretized, Mixture, Poisson, discretize
 from ddpn.runtime.errors import DDPNError, InputError
 
 #: (loc, scale) of members: a needle, small, across 0, below 0, wide, far out, wide and across 0; then mixtures.
@@ -39,7 +39,7 @@ def double(*values: float) -> torch.Tensor:
 def law_of(name: str):
     loc, scale = (double(*column) for column in zip(*LAWS[name], strict=True))
     dist = Normal(loc[0], scale[0]) if len(loc) == 1 else Mixture(Normal(loc, scale))
-    return discretized(dist)
+    return discretize(dist)
 
 
 class Sums:
@@ -129,17 +129,17 @@ def test_sheppard():
 
 def test_discretized_takes_what_can_be_counts():
     count = Poisson(3.0)
-    assert discretized(count) is count
+    assert discretize(count) is count
     mixture = Mixture(count.expand((2,)))
-    assert discretized(mixture) is mixture
-    nested = discretized(Mixture(Mixture(Normal(torch.tensor([[1.0, 4.0], [2.0, 9.0]]), 1.0))))
-    flat = discretized(Mixture(Normal(torch.tensor([1.0, 4.0, 2.0, 9.0]), 1.0)))
+    assert discretize(mixture) is mixture
+    nested = discretize(Mixture(Mixture(Normal(torch.tensor([[1.0, 4.0], [2.0, 9.0]]), 1.0))))
+    flat = discretize(Mixture(Normal(torch.tensor([1.0, 4.0, 2.0, 9.0]), 1.0)))
     y = torch.arange(12)
     torch.testing.assert_close(nested.cdf(y), flat.cdf(y))
     torch.testing.assert_close(nested.crps(y), flat.crps(y))
     with pytest.raises(InputError, match=r"a Normal, a mixture of Normals or a count distribution, got Laplace"):
-        discretized(Laplace(0.0, 1.0))
-    assert ddpn.discretized is discretized
+        discretize(Laplace(0.0, 1.0))
+    assert ddpn.discretize is discretize
 
 
 def test_what_it_refuses():
@@ -161,7 +161,7 @@ def test_gradients_are_refused():
 
 
 def test_a_normal_far_below_zero_is_a_count_of_zero():
-    dist = discretized(Mixture(Normal(torch.full((1, 2), -1e10).double(), torch.tensor([[1e6, 2e6]]).double())))
+    dist = discretize(Mixture(Normal(torch.full((1, 2), -1e10).double(), torch.tensor([[1e6, 2e6]]).double())))
     assert dist.icdf(torch.tensor([0.001, 0.5, 0.999]).double().unsqueeze(1)).tolist() == [[0.0]] * 3
     assert [end.item() for end in dist.interval(0.9)] == [0.0, 0.0]
     assert dist.mode.item() == 0.0

@@ -162,7 +162,7 @@ def test_a_wide_distribution_has_the_mean_of_its_tails(limit):
 
 def test_a_truncated_mixture_of_a_family_and_a_recalibrated_distribution():
     """One component has a formula and the other does not: against sums over the range."""
-    changed = Recalibrated(Poisson(f64(4.0)), MonotoneMap.of([0.0, 0.3, 1.0], [0.0, 0.5, 1.0]))
+    changed = Recalibrated(Poisson(f64(4.0)), MonotoneMap.from_knots([0.0, 0.3, 1.0], [0.0, 0.5, 1.0]))
     dist = Truncated(Mixture.concatenate([changed, Poisson(f64(7.0))], [0.4, 0.6]), 2, 9)
     y = torch.arange(2, 10)
     pmf = dist.log_prob(y).exp()

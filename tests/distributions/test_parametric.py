@@ -201,7 +201,7 @@ def test_training_steps_have_the_digits_of_float32_where_dispersions_are_large(r
     rng = np.random.default_rng(0)
     mu, gamma = np.exp(rng.uniform(-16.0, 14.0, rows)), np.exp(rng.uniform(-18.0, -6.0, rows))
     columns = [torch.from_numpy(values) for values in (np.floor(mu * rng.gamma(0.5, 2.0, rows)), mu, gamma)]
-    short, exact = (np.asarray(DoublePoisson.evaluated(name, columns))[:3] for name in ("float32", "log_prob"))
+    short, exact = (np.asarray(DoublePoisson.evaluate_kernel(name, columns))[:3] for name in ("float32", "log_prob"))
     error = np.abs(short - exact) * np.stack([np.ones(rows), mu, gamma])
     assert error[0].max() < 2e-6
     assert error[1:].max() < 1e-5
@@ -215,7 +215,7 @@ def test_training_steps_have_the_digits_of_float32_for_counts_of_millions():
     gamma = np.exp(rng.uniform(np.log(np.where(mu < np.exp(16.0), 0.2, 10.0) / mu), 0.0))
     y = np.floor(mu * rng.gamma(1.0 / (0.1 + gamma), 0.1 + gamma))
     columns = [torch.from_numpy(values) for values in (y, mu, gamma)]
-    short, exact = (np.asarray(DoublePoisson.evaluated(name, columns))[:3] for name in ("float32", "log_prob"))
+    short, exact = (np.asarray(DoublePoisson.evaluate_kernel(name, columns))[:3] for name in ("float32", "log_prob"))
     assert (short[1:] != exact[1:]).any(0).mean() > 0.98  # by tables
     scale = np.maximum(np.abs(exact[0]), 1.0)
     assert (np.abs(short[0] - exact[0]) / scale).max() < 1e-6

@@ -8,11 +8,11 @@ from torch.distributions import Normal
 
 from ddpn import DoublePoisson, InputError, NegativeBinomial, Poisson
 from ddpn.distributions import Censored, Mixture, MonotoneMap, Recalibrated, Truncated, log_mass
-from ddpn.distributions.limits import limited
+from ddpn.distributions.limits import censor_rows
 from ddpn.metrics import ood_score
 
 AT, VALUE = [0.0, 0.03, 0.2, 0.5, 0.9, 1.0], [0.0, 0.06, 0.3, 0.45, 0.95, 1.0]
-CHANGE = MonotoneMap.of(AT, VALUE)
+CHANGE = MonotoneMap.from_knots(AT, VALUE)
 Z = np.arange(700.0)
 
 
@@ -62,7 +62,7 @@ def test_both_tails_keep_their_relative_accuracy(y):
 
 
 def test_the_identity_changes_nothing(dist):
-    same = Recalibrated(dist.base, MonotoneMap.of([0.0, 0.4, 1.0], [0.0, 0.4, 1.0]))
+    same = Recalibrated(dist.base, MonotoneMap.from_knots([0.0, 0.4, 1.0], [0.0, 0.4, 1.0]))
     assert same.mean.numpy() == pytest.approx(dist.base.mean.numpy(), rel=1e-9)
     assert same.crps(torch.tensor(3.0)).numpy() == pytest.approx(dist.base.crps(torch.tensor(3.0)).numpy(), rel=1e-9)
     assert same.interval(0.9)[1].tolist() == dist.base.interval(0.9)[1].tolist()
@@ -99,7 +99,7 @@ def test_distributions_on_very_many_counts_are_changed_as_a_normal_is():
 )
 def test_maps_that_are_not_monotone_are_refused(at, value):
     with pytest.raises(InputError, match="increase strictly from 0 to 1"):
-        MonotoneMap.of(at, value)
+        MonotoneMap.from_knots(at, value)
 
 
 def test_masses_in_the_upper_tail_keep_their_digits():
@@ -133,7 +133,7 @@ def test_rows_that_span_many_counts_are_changed_in_all_results_or_in_none(base):
 
 
 def test_counts_beyond_a_limit_are_added_up_there(dist):
-    recorded, y = limited(dist, np.full(dist.batch_shape, 8.0)), torch.arange(9.0).unsqueeze(-1)
+    recorded, y = censor_rows(dist, np.full(dist.batch_shape, 8.0)), torch.arange(9.0).unsqueeze(-1)
     expected = torch.cat([dist.log_prob(y[:-1]).exp(), dist.survival(y[-2:-1])])
     torch.testing.assert_close(recorded.log_prob(y).exp(), expected, rtol=1e-12, atol=0.0)
     below = expected.cumsum(0)[:-1]
@@ -142,4 +142,4 @@ def test_counts_beyond_a_limit_are_added_up_there(dist):
 
 def test_a_limit_does_not_make_long_rows_short():
     dist = Recalibrated(NegativeBinomial(double(1e5), 1.0), CHANGE)
-    assert limited(dist, 1000.0).log_prob(double(500.0)).item() == dist.log_prob(double(500.0)).item()
+    assert censor_rows(dist, 1000.0).log_prob(double(500.0)).item() == dist.log_prob(double(500.0)).item()

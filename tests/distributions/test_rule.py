@@ -96,7 +96,7 @@ class TestClosedForm:
 
     def test_blocks_of_rows(self, monkeypatch):
         whole = rule.DoublePoissonLogProb.apply(self.Y, *self.parameters())
-        monkeypatch.setattr(rule, "_ROWS", 4)
+        monkeypatch.setattr(rule, "_MAX_BLOCK_ROWS", 4)
         torch.testing.assert_close(rule.DoublePoissonLogProb.apply(self.Y, *self.parameters()), whole, rtol=0, atol=0)
 
     def test_no_rows(self):

@@ -18,7 +18,7 @@ from ddpn import (
     DDPNRegressor,
     InputError,
     Mixture,
-    discretized,
+    discretize,
     explain,
     predictor,
 )
@@ -50,7 +50,7 @@ def ends_of(normal, X) -> stats.rv_continuous:
 
 
 def test_points_are_those_of_the_distribution(model, dist, counts, exposures):
-    rounded = discretized(dist)
+    rounded = discretize(dist)
     median = rounded.icdf(torch.full((90,), 0.5, dtype=torch.float64))
     wanted = {"mean": dist.mean, "median": median, "mode": rounded.mode}
     for statistic, values in wanted.items():
@@ -82,7 +82,7 @@ def test_quantiles_are_those_of_the_distribution(model, dist, counts, exposures)
     found = model.predict_quantiles(counts[0], [0.1, 0.5, 0.99], exposures)
     assert found.shape == (90, 3)
     for column, q in zip(found.T, (0.1, 0.5, 0.99), strict=True):
-        assert (column == discretized(dist).icdf(torch.full((90,), q, dtype=torch.float64)).numpy()).all()
+        assert (column == discretize(dist).icdf(torch.full((90,), q, dtype=torch.float64)).numpy()).all()
     assert (np.diff(found) >= 0).all()
     assert (model.predict_quantiles(counts[0], 0.5, exposures) == found[:, [1]]).all()
 

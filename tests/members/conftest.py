@@ -41,8 +41,8 @@ class Stream:
 
     identity = "rows"
 
-    def __init__(self, sample: CountRows, most_passes: float = 1.0) -> None:
-        self.rows, self.most_passes, self.read = sample, most_passes, 0
+    def __init__(self, sample: CountRows, max_passes: float = 1.0) -> None:
+        self.rows, self.max_passes, self.read = sample, max_passes, 0
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -10,7 +10,7 @@ from scipy import optimize, stats
 
 from ddpn import CountGLM
 from ddpn.distributions import NegativeBinomial
-from ddpn.distributions.limits import as_recorded
+from ddpn.distributions.limits import apply_record_limits
 from ddpn.members.glm import GLM, Constant, Design, PoissonGLM
 from ddpn.members.linear import fit_linear
 from ddpn.members.member import NotApplicableError, Task
@@ -184,7 +184,7 @@ def test_bounded_and_censored_counts_have_their_own_maximum():
         fitted = Constant().fit(sample, None, seed=0)
         best = optimize.minimize_scalar(losses[name], bounds=(1.0, 3.0), method="bounded")
         assert fitted.distribution(np.zeros((1, 1))).mean.item() == pytest.approx(best.x, rel=0.06)
-        dist = as_recorded(fitted.distribution(sample.X), sample)
+        dist = apply_record_limits(fitted.distribution(sample.X), sample)
         value = -dist.log_prob(torch.from_numpy(sample.y)[:, None]).sum().item()
         assert best.fun - 10 < value <= best.fun + 0.01  # families of more parameters fit a little better
 

@@ -17,7 +17,7 @@ from ddpn.distributions import (
     Mixture,
     NegativeBinomial,
     Poisson,
-    discretized,
+    discretize,
 )
 
 MU = torch.tensor([0.4, 6.0, 30.0], dtype=torch.float64)
@@ -27,9 +27,9 @@ DISTS = {
     "DoublePoisson": DoublePoisson(MU, torch.full_like(MU, 1.8)),
     "Poisson": Poisson(MU),
     "NegativeBinomial": NegativeBinomial(MU, torch.full_like(MU, 0.6)),
-    "Discretized": discretized(Normal(MU, MU.sqrt())),
+    "Discretized": discretize(Normal(MU, MU.sqrt())),
     "mixture of Poissons": Mixture(Poisson(MU.unsqueeze(-1) * SHIFTS)),
-    "mixture of Discretized": discretized(Mixture(Normal(MU.unsqueeze(-1) * SHIFTS, 2.0))),
+    "mixture of Discretized": discretize(Mixture(Normal(MU.unsqueeze(-1) * SHIFTS, 2.0))),
     "Normal": Normal(MU, MU.sqrt()),
     "mixture of Normals": Mixture(Normal(MU.unsqueeze(-1) * SHIFTS, 2.0)),
 }

@@ -9,8 +9,8 @@ from torch.distributions import Normal
 from ddpn.distributions import Mixture, NegativeBinomial, Poisson
 from ddpn.metrics import (
     coverage_curve,
-    covered,
     expected_coverage,
+    is_covered,
     median_precision,
     pit_bounds,
     pit_distance,
@@ -25,7 +25,7 @@ def test_poisson_intervals_against_scipy(counts_of_set):
     mu, y = counts_of_set(400)
     dist = Poisson(torch.from_numpy(mu))
     low, high = stats.poisson.interval(0.8, mu)
-    np.testing.assert_array_equal(covered(dist, y, 0.8).numpy(), (low <= y) & (y <= high))
+    np.testing.assert_array_equal(is_covered(dist, y, 0.8).numpy(), (low <= y) & (y <= high))
     expected = stats.poisson.cdf(high, mu) - stats.poisson.cdf(low - 1, mu)
     np.testing.assert_allclose(expected_coverage(dist, 0.8).numpy(), expected, rtol=1e-10)
 
@@ -33,21 +33,21 @@ def test_poisson_intervals_against_scipy(counts_of_set):
 def test_normal_intervals_against_scipy():
     dist, y = Normal(torch.tensor([1.0, 50.0], dtype=torch.float64), 3.0), torch.tensor([6.0, 45.0])
     low, high = stats.norm.interval(0.9, [1.0, 50.0], 3.0)
-    assert ((low <= y.numpy()) & (y.numpy() <= high)).tolist() == covered(dist, y, 0.9).tolist() == [False, False]
-    assert covered(dist, y, 0.91).tolist() == [True, True]
+    assert ((low <= y.numpy()) & (y.numpy() <= high)).tolist() == is_covered(dist, y, 0.9).tolist() == [False, False]
+    assert is_covered(dist, y, 0.91).tolist() == [True, True]
     np.testing.assert_allclose(expected_coverage(dist, 0.9).numpy(), 0.9, rtol=1e-10)
 
 
 def test_both_ends_are_inside_and_their_neighbours_are_not(count_dist):
     low, high = count_dist.interval(0.9)
-    inside = covered(count_dist, torch.stack([low, high, high + 1, low - 1]), 0.9)
+    inside = is_covered(count_dist, torch.stack([low, high, high + 1, low - 1]), 0.9)
     assert inside.tolist() == [[True] * 3, [True] * 3, [False] * 3, [False] * 3]
 
 
 def test_expected_coverage_is_the_mean_of_covered_under_the_distribution(count_dist):
     z = torch.arange(600.0, dtype=torch.float64).unsqueeze(-1)
     pmf = count_dist.log_prob(z).exp()
-    share = (pmf * covered(count_dist, z, 0.8)).sum(0)
+    share = (pmf * is_covered(count_dist, z, 0.8)).sum(0)
     torch.testing.assert_close(expected_coverage(count_dist, 0.8), share, rtol=1e-7, atol=1e-9)
     assert (share >= 0.8 - 1e-9).all()
 
@@ -136,7 +136,7 @@ def test_coverage_curve_is_the_mean_of_covered(dist, y):
     curve = coverage_curve(dist, y, LEVELS, weight=[1.0, 2.0, 5.0])
     w = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64) / 8
     for i, level in enumerate(LEVELS):
-        assert curve.observed[i].item() == pytest.approx((w * covered(dist, y, level)).sum().item())
+        assert curve.observed[i].item() == pytest.approx((w * is_covered(dist, y, level)).sum().item())
         assert curve.expected[i].item() == pytest.approx((w * expected_coverage(dist, level)).sum().item())
     assert curve.level.tolist() == LEVELS
 

@@ -15,11 +15,11 @@ from ddpn.metrics import (
     aupr,
     auroc,
     coverage_curve,
-    covered,
     crps,
     evaluate,
     expected_coverage,
     fpr80,
+    is_covered,
     median_precision,
     nll,
     ood_score,
@@ -30,7 +30,7 @@ from ddpn.metrics import (
 )
 from ddpn.runtime.errors import ConfigError, InputError
 
-ONE_VALUE = (crps, nll, absolute_error, covered)
+ONE_VALUE = (crps, nll, absolute_error, is_covered)
 #: Those that refuse a value which is no count, if the distribution is one of counts.
 OF_COUNTS = (crps, nll, pit_bounds, pit_histogram, evaluate)
 ALL = tuple(dict.fromkeys((*ONE_VALUE, *OF_COUNTS)))
@@ -82,7 +82,7 @@ def test_what_is_no_distribution_is_refused(score):
 @pytest.mark.parametrize("column", [lambda y: pd.Series(y, index=[7, 3, 7]), pl.Series, list, np.array])
 def test_columns_of_data_frames_are_read_by_position(column):
     dist, y, weight = Poisson(torch.tensor([1.0, 4.0, 9.0])), [0, 6, 9], [1.0, 0.0, 2.0]
-    for metric in (crps, nll, covered, absolute_error, pit_bounds):
+    for metric in (crps, nll, is_covered, absolute_error, pit_bounds):
         assert torch.equal(torch.stack([*metric(dist, column(y))]), torch.stack([*metric(dist, torch.tensor(y))]))
     given, tensors = (column(y), column(weight)), (torch.tensor(y), torch.tensor(weight))
     for metric in (evaluate, pit_distance):

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from ddpn.networks.backbones import MLP, Members, Tuned
-from ddpn.networks.backbones.members import Frozen, generators
-from ddpn.networks.backbones.pretrained import Tail
+from ddpn.networks.backbones import MLP, FineTuned, NetworkList
+from ddpn.networks.backbones.members import Frozen, make_generators
+from ddpn.networks.backbones.pretrained import NetworkTail
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel, Projection
 from ddpn.runtime.errors import ConfigError
@@ -18,7 +18,7 @@ def features(*shape: int) -> torch.Tensor:
 
 def projection(*sees: str) -> Projection:
     layer = Projection(4, sees, n_networks=3)
-    layer.reset(generators(range(3)))
+    layer.reset(make_generators(range(3)))
     return layer
 
 
@@ -56,7 +56,9 @@ def test_start_is_the_first_prediction_at_zero_features(backbone):
 
 TWO = {
     "mlp": lambda: MLP(n_in=4, hidden=(6,), n_networks=2),
-    "tuned": lambda: Tuned(Frozen(nn.Linear(4, 8), row_axes=1), Tail(lambda: nn.Linear(8, 4), width=4, n_networks=2)),
+    "tuned": lambda: FineTuned(
+        Frozen(nn.Linear(4, 8), row_axes=1), NetworkTail(lambda: nn.Linear(8, 4), width=4, n_networks=2)
+    ),
 }
 
 
@@ -65,7 +67,7 @@ class Own(nn.Module):
 
     def __init__(self, **attributes: object) -> None:
         super().__init__()
-        self.networks = Members(lambda: nn.Linear(4, 8), n_networks=2)
+        self.networks = NetworkList(lambda: nn.Linear(4, 8), n_networks=2)
         for name, value in attributes.items():
             setattr(self, name, value)
 

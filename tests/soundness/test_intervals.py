@@ -129,7 +129,7 @@ def test_censored_counts_are_covered_as_expected():
 
 def test_recalibration_reaches_every_row():
     """Rows that span many counts, or have a component of almost no weight, are recalibrated as all others are."""
-    change = MonotoneMap.of([0.0, 0.1, 0.9, 1.0], [0.0, 0.2, 0.8, 1.0])
+    change = MonotoneMap.from_knots([0.0, 0.1, 0.9, 1.0], [0.0, 0.2, 0.8, 1.0])
     mean = torch.tensor([2000.0, 1e5, 8.6e6, 9.0e6]).double()
     for base in (Poisson(mean), NegativeBinomial(mean, torch.full_like(mean, 0.6))):
         low, high = Recalibrated(base, change).interval(0.7)
@@ -146,7 +146,7 @@ def test_recalibration_reaches_every_row():
 
 @pytest.mark.parametrize("mean", [2000.0, 1e4])
 def test_moments_and_scores_of_recalibrated_rows_with_many_counts_by_sums(mean):
-    change = MonotoneMap.of([0.0, 0.05, 0.5, 0.9, 1.0], [0.0, 0.1, 0.4, 0.85, 1.0])
+    change = MonotoneMap.from_knots([0.0, 0.05, 0.5, 0.9, 1.0], [0.0, 0.1, 0.4, 0.85, 1.0])
     dist = Recalibrated(NegativeBinomial(torch.tensor([mean]).double(), torch.tensor([0.6]).double()), change)
     z = np.arange(0.0, 40 * mean)
     p = dist.log_prob(torch.from_numpy(z).unsqueeze(1))[:, 0].exp().numpy()

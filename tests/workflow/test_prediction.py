@@ -7,7 +7,7 @@ import torch
 from polars.testing import assert_frame_equal
 
 from ddpn.analysis.report.evidence import gather
-from ddpn.distributions import discretized
+from ddpn.distributions import discretize
 from ddpn.members.folds import get_fold_copies
 from ddpn.members.glm import Constant
 from ddpn.prediction.spec import PredictionSpec
@@ -293,7 +293,7 @@ def test_columns_are_those_of_the_distribution(predictor):
     ]  # fmt: skip
     integers = {"median", "mode", "lower", "upper", "q0.1", "q0.99"}
     assert {name for name, values in found.items() if values.dtype == np.int64} == integers
-    dist = discretized(predictor.distribution(X, exposure))
+    dist = discretize(predictor.distribution(X, exposure))
     pmf = dist.log_prob(torch.arange(20_000.0, dtype=torch.float64)[:, None]).exp().numpy()
     cdf, counts = pmf.cumsum(0), np.arange(20_000.0)
     np.testing.assert_allclose(found["mean"], counts @ pmf, rtol=1e-8)

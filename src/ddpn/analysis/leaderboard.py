@@ -18,15 +18,15 @@ from ddpn.analysis.gains import Gain, independent_rows, score_gain
 from ddpn.analysis.leaderboard_table import tabulate_scores
 from ddpn.calibration.calibrate import CalibratedRows
 from ddpn.calibration.intervals import make_interval
-from ddpn.distributions import CountDistribution, discretized
+from ddpn.distributions import CountDistribution, discretize
 from ddpn.distributions.components import Interval
-from ddpn.distributions.limits import limited
+from ddpn.distributions.limits import censor_rows
 from ddpn.members import format_member_label
 from ddpn.members.folds import get_fold_copies
 from ddpn.members.member import Member
 from ddpn.members.networks import Networks
 from ddpn.metrics import absolute_error, crps, nll
-from ddpn.metrics.predictive import known
+from ddpn.metrics.predictive import require_supported
 from ddpn.prediction.prediction import Prediction
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_rows import CountRows
@@ -90,7 +90,7 @@ def score_predictions(predictions: Iterable[tuple[Prediction, CountRows]]) -> Ro
 
 def score_prediction(prediction: Prediction, rows: CountRows) -> RowScores:
     """Score the counts of rows as they are recorded, with the calibrated intervals of their prediction."""
-    recorded = limited(prediction.counts, rows.limit)
+    recorded = censor_rows(prediction.counts, rows.limit)
     interval = replace(prediction, distribution=recorded).interval_with_probability(COVERAGE)
     return scored_rows(recorded, rows.y, interval)
 
@@ -325,8 +325,8 @@ def verdict(found: Evaluation) -> Verdict:
     sentences = [headline, found.leak]
     if math.isfinite(found.coverage):
         wrong = ": they are too narrow" if found.too_narrow else ": they are too wide" if found.too_wide else ""
-        covered = coverage_words(found.coverage, found.expected, found.row_words)
-        sentences.append(f"The model's intervals {covered}{wrong}.")
+        is_covered = coverage_words(found.coverage, found.expected, found.row_words)
+        sentences.append(f"The model's intervals {is_covered}{wrong}.")
     sentences += [_OUT_OF_FOLD if found.folds else "", found.meaning]
     return Verdict(level, tuple(filter(None, sentences)), found.rival if is_replaced else None)
 
@@ -516,12 +516,12 @@ def leaderboard(
     """
     rows = _score_candidates(predictor, sample, mixture)
     for name, dist in (others or {}).items():
-        shape, number = tuple(known(dist).batch_shape), len(sample)
+        shape, number = tuple(require_supported(dist).batch_shape), len(sample)
         if shape not in ((), (1,), (number,)):
             raise InputError(
                 f"baseline '{name}' must have one distribution per row of X ({number}), got batch {shape}."
             )
-        other = limited(discretized(dist if shape == (number,) else dist.expand((number,))), sample.limit)
+        other = censor_rows(discretize(dist if shape == (number,) else dist.expand((number,))), sample.limit)
         rows[name] = scored_rows(other, sample.y, make_interval(other, COVERAGE))
     about = {"leak": " ".join(leaks), "meaning": meaning}
     return _rank_candidates(predictor, rows, sample, list(others or {}), total or len(sample), **about)

@@ -17,7 +17,7 @@ from ddpn.analysis.leaderboard import COVERAGE
 from ddpn.analysis.plots import Pit
 from ddpn.calibration.columns import ColumnProfile
 from ddpn.calibration.ood import format_day
-from ddpn.distributions import discretized
+from ddpn.distributions import discretize
 from ddpn.metrics import pit_distance
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.checks import get_row_count
@@ -366,20 +366,20 @@ def _count_checks(predictor: Predictor, sample: CountRows) -> list[Check]:
     """
     rows = len(sample)
     with single_thread():
-        (dist,) = (discretized(dist) for dist, _ in predictor.iter_recorded_blocks(sample))
+        (dist,) = (discretize(dist) for dist, _ in predictor.iter_recorded_blocks(sample))
         y = torch.from_numpy(sample.y)
         low, high, probability = predictor.wrap(dist, groups=sample.interval_groups).interval_with_probability(COVERAGE)
-        covered, expected = int(((low <= y) & (y <= high)).sum()), float(probability.mean())
+        is_covered, expected = int(((low <= y) & (y <= high)).sum()), float(probability.mean())
         distance, pit = pit_distance(dist, y), Pit.of(dist, y, np.ones(rows))
     # A level that was calibrated on few rows is itself uncertain, as a share among these rows is.
     levels = predictor.calibration.intervals.get(MIXTURE)
     size = np.inf if levels is None else float(levels.rows[0])
     deviation = np.sqrt(expected * (1.0 - expected) * (1.0 / rows + 1.0 / size))
-    p_value = float(stats.norm.cdf((covered + 0.5 - rows * expected) / (rows * deviation))) if deviation > 0 else 1.0
-    words = f"{expected:.1%} expected, at least {COVERAGE:.0%} asked", f"{covered / rows:.1%} covered"
+    p_value = float(stats.norm.cdf((is_covered + 0.5 - rows * expected) / (rows * deviation))) if deviation > 0 else 1.0
+    words = f"{expected:.1%} expected, at least {COVERAGE:.0%} asked", f"{is_covered / rows:.1%} covered"
     name = f"coverage of {COVERAGE:.0%} intervals"
     uniform = float(stats.kstwobign.sf(distance * np.sqrt(rows)))
     return [
-        Check("coverage", name, max(0.0, expected - covered / rows), p_value, *words),
+        Check("coverage", name, max(0.0, expected - is_covered / rows), p_value, *words),
         Check("pit", "PIT of the counts", distance, uniform, "uniform", pit.meaning),
     ]

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from ddpn.distributions import CountDistribution
 from ddpn.metrics import pit_histogram
-from ddpn.metrics.predictive import Predicted, checked, checked_weight
+from ddpn.metrics.predictive import Predicted, validate_prediction, validate_weights
 from ddpn.runtime.display import value_text
 from ddpn.runtime.figures import (
     ACCENT,
@@ -260,7 +260,7 @@ def plot_pit(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLike | 
     -------
     matplotlib Figure
     """
-    pit = Pit.of(dist, y, checked_weight(weight, checked(dist, y)[1]).numpy(), bins)
+    pit = Pit.of(dist, y, validate_weights(weight, validate_prediction(dist, y)[1]).numpy(), bins)
     return panel(partial(draw_pit, pit=pit), 3.5, title="PIT histogram")
 
 

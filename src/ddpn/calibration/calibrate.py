@@ -12,7 +12,7 @@ from ddpn.calibration.ood import FeatureProfile, OODScores, check_alpha
 from ddpn.calibration.recalibration import MIN_ROWS, Recalibration
 from ddpn.calibration.recalibration import PRIOR_ROWS as MAP_PRIOR_ROWS
 from ddpn.distributions import MonotoneMap, Recalibrated
-from ddpn.distributions.limits import limited
+from ddpn.distributions.limits import censor_rows
 from ddpn.members.blending import MIXTURE
 from ddpn.members.folds import Folds
 from ddpn.members.held_out import HeldOutPredictions
@@ -213,7 +213,7 @@ def _score_rows(held_out: HeldOutPredictions, names: Sequence[str], maps: Maps) 
             for number, index, dist in held_out.blocks(name)
         )
         recorded = (
-            (index, limited(dist, None if rows.limit is None else rows.limit[index])) for index, dist in changed
+            (index, censor_rows(dist, None if rows.limit is None else rows.limit[index])) for index, dist in changed
         )
         scores[name] = score_blocks(recorded, rows.y)
     return scores

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.calibration import INTERVAL_KINDS
-from ddpn.distributions import discretized
+from ddpn.distributions import discretize
 from ddpn.distributions.arguments import check_coverage
 from ddpn.distributions.components import Interval, Summary
 from ddpn.rows.checks import get_row_count
@@ -48,7 +48,7 @@ def score_counts(dist: Distribution, y: Tensor, points: np.ndarray) -> np.ndarra
     >>> score_counts(dist, y, np.random.default_rng(0).random(2)).round(2).tolist()
     [0.81, 0.03]
     """
-    counts: Any = discretized(dist)
+    counts: Any = discretize(dist)
     outside, inside = (levels.cpu().numpy() for levels in counts.entry_levels(y))
     score = outside + points * (inside - outside)
     far = np.flatnonzero(score > _MIN_LEVEL_BEYOND)
@@ -80,7 +80,7 @@ def make_interval(dist: Any, level: float | np.ndarray, kind: str = "narrowest")
     `kind` is "narrowest", the fewest consecutive counts, or "central", with at most half of the rest on either side. A
     level of 1.5 is the interval of level 1 - 1e-9 with half of its width more on either side.
     """
-    counts: Any = discretized(dist)
+    counts: Any = discretize(dist)
     levels = torch.as_tensor(level, dtype=torch.float64).clamp(max=_MAX_LEVEL).expand(counts.batch_shape)
     if check_choice("kind", kind, INTERVAL_KINDS) == "narrowest":
         interval = counts.narrowest_interval(levels)

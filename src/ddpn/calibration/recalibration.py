@@ -8,8 +8,8 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
 
-from ddpn.distributions import CountDistribution, MonotoneMap, Recalibrated, discretized
-from ddpn.distributions.limits import limited
+from ddpn.distributions import CountDistribution, MonotoneMap, Recalibrated, discretize
+from ddpn.distributions.limits import censor_rows
 from ddpn.members.blending import MIXTURE
 from ddpn.members.held_out import HeldOutPredictions
 from ddpn.metrics import crps, pit_bounds
@@ -81,7 +81,7 @@ def fit_map(shares: np.ndarray, weight: np.ndarray, prior_rows: float = PRIOR_RO
     raw = np.exp(_BASIS @ result.x)
     value = np.concatenate([[0.0], np.cumsum(width * raw / (width @ raw))])
     value[-1] = 1.0
-    return MonotoneMap.of(KNOTS, value)
+    return MonotoneMap.from_knots(KNOTS, value)
 
 
 class Recalibration(NamedTuple):
@@ -126,7 +126,7 @@ class Recalibration(NamedTuple):
         pit = np.zeros((2, len(rows)))
         for number, index, dist in held_out.blocks(of):
             limit = None if rows.limit is None else rows.limit[index]
-            counts = discretized(limited(dist, limit))
+            counts = discretize(censor_rows(dist, limit))
             blocks.append((number, index, counts))
             pit[:, index] = torch.stack(pit_bounds(counts, torch.from_numpy(rows.y[index]))).double().numpy()
         shares = share_pit_intervals(*pit)
@@ -142,7 +142,7 @@ class Recalibration(NamedTuple):
     @property
     def map(self) -> MonotoneMap:
         """The map G of F'(y) = G(F(y))."""
-        return MonotoneMap.of(KNOTS, self.value)
+        return MonotoneMap.from_knots(KNOTS, self.value)
 
 
 #: The part of some rows, their positions, and their distributions.

@@ -1,7 +1,7 @@
 """Count distributions as torch distributions: exact for any mean and any dispersion."""
 
 from ddpn.distributions.count import CountDistribution
-from ddpn.distributions.discretized import Discretized, discretized
+from ddpn.distributions.discretized import Discretized, discretize
 from ddpn.distributions.families.conway_maxwell_poisson import ConwayMaxwellPoisson
 from ddpn.distributions.families.double_binomial import DoubleBinomial
 from ddpn.distributions.families.double_poisson import DoublePoisson, variance_limits
@@ -31,7 +31,7 @@ __all__ = [
     "Recalibrated",
     "Truncated",
     "ZeroInflated",
-    "discretized",
+    "discretize",
     "log_mass",
     "variance_limits",
 ]

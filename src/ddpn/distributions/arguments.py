@@ -14,13 +14,13 @@ from torch import Tensor
 
 from ddpn.runtime.errors import InputError
 
-#: An inverse dispersion is at most so many times the mean, or 1: beyond, the mean fixes no rate.
+#: Largest inverse dispersion, in multiples of the larger of the mean and 1: beyond, no rate has exactly this mean.
 NARROWEST = 20.0
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 
 def as_parameters(**values: Tensor | float) -> tuple[Tensor, ...]:
-    """Parameters as broadcast floating tensors of one dtype, at least float32."""
+    """Convert parameters to floating tensors of one dtype, at least float32, and broadcast them."""
     tensors = {k: v if isinstance(v, Tensor) else torch.as_tensor(v, dtype=torch.float64) for k, v in values.items()}
     dtype = torch.float32 if any(t.dtype in _LOW_PRECISION for t in tensors.values()) else None
     # Numbers take the dtype of the tensors beside them.
@@ -31,21 +31,21 @@ def as_parameters(**values: Tensor | float) -> tuple[Tensor, ...]:
             dtype = t.dtype if dtype is None else torch.promote_types(dtype, t.dtype)
     dtype = dtype or torch.get_default_dtype()
     shape = broadcast_shapes(**{k: tuple(t.shape) for k, t in tensors.items()})
-    return tuple(expanded(t.to(dtype), shape) for t in tensors.values())
+    return tuple(expand_to(t.to(dtype), shape) for t in tensors.values())
 
 
-def expanded(x: Tensor, shape: torch.Size) -> Tensor:
-    """x.expand(shape), and x itself where it has that shape: autograd records every expansion."""
+def expand_to(x: Tensor, shape: torch.Size) -> Tensor:
+    """Expand x to a shape; return x itself if it has that shape, as autograd records every expansion."""
     return x if x.shape == shape else x.expand(shape)
 
 
-def as_rows(x: Tensor, shape: Sequence[int]) -> np.ndarray:
-    """Values of x.expand(shape) in float64, as kernels take them. Shape: (rows,)."""
-    return expanded(x.detach(), torch.Size(shape)).reshape(-1).cpu().double().numpy()
+def flatten_rows(x: Tensor, shape: Sequence[int]) -> np.ndarray:
+    """Expand x to a shape and flatten it to a float64 array for the kernels. Shape: (rows,)."""
+    return expand_to(x.detach(), torch.Size(shape)).reshape(-1).cpu().double().numpy()
 
 
 def broadcast_shapes(**shapes: tuple[int, ...]) -> torch.Size:
-    """The common shape, or an error that names the arguments."""
+    """Broadcast shapes, or raise an `InputError` that names the arguments."""
     first, *others = shapes.values()
     if all(other == first for other in others):
         return torch.Size(first)
@@ -69,7 +69,7 @@ def _first_bad(bad: Tensor, values: Tensor) -> tuple[str, str]:
 
 
 def is_transformed(*tensors: Tensor) -> bool:
-    """Whether tensors have no values to read: inside of a `torch.func` transform or of `torch.compile`."""
+    """Return True if tensors have no values to read, inside a `torch.func` transform or `torch.compile`."""
     if torch.compiler.is_compiling():
         return True
     try:
@@ -80,15 +80,15 @@ def is_transformed(*tensors: Tensor) -> bool:
     return False
 
 
-def is_checked(validate_args: bool | None, x: Tensor) -> bool:
-    """Whether to validate x's values. Inside `torch.func` transforms such as vmap they cannot be read."""
+def needs_validation(validate_args: bool | None, x: Tensor) -> bool:
+    """Return True if the values of x should be validated; inside `torch.func` transforms they cannot be read."""
     if validate_args is None:
         return x.device.type == "cpu" and not is_transformed(x)
     return validate_args
 
 
 def _range(values: Tensor) -> tuple[float, float]:
-    """Smallest and largest value, both NaN where any is: one pass, as this stands before every step of a training."""
+    """Return the smallest and the largest value, both NaN if any is, in one pass: every training step calls this."""
     low, high = torch.aminmax(values.detach())
     return low.item(), high.item()
 
@@ -96,7 +96,7 @@ def _range(values: Tensor) -> tuple[float, float]:
 def check_positive(
     name: str, values: Tensor, remedy: str = "Emit its logarithm and exponentiate, or clamp it."
 ) -> None:
-    """Every value finite and above 0."""
+    """Raise an `InputError` unless every value is finite and above 0."""
     if values.numel() == 0:
         return
     low, high = _range(values)
@@ -105,7 +105,7 @@ def check_positive(
 
 
 def check_counts(name: str, values: Tensor, negative: bool = False) -> None:
-    """Every value a non-negative integer; or, where `negative` values are allowed, any integer."""
+    """Raise an `InputError` unless every value is an integer, of at least 0 unless `negative` is true."""
     if values.numel() == 0:
         return
     low, high = _range(values)
@@ -124,34 +124,34 @@ def _check(name: str, good: Tensor, values: Tensor, must: str, remedy: str = "")
 
 
 def check_narrowness(name: str, values: Tensor, mean: Tensor) -> None:
-    """Every value at most 20 times the mean, or 20: beyond, nearly all mass is on one count."""
+    """Raise an `InputError` if a value exceeds 20 times the larger of the mean and 1: the mass is then on one count."""
     bad = values > NARROWEST * mean.clamp(min=1.0)
     if bad.any():
         got = f"{values[bad][0].item():g} for a mean of {mean[bad][0].item():g}"
-        raise InputError(f"{name} must be at most {NARROWEST:g} times the mean, or {NARROWEST:g}, got {got}.")
+        raise InputError(f"{name} must be at most {NARROWEST:g} times the larger of the mean and 1, got {got}.")
 
 
 def check_totals(name: str, values: Tensor) -> None:
-    """Every value an integer of at least 1."""
+    """Raise an `InputError` unless every value is an integer of at least 1."""
     good = (values >= 1) & (values < torch.inf) & (values == values.floor())
     _check(name, good, values, "hold integers of at least 1")
 
 
 def check_probabilities(name: str, values: Tensor) -> None:
-    """Every value in [0, 1]."""
+    """Raise an `InputError` unless every value is in [0, 1]."""
     good = (values >= 0) & (values <= 1)
     _check(name, good, values, "lie in [0, 1]", "Give it as a fraction, not in percent.")
 
 
 def check_weights(weights: Tensor) -> None:
-    """Every value finite and at least 0, with sum 1 along the last axis."""
+    """Raise an `InputError` unless weights are finite and at least 0, with sum 1 along the last axis."""
     _check("weights", (weights >= 0) & (weights < torch.inf), weights, "be finite and at least 0")
     total = weights.detach().double().sum(-1)
     _check("weights", (total - 1.0).abs() <= 1e-6, total, "have sum 1", "Divide them by their sum.")
 
 
 def check_coverage(coverage: float) -> float:
-    """Coverage of an interval, strictly between 0 and 1."""
+    """Return the coverage of an interval; raise an `InputError` unless it is strictly between 0 and 1."""
     if not isinstance(coverage, Real) or not 0.0 < coverage < 1.0:
         shown = f"{coverage:g}" if isinstance(coverage, Real) else repr(coverage)
         raise InputError(f"coverage must lie strictly between 0 and 1, got {shown}. Use 0.9 for 90%.")

@@ -1,7 +1,7 @@
-"""Rows of count distributions as components that kernels understand, and the kernels' results for them.
+"""Translate rows of count distributions into components, call the kernels with them, and return the results.
 
-Every row is a mixture: of one component for a family, of all components for a mixture, those of mixtures within it in
-their place. A component is a family with parameters, restricted to a range of counts, or a table of probabilities.
+Every row is a mixture; a family has one component, and nested mixtures are replaced by their components. A component is
+a family with parameters, restricted to a range of counts, or a table of probabilities.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from ddpn.distributions.kernels.compiling import compile_kernel
 from ddpn.distributions.kernels.family import Family
 from ddpn.runtime.errors import DDPNError
 
-#: Loops over the rows of one family, with the numbers of their inputs per row.
+#: Loops over the rows of one family, each with its number of inputs per row.
 OPERATIONS = {
     "log_prob": (rows.find_log_probs, 4),
     "log_mass": (rows.find_log_masses, 4),
@@ -28,19 +28,19 @@ OPERATIONS = {
     "information": (rows.find_information, 3),
     "rate": (find_rates, 3),
 }
-#: Numbers of components that are worked on at once: with five parameters each they stay in a processor's cache.
-_BLOCK = 1 << 14
-#: Probabilities of tables that are made at once.
-_TABLE_BLOCK = 1 << 20
-#: Rows of panels that are worked on at once, of some 20 KB each.
-_PANEL_BLOCK = 256
-#: The first length of an arena, whose weights stay in a processor's cache, and the counts that a component may have.
-_ARENA, _USUAL_COUNTS = 1 << 17, 64
-#: The most counts of a row that has tables, which cannot take panels: of rows that are summed together, and alone.
-_MAX_TABLE_COUNTS, _LARGEST = 1 << 17, 1 << 25
-#: Levels this close to 0 or 1 are searched for: sums over a window leave out 1e-18 of the mass for each of many counts.
-_DEEP = 1e-6
-#: How deep below its peak a distribution that is given by `log_prob` and `bracket` is summed.
+#: Components per block: with five parameters each they stay in a processor's cache.
+_BLOCK_COMPONENTS = 1 << 14
+#: Probabilities of tables per block.
+_TABLE_BLOCK_COUNTS = 1 << 20
+#: Rows per block of panels, some 20 KB each.
+_PANEL_BLOCK_ROWS = 256
+#: First length of an arena, whose weights stay in a processor's cache, and the counts that a component usually has.
+_FIRST_ARENA_COUNTS, _USUAL_COUNTS_PER_COMPONENT = 1 << 17, 64
+#: Most counts of a row with tables, which cannot take panels: of rows that are summed together, and of a row alone.
+_MAX_TABLE_COUNTS, _MAX_LONE_COUNTS = 1 << 17, 1 << 25
+#: Quantiles at levels this close to 0 or 1 are searched for: a window of many counts leaves out 1e-18 per count.
+_DEEP_TAIL = 1e-6
+#: Depth below the peak, in nats, to which a distribution given by `log_prob` and `bracket` is summed.
 DEPTH = 37.0
 #: Rounding of a cdf and of a probability.
 _ROUNDING = 1e-15
@@ -74,7 +74,7 @@ class Part(NamedTuple):
     size: int = 1
     group: tuple[int, ...] = (0,)
 
-    def _reshaped(self, *shape: int) -> Self:
+    def _reshape(self, *shape: int) -> Self:
         change = lambda x: None if x is None else x.reshape(shape)  # noqa: E731
         parameters = tuple(x.reshape(shape) for x in self.parameters)
         return self._replace(
@@ -86,13 +86,13 @@ class Part(NamedTuple):
         rows, k = weights.shape
         size = k * self.size
         joint = np.repeat(weights, self.size, axis=1) if self.size > 1 else weights
-        new = self._reshaped(rows, size)
+        new = self._reshape(rows, size)
         group = tuple(first + j // self.size for j in range(size))
         return new._replace(weight=joint if new.weight is None else joint * new.weight, size=size, group=group)
 
     def separate(self) -> Self:
         """Make every component a row of its own, without its weight."""
-        return self._replace(weight=None)._reshaped(-1, 1)._replace(size=1, group=(0,))
+        return self._replace(weight=None)._reshape(-1, 1)._replace(size=1, group=(0,))
 
     def restrict(self, low: np.ndarray, high: np.ndarray) -> tuple[Self, np.ndarray]:
         """Restrict counts to a range (rows, 1), and find the log mass of each component there. Shape: (rows, k)."""
@@ -109,7 +109,7 @@ class Part(NamedTuple):
         shape = self.parameters[0].shape
         bounds = 0.0 if low is None else low, np.inf if high is None else high
         columns = [np.broadcast_to(x, shape).reshape(-1) for x in (*bounds, *self.parameters)]
-        return row_wise("log_range", self.family, columns, 4)[0].reshape(shape)
+        return call_per_row("log_range", self.family, columns, 4)[0].reshape(shape)
 
 
 class Summaries(NamedTuple):
@@ -143,7 +143,7 @@ class Interval(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What `CountDistribution.summary` returns, one value per row.
+    """Result of `CountDistribution.summary`, one value per row.
 
     Parameters
     ----------
@@ -156,9 +156,9 @@ class Summary(NamedTuple):
     mode : Tensor
         The most probable count.
     crps, entropy : Tensor or None
-        The score of the counts that were given, and the entropy where it was asked for.
+        The score of the observed counts, and the entropy, if they were asked for.
     interval : Interval or None
-        The narrowest intervals, where they were asked for.
+        The narrowest intervals, if they were asked for.
     """
 
     mean: Tensor
@@ -172,8 +172,8 @@ class Summary(NamedTuple):
     interval: Interval | None = None
 
 
-class Asked(NamedTuple):
-    """What to compute per row: quantiles at levels (rows, L), scores of counts y (rows, Q), and perhaps the entropy.
+class SummaryRequest(NamedTuple):
+    """Request for summaries: quantiles at levels (rows, L), CRPS of counts y (rows, Q), and perhaps the entropy.
 
     `interval_levels` (rows, 1) asks for the narrowest interval of that probability, `entries` for the levels at which
     the first y enters it. `change` (2, knots) is a map of all cdfs.
@@ -188,7 +188,7 @@ class Asked(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Some rows, as kernels take them.
+    """A block of rows, in the arrays that kernels take.
 
     Parameters
     ----------
@@ -230,14 +230,14 @@ class _Block(NamedTuple):
         return used
 
 
-def _block(parts: Sequence[Part], index: slice | np.ndarray, count: int) -> _Block:
+def _make_block(parts: Sequence[Part], index: slice | np.ndarray, count: int) -> _Block:
     block = _Block(np.ones((count, sum(part.size for part in parts))), [], [])
     column = 0
     for part in parts:
         if part.weight is not None:
             block.weights[:, column : column + part.size] = part.weight[index]
         if part.family is None:
-            block.tables.extend((*table, column + j) for j, table in enumerate(_tables(part, index)))
+            block.tables.extend((*table, column + j) for j, table in enumerate(_tabulate(part, index)))
         else:
             components = np.zeros((count, part.size, 5))
             for j, parameter in enumerate(part.parameters):
@@ -253,14 +253,14 @@ def _block(parts: Sequence[Part], index: slice | np.ndarray, count: int) -> _Blo
     return block
 
 
-def _tables(part: Part, index: slice | np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """First counts and probabilities of each table of a part."""
+def _tabulate(part: Part, index: slice | np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Tabulate the rows of a part: first counts and probabilities of each of its columns."""
     places = torch.arange(part.table.batch_shape[0]).reshape(-1, part.size)[index]
-    return [tuple(x.numpy() for x in table_of(part.table.rows(column))) for column in places.unbind(1)]  # type: ignore[misc]
+    return [tuple(x.numpy() for x in tabulate_pmf(part.table.rows(column))) for column in places.unbind(1)]  # type: ignore[misc]
 
 
-def table_of(dist: Any) -> tuple[Tensor, Tensor]:
-    """First counts (rows,) and the probabilities (rows, n) from there on, with sum 1, by `log_prob`."""
+def tabulate_pmf(dist: Any) -> tuple[Tensor, Tensor]:
+    """Tabulate a distribution by `log_prob`: the first count of each row, and n probabilities from it on with sum 1."""
     first, last = (x.double() for x in dist.bracket(DEPTH))
     size = int((last - first).max().item()) + 1 if len(first) else 1
     y = first + torch.arange(float(size), dtype=torch.float64).unsqueeze(1)
@@ -269,17 +269,17 @@ def table_of(dist: Any) -> tuple[Tensor, Tensor]:
     return first, (pmf / pmf.sum(1, keepdim=True)).contiguous()
 
 
-def _blocks(parts: Sequence[Part], count: int) -> list[slice]:
-    size = max(_BLOCK // max(sum(part.size for part in parts), 1), 1)
+def _split_rows(parts: Sequence[Part], count: int) -> list[slice]:
+    size = max(_BLOCK_COMPONENTS // max(sum(part.size for part in parts), 1), 1)
     for part in parts:
         if part.family is None and count:
             first, last = part.table.bracket(DEPTH)
-            size = min(size, max(int(_TABLE_BLOCK / (part.size * (float((last - first).max()) + 1.0))), 1))
+            size = min(size, max(int(_TABLE_BLOCK_COUNTS / (part.size * (float((last - first).max()) + 1.0))), 1))
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
-def _run(task: Callable[[Any], None], blocks: Sequence[Any]) -> None:
-    """A task for each block: in as many threads as torch uses, as kernels release the GIL."""
+def _run_blocks(task: Callable[[Any], None], blocks: Sequence[Any]) -> None:
+    """Run a task for every block, in as many threads as torch uses: kernels release the GIL."""
     threads = min(torch.get_num_threads(), len(blocks))
     if threads <= 1:
         for block in blocks:
@@ -289,8 +289,8 @@ def _run(task: Callable[[Any], None], blocks: Sequence[Any]) -> None:
         list(pool.map(task, blocks))
 
 
-def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
-    """Compute everything that needs all probabilities of a row, of `count` rows."""
+def compute_summaries(parts: Sequence[Part], count: int, asked: SummaryRequest) -> Summaries:
+    """Compute what is asked for about `count` rows, in blocks; rows with very many counts take panels instead."""
     no_levels = asked.interval_levels is None
     interval_levels = np.empty((count, 0)) if no_levels else asked.interval_levels
     inputs = [np.require(x, np.float64, ["C", "W"]) for x in (asked.levels, asked.y, interval_levels)]
@@ -301,31 +301,31 @@ def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
     is_long = np.zeros(count, dtype=np.bool_)
 
     def task(index: slice) -> None:
-        block = _block(parts, index, index.stop - index.start)
+        block = _make_block(parts, index, index.stop - index.start)
         limit = _MAX_TABLE_COUNTS if has_tables else walk.MAX_COUNTS
         arguments = [x[index] for x in inputs], asked, limit, is_long[index], [x[index] for x in results]
         _summarise_counts(block, groups, *arguments)
 
     def long_task(index: np.ndarray) -> None:
-        block, some = _block(parts, index, len(index)), [x[index] for x in results]
+        block, some = _make_block(parts, index, len(index)), [x[index] for x in results]
         if has_tables:
             is_longer = np.zeros(len(index), dtype=np.bool_)
-            _summarise_counts(block, groups, [x[index] for x in inputs], asked, _LARGEST, is_longer, some)
+            _summarise_counts(block, groups, [x[index] for x in inputs], asked, _MAX_LONE_COUNTS, is_longer, some)
             if is_longer.any():
                 raise DDPNError(
                     "A distribution that is given by log_prob and bracket cannot be mixed with one that has more than "
-                    f"{_LARGEST:,} counts (row {index[is_longer][0]}). Mix families of ddpn.distributions only."
+                    f"{_MAX_LONE_COUNTS:,} counts (row {index[is_longer][0]}). Mix families of ddpn.distributions only."
                 )
         else:
             _summarise_panels(block, groups, [x[index] for x in inputs], asked, some)
         for x, values in zip(results, some, strict=True):
             x[index] = values
 
-    _run(task, _blocks(parts, count))
+    _run_blocks(task, _split_rows(parts, count))
     if is_long.any():
         long_rows = is_long.nonzero()[0]
-        step = 1 if has_tables else _PANEL_BLOCK
-        _run(long_task, [long_rows[i : i + step] for i in range(0, len(long_rows), step)])
+        step = 1 if has_tables else _PANEL_BLOCK_ROWS
+        _run_blocks(long_task, [long_rows[i : i + step] for i in range(0, len(long_rows), step)])
     is_nothing = np.isnan(results.moments[:, 0])
     for x in results:
         x[is_nothing] = np.nan
@@ -338,16 +338,16 @@ def _summarise_counts(
     block: _Block,
     groups: np.ndarray,
     inputs: Sequence[np.ndarray],
-    asked: Asked,
+    asked: SummaryRequest,
     limit: int,
     is_long: np.ndarray,
     results: Sequence[np.ndarray],
 ) -> None:
-    """Compute results from the weights of all counts, which some rows at a time have in an arena."""
+    """Compute results from the weights of all counts, a few rows at a time, which share an arena."""
     count, size = block.weights.shape
-    arena, work = np.empty(_ARENA), np.empty((3, limit))
+    arena, work = np.empty(_FIRST_ARENA_COUNTS), np.empty((3, limit))
     spans, facts = np.empty((count, size, 2), dtype=np.int64), np.empty((count, size, 3))
-    start, chunk = 0, max(_ARENA // (_USUAL_COUNTS * size), 1)
+    start, chunk = 0, max(_FIRST_ARENA_COUNTS // (_USUAL_COUNTS_PER_COMPONENT * size), 1)
     while start < count:
         part = slice(start, min(start + chunk, count))
         used = block.fill(part, limit, arena, spans[part], facts[part], is_long[part])
@@ -370,10 +370,10 @@ def _summarise_panels(
     block: _Block,
     groups: np.ndarray,
     inputs: Sequence[np.ndarray],
-    asked: Asked,
+    asked: SummaryRequest,
     results: Sequence[np.ndarray],
 ) -> None:
-    """Compute results from the values of panels, of rows with very many counts."""
+    """Compute results of rows with very many counts, from values on panels of counts."""
     count, size = block.weights.shape
     extents, totals = np.zeros((count, size, ranges.EXTENT)), np.zeros((count, size, 3))
     offsets, modes = np.zeros(count + 1, dtype=np.int64), np.empty((count, 2))
@@ -406,20 +406,20 @@ def _find_modes(block: _Block, extents: np.ndarray, totals: np.ndarray, modes: n
 
 def _correct_ends(parts: Sequence[Part], levels: np.ndarray, quantiles: np.ndarray) -> None:
     """Search for quantiles at levels close to 0 or 1; they are 0 at level 0, infinite at level 1."""
-    deep = (levels > 0.0) & (levels < 1.0) & (np.minimum(levels, 1.0 - levels) < _DEEP)
+    deep = (levels > 0.0) & (levels < 1.0) & (np.minimum(levels, 1.0 - levels) < _DEEP_TAIL)
     if deep.any() and all(part.family is not None for part in parts):
         row, column = deep.nonzero()
-        searched = _deep_quantiles(_block(parts, row, len(row)), levels[row, column])
+        searched = _search_quantiles(_make_block(parts, row, len(row)), levels[row, column])
         quantiles[row, column] = np.where(np.isnan(quantiles[row, column]), np.nan, searched)
     quantiles[levels <= 0.0] = 0.0
     quantiles[levels >= 1.0] = np.inf
 
 
-def _deep_quantiles(block: _Block, levels: np.ndarray) -> np.ndarray:
-    """Quantiles at levels so close to 0 or 1 that the sums of `summaries` do not reach them: by bisection."""
+def _search_quantiles(block: _Block, levels: np.ndarray) -> np.ndarray:
+    """Bisect for quantiles at levels so close to 0 or 1 that `compute_summaries` does not reach them."""
 
     def reaches(z: np.ndarray) -> np.ndarray:
-        """Whether P(Z <= z) >= q, or P(Z > z) <= 1 - q for levels above 1/2; also where there is no number."""
+        """Return True where P(Z <= z) >= q, or P(Z > z) <= 1 - q for levels above 1/2, and for NaN."""
         both = np.zeros((2, len(z), 1))
         block.call(rows.add_sides, z[:, None], both)
         below, above = np.minimum(both[:, :, 0], 1.0)
@@ -438,56 +438,56 @@ def _deep_quantiles(block: _Block, levels: np.ndarray) -> np.ndarray:
         low, high = np.where(is_between & ~is_enough, middle, low), np.where(is_between & is_enough, middle, high)
 
 
-def sides(parts: Sequence[Part], y: np.ndarray) -> np.ndarray:
-    """P(Z <= y) and P(Z > y), both relatively accurate, of n counts per row. Shape: y (rows, n) -> (2, rows, n)."""
+def compute_sides(parts: Sequence[Part], y: np.ndarray) -> np.ndarray:
+    """Compute P(Z <= y) and P(Z > y), both relatively accurate. Shape: y (rows, n) -> (2, rows, n)."""
     results = np.zeros((2, *y.shape))
     families = [part for part in parts if part.family is not None]
 
     def task(index: slice) -> None:
-        block, some = _block(families, index, index.stop - index.start), np.zeros((2, *y[index].shape))
+        block, some = _make_block(families, index, index.stop - index.start), np.zeros((2, *y[index].shape))
         block.call(rows.add_sides, y[index], some)
         results[:, index] = some
 
     if families:
-        _run(task, _blocks(families, len(y)))
+        _run_blocks(task, _split_rows(families, len(y)))
     for part in parts:
         if part.family is None:
-            results += _table_sides(part, y)
+            results += _compute_table_sides(part, y)
     lower, upper = np.clip(results, 0.0, 1.0)
     # Rounded down, so that a quantile at this level is the count again.
     return np.stack([np.where(1.0 - lower < upper, np.nextafter(lower, 0.0), lower), upper])
 
 
-def _table_sides(part: Part, y: np.ndarray) -> np.ndarray:
+def _compute_table_sides(part: Part, y: np.ndarray) -> np.ndarray:
     results = np.zeros((2, *y.shape))
-    for index in _blocks([part], len(y)):
-        for j, (first, pmf) in enumerate(_tables(part, index)):
-            place = np.clip(y[index] - first[:, None] + 1.0, 0, pmf.shape[1]).astype(np.int64)
+    for index in _split_rows([part], len(y)):
+        for j, (first, pmf) in enumerate(_tabulate(part, index)):
+            index_of_y = np.clip(y[index] - first[:, None] + 1.0, 0, pmf.shape[1]).astype(np.int64)
             zero = np.zeros((len(pmf), 1))
             below = np.concatenate([zero, pmf.cumsum(1)], axis=1)
             above = np.concatenate([pmf[:, ::-1].cumsum(1)[:, ::-1], zero], axis=1)
-            both = np.stack([np.take_along_axis(x, place, 1) for x in (below, above)])
+            both = np.stack([np.take_along_axis(x, index_of_y, 1) for x in (below, above)])
             results[:, index] += both if part.weight is None else part.weight[index, j, None] * both
     return results
 
 
-def row_wise(name: str, family: Any, columns: Sequence[np.ndarray], results: int) -> np.ndarray:
+def call_per_row(name: str, family: Any, columns: Sequence[np.ndarray], results: int) -> np.ndarray:
     """Call a kernel of one family for numbers per row: columns (rows,) -> (results, rows), in float64."""
     count = len(columns[0])
     function, size = OPERATIONS[name]
     inputs = np.zeros((size, count))
     for j, column in enumerate(columns):
         inputs[j] = column
-    found = np.empty((results, count))
+    outputs = np.empty((results, count))
     kernel = compile_kernel(function, family)
-    if count <= _BLOCK:
-        kernel(inputs, found)
-        return found
+    if count <= _BLOCK_COMPONENTS:
+        kernel(inputs, outputs)
+        return outputs
 
     def task(index: slice) -> None:
         part = np.empty((results, index.stop - index.start))
         kernel(np.ascontiguousarray(inputs[:, index]), part)
-        found[:, index] = part
+        outputs[:, index] = part
 
-    _run(task, [slice(i, min(i + _BLOCK, count)) for i in range(0, count, _BLOCK)])
-    return found
+    _run_blocks(task, [slice(i, min(i + _BLOCK_COMPONENTS, count)) for i in range(0, count, _BLOCK_COMPONENTS)])
+    return outputs

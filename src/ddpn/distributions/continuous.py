@@ -16,29 +16,29 @@ _SQRT_TWO = math.sqrt(2.0)
 
 
 def quantile(mixture: Any, q: Tensor) -> Tensor:
-    """By halving between the smallest and the largest quantile of the components."""
-    each, used = mixture.components.icdf(q.unsqueeze(-1)), mixture.weights > 0
-    low, high = torch.where(used, each, torch.inf).amin(-1), torch.where(used, each, -torch.inf).amax(-1)
+    """Bisect for a quantile of the mixture between the smallest and the largest quantile of its components."""
+    quantiles, used = mixture.components.icdf(q.unsqueeze(-1)), mixture.weights > 0
+    low, high = torch.where(used, quantiles, torch.inf).amin(-1), torch.where(used, quantiles, -torch.inf).amax(-1)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         enough = mixture.cdf(middle) >= q
         low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
-    return torch.where((q > 0) & (q < 1), high, each[..., 0])
+    return torch.where((q > 0) & (q < 1), high, quantiles[..., 0])
 
 
 def _mean_absolute(loc: Tensor, scale: Tensor) -> Tensor:
-    """E|X| for X ~ Normal(loc, scale): scale sqrt(2/pi) exp(-z^2/2) + loc erf(z / sqrt 2), z = loc / scale."""
+    """Return E|X| for X ~ Normal(loc, scale): scale sqrt(2/pi) exp(-z^2/2) + loc erf(z / sqrt 2), z = loc / scale."""
     z = loc / scale
     return scale * _SQRT_TWO_OVER_PI * torch.exp(-0.5 * z * z) + loc * torch.erf(z / _SQRT_TWO)
 
 
 def normal_crps(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
-    """E|X - y| - E|X - X'| / 2 with E|X - X'| = 2 scale / sqrt(pi)."""
+    """Compute the CRPS of a Normal: E|X - y| - E|X - X'| / 2 with E|X - X'| = 2 scale / sqrt(pi)."""
     return _mean_absolute(loc - y, scale) - scale / math.sqrt(math.pi)
 
 
 def normal_mixture_crps(loc: Tensor, scale: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-    """CRPS of the weighted mixture over the last axis (Grimit et al., 2006).
+    """Compute the CRPS of the weighted mixture over the last axis (Grimit et al., 2006).
 
     Shape: y (...), loc and scale (..., K), weights (K,) or (..., K).
     """

@@ -1,4 +1,4 @@
-"""`CountDistribution`: from a pmf and where it lives to cdf, quantiles, intervals, entropy, CRPS and samples."""
+"""`CountDistribution`: cdf, quantiles, intervals, entropy, CRPS and samples of any pmf over the counts."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from ddpn.distributions import arguments, components
-from ddpn.distributions.arguments import as_rows, broadcast_shapes, is_checked
-from ddpn.distributions.components import DEPTH, Asked, Interval, Part, Summaries, Summary
+from ddpn.distributions.arguments import broadcast_shapes, flatten_rows, needs_validation
+from ddpn.distributions.components import DEPTH, Interval, Part, Summaries, Summary, SummaryRequest
 from ddpn.runtime.errors import DDPNError, InputError
 
 
@@ -33,10 +33,10 @@ class _Barrier(torch.autograd.Function):
 
 
 def without_gradient(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Run a method of a distribution outside autograd; a later `backward` through its result raises."""
+    """Decorate a method to run outside autograd; a later `backward` through its result raises."""
 
     @wraps(method)
-    def guarded(self: Any, *args: Any, **options: Any) -> Tensor:
+    def call_without_gradient(self: Any, *args: Any, **options: Any) -> Tensor:
         with torch.no_grad():
             value = method(self, *args, **options)
         leaves = self._leaves() if torch.is_grad_enabled() else ()
@@ -45,7 +45,7 @@ def without_gradient(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
         name = type(self).__name__.removeprefix("_")
         return _Barrier.apply(f"{name}.{method.__name__}", value, *leaves)
 
-    return guarded
+    return call_without_gradient
 
 
 class CountDistribution(Distribution, ABC):
@@ -59,20 +59,20 @@ class CountDistribution(Distribution, ABC):
     batch_shape : sequence of int
         Shape of the parameters; one distribution per element.
     validate_args : bool, optional
-        Whether values are checked. Default: only on a CPU.
+        Validate values. Default: only on a CPU.
 
     Examples
     --------
     >>> class Dice(CountDistribution):
-    ...     def __init__(self, sides):
-    ...         self.sides = sides
-    ...         super().__init__(sides.shape)
+    ...     def __init__(self, compute_sides):
+    ...         self.compute_sides = compute_sides
+    ...         super().__init__(compute_sides.shape)
     ...     def log_prob(self, y):
-    ...         return torch.where((y >= 1) & (y <= self.sides), -self.sides.log(), -torch.inf)
+    ...         return torch.where((y >= 1) & (y <= self.compute_sides), -self.compute_sides.log(), -torch.inf)
     ...     def bracket(self, depth):
-    ...         return torch.ones_like(self.sides), self.sides
+    ...         return torch.ones_like(self.compute_sides), self.compute_sides
     ...     def rows(self, index):
-    ...         return Dice(self.sides[index])
+    ...         return Dice(self.compute_sides[index])
     >>> dice = Dice(torch.tensor([6.0, 20.0]))
     >>> dice.mean, dice.icdf(torch.tensor(0.5)), dice.interval(0.9)
     (tensor([ 3.5000, 10.5000]), tensor([ 3., 10.]), (tensor([1., 1.]), tensor([ 6., 19.])))
@@ -87,7 +87,7 @@ class CountDistribution(Distribution, ABC):
 
     @abstractmethod
     def log_prob(self, value: Tensor) -> Tensor:
-        """Logarithm of the probability of counts, minus infinity where the probability is 0.
+        """Compute the log probability of counts, minus infinity where the probability is 0.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class CountDistribution(Distribution, ABC):
         """
 
     def float32_log_prob(self, value: Tensor) -> Tensor:
-        """`log_prob`, or the same to the digits of float32 where that takes less time: for training.
+        """Compute `log_prob`, to the digits of float32 if that takes less time: for training.
 
         Parameters
         ----------
@@ -107,58 +107,64 @@ class CountDistribution(Distribution, ABC):
 
     @abstractmethod
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """First and last integer of a window outside of which about e^-depth of the mass lies. Shape: `batch_shape`."""
+        """Return the first and the last count of a window that leaves out about e^-depth of the mass.
+
+        Parameters
+        ----------
+        depth : float
+            Depth of the window in nats.
+        """
 
     @abstractmethod
     def rows(self, index: Any) -> Self:
-        """The distributions of some rows: `index` is a tensor of positions along the first batch axis."""
+        """Select rows along the first batch axis: `index` is a tensor of positions."""
 
-    # What a subclass may know better ---------------------------------------------------------------------------------
+    # What a subclass may override ------------------------------------------------------------------------------------
 
     @property
     @without_gradient
     def mean(self) -> Tensor:
         """Mean E[Z]."""
-        return self._shaped(self._summarised().moments[:, 0])
+        return self._to_tensor(self._summarise().moments[:, 0])
 
     @property
     @without_gradient
     def variance(self) -> Tensor:
         """Variance Var[Z]."""
-        return self._shaped(self._summarised().moments[:, 1])
+        return self._to_tensor(self._summarise().moments[:, 1])
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        """The same distributions, repeated along new or singleton batch axes."""
+        """Repeat the distributions along new or singleton batch axes."""
         return Selected(self, self._positions().expand(torch.Size(batch_shape)))
 
     def _reshape(self, shape: Sequence[int]) -> Any:
-        """The same distributions in another batch shape."""
+        """Give the distributions another batch shape with the same elements."""
         return Selected(self, self._positions().reshape(tuple(shape)))
 
     def _parts(self, shape: torch.Size) -> list[Part]:
-        """The components of each row after `expand(shape)`; tables of probabilities unless a subclass knows better."""
+        """Return the components of each row after `expand(shape)`; by default tables of probabilities."""
         if shape == self.batch_shape:
             return [Part(None, table=self if len(shape) == 1 else self._reshape((shape.numel(),)))]
         return [Part(None, table=self.expand(shape)._reshape((shape.numel(),)))]
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
-        """log P(low <= Z <= high) in float64, by `log_prob` at every count; bounds broadcast with `batch_shape`."""
+        """Compute log P(low <= Z <= high) in float64 from `log_prob` at every count of the range."""
         first, last = (x.double() for x in self.bracket(DEPTH))
-        # Where a range starts beyond the bracket, as many counts from there on.
+        # A range that starts beyond the bracket is summed over as many counts as the bracket has.
         start, end = torch.maximum(low, first), torch.minimum(high, torch.maximum(low + last - first, last))
         size = int((end - start).max().clamp(min=0.0).item()) + 1
         start, end = torch.broadcast_tensors(start, end)
         y = start + torch.arange(float(size), dtype=torch.float64).view(-1, *[1] * start.dim())
-        each = self.log_prob(torch.minimum(y, end.clamp(min=0.0)).clamp(min=0.0)).double()
-        return torch.where(y <= end, each, -torch.inf).logsumexp(0)
+        log_p = self.log_prob(torch.minimum(y, end.clamp(min=0.0)).clamp(min=0.0)).double()
+        return torch.where(y <= end, log_p, -torch.inf).logsumexp(0)
 
     def _leaves(self) -> tuple[Tensor, ...]:
-        """Tensors that a gradient could be asked for."""
+        """Return the tensors that gradients can flow to."""
         return ()
 
     @cached_property
     def _like(self) -> Tensor:
-        """A tensor of the dtype and on the device of all results."""
+        """Tensor with the dtype and the device of all results."""
         return self.log_prob(self.bracket(DEPTH)[0]).detach()
 
     @property
@@ -174,100 +180,100 @@ class CountDistribution(Distribution, ABC):
     # From the user's shapes and dtypes to rows and back --------------------------------------------------------------
 
     def _positions(self) -> Tensor:
-        """The position of each element in the flattened batch."""
+        """Return the position of each element in the flattened batch."""
         return torch.arange(self.batch_shape.numel(), device=self.device).view(self.batch_shape)
 
-    def _shaped(self, flat: Any, shape: Sequence[int] | None = None) -> Tensor:
-        """Results of kernels, float64 per row, in a shape, dtype and on the device of the distribution."""
+    def _to_tensor(self, flat: Any, shape: Sequence[int] | None = None) -> Tensor:
+        """Convert results of kernels, float64 per row, to a tensor of the distribution's shape, dtype and device."""
         values = torch.as_tensor(flat)
         return values.reshape(self.batch_shape if shape is None else tuple(shape)).to(self._like)
 
     def as_counts(self, value: Any, negative: bool = False) -> Tensor:
-        """Counts as a tensor on the device of the distribution; raises an `InputError` for values that are not counts.
+        """Convert counts to a tensor on the device of the distribution; raise an `InputError` for other values.
 
         Parameters
         ----------
         value : Tensor
             Counts y.
         negative : bool
-            Whether negative integers are allowed.
+            Allow negative integers.
         """
         y = torch.as_tensor(value, device=self.device)
         if y.is_complex():
             raise InputError(f"y must hold counts, got dtype {y.dtype}. Pass real or integer tensors.")
         y = y.to(torch.uint8) if y.dtype == torch.bool else y
-        if is_checked(self._check, y):
+        if needs_validation(self._check, y):
             arguments.check_counts("y", y, negative)
         return y
 
-    def _paired(self, value: Any, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
-        """Counts as flat float64 values, one per row, and the shape they came in."""
+    def _pair_counts(self, value: Any, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
+        """Broadcast counts with the batch; return them as flat float64 values, with the broadcast shape."""
         y = self.as_counts(value, negative)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
-        return as_rows(y, shape), shape
+        return flatten_rows(y, shape), shape
 
-    def _summarised(self, shape: torch.Size | None = None, **asked: Any) -> Summaries:
-        """`components.summaries` of every row after `expand(shape)`."""
+    def _summarise(self, shape: torch.Size | None = None, **asked: Any) -> Summaries:
+        """Compute `components.Summaries` of every row after `expand(shape)`; `asked` is a `SummaryRequest`'s fields."""
         shape = self.batch_shape if shape is None else shape
         nothing, parts = np.empty((shape.numel(), 0)), self._parts(shape)
-        complete = Asked(**({"levels": nothing, "y": nothing} | asked))
+        complete = SummaryRequest(**({"levels": nothing, "y": nothing} | asked))
         if any(part.family is None for part in parts):  # of exp(log p) in the distribution's own dtype
             slack = 16.0 * torch.finfo(self.dtype).eps * np.minimum(complete.levels, 1.0 - complete.levels)
             complete = complete._replace(levels=complete.levels - slack)
-        return components.summaries(parts, shape.numel(), complete)
+        return components.compute_summaries(parts, shape.numel(), complete)
 
-    def _sides(self, value: Any) -> Tensor:
-        """P(Z <= y) and P(Z > y), in float64. Shape: (2, ...)."""
-        y, shape = self._paired(value, negative=True)
+    def _compute_sides(self, value: Any) -> Tensor:
+        """Compute P(Z <= y) and P(Z > y), in float64. Shape: (2, ...)."""
+        y, shape = self._pair_counts(value, negative=True)
         # Several counts for one row go along the last axis: its probabilities are computed once.
-        lead, own = _split_shape(shape, self.batch_shape)
-        columns = np.ascontiguousarray(y.reshape(lead.numel(), own.numel()).T)
-        both = torch.from_numpy(components.sides(self._parts(own), columns))
+        lead, batch = _split_shape(shape, self.batch_shape)
+        columns = np.ascontiguousarray(y.reshape(lead.numel(), batch.numel()).T)
+        both = torch.from_numpy(components.compute_sides(self._parts(batch), columns))
         return both.transpose(1, 2).reshape(2, *shape).to(self.device)
 
     # What users call -------------------------------------------------------------------------------------------------
 
     @without_gradient
     def cdf(self, value: Tensor) -> Tensor:
-        """Cumulative distribution function P(Z <= y), relatively accurate in the lower tail; 0 at negative integers.
+        """Compute the cdf P(Z <= y), relatively accurate in the lower tail; 0 at negative integers.
 
         Parameters
         ----------
         value : Tensor
             Counts y; their shape broadcasts with `batch_shape`.
         """
-        return _rounded_down(self._sides(value)[0], self.dtype)
+        return _round_down(self._compute_sides(value)[0], self.dtype)
 
     @without_gradient
     def survival(self, value: Tensor) -> Tensor:
-        """Survival function P(Z > y), relatively accurate in the upper tail; 1 at negative integers.
+        """Compute the survival function P(Z > y), relatively accurate in the upper tail; 1 at negative integers.
 
         Parameters
         ----------
         value : Tensor
             Counts y; their shape broadcasts with `batch_shape`.
         """
-        return self._sides(value)[1].to(self.dtype)
+        return self._compute_sides(value)[1].to(self.dtype)
 
     @without_gradient
     def crps(self, value: Tensor) -> Tensor:
-        """Continuous ranked probability score, sum over z of (F(z) - 1[z >= y])^2; smaller is better.
+        """Compute the continuous ranked probability score, sum_z (F(z) - 1[z >= y])^2; smaller is better.
 
         Parameters
         ----------
         value : Tensor
             Observed counts y; their shape broadcasts with `batch_shape`.
         """
-        y, shape = self._paired(value)
-        return self._shaped(self._summarised(shape, y=y[:, None]).scores, shape)
+        y, shape = self._pair_counts(value)
+        return self._to_tensor(self._summarise(shape, y=y[:, None]).scores, shape)
 
     @without_gradient
     def entropy(self) -> Tensor:
-        """Entropy -E[log p(Z)] in nats."""
-        return self._shaped(self._summarised(entropy=True).moments[:, 3])
+        """Compute the entropy -E[log p(Z)] in nats."""
+        return self._to_tensor(self._summarise(entropy=True).moments[:, 3])
 
     def icdf(self, value: Tensor) -> Tensor:
-        """Quantile: the smallest count y with P(Z <= y) >= q.
+        """Compute a quantile: the smallest count y with P(Z <= y) >= q.
 
         Parameters
         ----------
@@ -275,29 +281,29 @@ class CountDistribution(Distribution, ABC):
             Levels q from 0 to 1; the quantile is infinite at q = 1. Their shape broadcasts with `batch_shape`.
         """
         q = torch.as_tensor(value, device=self.device)
-        if is_checked(self._check, q):
+        if needs_validation(self._check, q):
             arguments.check_probabilities("q", q)
         shape = broadcast_shapes(q=tuple(q.shape), batch_shape=tuple(self.batch_shape))
         # Rows that levels are repeated for are computed once: levels go along the last axis.
-        lead, own = _split_shape(shape, self.batch_shape)
-        if own != self.batch_shape:
-            return self.expand(own).icdf(q)
-        levels = as_rows(q, shape).reshape(lead.numel(), own.numel()).T
-        return self._shaped(self._quantiles(levels).T, shape)
+        lead, batch = _split_shape(shape, self.batch_shape)
+        if batch != self.batch_shape:
+            return self.expand(batch).icdf(q)
+        levels = flatten_rows(q, shape).reshape(lead.numel(), batch.numel()).T
+        return self._to_tensor(self._quantiles(levels).T, shape)
 
     def _quantiles(self, levels: np.ndarray) -> np.ndarray:
-        """Quantiles of the flattened rows at levels (rows, n)."""
+        """Compute quantiles of the flattened rows at levels (rows, n)."""
         with torch.no_grad():
-            return self._summarised(levels=levels).quantiles
+            return self._summarise(levels=levels).quantiles
 
     @property
     def mode(self) -> Tensor:
         """The most probable count, the smallest of several."""
         with torch.no_grad():
-            return self._shaped(self._summarised().moments[:, 2])
+            return self._to_tensor(self._summarise().moments[:, 2])
 
     def interval(self, coverage: float) -> tuple[Tensor, Tensor]:
-        """Central prediction interval: counts low and high, both included, with at most half of the rest beyond each.
+        """Compute the central prediction interval, with at most (1 - coverage) / 2 of the mass beyond either end.
 
         Parameters
         ----------
@@ -307,20 +313,20 @@ class CountDistribution(Distribution, ABC):
         Returns
         -------
         low, high : Tensor
-            Of shape `batch_shape`.
+            The first and the last count of the interval, of shape `batch_shape`.
         """
         coverage = arguments.check_coverage(coverage)
-        rest = 0.5 * (1.0 - coverage)
+        tail = 0.5 * (1.0 - coverage)
         with torch.no_grad():
-            found = self._quantiles(np.tile([rest, 1.0 - rest], (self.batch_shape.numel(), 1)))
-        return self._shaped(found[:, 0]), self._shaped(found[:, 1])
+            quantiles = self._quantiles(np.tile([tail, 1.0 - tail], (self.batch_shape.numel(), 1)))
+        return self._to_tensor(quantiles[:, 0]), self._to_tensor(quantiles[:, 1])
 
     @torch.no_grad()
     def narrowest_interval(self, level: Any) -> Interval:
-        """Fewest consecutive counts, both ends included, that together have at least the probability `level`.
+        """Find the shortest run of consecutive counts that has at least the probability `level`.
 
-        Of several intervals with that number of counts, the most probable is returned. Where a distribution spans
-        thousands of counts, the number may be larger than necessary by a thousandth.
+        Of several runs of that length, the most probable is returned. If a distribution spans thousands of counts, the
+        run may be longer than necessary by a thousandth.
 
         Parameters
         ----------
@@ -339,23 +345,23 @@ class CountDistribution(Distribution, ABC):
         >>> low.tolist(), high.tolist(), probability.round(decimals=3).tolist()
         ([0.0, 3.0], [1.0, 9.0], [0.963, 0.854])
         """
-        return self._as_interval(self._summarised(interval_levels=self._interval_levels(level)).intervals)
+        return self._as_interval(self._summarise(interval_levels=self._interval_levels(level)).intervals)
 
     def _interval_levels(self, level: Any) -> np.ndarray:
-        """Levels of narrowest intervals as the kernels take them. Shape: (rows, 1)."""
+        """Validate levels of narrowest intervals, one per flattened row. Shape: (rows, 1)."""
         levels = torch.as_tensor(level, dtype=torch.float64, device="cpu")
-        if is_checked(self._check, levels):
+        if needs_validation(self._check, levels):
             arguments.check_probabilities("level", levels)
         return np.ascontiguousarray(levels.expand(self.batch_shape).reshape(-1, 1).numpy())
 
     def _as_interval(self, columns: np.ndarray) -> Interval:
         low, high, probability = columns.T
         exact = torch.from_numpy(np.ascontiguousarray(probability)).reshape(self.batch_shape).to(self.device)
-        return Interval(self._shaped(low), self._shaped(high), exact)
+        return Interval(self._to_tensor(low), self._to_tensor(high), exact)
 
     @torch.no_grad()
     def entry_levels(self, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Levels between which a count enters the narrowest interval: outside at the first, inside at the second.
+        """Find the two levels between which the narrowest interval comes to include a count.
 
         If counts follow the distribution and it has one peak, a point drawn uniformly between the two levels is uniform
         on [0, 1]. This makes it a score for conformal prediction whose distribution does not depend on the counts.
@@ -368,10 +374,11 @@ class CountDistribution(Distribution, ABC):
         Returns
         -------
         outside, inside : Tensor
-            In float64, of shape `batch_shape`; equal where a distribution spans thousands of counts.
+            The level up to which the count is outside, and the level from which on it is inside, in float64 and of
+            shape `batch_shape`; they are equal if a distribution spans thousands of counts.
         """
-        y, shape = self._paired(value)
-        entries = torch.from_numpy(self._summarised(shape, y=y[:, None], entries=True).entries)
+        y, shape = self._pair_counts(value)
+        entries = torch.from_numpy(self._summarise(shape, y=y[:, None], entries=True).entries)
         outside, inside = entries.T.reshape(2, *shape).to(self.device)
         return outside, inside
 
@@ -379,7 +386,7 @@ class CountDistribution(Distribution, ABC):
     def summary(
         self, levels: Tensor, y: Tensor | None = None, entropy: bool = False, interval_level: Any = None
     ) -> Summary:
-        """Moments, quantiles, mode, score and interval at once, which takes as long as one of them.
+        """Compute moments, quantiles, mode, score and interval together, in the time of one of them.
 
         Parameters
         ----------
@@ -388,21 +395,21 @@ class CountDistribution(Distribution, ABC):
         y : Tensor, optional
             Observed counts to score, of shape (rows,).
         entropy : bool
-            Whether to compute the entropy, which takes a logarithm per count.
+            Compute the entropy, which takes a logarithm per count.
         interval_level : float or array-like, optional
             The level of the narrowest interval, as for `narrowest_interval`.
         """
         rows = self.batch_shape.numel()
-        given = torch.as_tensor(levels, dtype=torch.float64, device="cpu")
-        q = as_rows(given, (rows, given.shape[-1])).reshape(rows, given.shape[-1])
-        counts = np.empty((rows, 0)) if y is None else self._paired(y)[0][:, None]
+        level_tensor = torch.as_tensor(levels, dtype=torch.float64, device="cpu")
+        q = flatten_rows(level_tensor, (rows, level_tensor.shape[-1])).reshape(rows, level_tensor.shape[-1])
+        counts = np.empty((rows, 0)) if y is None else self._pair_counts(y)[0][:, None]
         interval_levels = None if interval_level is None else self._interval_levels(interval_level)
-        found = self._summarised(levels=q, y=counts, entropy=entropy, interval_levels=interval_levels)
-        moments = self._shaped(found.moments.T, (6, *self.batch_shape))
+        results = self._summarise(levels=q, y=counts, entropy=entropy, interval_levels=interval_levels)
+        moments = self._to_tensor(results.moments.T, (6, *self.batch_shape))
         mean, variance, mode, spread, within, between = moments.unbind()
-        scores = None if y is None else self._shaped(found.scores)
-        quantiles = self._shaped(found.quantiles, q.shape)
-        interval = None if interval_levels is None else self._as_interval(found.intervals)
+        scores = None if y is None else self._to_tensor(results.scores)
+        quantiles = self._to_tensor(results.quantiles, q.shape)
+        interval = None if interval_levels is None else self._as_interval(results.intervals)
         return Summary(mean, variance, within, between, quantiles, mode, scores, spread if entropy else None, interval)
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
@@ -424,11 +431,11 @@ class CountDistribution(Distribution, ABC):
         with torch.no_grad():
             size = shape.numel(), self.batch_shape.numel()
             u = torch.rand(size, dtype=torch.float64, device=self.device, generator=generator)
-            return self._shaped(self._quantiles(u.T.cpu().numpy()).T, self._extended_shape(shape))
+            return self._to_tensor(self._quantiles(u.T.cpu().numpy()).T, self._extended_shape(shape))
 
 
 class Selected(CountDistribution):
-    """Elements of another distribution, given by their positions in its flattened batch."""
+    """Selected elements of another distribution, by their positions in its flattened batch."""
 
     def __init__(self, base: Any, index: Tensor) -> None:
         if isinstance(base, Selected):
@@ -442,48 +449,48 @@ class Selected(CountDistribution):
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         lead = shape[: len(shape) - self._index.dim()]
         y = y.expand(shape).reshape(*lead, -1, *[1] * len(self._base.batch_shape[1:]))
-        return self._picked(lambda rows: rows.log_prob(y)).reshape(shape)
+        return self._select(lambda rows: rows.log_prob(y)).reshape(shape)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        first, last = (self._picked(lambda rows, i=i: rows.bracket(depth)[i]) for i in (0, 1))
+        first, last = (self._select(lambda rows, i=i: rows.bracket(depth)[i]) for i in (0, 1))
         return first.reshape(self.batch_shape), last.reshape(self.batch_shape)
 
     def rows(self, index: Any) -> "Selected":
         return Selected(self._base, self._index[index])
 
-    def _picked(self, of: Any) -> Tensor:
-        """`of` the base's rows that are needed, then the elements in them. Shape: (..., positions)."""
+    def _select(self, evaluate: Any) -> Tensor:
+        """Evaluate the rows of the base that are needed, then pick the elements in them. Shape: (..., positions)."""
         shape, flat = self._base.batch_shape, self._index.reshape(-1)
         if len(shape) < 2:
-            found = of(self._base.rows(flat) if shape else self._base)
-            return found if found.dim() else found.expand(len(flat))
+            values = evaluate(self._base.rows(flat) if shape else self._base)
+            return values if values.dim() else values.expand(len(flat))
         inner = shape[1:].numel()
-        found = of(self._base.rows(flat // inner)).flatten(1 - len(shape))
-        return found.gather(-1, (flat % inner).unsqueeze(-1).expand(*found.shape[:-1], 1)).squeeze(-1)
+        values = evaluate(self._base.rows(flat // inner)).flatten(1 - len(shape))
+        return values.gather(-1, (flat % inner).unsqueeze(-1).expand(*values.shape[:-1], 1)).squeeze(-1)
 
 
 class Modified(CountDistribution):
-    """A count distribution that is made of another one, its `base`, of the same batch shape."""
+    """A count distribution derived from another one, its `base`, of the same batch shape."""
 
     base: Any
-    #: Whether it changes the cdf alone: then counts may be censored before or after it.
-    is_of_cdf: ClassVar[bool] = False
+    #: True if only the cdf is changed, so that counts may be censored before or after the change.
+    changes_cdf_only: ClassVar[bool] = False
 
     @abstractmethod
-    def _changed(self, base: Any, change: Callable[[Tensor], Tensor]) -> Self:
-        """The same modification of `base`, which is `self.base` after a change of the batch shape."""
+    def _modify(self, base: Any, change: Callable[[Tensor], Tensor]) -> Self:
+        """Modify `base` in the same way; `change` reshapes parameters as `self.base` was reshaped to `base`."""
 
     def rows(self, index: Any) -> Self:
-        """The distributions of some rows along the first batch axis."""
-        return self._changed(self.base.rows(index), lambda x: x[index])
+        """Select rows along the first batch axis."""
+        return self._modify(self.base.rows(index), lambda x: x[index])
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        """The same distributions, repeated along new or singleton batch axes."""
+        """Repeat the distributions along new or singleton batch axes."""
         shape = torch.Size(batch_shape)
-        return self._changed(self.base.expand(shape), lambda x: x.expand(shape))
+        return self._modify(self.base.expand(shape), lambda x: x.expand(shape))
 
     def _reshape(self, shape: Sequence[int]) -> Self:
-        return self._changed(self.base._reshape(shape), lambda x: x.reshape(tuple(shape)))
+        return self._modify(self.base._reshape(shape), lambda x: x.reshape(tuple(shape)))
 
     @property
     def _like(self) -> Tensor:
@@ -499,8 +506,8 @@ def _split_shape(shape: torch.Size, batch_shape: torch.Size) -> tuple[torch.Size
     return shape[:axes], shape[axes:]
 
 
-def _rounded_down(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """x in `dtype`, never above x: so icdf(cdf(y)) = y in every dtype."""
+def _round_down(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Convert x to `dtype`, rounding down, so that icdf(cdf(y)) = y in every dtype."""
     rounded = x.to(dtype)
     return torch.where(rounded.double() > x, torch.nextafter(rounded, torch.zeros_like(rounded)), rounded)
 
@@ -508,29 +515,31 @@ def _rounded_down(x: Tensor, dtype: torch.dtype) -> Tensor:
 # Changing the batch shape of any distribution, torch's own included ------------------------------------------------
 
 
-def mapped(dist: Distribution, change: Callable[[Tensor], Tensor]) -> Any:
-    """The torch distribution whose parameters are those of `dist`, expanded to its batch shape and then changed."""
+def map_parameters(dist: Distribution, change: Callable[[Tensor], Tensor]) -> Any:
+    """Rebuild a torch distribution from changed parameters, which are expanded to its batch shape first."""
     family: Any = type(dist)
     parameters = {name: change(getattr(dist, name).expand(dist.batch_shape)) for name in dist.arg_constraints}
     return family(**parameters, validate_args=False)
 
 
-def rows_of(dist: Any, index: Any) -> Any:
-    """The distributions of some rows along the first batch axis."""
-    return dist.rows(index) if hasattr(dist, "rows") else mapped(dist, lambda x: x[index])
+def select_rows(dist: Any, index: Any) -> Any:
+    """Select rows of any distribution along its first batch axis."""
+    return dist.rows(index) if hasattr(dist, "rows") else map_parameters(dist, lambda x: x[index])
 
 
-def reshaped(dist: Any, shape: Sequence[int]) -> Any:
-    """The same distributions in another batch shape."""
-    return dist._reshape(shape) if hasattr(dist, "_reshape") else mapped(dist, lambda x: x.reshape(tuple(shape)))
+def reshape_batch(dist: Any, shape: Sequence[int]) -> Any:
+    """Give any distribution another batch shape with the same elements."""
+    return (
+        dist._reshape(shape) if hasattr(dist, "_reshape") else map_parameters(dist, lambda x: x.reshape(tuple(shape)))
+    )
 
 
-def concatenated(stacks: Sequence[Any]) -> list[Any]:
-    """Neighbouring stacks of one family joined along their last axis; all have the same batch shape but for it."""
+def join_stacks(stacks: Sequence[Any]) -> list[Any]:
+    """Join neighbouring stacks of one family along their last axis; their other axes must agree."""
     joined: list[Any] = [stacks[0]]
     for stack in stacks[1:]:
         last, names = joined[-1], stack.arg_constraints
-        # Of distributions that are their parameters, each of their batch shape.
+        # Stacks can be joined if parameters of their batch shape define them completely.
         is_parametric = bool(names) and all(getattr(stack, name).shape == stack.batch_shape for name in names)
         if type(stack) is type(last) and is_parametric:
             parameters = {

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
-from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
+from ddpn.distributions.arguments import as_parameters, check_positive, needs_validation
 from ddpn.distributions.count import CountDistribution, without_gradient
 from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, log_normal_cdf
 from ddpn.distributions.mixture import Mixture
@@ -63,8 +63,7 @@ class DiscretizedNormalWeights(NamedTuple):
 class Discretized(ParametricDistribution):
     """A Normal rounded to counts: p(k) = P(k - 1/2 <= X < k + 1/2) for k >= 1, p(0) = P(X < 1/2).
 
-    What a Normal predicts about counts, so that it can be scored beside count distributions. `discretized` takes
-    mixtures, too.
+    It makes the scores of a Normal comparable with those of count distributions. `discretize` takes mixtures, too.
 
     Shape: that of `base`. Computation is in float64, results come in the parameters' dtype, without gradients.
 
@@ -73,7 +72,7 @@ class Discretized(ParametricDistribution):
     base : torch.distributions.Normal
         The Normal that is rounded to counts.
     validate_args : bool, optional
-        Whether values are checked. Default: only on a CPU.
+        Validate values. Default: only on a CPU.
 
     Examples
     --------
@@ -87,9 +86,9 @@ class Discretized(ParametricDistribution):
 
     def __init__(self, base: Normal, validate_args: bool | None = None) -> None:
         if not isinstance(base, Normal):
-            raise InputError(f"base must be a Normal, got {type(base).__name__}. Use discretized() for mixtures.")
+            raise InputError(f"base must be a Normal, got {type(base).__name__}. Use discretize() for mixtures.")
         self._loc, self._scale = as_parameters(loc=base.loc, scale=base.scale)
-        if is_checked(validate_args, self._loc):
+        if needs_validation(validate_args, self._loc):
             check_positive("scale", self._scale)
             if len(bad := self._loc[~torch.isfinite(self._loc)]):
                 raise InputError(f"loc must be finite, got {bad[0].item()}. Look for a loss that diverged.")
@@ -102,24 +101,24 @@ class Discretized(ParametricDistribution):
 
     @without_gradient
     def log_prob(self, value: Tensor) -> Tensor:
-        """log p(y), finite and relatively accurate however far y is."""
+        """Compute log p(y), finite and relatively accurate in both tails."""
         return super().log_prob(value)
 
 
-def discretized(dist: Distribution) -> Any:
+def discretize(dist: Distribution) -> Any:
     """Round a Normal, or a mixture component by component, to a count distribution.
 
-    Mass of [k - 1/2, k + 1/2) goes to k, that of the left tail to 0. A mixture keeps its weights.
+    The mass of [k - 1/2, k + 1/2) goes to k, and the mass below 0 to 0. A mixture keeps its weights.
 
     Parameters
     ----------
     dist : Distribution
-        A Normal, a `Mixture` of Normals and count distributions, or a count distribution, which is returned as it is.
+        A Normal, a `Mixture` of Normals and count distributions, or a count distribution, which is returned unchanged.
 
     Examples
     --------
     >>> ensemble = Mixture(Normal(torch.tensor([1.0, 3.0]), torch.tensor([0.5, 1.0])))
-    >>> dist = discretized(ensemble)
+    >>> dist = discretize(ensemble)
     >>> dist.interval(0.9)[1].item(), round(dist.cdf(torch.tensor(0.0)).item(), 4)
     (4.0, 0.0824)
     """
@@ -128,7 +127,7 @@ def discretized(dist: Distribution) -> Any:
     if isinstance(dist, Normal):
         return Discretized(dist)
     if isinstance(dist, Mixture):
-        return Mixture.concatenate([discretized(stack) for stack in dist._stacks], dist._weights, dist._check)
+        return Mixture.concatenate([discretize(stack) for stack in dist._stacks], dist._weights, dist._check)
     raise InputError(
         f"dist must be a Normal, a mixture of Normals or a count distribution, got {type(dist).__name__}. Sample it."
     )

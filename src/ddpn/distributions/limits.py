@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import arguments, components
-from ddpn.distributions.arguments import as_rows, broadcast_shapes, is_checked
+from ddpn.distributions.arguments import broadcast_shapes, flatten_rows, needs_validation
 from ddpn.distributions.components import Part
 from ddpn.distributions.count import CountDistribution, Modified
 from ddpn.distributions.families.poisson import Poisson
@@ -16,12 +16,12 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 
 Bound = Tensor | float | None
-#: As a `CountRows` has them: an array is one bound per row.
+#: A bound or limit in `CountRows`: an array has one value per row.
 RowBound = Bound | np.ndarray
 
 
 def log_mass(dist: CountDistribution, low: Bound = 0, high: Bound = None) -> Tensor:
-    """Logarithm of P(low <= Z <= high), differentiable in the distribution's parameters, accurate in both tails.
+    """Compute log P(low <= Z <= high), differentiable in the distribution's parameters, accurate in both tails.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def log_mass(dist: CountDistribution, low: Bound = 0, high: Bound = None) -> Ten
     low : Tensor or float
         The first count of the range. Default: 0.
     high : Tensor or float, optional
-        The last count of the range. None and infinity: no upper end.
+        The last count of the range. None and infinity mean no upper end.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def log_mass(dist: CountDistribution, low: Bound = 0, high: Bound = None) -> Ten
 
 
 def as_bounds(dist: Any, low: Bound, high: Bound) -> tuple[Tensor, Tensor]:
-    """Bounds as float64 tensors on the device of the distribution."""
+    """Convert bounds to float64 tensors on the device of the distribution."""
     high = torch.inf if high is None else high
     first, last = (torch.as_tensor(x, dtype=torch.float64, device=dist.device) for x in (low, high))
     return first.detach(), last.detach()
@@ -78,9 +78,9 @@ class Truncated(Modified):
     low : Tensor or float
         The smallest count, or one per row; broadcasts with `base.batch_shape`. Default: 0.
     high : Tensor or float, optional
-        The largest count, or one per row. None and infinity: no upper end.
+        The largest count, or one per row. None and infinity mean no upper end.
     validate_args : bool, optional
-        Whether values are checked. Default: only on a CPU.
+        Validate values. Default: only on a CPU.
 
     Examples
     --------
@@ -96,7 +96,7 @@ class Truncated(Modified):
         if not isinstance(base, CountDistribution):
             raise InputError(f"base must be a count distribution of ddpn.distributions, got {type(base).__name__}.")
         first, last = as_bounds(base, low, high)
-        if is_checked(validate_args, first):
+        if needs_validation(validate_args, first):
             arguments.check_counts("low", first, negative=True)
             arguments.check_counts("high", torch.where(torch.isposinf(last), 0.0, last), negative=True)
             if bool((first > last).any()):
@@ -107,7 +107,7 @@ class Truncated(Modified):
         shape = broadcast_shapes(**shapes)
         self._set(base, first, last, shape, validate_args)
         with torch.no_grad():
-            if is_checked(validate_args, first) and bool(torch.isneginf(self._log_total()).any()):
+            if needs_validation(validate_args, first) and bool(torch.isneginf(self._log_total()).any()):
                 raise InputError(
                     "base must have mass between low and high, got none. Choose a range inside of its support."
                 )
@@ -120,7 +120,7 @@ class Truncated(Modified):
         self.low, self.high = low.clamp(min=0.0), high
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Logarithm of the probability of counts, minus infinity outside of the range; differentiable in the base.
+        """Compute the log probability of counts, minus infinity outside of the range; differentiable in the base.
 
         Parameters
         ----------
@@ -141,29 +141,29 @@ class Truncated(Modified):
         return (self.base._log_mass(first, last) - self._log_total()).clamp(max=0.0)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """First and last integer of a window outside of which about e^-depth of the mass lies."""
+        """Return the first and the last count of a window that leaves out about e^-depth of the mass."""
         first, last = self.base.bracket(depth)
         low, high, span = self.low.to(first), self.high.to(first), last - first
         # Where the range is in a tail of the base, as many counts from its end on.
         first, last = torch.minimum(first, high - span), torch.maximum(last, low + span)
         return torch.maximum(first, low), torch.minimum(last, high)
 
-    def _changed(self, base: Any, change: Callable[[Tensor], Tensor]) -> "Truncated":
+    def _modify(self, base: Any, change: Callable[[Tensor], Tensor]) -> "Truncated":
         low, high = (x if x.dim() == 0 else change(x.expand(self.batch_shape)) for x in (self.low, self.high))
         new = object.__new__(Truncated)
         new._set(base, low, high, base.batch_shape, self._check)
         return new
 
     def _parts(self, shape: torch.Size) -> list[Part]:
-        """Those of the base within the range, each weighted by its mass there."""
+        """Restrict the base's components to the range, each weighted by its mass there."""
         parts = self.base._parts(shape)
         if any(part.family is None for part in parts):
             return super()._parts(shape)
-        low, high = (as_rows(x, shape)[:, None] for x in (self.low, self.high))
+        low, high = (flatten_rows(x, shape)[:, None] for x in (self.low, self.high))
         inner, logs = zip(*(part.restrict(low, high) for part in parts), strict=True)
         with np.errstate(divide="ignore", invalid="ignore"):
-            own = zip(parts, logs, strict=True)
-            joint = np.hstack([log_p if part.weight is None else log_p + np.log(part.weight) for part, log_p in own])
+            pairs = zip(parts, logs, strict=True)
+            joint = np.hstack([log_p if part.weight is None else log_p + np.log(part.weight) for part, log_p in pairs])
             shares = np.exp(joint - joint.max(1, keepdims=True))
             shares /= shares.sum(1, keepdims=True)
         weights = np.split(shares, np.cumsum([part.size for part in parts])[:-1], axis=1)
@@ -184,7 +184,7 @@ class Censored(Modified):
         The largest count that can be recorded, at least 0; infinite for counts that are known exactly. Broadcasts with
         the batch shape of `base`.
     validate_args : bool, optional
-        Whether values are checked. Default: only on a CPU.
+        Validate values. Default: only on a CPU.
 
     Examples
     --------
@@ -208,7 +208,7 @@ class Censored(Modified):
         super().__init__(shape, validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Logarithm of P(Z = y) below the limit, of P(Z >= limit) at the limit; differentiable in the parameters of Z.
+        """Compute log P(Z = y) below the limit and log P(Z >= limit) at it; differentiable in the base.
 
         Parameters
         ----------
@@ -229,19 +229,19 @@ class Censored(Modified):
         limit = self.limit.to(first)
         return torch.minimum(first, limit), torch.minimum(last, limit)
 
-    def _changed(self, base: Any, change: Callable[[Tensor], Tensor]) -> "Censored":
+    def _modify(self, base: Any, change: Callable[[Tensor], Tensor]) -> "Censored":
         return Censored(base, change(self.limit), validate_args=False)
 
-    def _paired(self, value: Any, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
-        y, shape = super()._paired(value, negative)
-        return np.minimum(y, as_rows(self.limit, shape)), shape
+    def _pair_counts(self, value: Any, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
+        y, shape = super()._pair_counts(value, negative)
+        return np.minimum(y, flatten_rows(self.limit, shape)), shape
 
     def _quantiles(self, levels: np.ndarray) -> np.ndarray:
-        return np.minimum(super()._quantiles(levels), as_rows(self.limit, self.batch_shape)[:, None])
+        return np.minimum(super()._quantiles(levels), flatten_rows(self.limit, self.batch_shape)[:, None])
 
     def _parts(self, shape: torch.Size) -> list[Part]:
-        """Those of the base given that they are below the limit, and what is left of each at the limit."""
-        limit = as_rows(self.limit, shape)[:, None]
+        """Split each of the base's components into the part below the limit and a point mass at the limit."""
+        limit = flatten_rows(self.limit, shape)[:, None]
         inner, points = [], []
         for part in self.base._parts(shape):
             at = np.repeat(limit, part.size, axis=1)
@@ -249,7 +249,7 @@ class Censored(Modified):
                 table = Censored(part.table, torch.from_numpy(at).reshape(-1), validate_args=False)
                 inner.append(part._replace(table=table))
                 continue
-            below, beyond = components.sides([part.separate()], at.reshape(-1, 1) - 1.0).reshape(2, *at.shape)
+            below, beyond = components.compute_sides([part.separate()], at.reshape(-1, 1) - 1.0).reshape(2, *at.shape)
             weight = np.ones_like(below) if part.weight is None else part.weight
             high = at - 1.0 if part.high is None else np.minimum(at - 1.0, part.high)
             inner.append(part._replace(weight=weight * below, high=high))
@@ -258,40 +258,42 @@ class Censored(Modified):
         return inner + points
 
 
-# As a sample says, row by row ---------------------------------------------------------------------------------------
+# Bounds and limits of rows --------------------------------------------------------------------------------------------
 
 
-def bounded(dist: Any, lower: RowBound, upper: RowBound) -> Any:
-    """The distributions, given that counts are at least `lower` and at most `upper`; None means no bound.
+def truncate_rows(dist: Any, lower: RowBound, upper: RowBound) -> Any:
+    """Truncate each row's distribution to the counts from `lower` to `upper`; None means no bound.
 
     Shape: dist (N,) or (N, k); bounds (N,), a number, or tensors that broadcast.
     """
     if lower is None and upper is None:
         return dist
-    return Truncated(dist, 0 if lower is None else _beside(lower, dist), _beside(upper, dist), validate_args=False)
+    return Truncated(
+        dist, 0 if lower is None else _align_bound(lower, dist), _align_bound(upper, dist), validate_args=False
+    )
 
 
-def as_recorded(dist: Any, sample: CountRows) -> Any:
-    """The distributions of the counts of a sample as they are recorded: between its bounds, and at most its limits.
+def apply_record_limits(dist: Any, sample: CountRows) -> Any:
+    """Truncate distributions to the bounds of their rows, and censor them at the limits up to which rows are recorded.
 
     A count equal to the limit then stands for that many or more: `log_prob` is the likelihood of a right-censored
     count, and `crps` compares cdfs below the limit only.
     """
-    return limited(bounded(dist, sample.lower, sample.upper), sample.limit)
+    return censor_rows(truncate_rows(dist, sample.lower, sample.upper), sample.limit)
 
 
-def limited(dist: Any, limit: RowBound) -> Any:
-    """The distributions of counts that are recorded up to a limit per row, see `Censored`; None means no limit.
+def censor_rows(dist: Any, limit: RowBound) -> Any:
+    """Censor each row's distribution at the limit up to which its count is recorded; None means no limit.
 
-    Shape: as in `bounded`.
+    Shape: as in `truncate_rows`.
     """
-    if isinstance(dist, Modified) and dist.is_of_cdf:
-        return dist._changed(limited(dist.base, limit), lambda x: x)
-    return dist if limit is None else Censored(dist, _beside(limit, dist), validate_args=False)
+    if isinstance(dist, Modified) and dist.changes_cdf_only:
+        return dist._modify(censor_rows(dist.base, limit), lambda x: x)
+    return dist if limit is None else Censored(dist, _align_bound(limit, dist), validate_args=False)
 
 
-def _beside(bound: RowBound, dist: Any) -> Any:
-    """A vector as a tensor that broadcasts with distributions per row, or per row and member."""
+def _align_bound(bound: RowBound, dist: Any) -> Any:
+    """Reshape one bound per row to broadcast with distributions per row, or per row and member."""
     if not isinstance(bound, np.ndarray):
         return bound
     return torch.from_numpy(bound).reshape(-1, *[1] * (len(dist.batch_shape) - 1))

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.distributions import Distribution, Normal, constraints
 
 from ddpn.distributions import arguments, continuous
-from ddpn.distributions.arguments import as_rows, broadcast_shapes, is_checked
+from ddpn.distributions.arguments import broadcast_shapes, flatten_rows, needs_validation
 from ddpn.distributions.components import Part
-from ddpn.distributions.count import CountDistribution, concatenated, reshaped, rows_of
+from ddpn.distributions.count import CountDistribution, join_stacks, reshape_batch, select_rows
 from ddpn.runtime.errors import InputError
 
 
@@ -31,7 +31,7 @@ class Mixture(Distribution):
     weights : Tensor or sequence of float, optional
         K numbers per row, or for all rows; finite, at least 0, with sum 1. Default: 1/K.
     validate_args : bool, optional
-        Whether values are checked. Default: only on a CPU.
+        Validate values. Default: only on a CPU.
 
     Notes
     -----
@@ -68,7 +68,7 @@ class Mixture(Distribution):
         if isinstance(components, Distribution):
             self._set([components], weights, validate_args)
         else:
-            self._set([reshaped(c, (*c.batch_shape, 1)) for c in components], weights, validate_args)
+            self._set([reshape_batch(c, (*c.batch_shape, 1)) for c in components], weights, validate_args)
 
     @classmethod
     def concatenate(
@@ -77,7 +77,7 @@ class Mixture(Distribution):
         weights: Tensor | Sequence[float] | None = None,
         validate_args: bool | None = None,
     ) -> "Mixture":
-        """The mixture of all components of several stacks, in their order.
+        """Make the mixture of all components of several stacks, in their order.
 
         Parameters
         ----------
@@ -105,11 +105,11 @@ class Mixture(Distribution):
         dtype = reduce(torch.promote_types, (like.dtype for like in likes))
         self._like = torch.empty(0, dtype=dtype, device=likes[0].device)
         size = sum(stack.batch_shape[-1] for stack in stacks)
-        weights = None if weights is None else _normalised_weights(weights, size, self._like.device, validate_args)
+        weights = None if weights is None else _normalise_weights(weights, size, self._like.device, validate_args)
         shapes = {f"stack {i}": tuple(stack.batch_shape[:-1]) for i, stack in enumerate(stacks)}
         shape = broadcast_shapes(**shapes, weights=shapes["stack 0"] if weights is None else tuple(weights.shape[:-1]))
         stacks = [s if s.batch_shape[:-1] == shape else s.expand((*shape, s.batch_shape[-1])) for s in stacks]
-        self._stacks = tuple(concatenated(stacks))
+        self._stacks = tuple(join_stacks(stacks))
         self.components = self._stacks[0] if len(self._stacks) == 1 else self._stacks
         super().__init__(shape, validate_args=False)
         self._weights, self._check = weights, validate_args
@@ -126,23 +126,23 @@ class Mixture(Distribution):
 
     @property
     def weights(self) -> Tensor:
-        """The weights, normalised. Shape: (K,), or (..., K) if they were given per row."""
+        """Normalised weights. Shape: (K,), or (..., K) for weights per row."""
         return (
             self._like.new_full((self.size,), 1.0 / self.size)
             if self._weights is None
             else self._weights.to(self._like)
         )
 
-    def _each(self, of: Callable[[Any], Tensor]) -> Tensor:
-        """What `of` returns per component. Shape: (..., K)."""
-        found = [of(stack) for stack in self._stacks]
-        return found[0] if len(found) == 1 else torch.cat(found, dim=-1)
+    def _map_components(self, function: Callable[[Any], Tensor]) -> Tensor:
+        """Apply a function to every stack, and join the results per component. Shape: (..., K)."""
+        values = [function(stack) for stack in self._stacks]
+        return values[0] if len(values) == 1 else torch.cat(values, dim=-1)
 
-    def _average(self, each: Tensor) -> Tensor:
-        return each.mean(-1) if self._weights is None else (self._weights.to(each.dtype) * each).sum(-1)
+    def _average(self, values: Tensor) -> Tensor:
+        return values.mean(-1) if self._weights is None else (self._weights.to(values.dtype) * values).sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Logarithm of the probability (density), differentiable in the components' parameters and in the weights.
+        """Compute the log probability (density), differentiable in the components' parameters and in the weights.
 
         Parameters
         ----------
@@ -150,25 +150,25 @@ class Mixture(Distribution):
             Counts y, or real numbers; their shape broadcasts with `batch_shape`.
         """
         y = torch.as_tensor(value).unsqueeze(-1)
-        each = self._each(lambda stack: stack.log_prob(y))
+        log_p = self._map_components(lambda stack: stack.log_prob(y))
         if self._weights is None:
-            return torch.logsumexp(each, dim=-1) - math.log(self.size)
-        return weighted_logsumexp(each, self._weights.to(each.dtype))
+            return torch.logsumexp(log_p, dim=-1) - math.log(self.size)
+        return weighted_logsumexp(log_p, self._weights.to(log_p.dtype))
 
     @property
     def mean(self) -> Tensor:
         """Weighted mean of the components' means."""
-        return self._average(self._each(lambda stack: stack.mean))
+        return self._average(self._map_components(lambda stack: stack.mean))
 
     @property
     def aleatoric(self) -> Tensor:
         """Weighted mean of the components' variances."""
-        return self._average(self._each(lambda stack: stack.variance))
+        return self._average(self._map_components(lambda stack: stack.variance))
 
     @property
     def epistemic(self) -> Tensor:
         """Weighted variance of the components' means."""
-        means = self._each(lambda stack: stack.mean)
+        means = self._map_components(lambda stack: stack.mean)
         return self._average((means - self._average(means).unsqueeze(-1)) ** 2)
 
     @property
@@ -179,43 +179,45 @@ class Mixture(Distribution):
     @property
     def expected_entropy(self) -> Tensor:
         """Weighted mean of the components' entropies."""
-        return self._average(self._each(lambda stack: stack.entropy()))
+        return self._average(self._map_components(lambda stack: stack.entropy()))
 
     @property
     def mutual_information(self) -> Tensor:
-        """How much the components disagree, in nats; the entropy of the mixture beyond that of its components."""
+        """Disagreement of the components in nats: the entropy of the mixture minus `expected_entropy`."""
         return (self.entropy() - self.expected_entropy).clamp(min=0.0)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "Mixture":
         return self._with([s.expand((*batch_shape, s.batch_shape[-1])) for s in self._stacks], self._weights)
 
     def rows(self, index: Any) -> Self:
-        """The mixtures of some rows along the first batch axis."""
-        return self._with([rows_of(stack, index) for stack in self._stacks], self._weights_of(lambda x: x[index]))
+        """Select rows along the first batch axis."""
+        return self._with(
+            [select_rows(stack, index) for stack in self._stacks], self._change_weights(lambda x: x[index])
+        )
 
     def _reshape(self, shape: Sequence[int]) -> Self:
-        weights = self._weights_of(lambda x: x.reshape(*shape, self.size))
-        return self._with([reshaped(s, (*shape, s.batch_shape[-1])) for s in self._stacks], weights)
+        weights = self._change_weights(lambda x: x.reshape(*shape, self.size))
+        return self._with([reshape_batch(s, (*shape, s.batch_shape[-1])) for s in self._stacks], weights)
 
-    def _weights_of(self, change: Callable[[Tensor], Tensor]) -> Tensor | None:
+    def _change_weights(self, change: Callable[[Tensor], Tensor]) -> Tensor | None:
         weights = self._weights
         if weights is None or weights.dim() == 1:
             return weights
         return change(weights.expand(*self.batch_shape, self.size))
 
-    def _simple(self) -> Any:
-        """The same mixture with the components of mixtures in their place."""
+    def _flatten(self) -> Any:
+        """Replace components that are mixtures by their own components."""
         if not any(isinstance(stack, Mixture) for stack in self._stacks):
             return self
         stacks, weights = [], []
         parts = self.weights.split([stack.batch_shape[-1] for stack in self._stacks], -1)
-        for stack, own in zip(self._stacks, parts, strict=True):
+        for stack, stack_weights in zip(self._stacks, parts, strict=True):
             is_nested = isinstance(stack, Mixture)
-            inner: Any = stack._simple() if is_nested else Mixture(reshaped(stack, (*stack.batch_shape, 1)))
+            inner: Any = stack._flatten() if is_nested else Mixture(reshape_batch(stack, (*stack.batch_shape, 1)))
             sizes = [part.batch_shape[-1] for part in inner._stacks]
-            joint = (own.unsqueeze(-1) * inner.weights).expand(*inner.batch_shape, -1).split(sizes, -1)
+            joint = (stack_weights.unsqueeze(-1) * inner.weights).expand(*inner.batch_shape, -1).split(sizes, -1)
             stacks += [
-                reshaped(part, (*self.batch_shape, inner.batch_shape[-1] * part.batch_shape[-1]))
+                reshape_batch(part, (*self.batch_shape, inner.batch_shape[-1] * part.batch_shape[-1]))
                 for part in inner._stacks
             ]
             weights += [part.flatten(-2) for part in joint]
@@ -255,41 +257,41 @@ class CountMixture(Mixture, CountDistribution):
 
     def float32_log_prob(self, value: Tensor) -> Tensor:
         y = torch.as_tensor(value).unsqueeze(-1)
-        each = self._each(lambda stack: stack.float32_log_prob(y))
-        return weighted_logsumexp(each, self.weights.to(each.dtype) if self._weights is None else self._weights)
+        log_p = self._map_components(lambda stack: stack.float32_log_prob(y))
+        return weighted_logsumexp(log_p, self.weights.to(log_p.dtype) if self._weights is None else self._weights)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """First and last integer of a window outside of which about e^-depth of the mass lies."""
+        """Return the first and the last count of a window that leaves out about e^-depth of the mass."""
         ends = [stack.bracket(depth) for stack in self._stacks]
         first, last = (torch.cat([pair[i].to(self._like) for pair in ends], dim=-1) for i in (0, 1))
         used = self.weights > 0
         return torch.where(used, first, torch.inf).amin(-1), torch.where(used, last, -torch.inf).amax(-1)
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
-        each = self._each(lambda stack: stack._log_mass(low.unsqueeze(-1), high.unsqueeze(-1)))
+        log_masses = self._map_components(lambda stack: stack._log_mass(low.unsqueeze(-1), high.unsqueeze(-1)))
         weights = self.weights.double() if self._weights is None else self._weights
-        return weighted_log_masses(each, weights)
+        return weighted_log_masses(log_masses, weights)
 
     def _leaves(self) -> tuple[Tensor, ...]:
-        own = () if self._weights is None else (self._weights,)
-        return tuple(t for stack in self._stacks for t in stack._leaves()) + own
+        weights = () if self._weights is None else (self._weights,)
+        return tuple(t for stack in self._stacks for t in stack._leaves()) + weights
 
     def _parts(self, shape: torch.Size) -> list[Part]:
         whole = self.weights if self._weights is None else self._weights
-        weights = as_rows(whole, (*shape, self.size)).reshape(-1, self.size)
+        weights = flatten_rows(whole, (*shape, self.size)).reshape(-1, self.size)
         parts, start = [], 0
         for stack in self._stacks:
             k = stack.batch_shape[-1]
-            own = weights[:, start : start + k]
-            parts += [part.join(own, start) for part in stack._parts(torch.Size((*shape, k)))]
+            stack_weights = weights[:, start : start + k]
+            parts += [part.join(stack_weights, start) for part in stack._parts(torch.Size((*shape, k)))]
             start += k
         return parts
 
 
 def _needs_rounding(self: Mixture, *args: Any, **options: Any) -> Any:
     raise InputError(
-        "A mixture with Normals has no mode and no entropy, and moments only where it has counts, too. Use "
-        "discretized() to get a count distribution."
+        "A mixture with Normals has no mode and no entropy, and only moments if it has counts, too. Use "
+        "discretize() to get a count distribution."
     )
 
 
@@ -301,74 +303,74 @@ class ContinuousMixture(Mixture):
     mode = property(_needs_rounding)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """P(Z <= y)."""
-        return self._average(self._each(lambda stack: stack.cdf(torch.as_tensor(value).unsqueeze(-1))))
+        """Compute P(Z <= y)."""
+        return self._average(self._map_components(lambda stack: stack.cdf(torch.as_tensor(value).unsqueeze(-1))))
 
     def survival(self, value: Tensor) -> Tensor:
-        """P(Z > y)."""
+        """Compute P(Z > y)."""
         return 1.0 - self.cdf(value)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The y with P(Z <= y) = q."""
+        """Compute the quantile: the y with P(Z <= y) = q."""
         q = torch.as_tensor(value)
-        if is_checked(self._check, q):
+        if needs_validation(self._check, q):
             arguments.check_probabilities("q", q)
         with torch.no_grad():
-            return continuous.quantile(self._simple(), q)
+            return continuous.quantile(self._flatten(), q)
 
     def crps(self, value: Tensor) -> Tensor:
-        """Continuous ranked probability score, in closed form."""
-        simple = self._simple()
+        """Compute the continuous ranked probability score in closed form."""
+        simple = self._flatten()
         normal = simple.components
         return continuous.normal_mixture_crps(normal.loc, normal.scale, torch.as_tensor(value), simple.weights)
 
     def interval(self, coverage: float) -> tuple[Tensor, Tensor]:
-        """Real (low, high) that hold `coverage`, with half of the rest beyond each."""
-        rest = torch.full_like(self.mean, 0.5 * (1.0 - arguments.check_coverage(coverage)))
-        return self.icdf(rest), self.icdf(1.0 - rest)
+        """Compute the central interval (low, high), with (1 - coverage) / 2 of the mass on either side."""
+        tail = torch.full_like(self.mean, 0.5 * (1.0 - arguments.check_coverage(coverage)))
+        return self.icdf(tail), self.icdf(1.0 - tail)
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
-        """Draws of a component at random, then of a value from it by inversion."""
+        """Draw a component at random, then a value from it by inversion of its cdf."""
         shape = self._extended_shape(torch.Size(sample_shape))
         with torch.no_grad():
             u = torch.rand(2, *shape, dtype=torch.float64, device=self._like.device, generator=generator)
             upto = self.weights.double().cumsum(-1)
             chosen = (upto.expand(*shape, -1) < u[0].unsqueeze(-1) * upto[..., -1:]).sum(-1, keepdim=True)
-            draws = self._each(lambda stack: stack.icdf(u[1].clamp(2**-53, 1 - 2**-53).unsqueeze(-1)))
+            draws = self._map_components(lambda stack: stack.icdf(u[1].clamp(2**-53, 1 - 2**-53).unsqueeze(-1)))
             return draws.expand(*shape, -1).gather(-1, chosen).squeeze(-1).to(self._like)
 
 
 class _MixedMixture(Mixture):
-    """A mixture of count and continuous components: its moments; `discretized` makes it one of counts."""
+    """A mixture of count and continuous components, which has moments only; `discretize` makes it one of counts."""
 
     log_prob = cdf = survival = icdf = crps = interval = entropy = sample = _needs_rounding
     mode = property(_needs_rounding)
 
 
-def _normalised_weights(weights: Any, size: int, device: torch.device, validate_args: bool | None) -> Tensor:
-    """Weights in float64 with sum 1 along their last axis, which has one for each of `size` components."""
+def _normalise_weights(weights: Any, size: int, device: torch.device, validate_args: bool | None) -> Tensor:
+    """Convert weights to float64 with sum 1 along the last axis, which must have `size` entries."""
     weights = torch.as_tensor(weights, dtype=None if isinstance(weights, Tensor) else torch.float64, device=device)
     if weights.dim() == 0 or weights.shape[-1] != size:
         raise InputError(f"weights must have a last axis of {size}, got shape {tuple(weights.shape)}.")
-    if is_checked(validate_args, weights):
+    if needs_validation(validate_args, weights):
         arguments.check_weights(weights)
     return weights.double() / weights.double().sum(-1, keepdim=True)
 
 
-def weighted_logsumexp(each: Tensor, weights: Tensor) -> Tensor:
-    """log sum_k w_k exp(each_k) over the last axis, differentiable in both, also where a weight is 0."""
+def weighted_logsumexp(logs: Tensor, weights: Tensor) -> Tensor:
+    """Compute log sum_k w_k exp(logs_k) over the last axis, differentiable in both, also where a weight is 0."""
     with torch.no_grad():
-        top = torch.where(weights > 0, each, -torch.inf).amax(-1, keepdim=True)
+        top = torch.where(weights > 0, logs, -torch.inf).amax(-1, keepdim=True)
         top = torch.where(torch.isfinite(top), top, 0.0)
     # A component of weight 0 may exceed the others by any factor: only its gradient is cut.
-    scaled = (each - top).clamp(max=80.0).exp()
+    scaled = (logs - top).clamp(max=80.0).exp()
     return (weights * scaled).sum(-1).log() + top.squeeze(-1)
 
 
-def weighted_log_masses(each: Tensor, weights: Tensor) -> Tensor:
-    """log sum_k w_k exp(each_k) of log masses over the last axis, relatively accurate also where all are close to 0."""
-    missing = (weights * torch.expm1(each)).sum(-1)
+def weighted_log_masses(log_masses: Tensor, weights: Tensor) -> Tensor:
+    """Compute log sum_k w_k exp(log_masses_k) over the last axis, relatively accurate also close to 0."""
+    missing = (weights * torch.expm1(log_masses)).sum(-1)
     most = missing.detach() > -0.5
-    empty = ((weights > 0) & (each > -torch.inf)).logical_not().all(-1)
-    summed = weighted_logsumexp(torch.where(empty.unsqueeze(-1), -1.0, each), weights)
+    empty = ((weights > 0) & (log_masses > -torch.inf)).logical_not().all(-1)
+    summed = weighted_logsumexp(torch.where(empty.unsqueeze(-1), -1.0, log_masses), weights)
     return torch.where(most, torch.log1p(torch.where(most, missing, 0.0)), summed.masked_fill(empty, -torch.inf))

@@ -32,7 +32,7 @@ def log_probs(table, ends, inputs, results):
 
     `ends` are those of the table. Shape: table (n_mu, n_gamma, 3), ends (4,).
     """
-    found = np.zeros(3)
+    splines = np.zeros(3)
     low_mu, high_mu, low, high = ends[0], ends[1], ends[2], ends[3]
     for i in range(inputs.shape[1]):
         y, mu, gamma = inputs[0, i], inputs[1, i], inputs[2, i]
@@ -41,31 +41,31 @@ def log_probs(table, ends, inputs, results):
         if u > high_mu and u + v >= FAR_FROM_0:
             u, v = high_mu, u + v - high_mu
         if low_mu <= u <= high_mu and low <= v <= high and log_gamma <= max(log_mu - WIDE, SMOOTH):
-            interpolated(table, (u - low_mu) * PER_UNIT + BEYOND, (v - low) * PER_UNIT + BEYOND, found)
+            interpolate(table, (u - low_mu) * PER_UNIT + BEYOND, (v - low) * PER_UNIT + BEYOND, splines)
             dev = gamma * deviance(y, mu)
-            results[0, i] = min(log_h(y) - dev + 0.5 * log_gamma - found[0], 0.0)
-            results[1, i] = (gamma * (y - mu) - found[1]) / mu
-            results[2, i] = (0.5 - dev - found[2]) / gamma
+            results[0, i] = min(log_h(y) - dev + 0.5 * log_gamma - splines[0], 0.0)
+            results[1, i] = (gamma * (y - mu) - splines[1]) / mu
+            results[2, i] = (0.5 - dev - splines[2]) / gamma
         else:
             results[0, i] = results[1, i] = results[2, i] = np.nan
 
 
-def interpolated(table, x, y, found):
-    """Three splines at a position, by the four nodes around it on either axis."""
+def interpolate(table, x, y, splines):
+    """Evaluate three splines at a position, from the four nodes around it on either axis."""
     i, j = int(x), int(y)
     s, t = x - i, y - j
     for k in range(3):
-        found[k] = 0.0
+        splines[k] = 0.0
     for a in range(4):
         w = basis(a, s)
         for b in range(4):
             weight = w * basis(b, t)
             for k in range(3):
-                found[k] += weight * table[i - 1 + a, j - 1 + b, k]
+                splines[k] += weight * table[i - 1 + a, j - 1 + b, k]
 
 
 def basis(a, s):
-    """The weight of one of four nodes of a cubic B-spline, a place s between the second and the third."""
+    """Return the weight of node a of 0..3 of a cubic B-spline at position s between nodes 1 and 2."""
     if a == 0:
         return (1.0 - s) ** 3 / 6.0
     if a == 1:
@@ -75,7 +75,9 @@ def basis(a, s):
     return s**3 / 6.0
 
 
-def table_of(log_prob: Callable[[np.ndarray, np.ndarray], np.ndarray], ends: tuple[float, ...] = USUAL) -> np.ndarray:
+def compute_table(
+    log_prob: Callable[[np.ndarray, np.ndarray], np.ndarray], ends: tuple[float, ...] = USUAL
+) -> np.ndarray:
     """Compute the spline coefficients of log c and its slopes in log mu and log gamma.
 
     `log_prob` returns log p(0) and its derivatives in mu and gamma: log p(0) is log(gamma) / 2 - gamma mu - log c.

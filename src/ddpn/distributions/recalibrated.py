@@ -10,11 +10,11 @@ from torch.distributions import Distribution
 
 from ddpn.distributions.components import Summaries, Summary
 from ddpn.distributions.count import Modified, without_gradient
-from ddpn.distributions.discretized import discretized
+from ddpn.distributions.discretized import discretize
 from ddpn.distributions.mixture import Mixture
 from ddpn.runtime.errors import InputError
 
-#: A quantile is looked up at a level so much lower, relatively: G and its inverse round a few times each.
+#: Relative amount by which levels of quantiles are lowered: G and its inverse round a few times each.
 _ROUNDING = 1e-14
 
 
@@ -33,7 +33,7 @@ class MonotoneMap(NamedTuple):
 
     Examples
     --------
-    >>> half = MonotoneMap.of([0.0, 0.5, 1.0], [0.0, 0.2, 1.0])
+    >>> half = MonotoneMap.from_knots([0.0, 0.5, 1.0], [0.0, 0.2, 1.0])
     >>> half(torch.tensor([0.25, 0.75])), half.inverse(torch.tensor([0.1, 0.6]))
     (tensor([0.1000, 0.6000], dtype=torch.float64), tensor([0.2500, 0.7500], dtype=torch.float64))
     """
@@ -42,8 +42,8 @@ class MonotoneMap(NamedTuple):
     value: Tensor
 
     @classmethod
-    def of(cls, at: Any, value: Any) -> "MonotoneMap":
-        """Make a map of validated knots and values.
+    def from_knots(cls, at: Any, value: Any) -> "MonotoneMap":
+        """Make a map from its knots and its values there, which are validated.
 
         Parameters
         ----------
@@ -62,12 +62,12 @@ class MonotoneMap(NamedTuple):
         """The slope of each piece. Shape: (K,)."""
         return self.value.diff() / self.at.diff()
 
-    def mirrored(self) -> "MonotoneMap":
-        """1 - G(1 - u): the map of upper tails."""
+    def reflect(self) -> "MonotoneMap":
+        """Return the map 1 - G(1 - u), which acts on upper tails."""
         return MonotoneMap(1.0 - self.at.flip(0), 1.0 - self.value.flip(0))
 
     def to(self, device: torch.device) -> "MonotoneMap":
-        """The same map on a device."""
+        """Copy the map to a device."""
         return MonotoneMap(self.at.to(device), self.value.to(device))
 
     def __call__(self, u: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ class MonotoneMap(NamedTuple):
         return _piecewise(v, self.value, self.at)
 
     def mean_slope(self, pmf: Tensor, cdf: Tensor) -> Tensor:
-        """(G(F) - G(F - p)) / p for the probability p of a count and F up to it, without cancellation."""
+        """Compute (G(F) - G(F - p)) / p without cancellation; p is the probability of a count and F the cdf at it."""
         slope, inner = self.slope, self.at[1:-1]
         before = cdf - pmf
         first, last = (torch.bucketize(x.contiguous(), inner, right=True) for x in (before, cdf))
@@ -125,54 +125,56 @@ class Recalibrated(Modified):
     Examples
     --------
     >>> from ddpn.distributions import Poisson
-    >>> wider = MonotoneMap.of([0.0, 0.1, 0.9, 1.0], [0.0, 0.2, 0.8, 1.0])
+    >>> wider = MonotoneMap.from_knots([0.0, 0.1, 0.9, 1.0], [0.0, 0.2, 0.8, 1.0])
     >>> dist = Recalibrated(Poisson(torch.tensor([4.0, 30.0]).double()), wider)
     >>> dist.interval(0.8)[1].tolist(), dist.base.interval(0.8)[1].tolist()
     ([8.0, 39.0], [7.0, 37.0])
     """
 
-    is_of_cdf = True
+    changes_cdf_only = True
 
     def __init__(self, base: Distribution, change: MonotoneMap) -> None:
         if isinstance(base, Recalibrated):
             raise InputError("base is already recalibrated. Pass base.base instead.")
-        self.base = discretized(base)
+        self.base = discretize(base)
         self.map = change.to(self.base.device)
         super().__init__(self.base.batch_shape, self.base._check)
 
     @without_gradient
     def log_prob(self, value: Tensor) -> Tensor:
-        """log p(y), finite and relatively accurate however far y is, as far as that of the base is."""
+        """Compute log p(y), finite and relatively accurate in both tails wherever that of the base is."""
         y = self.as_counts(value)
         log_p = self.base.log_prob(y).double()
-        slope = self.map.mean_slope(log_p.exp(), self.base._sides(y)[0])
+        slope = self.map.mean_slope(log_p.exp(), self.base._compute_sides(y)[0])
         return (log_p + slope.log()).to(self.dtype)
 
-    def _paired(self, value: Any, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
-        return self.base._paired(value, negative)
+    def _pair_counts(self, value: Any, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
+        return self.base._pair_counts(value, negative)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """First and last integer of a window outside of which about e^-depth of the mass lies."""
+        """Return the first and the last count of a window that leaves out about e^-depth of the mass."""
         return self.base.bracket(depth)
 
-    def _changed(self, base: Any, change: Callable[[Tensor], Tensor]) -> "Recalibrated":
+    def _modify(self, base: Any, change: Callable[[Tensor], Tensor]) -> "Recalibrated":
         return Recalibrated(base, self.map)
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
         is_finite = torch.isfinite(high)
-        (before, rest), (upto, beyond) = (self._sides(y) for y in (low - 1.0, torch.where(is_finite, high, 0.0)))
+        (before, above), (upto, beyond) = (
+            self._compute_sides(y) for y in (low - 1.0, torch.where(is_finite, high, 0.0))
+        )
         upto, beyond = torch.where(is_finite, upto, 1.0), torch.where(is_finite, beyond, 0.0)
         # Above the median as a difference of upper tails, which have more digits there.
-        between = torch.where(before > 0.5, rest - beyond, upto - before)
+        between = torch.where(before > 0.5, above - beyond, upto - before)
         return torch.where(low <= high, between.clamp(min=0.0), 0.0).log()
 
-    def _summarised(self, shape: torch.Size | None = None, **asked: Any) -> Summaries:
+    def _summarise(self, shape: torch.Size | None = None, **asked: Any) -> Summaries:
         change = np.ascontiguousarray(np.stack([x.cpu().numpy() for x in self.map]))
-        return self.base._summarised(shape, change=change, **asked)
+        return self.base._summarise(shape, change=change, **asked)
 
-    def _sides(self, value: Any) -> Tensor:
-        below, above = self.base._sides(value)
-        return torch.stack([self.map(below), self.map.mirrored()(above)])
+    def _compute_sides(self, value: Any) -> Tensor:
+        below, above = self.base._compute_sides(value)
+        return torch.stack([self.map(below), self.map.reflect()(above)])
 
     def _quantiles(self, levels: np.ndarray) -> np.ndarray:
         # G(F(y)) >= q exactly where F(y) >= the inverse of G at q.
@@ -183,11 +185,11 @@ class Recalibrated(Modified):
     def summary(
         self, levels: Tensor, y: Tensor | None = None, entropy: bool = False, interval_level: Any = None
     ) -> Summary:
-        """As for every count distribution; the parts of the variance are divided as in the base."""
-        found = super().summary(levels, y, entropy, interval_level)
-        share = found.epistemic / (found.aleatoric + found.epistemic)
-        epistemic = found.variance * torch.where(share.isnan(), 0.0, share)
-        return found._replace(aleatoric=found.variance - epistemic, epistemic=epistemic)
+        """Compute `CountDistribution.summary`, with the variance divided into its parts as in the base."""
+        result = super().summary(levels, y, entropy, interval_level)
+        share = result.epistemic / (result.aleatoric + result.epistemic)
+        epistemic = result.variance * torch.where(share.isnan(), 0.0, share)
+        return result._replace(aleatoric=result.variance - epistemic, epistemic=epistemic)
 
     @property
     def size(self) -> int:
@@ -197,11 +199,11 @@ class Recalibrated(Modified):
     @property
     @without_gradient
     def epistemic(self) -> Tensor:
-        """The part of the variance that the components of the base disagree about, in the proportion of the base."""
+        """Variance between the components, as the same share of the variance as in the base."""
         return self.summary(torch.zeros(0)).epistemic
 
     @property
     @without_gradient
     def aleatoric(self) -> Tensor:
-        """The part of the variance that more data would not remove, in the proportion of the base."""
+        """Mean variance within the components, as the same share of the variance as in the base."""
         return self.summary(torch.zeros(0)).aleatoric

@@ -24,18 +24,18 @@ JOIN, MARGIN = 16, 4
 #: Expansion of 1/delta - 1/(2 asinh(delta/2)) in odd powers of the central difference delta (Gauss-Encke): what joins a
 #: sum of counts to an integral.
 _CUT_SERIES = (-1 / 24, 17 / 5760, -367 / 967680, 27859 / 464486400)
-#: Rows whose terms a GPU computes at once, 3 KB each.
-_ROWS = 1 << 18
-#: gamma D at the ends of the terms of a Double Poisson: what is left out is some e^-28 of the mass.
+#: Rows whose terms a GPU computes at once; each takes 3 KB.
+_MAX_BLOCK_ROWS = 1 << 18
+#: gamma D(y; mu) at the ends of the summed range: about e^-28 of the mass is left out.
 _DEPTH = 28.0
 #: 1 / (2 pi h(y)^2) = y + 1/6 + 1/72 / (y + 31/90 + _C / (y + _D)), within 6e-11 for y >= 15.5.
 _C, _D = 0.182993827160493827, 0.129023337035176573
-#: The least y / mu - 1 that is asked for a logarithm, which y = 0 multiplies by 0.
+#: Smallest argument of log1p: at y = 0 it would be log 0, which is then multiplied by 0.
 _ABOVE_MINUS_ONE = -1.0 + 2.0**-53
 
 
 def _head_weights() -> np.ndarray:
-    """Weights with which the counts 0..19 join an integral that starts at 15.5: eight counts around it are weighed."""
+    """Compute the weights of the counts 0..19, the last eight of which join the sum to an integral from 15.5 on."""
     cut = np.zeros(2 * MARGIN)
     for i, coefficient in enumerate(_CUT_SERIES):
         for j in range(2 * i + 2):
@@ -49,13 +49,13 @@ HEAD = _head_weights()
 
 
 def needs_torch(*tensors: Tensor) -> bool:
-    """Whether kernels cannot read tensors: on a GPU, or transformed."""
+    """Return True if kernels cannot read the tensors: on a GPU, or inside a `torch.func` transform."""
     return any(x.device.type != "cpu" for x in tensors) or is_transformed(*tensors)
 
 
 @cache
 def _small(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """log h(y) and sqrt(2 pi) h(y) of the counts 0..15, and 1."""
+    """Tabulate log h(y) and sqrt(2 pi) h(y) for the counts 0..15; the third tensor is 1."""
     with torch.inference_mode(False):
         values = LOG_H[:JOIN], np.exp(LOG_H[:JOIN] + HALF_LOG_TWO_PI), 1.0
         return tuple(torch.tensor(x, dtype=torch.float64, device=device) for x in values)  # type: ignore[return-value]
@@ -63,10 +63,11 @@ def _small(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
 
 @cache
 def _layout(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """What seven numbers of a row contribute to the positions and weights of its terms, and which are of long windows.
+    """Return the matrices that map seven numbers of a row to the positions and the weights of its terms.
 
     The numbers are `first` and 1 of a short window; 1 if counts are joined to nodes, start^2, start * length and
-    length^2 of a long one; and y, the last position, of weight 0. Shapes: (7, 64), (7, 64) and (6,).
+    length^2 of a long one; and y, the last position, of weight 0. The third tensor marks the numbers of long windows.
+    Shapes: (7, 64), (7, 64) and (6,).
     """
     size = len(HEAD)
     x, w = np.polynomial.legendre.leggauss(TERMS - 1 - size)
@@ -83,32 +84,32 @@ def _layout(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def log_h(y: Tensor) -> Tensor:
-    """log(e^-y y^y / y!) for real y >= 15 by Stirling's series, which errs by 1e-11 at most."""
+    """Compute log(e^-y y^y / y!) for real y >= 15 by Stirling's series, which errs by 1e-11 at most."""
     r = 1.0 / y
     return 0.5 * torch.log(r) - HALF_LOG_TWO_PI - r * (1 / 12 + r * r * (r * r / 1260 - 1 / 360))
 
 
 def log_h_of_count(y: Tensor) -> Tensor:
-    """log(e^-y y^y / y!) for counts below 15, by table, and real y from there on."""
-    return torch.where(y < JOIN - 1, _looked_up(_small(y.device)[0], y), log_h(y.clamp(min=JOIN - 1.0)))
+    """Compute log(e^-y y^y / y!): counts below 15 from a table, real y from 15 on by Stirling's series."""
+    return torch.where(y < JOIN - 1, _look_up(_small(y.device)[0], y), log_h(y.clamp(min=JOIN - 1.0)))
 
 
-def _looked_up(table: Tensor, y: Tensor) -> Tensor:
-    """The values of a table for 0..15 at counts, or at an end of it."""
+def _look_up(table: Tensor, y: Tensor) -> Tensor:
+    """Look up counts in a table for 0..15; counts above 15 get its last value."""
     # With an axis more, as vmap would read the value of an index without axes.
     return table[y.clamp(0, JOIN - 1).long().unsqueeze(-1)].squeeze(-1)
 
 
 def deviance(y: Tensor, mu: Tensor) -> Tensor:
-    """D(y; mu) = mu - y + y log(y / mu), from y - mu: the error is the rounding of y - mu, not that of y."""
+    """Compute D(y; mu) = mu - y + y log(y / mu) from y - mu, so that only the rounding of y - mu matters."""
     gap = y - mu
     return torch.special.xlog1py(y, (gap / mu).clamp(min=_ABOVE_MINUS_ONE)) - gap
 
 
-def placed(mu: Tensor, gamma: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Positions and weights of a sum over all counts where gamma D(y; mu) is at most about 28, and y with weight 0.
+def place_terms(mu: Tensor, gamma: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Place the 63 terms of a sum over the counts with gamma D(y; mu) up to about 28, and y with weight 0.
 
-    Shape: (...) -> (..., 64).
+    Return positions and weights. Shape: (...) -> (..., 64).
 
     In units of sqrt(mu), the square roots of both ends are functions of a^2 / 2 = 28 / (gamma mu) alone.
     """
@@ -128,10 +129,11 @@ def placed(mu: Tensor, gamma: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return used @ positions, used @ weights
 
 
-class Weighed(NamedTuple):
-    """Terms of a Double Poisson: positions, D(y; mu), weights and their sum, of which exp(-gamma least) is taken out.
+class WeightedTerms(NamedTuple):
+    """Terms of the normalising sum of a Double Poisson: positions, D(y; mu), weights and the sum of the weights.
 
-    The last is a count y of weight 0; `own` is sqrt(2 pi) h(y). Weights have the factor sqrt(2 pi), too.
+    Weights are divided by exp(-gamma least) and multiplied by sqrt(2 pi). The last term is the count y of `log_prob`;
+    its weight is 0, and `scaled_h` is sqrt(2 pi) h(y).
     """
 
     y: Tensor
@@ -139,32 +141,32 @@ class Weighed(NamedTuple):
     weight: Tensor
     total: Tensor
     least: Tensor
-    own: Tensor
+    scaled_h: Tensor
 
     def mean(self, x: Tensor) -> Tensor:
-        """The mean of values at the terms."""
+        """Average values over the terms, with their weights."""
         return (self.weight * x).sum(-1) / self.total
 
 
-def weighed(y: Tensor, mu: Tensor, gamma: Tensor) -> Weighed:
-    """The terms of each row, and a count y beside them, whose h and D are found with theirs; differentiable."""
+def weigh_terms(y: Tensor, mu: Tensor, gamma: Tensor) -> WeightedTerms:
+    """Evaluate h and D at the terms of each row and at its count y; differentiable in mu and gamma."""
     with torch.no_grad():
-        at, weight = placed(mu, gamma, y)
+        at, weight = place_terms(mu, gamma, y)
         _, small, one = _small(mu.device)
         inner = torch.addcdiv(at, one, at + _D, value=_C).add_(31 / 90)
         h = torch.addcdiv(at, one, inner, value=1 / 72).add_(1 / 6).rsqrt_()
-        own = torch.where(y < JOIN, _looked_up(small, y), h[..., -1])
+        scaled_h = torch.where(y < JOIN, _look_up(small, y), h[..., -1])
         # The first 16 terms are large, or the counts 0..15.
         first = torch.where(at[..., :1] == 0, small, h[..., :JOIN])
         share = torch.cat([first, h[..., JOIN:]], dim=-1) * weight
     dev = deviance(at, mu.unsqueeze(-1))
     least = dev.detach().amin(-1)
     weights = torch.exp(gamma.unsqueeze(-1) * (least.unsqueeze(-1) - dev)) * share
-    return Weighed(at, dev, weights, weights.sum(-1), least, own)
+    return WeightedTerms(at, dev, weights, weights.sum(-1), least, scaled_h)
 
 
 class DoublePoissonSums(NamedTuple):
-    """log of the sum of h(y) exp(-gamma D(y; mu)), E[Z], Var[Z] and E[D], differentiable."""
+    """Logarithm of the sum of h(y) exp(-gamma D(y; mu)), with E[Z], Var[Z] and E[D]; differentiable."""
 
     log_total: Tensor
     mean: Tensor
@@ -173,8 +175,8 @@ class DoublePoissonSums(NamedTuple):
 
 
 def double_poisson_sums(mu: Tensor, gamma: Tensor) -> DoublePoissonSums:
-    """By the 63 terms, in float64."""
-    terms = weighed(torch.zeros_like(mu), mu, gamma)
+    """Sum over the 63 terms, in float64."""
+    terms = weigh_terms(torch.zeros_like(mu), mu, gamma)
     # Around the most probable term: where almost all mass is there, the variance stays accurate.
     centre = terms.y.gather(-1, terms.weight.detach().argmax(-1, keepdim=True))
     gap = terms.y - centre
@@ -185,18 +187,18 @@ def double_poisson_sums(mu: Tensor, gamma: Tensor) -> DoublePoissonSums:
 
 
 def double_poisson(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-    """log p(y), differentiable any number of times."""
+    """Compute log p(y), differentiable any number of times."""
     if mu.is_cuda and not is_transformed(y, mu, gamma):
         return DoublePoissonLogProb.apply(y, mu, gamma)
     return _log_prob(y, mu, gamma)
 
 
 def _log_prob(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-    return _log_prob_of(weighed(y, mu, gamma), gamma)
+    return _log_prob_from_terms(weigh_terms(y, mu, gamma), gamma)
 
 
-def _log_prob_of(terms: Weighed, gamma: Tensor) -> Tensor:
-    return torch.log(terms.own / terms.total) + gamma * (terms.least - terms.deviance[..., -1])
+def _log_prob_from_terms(terms: WeightedTerms, gamma: Tensor) -> Tensor:
+    return torch.log(terms.scaled_h / terms.total) + gamma * (terms.least - terms.deviance[..., -1])
 
 
 class DoublePoissonLogProb(torch.autograd.Function):
@@ -204,16 +206,16 @@ class DoublePoissonLogProb(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-        """Rows in blocks, so that memory does not grow with their number."""
-        flat = [x.reshape(-1).split(_ROWS) for x in (y, mu, gamma)]
-        found = [_with_gradient(*block) for block in zip(*flat, strict=True)]
-        value, by_mu, by_gamma = found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
+        """Compute log p(y) and its gradient in blocks of rows, so that memory does not grow with their number."""
+        flat = [x.reshape(-1).split(_MAX_BLOCK_ROWS) for x in (y, mu, gamma)]
+        blocks = [_with_gradient(*block) for block in zip(*flat, strict=True)]
+        value, by_mu, by_gamma = blocks[0] if len(blocks) == 1 else map(torch.cat, zip(*blocks, strict=True))
         ctx.save_for_backward(y, mu, gamma, by_mu.view(y.shape), by_gamma.view(y.shape))
         return value.view(y.shape)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        """By the formula in torch where second derivatives are wanted."""
+        """Multiply by the recorded gradient, or differentiate the formula again for second derivatives."""
         y, mu, gamma, *slopes = ctx.saved_tensors
         if torch.is_grad_enabled():
             leaves = [x if x.requires_grad else x.detach().requires_grad_() for x in (mu, gamma)]
@@ -222,7 +224,7 @@ class DoublePoissonLogProb(torch.autograd.Function):
 
 
 def _with_gradient(y: Tensor, mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """log p(y), gamma (y - E[Z]) / mu and E[D] - D(y). Shape: (N,)."""
-    terms = weighed(y, mu, gamma)
+    """Compute log p(y) and its derivatives gamma (y - E[Z]) / mu and E[D] - D(y). Shape: (N,)."""
+    terms = weigh_terms(y, mu, gamma)
     slope = terms.mean(terms.deviance) - terms.deviance[..., -1]
-    return _log_prob_of(terms, gamma).clamp_(max=0.0), gamma * (y - terms.mean(terms.y)) / mu, slope
+    return _log_prob_from_terms(terms, gamma).clamp_(max=0.0), gamma * (y - terms.mean(terms.y)) / mu, slope

@@ -1,4 +1,4 @@
-"""Count distributions with a probability of zero of their own: zero-inflated, and hurdle."""
+"""Count distributions with a separate probability of zero: zero-inflated and hurdle."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from ddpn.distributions import arguments, rule
-from ddpn.distributions.arguments import as_rows, broadcast_shapes, is_checked
+from ddpn.distributions.arguments import broadcast_shapes, flatten_rows, needs_validation
 from ddpn.distributions.components import Part
 from ddpn.distributions.count import CountDistribution, Modified
 from ddpn.distributions.families.poisson import Poisson
@@ -21,7 +21,7 @@ from ddpn.runtime.errors import InputError
 
 
 class ZeroModified(Modified):
-    """Zero with probability pi, else a count from another distribution: what `ZeroInflated` and `Hurdle` share."""
+    """Base class of `ZeroInflated` and `Hurdle`: zero with probability pi, else a count from another distribution."""
 
     _pi: Tensor | None
     _logits: Tensor | None
@@ -36,23 +36,25 @@ class ZeroModified(Modified):
         if not isinstance(base, CountDistribution):
             raise InputError(f"base must be a count distribution of ddpn.distributions, got {type(base).__name__}.")
         if (pi is None) == (logits is None):
-            raise InputError("Exactly one of pi and logits must be given.")
-        given = pi if logits is None else logits
+            raise InputError("Pass exactly one of pi and logits.")
+        parameter = pi if logits is None else logits
         like = base._like
-        dtype = given.dtype if isinstance(given, Tensor) and given.is_floating_point() else like.dtype
-        given = torch.as_tensor(given, dtype=torch.promote_types(dtype, like.dtype), device=like.device)
-        if is_checked(validate_args, given):
+        dtype = parameter.dtype if isinstance(parameter, Tensor) and parameter.is_floating_point() else like.dtype
+        parameter = torch.as_tensor(parameter, dtype=torch.promote_types(dtype, like.dtype), device=like.device)
+        if needs_validation(validate_args, parameter):
             if logits is None:
-                arguments.check_probabilities("pi", given)
-            elif bool(torch.isnan(given).any()):
+                arguments.check_probabilities("pi", parameter)
+            elif bool(torch.isnan(parameter).any()):
                 raise InputError("logits must be numbers, got nan. Look for a loss that diverged.")
-        shape = broadcast_shapes(pi=tuple(given.shape), base=tuple(base.batch_shape))
-        self._set(base.expand(shape) if base.batch_shape != shape else base, given.expand(shape), logits is not None)
+        shape = broadcast_shapes(pi=tuple(parameter.shape), base=tuple(base.batch_shape))
+        self._set(
+            base.expand(shape) if base.batch_shape != shape else base, parameter.expand(shape), logits is not None
+        )
         self._check = validate_args
 
-    def _set(self, base: Any, given: Tensor, is_logits: bool) -> None:
+    def _set(self, base: Any, parameter: Tensor, is_logits: bool) -> None:
         self.base = base
-        self._pi, self._logits = (None, given) if is_logits else (given, None)
+        self._pi, self._logits = (None, parameter) if is_logits else (parameter, None)
         super().__init__(base.batch_shape, base._check)
 
     @property
@@ -66,68 +68,68 @@ class ZeroModified(Modified):
         return torch.special.logit(self._pi) if self._logits is None else self._logits
 
     @property
-    def _given(self) -> Tensor:
+    def _parameter(self) -> Tensor:
         return self._pi if self._logits is None else self._logits  # type: ignore[return-value]
 
     @property
     @abstractmethod
-    def _part(self) -> Any:
-        """The distribution of counts that are not such zeros."""
+    def _other_counts(self) -> Any:
+        """Distribution of the counts that are not extra zeros."""
 
     @property
     def _like(self) -> Tensor:
-        return self._given
+        return self._parameter
 
     def _weights(self) -> Tensor:
-        """Probabilities of an own zero and of the part. Shape: (..., 2)."""
+        """Return the probabilities of an extra zero and of the other counts. Shape: (..., 2)."""
         if self._logits is None:
-            pi = self._given.double()
+            pi = self._parameter.double()
             return torch.stack([pi, 1.0 - pi], dim=-1)
         logits = self._logits.double()
         return torch.stack([logits.sigmoid(), (-logits).sigmoid()], dim=-1)
 
-    def _log_rest(self, positive: Tensor) -> Tensor:
-        """log(1 - pi), with a gradient only where `positive`: at pi = 1 that of other rows would be NaN."""
+    def _log_other_weight(self, positive: Tensor) -> Tensor:
+        """Compute log(1 - pi), with a gradient only where `positive`: at pi = 1 it would be NaN in the other rows."""
         if self._logits is None:
-            return torch.log1p(-torch.where(positive, self._given.double(), 0.0))
+            return torch.log1p(-torch.where(positive, self._parameter.double(), 0.0))
         return logsigmoid(-self._logits.double())
 
     @property
     def mean(self) -> Tensor:
-        """Mean, (1 - pi) times the mean of the part; differentiable where that is."""
-        return self._weights()[..., 1].to(self.dtype) * self._part.mean
+        """Mean, (1 - pi) times the mean of the other counts; differentiable if that is."""
+        return self._weights()[..., 1].to(self.dtype) * self._other_counts.mean
 
     @property
     def variance(self) -> Tensor:
-        """Variance (1 - pi) (v + pi m^2), with mean m and variance v of the part; differentiable where those are."""
-        pi, rest = self._weights().to(self.dtype).unbind(-1)
-        return rest * (self._part.variance + pi * self._part.mean**2)
+        """Variance (1 - pi) (v + pi m^2); m and v are the mean and the variance of the other counts."""
+        pi, other_weight = self._weights().to(self.dtype).unbind(-1)
+        return other_weight * (self._other_counts.variance + pi * self._other_counts.mean**2)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """First and last integer of a window outside of which about e^-depth of the mass lies."""
-        first, last = self._part.bracket(depth)
+        """Return the first and the last count of a window that leaves out about e^-depth of the mass."""
+        first, last = self._other_counts.bracket(depth)
         return torch.zeros_like(first), last
 
-    def _changed(self, base: Any, change: Callable[[Tensor], Tensor]) -> Self:
+    def _modify(self, base: Any, change: Callable[[Tensor], Tensor]) -> Self:
         new = object.__new__(type(self))
-        new._set(base, change(self._given), self._logits is not None)
+        new._set(base, change(self._parameter), self._logits is not None)
         new._check = self._check
         return new
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
-        rest = self._part._log_mass(low, high)
-        zero = torch.where((low <= 0) & (high >= 0), 0.0, -torch.inf).to(rest).expand(rest.shape)
-        return weighted_log_masses(torch.stack([zero, rest], dim=-1), self._weights())
+        others = self._other_counts._log_mass(low, high)
+        zero = torch.where((low <= 0) & (high >= 0), 0.0, -torch.inf).to(others).expand(others.shape)
+        return weighted_log_masses(torch.stack([zero, others], dim=-1), self._weights())
 
     def _leaves(self) -> tuple[Tensor, ...]:
-        return *self.base._leaves(), self._given
+        return *self.base._leaves(), self._parameter
 
     def _parts(self, shape: torch.Size) -> list[Part]:
-        weights = as_rows(self._weights(), (*shape, 2)).reshape(-1, 2)
+        weights = flatten_rows(self._weights(), (*shape, 2)).reshape(-1, 2)
         # Any distribution that is restricted to 0 is a point there.
         none = np.zeros((len(weights), 1))
         zero = Part(Poisson.family, (none + 1.0,), low=none, high=none)
-        parts = [(zero, weights[:, :1]), *((part, weights[:, 1:]) for part in self._part._parts(shape))]
+        parts = [(zero, weights[:, :1]), *((part, weights[:, 1:]) for part in self._other_counts._parts(shape))]
         return [part.join(weight, 0)._replace(group=(0,) * part.size) for part, weight in parts]
 
 
@@ -143,10 +145,9 @@ class ZeroInflated(ZeroModified):
     pi : Tensor or float, optional
         Probability of an extra zero, in [0, 1]; broadcasts with `base.batch_shape`.
     logits : Tensor or float, optional
-        log(pi / (1 - pi)), instead of `pi`: what a network should predict, as nothing is lost where pi is close to 0
-        or 1.
+        log(pi / (1 - pi)), instead of `pi`. Networks should predict it: it keeps its digits if pi is close to 0 or 1.
     validate_args : bool, optional
-        Whether values are checked. Default: only on a CPU.
+        Validate values. Default: only on a CPU.
 
     Examples
     --------
@@ -157,11 +158,11 @@ class ZeroInflated(ZeroModified):
     """
 
     @property
-    def _part(self) -> Any:
+    def _other_counts(self) -> Any:
         return self.base
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Logarithm of the probability of counts, differentiable in the base and in pi.
+        """Compute the log probability of counts, differentiable in the base and in pi.
 
         Parameters
         ----------
@@ -173,13 +174,13 @@ class ZeroInflated(ZeroModified):
         log_p, positive = self.base.log_prob(y).double(), y > 0
         at_zero = torch.where(positive, 0.0, log_p)
         if self._logits is None:
-            each = torch.stack([torch.zeros_like(at_zero), at_zero], dim=-1)
-            zero = weighted_logsumexp(each, self._weights())
+            logs = torch.stack([torch.zeros_like(at_zero), at_zero], dim=-1)
+            zero = weighted_logsumexp(logs, self._weights())
         else:
             logits = self._logits.double()
             # log(pi + (1 - pi) p(0)), whose second derivatives are finite, unlike those of logaddexp.
             zero = logsigmoid(logits) + softplus(at_zero - logits)
-        return torch.where(positive, self._log_rest(positive) + log_p, zero).to(self.dtype)
+        return torch.where(positive, self._log_other_weight(positive) + log_p, zero).to(self.dtype)
 
 
 class Hurdle(ZeroModified):
@@ -197,7 +198,7 @@ class Hurdle(ZeroModified):
     logits : Tensor or float, optional
         log(pi / (1 - pi)), instead of `pi`.
     validate_args : bool, optional
-        Whether values are checked. Default: only on a CPU.
+        Validate values. Default: only on a CPU.
 
     Examples
     --------
@@ -208,11 +209,11 @@ class Hurdle(ZeroModified):
     """
 
     @cached_property
-    def _part(self) -> Any:
+    def _other_counts(self) -> Any:
         return Truncated(self.base, low=1, validate_args=False)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Logarithm of the probability of counts, differentiable in the base and in pi.
+        """Compute the log probability of counts, differentiable in the base and in pi.
 
         Parameters
         ----------
@@ -223,16 +224,16 @@ class Hurdle(ZeroModified):
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         positive = y > 0
         # Any positive count serves where y is 0: its gradient is cut.
-        beyond = self._log_rest(positive) + self._log_positive(y.clamp(min=1))
+        beyond = self._log_other_weight(positive) + self._log_positive(y.clamp(min=1))
         if self._logits is None:
-            zero = torch.where(positive, 1.0, self._given.double()).log()
+            zero = torch.where(positive, 1.0, self._parameter.double()).log()
         else:
             zero = logsigmoid(self._logits.double())
         return torch.where(positive, beyond, zero).to(self.dtype)
 
     def _log_positive(self, y: Tensor) -> Tensor:
-        """log p(y) given that y > 0, in float64."""
+        """Compute log p(y) given that y > 0, in float64."""
         if rule.needs_torch(y, *self._leaves()):
             at_zero = self.base.log_prob(torch.zeros_like(y)).double()
             return self.base.log_prob(y).double() - torch.log(-torch.expm1(at_zero.clamp(max=-1e-300)))
-        return self._part.log_prob(y).double()
+        return self._other_counts.log_prob(y).double()

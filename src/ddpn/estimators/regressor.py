@@ -291,7 +291,7 @@ class NetworkRegressor(CountEstimator):
     def history_(self) -> History:
         """How the training of the networks went."""
         _ = self._networks  # or there is no history
-        return History.joined([copy.history for copy in self._copies])
+        return History.from_parts([copy.history for copy in self._copies])
 
     @property
     def interrupted_(self) -> bool:

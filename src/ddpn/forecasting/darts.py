@@ -85,7 +85,7 @@ class DoublePoissonLikelihood(_Likelihood):
         return DoublePoisson(mu, gamma)
 
     def sample(self, model_output: Tensor) -> Tensor:
-        """One count per element.
+        """Draw one count per element.
 
         Parameters
         ----------

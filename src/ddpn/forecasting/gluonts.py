@@ -40,7 +40,7 @@ class DoublePoissonOutput(_Output):
 
     @classmethod
     def domain_map(cls, mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
-        """mu and gamma of raw outputs.
+        """Convert raw outputs to mu and gamma.
 
         Parameters
         ----------
@@ -50,7 +50,7 @@ class DoublePoissonOutput(_Output):
         return location(mu).squeeze(-1), inverse_dispersion(gamma).squeeze(-1)
 
     def distribution(self, distr_args: Any, loc: Tensor | None = None, scale: Tensor | None = None) -> DoublePoisson:
-        """The distribution of counts on their original scale.
+        """Make the distribution of counts on their original scale.
 
         Parameters
         ----------
@@ -59,7 +59,7 @@ class DoublePoissonOutput(_Output):
         loc : Tensor, optional
             Not used, as in GluonTS's Negative Binomial: counts cannot be shifted.
         scale : Tensor, optional
-            What each series was divided by.
+            The divisor of each series.
         """
         mu, gamma = distr_args
         return double_poisson(mu, gamma, scale)

@@ -6,34 +6,35 @@ from torch.nn.functional import softplus
 
 from ddpn.distributions import DoublePoisson
 from ddpn.networks.heads.clamps import LOG_GAMMA, LOG_MU, bend, highest_log_gamma
-from ddpn.networks.heads.head import promoted
+from ddpn.networks.heads.head import promote_precision
 
 #: Below, log(softplus(x)) is x up to e^x / 2: less than the rounding of a float32 of that size.
 _LINEAR = -15.0
 
 
 def location(raw: Tensor) -> Tensor:
-    """mu = softplus(raw), as forecasting libraries have it; positive with a gradient for every finite raw output."""
-    raw = promoted(raw)
+    """Compute mu = softplus(raw), the link of forecasting libraries; with a gradient everywhere."""
+    raw = promote_precision(raw)
     log_mu = torch.where(raw < _LINEAR, raw, softplus(raw.clamp(min=_LINEAR)).log())
     return bend(log_mu, *LOG_MU).exp()
 
 
 def exponential_location(raw: Tensor) -> Tensor:
-    """mu = e^raw, for networks that predict logarithms; positive with a gradient for every finite raw output."""
-    return bend(promoted(raw), *LOG_MU).exp()
+    """Compute mu = e^raw, for networks that predict logarithms; with a gradient everywhere."""
+    return bend(promote_precision(raw), *LOG_MU).exp()
 
 
 def inverse_dispersion(raw: Tensor) -> Tensor:
-    """gamma = e^raw: a raw output of 0 is a Poisson, and raw outputs of equal size over- and under-disperse alike."""
-    return bend(promoted(raw), *LOG_GAMMA).exp()
+    """Compute gamma = e^raw: 0 gives a Poisson, and raw outputs of equal size over- and under-disperse alike."""
+    return bend(promote_precision(raw), *LOG_GAMMA).exp()
 
 
 def double_poisson(mu: Tensor, gamma: Tensor, scale: Tensor | None = None) -> DoublePoisson:
-    """The Double Poisson of a series whose values were divided by `scale`, with location scale * mu.
+    """Make the Double Poisson of a series whose values were divided by `scale`, with location scale * mu.
 
-    A count distribution cannot be multiplied by a scale: the products would not be integers. So the parameters are
-    changed. The mean is multiplied by `scale`. What becomes of the variance, about mu / gamma, depends on gamma:
+    A count distribution cannot be multiplied by a scale, because the products would not be integers. Instead its
+    parameters change. The mean is multiplied by `scale`. The effect on the variance, about mu / gamma, depends on
+    gamma:
 
     - gamma = 1, a Poisson, is a Poisson at every scale.
     - gamma > 1, under-dispersion, stays as it is: variance / mean does not depend on the scale, as for Binomial counts,

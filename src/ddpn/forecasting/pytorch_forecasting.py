@@ -38,7 +38,7 @@ class DoublePoissonDistributionLoss(_Loss):
     distribution_arguments: ClassVar[list[str]] = ["mu", "gamma"]
 
     def map_x_to_distribution(self, x: Tensor) -> DoublePoisson:
-        """The distribution of every time step.
+        """Make the distribution of every time step.
 
         Parameters
         ----------
@@ -48,7 +48,7 @@ class DoublePoissonDistributionLoss(_Loss):
         return DoublePoisson(x[..., 0], x[..., 1])
 
     def rescale_parameters(self, parameters: Tensor, target_scale: Tensor, encoder: Any) -> Tensor:
-        """mu and gamma on the original scale of the target.
+        """Convert raw outputs to mu and gamma on the original scale of the target.
 
         Parameters
         ----------

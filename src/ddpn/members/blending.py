@@ -8,9 +8,9 @@ import torch
 from scipy.optimize import minimize
 from torch.distributions import Distribution
 
-from ddpn.distributions import CountDistribution, Mixture, discretized
-from ddpn.distributions.count import concatenated, reshaped, rows_of
-from ddpn.distributions.limits import limited
+from ddpn.distributions import CountDistribution, Mixture, discretize
+from ddpn.distributions.count import join_stacks, reshape_batch, select_rows
+from ddpn.distributions.limits import censor_rows
 from ddpn.metrics import crps
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import check_deadline
@@ -36,7 +36,7 @@ def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixt
         return Mixture(distributions[0])
     counts = [isinstance(dist, CountDistribution) for dist in distributions]
     is_one_kind = all(counts) or not any(counts)
-    parts: list[Any] = list(distributions) if is_one_kind else list(map(discretized, distributions))
+    parts: list[Any] = list(distributions) if is_one_kind else list(map(discretize, distributions))
     shares = [np.full(part.batch_shape[-1], w / part.batch_shape[-1]) for part, w in zip(parts, weights, strict=True)]
     return Mixture.concatenate(parts, torch.from_numpy(np.concatenate(shares)))
 
@@ -56,11 +56,11 @@ def stack_parts(parts: Sequence[Distribution]) -> Any:
 
     If their families differ they become a mixture, with k = 1.
     """
-    joined = concatenated(parts)
+    joined = join_stacks(parts)
     if len(joined) == 1 and len({part.batch_shape[-1] for part in parts}) == 1:
         return joined[0]
     mixture = mix_members([parts], [1.0])
-    return reshaped(mixture, (*mixture.batch_shape, 1))
+    return reshape_batch(mixture, (*mixture.batch_shape, 1))
 
 
 #: The parts of a member for some blocks of rows.
@@ -92,7 +92,7 @@ class MixtureScores:
         the member has in the mixture, if fewer are given: a mixture of more has a smaller CRPS, which is estimated from
         how much the given ones differ.
         """
-        member = [list(map(discretized, parts)) for parts in member]
+        member = [list(map(discretize, parts)) for parts in member]
         n, bonus = len(self.members), np.zeros(self.raw_member_crps.shape[1])
         member_crps = self._score_blocks([member], [1.0])
         n_given = sum(part.batch_shape[-1] for part in member[0])
@@ -135,7 +135,7 @@ class MixtureScores:
         for sample, *parts in zip(self.blocks, *members, strict=True):
             check_deadline()
             dist = mix_members(parts, weights)
-            scores.append(crps(limited(dist, sample.limit), torch.from_numpy(sample.y)).double().numpy())
+            scores.append(crps(censor_rows(dist, sample.limit), torch.from_numpy(sample.y)).double().numpy())
         return np.concatenate(scores)
 
     def compute_crps(self, weights: np.ndarray) -> np.ndarray:
@@ -164,8 +164,8 @@ def _take_component(parts: Sequence[Distribution], number: int) -> list[Distribu
     for part in parts:
         rows, k = part.batch_shape
         if number < k:
-            flat = reshaped(part, (rows * k,))
-            return [reshaped(rows_of(flat, torch.arange(rows) * k + number), (rows, 1))]
+            flat = reshape_batch(part, (rows * k,))
+            return [reshape_batch(select_rows(flat, torch.arange(rows) * k + number), (rows, 1))]
         number -= k
     raise IndexError(number)
 

@@ -14,8 +14,8 @@ import torch
 from torch.distributions import Distribution
 
 from ddpn.distributions import Mixture
-from ddpn.distributions.count import rows_of
-from ddpn.distributions.limits import bounded
+from ddpn.distributions.count import select_rows
+from ddpn.distributions.limits import truncate_rows
 from ddpn.members.blending import MIXTURE, mix_members
 from ddpn.members.folds import Folds, get_fold_copies
 from ddpn.members.member import Member
@@ -122,7 +122,7 @@ class MemberPredictions:
                 if len(positions) == len(block):
                     return parts
                 index = torch.from_numpy(np.searchsorted(positions, block))
-                return [rows_of(part, index) for part in parts]
+                return [select_rows(part, index) for part in parts]
         check_deadline()
         member = self._members[name]
         copy = get_fold_copies(member)[self.part[block[0]]] if self.is_crossed else member
@@ -141,7 +141,7 @@ class MemberPredictions:
 
 def predict_parts(member: Member, rows: CountRows) -> list[Distribution]:
     """Predict the components of a member for rows, truncated to the bounds of each row."""
-    return [bounded(part, rows.lower, rows.upper) for part in member.predict_components(rows.X, rows.exposure)]
+    return [truncate_rows(part, rows.lower, rows.upper) for part in member.predict_components(rows.X, rows.exposure)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from ddpn.networks.backbones import MLP
 from ddpn.networks.backbones.packed import InputPacking, UnpackedInputs
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.networks.model import CountModel
-from ddpn.networks.training import History, OwnRows, RowStream, Runtime, Streamed, TrainingConfig, fit
+from ddpn.networks.training import History, PerNetworkRows, RowStream, Runtime, StreamedRows, TrainingConfig, fit
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit
 from ddpn.rows.splits import FOLDS, assign_folds
@@ -59,7 +59,7 @@ class Encoded(NamedTuple):
 
     encoder: FeatureEncoder
     chosen: np.ndarray | None
-    train: CountRows | Streamed
+    train: CountRows | StreamedRows
     validation: CountRows | None
     packing: InputPacking | None = None
 
@@ -174,7 +174,7 @@ class Networks(Member):
             alone.load_state_dict(
                 {name: tensor[slices[k]][shapes[name]] for name, tensor in model.state_dict().items()}
             )
-            copies.append(self.copy_for_fold()._keep(rows, alone, history.of(slices[k])))
+            copies.append(self.copy_for_fold()._keep(rows, alone, history.select_networks(slices[k])))
         return copies
 
     def _set_rows(self, train: CountRows, rows: int) -> None:
@@ -268,7 +268,7 @@ class Networks(Member):
         if validation is not None:
             inputs = _select_inputs(encoder.transform(validation.X), chosen)
             validation_rows = self._to_tensors(validation, torch.from_numpy(inputs))
-        stream, config = Streamed.scheduled(source, encode, config)
+        stream, config = StreamedRows.plan_chunks(source, encode, config)
         return Encoded(encoder, chosen, stream, validation_rows), config
 
     def _to_tensors(self, sample: CountRows, inputs: Tensor, mean: float | None = None) -> CountRows:
@@ -299,7 +299,7 @@ class Networks(Member):
     def _train(
         self,
         model: CountModel,
-        rows: CountRows | OwnRows | Streamed,
+        rows: CountRows | PerNetworkRows | StreamedRows,
         validation: CountRows | None,
         config: TrainingConfig,
         clock: Clock,
@@ -444,7 +444,7 @@ def _select_inputs(inputs: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
 # Networks of several copies of a member, each with inputs of its own, that are trained as one model -------------------
 
 
-def _join_copies(copies: Sequence[tuple[Any, Any]], n_each: int) -> OwnRows:
+def _join_copies(copies: Sequence[tuple[Any, Any]], n_each: int) -> PerNetworkRows:
     """Join rows of copies with their own inputs, for joint training; inputs of other copies are 0."""
     width, samples, end = max(train.X.shape[1] for train, _ in copies), [], 0
     positions: tuple[list[Tensor], list[Tensor]] = [], []
@@ -455,7 +455,7 @@ def _join_copies(copies: Sequence[tuple[Any, Any]], n_each: int) -> OwnRows:
             indices += [torch.arange(end, end + len(sample))] * n_each
             end += len(sample)
     joined = {name: torch.cat([sample.parts[name] for sample in samples]) for name in samples[0].parts}
-    return OwnRows(CountRows.from_checked(**joined), *positions)
+    return PerNetworkRows(CountRows.from_checked(**joined), *positions)
 
 
 def _put_networks(model: CountModel, networks: slice, part: CountModel) -> None:

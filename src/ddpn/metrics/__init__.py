@@ -1,14 +1,14 @@
-"""Scores of a predictive distribution against the observed value: f(dist, y) -> one value per row, never reduced.
+"""Scores of predicted distributions against observed values, one value per row.
 
-`evaluate` averages them. Metrics that are defined only on a whole set (`pit_histogram`, `coverage_curve`, ..., `auroc`)
-return one value or curve.
+`evaluate` averages them. Metrics of a whole set of rows, such as `pit_histogram`, `coverage_curve` and `auroc`, return
+one value or one curve.
 """
 
 from ddpn.metrics.calibration import (
     CoverageCurve,
     coverage_curve,
-    covered,
     expected_coverage,
+    is_covered,
     median_precision,
     pit_bounds,
     pit_distance,
@@ -30,12 +30,12 @@ __all__ = [
     "aupr",
     "auroc",
     "coverage_curve",
-    "covered",
     "crps",
     "crps_scorer",
     "evaluate",
     "expected_coverage",
     "fpr80",
+    "is_covered",
     "median_precision",
     "nll",
     "ood_score",

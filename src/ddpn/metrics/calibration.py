@@ -1,7 +1,6 @@
 """Calibration and sharpness: intervals, probability integral transform (PIT), precision.
 
-Histograms, distances, curves and medians are defined on a whole set of predictions, and return one result for all rows;
-their `weight` counts a row that many times.
+Histograms, distances, curves and medians return one result for all rows. A `weight` of 2 equals giving a row twice.
 """
 
 from collections.abc import Sequence
@@ -15,24 +14,24 @@ from ddpn.distributions import CountDistribution
 from ddpn.metrics.predictive import (
     Predicted,
     cdf_sides,
-    checked,
-    checked_weight,
     interval,
-    known,
     mass_between,
     mean,
     median,
+    require_supported,
+    validate_prediction,
+    validate_weights,
 )
 from ddpn.runtime.validation import check_integer
 
-#: Below this F(y) - F(y - 1) is a jump: distances change by less than this, and slopes keep their digits.
+#: F(y) - F(y - 1) below this is treated as a jump: distances change by less than this, and slopes keep their digits.
 _JUMP = 1e-7
 
 
-def covered(dist: Predicted, y: ArrayLike, coverage: float = 0.9) -> Tensor:
-    """Whether y lies in the central prediction interval.
+def is_covered(dist: Predicted, y: ArrayLike, coverage: float = 0.9) -> Tensor:
+    """Return True for the rows whose y lies in the central prediction interval.
 
-    Intervals of counts have `coverage` or more: compare with `expected_coverage`.
+    Intervals of counts cover `coverage` or more. Compare the mean with that of `expected_coverage`.
 
     Parameters
     ----------
@@ -52,23 +51,23 @@ def covered(dist: Predicted, y: ArrayLike, coverage: float = 0.9) -> Tensor:
     >>> covered(Poisson(torch.tensor([2.0, 2.0])), torch.tensor([5, 6]))
     tensor([ True, False])
     """
-    dist, y = checked(dist, y)
+    dist, y = validate_prediction(dist, y)
     low, high = interval(dist, coverage)
     return (low <= y) & (y <= high)
 
 
 def expected_coverage(dist: Predicted, coverage: float = 0.9) -> Tensor:
-    """Probability of the central prediction interval under the distribution itself, P(low <= Z <= high).
+    """Compute the probability of the central interval under the distribution itself, P(low <= Z <= high).
 
-    It is `coverage` for continuous distributions and at least that for counts: the level to compare the observed
-    coverage of counts with.
+    It is `coverage` for continuous distributions and at least `coverage` for counts. Compare the observed coverage of
+    counts with it.
 
     Parameters
     ----------
     dist
         As for `crps`.
     coverage
-        As for `covered`.
+        As for `is_covered`.
 
     Returns
     -------
@@ -81,12 +80,12 @@ def expected_coverage(dist: Predicted, coverage: float = 0.9) -> Tensor:
     >>> expected_coverage(Poisson(torch.tensor([0.01, 2.0, 50.0])))
     tensor([0.9900, 0.9834, 0.9102])
     """
-    dist = known(dist)
+    dist = require_supported(dist)
     return mass_between(dist, *interval(dist, coverage))
 
 
 def pit_bounds(dist: Predicted, y: ArrayLike) -> tuple[Tensor, Tensor]:
-    """Ends of the probability integral transform (PIT) of a count, F(y - 1) and F(y).
+    """Compute both ends of the probability integral transform (PIT) of a count, F(y - 1) and F(y).
 
     For a continuous distribution both are F(y).
 
@@ -106,7 +105,7 @@ def pit_bounds(dist: Predicted, y: ArrayLike) -> tuple[Tensor, Tensor]:
     >>> pit_bounds(Poisson(torch.tensor(2.0)), torch.tensor([0, 2]))
     (tensor([0.0000, 0.4060]), tensor([0.1353, 0.6767]))
     """
-    dist, y = checked(dist, y)
+    dist, y = validate_prediction(dist, y)
     return cdf_sides(dist, dist.as_counts(y) if isinstance(dist, CountDistribution) else y)
 
 
@@ -132,9 +131,9 @@ class CoverageCurve(NamedTuple):
 
 
 def pit_histogram(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLike | None = None) -> Tensor:
-    """Heights of the non-randomised PIT histogram (Czado, Gneiting and Held, 2009): all 1 if calibrated.
+    """Compute the non-randomised PIT histogram (Czado, Gneiting and Held, 2009), flat at 1 if calibrated.
 
-    A valley means that distributions are too narrow, a hill too wide, a slope that they are biased.
+    A valley means that distributions are too narrow, a hill that they are too wide, and a slope that they are biased.
 
     Parameters
     ----------
@@ -143,7 +142,7 @@ def pit_histogram(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLi
     bins : int
         Number of equally wide bins.
     weight : array-like, optional
-        How many times each row counts. Default: once.
+        Weights of the rows. Default: 1.
 
     Returns
     -------
@@ -164,20 +163,21 @@ def pit_histogram(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLi
     upto = torch.where(edges >= upper, 1.0, torch.where(edges < lower, 0.0, upto))
     upto[..., 0] = 0.0
     shares = upto.double().diff(dim=-1)
-    return bins * mean(shares.flatten(0, -2), checked_weight(weight, shares[..., 0]))
+    return bins * mean(shares.flatten(0, -2), validate_weights(weight, shares[..., 0]))
 
 
 def pit_distance(dist: Predicted, y: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Kolmogorov distance of the mean non-randomised PIT cdf from uniform: the largest |mean P(PIT <= u) - u|.
+    """Compute the Kolmogorov distance of the PIT from uniform: the largest |mean P(PIT <= u) - u|.
 
-    From 0 (calibrated) to 1; n calibrated rows have about 0.87 / sqrt(n) for continuous distributions, less for counts.
+    It ranges from 0 (calibrated) to 1. For n rows of calibrated continuous distributions it is about 0.87 / sqrt(n),
+    and less for counts.
 
     Parameters
     ----------
     dist, y
         As for `crps`.
     weight : array-like, optional
-        How many times each row counts. Default: once.
+        Weights of the rows. Default: 1.
 
     Examples
     --------
@@ -186,11 +186,11 @@ def pit_distance(dist: Predicted, y: ArrayLike, weight: ArrayLike | None = None)
     0.1212
     """
     lower, upper = pit_bounds(dist, y)
-    return distance_of_bounds(lower, upper, checked_weight(weight, lower))
+    return distance_of_bounds(lower, upper, validate_weights(weight, lower))
 
 
 def distance_of_bounds(lower: Tensor, upper: Tensor, weight: Tensor) -> float:
-    """`pit_distance` of what `pit_bounds` returns, with one weight (n,) per element."""
+    """Compute `pit_distance` from the results of `pit_bounds`, with one weight (n,) per element."""
     w = weight / weight.sum()
     lower, upper = (x.double().reshape(-1) for x in (lower, upper))
     # The mean cdf is linear between the places where the cdf of a row begins or ends to rise.
@@ -206,16 +206,16 @@ def distance_of_bounds(lower: Tensor, upper: Tensor, weight: Tensor) -> float:
 
 
 def median_precision(dist: Predicted, weight: ArrayLike | None = None) -> float:
-    """Median of 1 / variance over the rows (Appendix B.2): sharpness, which matters only together with calibration.
+    """Compute the median of 1 / variance over the rows (Appendix B.2): sharpness, to be judged with calibration.
 
-    The exact variance, where the paper's single Double Poissons have gamma / mu.
+    The variance is exact; the paper uses mu / gamma for its single Double Poissons.
 
     Parameters
     ----------
     dist
         As for `crps`.
     weight : array-like, optional
-        How many times each row counts. Default: once.
+        Weights of the rows. Default: 1.
 
     Examples
     --------
@@ -223,8 +223,8 @@ def median_precision(dist: Predicted, weight: ArrayLike | None = None) -> float:
     >>> median_precision(Poisson(torch.tensor([1.0, 4.0, 100.0])))
     0.25
     """
-    values = known(dist).variance.reciprocal()
-    return median(values.reshape(-1), checked_weight(weight, values)).item()
+    values = require_supported(dist).variance.reciprocal()
+    return median(values.reshape(-1), validate_weights(weight, values)).item()
 
 
 def coverage_curve(
@@ -233,9 +233,9 @@ def coverage_curve(
     levels: Sequence[float] | Tensor,
     weight: ArrayLike | None = None,
 ) -> CoverageCurve:
-    """Observed and expected coverage of central intervals at nominal levels.
+    """Compute the observed and the expected coverage of central intervals at nominal levels.
 
-    Intervals of counts over-cover: compare `observed` with `expected`.
+    Intervals of counts cover more than the nominal level: compare `observed` with `expected`.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ def coverage_curve(
     levels : sequence of float
         Nominal coverages, in (0, 1).
     weight : array-like, optional
-        How many times each row counts. Default: once.
+        Weights of the rows. Default: 1.
 
     Returns
     -------
@@ -256,13 +256,13 @@ def coverage_curve(
     >>> coverage_curve(Poisson(4.0), torch.tensor([2, 3, 4, 9]), [0.5, 0.9]).observed
     tensor([0.5000, 0.7500], dtype=torch.float64)
     """
-    dist, y = checked(dist, y)
+    dist, y = validate_prediction(dist, y)
     inside, expected = [], []
     level = torch.as_tensor(levels, dtype=torch.float64).reshape(-1)
     for nominal in level.tolist():
         low, high = interval(dist, nominal)
         hit = (low <= y) & (y <= high)
-        w = checked_weight(weight, hit)
+        w = validate_weights(weight, hit)
         inside.append(mean(hit.reshape(-1), w))
         expected.append(mean(mass_between(dist, low, high).expand(hit.shape).reshape(-1), w))
     return CoverageCurve(level.to(y.device), torch.stack(inside), torch.stack(expected))

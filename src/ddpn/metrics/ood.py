@@ -8,21 +8,21 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ddpn.distributions import Mixture, Recalibrated
-from ddpn.metrics.predictive import Predicted, Supported, known
+from ddpn.metrics.predictive import Predicted, Supported, require_supported
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
 
-#: Relative tolerance of shares: 0.29 * 100 is not 29 in floating point.
+#: Relative tolerance of shares, because 0.29 * 100 is not 29 in floating point.
 _ROUNDING = 1e-12
 
 
 def _ensemble(dist: Predicted, kind: str) -> Mixture:
-    """`dist`, if it has at least two members, which can disagree."""
+    """Return a mixture of at least two components; raise an `InputError` for anything else."""
     if isinstance(dist, Mixture) and dist.size > 1:
         return dist
-    got = "one of a single member" if isinstance(dist, Mixture) else f"a single {type(dist).__name__}"
-    remedy = "Use kind='variance' or kind='entropy', or train more members."
-    must = f"be a mixture of at least 2 members for kind={kind!r}"
+    got = "one of a single component" if isinstance(dist, Mixture) else f"a single {type(dist).__name__}"
+    remedy = "Use kind='variance' or kind='entropy', or train more networks."
+    must = f"be a mixture of at least 2 components for kind={kind!r}"
     raise InputError(argument="dist", must=must, got=got, remedy=remedy)
 
 
@@ -36,16 +36,16 @@ _SCORES: dict[str, Callable[[Supported], Tensor]] = {
 
 
 def ood_score(dist: Predicted, kind: str = "variance") -> Tensor:
-    """Out-of-distribution (OOD) score of each row; higher is less familiar.
+    """Score how far out of distribution (OOD) each row is; higher is less familiar.
 
-    The scores of a recalibrated distribution are those of its base.
+    A recalibrated distribution has the scores of its base.
 
     Parameters
     ----------
     dist : Distribution
         Predicted distributions, one per row; an ensemble (`Mixture`) for the scores of disagreement.
     kind : {"variance", "epistemic", "entropy", "mutual_information"}
-        "variance" is the total variance (the paper's score, Section 4.4), "epistemic" the part of it that members
+        "variance" is the total variance (the paper's score, Section 4.4), "epistemic" the part of it that components
         disagree about; "entropy" and "mutual_information" are the same two in nats.
 
     Returns
@@ -61,14 +61,14 @@ def ood_score(dist: Predicted, kind: str = "variance") -> Tensor:
     tensor([0., 4.])
     """
     score = _SCORES[check_choice("kind", kind, _SCORES)]
-    return score(dist.base if isinstance(dist, Recalibrated) else known(dist))
+    return score(dist.base if isinstance(dist, Recalibrated) else require_supported(dist))
 
 
 # Detection -------------------------------------------------------------------------------------------------------
 
 
 def auroc(score_in: ArrayLike, score_out: ArrayLike) -> float:
-    """Area under the ROC curve: P(an OOD score exceeds an in-distribution one) + P(they are equal) / 2 (Appendix B.2).
+    """Compute the area under the ROC curve: P(OOD score > in-distribution score) + P(equal) / 2 (Appendix B.2).
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def auroc(score_in: ArrayLike, score_out: ArrayLike) -> float:
 
 
 def aupr(score_in: ArrayLike, score_out: ArrayLike) -> float:
-    """Area under the precision-recall curve with OOD inputs as positives: average precision, without interpolation.
+    """Compute the area under the precision-recall curve of OOD inputs: average precision, without interpolation.
 
     A score without information has the share of OOD inputs, not 1/2.
 
@@ -106,9 +106,9 @@ def aupr(score_in: ArrayLike, score_out: ArrayLike) -> float:
 
 
 def fpr80(score_in: ArrayLike, score_out: ArrayLike) -> float:
-    """False positive rate at a true positive rate of 80% (Appendix B.2).
+    """Compute the false positive rate at a true positive rate of 80% (Appendix B.2).
 
-    The share of in-distribution inputs flagged at the highest threshold that flags at least 80% of the OOD inputs.
+    It is the share of in-distribution inputs above the highest threshold that at least 80% of the OOD inputs reach.
 
     Parameters
     ----------
@@ -127,24 +127,24 @@ def fpr80(score_in: ArrayLike, score_out: ArrayLike) -> float:
 
 
 def _labels_and_ranks(score_in: ArrayLike, score_out: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """1 for OOD, and dense ranks of the scores, which scikit-learn takes for infinite scores too."""
-    inside, outside = checked_scores(score_in=score_in, score_out=score_out)
+    """Return labels (1 for OOD) and dense ranks of the scores: unlike infinite scores, scikit-learn accepts ranks."""
+    inside, outside = validate_scores(score_in=score_in, score_out=score_out)
     ranks = np.unique(np.concatenate([inside, outside]), return_inverse=True)[1]
     return np.repeat([0, 1], [len(inside), len(outside)]), ranks
 
 
-def checked_scores(**scores: Any) -> list[np.ndarray]:
-    """Each of `scores` as a flat float64 array; raises an `InputError` if one is empty or holds NaN."""
-    found = []
+def validate_scores(**scores: Any) -> list[np.ndarray]:
+    """Convert each of `scores` to a flat float64 array; raise an `InputError` if one is empty or holds NaN."""
+    arrays = []
     for name, values in scores.items():
         try:
             plain = values.detach().cpu() if isinstance(values, Tensor) else values
-            found.append(np.asarray(plain, dtype=np.float64).reshape(-1))
+            arrays.append(np.asarray(plain, dtype=np.float64).reshape(-1))
         except (TypeError, ValueError):
             raise InputError(argument=name, must="hold numbers", got=type(values).__name__) from None
-        if not len(found[-1]):
+        if not len(arrays[-1]):
             raise InputError(argument=name, must="hold at least one score", got="none")
-        if np.isnan(found[-1]).any():
-            rows = [int(np.isnan(found[-1]).argmax())]
+        if np.isnan(arrays[-1]).any():
+            rows = [int(np.isnan(arrays[-1]).argmax())]
             raise InputError(argument=name, must="hold numbers", got="nan", rows=rows)
-    return found
+    return arrays

@@ -1,4 +1,4 @@
-"""What metrics need: checks, quantiles, intervals and masses of any distribution, and means of weighted rows."""
+"""Helpers of metrics: validation, quantiles, intervals and masses of any distribution, and means of weighted rows."""
 
 from typing import Any, Protocol, cast
 
@@ -34,17 +34,17 @@ def unwrap(dist: Predicted) -> Distribution:
     return held
 
 
-def known(dist: Predicted) -> Supported:
-    """Return the distributions, if metrics beyond the likelihood support them."""
-    found = unwrap(dist)
-    if isinstance(found, CountDistribution | Mixture | Normal):
-        return cast(Supported, found)  # a mixture of counts and Normals says by itself what it lacks
+def require_supported(dist: Predicted) -> Supported:
+    """Return the predicted distributions; raise an `InputError` unless all metrics support them."""
+    distributions = unwrap(dist)
+    if isinstance(distributions, CountDistribution | Mixture | Normal):
+        return cast(Supported, distributions)  # a mixture of counts and Normals raises its own errors
     kinds = "a count distribution of ddpn.distributions, a Normal or a Mixture"
-    raise InputError(argument="dist", must=f"be {kinds}", got=type(found).__name__)
+    raise InputError(argument="dist", must=f"be {kinds}", got=type(distributions).__name__)
 
 
-def placed(dist: Distribution) -> dict[str, Any]:
-    """Device and dtype of a distribution, as keywords of torch's constructors; empty if it has no parameters."""
+def read_tensor_options(dist: Distribution) -> dict[str, Any]:
+    """Return device and dtype of a distribution as keywords for tensors; empty if it has no parameters."""
     if isinstance(dist, CountDistribution):
         return {"device": dist.device, "dtype": dist.dtype}
     if isinstance(dist, Mixture):
@@ -53,19 +53,19 @@ def placed(dist: Distribution) -> dict[str, Any]:
     return next(({"device": p.device, "dtype": p.dtype} for p in parameters if isinstance(p, Tensor)), {})
 
 
-def checked(dist: Predicted, y: ArrayLike) -> tuple[Supported, Tensor]:
-    """The distributions as `known` has them, and y as `observed` has it."""
-    predicted = known(dist)
-    return predicted, observed(y, predicted)
+def validate_prediction(dist: Predicted, y: ArrayLike) -> tuple[Supported, Tensor]:
+    """Validate distributions with `require_supported` and y with `validate_observations`."""
+    predicted = require_supported(dist)
+    return predicted, validate_observations(y, predicted)
 
 
 def as_tensor(values: ArrayLike) -> Tensor:
-    """Numbers as a tensor; columns of data frames are read by position, whatever their index."""
+    """Convert numbers to a tensor; columns of data frames are read by position, whatever their index."""
     return values if isinstance(values, Tensor) else torch.as_tensor(np.array(values))
 
 
-def observed(y: ArrayLike, dist: Distribution) -> Tensor:
-    """y as a tensor on the device of `dist`; raises an `InputError` if it is not finite or does not broadcast."""
+def validate_observations(y: ArrayLike, dist: Distribution) -> Tensor:
+    """Convert y to a tensor on the device of `dist`; raise an `InputError` unless it is finite and broadcasts."""
     y = as_tensor(y)
     y = y.to(torch.uint8) if y.dtype == torch.bool else y
     if y.device.type == "cpu" and not torch.isfinite(y).all():
@@ -78,16 +78,16 @@ def observed(y: ArrayLike, dist: Distribution) -> Tensor:
     except ValueError:
         shapes = f"y {tuple(y.shape)} and dist {tuple(dist.batch_shape)}"
         raise InputError(f"shapes must broadcast, got {shapes}.") from None
-    return y.to(placed(dist).get("device", y.device))
+    return y.to(read_tensor_options(dist).get("device", y.device))
 
 
 def quantile(dist: Distribution, q: float) -> Tensor:
-    """The q-quantile of each row. Shape: batch_shape."""
-    return dist.icdf(torch.full(dist.batch_shape, q, **placed(dist)))
+    """Compute the q-quantile of each row. Shape: `batch_shape`."""
+    return dist.icdf(torch.full(dist.batch_shape, q, **read_tensor_options(dist)))
 
 
 def interval(dist: Supported, coverage: float) -> tuple[Tensor, Tensor]:
-    """(low, high) of the central interval, both included."""
+    """Compute the central interval (low, high), both ends included."""
     if not isinstance(dist, Normal):
         return dist.interval(coverage)
     coverage = check_coverage(coverage)
@@ -95,7 +95,7 @@ def interval(dist: Supported, coverage: float) -> tuple[Tensor, Tensor]:
 
 
 def cdf_sides(dist: Supported, y: Tensor) -> tuple[Tensor, Tensor]:
-    """P(Z < y) and P(Z <= y), which are equal for a continuous distribution."""
+    """Compute P(Z < y) and P(Z <= y), which are equal for a continuous distribution."""
     if isinstance(dist, CountDistribution):
         counts = y.double().expand(broadcast_shapes(y=tuple(y.shape), dist=tuple(dist.batch_shape)))
         before, upto = dist.cdf(torch.stack([counts - 1.0, counts]))
@@ -105,15 +105,15 @@ def cdf_sides(dist: Supported, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def mass_between(dist: Supported, low: Tensor, high: Tensor) -> Tensor:
-    """P(low <= Z <= high)."""
+    """Compute P(low <= Z <= high)."""
     return cdf_sides(dist, high)[1] - cdf_sides(dist, low)[0]
 
 
 # Weighted rows: a weight of 2 equals giving the row twice --------------------------------------------------------
 
 
-def checked_weight(weight: ArrayLike | None, like: Tensor) -> Tensor:
-    """Weights as float64, flat, one per element of `like`, which must have at least one row; ones for None."""
+def validate_weights(weight: ArrayLike | None, like: Tensor) -> Tensor:
+    """Validate weights and flatten them to one float64 per element of `like`; None means weights of 1."""
     if like.numel() == 0:
         raise InputError(argument="y", must="hold at least one row", got="none")
     if weight is None:
@@ -131,12 +131,12 @@ def checked_weight(weight: ArrayLike | None, like: Tensor) -> Tensor:
 
 
 def mean(values: Tensor, weight: Tensor) -> Tensor:
-    """Weighted mean in float64. Shape: values (n, ...), weight (n,) -> (...)."""
+    """Compute the weighted mean in float64. Shape: values (n, ...), weight (n,) -> (...)."""
     return torch.tensordot(weight / weight.sum(), values.double(), dims=1)
 
 
 def median(values: Tensor, weight: Tensor) -> Tensor:
-    """Weighted median in float64, halfway between two middle values where they share the weight. Shape: (n,) -> ()."""
+    """Compute the weighted median in float64, halfway between two middle values in a tie. Shape: (n,) -> ()."""
     order = values.double().argsort()
     values, upto = values.double()[order], weight[order].cumsum(0)
     half = 0.5 * upto[-1]

@@ -1,4 +1,4 @@
-"""Proper scores, and errors of point predictions, each of which has its own best point: smaller is better."""
+"""Proper scores of distributions and errors of point predictions; smaller is better."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,15 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from ddpn.distributions.continuous import normal_crps
-from ddpn.metrics.predictive import Predicted, Supported, checked, known, observed, quantile, unwrap
+from ddpn.metrics.predictive import (
+    Predicted,
+    Supported,
+    quantile,
+    require_supported,
+    unwrap,
+    validate_observations,
+    validate_prediction,
+)
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
 
@@ -21,7 +29,7 @@ _STATISTICS: dict[str, Callable[[Supported], Tensor]] = {
 
 
 def crps(dist: Predicted, y: ArrayLike) -> Tensor:
-    """Continuous ranked probability score (Appendix B.2): the integral of (F(z) - 1[z >= y])^2.
+    """Compute the continuous ranked probability score (Appendix B.2), the integral of (F(z) - 1[z >= y])^2.
 
     Parameters
     ----------
@@ -42,14 +50,14 @@ def crps(dist: Predicted, y: ArrayLike) -> Tensor:
     >>> crps(Poisson(torch.tensor([2.0, 3.0])), torch.tensor([2, 5]))
     tensor([0.3112, 1.3131])
     """
-    dist, y = checked(dist, y)
+    dist, y = validate_prediction(dist, y)
     return normal_crps(dist.loc, dist.scale, y) if isinstance(dist, Normal) else dist.crps(y)
 
 
-def crps_scorer(estimator: Any, X: Any, y: Any, **known: Any) -> float:
-    """Minus the mean CRPS of a fitted estimator, for `scoring` of scikit-learn's searches: larger is better.
+def crps_scorer(estimator: Any, X: Any, y: Any, **arguments: Any) -> float:
+    """Return minus the mean CRPS of a fitted estimator, for `scoring` in scikit-learn's searches: larger is better.
 
-    `score`, which scikit-learn takes by default, is about the mean alone: it hardly sees which likelihood is right.
+    scikit-learn's default, the method `score`, measures the mean alone, which hardly depends on the likelihood.
 
     Parameters
     ----------
@@ -57,7 +65,7 @@ def crps_scorer(estimator: Any, X: Any, y: Any, **known: Any) -> float:
         A fitted estimator of ddpn, or a pipeline that ends with one.
     X, y : array-like
         Rows and their counts.
-    **known
+    **arguments
         Further arguments of `crps` of the estimator, such as `sample_weight` and `exposure`.
 
     Examples
@@ -74,11 +82,11 @@ def crps_scorer(estimator: Any, X: Any, y: Any, **known: Any) -> float:
     """
     if hasattr(estimator, "steps"):
         X, estimator = estimator[:-1].transform(X), estimator[-1]
-    return -estimator.crps(X, y, **known)
+    return -estimator.crps(X, y, **arguments)
 
 
 def nll(dist: Predicted, y: ArrayLike) -> Tensor:
-    """Negative log-likelihood, -log p(y), for any torch distribution.
+    """Compute the negative log-likelihood, -log p(y), of any torch distribution.
 
     Parameters
     ----------
@@ -99,11 +107,11 @@ def nll(dist: Predicted, y: ArrayLike) -> Tensor:
     dist = unwrap(dist)
     if not isinstance(dist, torch.distributions.Distribution):
         raise InputError(argument="dist", must="be a torch distribution", got=type(dist).__name__)
-    return -dist.log_prob(observed(y, dist))
+    return -dist.log_prob(validate_observations(y, dist))
 
 
 def point(dist: Predicted, statistic: str) -> Tensor:
-    """Point prediction of each row: its mean, median or mode.
+    """Predict a point for each row: the mean, median or mode of its distribution.
 
     The median of a count distribution is the smallest y with F(y) >= 1/2.
 
@@ -126,11 +134,11 @@ def point(dist: Predicted, statistic: str) -> Tensor:
     >>> [point(dist, statistic).item() for statistic in ("mean", "median", "mode")]
     [10.0, 8.0, 4.0]
     """
-    return _STATISTICS[check_choice("statistic", statistic, _STATISTICS)](known(dist))
+    return _STATISTICS[check_choice("statistic", statistic, _STATISTICS)](require_supported(dist))
 
 
 def absolute_error(dist: Predicted, y: ArrayLike, statistic: str = "median") -> Tensor:
-    """Absolute error |point - y|, whose mean is smallest for the median (Appendix B.2 takes the mode).
+    """Compute the absolute error |point - y|; its mean is smallest for the median (Appendix B.2 takes the mode).
 
     Parameters
     ----------
@@ -150,5 +158,5 @@ def absolute_error(dist: Predicted, y: ArrayLike, statistic: str = "median") -> 
     >>> absolute_error(Poisson(torch.tensor([2.0, 3.5])), torch.tensor([5, 3]))
     tensor([3., 0.])
     """
-    dist, y = checked(dist, y)
+    dist, y = validate_prediction(dist, y)
     return (point(dist, statistic) - y).abs()

@@ -1,4 +1,4 @@
-"""All metrics of a set of predictions: the place where values per row become one number."""
+"""All metrics of a set of predictions, averaged over its rows."""
 
 from typing import Any, NamedTuple
 
@@ -14,12 +14,12 @@ from ddpn.metrics.calibration import distance_of_bounds
 from ddpn.metrics.predictive import (
     Predicted,
     cdf_sides,
-    checked,
-    checked_weight,
     interval,
     mass_between,
     mean,
     median,
+    validate_prediction,
+    validate_weights,
 )
 from ddpn.metrics.scores import crps, nll, point
 
@@ -32,19 +32,19 @@ def evaluate(
     coverage: float = 0.9,
     weight: ArrayLike | None = None,
 ) -> dict[str, float]:
-    """Errors, scores, calibration and sharpness of predictions, averaged over the rows.
+    """Compute errors, scores, calibration and sharpness of predictions, averaged over the rows.
 
     Parameters
     ----------
     dist, y
         As for `crps`.
     statistic : {"mean", "median", "mode"}, optional
-        The point prediction of `mae` and `rmse`. Default: for each the one that makes it smallest, median and mean (the
-        paper takes the mode for `mae`).
+        The point prediction of `mae` and `rmse`. Default: the median for `mae` and the mean for `rmse`, which make them
+        smallest (the paper takes the mode for `mae`).
     coverage : float
         Nominal coverage of the central intervals, in (0, 1).
     weight : array-like, optional
-        How many times each row counts. Default: once.
+        Weights of the rows. Default: 1.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def evaluate(
 
     Notes
     -----
-    A Normal's `nll` is of a density, which does not compare with that of counts: give `discretized(dist)`.
+    A Normal's `nll` is of a density, which does not compare with that of counts: give `discretize(dist)`.
 
     Examples
     --------
@@ -63,32 +63,35 @@ def evaluate(
     >>> round(result["mae"], 3), round(result["crps"], 3), round(result["coverage"], 3)
     (1.0, 0.801, 1.0)
     """
-    dist, y = checked(dist, y)
-    facts = _of_counts(dist, y, coverage) if isinstance(dist, CountDistribution) else _of_density(dist, y, coverage)
-    points = {"mean": facts.mean, "median": facts.median}
+    dist, y = validate_prediction(dist, y)
+    if isinstance(dist, CountDistribution):
+        ingredients = _summarise_counts(dist, y, coverage)
+    else:
+        ingredients = _summarise_density(dist, y, coverage)
+    points = {"mean": ingredients.mean, "median": ingredients.median}
     if statistic is not None:
         points = dict.fromkeys(points, points[statistic] if statistic in points else point(dist, statistic))
-    low, high = facts.interval
-    each = {
+    low, high = ingredients.interval
+    values_per_row = {
         "mae": (points["median"] - y).abs(),
         "rmse": (points["mean"] - y).square(),
-        "crps": facts.crps,
+        "crps": ingredients.crps,
         "nll": nll(dist, y),
         "coverage": (low <= y) & (y <= high),
-        "expected_coverage": facts.expected_coverage,
+        "expected_coverage": ingredients.expected_coverage,
         "width": high - low,
     }
-    shape = each["crps"].shape
-    w = checked_weight(weight, each["crps"])
-    result = {name: mean(value.expand(shape).reshape(-1), w).item() for name, value in each.items()}
+    shape = values_per_row["crps"].shape
+    w = validate_weights(weight, values_per_row["crps"])
+    result = {name: mean(value.expand(shape).reshape(-1), w).item() for name, value in values_per_row.items()}
     result["rmse"] **= 0.5
-    result["median_precision"] = median(facts.variance.reciprocal().expand(shape).reshape(-1), w).item()
-    result["pit_distance"] = distance_of_bounds(*facts.pit, w)
+    result["median_precision"] = median(ingredients.variance.reciprocal().expand(shape).reshape(-1), w).item()
+    result["pit_distance"] = distance_of_bounds(*ingredients.pit, w)
     return result
 
 
-class _Facts(NamedTuple):
-    """What all metrics of a set of predictions are computed from; shapes broadcast with that of y."""
+class _Ingredients(NamedTuple):
+    """Statistics per row that all metrics of a set of predictions are computed from; they broadcast with y."""
 
     mean: Tensor
     variance: Tensor
@@ -99,8 +102,8 @@ class _Facts(NamedTuple):
     pit: tuple[Tensor, Tensor]
 
 
-def _of_counts(dist: CountDistribution, y: Tensor, coverage: float) -> _Facts:
-    """By one summary and one cdf, of four counts per row."""
+def _summarise_counts(dist: CountDistribution, y: Tensor, coverage: float) -> _Ingredients:
+    """Compute the ingredients from one summary and one cdf at four counts per row."""
     shape = broadcast_shapes(y=tuple(y.shape), dist=tuple(dist.batch_shape))
     dist = dist if dist.batch_shape == shape else dist.expand(shape)
     tail = 0.5 * (1.0 - check_coverage(coverage))
@@ -109,10 +112,10 @@ def _of_counts(dist: CountDistribution, y: Tensor, coverage: float) -> _Facts:
     counts = y.double().expand(shape)
     before, upto, *pit = dist.cdf(torch.stack([low.double() - 1.0, high.double(), counts - 1.0, counts]))
     moments = summary.mean, summary.variance
-    return _Facts(*moments, median, (low, high), upto - before, summary.crps, (pit[0], pit[1]))
+    return _Ingredients(*moments, median, (low, high), upto - before, summary.crps, (pit[0], pit[1]))
 
 
-def _of_density(dist: ContinuousMixture | Normal, y: Tensor, coverage: float) -> _Facts:
+def _summarise_density(dist: ContinuousMixture | Normal, y: Tensor, coverage: float) -> _Ingredients:
     low, high = interval(dist, coverage)
     expected, pit = mass_between(dist, low, high), cdf_sides(dist, y)
-    return _Facts(dist.mean, dist.variance, point(dist, "median"), (low, high), expected, crps(dist, y), pit)
+    return _Ingredients(dist.mean, dist.variance, point(dist, "median"), (low, high), expected, crps(dist, y), pit)

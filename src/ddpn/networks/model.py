@@ -1,4 +1,4 @@
-"""`CountModel`: a backbone, a projection and a head give a count distribution per row and member."""
+"""`CountModel`: a backbone, a projection and a head give a count distribution per row and network."""
 
 from collections.abc import Sequence
 from typing import Protocol, cast
@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from ddpn.distributions import Mixture
-from ddpn.networks.backbones import MLP, Members
-from ddpn.networks.backbones.members import Linear, check_seeds, generators
+from ddpn.networks.backbones import MLP, NetworkList
+from ddpn.networks.backbones.members import Linear, check_seeds, make_generators
 from ddpn.networks.backbones.packed import holds_table_rows
 from ddpn.networks.heads import Head
 from ddpn.runtime.errors import ConfigError
@@ -17,7 +17,7 @@ from ddpn.runtime.validation import check_integer
 
 
 class Backbone(Protocol):
-    """What a network must have: `output_dim`, the width of its features, and (B, ...) -> (B, M, output_dim)."""
+    """Protocol of networks that map inputs (B, ...) to features (B, M, output_dim)."""
 
     output_dim: int
 
@@ -29,15 +29,15 @@ class Backbone(Protocol):
         Parameters
         ----------
         streams : sequence of torch.Generator
-            One random stream per member.
+            One random stream per network.
         """
 
 
 class Projection(Linear):
-    """Features -> raw outputs. `sees`, by default from the head, says what each raw output depends on.
+    """Linear map from features to raw outputs; `sees` says what each raw output depends on.
 
-    That is the features, the features with their gradient stopped (the variance of a faithful Gaussian), or nothing: a
-    "constant" output is one number for all rows.
+    An entry of `sees` is "features", "detached" (features without gradient, as for the variance of a faithful Gaussian)
+    or "constant" (one number for all rows).
 
     Shape: (B, M, F) -> (B, M, P).
     """
@@ -62,7 +62,7 @@ class Projection(Linear):
 class CountModel(nn.Module):
     """Backbone, projection and head, of M networks at once.
 
-    Shape: x (B, F), or (B, M, F) with rows per member; `raw` (B, M, P); `forward` a distribution of batch shape (B, M).
+    Shape: x (B, F), or (B, M, F) with rows per network; `raw` (B, M, P); `forward` makes a distribution (B, M).
 
     Parameters
     ----------
@@ -101,12 +101,12 @@ class CountModel(nn.Module):
         Parameters
         ----------
         seeds : sequence of int
-            One seed per member.
+            One seed per network.
         start : Tensor, shape (P,) or (M, 1, P), optional
-            The head's intercept-only fit, or one per member, which becomes the bias. The first predictions are then
+            The head's intercept-only fit, or one per network, which becomes the bias. The first predictions are then
             close to those of the intercept: the projection's weights are a tenth as large.
         """
-        streams = generators(seeds)
+        streams = make_generators(seeds)
         check_seeds(streams, self.n_networks)
         cast(Backbone, self.backbone).reset(streams)
         self.projection.reset(streams)
@@ -128,7 +128,7 @@ class CountModel(nn.Module):
         return model
 
     def raw(self, x: Tensor) -> Tensor:
-        """Raw outputs before any link. Shape: (B, M, P).
+        """Compute raw outputs before any link. Shape: (B, M, P).
 
         Parameters
         ----------
@@ -138,12 +138,12 @@ class CountModel(nn.Module):
         backbone = cast(Backbone, self.backbone)
         features = backbone(x)
         if features.shape[1:] != (self.n_networks, backbone.output_dim):
-            wanted = f"(B, {self.n_networks}, {backbone.output_dim}) by its n_networks and output_dim"
-            raise ConfigError(f"backbone must return features of shape {wanted}, got {tuple(features.shape)}.")
+            expected_shape = f"(B, {self.n_networks}, {backbone.output_dim}) by its n_networks and output_dim"
+            raise ConfigError(f"backbone must return features of shape {expected_shape}, got {tuple(features.shape)}.")
         return self.projection(features)
 
     def multiply_adds(self, x: Tensor) -> float:
-        """An estimate of the largest operation on these rows, for `threads_for`. Shape: x (B, ...).
+        """Estimate the multiply-adds of the largest operation on these rows, for `threads_for`. Shape: x (B, ...).
 
         Each row of a table meets each weight once; networks for other inputs apply theirs at many places: infinity.
         """
@@ -153,7 +153,7 @@ class CountModel(nn.Module):
         return self.head(self.raw(x), None if exposure is None else exposure.unsqueeze(-1))
 
     def mixture(self, x: Tensor, exposure: Tensor | None = None) -> Mixture:
-        """The ensemble's prediction: the uniform mixture of its networks. Shape: batch (B,).
+        """Predict with the ensemble: the uniform mixture of its networks. Shape: batch (B,).
 
         Parameters
         ----------
@@ -166,11 +166,13 @@ class CountModel(nn.Module):
 
 
 def _check_backbone(backbone: nn.Module, n_networks: int) -> None:
-    """Check what can be known of a network before it has seen a row."""
+    """Raise an error if a backbone is invalid, as far as this shows before it sees a row."""
     name = f"backbone {backbone.__class__.__name__}"
     check_integer(f"output_dim of {name}, the width of its features,", getattr(backbone, "output_dim", None), minimum=1)
     if not callable(getattr(backbone, "reset", None)):
-        raise ConfigError(f"{name} must have a method reset(streams) that draws weights, one random stream per member.")
+        raise ConfigError(
+            f"{name} must have a method reset(streams) that draws weights, one random stream per network."
+        )
     for module in backbone.modules():
-        if isinstance(module, Members | Linear | MLP) and module.n_networks != n_networks:
+        if isinstance(module, NetworkList | Linear | MLP) and module.n_networks != n_networks:
             raise ConfigError(f"n_networks must be that of the backbone, {module.n_networks}, got {n_networks}.")

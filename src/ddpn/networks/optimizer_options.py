@@ -10,9 +10,9 @@ from ddpn.runtime.validation import check_choice, check_integer, check_number, i
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerOptions:
-    """How the weights of networks are updated: what options of networks and settings of a training have in common.
+    """Options of the optimizer, which network options and training settings share.
 
-    `ddpn.networks.training.TrainingConfig` says what each of them means.
+    `ddpn.networks.training.TrainingConfig` documents each of them.
     """
 
     lr: float = 2e-3

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from ddpn.networks.backbones.pretrained import tokenizer_of
+from ddpn.networks.backbones.pretrained import load_tokenizer
 from ddpn.rows.checks import check_counts
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.extras import import_extra
@@ -54,7 +54,7 @@ def tokenize(
     Tensor of int32, shape (texts, tokens of the longest text)
     """
     texts = _check_texts(texts)
-    chosen = tokenizer_of(tokenizer)[0] if isinstance(tokenizer, str | Path) else tokenizer
+    chosen = load_tokenizer(tokenizer)[0] if isinstance(tokenizer, str | Path) else tokenizer
     _check_length(chosen, max_length)
     padded = np.full((len(texts), max_length), chosen.pad_token_id, dtype=np.int32)
     # At least one column: without special tokens, texts that are all empty have no token.

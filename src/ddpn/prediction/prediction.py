@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ddpn.calibration.calibration import MIXTURE, UNCALIBRATED, Calibration
 from ddpn.calibration.intervals import compute_probability_between, make_interval, summarise_with_interval
-from ddpn.distributions import CountDistribution, Mixture, Recalibrated, discretized
+from ddpn.distributions import CountDistribution, Mixture, Recalibrated, discretize
 from ddpn.distributions.components import Interval
 from ddpn.prediction.spec import DEFAULT_COLUMNS, NESTED_OUTPUTS, PredictionSpec, quantile_name
 from ddpn.rows.checks import RowError, check_counts, get_row_count
@@ -125,7 +125,7 @@ class Prediction:
     @cached_property
     def counts(self) -> CountDistribution:
         """The distributions of counts: those of `distribution`, where a Gaussian is rounded."""
-        counts: CountDistribution = discretized(self.distribution)
+        counts: CountDistribution = discretize(self.distribution)
         return counts
 
     # Moments and points ------------------------------------------------------------------------------------------

@@ -332,7 +332,7 @@ class TrainingRows:
         return sha256(repr(self.table.identity()).encode())[:16]
 
     @property
-    def most_passes(self) -> float:
+    def max_passes(self) -> float:
         """Passes over the files at most; as many as the plan asks for, if it does."""
         asked = self.plan.epochs not in (None, "auto")
         return float("inf") if asked else max(1.0, min(_PASSES, _TRAINED_ROWS / self.rows))

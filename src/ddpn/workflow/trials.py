@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from ddpn.distributions import discretized
+from ddpn.distributions import discretize
 from ddpn.metrics import crps
 from ddpn.pipeline import PipelineOptions
 from ddpn.rows.splits import MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, split_at_random, split_by_time, split_folds
@@ -130,7 +130,7 @@ def score_fold(folds: list[Prepared], number: int, settings: Settings, clock: Cl
             raise KeyboardInterrupt
         with single_thread():
             blocks = model.predictor_.iter_recorded_blocks(fold.test)
-            parts = [crps(discretized(dist), torch.from_numpy(part.y)).double().numpy() for dist, part in blocks]
+            parts = [crps(discretize(dist), torch.from_numpy(part.y)).double().numpy() for dist, part in blocks]
     check_time()  # a training that ran out of time ends with what it has
     scores = np.concatenate(parts)
     if not np.isfinite(scores).all():

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from ddpn import CountGLM, DDPNRegressor, Poisson
 from ddpn.analysis.report import write_report
 from ddpn.analysis.report.evidence import Evidence, gather
-from ddpn.distributions.count import reshaped
+from ddpn.distributions.count import reshape_batch
 from ddpn.members import Member
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
@@ -31,7 +31,7 @@ class Known(Member):
 
     def distribution(self, X, exposure=None):
         own = self.dist.rows(torch.from_numpy(X[0].values.astype(int)))
-        return reshaped(own, (len(X), 1))
+        return reshape_batch(own, (len(X), 1))
 
     fit = state = from_state = None
 

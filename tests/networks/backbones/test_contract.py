@@ -7,8 +7,8 @@ import pickle
 import pytest
 import torch
 
-from ddpn.networks.backbones import BACKBONES, Members
-from ddpn.networks.backbones.members import generators
+from ddpn.networks.backbones import BACKBONES, NetworkList
+from ddpn.networks.backbones.members import make_generators
 from ddpn.runtime.errors import ConfigError
 
 _RANDOM = torch.Generator().manual_seed(0)
@@ -38,7 +38,7 @@ EXAMPLES = {
 def made(name, n_networks):
     options, x = EXAMPLES[name]
     backbone = BACKBONES[name](**options, n_networks=n_networks)
-    backbone.reset(generators(range(n_networks)))
+    backbone.reset(make_generators(range(n_networks)))
     return backbone, x
 
 
@@ -53,7 +53,7 @@ def test_shapes_and_members(name):
     torch.testing.assert_close(backbone(torch.stack([x] * 2, dim=1)), found, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(alone(x.unsqueeze(1)), found[:, :1], rtol=1e-5, atol=1e-6)
     looped = set()
-    for networks in (m for m in backbone.modules() if isinstance(m, Members)):
+    for networks in (m for m in backbone.modules() if isinstance(m, NetworkList)):
         assert not torch.equal(*(next(network.parameters()) for network in networks))
         looped |= {id(p) for p in networks.parameters()}
     assert all(len(p) == 2 for p in backbone.parameters() if p.requires_grad and id(p) not in looped)
@@ -75,7 +75,7 @@ def test_a_network_is_the_same_after_pickling_and_copying(name):
     before = backbone(x)
     again = pickle.loads(pickle.dumps(copy.deepcopy(backbone)))
     assert torch.equal(again(x), before)
-    again.reset(generators((0, 1)))
+    again.reset(make_generators((0, 1)))
     assert torch.equal(again(x), before), "weights are drawn as before"
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from ddpn.networks.backbones.countnet3d import CountNet3D
-from ddpn.networks.backbones.members import generators
+from ddpn.networks.backbones.members import make_generators
 from ddpn.runtime.errors import InputError
 
 SMALL = {"n_classes": 3, "widths": (8, 16), "hidden": (12, 6)}
@@ -13,7 +13,7 @@ SMALL = {"n_classes": 3, "widths": (8, 16), "hidden": (12, 6)}
 
 def drawn(n_networks: int = 3, **changes) -> CountNet3D:
     net = CountNet3D(n_networks=n_networks, **(SMALL | changes))
-    net.reset(generators(range(n_networks)))
+    net.reset(make_generators(range(n_networks)))
     return net
 
 

@@ -1,4 +1,4 @@
-"""Members side by side are what they would be alone."""
+"""NetworkList side by side are what they would be alone."""
 
 import math
 
@@ -7,13 +7,13 @@ import torch
 from torch import nn
 
 from ddpn.networks.backbones import MLP, CountNet3D, EfficientNet
-from ddpn.networks.backbones.members import Linear, Members, generators
+from ddpn.networks.backbones.members import Linear, NetworkList, make_generators
 from ddpn.runtime.errors import ConfigError, InputError
 
 
 def drawn(n_networks: int = 3, n_in: int = 4, n_out: int = 2) -> Linear:
     layer = Linear(n_in, n_out, n_networks)
-    layer.reset(generators(range(n_networks)))
+    layer.reset(make_generators(range(n_networks)))
     return layer
 
 
@@ -28,7 +28,7 @@ def alone(layer: Linear, member: int) -> nn.Linear:
 
 def test_a_member_is_drawn_from_its_own_seed_alone():
     stacked, single = drawn(), Linear(4, 2, n_networks=1)
-    single.reset(generators([2]))
+    single.reset(make_generators([2]))
     assert torch.equal(stacked.weight[2], single.weight[0])
     assert torch.equal(stacked.bias[2], single.bias[0])
     assert not torch.equal(stacked.weight[0], stacked.weight[1])
@@ -51,7 +51,7 @@ TORCH_ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": 
 @pytest.mark.parametrize("activation", TORCH_ACTIVATIONS)
 def test_each_member_is_a_torch_sequence(activation):
     backbone = MLP(n_in=4, hidden=(6, 5), n_networks=2, activation=activation)
-    backbone.reset(generators([3, 4]))
+    backbone.reset(make_generators([3, 4]))
     x = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
     for member in range(2):
         layers = []
@@ -75,9 +75,9 @@ def test_networks_that_share_weights_are_refused():
     message = "make must build a new network at every call, got weights that networks share"
     for make in (lambda: one, lambda: nn.Sequential(one, nn.Linear(2, 2))):
         with pytest.raises(ConfigError, match=message):
-            Members(make, n_networks=2)
+            NetworkList(make, n_networks=2)
     one.requires_grad_(False)  # what learns nothing can be shared
-    assert Members(lambda: nn.Sequential(one, nn.Linear(2, 2)), n_networks=2)(torch.zeros(4, 3)).shape == (4, 2, 2)
+    assert NetworkList(lambda: nn.Sequential(one, nn.Linear(2, 2)), n_networks=2)(torch.zeros(4, 3)).shape == (4, 2, 2)
 
 
 ROWS = torch.zeros(5, 4)
@@ -85,7 +85,7 @@ NETWORKS = {
     "linear": lambda: Linear(4, 2, 3),
     "mlp": lambda: MLP(n_in=4, n_networks=3),
     "no layers": lambda: MLP(n_in=4, hidden=(), n_networks=3),
-    "members": lambda: Members(lambda: nn.Linear(4, 2), 3),
+    "members": lambda: NetworkList(lambda: nn.Linear(4, 2), 3),
 }
 
 
@@ -105,11 +105,11 @@ BAD = {
     "no classes": (lambda: CountNet3D(n_classes=0), "n_classes"),
     "a width of points": (lambda: CountNet3D(n_classes=3, widths=(8, 0)), "widths"),
     "one width of points": (lambda: CountNet3D(n_classes=3, widths=8), "widths"),
-    "no seeds": (lambda: generators(5), "seeds"),
-    "a fraction": (lambda: generators([2.5]), "seeds"),
-    "a large seed": (lambda: generators([2**70]), "seeds"),
-    "too few seeds": (lambda: Linear(3, 2, 3).reset(generators([1])), "seeds"),
-    "too many seeds": (lambda: Members(lambda: nn.Linear(3, 2), 3).reset(generators(range(4))), "seeds"),
+    "no seeds": (lambda: make_generators(5), "seeds"),
+    "a fraction": (lambda: make_generators([2.5]), "seeds"),
+    "a large seed": (lambda: make_generators([2**70]), "seeds"),
+    "too few seeds": (lambda: Linear(3, 2, 3).reset(make_generators([1])), "seeds"),
+    "too many seeds": (lambda: NetworkList(lambda: nn.Linear(3, 2), 3).reset(make_generators(range(4))), "seeds"),
 }
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from ddpn.networks.backbones import EfficientNet, Text, ViT
-from ddpn.networks.backbones.members import generators
-from ddpn.networks.backbones.pretrained import ImageNormalization, tokenizer_of
+from ddpn.networks.backbones.members import make_generators
+from ddpn.networks.backbones.pretrained import ImageNormalization, load_tokenizer
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import CountRows, Runtime, TrainingConfig, fit
@@ -40,7 +40,7 @@ KINDS = {"bert": (Text, BERT, IDS), "distilbert": (Text, DISTIL, IDS), "vit": (V
 def built(kind, **options):
     make, config, x = KINDS[kind]
     network = make(config=dict(config), hidden=(8, 4), **options)
-    network.reset(generators(range(len(network.tail.perceptron.layers[0].weight))))
+    network.reset(make_generators(range(len(network.tail.perceptron.layers[0].weight))))
     return network, x
 
 
@@ -57,7 +57,7 @@ def test_a_split_changes_nothing(kind, frozen, monkeypatch):
     """The same weights, split and whole."""
     make, _, x = KINDS[kind]
     tail = whole(kind).tail
-    monkeypatch.setattr(f"{make.__module__}.loader", lambda *_: lambda: copy.deepcopy(tail.networks[0]))
+    monkeypatch.setattr(f"{make.__module__}.make_loader", lambda *_: lambda: copy.deepcopy(tail.networks[0]))
     cut = make(hidden=(8, 4), frozen=frozen)
     cut.tail.perceptron.load_state_dict(tail.perceptron.state_dict())
     torch.testing.assert_close(cut.eval()(x), tail(x), rtol=1e-4, atol=1e-5)
@@ -170,7 +170,7 @@ REFUSED: dict[str, tuple[Callable, str]] = {
     "too many blocks": (lambda _: Text(config=BERT, frozen=7), "frozen must "),
     "no number of blocks": (lambda _: Text(config=BERT, frozen=1.5), "frozen must "),
     "an empty folder": (lambda folder: Text(pretrained=str(folder)), "pretrained must name a model"),
-    "no tokenizer": (lambda folder: tokenizer_of(str(folder)), "pretrained must name a model"),
+    "no tokenizer": (lambda folder: load_tokenizer(str(folder)), "pretrained must name a model"),
     "damaged weights": (lambda folder: Text(pretrained=damaged(folder)), "pretrained must name a model"),
     "a missing package": (lambda _: Text(pretrained="package:no_such/x"), "no_such is not installed"),
     "no package": (lambda _: ViT(pretrained="package:../x"), "pretrained must be"),
@@ -204,7 +204,7 @@ FROZEN = ("none", -1, "all")
 
 def reader(config=SHORT, **options) -> Text:
     network = Text(config=dict(config), hidden=(4,), **options)
-    network.reset(generators([0]))
+    network.reset(make_generators([0]))
     return network.eval()
 
 
@@ -331,7 +331,7 @@ def test_features_are_those_before_the_classes(frozen):
 @needs_weights
 def test_tuned_members_start_from_the_same_weights_and_keep_their_norms():
     network = EfficientNet(frozen="none", n_networks=2, hidden=(4,))
-    network.reset(generators((0, 1)))
+    network.reset(make_generators((0, 1)))
     first, second = (net.state_dict() for net in network.tail.networks)
     assert all(torch.equal(first[name], second[name]) for name in first)
     statistics = {name: p.clone() for name, p in first.items() if "running" in name}

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from ddpn.networks.backbones.members import generators
-from ddpn.networks.training import CountRows, OwnRows, Streamed, TrainingConfig
+from ddpn.networks.backbones.members import make_generators
+from ddpn.networks.training import CountRows, PerNetworkRows, StreamedRows, TrainingConfig
 from ddpn.networks.training.batches import AUGMENTED_ROWS, MemoryBatches
-from ddpn.networks.training.config import ALL, Share
+from ddpn.networks.training.config import WHOLE_BATCH, WorkerShard
 from ddpn.runtime.errors import ConfigError, InputError
 
 
@@ -60,7 +60,7 @@ def test_inputs_are_changed_some_at_a_time_without_a_further_copy():
 @pytest.mark.parametrize("n", [7, 8, 9, 15, 16, 17])
 def test_an_epoch_has_whole_batches_and_no_row_twice(n):
     batches = MemoryBatches(numbered(n), batch_size=8)
-    seen = [batch.y for batch in batches.epoch(generators([1, 2, 3]))]
+    seen = [batch.y for batch in batches.epoch(make_generators([1, 2, 3]))]
     size = min(n, 8)
     assert batches.steps == len(seen) == n // size
     assert all(y.shape == (size, 3) for y in seen)
@@ -73,19 +73,19 @@ def test_an_epoch_has_whole_batches_and_no_row_twice(n):
 def test_the_shares_of_all_processes_are_the_batch():
     data, world = numbered(16, weight=True), 3
 
-    def epoch(share: Share) -> list[CountRows]:
-        return list(MemoryBatches(data, 8, share=share).epoch(generators([1, 2])))
+    def epoch(share: WorkerShard) -> list[CountRows]:
+        return list(MemoryBatches(data, 8, share=share).epoch(make_generators([1, 2])))
 
-    whole = epoch(ALL)
-    shares = [epoch(Share(rank, world)) for rank in range(world)]
+    whole = epoch(WHOLE_BATCH)
+    shares = [epoch(WorkerShard(rank, world)) for rank in range(world)]
     for number, batch in enumerate(whole):
         for member in range(2):
-            joined = torch.cat([share[number].y[:, member] for share in shares])
-            assert sorted(joined.tolist()) == sorted(batch.y[:, member].tolist())
+            from_parts = torch.cat([share[number].y[:, member] for share in shares])
+            assert sorted(from_parts.tolist()) == sorted(batch.y[:, member].tolist())
 
 
 def test_in_order_is_every_row_once(monkeypatch):
-    monkeypatch.setattr("ddpn.networks.training.batches._IN_ORDER", 4)
+    monkeypatch.setattr("ddpn.networks.training.batches._SCORED_TABLE_ROWS", 4)
     data = numbered(11, weight=True)
     parts = list(MemoryBatches(data, 3).in_order())
     assert [len(part) for part in parts] == [4, 4, 3]
@@ -104,7 +104,7 @@ def test_texts_and_clouds_are_evaluated_in_as_many_rows_as_a_training_has_room_f
 class Rows:
     """Twenty million rows that nobody reads."""
 
-    identity, most_passes = "rows", 1.0
+    identity, max_passes = "rows", 1.0
 
     def chunks(self, rows: int, seed: int):
         while True:
@@ -116,7 +116,7 @@ class Rows:
 
 def test_epochs_of_a_long_stream_are_parts_of_a_pass():
     config = TrainingConfig(epochs=5, batch_size=256, patience=2)
-    stream, found = Streamed.scheduled(Rows(), lambda chunk: chunk, config)
+    stream, found = StreamedRows.plan_chunks(Rows(), lambda chunk: chunk, config)
     assert (stream.rows, stream.chunks, found.epochs, found.batch_size) == (16_384, 16, 77, 256)
     assert found.patience == round(2 * 77 / 5)
 
@@ -128,11 +128,11 @@ MEMBERS = 4
 FOLD = torch.arange(43) % 3 // 2
 
 
-def folded(sample: CountRows) -> OwnRows:
+def folded(sample: CountRows) -> PerNetworkRows:
     """Member m leaves out fold m modulo 2."""
     left_out = [member % 2 == FOLD for member in range(MEMBERS)]
     train, validation = ([rows.nonzero().flatten() for rows in part] for part in ([~m for m in left_out], left_out))
-    return OwnRows(sample, train, validation)
+    return PerNetworkRows(sample, train, validation)
 
 
 def test_every_member_sees_its_own_rows_only_and_all_of_them_in_time(rows):
@@ -206,7 +206,7 @@ def test_rows_that_no_distribution_can_learn_from(train, rows, name):
     data, argument, must = (BAD_VALUES | BAD_SOURCES)[name]
     trainings = {"train": (data,)}
     if name in BAD_VALUES:
-        stream = Streamed(Rows(), lambda chunk: data, rows=ROWS, chunks=1)
+        stream = StreamedRows(Rows(), lambda chunk: data, rows=ROWS, chunks=1)
         trainings |= {"validation": (rows(ROWS, exposure=True), data), "stream": (stream,)}
     for given in trainings.values():
         with pytest.raises(InputError, match=f"^{argument} must {must}"):
@@ -223,14 +223,14 @@ def test_trainings_that_cannot_begin(train, rows, fresh):
         model.projection.weight[1].zero_()
     with pytest.raises(ConfigError, match=r"^weights must be drawn before a training"):
         train(rows(ROWS), model=model, seeds=(0, 1))
-    own = OwnRows(rows(ROWS), [torch.arange(9)], [torch.arange(9, ROWS)])
+    own = PerNetworkRows(rows(ROWS), [torch.arange(9)], [torch.arange(9, ROWS)])
     with pytest.raises(ConfigError, match=r"^validation must be None"):
         train(own, rows(ROWS))
-    stream = Streamed(Rows(), lambda chunk: chunk, rows=ROWS, chunks=1)
+    stream = StreamedRows(Rows(), lambda chunk: chunk, rows=ROWS, chunks=1)
     with pytest.raises(ConfigError, match=r"^augment must be None"):
         train(stream, fit_options={"augment": lambda x: x})
     with pytest.raises(ConfigError, match="rows to validate"):
-        OwnRows(rows(ROWS), [torch.arange(3)], [torch.arange(0)])
+        PerNetworkRows(rows(ROWS), [torch.arange(3)], [torch.arange(0)])
 
 
 def test_a_continuous_distribution_takes_any_number(train):

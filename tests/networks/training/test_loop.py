@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from ddpn.metrics import crps
-from ddpn.networks.backbones import MLP, Members
+from ddpn.networks.backbones import MLP, NetworkList
 from ddpn.networks.backbones.members import Frozen
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import CountRows, Runtime, TrainingConfig, fit, loop
-from ddpn.networks.training.config import ALL
+from ddpn.networks.training.config import WHOLE_BATCH
 from ddpn.networks.training.loop import CapturedSteps, Training, can_capture
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 
@@ -30,7 +30,7 @@ RECIPES = {
 }
 
 
-# Members ---------------------------------------------------------------------------------------------------------
+# NetworkList ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("recipe", "head"), [("plain", "exact"), ("all of it", "paper"), ("all of it", "faithful")])
@@ -283,8 +283,8 @@ class Plain(nn.Linear):
 
 
 def test_networks_are_captured_on_one_gpu_if_all_of_them_say_so(captured):
-    gpu = SimpleNamespace(device=torch.device("cuda"), share=ALL)
-    frozen, other = Frozen(nn.Linear(2, 2), row_axes=1), Members(lambda: nn.Linear(2, 2), 2)
+    gpu = SimpleNamespace(device=torch.device("cuda"), share=WHOLE_BATCH)
+    frozen, other = Frozen(nn.Linear(2, 2), row_axes=1), NetworkList(lambda: nn.Linear(2, 2), 2)
     for model, expected in ((captured.model, True), (nn.Linear(2, 2), True), (frozen, False), (other, False)):
         assert can_capture(model, captured.batches, gpu) is expected
     assert captured._captured is None, "nothing is captured on a CPU"
@@ -294,7 +294,7 @@ def test_networks_are_captured_on_one_gpu_if_all_of_them_say_so(captured):
 
 @pytest.fixture
 def captured():
-    networks = Members(lambda: Plain(3, 4), 2)
+    networks = NetworkList(lambda: Plain(3, 4), 2)
     networks.output_dim = 4
     model = CountModel(networks, make_head("poisson"), 2)
     model.reset((0, 1))

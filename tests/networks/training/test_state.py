@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from ddpn.distributions import DoublePoisson
-from ddpn.networks.backbones import MLP, Members, Tuned
+from ddpn.networks.backbones import MLP, FineTuned, NetworkList
 from ddpn.networks.backbones.members import Frozen
-from ddpn.networks.backbones.pretrained import Tail
+from ddpn.networks.backbones.pretrained import NetworkTail
 from ddpn.networks.heads import DoublePoissonHead, make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import CountRows, History, Runtime, TrainingConfig, fit
@@ -91,7 +91,7 @@ def test_a_member_has_stopped_after_so_many_epochs_without_a_better_score(overfi
         assert history.best_score[member] == scores[best - 1]
         assert torch.equal(kept[member], weights_after(best)[member])
     assert len(history.epochs) == max(history.best_epoch) + patience < OVERFITTING["epochs"]
-    assert history.stopped == f"no member had a better nll for {patience} epochs"
+    assert history.stopped == f"no network had a better nll for {patience} epochs"
     chances = zip(history.best_epoch, whole.best_epoch, strict=True)
     assert any(kept < best <= len(history.epochs) for kept, best in chances), "no better score came too late"
 
@@ -178,7 +178,7 @@ def test_the_member_goes_back_and_the_other_does_not_notice(train, spoiled, pois
     one_epoch, _ = train(data, epochs=1, **settings)
     two_epochs, _ = train(data, epochs=2, **settings)
     # Three batches an epoch, so that step 6 is the last of the second.
-    with pytest.warns(RuntimeWarning, match=r"^non-finite loss in epoch 2, member 0, "):
+    with pytest.warns(RuntimeWarning, match=r"^non-finite loss in epoch 2, network 0, "):
         recovered, history = train(data, epochs=2, model=poisoned(first=6, last=6, kind=kind), **settings)
     assert torch.equal(recovered[0], one_epoch[0])
     assert torch.equal(recovered[1], two_epochs[1])
@@ -186,8 +186,8 @@ def test_the_member_goes_back_and_the_other_does_not_notice(train, spoiled, pois
 
 
 def test_the_rows_are_named(train, spoiled, poisoned, monkeypatch):
-    monkeypatch.setattr("ddpn.networks.training.batches._IN_ORDER", 7)
-    with pytest.warns(RuntimeWarning, match="member 0, at rows 4, 30: the member was rolled back one epoch$"):
+    monkeypatch.setattr("ddpn.networks.training.batches._SCORED_TABLE_ROWS", 7)
+    with pytest.warns(RuntimeWarning, match="network 0, at rows 4, 30: the network was rolled back one epoch$"):
         train(spoiled(4, 30), epochs=1, batch_size=48, model=poisoned(), **STEADY)
 
 
@@ -293,7 +293,9 @@ def others(rows, fresh):
         moved.projection.bias[1] += 1e-6
     curved = CountModel(MLP(n_in=3, hidden=(8, 6), n_networks=2, activation="gelu"), make_head("double_poisson"), 2)
     curved.reset(CHECKPOINTED.seeds)
-    frozen = CountModel(Tuned(Frozen(nn.Linear(3, 4), 1), Tail(None, width=4, n_networks=2)), make_head("poisson"), 2)
+    frozen = CountModel(
+        FineTuned(Frozen(nn.Linear(3, 4), 1), NetworkTail(None, width=4, n_networks=2)), make_head("poisson"), 2
+    )
     frozen.reset(CHECKPOINTED.seeds)
     return {
         "lr": {"config": replace(CHECKPOINTED, lr=0.02)},
@@ -362,7 +364,7 @@ def test_a_layer_that_members_share_is_refused(shape):
 # Networks of a user, without a member axis, with statistics and dropout -----------------------------------------------
 
 
-class Own(Members):
+class Own(NetworkList):
     output_dim = 4
 
 
@@ -437,7 +439,7 @@ def test_a_member_that_is_rolled_back_has_its_statistics_again(rows):
     statistics = [network[0].running_mean for network in training.model.backbone]
     for mean in statistics:
         mean.fill_(torch.nan)
-    with pytest.warns(RuntimeWarning, match="member 1"):
-        training.state.recover(torch.tensor([True, False]), lambda member: [])
+    with pytest.warns(RuntimeWarning, match="network 1"):
+        training.state.roll_back(torch.tensor([True, False]), lambda member: [])
     assert statistics[0].isnan().all()
     assert torch.equal(statistics[1], torch.zeros(3))

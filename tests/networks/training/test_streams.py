@@ -7,7 +7,7 @@ import torch
 from ddpn.networks.backbones import MLP
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
-from ddpn.networks.training import Streamed, TrainingConfig, fit
+from ddpn.networks.training import StreamedRows, TrainingConfig, fit
 from ddpn.networks.training.batches import StreamBatches
 from ddpn.rows.count_rows import CountRows
 
@@ -17,7 +17,7 @@ CONFIG = TrainingConfig(epochs=6, batch_size=32, seeds=(1, 2), ema=0.9)
 class Stream:
     """Rows in memory, drawn in chunks."""
 
-    identity, most_passes = "rows", 6.0
+    identity, max_passes = "rows", 6.0
 
     def __init__(self, rows: int = 256) -> None:
         rng = np.random.default_rng(0)
@@ -40,8 +40,8 @@ class Stream:
         return CountRows(torch.from_numpy(self.x[chunk]), torch.from_numpy(self.y[chunk]))
 
 
-def streamed(source: Stream) -> Streamed:
-    return Streamed(source, source.sample, rows=64, chunks=2)
+def streamed(source: Stream) -> StreamedRows:
+    return StreamedRows(source, source.sample, rows=64, chunks=2)
 
 
 def train(tmp_path=None, stop_after=None):

@@ -9,8 +9,8 @@ import torch
 
 from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.results import ByColumn, Table
-from ddpn.distributions import CountDistribution, discretized
-from ddpn.distributions.limits import limited
+from ddpn.distributions import CountDistribution, discretize
+from ddpn.distributions.limits import censor_rows
 from ddpn.metrics import crps
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_integer
@@ -185,12 +185,12 @@ def _state(inputs: Inputs, sources: dict[int, np.ndarray], scored: np.ndarray) -
     """What is predicted with these sources of columns; the CRPS is that of the `scored` rows."""
     plain = inputs.distribution(np.arange(len(inputs)), sources)
     with single_thread():
-        dist: CountDistribution = discretized(plain)
+        dist: CountDistribution = discretize(plain)
         variance, mean = (part.double().numpy() for part in (dist.variance, plain.mean))
         score = np.nan
         if len(scored):
             known = inputs.observed.rows(scored)
-            recorded = limited(dist.rows(torch.from_numpy(scored)), known.limit)
+            recorded = censor_rows(dist.rows(torch.from_numpy(scored)), known.limit)
             each = crps(recorded, torch.from_numpy(known.y)).double().numpy()
             score = float(np.average(each, weights=known.weight))
     spread = variance / np.maximum(mean, _TINY) if dist is plain else np.sqrt(variance)

@@ -30,8 +30,8 @@ from ddpn.analysis.plots import Pit
 from ddpn.calibration.calibrate import CalibratedRows
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import CountDistribution
-from ddpn.distributions.count import rows_of
-from ddpn.distributions.limits import limited
+from ddpn.distributions.count import select_rows
+from ddpn.distributions.limits import censor_rows
 from ddpn.prediction.prediction import Prediction
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_rows import CountRows
@@ -146,7 +146,7 @@ def gather(
     progress(f"Scoring {format_drawn_rows(len(used), total)}")
     if held_out is None:
         others = {
-            str(name): rows_of(dist, torch.from_numpy(rows)) if tuple(dist.batch_shape) == (len(sample),) else dist
+            str(name): select_rows(dist, torch.from_numpy(rows)) if tuple(dist.batch_shape) == (len(sample),) else dist
             for name, dist in (baselines or {}).items()
         }
         board = leaderboard(predictor, used, leaks, meaning, others, total, scores)
@@ -188,7 +188,7 @@ class _PredictedPart(NamedTuple):
 def _summarise_block(prediction: Prediction, rows: CountRows) -> _PredictedPart:
     """Take the calibrated intervals, parts of the variance and scores of rows from their prediction."""
     mixture: Any = prediction.counts
-    recorded = limited(mixture, rows.limit)
+    recorded = censor_rows(mixture, rows.limit)
     interval = replace(prediction, distribution=recorded).interval_with_probability(LEVEL)
     values = recorded.mean, *interval, mixture.aleatoric, mixture.epistemic
     return _PredictedPart(recorded, scored_rows(recorded, rows.y, interval), mixture.size, list(map(_numbers, values)))

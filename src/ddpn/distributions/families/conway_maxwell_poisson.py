@@ -9,13 +9,13 @@ from math import log, log1p
 from torch import Tensor
 from torch.distributions import constraints
 
-from ddpn.distributions.arguments import as_parameters, check_narrowness, check_positive, is_checked
+from ddpn.distributions.arguments import as_parameters, check_narrowness, check_positive, needs_validation
 from ddpn.distributions.kernels.by_mean import RateWeights, solve
 from ddpn.distributions.parametric import ParametricDistribution
 
 
 def guess_log_rate(mu, nu):
-    """Return log m by the mean's expansion where that is close, else between the rates of the limits.
+    """Guess log m by an expansion of the mean where that is accurate, else between the rates of the limits of nu.
 
     nu = 0 is the Geometric with lambda = mu / (1 + mu), nu = infinity the Bernoulli.
     """
@@ -38,7 +38,7 @@ class ConwayMaxwellPoissonWeights(RateWeights):
 class ConwayMaxwellPoisson(ParametricDistribution):
     r"""Conway-Maxwell-Poisson with mean mu: p(y) proportional to lambda^y / (y!)^nu.
 
-    lambda is the one that gives the mean mu, found by Newton's method. nu > 1 is under-, nu < 1 over-dispersed, nu = 1
+    lambda is solved from the mean mu by Newton's method. nu > 1 is under-, nu < 1 over-dispersed, nu = 1
     is Poisson(mu), nu = 0 would be the Geometric distribution: the variance never exceeds mu (1 + mu). nu must be at
     most 20 times the larger of mu and 1: beyond, nearly all mass is on one count.
 
@@ -51,7 +51,7 @@ class ConwayMaxwellPoisson(ParametricDistribution):
     nu : Tensor or float
         Inverse dispersion, positive.
     validate_args : bool, optional
-        Whether values are checked. Default: only on a CPU.
+        Validate values. Default: only on a CPU.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class ConwayMaxwellPoisson(ParametricDistribution):
 
     def __init__(self, mu: Tensor | float, nu: Tensor | float, validate_args: bool | None = None) -> None:
         self.mu, self.nu = as_parameters(mu=mu, nu=nu)
-        if is_checked(validate_args, self.mu):
+        if needs_validation(validate_args, self.mu):
             check_positive("mu", self.mu)
             check_positive("nu", self.nu)
             check_narrowness("nu", self.nu, self.mu)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from ddpn.distributions.arguments import as_parameters, check_positive, check_totals, is_checked
+from ddpn.distributions.arguments import as_parameters, check_positive, check_totals, needs_validation
 from ddpn.distributions.kernels.scalar import deviance, log_h
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.runtime.errors import InputError
@@ -68,7 +68,7 @@ class DoubleBinomial(ParametricDistribution):
     gamma : Tensor or float
         Inverse dispersion, positive.
     validate_args : bool, optional
-        Whether values are checked. Default: only on a CPU.
+        Validate values. Default: only on a CPU.
 
     Examples
     --------
@@ -95,7 +95,7 @@ class DoubleBinomial(ParametricDistribution):
         validate_args: bool | None = None,
     ) -> None:
         self.total, self.mu, self.gamma = as_parameters(total=total, mu=mu, gamma=gamma)
-        if is_checked(validate_args, self.mu):
+        if needs_validation(validate_args, self.mu):
             check_totals("total", self.total)
             check_positive("mu", self.mu)
             check_positive("gamma", self.gamma)
@@ -107,9 +107,9 @@ class DoubleBinomial(ParametricDistribution):
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
-        """The integers 0..total."""
+        """Return the constraint of integers 0..total."""
         return constraints.integer_interval(0, self.total)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The smallest count y with P(K <= y) >= q; the total at q = 1."""
+        """Compute a quantile: the smallest count y with P(K <= y) >= q; the total at q = 1."""
         return torch.minimum(super().icdf(value), self.total)

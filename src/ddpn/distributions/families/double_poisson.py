@@ -11,20 +11,20 @@ from torch import Tensor
 from torch.distributions import constraints, register_kl
 
 from ddpn.distributions import components, normalizer_table, rule
-from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_positive, is_checked
+from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_positive, needs_validation
 from ddpn.distributions.families.mean_double_poisson import MeanDoublePoisson
 from ddpn.distributions.kernels.compiling import compile_kernel
-from ddpn.distributions.kernels.scalar import deviance, log_h, log_h_and_log, log_of
+from ddpn.distributions.kernels.scalar import deviance, log_h, log_h_and_log, look_up_log
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.runtime.errors import InputError
 
-#: How far from the mode rounding may lead a comparison of probabilities.
-_BESIDE = 3
+#: Counts between the true mode and the one that rounded probabilities suggest, at most.
+_MAX_MODE_SHIFT = 3
 #: Bounds of log gamma, beyond which float64 cannot hold the distribution, how often they are halved, and the relative
 #: error of the variance then.
 _LOG_GAMMA, _HALVINGS, _TOLERANCE = (-18.0, 23.0), 60, 1e-9
-#: gamma mu |log mu| above which D is a series: the table of y log y would change log weights by 2e-11.
-_ROUNDED = 2e5
+#: gamma mu |log mu| above which D is computed by a series: the table of y log y would change log weights by 2e-11.
+_MAX_LOGARITHM_SIZE = 2e5
 #: Rows with a small gamma for which the table of small gammas is made: summing takes about 15 us per row.
 _MIN_TABLE_ROWS = 100
 
@@ -32,7 +32,7 @@ _MIN_TABLE_ROWS = 100
 class DoublePoissonWeights(NamedTuple):
     """Weights h(y) exp(-gamma D(y; mu)), see `kernels.family`.
 
-    `is_large` says whether large numbers would cancel in D by logarithms.
+    With `is_large`, D is computed by a series, as large numbers would cancel in its logarithms.
     """
 
     mu: float
@@ -43,7 +43,7 @@ class DoublePoissonWeights(NamedTuple):
     @classmethod
     def prepare(cls, a, b, c):
         log_mu = log(a)
-        return DoublePoissonWeights(a, b, log_mu, b * a * abs(log_mu) > _ROUNDED)
+        return DoublePoissonWeights(a, b, log_mu, b * a * abs(log_mu) > _MAX_LOGARITHM_SIZE)
 
     def is_normalised(self):
         return False
@@ -58,7 +58,7 @@ class DoublePoissonWeights(NamedTuple):
         return nan if self.is_large else log_h_of_y - self.gamma * (self.mu - y + y * (log_y - self.log_mu))
 
     def score(self, y):
-        by_log = self.mu - y + y * (log_of(y) - self.log_mu)
+        by_log = self.mu - y + y * (look_up_log(y) - self.log_mu)
         return self.gamma * (y - self.mu) / self.mu, -(deviance(y, self.mu) if self.is_large else by_log), 0.0
 
     def shape(self):
@@ -84,7 +84,7 @@ class DoublePoisson(ParametricDistribution):
     gamma : Tensor or float
         Inverse dispersion, positive.
     validate_args : bool, optional
-        Whether values are checked. Default: only on a CPU.
+        Validate values. Default: only on a CPU.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class DoublePoisson(ParametricDistribution):
 
     def __init__(self, mu: Tensor | float, gamma: Tensor | float, validate_args: bool | None = None) -> None:
         self.mu, self.gamma = as_parameters(mu=mu, gamma=gamma)
-        if is_checked(validate_args, self.mu):
+        if needs_validation(validate_args, self.mu):
             check_positive("mu", self.mu)
             check_positive("gamma", self.gamma)
         super().__init__(self.mu.shape, validate_args)
@@ -118,7 +118,7 @@ class DoublePoisson(ParametricDistribution):
         Raises
         ------
         InputError
-            Where no Double Poisson has these moments.
+            If no Double Poisson has these moments.
 
         Examples
         --------
@@ -126,42 +126,42 @@ class DoublePoisson(ParametricDistribution):
         >>> round(dist.mean.item(), 4), round(dist.variance.item(), 4)
         (10.0, 2.5)
         """
-        return cls(*parameters_of_moments(*as_parameters(mean=mean, variance=variance)))
+        return cls(*solve_moments(*as_parameters(mean=mean, variance=variance)))
 
     @staticmethod
     def torch_log_prob(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-        """By the sum of 64 terms."""
+        """Compute log p(y) with a normalising sum of 63 terms."""
         return rule.double_poisson(y, mu, gamma)
 
     @classmethod
-    def evaluated(cls, name: str, columns: Sequence[np.ndarray]) -> np.ndarray:
-        """Evaluate as for every family; to the digits of float32 with log c from a table."""
+    def evaluate_kernel(cls, name: str, columns: Sequence[np.ndarray]) -> np.ndarray:
+        """Evaluate a kernel; "float32" takes log c from a table instead of a sum."""
         if name != "float32":
-            return super().evaluated(name, columns)
-        given = np.stack(columns)
-        results = np.empty_like(given)
+            return super().evaluate_kernel(name, columns)
+        columns_array = np.stack(columns)
+        results = np.empty_like(columns_array)
         usual, small = normalizer_table.USUAL, normalizer_table.SMALL_GAMMA
         kernel = compile_kernel(normalizer_table.log_probs)
-        kernel(_table(usual), np.array(usual), given, results)
-        is_small = np.isnan(results[0]) & (given[2] < exp(small[-1]))
+        kernel(_table(usual), np.array(usual), columns_array, results)
+        is_small = np.isnan(results[0]) & (columns_array[2] < exp(small[-1]))
         if np.count_nonzero(is_small) >= _MIN_TABLE_ROWS:
-            some = np.ascontiguousarray(given[:, is_small])
-            evaluated = np.empty_like(some)
-            kernel(_table(small), np.array(small), some, evaluated)
-            results[:, is_small] = evaluated
+            some = np.ascontiguousarray(columns_array[:, is_small])
+            evaluate_kernel = np.empty_like(some)
+            kernel(_table(small), np.array(small), some, evaluate_kernel)
+            results[:, is_small] = evaluate_kernel
         beyond = np.isnan(results[0])
         if beyond.any():
-            results[:, beyond] = super().evaluated("log_prob", list(given[:, beyond]))[:3]
+            results[:, beyond] = super().evaluate_kernel("log_prob", list(columns_array[:, beyond]))[:3]
         return results
 
     def log_normalizer(self) -> Tensor:
-        """Logarithm of the normalising constant c(mu, gamma), differentiable."""
+        """Compute the logarithm of the normalising constant c(mu, gamma), differentiable."""
         gamma = self.gamma.double()
-        return self._shaped(rule.double_poisson_sums(self.mu.double(), gamma).log_total + 0.5 * gamma.log())
+        return self._to_tensor(rule.double_poisson_sums(self.mu.double(), gamma).log_total + 0.5 * gamma.log())
 
     @property
     def _needs_torch(self) -> bool:
-        """Whether moments must come from the rule in torch: for gradients and transforms."""
+        """True if moments must be computed in torch operations, for gradients and transforms."""
         has_gradient = torch.is_grad_enabled() and (self.mu.requires_grad or self.gamma.requires_grad)
         return has_gradient or rule.needs_torch(self.mu, self.gamma)
 
@@ -181,13 +181,13 @@ class DoublePoisson(ParametricDistribution):
 
     @property
     def mode(self) -> Tensor:
-        """The most probable count, the smaller of two: by ratios of neighbours, which have no rounding to speak of."""
+        """Most probable count, the smaller of two. Ratios of neighbours decide, as they hardly round."""
         with torch.no_grad():
-            found, mu, gamma = (x.double() for x in (super().mode, self.mu, self.gamma))
-            for _ in range(_BESIDE):
-                rises, falls = _log_ratio(found, mu, gamma) > 0, _log_ratio(found - 1.0, mu, gamma) <= 0
-                found = torch.where(rises, found + 1.0, torch.where(falls & (found > 0), found - 1.0, found))
-        return found.to(self.dtype)
+            mode, mu, gamma = (x.double() for x in (super().mode, self.mu, self.gamma))
+            for _ in range(_MAX_MODE_SHIFT):
+                rises, falls = _log_ratio(mode, mu, gamma) > 0, _log_ratio(mode - 1.0, mu, gamma) <= 0
+                mode = torch.where(rises, mode + 1.0, torch.where(falls & (mode > 0), mode - 1.0, mode))
+        return mode.to(self.dtype)
 
     @property
     def efron_mean(self) -> Tensor:
@@ -202,16 +202,16 @@ class DoublePoisson(ParametricDistribution):
 
 @cache
 def _table(ends: tuple[float, ...]) -> np.ndarray:
-    """Compute a table when it is first needed: in some tenths of a second, that of small gammas in a second."""
+    """Compute a table when it is first needed, which takes some tenths of a second, for small gammas a second."""
 
     def at_zero(mu: np.ndarray, gamma: np.ndarray) -> np.ndarray:
-        return components.row_wise("log_prob", DoublePoisson.family, (np.zeros_like(mu), mu, gamma), 4)
+        return components.call_per_row("log_prob", DoublePoisson.family, (np.zeros_like(mu), mu, gamma), 4)
 
-    return normalizer_table.table_of(at_zero, ends)
+    return normalizer_table.compute_table(at_zero, ends)
 
 
 def _log_ratio(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-    """log p(y + 1) / p(y) without cancellation."""
+    """Compute log p(y + 1) / p(y) without cancellation."""
     count = y.clamp(min=0.0)
     inner = count * torch.log1p(1.0 / count.clamp(min=0.5)) - 1.0
     return (1.0 - gamma) * inner - gamma * torch.log((count + 1.0) / mu)
@@ -219,7 +219,7 @@ def _log_ratio(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
 
 @register_kl(DoublePoisson, DoublePoisson)
 def kl_divergence(p: Any, q: Any) -> Tensor:
-    """KL(p || q).
+    """Compute the Kullback-Leibler divergence KL(p || q).
 
     The exponential family's closed form: E_p of the log ratio, linear in E[Z] and E[Z log Z] under p.
     KL = log S_q - log S_p + gamma_q E[D(Z; mu_q)] - gamma_p E[D(Z; mu_p)], with S the sum of all weights
@@ -227,14 +227,14 @@ def kl_divergence(p: Any, q: Any) -> Tensor:
     """
     shape = broadcast_shapes(p=tuple(p.batch_shape), q=tuple(q.batch_shape))
     (mu_p, gamma_p), (mu_q, gamma_q) = ((x.expand(shape).double() for x in (d.mu, d.gamma)) for d in (p, q))
-    own, other = rule.double_poisson_sums(mu_p, gamma_p), rule.double_poisson_sums(mu_q, gamma_q)
-    deviance_q = own.deviance + (mu_q - mu_p) - own.mean * torch.log(mu_q / mu_p)
-    value = other.log_total - own.log_total + gamma_q * deviance_q - gamma_p * own.deviance
+    sums_p, sums_q = rule.double_poisson_sums(mu_p, gamma_p), rule.double_poisson_sums(mu_q, gamma_q)
+    deviance_q = sums_p.deviance + (mu_q - mu_p) - sums_p.mean * torch.log(mu_q / mu_p)
+    value = sums_q.log_total - sums_p.log_total + gamma_q * deviance_q - gamma_p * sums_p.deviance
     return value.clamp(min=0.0).to(torch.promote_types(p.dtype, q.dtype))
 
 
 def variance_limits(mean: Tensor) -> tuple[Tensor, Tensor]:
-    """The smallest and the largest variance that a Double Poisson of this mean can have, both excluded.
+    """Return the smallest and the largest variance of a Double Poisson with this mean, both excluded.
 
     Below: f (1 - f) with f the fraction of the mean, as for any integers. Above: gamma -> 0, where the distribution
     tends to weights h(y) x^y; with T the tree function, their sum is 1 / (1 - T), their mean T / (1 - T)^2 and their
@@ -260,19 +260,19 @@ def variance_limits(mean: Tensor) -> tuple[Tensor, Tensor]:
     return fraction * (1.0 - fraction), mean**2 * (1.0 + tree) / tree
 
 
-def parameters_of_moments(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """(mu, gamma) of the Double Poisson with exactly this mean and variance. Shape: any, both the same."""
+def solve_moments(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """Solve for mu and gamma of the Double Poisson with exactly this mean and variance, tensors of one shape."""
     check_positive("mean", mean, "A Double Poisson has a positive mean.")
     check_positive("variance", variance, "A Double Poisson has a positive variance.")
     m, v = mean.detach().reshape(-1).double(), variance.detach().reshape(-1).double()
     low, high = variance_limits(m)
-    _check_reached((v > low) & (v < high), m, v)
-    mu, gamma, found = _solve_for_variance(m, v)
-    _check_reached((found / v - 1.0).abs() < _TOLERANCE, m, v)
+    _check_reachable((v > low) & (v < high), m, v)
+    mu, gamma, variance_reached = _solve_for_variance(m, v)
+    _check_reachable((variance_reached / v - 1.0).abs() < _TOLERANCE, m, v)
     return mu.reshape(mean.shape).to(mean.dtype), gamma.reshape(mean.shape).to(mean.dtype)
 
 
-def _check_reached(reached: Tensor, mean: Tensor, variance: Tensor) -> None:
+def _check_reachable(reached: Tensor, mean: Tensor, variance: Tensor) -> None:
     if not reached.all():
         i = int((~reached).nonzero()[0])
         low, high = (x[i].item() for x in variance_limits(mean))
@@ -283,17 +283,17 @@ def _check_reached(reached: Tensor, mean: Tensor, variance: Tensor) -> None:
 
 
 def _solve_for_variance(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """mu and gamma, and the variance that they have: by halving log gamma, as the variance falls with gamma."""
+    """Bisect for log gamma, as the variance falls with gamma; return mu, gamma and the variance they reach."""
     low, high = (torch.full_like(mean, end) for end in _LOG_GAMMA)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        log_mu, reached = _at_mean(mean, middle.exp())
+        log_mu, reached = _solve_location(mean, middle.exp())
         is_wide = reached > variance
         low, high = torch.where(is_wide, middle, low), torch.where(is_wide, high, middle)
     return log_mu.exp(), middle.exp(), reached
 
 
-def _at_mean(mean: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
-    """log mu and the variance of Double Poissons with this mean."""
-    log_mu, variance = components.row_wise("rate", MeanDoublePoisson.family, [mean.numpy(), gamma.numpy()], 2)
+def _solve_location(mean: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
+    """Solve for log mu of Double Poissons with this mean; return it with the variance."""
+    log_mu, variance = components.call_per_row("rate", MeanDoublePoisson.family, [mean.numpy(), gamma.numpy()], 2)
     return torch.from_numpy(log_mu), torch.from_numpy(variance)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions import rule
-from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
+from ddpn.distributions.arguments import as_parameters, check_positive, needs_validation
 from ddpn.distributions.kernels.scalar import deviance, log_h
 from ddpn.distributions.parametric import ParametricDistribution
 
@@ -59,7 +59,7 @@ class GeneralizedPoisson(ParametricDistribution):
     alpha : Tensor or float
         Dispersion, positive.
     validate_args : bool, optional
-        Whether values are checked. Default: only on a CPU.
+        Validate values. Default: only on a CPU.
 
     Examples
     --------
@@ -74,14 +74,14 @@ class GeneralizedPoisson(ParametricDistribution):
 
     def __init__(self, mu: Tensor | float, alpha: Tensor | float, validate_args: bool | None = None) -> None:
         self.mu, self.alpha = as_parameters(mu=mu, alpha=alpha)
-        if is_checked(validate_args, self.mu):
+        if needs_validation(validate_args, self.mu):
             check_positive("mu", self.mu)
             check_positive("alpha", self.alpha, "Use Poisson for alpha = 0, DoublePoisson for under-dispersed counts.")
         super().__init__(self.mu.shape, validate_args)
 
     @staticmethod
     def torch_log_prob(y: Tensor, mu: Tensor, alpha: Tensor) -> Tensor:
-        """As the kernel."""
+        """Compute log p(y) by the formula of the kernel."""
         rate = (mu + alpha * y) / (1.0 + alpha)
         return rule.log_h_of_count(y) - torch.log1p(alpha * y / mu) - rule.deviance(y, rate)
 

@@ -10,13 +10,13 @@ from math import log, log1p, sqrt
 from torch import Tensor
 from torch.distributions import constraints
 
-from ddpn.distributions.arguments import as_parameters, check_narrowness, check_positive, is_checked
+from ddpn.distributions.arguments import as_parameters, check_narrowness, check_positive, needs_validation
 from ddpn.distributions.kernels.by_mean import RateWeights, solve
 from ddpn.distributions.parametric import ParametricDistribution
 
 
 def guess_log_rate(mean, gamma):
-    """Return log mu between those of the limits of gamma, in which gamma log mu is close to linear.
+    """Guess log mu by interpolation between the limits of gamma, as gamma log mu is close to linear in gamma.
 
     For gamma -> 0 weights are h(y) x^y with x = T e^(1 - T), T = mean (1 - T)^2; gamma = 1 is the Poisson; for
     gamma -> infinity and a mean below 1 it is the Bernoulli distribution, with x = e^(1 - gamma) mean / (1 - mean).
@@ -54,7 +54,7 @@ class MeanDoublePoisson(ParametricDistribution):
     gamma : Tensor or float
         Inverse dispersion, positive.
     validate_args : bool, optional
-        Whether values are checked. Default: only on a CPU.
+        Validate values. Default: only on a CPU.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class MeanDoublePoisson(ParametricDistribution):
 
     def __init__(self, mu: Tensor | float, gamma: Tensor | float, validate_args: bool | None = None) -> None:
         self.mu, self.gamma = as_parameters(mu=mu, gamma=gamma)
-        if is_checked(validate_args, self.mu):
+        if needs_validation(validate_args, self.mu):
             check_positive("mu", self.mu)
             check_positive("gamma", self.gamma)
             check_narrowness("gamma", self.gamma, self.mu)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions import rule
-from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
+from ddpn.distributions.arguments import as_parameters, check_positive, needs_validation
 from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, log_h, stirling_error, stirling_slope
 from ddpn.distributions.parametric import ParametricDistribution
 
@@ -28,7 +28,7 @@ class NegativeBinomialWeights(NamedTuple):
         return True
 
     def log_mass(self, y):
-        """By Loader's saddle point: large counts keep their digits."""
+        """Compute the log probability by Loader's saddle point, so that large counts keep their digits."""
         mu, r = self.mu, self.r
         if y <= 0.0:
             return -r * log1p(mu / r)
@@ -37,7 +37,7 @@ class NegativeBinomialWeights(NamedTuple):
         return log_h(y) + scale - unit_deviance(y, mu, r)
 
     def score(self, y):
-        """By Stirling's formula with its error: no cancellation for large r."""
+        """Compute the derivatives by Stirling's formula with its error, without cancellation for large r."""
         mu, r = self.mu, self.r
         n, q = y + r, (y - mu) / (mu + r)
         by_r = log_ratio(n, mu + r, y - mu) - q + 0.5 * y / (n * r) + stirling_slope(n) - stirling_slope(r)
@@ -74,7 +74,7 @@ class NegativeBinomial(ParametricDistribution):
     alpha : Tensor or float
         Dispersion, positive; close to 0 is close to a Poisson.
     validate_args : bool, optional
-        Whether values are checked. Default: only on a CPU.
+        Validate values. Default: only on a CPU.
 
     Examples
     --------
@@ -89,14 +89,14 @@ class NegativeBinomial(ParametricDistribution):
 
     def __init__(self, mu: Tensor | float, alpha: Tensor | float, validate_args: bool | None = None) -> None:
         self.mu, self.alpha = as_parameters(mu=mu, alpha=alpha)
-        if is_checked(validate_args, self.mu):
+        if needs_validation(validate_args, self.mu):
             check_positive("mu", self.mu)
             check_positive("alpha", self.alpha, "Use Poisson for alpha = 0.")
         super().__init__(self.mu.shape, validate_args)
 
     @staticmethod
     def torch_log_prob(y: Tensor, mu: Tensor, alpha: Tensor) -> Tensor:
-        """As the kernel."""
+        """Compute log p(y) by the formula of the kernel."""
         r, safe = 1.0 / alpha, y.clamp(min=1.0)
         n, gap = safe + r, safe - mu
         inner = (r * gap / (mu * n)).clamp(min=-1 + 2**-53)
@@ -125,7 +125,7 @@ class NegativeBinomial(ParametricDistribution):
 
 
 def _stirling_error(x: Tensor) -> Tensor:
-    """`scalar.stirling_error` of tensors."""
+    """Compute `scalar.stirling_error` for tensors."""
     small, large = x.clamp(max=16.0), x.clamp(min=16.0)
     exact = torch.lgamma(small + 1.0) - (small + 0.5) * small.log() + small - HALF_LOG_TWO_PI
     return torch.where(x < 16.0, exact, -rule.log_h(large) - 0.5 * large.log() - HALF_LOG_TWO_PI)

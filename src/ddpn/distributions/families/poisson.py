@@ -1,4 +1,4 @@
-"""The Poisson distribution, with the methods that torch's own lacks."""
+"""The Poisson distribution, with the methods that `torch.distributions.Poisson` lacks."""
 
 from math import inf, sqrt
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions import rule
-from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
+from ddpn.distributions.arguments import as_parameters, check_positive, needs_validation
 from ddpn.distributions.kernels.scalar import deviance, log_h
 from ddpn.distributions.parametric import ParametricDistribution
 
@@ -45,7 +45,7 @@ class Poisson(ParametricDistribution):
     mu : Tensor or float
         Mean, positive.
     validate_args : bool, optional
-        Whether values are checked. Default: only on a CPU.
+        Validate values. Default: only on a CPU.
 
     Examples
     --------
@@ -60,13 +60,13 @@ class Poisson(ParametricDistribution):
 
     def __init__(self, mu: Tensor | float, validate_args: bool | None = None) -> None:
         (self.mu,) = as_parameters(mu=mu)
-        if is_checked(validate_args, self.mu):
+        if needs_validation(validate_args, self.mu):
             check_positive("mu", self.mu)
         super().__init__(self.mu.shape, validate_args)
 
     @staticmethod
     def torch_log_prob(y: Tensor, mu: Tensor) -> Tensor:
-        """log h(y) - D(y; mu)."""
+        """Compute log p(y) = log h(y) - D(y; mu)."""
         return rule.log_h_of_count(y) - rule.deviance(y, mu)
 
     @property

@@ -1,4 +1,4 @@
-"""A row's probabilities of consecutive counts in an array: what is asked for about them."""
+"""Statistics of one row, from an array of its probabilities of consecutive counts."""
 
 from collections.abc import Callable
 from math import log, log1p
@@ -33,7 +33,7 @@ def sum_values(values, n):
 
 @any_order
 def sum_moments(mass, n, around):
-    """Return the sums of n probabilities times their places' distance from a place, and times the square of it."""
+    """Return the sums of n probabilities times the distance of their index from `around`, and times its square."""
     first, second = 0.0, 0.0
     for j in range(n):
         weighted = mass[j] * (j - around)
@@ -52,7 +52,7 @@ def sum_of_squares(values, n):
 
 
 def moments_around(mass, n, around, total):
-    """Return mean place and variance, from distances to a probable place: a variance of almost 0 keeps its digits."""
+    """Return the mean index and the variance, from distances to a probable index: a tiny variance keeps its digits."""
     first, second = sum_moments(mass, n, around)
     shift = first / total
     return around + shift, max(second / total - shift * shift, 0.0)
@@ -109,7 +109,7 @@ def multiply_up(values, n, start):
 
 
 def accumulate_mass(mass, below, above, n):
-    """Find P(Z <= z) at every place, and P(Z >= z) from the last place to the first."""
+    """Find P(Z <= z) at every index, and P(Z >= z) from the last index to the first."""
     lower, upper = 0.0, 0.0
     for j in range(n):
         lower += mass[j]
@@ -134,7 +134,7 @@ def describe(mass, n, first, entropy, moments):
 
 
 def find_quantile(below, above, n, q):
-    """Return the first place whose cdf is at least q."""
+    """Return the first index whose cdf is at least q."""
     if q <= 0.5:
         return min(np.searchsorted(below[:n], q * (1.0 - SLACK)), n - 1)
     return max(n - 1 - np.searchsorted(above[:n], (1.0 - q) * (1.0 + SLACK), side="right"), 0)
@@ -177,12 +177,12 @@ def split_variance(groups, weights, component_moments, moments):
 
 
 def sum_run(below, first, length):
-    """Return the probability of `length` places from `first` on."""
+    """Return the probability of `length` consecutive counts from index `first` on."""
     return below[first + length - 1] - (below[first - 1] if first > 0 else 0.0)
 
 
 def find_narrowest_run(below, n, level):
-    """Return first place, length and probability of the shortest run of places with a probability of at least `level`.
+    """Return first index, length and probability of the shortest run with a probability of at least `level`.
 
     Of several runs of that length the most probable is taken, and of equally probable ones the first.
     """
@@ -203,7 +203,7 @@ def find_narrowest_run(below, n, level):
 
 
 def find_most_probable_run(below, n, length):
-    """Return the first place of the most probable run of `length` places, the first of several."""
+    """Return the first index of the most probable run of `length` counts, the first of several."""
     best_first, best = 0, sum_run(below, 0, length)
     for first in range(1, n - length + 1):
         mass = sum_run(below, first, length)
@@ -213,9 +213,9 @@ def find_most_probable_run(below, n, length):
 
 
 def find_entry_masses(below, n, at):
-    """Return the probabilities of the longest narrowest run without a place, and of the next one, which has it.
+    """Return the probabilities of the longest narrowest run without an index, and of the next one, which contains it.
 
-    Runs grow around the mode if there is one peak. Where there are several, a place may enter more than once, and one
+    Runs grow around the mode if there is one peak. If there are several, an index may enter more than once, and one
     of its entries is found.
     """
     if at < 0 or at >= n:

@@ -13,10 +13,10 @@ import numpy as np
 
 from ddpn.distributions.kernels.family import prepare
 from ddpn.distributions.kernels.ranges import CROSS, SUMS, sum_range
-from ddpn.distributions.kernels.scalar import deviance, log_h, log_of
+from ddpn.distributions.kernels.scalar import deviance, log_h, look_up_log
 
-#: Steps to the rate at most; and errors of the mean that end the search, in standard deviations or means, and in means
-#: whatever the standard deviation.
+#: Most Newton steps to the rate. The search ends at an error of the mean of `TOLERANCE` standard deviations or means,
+#: plus `ROUNDING` means.
 MAX_STEPS, TOLERANCE, ROUNDING = 60, 1e-12, 1e-15
 
 
@@ -60,7 +60,7 @@ def deviance_at(y, log_m):
     """Return D(y; m), by the series where m is above 1: large counts keep their digits."""
     if log_m > 0.0:
         return deviance(y, exp(log_m))
-    return exp(log_m) - y * (1.0 + log_m - log_of(max(y, 1.0)))
+    return exp(log_m) - y * (1.0 + log_m - look_up_log(max(y, 1.0)))
 
 
 def find_moments(mean, c, power, lean, log_m, sums):

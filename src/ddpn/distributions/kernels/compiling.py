@@ -21,7 +21,7 @@ from ddpn.distributions.kernels.arrays import ANY_ORDER
 #: Division by zero is infinite, and a product that is added to may be rounded once instead of twice.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
 _ANY_ORDER_OPTIONS = {**_OPTIONS, "fastmath": {"contract", "reassoc", "nsz"}}
-#: Functions of the type of a tuple alone, and the method that they ask for.
+#: Functions that say whether a tuple's type has an optional method, and the name of that method.
 _FLAGS = {families.has_ratio: "ratio", families.has_quick: "quick"}
 announced: list[bool] = []
 

@@ -30,7 +30,7 @@ LOG_H[0] = 0.0
 
 
 def stirling_error(x: float) -> float:
-    """log x! - log(sqrt(2 pi x) x^x e^-x) for real x > 0."""
+    """Compute the error of Stirling's formula, log x! - log(sqrt(2 pi x) x^x e^-x), for real x > 0."""
     if x < 16.0:
         return lgamma(x + 1.0) - (x + 0.5) * log(x) + x - HALF_LOG_TWO_PI
     r = 1.0 / x
@@ -39,7 +39,7 @@ def stirling_error(x: float) -> float:
 
 
 def stirling_slope(x: float) -> float:
-    """The derivative of `stirling_error` of x - 1 in terms of log gamma: digamma(x) - log x + 1 / (2 x)."""
+    """Compute digamma(x) - log x + 1 / (2 x), the derivative of Stirling's error of log gamma."""
     if x < 16.0:
         return digamma(x) - log(x) + 0.5 / x
     s = 1.0 / (x * x)
@@ -47,7 +47,7 @@ def stirling_slope(x: float) -> float:
 
 
 def digamma(x: float) -> float:
-    """The derivative of log gamma for x > 0: by the recurrence up to 16, by the asymptotic series from there."""
+    """Compute the derivative of log gamma for x > 0: by recurrence up to 16, by the asymptotic series beyond."""
     total = 0.0
     while x < 16.0:
         total -= 1.0 / x
@@ -57,7 +57,7 @@ def digamma(x: float) -> float:
 
 
 def log_h(y: float) -> float:
-    """log(e^-y y^y / y!) for counts below the end of the table and real y >= 16."""
+    """Compute log(e^-y y^y / y!) for counts below `TABLE` and for real y >= 16."""
     if y < TABLE:
         i = int(y)
         if i == y:
@@ -66,7 +66,7 @@ def log_h(y: float) -> float:
 
 
 def log_h_and_log(y: float) -> tuple[float, float]:
-    """`log_h` and log y, from the tables for small counts."""
+    """Compute `log_h` and log y, from tables for counts below `TABLE`."""
     if y < TABLE:
         i = int(y)
         if i == y:
@@ -74,8 +74,8 @@ def log_h_and_log(y: float) -> tuple[float, float]:
     return log_h(y), log(y)
 
 
-def log_of(y: float) -> float:
-    """log y, by table for small counts."""
+def look_up_log(y: float) -> float:
+    """Compute log y, from a table for counts below `TABLE`."""
     if y < TABLE:
         i = int(y)
         if i == y:
@@ -84,7 +84,7 @@ def log_of(y: float) -> float:
 
 
 def deviance(y: float, mu: float) -> float:
-    """D(y; mu) = mu - y + y log(y / mu) without cancellation: near mu by a series in v = (y - mu) / (y + mu)."""
+    """Compute D(y; mu) = mu - y + y log(y / mu); near mu by a series in (y - mu) / (y + mu), without cancellation."""
     v = (y - mu) / (y + mu)
     if abs(v) < 0.1:
         s = v * v
@@ -94,7 +94,7 @@ def deviance(y: float, mu: float) -> float:
 
 
 def exponential(x: float) -> float:
-    """exp(x) for x up to 650, in operations that a processor does for several numbers at once.
+    """Compute exp(x) for x up to 650, in operations that a processor does for several numbers at once.
 
     x = k log 2 + r; a number that is rounded to its last binary place has the integer k in its lowest bits.
     """
@@ -109,7 +109,7 @@ def exponential(x: float) -> float:
 
 
 def log_normal_cdf(x: float) -> float:
-    """log P(X < x) of a standard Normal, relatively accurate in both tails."""
+    """Compute log P(X < x) of a standard Normal, relatively accurate in both tails."""
     if x > -20.0:
         upper = 0.5 * erfc(x * 0.7071067811865476)
         return log1p(-upper) if x > 0.0 else log(0.5 * erfc(-x * 0.7071067811865476))
@@ -119,7 +119,7 @@ def log_normal_cdf(x: float) -> float:
 
 
 def log_sum(a: float, b: float) -> float:
-    """log(e^a + e^b)."""
+    """Compute log(e^a + e^b)."""
     top = max(a, b)
     if top == -np.inf:
         return top

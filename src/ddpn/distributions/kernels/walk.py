@@ -95,7 +95,7 @@ def matters(weight, distance, total):
 
 
 def write_weights(p, block, n, y, last, is_first, reference):
-    """Write the weights of n counts from y on: relative to e^reference, or to that of the first count of all.
+    """Write the weights of n counts from y on, divided by e^reference, or in families with ratios by the first weight.
 
     `last` is the weight of y - 1, unless y is the first count.
     """

@@ -10,8 +10,8 @@ from torch import Tensor
 from ddpn.members.member import NotApplicableError
 from ddpn.members.trees.booster import Booster
 from ddpn.networks.heads import Head, make_head
-from ddpn.networks.heads.head import DISPERSION_FLOOR
-from ddpn.networks.heads.head import fit as fit_constants
+from ddpn.networks.heads.head import MIN_DISPERSION_CURVATURE
+from ddpn.networks.heads.head import minimise_loss as fit_constants
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, SMALL_TABLE_ROWS, split_folds
 from ddpn.runtime.deadlines import NO_LIMIT, Clock, check_deadline
@@ -458,7 +458,7 @@ class DispersionFit:
             gradient = np.ascontiguousarray(self.head.gradient(at, rows).numpy()[:, 1]) * share
             if refresh or self._curvature is None:
                 self._curvature = self._compute_curvatures(at, rows).numpy()[:, 1] * share
-        curvature = np.maximum(self._curvature, DISPERSION_FLOOR * share)
+        curvature = np.maximum(self._curvature, MIN_DISPERSION_CURVATURE * share)
         start = 0
         for growing in self._growing:
             part = slice(start, start + len(growing.inner))

@@ -1,16 +1,16 @@
-"""Backbones: networks that turn inputs into features, for all members of an ensemble at once."""
+"""Backbones: modules that turn inputs into features, for all networks of an ensemble at once."""
 
 from typing import TYPE_CHECKING
 
-from ddpn.networks.backbones.members import MLP, Linear, Members
+from ddpn.networks.backbones.members import MLP, Linear, NetworkList
 from ddpn.runtime.extras import import_on_use
 from ddpn.runtime.validation import Registry
 
 if TYPE_CHECKING:
     from ddpn.networks.backbones.countnet3d import CountNet3D
-    from ddpn.networks.backbones.pretrained import EfficientNet, Text, Tuned, ViT
+    from ddpn.networks.backbones.pretrained import EfficientNet, FineTuned, Text, ViT
 
-_PRETRAINED = dict.fromkeys(("EfficientNet", "Text", "Tuned", "ViT"), f"{__name__}.pretrained")
+_PRETRAINED = dict.fromkeys(("EfficientNet", "Text", "FineTuned", "ViT"), f"{__name__}.pretrained")
 # Imported on first use: a table needs none of them.
 __getattr__ = import_on_use(__name__, {**_PRETRAINED, "CountNet3D": f"{__name__}.countnet3d"})
 BACKBONES = Registry(
@@ -24,4 +24,4 @@ BACKBONES = Registry(
     },
 )
 
-__all__ = ["BACKBONES", "MLP", "CountNet3D", "EfficientNet", "Linear", "Members", "Text", "Tuned", "ViT"]
+__all__ = ["BACKBONES", "MLP", "CountNet3D", "EfficientNet", "FineTuned", "Linear", "NetworkList", "Text", "ViT"]

@@ -16,13 +16,13 @@ from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_integer
 
 #: The width of the embedding of the class.
-_EMBEDDING = 16
+_EMBEDDING_WIDTH = 16
 #: Lengths within a beam are divided by this, in metres: a decimetre suits products, which then have sizes around 1. The
 #: centre, some metres away, is taken as it is.
-_UNIT = 0.1
-#: Numbers that the widest layer of points may hold at once without gradients: 256 MiB in float32.
-_AT_ONCE = 2**26
-_BEAMS = "a tensor of packed beams (B, 2 + N, 4), or (B, M, 2 + N, 4) with beams of each member"
+_UNIT_METRES = 0.1
+#: Most numbers in the widest layer of points at once, without gradients: 256 MiB in float32.
+_MAX_FEATURES = 2**26
+_BEAMS = "a tensor of packed beams (B, 2 + N, 4), or (B, M, 2 + N, 4) with beams of each network"
 
 
 class CountNet3D(nn.Module):
@@ -49,7 +49,7 @@ class CountNet3D(nn.Module):
     torch.Size([2, 5, 8])
     """
 
-    # No batch normalisation: its statistics would include padding, and other members' and rows' beams.
+    # No batch normalisation: its statistics would include padding, and other networks' and rows' beams.
 
     def __init__(
         self,
@@ -64,22 +64,22 @@ class CountNet3D(nn.Module):
         widths = check_widths("widths", widths)
         self.n_networks, self.n_classes = n_networks, n_classes
         self.points = nn.ModuleList(Linear(a, b, n_networks) for a, b in pairwise([3, *widths]))
-        self.embedding = Linear(n_classes, _EMBEDDING, n_networks)
-        self.mlp = MLP(n_in=widths[-1] + _EMBEDDING + 6, hidden=hidden, n_networks=n_networks)
+        self.embedding = Linear(n_classes, _EMBEDDING_WIDTH, n_networks)
+        self.mlp = MLP(n_in=widths[-1] + _EMBEDDING_WIDTH + 6, hidden=hidden, n_networks=n_networks)
         self.output_dim = self.mlp.output_dim
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Fresh weights, one stream per member."""
+        """Draw fresh weights, one stream per network."""
         for layer in (*self.points, self.embedding, self.mlp):
             cast(Linear, layer).reset(streams)
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(x)
         rows = x.unsqueeze(1).expand(-1, self.n_networks, -1, -1) if x.dim() == 3 else x
-        centre, extent = rows[:, :, 0, 1:], rows[:, :, 1, 1:] / _UNIT
+        centre, extent = rows[:, :, 0, 1:], rows[:, :, 1, 1:] / _UNIT_METRES
         one_hot = (rows[:, :, 0, :1] == torch.arange(self.n_classes, device=rows.device)).to(rows.dtype)
-        known = [self.embedding(one_hot), centre, extent]
-        return self.mlp(torch.cat([self._pooled(rows), *known], dim=-1))
+        beam_features = [self.embedding(one_hot), centre, extent]
+        return self.mlp(torch.cat([self._pool_points(rows), *beam_features], dim=-1))
 
     def _check(self, x: Tensor) -> None:
         check_rows(x, 2, _BEAMS, self.n_networks)
@@ -88,24 +88,24 @@ class CountNet3D(nn.Module):
         check_dtype(x, self.embedding.weight)
         # A training step on a GPU may be captured, and must not read values.
         if x.device.type == "cpu" or not self.training or not torch.is_grad_enabled():
-            given = x[..., 0, 0].flatten()
-            unknown = ((given < 0) | (given >= self.n_classes) | (given != given.floor())).nonzero()
+            classes = x[..., 0, 0].flatten()
+            unknown = ((classes < 0) | (classes >= self.n_classes) | (classes != classes.floor())).nonzero()
             if len(unknown):
-                found = float(given[unknown[0, 0]])
-                raise InputError(f"x must hold geometry classes 0 to {self.n_classes - 1}, got {found:g}.")
+                unknown_class = float(classes[unknown[0, 0]])
+                raise InputError(f"x must hold geometry classes 0 to {self.n_classes - 1}, got {unknown_class:g}.")
 
-    def _pooled(self, rows: Tensor) -> Tensor:
-        """The maximum of each feature over a beam's points, 0 if there are none. Shape: (B, M, widths[-1])."""
+    def _pool_points(self, rows: Tensor) -> Tensor:
+        """Take the maximum of each feature over a beam's points, 0 without points. Shape: (B, M, widths[-1])."""
         if torch.is_grad_enabled():
-            return self._cloud(rows)
+            return self._encode_points(rows)
         # Thousands of beams may be predicted at once; features of points are computed for a few at a time.
         largest = max(cast(Linear, layer).weight.shape[2] for layer in self.points)
-        size = max(1, _AT_ONCE // (largest * rows.shape[1] * rows.shape[2]))
-        return torch.cat([self._cloud(part) for part in rows.split(size)])
+        size = max(1, _MAX_FEATURES // (largest * rows.shape[1] * rows.shape[2]))
+        return torch.cat([self._encode_points(part) for part in rows.split(size)])
 
-    def _cloud(self, rows: Tensor) -> Tensor:
+    def _encode_points(self, rows: Tensor) -> Tensor:
         beams, n_networks, n = len(rows), rows.shape[1], rows.shape[2] - 2
-        offsets = (rows[:, :, 2:, 1:] - rows[:, :, :1, 1:]) / _UNIT
+        offsets = (rows[:, :, 2:, 1:] - rows[:, :, :1, 1:]) / _UNIT_METRES
         # Points become rows of the layers, which take (rows, M, features).
         features = offsets.transpose(1, 2).reshape(beams * n, n_networks, 3)
         for layer in self.points[:-1]:

@@ -1,8 +1,8 @@
-"""Members side by side: M networks of one shape that share no parameter, `MLP` for tables among them.
+"""Ensembles side by side: M networks of one shape that share no parameters, such as `MLP` for tables.
 
-The shape contract: B rows, M members, P raw outputs. A network takes (B, F), the same rows for every member, or
-(B, M, F), rows of each member, and returns (B, M, P). A single network is M = 1. Every parameter has the member axis
-first, so the sum of the members' losses gives each of them exactly the gradient it would have alone.
+The shape contract: B rows, M networks, P raw outputs. A network takes (B, F), the same rows for every network, or
+(B, M, F), rows of each network, and returns (B, M, P). A single network is M = 1. Every parameter has the axis of
+networks first, so the sum of their losses gives each of them exactly the gradient it would have alone.
 """
 
 import copy
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import check_choice, check_integer, is_integer
 
-#: In place if the derivative needs only the result: activations are most of the memory traffic of a step on a CPU.
+#: In place if the derivative needs only the result, because activations are most of a step's memory traffic on a CPU.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu_,
     "gelu": nn.functional.gelu,
@@ -26,18 +26,18 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def generators(seeds: Sequence[int]) -> list[torch.Generator]:
-    """One random stream per member, on the CPU, so that a member is the same network on every device."""
+def make_generators(seeds: Sequence[int]) -> list[torch.Generator]:
+    """Make one random stream per network, on the CPU, so that weights are the same on every device."""
     try:
         return [torch.Generator().manual_seed(seed) for seed in seeds]
     except (TypeError, ValueError, RuntimeError):
-        raise ConfigError(f"seeds must be 64-bit integers, one per member, got {seeds!r:.40}.") from None
+        raise ConfigError(f"seeds must be 64-bit integers, one per network, got {seeds!r:.40}.") from None
 
 
-class Copies:
-    """Builds copies of one network, such as a pretrained one; unlike a lambda it can be pickled.
+class DeepCopyFactory:
+    """Factory of deep copies of one network, such as a pretrained one; unlike a lambda it can be pickled.
 
-    The network it copies is never changed, so a copy of a model shares it.
+    The network is never changed, so copies of a model share the factory.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -46,14 +46,14 @@ class Copies:
     def __call__(self) -> nn.Module:
         return copy.deepcopy(self._network)
 
-    def __deepcopy__(self, memo: dict[int, object]) -> "Copies":
+    def __deepcopy__(self, memo: dict[int, object]) -> "DeepCopyFactory":
         return self
 
 
 class Linear(nn.Module):
     """M linear layers. Shape: (B, F) or (B, M, F) -> (B, M, out).
 
-    `reset` draws each member's weights from its own stream, as torch.nn.Linear does: uniform within 1 / sqrt(F).
+    `reset` draws each network's weights from its own stream, as torch.nn.Linear does: uniform within 1 / sqrt(F).
 
     Parameters
     ----------
@@ -77,20 +77,20 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_networks, 1, n_out, dtype=torch.float32))
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Fresh weights.
+        """Draw fresh weights.
 
         Parameters
         ----------
         streams : sequence of torch.Generator
-            One per member.
+            One per network.
         """
         check_seeds(streams, self.n_networks)
         bound = 1.0 / math.sqrt(max(1, self.weight.shape[1]))
         with torch.no_grad():
-            for member, stream in enumerate(streams):
+            for network, stream in enumerate(streams):
                 for parameter in (self.weight, self.bias):
                     values = torch.rand(parameter.shape[1:], generator=stream, dtype=torch.float32)
-                    parameter[member] = (2.0 * values - 1.0) * bound
+                    parameter[network] = (2.0 * values - 1.0) * bound
 
     def extra_repr(self) -> str:
         return f"{self.weight.shape[1]}, {self.weight.shape[2]}, n_networks={self.n_networks}"
@@ -102,8 +102,8 @@ class Linear(nn.Module):
         return torch.baddbmm(self.bias, rows, self.weight).transpose(0, 1)
 
 
-class Members(nn.ModuleList):
-    """M networks of any kind, one after the other: for networks whose layers have no member axis.
+class NetworkList(nn.ModuleList):
+    """M networks of any kind, one after the other: for layers without an axis of networks.
 
     If a network's attribute `capturable` is true, it does the same in every step, without reading values and without
     randomness, so that a step can be captured as a CUDA graph; its attribute `takes` describes its input in messages.
@@ -112,15 +112,15 @@ class Members(nn.ModuleList):
     Parameters
     ----------
     make : callable
-        Builds one of them, each call with weights of its own or the same pretrained ones.
+        Builds a network. Each call draws new weights or copies the same pretrained ones.
     n_networks : int
         M, the number of networks.
     row_axes : int
-        How many axes a row has, 3 for an image.
+        The number of axes of a row, 3 for an image.
 
     Examples
     --------
-    >>> Members(lambda: nn.Linear(3, 2), n_networks=5)(torch.zeros(4, 3)).shape
+    >>> NetworkList(lambda: nn.Linear(3, 2), n_networks=5)(torch.zeros(4, 3)).shape
     torch.Size([4, 5, 2])
     """
 
@@ -135,16 +135,16 @@ class Members(nn.ModuleList):
 
     @property
     def n_networks(self) -> int:
-        """How many networks there are."""
+        """Number of networks."""
         return len(self)
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Fresh weights.
+        """Draw fresh weights.
 
         Parameters
         ----------
         streams : sequence of torch.Generator
-            One per member.
+            One per network.
         """
         check_seeds(streams, len(self))
         for network, stream in zip(self, streams, strict=True):
@@ -155,9 +155,9 @@ class Members(nn.ModuleList):
 
     def forward(self, x: Tensor) -> Tensor:
         check_rows(x, self._row_axes, getattr(self[0], "takes", None), len(self))
-        own = x.dim() == self._row_axes + 2
-        each = x.unbind(1) if own else [x] * len(self)
-        return torch.stack([network(rows) for network, rows in zip(self, each, strict=True)], dim=1)
+        has_network_rows = x.dim() == self._row_axes + 2
+        network_rows = x.unbind(1) if has_network_rows else [x] * len(self)
+        return torch.stack([network(rows) for network, rows in zip(self, network_rows, strict=True)], dim=1)
 
 
 class MLP(nn.Module):
@@ -192,7 +192,7 @@ class MLP(nn.Module):
         self.activation = activation
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Fresh weights, one stream per member."""
+        """Draw fresh weights, one stream per network."""
         for layer in self.layers:
             cast(Linear, layer).reset(streams)
 
@@ -210,7 +210,7 @@ class MLP(nn.Module):
 class Frozen(nn.Module):
     """A network that is not trained: no gradients, and always in evaluation mode.
 
-    Rows have `row_axes` axes; with one more axis behind the batch's, each member has rows of its own.
+    Rows have `row_axes` axes; with one more axis behind the batch's, each network has separate rows.
     """
 
     def __init__(self, network: nn.Module, row_axes: int) -> None:
@@ -219,7 +219,7 @@ class Frozen(nn.Module):
         self.row_axes = row_axes
 
     def train(self, mode: bool = True) -> "Frozen":
-        """Stays in evaluation mode."""
+        """Stay in evaluation mode, whatever the mode."""
         return super().train(False)
 
     @torch.no_grad()
@@ -234,29 +234,29 @@ class Frozen(nn.Module):
 # Inputs are checked by type, shape and dtype only, so that a GPU need not wait.
 
 
-def check_seeds(given: Sized, n_networks: int) -> None:
-    """Raise a `ConfigError` if there is not one seed, or random stream, per member."""
-    if len(given) != n_networks:
-        raise ConfigError(f"seeds must have one entry per network ({n_networks}), got {len(given)}.")
+def check_seeds(seeds: Sized, n_networks: int) -> None:
+    """Raise a `ConfigError` if there is not one seed, or random stream, per network."""
+    if len(seeds) != n_networks:
+        raise ConfigError(f"seeds must have one entry per network ({n_networks}), got {len(seeds)}.")
 
 
 def check_widths(name: str, widths: object, least: int = 1) -> tuple[int, ...]:
     """Return the widths of at least so many layers as integers, or raise a `ConfigError`."""
-    found = tuple(widths) if isinstance(widths, Iterable) else (None,)
-    if len(found) < least or not all(is_integer(width) and width >= 1 for width in found):
+    layer_widths = tuple(widths) if isinstance(widths, Iterable) else (None,)
+    if len(layer_widths) < least or not all(is_integer(width) and width >= 1 for width in layer_widths):
         raise ConfigError(f"{name} must list integers of at least 1, such as (128, 64), got {widths!r:.40}.")
-    return tuple(int(width) for width in found)
+    return tuple(int(width) for width in layer_widths)
 
 
 def check_rows(x: Any, row_axes: int, takes: str | None = None, n_networks: int | None = None) -> None:
-    """Raise an `InputError` if `x` is not a batch of rows with `row_axes` axes, or of such rows per member."""
+    """Raise an `InputError` if `x` is not a batch of rows with `row_axes` axes, or of such rows per network."""
     axes = x.dim() - row_axes if isinstance(x, Tensor) else 0
     if axes == 1 or (axes == 2 and n_networks in (None, x.shape[1])):
         return
     if axes == 2:
         raise InputError(f"x must have {n_networks} networks on its second axis, got shape {tuple(x.shape)}.")
     got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
-    expected = f"a tensor with {row_axes + 1} axes, or {row_axes + 2} with rows of each member"
+    expected = f"a tensor with {row_axes + 1} axes, or {row_axes + 2} with rows of each network"
     raise InputError(f"x must be {takes or expected}, got {got}.")
 
 

@@ -10,7 +10,7 @@ from torch.nn.functional import embedding
 from ddpn.networks.backbones.members import MLP
 
 #: Bytes of a float32. Packed rows have a multiple of it, so that their numbers can be viewed as float32.
-_BYTES = 4
+_FLOAT32_BYTES = 4
 
 
 class InputPacking(nn.Module):
@@ -42,7 +42,7 @@ class InputPacking(nn.Module):
         self.register_buffer("numbers", torch.tensor(numbers, dtype=torch.long), persistent=False)
         bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
         self.register_buffer("bits", torch.from_numpy(bits).float(), persistent=False)
-        self._flags = slice(_BYTES * len(numbers), _BYTES * len(numbers) + -(-width // 8))
+        self._flags = slice(_FLOAT32_BYTES * len(numbers), _FLOAT32_BYTES * len(numbers) + -(-width // 8))
 
     def extra_repr(self) -> str:
         return f"{self.width}, numbers={self.numbers.tolist()}"
@@ -61,7 +61,7 @@ class InputPacking(nn.Module):
         -------
         Tensor of uint8, shape (rows, bytes)
         """
-        packed = np.zeros((rows, self._flags.stop + -self._flags.stop % _BYTES), dtype=np.uint8)
+        packed = np.zeros((rows, self._flags.stop + -self._flags.stop % _FLOAT32_BYTES), dtype=np.uint8)
         numbers, start = self.numbers.numpy(force=True), 0
         for inputs in blocks:
             part = packed[start : start + len(inputs)]
@@ -83,13 +83,13 @@ class UnpackedInputs(nn.Module):
         self.packing, self.backbone, self.output_dim = packing, backbone, backbone.output_dim
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Draw fresh weights, one stream per member."""
+        """Draw fresh weights, one stream per network."""
         self.backbone.reset(streams)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() == 2:
             return self.backbone(self.packing(x))
-        # The rows of a member are next to each other in memory.
+        # The rows of a network are next to each other in memory.
         return self.backbone(self.packing(x.transpose(0, 1)).transpose(0, 1))
 
 

@@ -1,4 +1,4 @@
-"""Pretrained networks in two parts: a frozen part that all members share, and a part that each member tunes.
+"""Pretrained networks in two parts: a frozen part that is shared, and a part that each network of an ensemble tunes.
 
 `Text` and `ViT` are transformer encoders, of which some first blocks are frozen (Appendix B). `EfficientNet` has the
 ImageNet weights of a Python package.
@@ -17,7 +17,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from ddpn.networks.backbones.members import MLP, Copies, Frozen, Members
+from ddpn.networks.backbones.members import MLP, DeepCopyFactory, Frozen, NetworkList
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.extras import import_extra, locate
 from ddpn.runtime.validation import check_choice, is_integer
@@ -25,24 +25,24 @@ from ddpn.runtime.validation import check_choice, is_integer
 #: Means and standard deviations of ImageNet's channels.
 _MEAN = (0.485, 0.456, 0.406)
 _STD = (0.229, 0.224, 0.225)
-#: What networks for images take.
-IMAGES = "a uint8 tensor of RGB images (B, 3, S, S), or (B, M, 3, S, S) with images of each member"
-#: How hidden states of a transformer become features.
+#: Input of networks for images, for messages.
+IMAGES = "a uint8 tensor of RGB images (B, 3, S, S), or (B, M, 3, S, S) with images of each network"
+#: Ways to pool the hidden states of a transformer into features.
 TOKEN_POOLINGS = ("mean", "cls", "pooler")
 #: Names that libraries give to the norm behind the last block, and to the table of positions.
 _LAST_NORMS = ("layernorm", "norm", "final_layernorm", "final_layer_norm", "ln_f")
 _POSITIONS = ("position_embeddings", "embed_positions", "wpe")
-#: What is wrong with a configuration, and with a name or folder; and errors of reading one.
+#: Messages about a configuration, and about a name or folder; and the errors of reading one.
 _UNBUILDABLE = "config must be one that transformers can build, got {}"
 _UNREADABLE = 'pretrained must name a model of the hub or a folder with one, got "{}"'
-_READING = (OSError, ValueError, SafetensorError)
+_READ_ERRORS = (OSError, ValueError, SafetensorError)
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
-class Tail(nn.Module):
-    """The part of each member: a network that `make` builds, if any, and a perceptron (Appendix B).
+class NetworkTail(nn.Module):
+    """The part that each network trains: a module that `make` builds, if any, and a perceptron (Appendix B).
 
-    `width` is the number of features of that network, or of x without one; rows of x have `row_axes` axes.
+    `width` is the number of features of that module, or of x without one; rows of x have `row_axes` axes.
 
     Shape: (B, ...) or (B, M, ...) -> (B, M, hidden[-1]).
     """
@@ -57,12 +57,12 @@ class Tail(nn.Module):
         n_networks: int = 1,
     ) -> None:
         super().__init__()
-        self.networks = None if make is None else Members(make, n_networks, row_axes=row_axes)
+        self.networks = None if make is None else NetworkList(make, n_networks, row_axes=row_axes)
         self.perceptron = MLP(n_in=width, hidden=hidden, n_networks=n_networks)
         self.output_dim = self.perceptron.output_dim
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Fresh weights, one stream per member; pretrained ones are the same for all."""
+        """Draw fresh weights, one stream per network; pretrained weights are the same for all."""
         if self.networks is not None:
             self.networks.reset(streams)
         self.perceptron.reset(streams)
@@ -71,8 +71,8 @@ class Tail(nn.Module):
         return self.perceptron(x if self.networks is None else self.networks(x))
 
 
-class Tuned(nn.Module):
-    """A trunk that all members share, and a tail per member.
+class FineTuned(nn.Module):
+    """A trunk that all networks share, and a tail per network.
 
     To train on the same rows many times, compute `trunk` once and train `tail` on its output.
 
@@ -83,16 +83,16 @@ class Tuned(nn.Module):
     trunk : Frozen or None
         The part with shared weights, which are not trained.
     tail : Tail
-        The part of each member.
+        The part that each network trains.
     """
 
-    def __init__(self, trunk: Frozen | None, tail: Tail) -> None:
+    def __init__(self, trunk: Frozen | None, tail: NetworkTail) -> None:
         super().__init__()
         self.trunk, self.tail = trunk, tail
         self.output_dim = tail.output_dim
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Fresh weights, one stream per member; the trunk keeps its own."""
+        """Draw fresh weights, one stream per network; the trunk keeps its weights."""
         self.tail.reset(streams)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ class ImageNormalization(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         # (x / 255 - mean) / std as one product and one sum.
-        mean, std = (255.0 * torch.tensor(each, dtype=torch.float32).view(3, 1, 1) for each in (_MEAN, _STD))
+        mean, std = (255.0 * torch.tensor(values, dtype=torch.float32).view(3, 1, 1) for values in (_MEAN, _STD))
         self.register_buffer("_scale", 1.0 / std, persistent=False)
         self.register_buffer("_shift", -mean / std, persistent=False)
 
@@ -166,11 +166,11 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def example(self) -> Tensor:
-        """A small batch of inputs."""
+        """Make a small batch of inputs."""
 
     @abstractmethod
     def read(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Hidden states (B, L, H), and which of them are tokens of the input, (B, L), if `has_mask`."""
+        """Compute hidden states (B, L, H), and with `has_mask` a mask (B, L) of those that are tokens of the input."""
 
     def forward(self, x: Tensor) -> Tensor:
         hidden, keep = self.read(x)
@@ -181,9 +181,9 @@ class Encoder(nn.Module, ABC):
         with_mask = torch.cat([hidden, keep.unsqueeze(-1).to(hidden.dtype)], dim=-1)
         return nn.functional.pad(with_mask, (0, 0, 0, x.shape[1] - hidden.shape[1]))
 
-    def cut(self, n: int) -> "Encoder":
+    def keep_first_blocks(self, n: int) -> "Encoder":
         """Keep the embeddings and the first `n` blocks only, without the norm behind the last."""
-        holder, name, blocks = blocks_of(self.model)
+        holder, name, blocks = find_blocks(self.model)
         setattr(holder, name, nn.ModuleList(list(blocks)[:n]))
         for norm in _LAST_NORMS:
             if hasattr(self.model, norm):
@@ -195,13 +195,13 @@ class Encoder(nn.Module, ABC):
         """Exclude the embeddings and the first `n` blocks from training, while their dropout stays in effect."""
         norms = [getattr(self.model, name) for name in _LAST_NORMS if hasattr(self.model, name)]
         self.model.requires_grad_(False)
-        for module in [*list(blocks_of(self.model)[2])[n:], *norms]:
+        for module in [*list(find_blocks(self.model)[2])[n:], *norms]:
             module.requires_grad_(True)
         return self
 
 
-class Last(nn.Module):
-    """Of an encoder that `make` builds, the blocks from the `n`-th on, counted from 0, their norm and the pooling.
+class LastBlocks(nn.Module):
+    """The last blocks of an encoder that `make` builds, from block `n` on (counted from 0), with norm and pooling.
 
     Shape: hidden states -> (B, H).
     """
@@ -211,7 +211,7 @@ class Last(nn.Module):
     def __init__(self, make: Callable[[], Encoder], n: int) -> None:
         super().__init__()
         encoder = make()
-        self.blocks = nn.ModuleList(list(blocks_of(encoder.model)[2])[n:])
+        self.blocks = nn.ModuleList(list(find_blocks(encoder.model)[2])[n:])
         norms = [getattr(encoder.model, name) for name in _LAST_NORMS if hasattr(encoder.model, name)]
         self.norm = norms[0] if norms else nn.Identity()
         self.has_mask, self.pool, self.takes = encoder.has_mask, encoder.pool, encoder.states
@@ -231,14 +231,14 @@ class Last(nn.Module):
 
 
 def _frozen_copy(make: Callable[[], Encoder], n: int) -> Encoder:
-    """An encoder that `make` builds, whose embeddings and first `n` blocks are not trained."""
+    """Build an encoder, and freeze its embeddings and its first `n` blocks."""
     return make().freeze(n)
 
 
-class Transformer(Tuned):
-    """An encoder that `make` builds, in two parts, the first of which has `frozen` blocks.
+class Transformer(FineTuned):
+    """A transformer in two parts: `frozen` blocks that all networks share, and the blocks that each network trains.
 
-    With `dropout`, frozen blocks are computed anew in every step, so they are part of each member's network.
+    With `dropout`, frozen blocks are computed anew in every step, so they belong to the part of each network.
     """
 
     def __init__(
@@ -253,31 +253,31 @@ class Transformer(Tuned):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # of the trunk, if it is not pretrained
             whole = make()
-        count, example = len(blocks_of(whole.model)[2]), whole.example()
+        count, example = len(find_blocks(whole.model)[2]), whole.example()
         n: Any = count if frozen == "all" else frozen
         tunes_all = n is None or n == "none"
         if not tunes_all and not (is_integer(n) and -count <= n <= count):
             numbers = f"a number of blocks up to {count} (-1: all but one)"
             raise ConfigError(f"frozen must be 'all', 'none' or {numbers}, got {frozen!r}.")
-        features, row_axes = _features(whole, example), example.dim() - 1
+        features, row_axes = _encode_example(whole, example), example.dim() - 1
         options: dict[str, Any] = {"width": features.shape[1], "hidden": hidden, "n_networks": n_networks}
         if tunes_all:
-            super().__init__(None, Tail(make, row_axes=row_axes, **options))
+            super().__init__(None, NetworkTail(make, row_axes=row_axes, **options))
             return
         first = n + count if isinstance(n, int) and n < 0 else n
         if dropout:
-            super().__init__(None, Tail(partial(_frozen_copy, make, first), row_axes=row_axes, **options))
+            super().__init__(None, NetworkTail(partial(_frozen_copy, make, first), row_axes=row_axes, **options))
         elif n == count:
-            super().__init__(Frozen(whole, row_axes), Tail(None, **options))
+            super().__init__(Frozen(whole, row_axes), NetworkTail(None, **options))
         else:
-            last = Last(lambda: whole, first)  # for the check alone; taken before the model is cut
-            trunk = Frozen(whole.cut(first), row_axes)
+            last = LastBlocks(lambda: whole, first)  # for the check alone; taken before the model is cut
+            trunk = Frozen(whole.keep_first_blocks(first), row_axes)
             _check_split(features, trunk, last, example)
-            super().__init__(trunk, Tail(partial(Last, make, first), row_axes=2, **options))
+            super().__init__(trunk, NetworkTail(partial(LastBlocks, make, first), row_axes=2, **options))
 
 
-def blocks_of(model: nn.Module) -> tuple[nn.Module, str, nn.ModuleList]:
-    """The list of blocks, with the module that holds it and its name there."""
+def find_blocks(model: nn.Module) -> tuple[nn.Module, str, nn.ModuleList]:
+    """Find the list of blocks; return the module that holds it, its name in that module, and the list."""
     lists = [(name, m) for name, m in model.named_modules() if isinstance(m, nn.ModuleList)]
     if not lists:
         raise ConfigError(f"the model must have a list of blocks, got none in {type(model).__name__}.")
@@ -287,8 +287,8 @@ def blocks_of(model: nn.Module) -> tuple[nn.Module, str, nn.ModuleList]:
 
 
 @torch.no_grad()
-def _features(whole: Encoder, example: Tensor) -> Tensor:
-    """The features of an example; raises a `ConfigError` before any training if the model cannot encode it."""
+def _encode_example(whole: Encoder, example: Tensor) -> Tensor:
+    """Encode an example; raise a `ConfigError` before any training if the model cannot encode it."""
     try:
         return whole.eval()(example)
     except Exception as error:
@@ -299,7 +299,7 @@ def _features(whole: Encoder, example: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _check_split(expected: Tensor, first: nn.Module, last: nn.Module, example: Tensor) -> None:
-    """Raise a `ConfigError` if both parts give other features than the whole: not every model is a chain of blocks."""
+    """Raise a `ConfigError` if the two parts give other features than the whole model, which is no chain of blocks."""
     try:
         got = last.eval()(first.eval()(example))
         worst = f"a difference of {float((expected - got).abs().max()):.2g}"
@@ -314,72 +314,72 @@ def _check_split(expected: Tensor, first: nn.Module, last: nn.Module, example: T
 # Encoders by name, path or configuration ------------------------------------------------------------------------------
 
 
-def loader(
+def make_loader(
     kind: Callable[[nn.Module], Encoder],
     pretrained: str | os.PathLike[str] | None,
     config: Any,
     dropout: bool = False,
 ) -> Callable[[], Encoder]:
-    """A function that builds an encoder: from `config` with random weights, else with pretrained ones, read once.
+    """Make a function that builds encoders: with random weights from `config`, else with pretrained weights, read once.
 
-    Without `dropout`, all its rates are set to 0.
+    Without `dropout`, all dropout rates are set to 0.
     """
     transformers = import_extra("transformers", "text")
     if config is not None:
-        return partial(_drawn, kind, _with_dropout(_configured(config), dropout), dropout)
-    where = _located(pretrained)
-    with _reported(_UNREADABLE.format(pretrained), *_READING):
+        return partial(_build_encoder, kind, _with_dropout(_copy_config(config), dropout), dropout)
+    where = _locate_model(pretrained)
+    with _raise_config_errors(_UNREADABLE.format(pretrained), *_READ_ERRORS):
         settings = _with_dropout(transformers.AutoConfig.from_pretrained(where), dropout)
         model = transformers.AutoModel.from_pretrained(where, config=settings)
     # Whatever precision they were stored in: training in half precision keeps its weights in float32.
-    return cast(Callable[[], Encoder], Copies(_wrap(kind, model.float(), dropout)))
+    return cast(Callable[[], Encoder], DeepCopyFactory(_wrap_model(kind, model.float(), dropout)))
 
 
-def _drawn(kind: Callable[[nn.Module], Encoder], config: Any, dropout: bool) -> Encoder:
-    """An encoder with random weights."""
-    with _reported(_UNBUILDABLE.format(config.model_type), Exception):
+def _build_encoder(kind: Callable[[nn.Module], Encoder], config: Any, dropout: bool) -> Encoder:
+    """Build an encoder with random weights."""
+    with _raise_config_errors(_UNBUILDABLE.format(config.model_type), Exception):
         model = import_extra("transformers", "text").AutoModel.from_config(config)
-    return _wrap(kind, model, dropout)
+    return _wrap_model(kind, model, dropout)
 
 
-def _wrap(kind: Callable[[nn.Module], Encoder], model: nn.Module, dropout: bool) -> Encoder:
-    """The encoder of a model; with dropout its steps are random and cannot be captured."""
+def _wrap_model(kind: Callable[[nn.Module], Encoder], model: nn.Module, dropout: bool) -> Encoder:
+    """Wrap a model in its encoder; with dropout its steps are random and cannot be captured."""
     encoder = kind(model)
     if dropout:
         encoder.capturable = False
     return encoder
 
 
-def tokenizer_of(pretrained: str | os.PathLike[str]) -> tuple[Any, int]:
-    """The tokenizer that comes with a model, and the id that the model takes for padding."""
-    transformers, where = import_extra("transformers", "text"), _located(pretrained)
-    with _reported(_UNREADABLE.format(pretrained), *_READING):
+def load_tokenizer(pretrained: str | os.PathLike[str]) -> tuple[Any, int]:
+    """Load the tokenizer of a pretrained model, and the id of its padding."""
+    transformers, where = import_extra("transformers", "text"), _locate_model(pretrained)
+    with _raise_config_errors(_UNREADABLE.format(pretrained), *_READ_ERRORS):
         tokenizer = transformers.AutoTokenizer.from_pretrained(where)
         return tokenizer, int(getattr(transformers.AutoConfig.from_pretrained(where), "pad_token_id", None) or 0)
 
 
-def _located(pretrained: Any) -> str:
-    """A hub name or a path unchanged; the folder of "package:NAME/FOLDER"."""
+def _locate_model(pretrained: Any) -> str:
+    """Resolve "package:NAME/FOLDER" to a folder; return a hub name or a path unchanged."""
     if not isinstance(pretrained, str | os.PathLike):
         raise ConfigError(f"pretrained must be a name of the hub, a folder or package:NAME/FOLDER, got {pretrained!r}.")
     return locate(pretrained, "pretrained")
 
 
-def _configured(config: Any) -> Any:
-    """A copy of a transformers configuration: rates of dropout are written into it."""
+def _copy_config(config: Any) -> Any:
+    """Copy a transformers configuration, because dropout rates are written into it."""
     transformers = import_extra("transformers", "text")
     if isinstance(config, transformers.PretrainedConfig):
         return copy.deepcopy(config)
     kind = config.get("model_type") if isinstance(config, dict) else None
     if kind not in transformers.CONFIG_MAPPING:
-        known = "a configuration of transformers or a dict with a model_type that it knows"
-        raise ConfigError(f"config must be {known}, such as {{'model_type': 'bert'}}, got {config!r:.80}.")
-    with _reported(_UNBUILDABLE.format(kind), Exception):
+        expected = "a configuration of transformers or a dict with a model_type that it knows"
+        raise ConfigError(f"config must be {expected}, such as {{'model_type': 'bert'}}, got {config!r:.80}.")
+    with _raise_config_errors(_UNBUILDABLE.format(kind), Exception):
         return transformers.AutoConfig.for_model(**config)
 
 
 @contextmanager
-def _reported(message: str, *errors: type[Exception]) -> Iterator[None]:
+def _raise_config_errors(message: str, *errors: type[Exception]) -> Iterator[None]:
     """Raise an error of another library as a `ConfigError`."""
     try:
         yield
@@ -388,13 +388,13 @@ def _reported(message: str, *errors: type[Exception]) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """The first line of an error of another library."""
+    """Return the first line of another library's error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0].rstrip(".:") if lines else type(error).__name__
 
 
 def _with_dropout(config: Any, dropout: bool) -> Any:
-    """Return the configuration as it is, or without `dropout` with every dropout rate, whatever its name, set to 0."""
+    """Set every dropout rate of the configuration to 0, whatever its name, unless `dropout` is true; return it."""
     for name, value in vars(config).items():
         if not dropout and "dropout" in name and isinstance(value, float):
             setattr(config, name, 0.0)
@@ -405,7 +405,7 @@ def _with_dropout(config: Any, dropout: bool) -> Any:
 
 
 class Text(Transformer):
-    """A pretrained transformer for texts: token ids -> features, for every member.
+    """A pretrained transformer for texts: token ids -> features, for every network.
 
     Shape: ids (B, L) or (B, M, L), padded with the pad_token_id of the configuration -> (B, M, hidden[-1]). The trunk
     gives hidden states with the mask as their last channel, (B, L, H + 1); with frozen="all" their average, (B, H).
@@ -419,7 +419,7 @@ class Text(Transformer):
     frozen : int, "all" or "none"
         So many first blocks, with the embeddings, are shared and not trained. Default: all but the last one.
     hidden : sequence of int
-        Widths of the perceptron of each member.
+        Widths of the perceptron of each network.
     n_networks : int
         M, the number of networks.
     pooling : {"mean", "cls", "pooler"}
@@ -441,15 +441,17 @@ class Text(Transformer):
         pooling: str = "mean",
         dropout: bool = False,
     ) -> None:
-        make = loader(partial(TokenEncoder, pooling=pooling), pretrained, config, dropout)
+        make = make_loader(partial(TokenEncoder, pooling=pooling), pretrained, config, dropout)
         super().__init__(make, frozen=frozen, hidden=hidden, n_networks=n_networks, dropout=dropout)
 
 
 class TokenEncoder(Encoder):
-    """Reads token ids below `words`; `pad` is the id of padding, `positions` the largest number of tokens, if any."""
+    """Encoder of token ids below `words`; `pad` is the id of padding, `positions` the most tokens, if limited."""
 
-    takes = "a tensor of token ids (B, L), or (B, M, L) with ids of each member"
-    states = "hidden states (B, L, H + 1), or (B, M, L, H + 1) with states of each member, as backbone.trunk(ids) gives"
+    takes = "a tensor of token ids (B, L), or (B, M, L) with ids of each network"
+    states = (
+        "hidden states (B, L, H + 1), or (B, M, L, H + 1) with states of each network, as backbone.trunk(ids) gives"
+    )
     has_mask = True
 
     def __init__(self, model: Any, pooling: str = "mean") -> None:
@@ -475,25 +477,25 @@ class TokenEncoder(Encoder):
                 break
 
     def example(self) -> Tensor:
-        """Two texts, of which one is padded."""
-        found = torch.full((2, 6), self.pad)
-        found[0], found[1, :3] = (1 + self.pad) % self.words, (2 + self.pad) % self.words
-        return found
+        """Make two texts, one of them padded."""
+        ids = torch.full((2, 6), self.pad)
+        ids[0], ids[1, :3] = (1 + self.pad) % self.words, (2 + self.pad) % self.words
+        return ids
 
     def read(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Hidden states of the tokens, without the columns at the end that are padding in every row."""
-        ids = self._trimmed(x)
+        """Compute the hidden states of the tokens, after trimming padding."""
+        ids = self._trim_padding(x)
         keep = ids != self.pad
         return self.model(input_ids=ids.long(), attention_mask=keep.long()).last_hidden_state, keep
 
-    def _trimmed(self, ids: Tensor) -> Tensor:
-        """Without the columns at the end that are padding in every row; at least one is left."""
+    def _trim_padding(self, ids: Tensor) -> Tensor:
+        """Remove the last columns if they are padding in every row; at least one column is left."""
         if ids.dtype not in _INTEGERS or 0 in ids.shape:
             raise InputError(f"x must hold at least one integer token id, got {ids.dtype} of shape {tuple(ids.shape)}.")
         columns = torch.arange(1, ids.shape[1] + 1, device=ids.device)
         last = ((ids != self.pad).any(0) * columns).max()
         # All values that are read at once: a GPU's host waits only once.
-        longest, low, high = torch.stack([last, *(each.long() for each in ids.aminmax())]).tolist()
+        longest, low, high = torch.stack([last, *(extreme.long() for extreme in ids.aminmax())]).tolist()
         if low < 0 or high >= self.words:
             must, got = f"hold token ids from 0 to {self.words - 1}", low if low < 0 else high
             raise InputError(f"x must {must}, got {got}. Use the tokenizer of this model.")
@@ -504,14 +506,14 @@ class TokenEncoder(Encoder):
 
 
 class ViT(Transformer):
-    """A pretrained vision transformer: images -> features, for every member.
+    """A pretrained vision transformer: images -> features, for every network.
 
     Shape: uint8 (B, 3, S, S) or (B, M, 3, S, S) with S the model's image size -> (B, M, hidden[-1]). The trunk gives
     hidden states (B, L, H); with frozen="all" the average of its patches, (B, H).
 
     Parameters
     ----------
-    pretrained, config, hidden, members, dropout
+    pretrained, config, hidden, n_networks, dropout
         As for `ddpn.networks.backbones.Text`.
     frozen : int, "all" or "none"
         So many first blocks, with the embeddings, are shared and not trained. The default is "none", as the paper tunes
@@ -532,33 +534,35 @@ class ViT(Transformer):
         pooling: str = "mean",
         dropout: bool = False,
     ) -> None:
-        make = loader(partial(ImageEncoder, pooling=pooling), pretrained, config, dropout)
+        make = make_loader(partial(ImageEncoder, pooling=pooling), pretrained, config, dropout)
         super().__init__(make, frozen=frozen, hidden=hidden, n_networks=n_networks, dropout=dropout)
 
 
 class ImageEncoder(Encoder):
-    """Reads images of `size` x `size`."""
+    """Encoder of images of `size` x `size` pixels."""
 
     takes = IMAGES
-    states = "hidden states (B, L, H), or (B, M, L, H) with states of each member, as backbone.trunk(x) gives"
+    states = "hidden states (B, L, H), or (B, M, L, H) with states of each network, as backbone.trunk(x) gives"
     capturable = True
 
     def __init__(self, model: Any, pooling: str = "mean") -> None:
         super().__init__(model, pooling)
-        given = getattr(model.config, "image_size", None)
-        sides: list[Any] = list(given) if isinstance(given, list | tuple) else [given]  # some have height and width
+        image_size = getattr(model.config, "image_size", None)
+        sides: list[Any] = (
+            list(image_size) if isinstance(image_size, list | tuple) else [image_size]
+        )  # some have height and width
         if len(set(sides)) != 1 or not is_integer(sides[0]) or sides[0] < 1:
-            got = f"image_size {given} of {type(model).__name__}"
+            got = f"image_size {image_size} of {type(model).__name__}"
             remedy = "Use a vision transformer, or Text for texts."
             raise ConfigError(f"the model must take square images, got {got}. {remedy}")
         self.size, self.normalize = int(sides[0]), ImageNormalization()
 
     def example(self) -> Tensor:
-        """An image of all shades."""
+        """Make an image of all shades."""
         return (torch.arange(3 * self.size**2) % 251).view(1, 3, self.size, self.size).to(torch.uint8)
 
     def read(self, x: Tensor) -> tuple[Tensor, None]:
-        """Hidden states of the class token and the patches."""
+        """Compute the hidden states of the class token and the patches."""
         pixels = self.normalize(x)
         if len(x) == 0:
             raise InputError(f"x must hold at least one image, got shape {tuple(x.shape)}.")
@@ -574,15 +578,15 @@ class ImageEncoder(Encoder):
 # Images on small machines ---------------------------------------------------------------------------------------------
 
 
-#: Blocks that end a stage, and how many channels they and the last convolution give.
-_STAGES = {4: 40, 10: 112, 14: 192}
+#: Blocks that end a stage with their numbers of channels, and the channels of the last convolution.
+_STAGE_CHANNELS = {4: 40, 10: 112, 14: 192}
 _WIDTH = 1280
 #: Number of features: means over the image, or means and standard deviations over it of several stages.
-POOLINGS = {"mean": _WIDTH, "stages": 2 * (sum(_STAGES.values()) + _WIDTH)}
+POOLINGS = {"mean": _WIDTH, "stages": 2 * (sum(_STAGE_CHANNELS.values()) + _WIDTH)}
 
 
-class EfficientNet(Tuned):
-    """EfficientNet-Lite0: images -> features, for every member.
+class EfficientNet(FineTuned):
+    """EfficientNet-Lite0: images -> features, for every network.
 
     Shape: uint8 (B, 3, S, S) or (B, M, 3, S, S) -> (B, M, hidden[-1]); with frozen="all" the trunk gives (B, F).
 
@@ -592,9 +596,9 @@ class EfficientNet(Tuned):
         Take ImageNet's weights.
     frozen : {"none", "all"}
         "all" tunes only the perceptron, "none" everything except the statistics of batch norms: those of a few thousand
-        images are worse than ImageNet's, and members and averaged weights would each need their own.
+        images are worse than ImageNet's, and every network and its averaged weights would need their own.
     hidden : sequence of int
-        Widths of the perceptron of each member.
+        Widths of the perceptron of each network.
     n_networks : int
         M, the number of networks.
     pooling : {"mean", "stages"}
@@ -614,16 +618,16 @@ class EfficientNet(Tuned):
         check_choice("frozen", "none" if frozen is None else frozen, ("none", "all"))
         check_choice("pooling", pooling, POOLINGS)
         # Those drawn at random differ from call to call; pretrained weights are read once.
-        make: Callable[[], nn.Module] = partial(_lite, pretrained, pooling)
-        make = Copies(make()) if pretrained else make
+        make: Callable[[], nn.Module] = partial(_build_efficientnet, pretrained, pooling)
+        make = DeepCopyFactory(make()) if pretrained else make
         options: dict[str, Any] = {"width": POOLINGS[pooling], "hidden": hidden, "n_networks": n_networks}
         if frozen == "all":
-            super().__init__(Frozen(make(), row_axes=3), Tail(None, **options))
+            super().__init__(Frozen(make(), row_axes=3), NetworkTail(None, **options))
         else:
-            super().__init__(None, Tail(make, row_axes=3, **options))
+            super().__init__(None, NetworkTail(make, row_axes=3, **options))
 
 
-def _lite(pretrained: bool, pooling: str) -> "Features":
+def _build_efficientnet(pretrained: bool, pooling: str) -> "Features":
     lite = import_extra("efficientnet_lite_pytorch", "weights").EfficientNet
     network = lite.from_name("efficientnet-lite0", drop_connect_rate=0.0)
     if pretrained:
@@ -647,7 +651,7 @@ class Features(nn.Module):
         self.train()
 
     def train(self, mode: bool = True) -> "Features":
-        """Batch norms keep their statistics."""
+        """Set the mode of all modules but batch norms, which keep their statistics."""
         super().train(mode)
         for module in self.modules():
             if isinstance(module, nn.BatchNorm2d):
@@ -661,12 +665,18 @@ class Features(nn.Module):
         network: Any = self.network
         if self.pooling == "mean":
             return network.extract_features(pixels).mean((-2, -1))
-        hooks = [network._blocks[n].register_forward_hook(lambda *given: maps.append(given[2])) for n in _STAGES]
+        hooks = [
+            network._blocks[n].register_forward_hook(lambda *hook_arguments: maps.append(hook_arguments[2]))
+            for n in _STAGE_CHANNELS
+        ]
         try:
             maps.append(network.extract_features(pixels))
         finally:
             for hook in hooks:
                 hook.remove()
         # Means and standard deviations over the image, whose gradient is finite where a map is constant.
-        pairs = [(each.mean((-2, -1)), (each.var((-2, -1), correction=0) + 1e-6).sqrt()) for each in maps]
+        pairs = [
+            (feature_map.mean((-2, -1)), (feature_map.var((-2, -1), correction=0) + 1e-6).sqrt())
+            for feature_map in maps
+        ]
         return torch.cat([part for pair in pairs for part in pair], dim=1)

@@ -1,6 +1,6 @@
 """Heads: from a network's raw outputs to a distribution, and the objective that trains it.
 
-A new likelihood is one new file and one line in `SHIPPED`, or `HEADS["name"] = MyHead` in a program of yours.
+A new likelihood is one new file and one line in `SHIPPED`, or `HEADS["name"] = MyHead` in your program.
 Importing this package, listing the names in `HEADS` and `name in HEADS` import no torch; a head is imported on first
 use.
 """
@@ -39,7 +39,7 @@ SHIPPED = {
     "hurdle_double_poisson": "ddpn.networks.heads.zeros:HurdleDoublePoissonHead",
     "mixed": "ddpn.networks.heads.mixed:MixedHead",
 }
-#: Likelihoods of counts of a known total.
+#: Likelihoods of counts with a known total.
 TOTALS = ("double_binomial",)
 #: Every likelihood that can be named, with those that users add: name -> subclass of `Head`.
 HEADS = Registry("likelihood", SHIPPED)
@@ -71,14 +71,23 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
     if not isinstance(likelihood, str):
         return make_head("mixed", families=tuple(likelihood), **options)
     head = HEADS.find(likelihood)
-    components, known = check_integer("components", options.pop("components", 1), 1), list(head.option_defaults())
+    components, option_names = (
+        check_integer("components", options.pop("components", 1), 1),
+        list(head.option_defaults()),
+    )
     for name in [*options, "components"] if components > 1 else options:
         if likelihood == "mixed" and name in {"components", *HEADS["double_poisson"].option_defaults()}:
             remedy = 'Name one, such as `likelihood="double_poisson"`.'
             raise ConfigError("needs a single likelihood", argument=name, got="mixed", remedy=remedy)
-        if name not in {"components", *known}:
-            close = suggestion(name, known)
-            remedy = f"Did you mean {close!r}?" if close else f"Its options are: {listed(known)}." if known else ""
+        if name not in {"components", *option_names}:
+            close = suggestion(name, option_names)
+            remedy = (
+                f"Did you mean {close!r}?"
+                if close
+                else f"Its options are: {listed(option_names)}."
+                if option_names
+                else ""
+            )
             raise ConfigError(f"is not an option of the likelihood {likelihood}", argument=name, remedy=remedy)
     if components == 1:
         return head(**options)
@@ -89,7 +98,7 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
 
 
 def check_likelihood(likelihood: Any) -> tuple[str, ...]:
-    """The names of a likelihood, one or several; raises a `ConfigError` for an unknown one. Imports no torch."""
+    """Return the names of a likelihood, one or several; raise a `ConfigError` for an unknown one. Import no torch."""
     names = (likelihood,) if isinstance(likelihood, str) or not isinstance(likelihood, Sequence) else tuple(likelihood)
     if not names:
         raise ConfigError(argument="likelihood", must="name at least one distribution", got="an empty list")

@@ -20,12 +20,12 @@ LOG_ALPHA = (-23.0, 9.2)
 LOG_VARIANCE = (-14.0, 34.0)
 #: mu / gamma >= 1 / 100: a distribution with a standard deviation of 0.1 already sits on one or two integers.
 _LOG_NARROWEST = math.log(100.0)
-#: Below mu = 0.1 that bound would exclude small means (mu = 1e-6, gamma = 1e-4 has mean 244): gamma <= 10 there.
+#: Below mu = 0.1 that bound would exclude small means (mu = 1e-6, gamma = 1e-4 has mean 244), so that gamma <= 10.
 _LOG_SMALL = math.log(0.1)
 #: Above this mu, gamma mu >= 0.1 bounds gamma instead of 1e-4: a standard deviation of three times the mean.
 LOG_LARGE = math.log(1e3)
-#: How far beyond a bound `unbend` goes, where the exact inverse would be infinite.
-_REACH = 1.0
+#: Largest distance from a bound that `unbend` inverts, as the exact inverse becomes infinite.
+_MAX_EXCESS = 1.0
 
 
 def bend(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
@@ -38,27 +38,26 @@ def bend(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
     low, high : float or Tensor
         The lower and the upper bound, or one per element.
     """
-    inside = _cut(x, low, high)
+    inside = _clamp(x, low, high)
     return inside + (x - inside).atan()
 
 
 def unbend(value: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
-    """The inverse of `bend`: the x with bend(x) = value.
+    """Invert `bend`: return the x with bend(x) = value.
 
     Parameters
     ----------
     value : Tensor
-        What `bend` should return. For a value that it does not reach (even infinite), a finite x on its side is
-        returned.
+        The result of `bend`. If `bend` does not reach a value, such as infinity, a finite x on its side is returned.
     low, high : float or Tensor
         The lower and the upper bound, or one per element.
     """
-    inside = _cut(value, low, high)
-    return inside + (value - inside).clamp(-_REACH, _REACH).tan()
+    inside = _clamp(value, low, high)
+    return inside + (value - inside).clamp(-_MAX_EXCESS, _MAX_EXCESS).tan()
 
 
 def log_mean(raw: Tensor, exposure: Tensor | None) -> Tensor:
-    """The logarithm of exposure times e^raw, with raw bent to the range of `LOG_MU`.
+    """Compute the logarithm of exposure times e^raw, with raw bent to the range of `LOG_MU`.
 
     Parameters
     ----------
@@ -72,17 +71,17 @@ def log_mean(raw: Tensor, exposure: Tensor | None) -> Tensor:
 
 
 def highest_log_gamma(log_mu: Tensor) -> Tensor:
-    """The upper bound on log gamma that log mu implies: gamma <= 100 mu, or 10 where mu is small, never above 1e4."""
+    """Return the upper bound on log gamma for log mu: gamma <= 100 mu, at least 10 and at most 1e4."""
     return log_mu.clamp(_LOG_SMALL, LOG_GAMMA[1] - _LOG_NARROWEST) + _LOG_NARROWEST
 
 
 def lowest_log_gamma(log_mu: Tensor) -> Tensor:
-    """The lower bound on log gamma that log mu implies: gamma >= 1e-4, or gamma mu >= 0.1 where mu is above 1,000."""
+    """Return the lower bound on log gamma for log mu: gamma >= 1e-4, or gamma mu >= 0.1 if mu is above 1,000."""
     return LOG_GAMMA[0] - (log_mu - LOG_LARGE).clamp(min=0.0)
 
 
 def mean_preserving_log_gamma(log_gamma: Tensor, log_mu: Tensor) -> Tensor:
-    """The gamma of a row with an exposure: close enough to 1 that the mean of a Double Poisson is mu to 6%.
+    """Limit gamma of rows with an exposure, so that the mean of a Double Poisson is mu to 6%; return log gamma.
 
     The mean is close to mu where gamma mu is large, or gamma is close to 1. For small mu it is about mu^gamma instead:
     with gamma = 0.3, a thousandth of the exposure would have an eighth of the mean. So 1 / gamma - 1 stays below
@@ -97,7 +96,7 @@ def mean_preserving_log_gamma(log_gamma: Tensor, log_mu: Tensor) -> Tensor:
     return (torch.log1p(under) - torch.log1p(over)).to(log_gamma.dtype)
 
 
-def _cut(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
+def _clamp(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
     if not isinstance(low, Tensor) and not isinstance(high, Tensor):
         return x.clamp(low, high)
     x = x.minimum(high) if isinstance(high, Tensor) else x.clamp(max=high)

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions import DoubleBinomial
-from ddpn.distributions.arguments import check_totals, is_checked
+from ddpn.distributions.arguments import check_totals, needs_validation
 from ddpn.networks.heads.clamps import LOG_GAMMA, bend, highest_log_gamma
-from ddpn.networks.heads.head import Head, WeightedCounts, fit, promoted
+from ddpn.networks.heads.head import Head, WeightedCounts, minimise_loss, promote_precision
 from ddpn.rows.checks import Labels
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
@@ -20,7 +20,7 @@ from ddpn.runtime.validation import at_rows, check_integer
 LOGIT = (-13.0, 13.0)
 #: gamma total >= 1/2: below, the distribution hardly depends on p, which would then get no gradient.
 _LOG_WIDEST = math.log(0.5)
-#: gamma total >= 2 where a search without features begins and ends, for the same reason.
+#: gamma total >= 2 in the search without features, for the same reason.
 _LOG_WIDEST_START = math.log(2.0)
 
 
@@ -33,7 +33,7 @@ class DoubleBinomialHead(Head):
     Parameters
     ----------
     total : int, optional
-        The total of all rows, where there are no exposures.
+        The total of all rows, if they have no exposures.
 
     Examples
     --------
@@ -58,8 +58,8 @@ class DoubleBinomialHead(Head):
         self.total = total
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoubleBinomial:
-        """DoubleBinomial(total, total * sigmoid(raw0), e^raw1)."""
-        raw = promoted(raw)
+        """Make DoubleBinomial(total, total * sigmoid(raw0), e^raw1)."""
+        raw = promote_precision(raw)
         total = self._total(exposure, raw)
         logit = bend(raw[..., 0], *LOGIT)
         spread = torch.nn.functional.logsigmoid(logit) + torch.nn.functional.logsigmoid(-logit)
@@ -69,11 +69,11 @@ class DoubleBinomialHead(Head):
         return DoubleBinomial(total, total * torch.sigmoid(logit), log_gamma.exp(), validate_args=False)
 
     def sample_loss(self, raw: Tensor, sample: CountRows) -> Tensor:
-        """As for every head; an upper bound is the total, beyond which there is no mass anyway."""
+        """Compute `Head.sample_loss` without upper bounds: they are the totals, above which there is no mass."""
         return super().sample_loss(raw, sample.replace(upper=None))
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Maximum likelihood with gamma * total of at least 2, searched from the Binomial of the mean share."""
+        """Fit by maximum likelihood with gamma * total of at least 2, from the Binomial of the mean share."""
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         total = self._total(rows.exposure, rows.y).expand_as(rows.y)
         self.check_targets(rows.y.cpu().numpy(), total.cpu().numpy())
@@ -81,7 +81,7 @@ class DoubleBinomialHead(Head):
         widest = _LOG_WIDEST_START - rows.mean(total).log().item()
         guess = torch.stack([torch.logit(share), torch.full_like(share, max(widest, 0.0))])
         bounds = [(LOGIT[0] - 1.0, LOGIT[1] + 1.0), (widest, max(widest, LOG_GAMMA[1] + 1.0))]
-        return fit(rows.mean_loss(self), guess, bounds)
+        return minimise_loss(rows.mean_loss(self), guess, bounds)
 
     def check_targets(self, y: np.ndarray, exposure: np.ndarray | None, labels: Labels = None) -> None:
         """Raise an `InputError` if a row has no total, one that is not an integer, or a count above it."""
@@ -101,7 +101,7 @@ class DoubleBinomialHead(Head):
             if self.total is None:
                 raise InputError(_MISSING)
             return torch.full((), float(self.total), dtype=like.dtype, device=like.device)
-        if is_checked(None, exposure):
+        if needs_validation(None, exposure):
             check_totals("exposure", exposure)
         return exposure.to(like.dtype)
 

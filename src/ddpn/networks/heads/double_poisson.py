@@ -18,13 +18,13 @@ from ddpn.networks.heads.clamps import (
     mean_preserving_log_gamma,
     unbend,
 )
-from ddpn.networks.heads.head import Head, WeightedCounts, check_beta, fit, promoted
+from ddpn.networks.heads.head import Head, WeightedCounts, check_beta, minimise_loss, promote_precision
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice
 
-#: gamma <= 4 mean, or 4, where the mean is given: with what a bound lets through, below the 20 times the mean from
-#: which on the mean fixes no mu.
+#: gamma <= 4 mean, or 4, with `location="mean"`: with the bend beyond the bound still below 20 means, above which no mu
+#: has exactly this mean.
 _LOG_NARROWEST = math.log(4.0)
 
 
@@ -86,7 +86,7 @@ class DoublePoissonHead(Head):
 
     @property
     def loss_is_likelihood(self) -> bool:
-        """Whether the objective is the exact likelihood, without weights."""
+        """True if the objective is the exact likelihood, without weights."""
         return self.objective == "exact" and not self.beta
 
     def check_bounds(self) -> None:
@@ -98,8 +98,8 @@ class DoublePoissonHead(Head):
             raise ConfigError(f"Bounded and censored counts need the exact likelihood, got {got}. {remedy}")
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoublePoisson | MeanDoublePoisson:
-        """Double Poisson with mu, or the mean, exposure * e^raw0, and gamma = e^raw1 within its bounds."""
-        log_location, log_gamma = self._links(promoted(raw), exposure)
+        """Make a Double Poisson with mu, or the mean, exposure * e^raw0, and gamma = e^raw1 within its bounds."""
+        log_location, log_gamma = self._links(promote_precision(raw), exposure)
         if self.location == "mean":
             return MeanDoublePoisson(log_location.exp(), log_gamma.exp(), validate_args=False)
         if exposure is not None:
@@ -107,7 +107,7 @@ class DoublePoissonHead(Head):
         return DoublePoisson(log_location.exp(), log_gamma.exp(), validate_args=False)
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """-log p(y), or Eq. 2; times gamma^-beta. In float64: for large counts the terms of Eq. 2 nearly cancel."""
+        """Compute -log p(y) or Eq. 2, times gamma^-beta, in float64: terms of Eq. 2 nearly cancel for large counts."""
         if self.loss_is_likelihood:
             return super().loss(raw, y, exposure)
         log_mu, log_gamma = self._links(raw.double(), exposure)
@@ -115,23 +115,23 @@ class DoublePoissonHead(Head):
             value = super().loss(raw.double(), y, exposure)
         else:  # Eq. 2: -log(gamma) / 2 + gamma mu - gamma y (1 + log mu - log y)
             value = log_gamma.exp() * _deviance(log_mu, y.double()) - 0.5 * log_gamma
-        return (value * (-self.beta * log_gamma.detach()).exp()).to(promoted(raw).dtype)
+        return (value * (-self.beta * log_gamma.detach()).exp()).to(promote_precision(raw).dtype)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Maximum likelihood under the objective; beta does not move it, as all rows share one gamma here."""
+        """Minimise the objective without features; beta has no effect on it, as all rows share one gamma."""
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         mean = rows.mean(rows.y)
         log_mu = (mean / rows.mean(rows.scale)).log().clamp(min=LOG_MU[0])
         # 1 / gamma is twice the mean of D(y; mu), and 1 / 0 where all counts are equal.
         log_gamma = -(2.0 * rows.mean(_deviance(log_mu + rows.scale.log(), rows.y)).clamp(min=0.0)).log()
         lowest, highest = lowest_log_gamma(mean.log()), highest_log_gamma(mean.log())
-        found = torch.stack([unbend(log_mu, *LOG_MU), unbend(log_gamma, lowest, highest)])
+        guess = torch.stack([unbend(log_mu, *LOG_MU), unbend(log_gamma, lowest, highest)])
         if self.objective == "paper":
-            return found
+            return guess
         # Eq. 2 overrates gamma for small counts; from a wide distribution the search does not end on a plateau.
-        found[1].clamp_(max=0.0)
+        guess[1].clamp_(max=0.0)
         bounds = [(low - 1.0, high + 1.0) for low, high in (LOG_MU, (lowest.item(), LOG_GAMMA[1]))]
-        return fit(rows.mean_loss(DoublePoissonHead(location=self.location)), found, bounds)
+        return minimise_loss(rows.mean_loss(DoublePoissonHead(location=self.location)), guess, bounds)
 
     def _links(self, raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return log mu, or the log mean, and log gamma; bounds are those of the location, exposure included."""
@@ -147,5 +147,5 @@ def _highest_for_mean(log_mean: Tensor) -> Tensor:
 
 
 def _deviance(log_mu: Tensor, y: Tensor) -> Tensor:
-    """D(y; mu) = mu - y + y log(y / mu), with y log y = 0 at 0."""
+    """Compute D(y; mu) = mu - y + y log(y / mu), with y log y = 0 at 0."""
     return log_mu.exp() + y * (y.clamp(min=1.0).log() - 1.0 - log_mu)

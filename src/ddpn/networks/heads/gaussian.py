@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Normal, constraints
 
 from ddpn.networks.heads.clamps import LOG_VARIANCE, bend
-from ddpn.networks.heads.head import Head, WeightedCounts, check_beta, promoted
+from ddpn.networks.heads.head import Head, WeightedCounts, check_beta, promote_precision
 from ddpn.rows.count_rows import CountRows
 
 
@@ -41,12 +41,12 @@ class GaussianHead(Head):
         self.beta = beta
 
     def links(self, raw: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log variance at an exposure of 1."""
-        raw = promoted(raw)
+        """Return mean and log variance at an exposure of 1."""
+        raw = promote_precision(raw)
         return raw[..., 0], bend(raw[..., 1], *LOG_VARIANCE)
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Normal:
-        """Normal with `exposure` times the mean and the standard deviation of `links`."""
+        """Make a Normal with `exposure` times the mean and the standard deviation of `links`."""
         mean, log_variance = self.links(raw)
         scale = (0.5 * log_variance).exp()
         if exposure is not None:
@@ -55,12 +55,12 @@ class GaussianHead(Head):
         return Normal(mean, scale, validate_args=False)
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """-log p(y), times variance^beta."""
+        """Compute -log p(y), times variance^beta."""
         value = super().loss(raw, y, exposure)
         return value * (self.beta * self.links(raw)[1].detach()).exp() if self.beta else value
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Weighted mean and log variance of y / exposure; the variance is kept above the clamp's lower bound, e^-14."""
+        """Return the weighted mean and log variance of y / exposure; the variance is at least e^-14, as clamped."""
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         rate = rows.y / rows.scale
         mean = rows.mean(rate)
@@ -86,12 +86,12 @@ class FaithfulGaussianHead(GaussianHead):
 
     @property
     def sees(self) -> tuple[str, ...]:
-        """The variance uses the features but sends no gradient back."""
+        """Inputs of the raw outputs: the variance uses the features but sends no gradient back."""
         return ("features", "detached")
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """(y / exposure - mean)^2 / 2 plus -log p(y) with the mean held fixed."""
-        mean, log_variance = promoted(raw).unbind(-1)
+        """Compute (y / exposure - mean)^2 / 2 plus -log p(y) with the mean held fixed."""
+        mean, log_variance = promote_precision(raw).unbind(-1)
         rate = y if exposure is None else y / exposure
         fixed = torch.stack([mean.detach(), log_variance], dim=-1)
         return 0.5 * (rate.to(mean.dtype) - mean).square() + super().loss(fixed, y, exposure)
@@ -116,12 +116,12 @@ class NaturalGaussianHead(GaussianHead):
         super().__init__()
 
     def links(self, raw: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log variance at an exposure of 1: eta1 / precision and -log precision."""
-        raw = promoted(raw)
+        """Return mean and log variance at an exposure of 1: eta1 / precision and -log precision."""
+        raw = promote_precision(raw)
         log_variance = bend(-raw[..., 1], *LOG_VARIANCE)
         return raw[..., 0] * log_variance.exp(), log_variance
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Weighted mean and variance of y / exposure, as natural parameters."""
+        """Return the weighted mean and variance of y / exposure as natural parameters."""
         mean, log_variance = super().start(y, weight, exposure)
         return torch.stack([mean * (-log_variance).exp(), -log_variance])

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.distributions.limits import as_recorded
+from ddpn.distributions.limits import apply_record_limits
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.rows.checks import Labels
 from ddpn.rows.count_rows import CountRows
@@ -22,28 +22,28 @@ from ddpn.runtime.validation import check_number, is_number
 from ddpn.storage.contents import JsonObject
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
-#: How far from its guess, beyond the guess's own size, a search goes for a minimum at infinity: e^20 on a log scale.
-_REACH = 20.0
+#: Half-width of the search range, beyond the size of the guess, for minima at infinity: e^20 on a log scale.
+_SEARCH_REACH = 20.0
 #: Slopes of the mean loss below this end the search: no network starts that close.
-_SLOPE = 1e-7
+_MIN_SLOPE = 1e-7
 #: So does a relative gain below this: 0/1 data have a ridge along which the loss hardly changes.
-_GAIN = 1e-12
-#: What a head may know about the distribution that its `forward` returns.
-_OF_FORWARD = {"loss", "loss_is_likelihood", "start"}
+_MIN_RELATIVE_GAIN = 1e-12
+#: Attributes that depend on `forward`: a subclass with another `forward` gets the defaults of `Head` again.
+_TIED_TO_FORWARD = {"loss", "loss_is_likelihood", "start"}
 #: Step of central differences of gradients in raw outputs, which are exact to 1e-11 or so.
-_STEP = 1e-4
-#: The smallest curvature, where a loss is flat or not convex: a step is then as long as the gradient allows.
-FLOOR = 1e-6
-#: Of log gamma and log alpha, whose curvature is at most about 1/2: with less, rows far from any information took
-#: steps onto the clamps.
-DISPERSION_FLOOR = 0.05
+_DIFFERENCE_STEP = 1e-4
+#: The smallest curvature, used where a loss is flat or not convex.
+MIN_CURVATURE = 1e-6
+#: The smallest curvature of log gamma and log alpha, which is at most about 1/2: with less, rows without information
+#: stepped onto the clamps.
+MIN_DISPERSION_CURVATURE = 0.05
 
 
 class WeightedCounts:
-    """Counts with their weights (1 where none are given), exposures, bounds and limits, in float64.
+    """Counts with weights (default 1), exposures, bounds and limits, in float64.
 
-    Equal counts become one row, but for plain counts with exposures, which hardly ever are equal: the likelihood is
-    then evaluated a few hundred times, not once per row.
+    Equal rows are merged, so that the likelihood is evaluated a few hundred times instead of once per row. Plain counts
+    with exposures are not, as they are hardly ever equal.
     """
 
     @torch.inference_mode(False)
@@ -54,29 +54,29 @@ class WeightedCounts:
         if sample.exposure is None or not sample.is_unrestricted:
             columns = list(parts.values())
             if len(columns) == 1:  # torch sorts numbers a hundred times faster than rows
-                distinct, place = columns[0].unique(return_inverse=True)
+                distinct, group = columns[0].unique(return_inverse=True)
                 columns = [distinct]
             else:
-                distinct, place = torch.stack(columns, dim=1).unique(dim=0, return_inverse=True)
+                distinct, group = torch.stack(columns, dim=1).unique(dim=0, return_inverse=True)
                 columns = list(distinct.unbind(1))
             parts = dict(zip(parts, columns, strict=True))
-            self.weight = torch.zeros_like(parts["y"]).index_add_(0, place, self.weight)
+            self.weight = torch.zeros_like(parts["y"]).index_add_(0, group, self.weight)
         self.sample = CountRows(None, **parts)
         self.y, self.exposure = self.sample.y, self.sample.exposure
-        #: Every row's exposure.
+        #: Exposure of each row, 1 without exposures.
         self.scale = torch.ones_like(self.y) if self.exposure is None else self.exposure
 
     def mean(self, values: Tensor) -> Tensor:
-        """Weighted mean over the rows."""
+        """Return the weighted mean over the rows."""
         return (self.weight * values).sum() / self.weight.sum()
 
     def mean_loss(self, head: "Head") -> Callable[[Tensor], Tensor]:
-        """The mean loss of a head, as a function of the raw outputs (P,) that all rows share."""
+        """Return a function: the mean loss of a head, given the raw outputs (P,) that all rows share."""
         return lambda raw: self.mean(head.sample_loss(raw, self.sample))
 
 
 class Head(ABC):
-    """A likelihood as a network sees it: options but no parameters.
+    """A likelihood: the map from raw outputs of a network to distributions, with options but without parameters.
 
     A subclass sets `name` (its name in `HEADS`), `n_raw` (raw outputs per row) and `support` (a torch constraint), and
     writes `forward`. Everything else has a default:
@@ -117,18 +117,18 @@ class Head(ABC):
 
     def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
-        own = vars(cls)
-        if "n_raw" in own and "parameter_names" not in own:
+        attributes = vars(cls)
+        if "n_raw" in attributes and "parameter_names" not in attributes:
             cls.parameter_names = tuple(f"raw {i}" for i in range(cls.n_raw))
-        if "support" in own and "is_count" not in own:
+        if "support" in attributes and "is_count" not in attributes:
             cls.is_count = bool(cls.support.is_discrete)
-        if "forward" in own:  # what a base class knows about its distribution does not hold for another one
-            for name in _OF_FORWARD - own.keys():
+        if "forward" in attributes:  # what a base class knows about its distribution does not hold for another one
+            for name in _TIED_TO_FORWARD - attributes.keys():
                 setattr(cls, name, vars(Head)[name])
 
     @abstractmethod
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Distribution:
-        """The distribution of every row: the only place for links. Never reads values, so that a GPU need not wait.
+        """Make the distribution of every row. Only this method applies links; it must not read values on a GPU.
 
         Parameters
         ----------
@@ -139,7 +139,7 @@ class Head(ABC):
         """
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """The training objective, one value per element: -log p(y), computed in float64.
+        """Compute the training objective, one value per element: -log p(y), computed in float64.
 
         Parameters
         ----------
@@ -152,11 +152,11 @@ class Head(ABC):
             self._check_objective()
         dist: Any = self.forward(raw.double(), exposure)
         if raw.dtype != torch.float64 and hasattr(dist, "float32_log_prob"):
-            return -dist.float32_log_prob(y).to(promoted(raw).dtype)
-        return -dist.log_prob(y).to(promoted(raw).dtype)
+            return -dist.float32_log_prob(y).to(promote_precision(raw).dtype)
+        return -dist.log_prob(y).to(promote_precision(raw).dtype)
 
     def _check_objective(self) -> None:
-        """Raise a `ConfigError` for options of an objective that was that of another `forward`."""
+        """Raise a `ConfigError` for options of an objective if a subclass replaced the `forward` it belongs to."""
         owner: Any = next(kind for kind in type(self).__mro__ if "objective_options" in vars(kind))
         for name in self.objective_options:
             if getattr(self, name) != owner.option_defaults()[name]:
@@ -165,61 +165,64 @@ class Head(ABC):
                 raise ConfigError(message, argument=name, remedy=f"Leave it out, or give {kind} a loss as well.")
 
     def sample_loss(self, raw: Tensor, sample: CountRows) -> Tensor:
-        """`loss` of a sample's rows; where counts are bounded or censored, -log p of what was recorded, in float64."""
+        """Compute the loss of rows; for bounded or censored counts -log p of the recorded count, in float64."""
         if sample.is_unrestricted:
             return self.loss(raw, sample.y, sample.exposure)
-        dist = as_recorded(self.forward(raw.double(), sample.exposure), sample)
-        return -dist.log_prob(sample.y.double()).to(promoted(raw).dtype)
+        dist = apply_record_limits(self.forward(raw.double(), sample.exposure), sample)
+        return -dist.log_prob(sample.y.double()).to(promote_precision(raw).dtype)
 
     @torch.inference_mode(False)
     @torch.enable_grad()
     def gradient(self, raw: Tensor, sample: CountRows) -> Tensor:
-        """The gradient of the loss in every raw output, in float64. Shape: (N, n_raw)."""
+        """Differentiate the loss in every raw output, in float64. Shape: (N, n_raw)."""
         x = raw.detach().double().clone().requires_grad_()
         return torch.autograd.grad(self.sample_loss(x, sample).sum(), x)[0]
 
     @torch.inference_mode(False)
     @torch.enable_grad()
     def curvature(self, raw: Tensor, sample: CountRows) -> Tensor:
-        """The curvature of the loss in every raw output, in float64 and positive: how long a step may be.
+        """Compute a positive curvature of the loss in every raw output, in float64, which limits the length of steps.
 
-        It is the expected one for families of distributions, whose kernels know it, and the size of the second
-        derivative for others; that of counts as if they were all known, as less is known about bounded and censored
-        ones, so that steps are no longer than they may be. Shape: (N, n_raw).
+        For families with kernels it is the expected second derivative, for other distributions the absolute second
+        derivative. Bounds and censoring are ignored: they only lower the curvature, so that steps stay short enough.
+        Shape: (N, n_raw).
         """
         x = raw.detach().double().clone().requires_grad_()
-        dist, found = self.forward(x, sample.exposure) if self.loss_is_likelihood else None, torch.zeros_like(x)
+        dist, curvatures = self.forward(x, sample.exposure) if self.loss_is_likelihood else None, torch.zeros_like(x)
         if isinstance(dist, ParametricDistribution):
             for name, information in dist.information().items():
                 parameter = getattr(dist, name)
                 if parameter.requires_grad:  # a known total does not
                     (slope,) = torch.autograd.grad(parameter.sum(), x, retain_graph=True)
-                    found += information.unsqueeze(1) * slope.square()
-            found[:, 1:].clamp_(min=DISPERSION_FLOOR)
-            return found.clamp(min=FLOOR)
-        known = CountRows(None, sample.y, exposure=sample.exposure)
-        for p, step in enumerate(_STEP * torch.eye(self.n_raw).to(x)):
-            higher, lower = (self.gradient(at, known)[:, p] for at in (x + step, x - step))
-            found[:, p] = (higher - lower) / (2.0 * _STEP)
-        return found.abs().clamp(min=FLOOR)  # where a loss bends down, its size still says how far a step may go
+                    curvatures += information.unsqueeze(1) * slope.square()
+            curvatures[:, 1:].clamp_(min=MIN_DISPERSION_CURVATURE)
+            return curvatures.clamp(min=MIN_CURVATURE)
+        plain = CountRows(None, sample.y, exposure=sample.exposure)
+        for p, step in enumerate(_DIFFERENCE_STEP * torch.eye(self.n_raw).to(x)):
+            higher, lower = (self.gradient(at, plain)[:, p] for at in (x + step, x - step))
+            curvatures[:, p] = (higher - lower) / (2.0 * _DIFFERENCE_STEP)
+        return curvatures.abs().clamp(
+            min=MIN_CURVATURE
+        )  # where a loss bends down, its size still says how far a step may go
 
     @property
     def loss_is_likelihood(self) -> bool:
-        """Whether `loss` is -log p of the distribution, neither weighted nor another objective."""
+        """True if `loss` is -log p of the distribution, neither weighted nor another objective."""
         return type(self).loss is Head.loss
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """The raw outputs that fit y best without features, where training starts.
+        """Fit the raw outputs without features; training starts from them.
 
-        They minimise the weighted mean loss, found by a search from several guesses: zeros, or the mean of
-        y / exposure or its logarithm with zeros or the logarithm of the variance. A minimum at infinity is cut off.
+        They minimise the weighted mean loss. The search starts from the best of several guesses: the first output is 0,
+        the mean of y / exposure or its logarithm, and the others are 0 or the logarithm of the variance. The search is
+        bounded, so that a minimum at infinity gives finite values.
 
         Parameters
         ----------
         y : Tensor, shape (N,)
             Observed counts.
         weight, exposure : Tensor, shape (N,), optional
-            How many times each row counts, and its known scale. Default: 1.
+            Weight and known scale of each row. Default: 1.
 
         Returns
         -------
@@ -229,15 +232,15 @@ class Head(ABC):
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         loss = rows.mean_loss(self)
         with torch.no_grad():
-            best = _best(self._guesses(rows), loss)
-        return fit(loss, best)
+            best = _choose_best(self._guesses(rows), loss)
+        return minimise_loss(loss, best)
 
     def sample_start(self, sample: CountRows) -> Tensor:
-        """`start` of a sample's rows; where counts are bounded or censored, what makes the recorded ones most likely.
+        """Fit the raw outputs without features, also to counts that are bounded or censored.
 
-        The likelihood of what was recorded is searched from `start`, from there with all raw outputs but the first at
-        0, and from the `start` of counts of which the censored ones are twice as large: censored counts vary so little
-        that a dispersion fitted to them as they are has no slope that leads back.
+        The search of the recorded counts' likelihood has three starts: `start`, `start` with all raw outputs but the
+        first at 0, and the `start` of counts in which censored ones are doubled. Censored counts vary so little that a
+        dispersion fitted to them has no slope that leads back.
         """
         guess = self.start(sample.y, sample.weight, sample.exposure)
         if sample.is_unrestricted:
@@ -247,12 +250,12 @@ class Head(ABC):
             raised = torch.where(sample.y >= sample.limit, 2.0 * sample.y + 1.0, sample.y)
             guesses.append(self.start(raised, sample.weight, sample.exposure))
         loss = WeightedCounts(sample).mean_loss(self)
-        found = [fit(loss, each) for each in guesses]
+        fits = [minimise_loss(loss, guess) for guess in guesses]
         with torch.no_grad():
-            return _best(found, loss)
+            return _choose_best(fits, loss)
 
     def _guesses(self, rows: WeightedCounts) -> list[Tensor]:
-        """Raw outputs (n_raw,) from the best of which `start` searches."""
+        """Return guesses of the raw outputs, (n_raw,) each; `start` searches from the best of them."""
         rate = rows.y / rows.scale
         mean = rows.mean(rate)
         spread = rows.mean((rate - mean).square())
@@ -271,7 +274,7 @@ class Head(ABC):
         exposure : array, shape (N,), or None
             The known scale of each row.
         labels : sequence, optional
-            What messages call the rows. Default: positions from 0.
+            Names of the rows in messages. Default: positions from 0.
         """
         return
 
@@ -285,18 +288,18 @@ class Head(ABC):
 
     @property
     def glm_likelihood(self) -> str | None:
-        """The likelihood of a GLM that goes with this head; None if there is none."""
+        """Likelihood of the GLM that belongs to this head, or None."""
         return self.name if self.has_glm else None
 
     @property
     def sees(self) -> tuple[str, ...]:
-        """What each raw output is computed from: "features", or "detached" for features without gradient."""
+        """Input of each raw output: "features", or "detached" for features without gradient."""
         return ("features",) * self.n_raw
 
     @classmethod
     @cache  # inspecting a signature takes longer than the rest of `make_head`
     def option_defaults(cls) -> JsonObject:
-        """Every option of this likelihood with its default.
+        """Return every option of this likelihood with its default.
 
         >>> from ddpn.networks.heads import GaussianHead
         >>> GaussianHead.option_defaults()
@@ -314,13 +317,13 @@ class Head(ABC):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
 
 
-def _best(raws: Sequence[Tensor], loss: Callable[[Tensor], Tensor]) -> Tensor:
-    """The raw outputs with the lowest loss; one that is not a number is the highest."""
+def _choose_best(raws: Sequence[Tensor], loss: Callable[[Tensor], Tensor]) -> Tensor:
+    """Choose the raw outputs with the lowest loss; NaN counts as infinite."""
     return min(raws, key=lambda raw: loss(raw).nan_to_num(torch.inf).item())
 
 
-def promoted(raw: Tensor) -> Tensor:
-    """Half precisions as float32: exp of a bfloat16 has two digits."""
+def promote_precision(raw: Tensor) -> Tensor:
+    """Convert half precision to float32, because exp of a bfloat16 has two digits."""
     return raw.float() if raw.dtype in _LOW_PRECISION else raw
 
 
@@ -329,9 +332,11 @@ def check_beta(beta: float) -> None:
     check_number("beta", beta, "a number in [0, 1]", is_number(beta) and 0.0 <= beta <= 1.0)
 
 
-def fit(loss: Callable[[Tensor], Tensor], guess: Tensor, bounds: Sequence[tuple[float, float]] | None = None) -> Tensor:
-    """The raw outputs (P,) within `bounds`, or some way around `guess`, that minimise the scalar `loss`."""
-    bounds = bounds or [(x - _REACH - abs(x), x + _REACH + abs(x)) for x in guess.tolist()]
+def minimise_loss(
+    loss: Callable[[Tensor], Tensor], guess: Tensor, bounds: Sequence[tuple[float, float]] | None = None
+) -> Tensor:
+    """Minimise a scalar loss of raw outputs (P,) within `bounds`, by default a wide range around `guess`."""
+    bounds = bounds or [(x - _SEARCH_REACH - abs(x), x + _SEARCH_REACH + abs(x)) for x in guess.tolist()]
 
     @torch.inference_mode(False)
     def value_and_slope(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -340,9 +345,9 @@ def fit(loss: Callable[[Tensor], Tensor], guess: Tensor, bounds: Sequence[tuple[
         (slope,) = torch.autograd.grad(value, raw)
         return value.item(), slope.cpu().numpy()
 
-    options = {"ftol": _GAIN, "gtol": _SLOPE}
+    options = {"ftol": _MIN_RELATIVE_GAIN, "gtol": _MIN_SLOPE}
     with single_blas_thread():  # of matrices of a few rows: two threads on a busy machine take twice as long in all
-        found = minimize(
+        result = minimize(
             value_and_slope, guess.cpu().numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options=options
         )
-    return torch.tensor(found.x, dtype=torch.float64, device=guess.device)
+    return torch.tensor(result.x, dtype=torch.float64, device=guess.device)

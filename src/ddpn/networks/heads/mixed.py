@@ -10,7 +10,7 @@ from torch.distributions import constraints
 
 from ddpn.distributions import Mixture
 from ddpn.networks.heads import HEADS
-from ddpn.networks.heads.head import Head, WeightedCounts, promoted
+from ddpn.networks.heads.head import Head, WeightedCounts, promote_precision
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError
 
@@ -19,9 +19,9 @@ FAMILIES = ("double_poisson", "double_poisson", "negative_binomial")
 #: Half the range of the components' first log means around the common one: equal components would stay equal. Smaller
 #: ones are for counts that vary so little that components further apart would fit none of them.
 _SPREADS = (0.5, 0.2, 0.08, 0.03)
-#: By how much the mean loss of the first mixture may exceed that of its best family, in nats: equal counts, which no
-#: mixture fits as well as one family does, exceed it with every spread (test_means_of_equal_counts_are_these_counts).
-_WORSE = 0.3
+#: Most nats by which the mean loss of the first mixture may exceed that of its best family. Equal counts exceed it with
+#: every spread, as no mixture fits them as well as one family (test_means_of_equal_counts_are_these_counts).
+_MAX_LOSS_EXCESS = 0.3
 #: Logits of the weights are bounded smoothly here, so that no component is lost for good.
 LOGIT = 12.0
 
@@ -75,11 +75,11 @@ class MixedHead(Head):
 
     @property
     def glm_likelihood(self) -> str | None:
-        """The first family that has a GLM."""
+        """First family that has a GLM."""
         return next((family for family in self.families if HEADS[family].has_glm), None)
 
-    def _parts(self, raw: Tensor, dim: int) -> tuple[list[Tensor], Tensor]:
-        """Raw outputs of each family, and log weights, with k and P, or K, in place of the raw outputs' axis."""
+    def _split_raw(self, raw: Tensor, dim: int) -> tuple[list[Tensor], Tensor]:
+        """Split raw outputs into those of each family, with axes k and P in place of `dim`, and log weights (K)."""
         sizes = [k * head.n_raw for head, k in self._stacks]
         *parts, logits = raw.split([*sizes, len(self.families)], dim=dim)
         split = zip(parts, self._stacks, strict=True)
@@ -87,28 +87,28 @@ class MixedHead(Head):
         return [part.unflatten(dim, (k, head.n_raw)) for part, (head, k) in split], logits.log_softmax(dim)
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
-        """The mixture of all components."""
-        parts, log_weights = self._parts(promoted(raw), -1)
+        """Make the mixture of all components."""
+        parts, log_weights = self._split_raw(promote_precision(raw), -1)
         wide = None if exposure is None else exposure.unsqueeze(-1)
         stacks = [head.forward(part, wide) for part, (head, _) in zip(parts, self._stacks, strict=True)]
         return Mixture.concatenate(stacks, log_weights.exp(), validate_args=False)
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """-log p(y), from the losses of the components: a likelihood with a loss of its own keeps it."""
+        """Compute -log p(y) from the losses of the components, so that a component's own loss is kept."""
         missing = max(y.dim(), 0 if exposure is None else exposure.dim()) - (raw.dim() - 1)
         # Components come first: over a short last axis, sums take several times as long.
-        first = promoted(raw)[(None,) * missing].movedim(-1, 0).contiguous()
-        parts, log_weights = self._parts(first, 0)
+        first = promote_precision(raw)[(None,) * missing].movedim(-1, 0).contiguous()
+        parts, log_weights = self._split_raw(first, 0)
         pairs = zip(parts, self._stacks, strict=True)
         losses = torch.cat([head.loss(part.movedim(1, -1), y, exposure) for part, (head, _) in pairs])
         return -torch.logsumexp(log_weights.to(losses.dtype) - losses, dim=0)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Every family's fit without features, with their log means spread, and equal weights."""
+        """Fit every family without features; spread the log means of the components and give them equal weights."""
         return self.sample_start(CountRows(None, y, weight, exposure))
 
     def sample_start(self, sample: CountRows) -> Tensor:
-        """The same where counts may be bounded or censored."""
+        """Fit like `start`, also to bounded or censored counts."""
         heads = {family: HEADS[family]() for family in dict.fromkeys(self.families)}
         first = {family: head.sample_start(sample) for family, head in heads.items()}
         rows, size = WeightedCounts(sample), len(self.families)
@@ -120,6 +120,6 @@ class MixedHead(Head):
                 for raw, offset in zip(raws, offsets, strict=True):
                     raw[0] += offset.item()
                 raw = torch.cat([*raws, torch.zeros(size).to(raws[0])])
-                if rows.mean_loss(self)(raw) <= best + _WORSE:
+                if rows.mean_loss(self)(raw) <= best + _MAX_LOSS_EXCESS:
                     break
         return raw

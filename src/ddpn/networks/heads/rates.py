@@ -8,7 +8,7 @@ from torch.distributions import constraints
 
 from ddpn.distributions import ConwayMaxwellPoisson, GeneralizedPoisson, NegativeBinomial, Poisson
 from ddpn.networks.heads.clamps import LOG_ALPHA, LOG_MU, bend, log_mean, unbend
-from ddpn.networks.heads.head import Head, WeightedCounts, promoted
+from ddpn.networks.heads.head import Head, WeightedCounts, promote_precision
 from ddpn.rows.count_rows import CountRows
 
 #: log of the dispersion alpha of a Generalised Poisson: below, it is a Poisson; above, the standard deviation is 1,000
@@ -16,7 +16,7 @@ from ddpn.rows.count_rows import CountRows
 LOG_DISPERSION = (-16.0, 7.0)
 #: log nu of a Conway-Maxwell-Poisson: 1/400 to 100.
 LOG_NU = (-6.0, math.log(100.0))
-#: nu <= 4 mu, or 4: with what a bound lets through, below the 20 mu from which on the mean fixes no rate.
+#: nu <= 4 mu, or 4: with the bend beyond the bound still below 20 mu, above which no rate has exactly this mean.
 _LOG_NARROWEST = math.log(4.0)
 
 
@@ -37,17 +37,17 @@ class PoissonHead(Head):
     location_is_mean = True
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Poisson:
-        """Poisson(exposure * e^raw)."""
-        return Poisson(log_mean(promoted(raw)[..., 0], exposure).exp(), validate_args=False)
+        """Make Poisson(exposure * e^raw)."""
+        return Poisson(log_mean(promote_precision(raw)[..., 0], exposure).exp(), validate_args=False)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """log of sum w y / sum w exposure."""
+        """Return log(sum w y / sum w exposure), the maximum of the likelihood."""
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         return unbend((rows.mean(rows.y) / rows.mean(rows.scale)).log(), *LOG_MU).reshape(1)
 
 
 class RateHead(Head):
-    """What likelihoods with a mean and a dispersion share: raw = (log mu, log of the dispersion).
+    """Base class of likelihoods with a mean and a dispersion: raw = (log mu, log of the dispersion).
 
     A subclass sets `distribution`, which takes both parameters, and `log_range`, the bounds on the second raw output.
     """
@@ -60,13 +60,13 @@ class RateHead(Head):
     log_range: ClassVar[tuple[float, float]]
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
-        """The distribution with mean exposure * e^raw0 and dispersion e^raw1, within its bounds."""
-        first, second = promoted(raw).unbind(-1)
+        """Make the distribution with mean exposure * e^raw0 and dispersion e^raw1, within its bounds."""
+        first, second = promote_precision(raw).unbind(-1)
         log_mu = log_mean(first, exposure)
         return self.distribution(log_mu.exp(), self.log_dispersion(second, log_mu).exp(), validate_args=False)
 
     def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
-        """The logarithm of the second parameter, from its raw output and the logarithm of the mean."""
+        """Compute the logarithm of the second parameter from its raw output and the log mean."""
         return bend(raw, *self.log_range)
 
 
@@ -121,5 +121,5 @@ class ConwayMaxwellPoissonHead(RateHead):
     distribution = ConwayMaxwellPoisson
 
     def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
-        """log nu, whose upper bound depends on the mean."""
+        """Compute log nu, whose upper bound depends on the mean."""
         return bend(raw, LOG_NU[0], log_mu.clamp(0.0, LOG_NU[1] - _LOG_NARROWEST) + _LOG_NARROWEST)

@@ -1,4 +1,4 @@
-"""Heads with a probability of zero of their own: zero-inflated and hurdle likelihoods."""
+"""Heads with a separate probability of zero: zero-inflated and hurdle likelihoods."""
 
 from typing import Any, ClassVar, Literal
 
@@ -10,17 +10,17 @@ from ddpn.distributions import Hurdle, ZeroInflated
 from ddpn.networks.heads import HEADS
 from ddpn.networks.heads.clamps import bend
 from ddpn.networks.heads.double_poisson import DoublePoissonHead
-from ddpn.networks.heads.head import Head, WeightedCounts, promoted
+from ddpn.networks.heads.head import Head, WeightedCounts, promote_precision
 
 #: logit of pi: from 6e-6 to 1 - 6e-6, bounded smoothly, so that no zero is ever explained for good.
 LOGIT = (-12.0, 12.0)
 
-#: What is said about mu of a Double Poisson with zeros of their own.
-_NO_MEAN = "mu is close to the mean of the Double Poisson, before zeros of their own, only where gamma mu is large."
+#: Note about mu of a Double Poisson with separate zeros.
+_NO_MEAN = "mu is close to the mean of the Double Poisson, before separate zeros, only where gamma mu is large."
 
 
 class ZeroHead(Head):
-    """What zero-inflated and hurdle heads share: the raw outputs of the base, then logit pi.
+    """Base class of zero-inflated and hurdle heads: the raw outputs of the base, then logit pi.
 
     A subclass sets `base_likelihood`, the name of the likelihood of the other counts.
     """
@@ -42,13 +42,13 @@ class ZeroHead(Head):
         self.base: Head = HEADS[self.base_likelihood]()
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
-        """The base's distribution with a probability of zero of its own; exposures scale the base."""
-        raw = promoted(raw)
+        """Make the base's distribution with a separate probability of zero; exposures scale the base."""
+        raw = promote_precision(raw)
         base: Any = self.base.forward(raw[..., :-1], exposure)
         return self._distribution(base, logits=bend(raw[..., -1], *LOGIT), validate_args=False)
 
     def _guesses(self, rows: WeightedCounts) -> list[Tensor]:
-        """Fits of the base to all counts and to the positive ones, each with as many own zeros as counts, and few."""
+        """Return fits of the base to all and to the positive counts, each with many and with few separate zeros."""
         fits, positive = [self.base.start(rows.y, rows.weight, rows.exposure)], rows.y > 0
         if bool(positive.any()) and not bool(positive.all()):
             exposure = None if rows.exposure is None else rows.exposure[positive]
@@ -73,7 +73,7 @@ class HurdleHead(ZeroHead):
 
 
 class ZeroInflatedPoissonHead(ZeroInflatedHead):
-    """Zero-inflated Poisson: more zeros than a Poisson has, from a process of their own.
+    """Zero-inflated Poisson: more zeros than a Poisson has, from a separate process.
 
     raw = (log mu, logit pi).
 
@@ -85,7 +85,7 @@ class ZeroInflatedPoissonHead(ZeroInflatedHead):
 
 
 class ZeroInflatedNegativeBinomialHead(ZeroInflatedHead):
-    """Zero-inflated Negative Binomial: own zeros, and over-dispersed counts.
+    """Zero-inflated Negative Binomial: separate zeros, and over-dispersed counts.
 
     raw = (log mu, log alpha, logit pi).
     """
@@ -94,7 +94,7 @@ class ZeroInflatedNegativeBinomialHead(ZeroInflatedHead):
 
 
 class ZeroInflatedDoublePoissonHead(ZeroInflatedHead):
-    """Zero-inflated Double Poisson: own zeros, and counts of any dispersion.
+    """Zero-inflated Double Poisson: separate zeros, and counts of any dispersion.
 
     raw = (log mu, log gamma, logit pi).
 

@@ -1,6 +1,6 @@
 """Training: settings, the loop, checkpoints."""
 
-from ddpn.networks.training.batches import OwnRows, RowStream, Streamed
+from ddpn.networks.training.batches import PerNetworkRows, RowStream, StreamedRows
 from ddpn.networks.training.config import Runtime, TrainingConfig
 from ddpn.networks.training.loop import fit
 from ddpn.networks.training.state import History
@@ -9,10 +9,10 @@ from ddpn.rows.count_rows import CountRows
 __all__ = [
     "CountRows",
     "History",
-    "OwnRows",
+    "PerNetworkRows",
     "RowStream",
     "Runtime",
-    "Streamed",
+    "StreamedRows",
     "TrainingConfig",
     "fit",
 ]

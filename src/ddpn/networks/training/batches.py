@@ -1,4 +1,4 @@
-"""Where batches come from: tensors in memory or a stream; and checks of these rows."""
+"""Batches of rows from memory or from a stream, and the validation of these rows."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ddpn.networks.backbones.packed import holds_table_rows
 from ddpn.networks.heads import Head
-from ddpn.networks.training.config import ALL, Share, TrainingConfig
+from ddpn.networks.training.config import WHOLE_BATCH, TrainingConfig, WorkerShard
 from ddpn.rows.checks import check_counts, check_vector
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
@@ -19,26 +19,25 @@ from ddpn.runtime.errors import ConfigError, InputError
 if TYPE_CHECKING:
     import polars as pl
 
-#: Rows of a table that go through a network together where no gradients are kept.
-_IN_ORDER = 8192
-#: So many times the rows of a training batch fit where no gradients are kept, in a network of a few layers or more.
-WITHOUT_GRADIENTS = 4
+#: Rows of a table per batch where no gradients are kept.
+_SCORED_TABLE_ROWS = 8192
+#: Rows that fit into memory without gradients, per row of a training batch, in a network of a few layers or more.
+SCORED_ROWS_PER_TRAINED_ROW = 4
 #: Rows that are augmented together: a second copy of all images of a data set would fill a GPU.
 AUGMENTED_ROWS = 1024
-#: Rows of a stream that are encoded at once: 2 KB per row for 40 columns of numbers in steps.
+#: Rows of a stream that are encoded at once, about 2 KB each for 40 numeric columns.
 CHUNK_ROWS = 16_384
-#: Epochs of a stream, which end with a score of the validation rows: about so many, and at most so many chunks long.
-_EPOCHS, _MOST_CHUNKS = 40, 16
+#: Approximate number of epochs of a stream, each with a score of the validation rows; and their most chunks.
+_STREAM_EPOCHS, _MAX_CHUNKS_PER_EPOCH = 40, 16
 
 
 @dataclass(frozen=True, eq=False)
-class OwnRows:
-    """Rows in memory of which each network trains on some and is validated with others.
+class PerNetworkRows:
+    """Rows in memory with training and validation rows per network.
 
-    `train` and `validation` have for each network the positions of the rows it trains on, and of those that validate
-    it. A row that networks read in different encodings is in `sample` once per encoding. One epoch is chosen for all
-    networks, by the mean of their validation scores: a number that all rows choose together hardly depends on a single
-    one of them.
+    `train` and `validation` hold, for each network, the positions of its training and of its validation rows. A row
+    that networks read in different encodings is in `sample` once per encoding. One epoch is chosen for all networks by
+    the mean of their validation scores, which hardly depends on a single row.
     """
 
     sample: CountRows
@@ -55,23 +54,23 @@ class OwnRows:
         return len(self.sample)
 
 
-def pick(sample: CountRows, index: Tensor) -> CountRows:
-    """Rows by position, for each member its own. Shape: index (M, B) gives (B, M, ...)."""
+def gather_rows(sample: CountRows, index: Tensor) -> CountRows:
+    """Gather rows by position, for each network its own. Shape: index (M, B) gives (B, M, ...)."""
     flat = index.reshape(-1)
     return sample.map(lambda t: t.index_select(0, flat).view(*index.shape, *t.shape[1:]).transpose(0, 1))
 
 
-def parts_of(sample: CountRows, size: int) -> Iterator[CountRows]:
-    """The rows of tensors, `size` at a time; faster than `CountRows.blocks`, as nothing but a tensor can be there."""
+def iter_chunks(sample: CountRows, size: int) -> Iterator[CountRows]:
+    """Yield rows of tensors, `size` at a time; faster than `CountRows.blocks`, which takes other arrays, too."""
     for start in range(0, len(sample), size):
         yield sample.map(lambda t, part=slice(start, start + size): t[part])  # type: ignore[misc]
 
 
 class MemoryBatches:
-    """Batches of tensors in memory, each member's rows in its own order; no DataLoader.
+    """Batches of tensors in memory, each network's rows in its own order; no DataLoader.
 
-    `positions` are those of each member's own rows, if it has any. `augment` changes the inputs before every epoch,
-    some rows at a time, from the `unchanged` ones, which need not be on the device. All members take as many steps per
+    `positions` are the rows of each network, if they differ. `augment` changes the inputs before every epoch,
+    some rows at a time, from the `unchanged` ones, which need not be on the device. All networks take as many steps per
     epoch as the one with the fewest rows. Rows left over after whole batches wait for another epoch, as orders are
     drawn anew each time. `accumulate` is the number of parts that a batch is computed in.
     """
@@ -81,20 +80,20 @@ class MemoryBatches:
         sample: CountRows,
         batch_size: int,
         positions: Sequence[Tensor] | None = None,
-        share: Share = ALL,
+        share: WorkerShard = WHOLE_BATCH,
         accumulate: int = 1,
         augment: Callable[[Tensor], Tensor] | None = None,
         unchanged: Tensor | None = None,
     ) -> None:
         rows = len(sample) if positions is None else min(map(len, positions))
         if not rows:
-            raise InputError("data must hold at least one row for each member, got none.")
+            raise InputError("data must hold at least one row for each network, got none.")
         self.device, self.share = sample.y.device, share
         self.batch = min(batch_size, rows)
         self.steps = rows // self.batch
-        #: Whether members have rows of their own also in `in_order`.
+        #: True if networks have separate rows, also in `in_order`.
         self.own_rows = positions is not None
-        self._positions = [each.to(self.device) for each in positions or ()]
+        self._positions = [index.to(self.device) for index in positions or ()]
         self._part = -(-batch_size // accumulate)
         self._augment, self._unchanged = augment, sample.X if unchanged is None else unchanged
         is_shared = augment is not None and self._unchanged.data_ptr() == sample.X.data_ptr()
@@ -114,9 +113,9 @@ class MemoryBatches:
                     target.copy_(changed)
 
     def indices(self, streams: Sequence[torch.Generator]) -> list[Tensor]:
-        """The row positions of each batch of one epoch, those of this process. Shape: (M, B).
+        """Draw the row positions of each batch of one epoch for this process. Shape: (M, B).
 
-        Where all rows of a member fit one batch, they stay as they are.
+        If all rows of a network fit one batch, they stay as they are.
         """
         sizes = [len(rows) for rows in self._positions] or [len(self.sample)] * len(streams)
         both, used = zip(sizes, streams, strict=True), self.steps * self.batch
@@ -127,60 +126,60 @@ class MemoryBatches:
         return [index[:, self.share.rank :: self.share.world] for index in batches]
 
     def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[CountRows]:
-        """All batches of one epoch."""
+        """Yield all batches of one epoch."""
         for index in self.indices(streams):
-            yield pick(self.sample, index)
+            yield gather_rows(self.sample, index)
 
     def in_order(self) -> Iterator[CountRows]:
-        """Every row once, the same for all members; own rows of a member with fewer than others are repeated."""
+        """Yield every row once, the same for all networks; rows of a network with fewer than others are repeated."""
         X = self.sample.X
         # Of texts, images and clouds as many rows together as a training has room for.
-        size = _IN_ORDER if holds_table_rows(X) else WITHOUT_GRADIENTS * self._part
+        size = _SCORED_TABLE_ROWS if holds_table_rows(X) else SCORED_ROWS_PER_TRAINED_ROW * self._part
         if not self.own_rows:
-            # The same rows for every member: X as it is, the others (N, 1).
-            return (part.map(lambda t: t.unsqueeze(1)).replace(X=part.X) for part in parts_of(self.sample, size))
+            # The same rows for every network: X as it is, the others (N, 1).
+            return (part.map(lambda t: t.unsqueeze(1)).replace(X=part.X) for part in iter_chunks(self.sample, size))
         longest = torch.arange(max(map(len, self._positions)), device=self.device)
         index = torch.stack([rows[longest % len(rows)] for rows in self._positions])
-        return (pick(self.sample, part) for part in index.split(size, dim=1))
+        return (gather_rows(self.sample, part) for part in index.split(size, dim=1))
 
 
 class RowStream(Protocol):
-    """Training rows of a table that is read again for every pass, at most `most_passes` times.
+    """Training rows of a table that is read again for every pass, at most `max_passes` times.
 
     `identity` is a digest of the table, by which a checkpoint knows it.
     """
 
     @property
     def identity(self) -> str:
-        """The digest of the table."""
+        """Digest of the table."""
 
     @property
-    def most_passes(self) -> float:
-        """The largest number of passes."""
+    def max_passes(self) -> float:
+        """Largest number of passes."""
 
     def __len__(self) -> int:
-        """About how many rows a pass has; schedules of learning rates follow it."""
+        """Return about how many rows a pass has, which schedules of learning rates follow."""
         ...
 
     def chunks(self, rows: int, seed: int) -> Iterator["pl.DataFrame"]:
-        """Tables of exactly so many rows, in random order and without an end: one pass after the other."""
+        """Yield tables of exactly `rows` rows in random order, one pass after the other, without end."""
         ...
 
     def sample(self, chunk: "pl.DataFrame") -> CountRows:
-        """Such a table as inputs and counts."""
+        """Convert a table that `chunks` yields to inputs and counts."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
-class Streamed:
-    """Training rows that are read while they are trained on.
+class StreamedRows:
+    """Training rows that are read during the training.
 
     Parameters
     ----------
     source : RowStream
         The rows.
     encode : callable
-        Makes a sample of tensors of a chunk.
+        Converts a chunk to `CountRows` of tensors.
     rows : int
         Rows per chunk, a multiple of the batch size.
     chunks : int
@@ -193,35 +192,35 @@ class Streamed:
     chunks: int
 
     @classmethod
-    def scheduled(
+    def plan_chunks(
         cls, source: RowStream, encode: Callable[["pl.DataFrame"], CountRows], config: TrainingConfig
-    ) -> tuple["Streamed", TrainingConfig]:
-        """Chunks of a size that suits encoding, and the settings of a training whose epochs are some chunks each.
+    ) -> tuple["StreamedRows", TrainingConfig]:
+        """Choose chunks of a size that suits encoding; return the rows, and settings whose epochs are a few chunks.
 
-        Epochs of `config` are passes over the rows, of which there are at most `source.most_passes`.
+        Epochs of `config` are passes over the rows, at most `source.max_passes`.
         """
         rows = len(source)
         batch = min(config.batch_size, rows)
         size = batch * max(1, min(CHUNK_ROWS, rows) // batch)
-        total = max(1, math.ceil(min(config.epochs, source.most_passes) * rows / size))
-        per_epoch = min(_MOST_CHUNKS, max(1, total // _EPOCHS))
+        total = max(1, math.ceil(min(config.epochs, source.max_passes) * rows / size))
+        per_epoch = min(_MAX_CHUNKS_PER_EPOCH, max(1, total // _STREAM_EPOCHS))
         epochs = math.ceil(total / per_epoch)
         patience = config.patience
         if patience is not None:
             patience = max(3, round(patience * epochs / config.epochs))
-        found = replace(config, batch_size=batch, epochs=epochs, patience=patience)
-        return cls(source, encode, size, per_epoch), found
+        chunk_config = replace(config, batch_size=batch, epochs=epochs, patience=patience)
+        return cls(source, encode, size, per_epoch), chunk_config
 
     def __len__(self) -> int:
         return self.rows * self.chunks
 
 
-#: What a training takes its rows from.
-Source = CountRows | OwnRows | Streamed
+#: Sources of training rows.
+Source = CountRows | PerNetworkRows | StreamedRows
 
 
 class StreamBatches:
-    """Batches of a stream. All members see the same chunks, and within each of them every member has its own order.
+    """Batches of a stream. All networks see the same chunks, and within each of them every network has its own order.
 
     `load` checks an encoded chunk and moves it to the device; `shared` are the options of `MemoryBatches`.
     """
@@ -229,7 +228,7 @@ class StreamBatches:
     own_rows = False
 
     def __init__(
-        self, source: Streamed, batch_size: int, seed: int, load: Callable[[CountRows], CountRows], **shared: Any
+        self, source: StreamedRows, batch_size: int, seed: int, load: Callable[[CountRows], CountRows], **shared: Any
     ) -> None:
         self.source, self._seed, self._load = source, seed, load
         self.batch = min(batch_size, source.rows)
@@ -240,7 +239,7 @@ class StreamBatches:
         self._current: MemoryBatches | None = None
 
     def begin(self, epoch: int) -> None:
-        """Go to the first chunk of an epoch; a resumed training reads over those before it."""
+        """Go to the first chunk of an epoch; a resumed training skips the chunks before it."""
         if epoch != self._next:
             self._chunks = self.source.source.chunks(self.source.rows, self._seed)
             for _ in range(epoch * self.source.chunks):
@@ -248,13 +247,13 @@ class StreamBatches:
         self._next = epoch + 1
 
     def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[CountRows]:
-        """All batches of one epoch."""
+        """Yield all batches of one epoch."""
         for _ in range(self.source.chunks):
             self._current = MemoryBatches(self._load(self.source.encode(next(self._chunks))), **self._shared)
             yield from self._current.epoch(streams)
 
     def in_order(self) -> Iterator[CountRows]:
-        """The rows of the current chunk, the same for all members: where a loss was not finite is found among them."""
+        """Yield the rows of the current chunk, the same for all networks, to locate losses that are not finite."""
         assert self._current is not None
         return self._current.in_order()
 
@@ -278,8 +277,8 @@ def check_sample(sample: CountRows, head: Head, needs_weight: bool) -> None:
             raise InputError(argument=name, must=must, got=str(len(part)))
     if len(sample) == 0:
         raise InputError(argument="data", must="hold at least one row", got="0")
-    found = {name: part.double().numpy(force=True) for name, part in sample.parts.items() if name != "X"}
-    y, exposure = found["y"], found.get("exposure")
+    columns = {name: part.double().numpy(force=True) for name, part in sample.parts.items() if name != "X"}
+    y, exposure = columns["y"], columns.get("exposure")
     is_checked = sample.is_checked  # before the rows became tensors
     if not is_checked and head.support.is_discrete:
         check_counts(y, len(y), remedy="Use y.round().")
@@ -287,6 +286,6 @@ def check_sample(sample: CountRows, head: Head, needs_weight: bool) -> None:
         bad = np.flatnonzero(~np.isfinite(y))
         raise InputError(argument="y", must="be finite", got=str(y[bad[0]]), rows=bad.tolist())
     check_vector("exposure", exposure, len(y), zero=False)
-    check_vector("weight", found.get("weight"), len(y), zero=True, all_zero=not needs_weight)
+    check_vector("weight", columns.get("weight"), len(y), zero=True, all_zero=not needs_weight)
     if head.exposure_is_total:
         head.check_targets(y, exposure)

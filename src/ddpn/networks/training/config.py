@@ -41,20 +41,20 @@ class TrainingConfig(OptimizerOptions):
     schedule : {"cosine", "constant"}
         Whether the learning rate then falls along a cosine or stays constant.
     clip : float or None
-        Bounds each member's gradient norm.
+        Bounds each network's gradient norm.
     ema : float
         Above 0, weights are averaged over about 1 / (1 - ema) steps; validation and predictions use the average.
     score : {"nll", "crps", "loss"}
-        The validation score that selects epochs: each member keeps the weights of its best epoch. "loss" is the
+        The validation score that selects epochs: each network keeps the weights of its best epoch. "loss" is the
         training objective, as in the paper; where it is weighted by a beta it is not a proper score.
     patience : int, optional
-        A member that has not improved for so many epochs has stopped.
+        A network that has not improved for so many epochs has stopped.
     precision : {"float32", "bf16"}
         What the networks are computed in.
     accumulate : int
         Splits a batch into so many parts that are computed one after the other.
     seeds : tuple of int
-        One seed per member.
+        One seed per network.
 
     Examples
     --------
@@ -75,19 +75,19 @@ class TrainingConfig(OptimizerOptions):
         check_choice("score", self.score, ("nll", "crps", "loss"))
         seeds: Any = self.seeds
         if not isinstance(seeds, tuple) or not seeds or any(type(s) is not int or not 0 <= s < 2**62 for s in seeds):
-            raise ConfigError(f"seeds must be a tuple of one integer of at least 0 per member, got {seeds!r}.")
+            raise ConfigError(f"seeds must be a tuple of one integer of at least 0 per network, got {seeds!r}.")
 
     @property
     def n_networks(self) -> int:
-        """How many networks are trained."""
+        """Number of networks."""
         return len(self.seeds)
 
     def as_dict(self) -> JsonObject:
-        """Plain values, for a manifest."""
+        """Return plain values, for a manifest."""
         return asdict(self) | {"seeds": list(self.seeds)}
 
     def lr_at(self, step: int, steps: int) -> float:
-        """The learning rate of a step.
+        """Compute the learning rate of a step.
 
         Parameters
         ----------
@@ -107,7 +107,7 @@ class TrainingConfig(OptimizerOptions):
 # Device, precision and processes --------------------------------------------------------------------------------------
 
 
-class Share(NamedTuple):
+class WorkerShard(NamedTuple):
     """The part of every batch that this process computes: every `world`-th row from `rank` on."""
 
     rank: int
@@ -115,7 +115,7 @@ class Share(NamedTuple):
 
 
 #: The share of a single process.
-ALL = Share(rank=0, world=1)
+WHOLE_BATCH = WorkerShard(rank=0, world=1)
 
 
 class Runtime:
@@ -132,23 +132,26 @@ class Runtime:
     def __init__(self, device: torch.device | str = "auto") -> None:
         self._accelerator: Any = None
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            found = self._accelerator = _accelerator(device)
-            self.device, self.share = found.device, Share(found.process_index, found.num_processes)
+            accelerator = self._accelerator = _accelerator(device)
+            self.device, self.share = (
+                accelerator.device,
+                WorkerShard(accelerator.process_index, accelerator.num_processes),
+            )
         else:
-            self.device, self.share = pick_device(device), ALL
+            self.device, self.share = pick_device(device), WHOLE_BATCH
 
     @property
     def is_main(self) -> bool:
-        """Whether this process prints and writes."""
+        """True for the process that prints and writes."""
         return self.share.rank == 0
 
     def wait(self) -> None:
-        """Wait until every process is here."""
+        """Wait until every process calls this."""
         if self._accelerator is not None:
             self._accelerator.wait_for_everyone()
 
     def autocast(self, precision: str) -> AbstractContextManager:
-        """The context in which a network's forward pass runs."""
+        """Return the context for a network's forward pass."""
         if precision == "float32":
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
@@ -159,12 +162,12 @@ class Runtime:
             values.copy_(self._accelerator.reduce(values, reduction="sum"))
 
     def spread_file(self, path: Path) -> None:
-        """Give every process the file that the main process has at `path`, or none, also without a shared folder."""
+        """Copy the main process's file at `path` to the other processes, or delete it there if there is none."""
         if self._accelerator is None:
             return
-        known = [path.read_bytes() if self.is_main and path.exists() else None]
-        import_extra("accelerate.utils", "distributed").broadcast_object_list(known)
-        content = known[0]
+        contents = [path.read_bytes() if self.is_main and path.exists() else None]
+        import_extra("accelerate.utils", "distributed").broadcast_object_list(contents)
+        content = contents[0]
         if self.is_main:
             return
         if content is None:
@@ -196,15 +199,15 @@ def _leave() -> None:
 
 
 def pick_device(device: torch.device | str) -> torch.device:
-    """The torch device of a name; "auto" is a GPU if there is one."""
+    """Return the torch device of a name; "auto" is a GPU if there is one."""
     if str(device) == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        found = torch.device(device)
+        parsed = torch.device(device)
     except RuntimeError as error:
         must = "be auto, cpu, cuda or another device of torch"
         raise ConfigError(argument="device", must=must, got=repr(str(device))) from error
-    if found.type == "cuda" and not torch.cuda.is_available():
+    if parsed.type == "cuda" and not torch.cuda.is_available():
         must = "be auto or cpu, as torch finds no CUDA GPU here"
         raise ConfigError(argument="device", must=must, got=repr(str(device)))
-    return found
+    return parsed

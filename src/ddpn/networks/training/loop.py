@@ -1,4 +1,4 @@
-"""The training loop: every member of an ensemble at once, each as if it were trained alone.
+"""The training loop: every network of an ensemble at once, each as if it were trained alone.
 
 On a GPU steps are one CUDA graph: small networks spend their time launching kernels, and a graph launches once. A step
 of five small networks is 7 to 14 times as fast (docs/results/speed.md).
@@ -15,28 +15,28 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ddpn.distributions.limits import as_recorded
+from ddpn.distributions.limits import apply_record_limits
 from ddpn.metrics import crps
-from ddpn.networks.backbones.members import Frozen, Members
+from ddpn.networks.backbones.members import Frozen, NetworkList
 from ddpn.networks.heads import Head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training.batches import (
     MemoryBatches,
-    OwnRows,
+    PerNetworkRows,
     Source,
     StreamBatches,
-    Streamed,
+    StreamedRows,
     check_sample,
-    parts_of,
-    pick,
+    gather_rows,
+    iter_chunks,
 )
 from ddpn.networks.training.config import Runtime, TrainingConfig
 from ddpn.networks.training.state import (
     History,
     State,
-    frozen_fingerprint,
+    hash_frozen_tensors,
+    identify_rows,
     read_checkpoint,
-    rows_identity,
 )
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock, TimeLimitError, check_deadline
@@ -67,21 +67,21 @@ def fit(
     after_epoch: Callable[[int], object] | None = None,
     clock: Clock | None = None,
 ) -> History:
-    """Train a model in place; afterwards, however it ended, it has each member's best weights.
+    """Train a model in place; afterwards, however it ended, it has each network's best weights.
 
     Parameters
     ----------
     model : CountModel
         With weights drawn by `reset`.
-    train : CountRows of tensors, OwnRows or Streamed
-        Training rows. `OwnRows` have training and validation rows per member, and choose one epoch for all. Rows that
-        are `Streamed` are read while they are trained on.
+    train : CountRows of tensors, PerNetworkRows or StreamedRows
+        Training rows. `PerNetworkRows` have training and validation rows per network, and choose one epoch for all.
+        `StreamedRows` are read while the networks train on them.
     validation : CountRows of tensors, optional
-        Rows that choose each member's best epoch.
+        Rows that choose each network's best epoch.
     config : TrainingConfig
         The settings.
     augment : callable, optional
-        Changes the inputs of training rows in memory before every epoch, in the same way for all members. It takes up
+        Changes the inputs of training rows in memory before every epoch, in the same way for all networks. It takes up
         to 1,024 inputs at a time and returns as many of the same shape and dtype, drawn from torch's global generator,
         which is seeded by the epoch. Inputs that are not on the device stay where they are: the device holds one copy.
     runtime : Runtime, optional
@@ -102,13 +102,13 @@ def fit(
         that epoch, so that they can be scored or written to a file. A resumed training repeats the calls since its
         checkpoint.
     clock : Clock, optional
-        Ends the training when its time is up, with each member's best weights until then. The learning rate falls in
+        Ends the training when its time is up, with each network's best weights until then. The learning rate falls in
         time to end with it, where there is no time for all epochs. Without a complete epoch, a `TimeLimitError`.
 
     Notes
     -----
     Ctrl-C (any KeyboardInterrupt) in an epoch ends the training, not the program. The state returns to the end of the
-    last complete epoch, the checkpoint is written, the model gets each member's best weights until then, and the
+    last complete epoch, the checkpoint is written, the model gets each network's best weights until then, and the
     history is returned with `interrupted` set, which callers check before they go on. `history.epochs` is empty if no
     epoch was complete; the model then has its initial weights. A second Ctrl-C, while the first is handled or later, is
     raised as usual.
@@ -119,7 +119,7 @@ def fit(
     # Only one process writes a checkpoint; the others need not wait. They may be on other machines.
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None:
-        identity = training.identity()
+        identity = training.describe_identity()
         runtime.spread_file(path)
         if (saved := read_checkpoint(path, identity)) is not None:
             state.restore(saved)
@@ -127,7 +127,7 @@ def fit(
     def save() -> None:
         """Write the beginning of the current epoch, which a resumed training repeats from its first batch."""
         if path is not None and runtime.is_main:
-            write(path, state.before.tensors, state.before.info | {"identity": identity})
+            write(path, state.epoch_start.tensors, state.epoch_start.info | {"identity": identity})
 
     saved_at = time.monotonic()
     try:
@@ -138,24 +138,24 @@ def fit(
                 if on_epoch is not None and runtime.is_main:
                     on_epoch(f"epoch {state.epoch} of {config.epochs}, {text}")
                 if after_epoch is not None:
-                    with state.averaged():
+                    with state.use_averaged_weights():
                         after_epoch(state.epoch)
                 if time.monotonic() - saved_at > save_seconds:
                     save()
                     saved_at = time.monotonic()
     except TimeLimitError:
-        state.restore(state.before)
+        state.restore(state.epoch_start)
         state.history.stopped = "the time was up"
         if not state.history.epochs:
             raise
     except KeyboardInterrupt:
-        state.restore(state.before)
+        state.restore(state.epoch_start)
         save()
         state.history.interrupted, state.history.stopped = True, "interrupted"
     finally:
         training.close()
     if state.have_all_stopped and not state.history.interrupted:
-        state.history.stopped = f"no member had a better {config.score} for {config.patience} epochs"
+        state.history.stopped = f"no network had a better {config.score} for {config.patience} epochs"
     return state.history
 
 
@@ -173,12 +173,14 @@ class Training:
         augment: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         self.model, self.config, self.runtime = model, config, runtime
-        self._given, self._augment = (train, validation), augment
+        self._sources, self._augment = (train, validation), augment
         self._clock = clock if clock is not None and clock.has_limit else None
-        if isinstance(train, OwnRows) and validation is not None:
-            raise ConfigError("validation must be None where training rows are OwnRows, which contain it.")
-        if isinstance(train, Streamed) and augment is not None:
-            raise ConfigError("augment must be None where training rows are Streamed: change them as they are encoded.")
+        if isinstance(train, PerNetworkRows) and validation is not None:
+            raise ConfigError("validation must be None if training rows are PerNetworkRows, which contain it.")
+        if isinstance(train, StreamedRows) and augment is not None:
+            raise ConfigError(
+                "augment must be None if training rows are StreamedRows. Change the rows in `encode` instead."
+            )
         has = [rows.exposure is not None for rows in (train, validation) if isinstance(rows, CountRows)]
         if len(set(has)) > 1:
             got = "one in train, none in validation" if has[0] else "one in validation, none in train"
@@ -187,7 +189,7 @@ class Training:
         if weight.numel() and not weight.flatten(1).any(1).all():
             # Layers are made of zeros, from which only biases would learn.
             raise ConfigError("weights must be drawn before a training, got zeros. Call model.reset(config.seeds).")
-        is_own = isinstance(train, OwnRows)
+        is_own = isinstance(train, PerNetworkRows)
         self.state = State(model, config, validates=is_own or validation is not None, one_epoch=is_own)
         self.batches, self.validation = self._batches("train", train), None
         if is_own:
@@ -203,49 +205,49 @@ class Training:
             self._captured = CapturedSteps(self.train_step, self.state, self.batches)
 
     def _batches(self, name: str, source: Source) -> AnyBatches:
-        """Batches of training or validation rows on the device, which are checked first."""
+        """Validate training or validation rows, and make batches of them on the device."""
         shared: JsonObject = {"share": self.runtime.share, "accumulate": self.config.accumulate}
-        if isinstance(source, Streamed):
-            return StreamBatches(source, self.config.batch_size, self.config.seeds[0], self._loaded, **shared)
-        if not isinstance(source, CountRows | OwnRows):
-            kinds, remedy = "be a CountRows, OwnRows or Streamed", "Use CountRows(X, y)."
+        if isinstance(source, StreamedRows):
+            return StreamBatches(source, self.config.batch_size, self.config.seeds[0], self._load_rows, **shared)
+        if not isinstance(source, CountRows | PerNetworkRows):
+            kinds, remedy = "be a CountRows, PerNetworkRows or StreamedRows", "Use CountRows(X, y)."
             raise InputError(argument=name, must=kinds, got=type(source).__name__, remedy=remedy)
-        sample = self._loaded(source if isinstance(source, CountRows) else source.sample, needs_weight=True)
-        own = getattr(source, name) if isinstance(source, OwnRows) else None
+        sample = self._load_rows(source if isinstance(source, CountRows) else source.sample, needs_weight=True)
+        positions = getattr(source, name) if isinstance(source, PerNetworkRows) else None
         if name == "train" and self._augment is not None:
-            given = source if isinstance(source, CountRows) else source.sample
-            shared |= {"augment": self._augment, "unchanged": given.X}
-        return MemoryBatches(sample, self.config.batch_size, own, **shared)
+            rows = source if isinstance(source, CountRows) else source.sample
+            shared |= {"augment": self._augment, "unchanged": rows.X}
+        return MemoryBatches(sample, self.config.batch_size, positions, **shared)
 
-    def _loaded(self, sample: CountRows, needs_weight: bool = False) -> CountRows:
+    def _load_rows(self, sample: CountRows, needs_weight: bool = False) -> CountRows:
         check_sample(sample, self.model.head, needs_weight)
         return sample.map(lambda t: t.to(self.runtime.device))
 
-    def identity(self) -> JsonObject:
-        """What distinguishes this training from others; to be called before its first step."""
-        train, validation = self._given
+    def describe_identity(self) -> JsonObject:
+        """Describe what distinguishes this training from others; call this before the first step."""
+        train, validation = self._sources
         head = {"name": self.model.head.name, "options": self.model.head.options}
         shapes = {name: list(p.shape) for name, p in self.model.named_parameters()}
         return {
             "config": self.config.as_dict(),
-            "training data": rows_identity(train) | ({} if self._augment is None else {"augmented": True}),
-            "validation data": None if self.validation is None else rows_identity(validation or train),
+            "training data": identify_rows(train) | ({} if self._augment is None else {"augmented": True}),
+            "validation data": None if self.validation is None else identify_rows(validation or train),
             # As it is read from a file, where a tuple is a list.
             "head": json.loads(json.dumps(head)),
             "network": {"layers": str(self.model.backbone), "shapes": shapes},
-            "frozen weights": frozen_fingerprint(self.model),
+            "frozen weights": hash_frozen_tensors(self.model),
             "initial weights": fingerprint(self.state.flat.values),
         }
 
     def close(self) -> None:
-        """Put each member's best weights into the model, and release the captured step and its GPU memory."""
+        """Put each network's best weights into the model, and release the captured step and its GPU memory."""
         self.state.keep_best()
         self._captured = None
 
     # One epoch ---------------------------------------------------------------------------------------------------
 
     def run_epoch(self) -> str:
-        """Train once over the rows, validate, and keep what is best; a line on how it went."""
+        """Train for one epoch, validate, and keep the best weights; return a line on the progress."""
         if isinstance(self.batches, StreamBatches):
             return self._run_epoch()
         # All of it: also the small operations between the steps.
@@ -257,11 +259,11 @@ class Training:
         if self._captured is not None and not self._captured.is_ready():
             self._captured = None
         self.batches.begin(self.state.epoch)
-        with self._seeded():
+        with self._seed_generators():
             losses = self._train_epoch()
         scores = None
         if self.validation is not None:
-            with self.state.averaged():
+            with self.state.use_averaged_weights():
                 scores = mean_scores(self.model, self.validation, self.config, self.runtime)
         lr, seconds = self.config.lr_at(self.state.step - 1, self.steps), time.perf_counter() - started
         self.state.complete_epoch(losses, scores, lr=lr, seconds=seconds)
@@ -270,7 +272,7 @@ class Training:
         return f"validation {self.config.score} {sum(scores) / len(scores):.4f}"
 
     @contextmanager
-    def _seeded(self) -> Iterator[None]:
+    def _seed_generators(self) -> Iterator[None]:
         """Seed torch's global generator, which dropout and random changes of images use, and restore it afterwards.
 
         It is seeded for every epoch, so that a resumed training draws what it would have drawn. A captured step keeps
@@ -302,13 +304,13 @@ class Training:
                 state.step += 1
                 healthy &= state.optimizer.healthy
                 if self.runtime.device.type == "cpu" and not healthy.all():
-                    state.recover(healthy, self._failing_rows, self.runtime.is_main)
+                    state.roll_back(healthy, self._failing_rows, self.runtime.is_main)
                     healthy.fill_(True)
-        state.recover(healthy, self._failing_rows, self.runtime.is_main)
+        state.roll_back(healthy, self._failing_rows, self.runtime.is_main)
         return (total / self.batches.steps).tolist()
 
     def _step_by_time(self) -> int:
-        """The number of this step, or the one that would use up the time as the steps are used up, if that is later."""
+        """Return the number of this step, or a later one if the share of time used exceeds the share of steps."""
         check_deadline()
         if self._clock is None:
             return self.state.step
@@ -318,13 +320,13 @@ class Training:
         return max(self.state.step, round(used * self.steps))
 
     def train_step(self, batch: CountRows) -> Tensor:
-        """Update every member once; their mean losses. Shape: (M,)."""
+        """Update every network once; return their mean losses. Shape: (M,)."""
         loss, flat, size = None, self.state.flat, -(-len(batch) // self.config.accumulate)
         with threads_for(self.model.multiply_adds(batch.X[:size, 0])):
-            for part in parts_of(batch, size):
-                # Per member, so that the sum of all gives each the gradient of its own mean.
+            for part in iter_chunks(batch, size):
+                # Per network, so that the sum of all gives each the gradient of its own mean.
                 mean = self._losses(part).sum(0) / self.batches.batch
-                flat.add_gradient_of(mean.sum(), fresh=loss is None)
+                flat.add_gradient(mean.sum(), fresh=loss is None)
                 loss = mean.detach() if loss is None else loss + mean.detach()
             assert loss is not None
             self.runtime.add_up(flat.grad)
@@ -333,21 +335,21 @@ class Training:
         return loss
 
     def _losses(self, part: CountRows) -> Tensor:
-        """The weighted objective per row and member. Shape: (B, M)."""
+        """Compute the weighted objective per row and network. Shape: (B, M)."""
         with self.runtime.autocast(self.config.precision):
             raw = self.model.raw(part.X)
-        each = self.model.head.sample_loss(raw, part)
-        return each if part.weight is None else each * part.weight
+        losses = self.model.head.sample_loss(raw, part)
+        return losses if part.weight is None else losses * part.weight
 
     @torch.no_grad()
-    def _failing_rows(self, member: int) -> list[int]:
-        each = torch.cat([self._losses(part)[:, member] for part in self.batches.in_order()])
-        return (~each.isfinite()).nonzero().flatten().tolist()
+    def _failing_rows(self, network: int) -> list[int]:
+        losses = torch.cat([self._losses(part)[:, network] for part in self.batches.in_order()])
+        return (~losses.isfinite()).nonzero().flatten().tolist()
 
 
 @torch.no_grad()
 def mean_scores(model: CountModel, batches: AnyBatches, config: TrainingConfig, runtime: Runtime) -> list[float]:
-    """Return the mean validation score of each member: a proper score, or the training objective ("loss")."""
+    """Return the mean validation score of each network: a proper score, or the training objective ("loss")."""
     model.eval()
     sums = torch.zeros(2, model.n_networks, dtype=torch.float64, device=runtime.device)
     for number, part in enumerate(batches.in_order()):
@@ -362,33 +364,34 @@ def mean_scores(model: CountModel, batches: AnyBatches, config: TrainingConfig, 
             sums[1] += weight.sum(0)
     runtime.add_up(sums)
     scores = (sums[0] / sums[1]).tolist()
-    return [found if found == found else float("inf") for found in scores]
+    return [score if score == score else float("inf") for score in scores]
 
 
 def _score_rows(head: Head, raw: Tensor, rows: CountRows, score: str) -> Tensor:
-    """Return the score of every row and member. Shape: raw (B, M, P) -> (B, M)."""
+    """Return the score of every row and network. Shape: raw (B, M, P) -> (B, M)."""
     if score == "loss":
         return head.sample_loss(raw, rows)
-    dist = as_recorded(head(raw, rows.exposure), rows)
+    dist = apply_record_limits(head(raw, rows.exposure), rows)
     return -dist.log_prob(rows.y) if score == "nll" else crps(dist, rows.y)
 
 
 # Training steps as one CUDA graph -------------------------------------------------------------------------------------
 
 
-#: Steps before the capture, which CUDA graphs require, so that libraries have set themselves up.
-_WARM_UP = 3
+#: Steps before the capture, which CUDA graphs require so that libraries initialise.
+_WARM_UP_STEPS = 3
 
 
 def can_capture(model: nn.Module, batches: MemoryBatches, runtime: Runtime) -> bool:
-    """Whether steps run on one GPU and all networks are known to do the same in every step.
+    """Return True if steps run on one GPU, and all networks do the same in every step.
 
-    Networks in `Members` declare it by a true `capturable`: same shapes, same kernels, no values read, nothing random.
+    Networks in a `NetworkList` declare this by a true `capturable`: equal shapes and kernels, no values read, nothing
+    random.
     The loss of bounded and censored counts reads values.
     """
     if runtime.share.world > 1 or runtime.device.type != "cuda" or not batches.sample.is_unrestricted:
         return False
-    looped = [network for module in model.modules() if isinstance(module, Members) for network in module]
+    looped = [network for module in model.modules() if isinstance(module, NetworkList) for network in module]
     is_frozen = any(isinstance(module, Frozen) for module in model.modules())
     return not is_frozen and all(getattr(network, "capturable", False) for network in looped)
 
@@ -396,7 +399,7 @@ def can_capture(model: nn.Module, batches: MemoryBatches, runtime: Runtime) -> b
 class CapturedSteps:
     """A training step on rows in the memory of one GPU, captured once and replayed.
 
-    `step` takes a batch, updates all members and returns their losses (M,).
+    `step` takes a batch, updates all networks and returns their losses (M,).
     """
 
     def __init__(self, step: Callable[[CountRows], Tensor], state: State, batches: MemoryBatches) -> None:
@@ -404,7 +407,7 @@ class CapturedSteps:
         config, device = state.config, state.flat.values.device
         steps = config.epochs * batches.steps
         # One more for each step of the warm-up, which may begin at the last.
-        lrs = [config.lr_at(i, steps) for i in range(steps)] + [0.0] * (_WARM_UP + 1)
+        lrs = [config.lr_at(i, steps) for i in range(steps)] + [0.0] * (_WARM_UP_STEPS + 1)
         self._lrs = torch.tensor(lrs, dtype=torch.float32, device=device)
         self._index = torch.zeros(config.n_networks, batches.batch, dtype=torch.long, device=device)
         self._step = torch.zeros(1, dtype=torch.long, device=device)
@@ -415,7 +418,7 @@ class CapturedSteps:
     def _once(self) -> None:
         optimizer = self._state.optimizer
         torch.index_select(self._lrs, 0, self._step, out=optimizer.lr.view(1))
-        self._total += self._train_step(pick(self._batches.sample, self._index))
+        self._total += self._train_step(gather_rows(self._batches.sample, self._index))
         self._healthy &= optimizer.healthy
         self._step += 1
 
@@ -437,12 +440,12 @@ class CapturedSteps:
         """Warm up, capture, and restore weights and buffers, however it ends."""
         tensors = self._state.optimizer.tensors()
         before = {name: tensor.clone() for name, tensor in tensors.items()}
-        buffers = self._state.buffers.copied()
+        buffers = self._state.buffers.copy_values()
         stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
         try:
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
-                for _ in range(_WARM_UP):
+                for _ in range(_WARM_UP_STEPS):
                     self._once()
             torch.cuda.current_stream().wait_stream(stream)
             with torch.cuda.graph(graph):
@@ -454,7 +457,7 @@ class CapturedSteps:
         return graph
 
     def epoch(self) -> tuple[Tensor, Tensor]:
-        """Replay the step on every batch of one epoch; the members' total losses, and whether all were finite."""
+        """Replay the step on every batch of an epoch; return each network's total loss, and if all were finite."""
         assert self._graph is not None
         self._step.fill_(self._state.step)
         self._total.zero_()

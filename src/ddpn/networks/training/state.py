@@ -1,8 +1,8 @@
 """The state of a training: weights and optimizer, its `History`, and the checkpoint from which it resumes.
 
 The weights of an ensemble are one (M, D) tensor, of which the modules' parameters are views. So clipping, averaging,
-keeping the best epoch and rolling a member back are one operation each, and the `Optimizer` sees one tensor. `State` is
-all that the next epochs of a training depend on, and what was best until now.
+keeping the best epoch and rolling a network back are one operation each, and the `Optimizer` sees one tensor. `State`
+holds all that the next epochs of a training depend on, and the best weights until now.
 """
 
 import math
@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
-from ddpn.networks.backbones.members import Frozen, Members, generators
+from ddpn.networks.backbones.members import Frozen, NetworkList, make_generators
 from ddpn.networks.model import CountModel
-from ddpn.networks.training.batches import OwnRows, Source, Streamed
+from ddpn.networks.training.batches import PerNetworkRows, Source, StreamedRows
 from ddpn.networks.training.config import TrainingConfig
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 from ddpn.runtime.validation import at_rows, listed
@@ -30,34 +30,34 @@ from ddpn.storage.tensor_files import fingerprint, read
 
 #: Batch orders come from another stream than initial weights.
 _ORDER_SEED = 2**31
-#: A member that had to be rolled back so often will not recover by itself.
+#: Most rollbacks of a network, which will not recover by itself after more.
 _MAX_ROLLBACKS = 3
 #: Prefixes of the names of networks' buffers, and of those of the best epoch.
 _BUFFERS, _BEST_BUFFERS = "buffers/", "best_buffers/"
-#: Containers of torch that may hold parameters with a member axis.
-_LISTS = (nn.ParameterList, nn.ParameterDict)
+#: Containers of torch that may hold parameters with an axis of networks.
+_PARAMETER_CONTAINERS = (nn.ParameterList, nn.ParameterDict)
 #: Adam's usual constants; weights decay apart from it, as biases do not.
 _ADAM: JsonObject = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
 _ADAM |= {"fused": True, "amsgrad": False, "maximize": False}
-#: As many tensors as torch's fused AdamW takes in one launch.
-_PIECES = 36
+#: Number of tensors that torch's fused AdamW takes in one launch.
+_FUSED_TENSORS = 36
 
 
 # Weights and optimizer ------------------------------------------------------------------------------------------------
 
 
 class _Weight(NamedTuple):
-    """One parameter of every member: a stacked one with the member axis first, or one tensor per member."""
+    """One parameter of every network: a tensor with the axis of networks first, or one tensor per network."""
 
     tensors: list[nn.Parameter]
     n_networks: int
     is_decayed: bool
 
-    def rows(self, given: list[Tensor]) -> Tensor:
-        """Values or gradients, one row per member. Shape: (M, D)."""
-        if len(given) == 1:
-            return given[0].reshape(self.n_networks, -1)
-        return torch.stack([each.reshape(-1) for each in given])
+    def rows(self, tensors: list[Tensor]) -> Tensor:
+        """Arrange values or gradients in one row per network. Shape: (M, D)."""
+        if len(tensors) == 1:
+            return tensors[0].reshape(self.n_networks, -1)
+        return torch.stack([tensor.reshape(-1) for tensor in tensors])
 
     def view(self, values: Tensor) -> None:
         """Make the parameters views of `values` (M, D)."""
@@ -69,11 +69,11 @@ class _Weight(NamedTuple):
 class FlatWeights:
     """`values` and `grad` (M, D); `decayed` (D,) is 1 for weights, 0 for biases and the scales of norms.
 
-    Every trainable parameter must have the member axis first, or belong to a network of `backbones.Members`.
+    Every trainable parameter must have the axis of networks first, or belong to a `backbones.NetworkList`.
     """
 
     def __init__(self, model: nn.Module, n_networks: int) -> None:
-        self._weights = [*_stacked(model, n_networks), *_looped(model, n_networks)]
+        self._weights = [*_find_stacked_weights(model, n_networks), *_find_looped_weights(model, n_networks)]
         self.parameters = [p for weight in self._weights for p in weight.tensors]
         parts = [weight.rows([p.detach() for p in weight.tensors]) for weight in self._weights]
         self.values = torch.cat(parts, dim=1)
@@ -84,99 +84,101 @@ class FlatWeights:
         for weight, values in zip(self._weights, self.values.split(widths, dim=1), strict=True):
             weight.view(values)
 
-    def add_gradient_of(self, loss: Tensor, fresh: bool) -> None:
+    def add_gradient(self, loss: Tensor, fresh: bool) -> None:
         """Differentiate a scalar; the result replaces `grad` if `fresh`, else it is added."""
         # A user's network may have weights that its forward pass does not use.
-        found = iter(torch.autograd.grad(loss, self.parameters, allow_unused=True, materialize_grads=True))
-        parts = [weight.rows([next(found) for _ in weight.tensors]) for weight in self._weights]
+        gradients = iter(torch.autograd.grad(loss, self.parameters, allow_unused=True, materialize_grads=True))
+        parts = [weight.rows([next(gradients) for _ in weight.tensors]) for weight in self._weights]
         if fresh:
             torch.cat(parts, dim=1, out=self.grad)
         else:
             self.grad += torch.cat(parts, dim=1)
 
     def norms(self) -> Tensor:
-        """Each member's gradient norm. Shape: (M,)."""
+        """Compute the gradient norm per network. Shape: (M,)."""
         return torch.linalg.vector_norm(self.grad, dim=1)
 
 
-def _stacked(model: nn.Module, n_networks: int) -> list[_Weight]:
-    looped = {id(p) for module in model.modules() if isinstance(module, Members) for p in module.parameters()}
-    # Torch's own layers have no member axis, even if one of their axes happens to be as long.
+def _find_stacked_weights(model: nn.Module, n_networks: int) -> list[_Weight]:
+    looped = {id(p) for module in model.modules() if isinstance(module, NetworkList) for p in module.parameters()}
+    # Torch's own layers have no axis of networks, even if one of their axes happens to be as long.
     torchs = [m for m in model.modules() if type(m).__module__.startswith("torch.nn.modules.")]
-    shared = {id(p) for m in torchs if not isinstance(m, _LISTS) for p in m.parameters(recurse=False)}
-    found = []
+    shared = {id(p) for m in torchs if not isinstance(m, _PARAMETER_CONTAINERS) for p in m.parameters(recurse=False)}
+    weights = []
     for name, p in model.named_parameters():
         if not p.requires_grad or id(p) in looped:
             continue
         if p.dim() == 0 or len(p) != n_networks or id(p) in shared:
             must, got = f"have the {n_networks} networks along their first axis", f"{name} of shape {tuple(p.shape)}"
-            remedy = "Build the network from the layers of ddpn.networks.backbones, or wrap it in Members."
+            remedy = "Build the network from the layers of ddpn.networks.backbones, or wrap it in NetworkList."
             raise ConfigError(f"parameters must {must}, got {got}. {remedy}")
-        found.append(_Weight([p], n_networks, not name.endswith("bias")))
-    return found
+        weights.append(_Weight([p], n_networks, not name.endswith("bias")))
+    return weights
 
 
-def _looped(model: nn.Module, n_networks: int) -> list[_Weight]:
-    found = []
+def _find_looped_weights(model: nn.Module, n_networks: int) -> list[_Weight]:
+    weights = []
     for module in model.modules():
-        if isinstance(module, Members):
+        if isinstance(module, NetworkList):
             if len(module) != n_networks:
-                raise ConfigError(f"Members must hold the {n_networks} networks of the training, got {len(module)}.")
+                raise ConfigError(
+                    f"NetworkList must hold the {n_networks} networks of the training, got {len(module)}."
+                )
             for together in zip(*(network.parameters() for network in module), strict=True):
                 if together[0].requires_grad:
-                    found.append(_Weight(list(together), n_networks, together[0].dim() > 1))
-    return found
+                    weights.append(_Weight(list(together), n_networks, together[0].dim() > 1))
+    return weights
 
 
-def trained_buffers(model: nn.Module) -> dict[str, Tensor]:
-    """Persistent buffers, such as running statistics, of networks that are not frozen."""
+def find_trained_buffers(model: nn.Module) -> dict[str, Tensor]:
+    """Find persistent buffers, such as running statistics, of networks that are not frozen."""
     frozen = {id(b) for module in model.modules() if isinstance(module, Frozen) for b in module.buffers()}
     persistent = set(model.state_dict())
     return {name: b for name, b in model.named_buffers() if name in persistent and id(b) not in frozen}
 
 
-def trained_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """What a training changes: weights that have gradients, and `trained_buffers`."""
+def find_trained_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Find the tensors that a training changes: weights with gradients, and buffers that are not frozen."""
     weights = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
-    return weights | trained_buffers(model)
+    return weights | find_trained_buffers(model)
 
 
 class Buffers:
-    """The buffers of a model that a training can change, by name and by the member whose own they are.
+    """The buffers of a model that a training can change, by name, with the network that owns each.
 
-    Buffers that all members share, such as a table of constants, are included, so that a resumed training has them.
+    Buffers that all networks share, such as a table of constants, are included, so that a resumed training has them.
     """
 
     def __init__(self, model: nn.Module, n_networks: int) -> None:
-        loops = [module for module in model.modules() if isinstance(module, Members)]
-        owners = {id(b): k for each in loops for k, network in enumerate(each) for b in network.buffers()}
+        loops = [module for module in model.modules() if isinstance(module, NetworkList)]
+        owners = {id(b): k for loop in loops for k, network in enumerate(loop) for b in network.buffers()}
         self._owned: dict[str, tuple[Tensor, int | None]] = {}
-        for name, buffer in trained_buffers(model).items():
+        for name, buffer in find_trained_buffers(model).items():
             if id(buffer) in owners or buffer.dim() == 0 or len(buffer) != n_networks:
                 self._owned[name] = buffer, owners.get(id(buffer))
             else:
                 self._owned |= {f"{name}/{k}": (buffer[k], k) for k in range(n_networks)}
 
-    def copied(self) -> dict[str, Tensor]:
-        """A copy of the current values."""
+    def copy_values(self) -> dict[str, Tensor]:
+        """Copy the current values."""
         return {name: buffer.clone() for name, (buffer, _) in self._owned.items()}
 
-    def load(self, tensors: dict[str, Tensor], member: int | None = None) -> None:
-        """Take over what `copied` returned; with `member`, only what is that member's own."""
+    def load(self, tensors: dict[str, Tensor], network: int | None = None) -> None:
+        """Take over what `copy_values` returned; with `network`, only what that network owns."""
         for name, (buffer, owner) in self._owned.items():
-            if member in (None, owner):
+            if network in (None, owner):
                 buffer.copy_(tensors[name])
 
-    def copy_member(self, tensors: dict[str, Tensor], member: int) -> None:
-        """Write one member's current values, and what all share, into what `copied` returned."""
+    def copy_network(self, tensors: dict[str, Tensor], network: int) -> None:
+        """Write one network's current values, and what all share, into what `copy_values` returned."""
         for name, (buffer, owner) in self._owned.items():
-            if owner in (None, member):
+            if owner in (None, network):
                 tensors[name].copy_(buffer)
 
 
-def frozen_fingerprint(model: nn.Module) -> int:
-    """A checksum of the tensors that a training does not change, and that its files do not hold."""
-    changing, total = set(trained_tensors(model)), 0
+def hash_frozen_tensors(model: nn.Module) -> int:
+    """Hash the tensors that a training does not change and does not save."""
+    changing, total = set(find_trained_tensors(model)), 0
     for name, tensor in model.state_dict().items():
         total = total if name in changing else fingerprint(tensor, total)
     return total
@@ -200,13 +202,13 @@ class Optimizer:
         self.healthy = flat.values.new_ones(len(flat.values), dtype=torch.bool)
         self.exp_avg, self.exp_avg_sq = torch.zeros_like(flat.values), torch.zeros_like(flat.values)
         # A fused kernel gives each tensor few blocks: on a GPU one long tensor would leave most of the card idle.
-        pieces = 1 if self._on_host else _PIECES
+        pieces = 1 if self._on_host else _FUSED_TENSORS
         self.adam_steps = number([0.0] * pieces)
         states = (flat.values, flat.grad, self.exp_avg, self.exp_avg_sq)
         self._pieces = [list(t.view(-1).tensor_split(pieces)) for t in states]
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that a later `apply` depends on, except lr."""
+        """Return every tensor that a later `apply` depends on, except lr."""
         named = {"values": self.flat.values, "exp_avg": self.exp_avg, "exp_avg_sq": self.exp_avg_sq}
         named |= {"step": self.step, "adam_steps": self.adam_steps}
         return named | ({"average": self.average} if self.config.ema else {})
@@ -219,7 +221,7 @@ class Optimizer:
         before = self.flat.values.clone() if self._on_host else None
         self.flat.grad.masked_fill_(~self.healthy.unsqueeze(1), 0.0)
         if self.config.clip is not None:
-            # Each member's gradient is scaled down to the bound; one without a norm stays.
+            # Each network's gradient is scaled down to the bound; one without a norm stays.
             self.flat.grad.mul_((self.config.clip / norms).clamp_(max=1.0).nan_to_num_(nan=1.0).unsqueeze(1))
         if self.config.weight_decay:
             self.flat.values.mul_(torch.addcmul(self._one, self.flat.decayed, self.lr, value=-self.config.weight_decay))
@@ -240,16 +242,16 @@ class Optimizer:
 
 @dataclass
 class History:
-    """How a training went.
+    """History of a training.
 
     Attributes
     ----------
     epochs : list of dict
-        One record per epoch: loss and score per member, lr, seconds.
+        One record per epoch: loss and score per network, lr, seconds.
     best_epoch, best_score : list
-        Each member's best epoch and its score.
+        Each network's best epoch and its score.
     rollbacks : list of str
-        One sentence per member that was reset to the beginning of its epoch after a non-finite loss.
+        One sentence per network that was reset to the beginning of its epoch after a non-finite loss.
     stopped : str
         Why the training ended before its last epoch, else "".
     interrupted : bool
@@ -264,7 +266,7 @@ class History:
     interrupted: bool = False
 
     def __post_init__(self) -> None:
-        # JSON has no infinity: there, a member that was never validated has no score.
+        # JSON has no infinity: there, a network that was never validated has no score.
         self.best_score = [math.inf if score is None else score for score in self.best_score]
 
     @property
@@ -272,24 +274,26 @@ class History:
         """Time in training and validation, over all sessions of a resumed training."""
         return sum(record["seconds"] for record in self.epochs)
 
-    def of(self, networks: slice) -> "History":
-        """How the training of some of the networks went, by their positions."""
+    def select_networks(self, networks: slice) -> "History":
+        """Select the history of some networks, by their positions."""
         epochs = [{k: v[networks] if isinstance(v, list) else v for k, v in record.items()} for record in self.epochs]
         best, scores = self.best_epoch[networks], self.best_score[networks]
         return replace(self, epochs=epochs, rollbacks=list(self.rollbacks), best_epoch=best, best_score=scores)
 
     @classmethod
-    def joined(cls, parts: Sequence["History"]) -> "History":
-        """The inverse of `of`, for all members of one training in order."""
+    def from_parts(cls, parts: Sequence["History"]) -> "History":
+        """Join histories of networks that were trained together; the inverse of `select_networks`."""
         epochs = []
-        for each in zip(*(part.epochs for part in parts), strict=True):
-            lists = {k: [v for own in each for v in own[k]] for k, v in each[0].items() if isinstance(v, list)}
-            epochs.append(each[0] | lists)
+        for records in zip(*(part.epochs for part in parts), strict=True):
+            lists = {
+                k: [v for record in records for v in record[k]] for k, v in records[0].items() if isinstance(v, list)
+            }
+            epochs.append(records[0] | lists)
         best, scores = ([v for part in parts for v in getattr(part, name)] for name in ("best_epoch", "best_score"))
         return replace(parts[0], epochs=epochs, best_epoch=best, best_score=scores)
 
     def as_dict(self) -> JsonObject:
-        """A copy of plain values, for a manifest."""
+        """Return a copy as plain values, for a manifest."""
         plain = {name: list(value) if isinstance(value, list) else value for name, value in vars(self).items()}
         return plain | {"best_score": [score if score < math.inf else None for score in self.best_score]}
 
@@ -301,16 +305,16 @@ class Snapshot(NamedTuple):
     info: JsonObject
 
     def buffers(self, prefix: str) -> dict[str, Tensor]:
-        """What `Buffers.copied` returned."""
+        """Select buffers by a prefix; return what `Buffers.copy_values` returned."""
         return {name.removeprefix(prefix): t for name, t in self.tensors.items() if name.startswith(prefix)}
 
 
 class State:
-    """Weights, buffers, optimizer, batch orders, history, and each member's best epoch.
+    """Weights, buffers, optimizer, batch orders, history, and each network's best epoch.
 
-    `before` is the state at the beginning of the current epoch: what a checkpoint holds, and what a failed member or an
-    interrupted training goes back to. With `validates`, epochs are selected by their scores, else the last one is kept.
-    With `one_epoch`, all members have the same one, that of the lowest mean score.
+    `epoch_start` is a copy of the state at the beginning of the current epoch. Checkpoints hold it, and a failed
+    network or an interrupted training returns to it. With `validates`, each network keeps the epoch with its best
+    score, else the last one. With `one_epoch`, all networks keep the same epoch, that of the lowest mean score.
     """
 
     def __init__(self, model: CountModel, config: TrainingConfig, validates: bool, one_epoch: bool = False) -> None:
@@ -318,37 +322,37 @@ class State:
         self.flat = FlatWeights(model, config.n_networks)
         self.buffers = Buffers(model, config.n_networks)
         self.optimizer = Optimizer(self.flat, config)
-        self.streams = generators([seed + _ORDER_SEED for seed in config.seeds])
+        self.streams = make_generators([seed + _ORDER_SEED for seed in config.seeds])
         self.step, self.epoch = 0, 0
         self.history = History(best_epoch=[0] * config.n_networks, best_score=[float("inf")] * config.n_networks)
-        self.best, self.best_buffers = self.flat.values.clone(), self.buffers.copied()
+        self.best, self.best_buffers = self.flat.values.clone(), self.buffers.copy_values()
         self.failures = [0] * config.n_networks
-        self.before = self._snapshot()
+        self.epoch_start = self._snapshot()
 
     # Stopping ----------------------------------------------------------------------------------------------------
 
     @property
     def is_done(self) -> bool:
-        """Whether no member needs another epoch."""
+        """True if no network needs another epoch."""
         return self.epoch >= self.config.epochs or self.have_all_stopped
 
     @property
     def have_all_stopped(self) -> bool:
-        """Whether `has_stopped` holds for every member."""
+        """True if `has_stopped` holds for every network."""
         return all(map(self.has_stopped, range(self.config.n_networks)))
 
-    def has_stopped(self, member: int) -> bool:
-        """Whether a member has gone `patience` epochs without a better score; later ones change nothing for it."""
+    def has_stopped(self, network: int) -> bool:
+        """Return True if a network had no better score for `patience` epochs, so that later ones do not count."""
         patience = self.config.patience
         if patience is None or not self.validates:
             return False
-        return self.epoch - self.history.best_epoch[member] >= patience
+        return self.epoch - self.history.best_epoch[network] >= patience
 
     # The end of an epoch -----------------------------------------------------------------------------------------
 
     @contextmanager
-    def averaged(self) -> Iterator[None]:
-        """The averaged weights in place of the current ones."""
+    def use_averaged_weights(self) -> Iterator[None]:
+        """Put the averaged weights in place of the current ones within a `with` block."""
         if not self.config.ema:
             yield
             return
@@ -360,25 +364,25 @@ class State:
             self.flat.values.copy_(current)
 
     def complete_epoch(self, losses: list[float], scores: list[float] | None, **record: object) -> None:
-        """Record the epoch, keep the weights of members that have a better score than ever, and begin the next."""
+        """Record the epoch, keep the weights of networks that have a better score than ever, and begin the next."""
         if scores is not None:
             self._select(scores)
             record["score"] = scores
         self.epoch += 1
         self.history.epochs.append({"epoch": self.epoch, "loss": losses} | record)
-        self.before = self._snapshot()
+        self.epoch_start = self._snapshot()
 
     def _select(self, scores: list[float]) -> None:
         if self.one_epoch:
             scores = [sum(scores) / len(scores)] * len(scores)
-        for member, score in enumerate(scores):
-            if score < self.history.best_score[member] and not self.has_stopped(member):
-                self.history.best_score[member], self.history.best_epoch[member] = score, self.epoch + 1
-                self.best[member] = self.optimizer.average[member]
-                self.buffers.copy_member(self.best_buffers, member)
+        for network, score in enumerate(scores):
+            if score < self.history.best_score[network] and not self.has_stopped(network):
+                self.history.best_score[network], self.history.best_epoch[network] = score, self.epoch + 1
+                self.best[network] = self.optimizer.average[network]
+                self.buffers.copy_network(self.best_buffers, network)
 
     def keep_best(self) -> None:
-        """Put the weights to keep into the model: each member's best epoch, or the last where nothing was validated."""
+        """Load the weights of each network's best epoch into the model, or of the last one without validation."""
         if not self.validates or not self.history.epochs:
             self.history.best_epoch = [self.epoch] * self.config.n_networks
             self.flat.values.copy_(self.optimizer.average)
@@ -392,13 +396,13 @@ class State:
     def _snapshot(self) -> Snapshot:
         tensors = {name: tensor.clone() for name, tensor in self.optimizer.tensors().items()}
         tensors |= {"best": self.best.clone(), "orders": torch.stack([s.get_state() for s in self.streams])}
-        tensors |= {f"{_BUFFERS}{name}": tensor for name, tensor in self.buffers.copied().items()}
+        tensors |= {f"{_BUFFERS}{name}": tensor for name, tensor in self.buffers.copy_values().items()}
         tensors |= {f"{_BEST_BUFFERS}{name}": tensor.clone() for name, tensor in self.best_buffers.items()}
         info = {"epoch": self.epoch, "step": self.step, "failures": list(self.failures)}
         return Snapshot(tensors, info | {"history": self.history.as_dict()})
 
     def restore(self, saved: Snapshot) -> None:
-        """Become what the state was when `saved` was its `before`."""
+        """Restore the state from a copy."""
         tensors, info = saved
         for name, tensor in self.optimizer.tensors().items():
             # Counters are the same in every piece of the weights, of which a GPU has more.
@@ -411,43 +415,43 @@ class State:
             stream.set_state(state.clone())  # torch crashes on a view that does not begin with its storage
         self.epoch, self.step, self.failures = info["epoch"], info["step"], list(info["failures"])
         self.history = History(**deepcopy(info["history"]))
-        self.before = saved
+        self.epoch_start = saved
 
     # Recovery from failed steps ----------------------------------------------------------------------------------
 
-    def recover(self, healthy: Tensor, failing_rows: Callable[[int], Sequence[int]], shows: bool = True) -> None:
-        """Roll back every member that is not `healthy` (M,), and warn of it if `shows`; raise after too many failures.
+    def roll_back(self, healthy: Tensor, failing_rows: Callable[[int], Sequence[int]], shows: bool = True) -> None:
+        """Roll back every network that is not `healthy` (M,), and warn of it if `shows`; raise after too many failures.
 
-        `failing_rows` finds the rows whose loss is not finite for a member as it is. Members that have stopped
+        `failing_rows` finds the rows whose loss is not finite for a network as it is. Networks that have stopped
         improving are rolled back in silence.
         """
-        for member in (~healthy).nonzero().flatten().tolist():
-            rows = [] if self.has_stopped(member) else failing_rows(member)
+        for network in (~healthy).nonzero().flatten().tolist():
+            rows = [] if self.has_stopped(network) else failing_rows(network)
             for name, now in self.optimizer.tensors().items():
                 if now.dim() == 2:
-                    now[member] = self.before.tensors[name][member]
-            self.buffers.load(self.before.buffers(_BUFFERS), member)
-            if self.has_stopped(member):
+                    now[network] = self.epoch_start.tensors[name][network]
+            self.buffers.load(self.epoch_start.buffers(_BUFFERS), network)
+            if self.has_stopped(network):
                 continue
-            where = f"epoch {self.epoch + 1}, member {member}, {at_rows(rows) if rows else 'in the gradient only'}"
-            report = f"non-finite loss in {where}: the member was rolled back one epoch"
-            self.failures[member] += 1
+            where = f"epoch {self.epoch + 1}, network {network}, {at_rows(rows) if rows else 'in the gradient only'}"
+            report = f"non-finite loss in {where}: the network was rolled back one epoch"
+            self.failures[network] += 1
             self.history.rollbacks.append(report)
-            if self.failures[member] > _MAX_ROLLBACKS:
-                failures = f"{self.failures[member]} failures; the last: {report}"
+            if self.failures[network] > _MAX_ROLLBACKS:
+                failures = f"{self.failures[network]} failures; the last: {report}"
                 raise TrainingError(f"loss must stay finite, got {failures}. Lower lr, or check those rows.")
             if shows:
                 warnings.warn(report, RuntimeWarning, stacklevel=2)
 
 
 def read_checkpoint(path: Path, identity: JsonObject) -> Snapshot | None:
-    """What a training saved; None where there is no file. That of a training with another `identity` is refused."""
+    """Read the checkpoint of a training, or None without a file; refuse that of a training with another identity."""
     if not path.exists():
         return None
     tensors, info = read(path)
-    found = info.pop("identity", {})
-    changed = [name for name, value in identity.items() if name != "config" and found.get(name) != value]
-    settings = found.get("config", {})
+    saved_identity = info.pop("identity", {})
+    changed = [name for name, value in identity.items() if name != "config" and saved_identity.get(name) != value]
+    settings = saved_identity.get("config", {})
     changed += [name for name, value in identity["config"].items() if settings.get(name) != value]
     if changed:
         remedy = "Delete it to train again, or use another path."
@@ -455,11 +459,11 @@ def read_checkpoint(path: Path, identity: JsonObject) -> Snapshot | None:
     return Snapshot(tensors, info)
 
 
-def rows_identity(source: Source) -> JsonObject:
-    """Checksums of rows in memory; of a stream the `identity` of its table."""
-    if isinstance(source, OwnRows):
-        return rows_identity(source.sample) | {"folds": fingerprint(torch.cat([*source.train, *source.validation]))}
-    found: JsonObject = {"rows": len(source)}
-    if isinstance(source, Streamed):
-        return found | {"identity": source.source.identity}
-    return found | {name: fingerprint(tensor) for name, tensor in source.parts.items()}
+def identify_rows(source: Source) -> JsonObject:
+    """Return checksums of rows in memory, or the identity of a stream's table."""
+    if isinstance(source, PerNetworkRows):
+        return identify_rows(source.sample) | {"folds": fingerprint(torch.cat([*source.train, *source.validation]))}
+    identity: JsonObject = {"rows": len(source)}
+    if isinstance(source, StreamedRows):
+        return identity | {"identity": source.source.identity}
+    return identity | {name: fingerprint(tensor) for name, tensor in source.parts.items()}

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ddpn.distributions import DoublePoisson, Mixture
-from ddpn.metrics.predictive import interval, known
+from ddpn.metrics.predictive import interval, require_supported
 from ddpn.paper.datasets import SIMULATIONS, Simulation, simulate
 from ddpn.paper.experiments.catalogue import Experiment
 from ddpn.paper.experiments.drawing import ACCENT, BAND, GREY, legend_below, panels, style
@@ -57,7 +57,7 @@ def _drawn(experiment: Experiment) -> tuple[Simulation, np.ndarray]:
 
 def _band_and_rows(ax: "Axes", drawn: Simulation, x: np.ndarray, ensemble: Mixture, of: str = "", **look: Any) -> None:
     """The 95% band and the training rows; `of` ends the label and `look` changes the points."""
-    low, high = (end.numpy() for end in interval(known(ensemble), _COVERAGE))
+    low, high = (end.numpy() for end in interval(require_supported(ensemble), _COVERAGE))
     train = drawn.split.train
     points: dict[str, Any] = {"color": GREY, "ms": 2} | look
     ax.fill_between(x, low, high, step="mid", color=BAND, lw=0, label=f"95% band{of}")

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ddpn.distributions import CountDistribution
-from ddpn.networks.backbones import BACKBONES, MLP, Tuned
-from ddpn.networks.backbones.pretrained import tokenizer_of
+from ddpn.networks.backbones import BACKBONES, MLP, FineTuned
+from ddpn.networks.backbones.pretrained import load_tokenizer
 from ddpn.networks.training import Runtime
 from ddpn.paper.datasets import Dataset, bible, load, simulate, simulate_shelves
 from ddpn.paper.datasets.dataset import PARTS
@@ -113,7 +113,7 @@ def rows_of(experiment: Experiment, device: str = "cpu", copies: int = 1) -> Exp
     network = None
     if experiment.backbone is not None:
         network = network_of(experiment, 0, 1, experiment.training.hidden, parts.classes)
-    trunk = network.trunk if isinstance(network, Tuned) else None
+    trunk = network.trunk if isinstance(network, FineTuned) else None
     precision = experiment.training.precision
     return parts if trunk is None else _with_features(parts, trunk, Runtime(device), precision, copies)
 
@@ -185,7 +185,7 @@ def _table(experiment: Experiment, data: Dataset) -> ExperimentRows:
 
 def _texts(experiment: Experiment, data: Dataset) -> ExperimentRows:
     source, backbone = experiment.data or {}, experiment.backbone or {}
-    tokenizer, pad = tokenizer_of(backbone["pretrained"])
+    tokenizer, pad = load_tokenizer(backbone["pretrained"])
     if tokenizer.pad_token_id != pad:
         raise ConfigError(
             f"pad_token_id of the tokenizer must be that of its model, {pad}, got {tokenizer.pad_token_id}. "

@@ -18,8 +18,8 @@ from torch import Tensor
 from ddpn.networks.backbones import MLP
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, TrainingConfig, fit
-from ddpn.networks.training.batches import WITHOUT_GRADIENTS
-from ddpn.networks.training.state import trained_tensors
+from ddpn.networks.training.batches import SCORED_ROWS_PER_TRAINED_ROW
+from ddpn.networks.training.state import find_trained_tensors
 from ddpn.paper.datasets.dataset import PARTS
 from ddpn.paper.experiments.catalogue import Experiment, Run
 from ddpn.paper.experiments.rows import ExperimentRows, network_of
@@ -240,7 +240,7 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Traine
     chosen: dict[str, list[Tensor]] = {at: [] for at in settings.snapshots if isinstance(at, str)}
     histories = []
     # The memory that training needs is enough for so many rows.
-    batch = WITHOUT_GRADIENTS * -(-settings.batch_size // settings.accumulate)
+    batch = SCORED_ROWS_PER_TRAINED_ROW * -(-settings.batch_size // settings.accumulate)
     for number, first in enumerate(range(0, settings.n_networks, at_once)):
         own = replace(config, seeds=config.seeds[first : first + at_once])
         model, history, states = _train_group(run, parts, own, runtime, folder / f"members-{number}")
@@ -248,7 +248,9 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Traine
         prefix = f"{number}/" if at_once < settings.n_networks else ""
         for name, x in given.items():
             outputs[name].append(_predict(model, x, runtime, config.precision, batch))
-        weights |= {f"{prefix}{name}": tensor.float().cpu().clone() for name, tensor in trained_tensors(model).items()}
+        weights |= {
+            f"{prefix}{name}": tensor.float().cpu().clone() for name, tensor in find_trained_tensors(model).items()
+        }
         for at, tensors in states.items():
             snapshots[at] |= {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
             if isinstance(at, str):
@@ -285,11 +287,11 @@ def _train_group(
         if history.interrupted:
             raise KeyboardInterrupt  # the finished members and the checkpoint stay
         if runtime.is_main:
-            write(done, trained_tensors(model), {"history": history.as_dict()})
+            write(done, find_trained_tensors(model), {"history": history.as_dict()})
             state.unlink(missing_ok=True)
         runtime.wait()
     tensors, about = read(done)
-    if set(tensors) != set(trained_tensors(model)):
+    if set(tensors) != set(find_trained_tensors(model)):
         raise InputError(f"{done} does not fit the network: names of tensors differ. Delete it to train again.")
     model.load_state_dict(tensors, strict=False)  # all but what is not trained
     return model.cpu().eval(), about["history"], snapshots.read()

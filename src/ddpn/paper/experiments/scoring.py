@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
-from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, discretized
-from ddpn.metrics import absolute_error, covered, crps, nll
-from ddpn.metrics.ood import aupr, auroc, checked_scores, fpr80
+from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, discretize
+from ddpn.metrics import absolute_error, crps, is_covered, nll
+from ddpn.metrics.ood import aupr, auroc, fpr80, validate_scores
 from ddpn.runtime.errors import InputError
 from ddpn.storage.contents import JsonObject
 
@@ -33,7 +33,7 @@ def score(dist: Distribution, y: Tensor, truth: CountDistribution | None = None)
         "ours": {"single": _ours(dist, column), "ensemble": _ours(ensemble, y)},
     }
     if isinstance(dist, Normal):
-        found["rounded"] = {"single": _ours(discretized(dist), column), "ensemble": _ours(discretized(ensemble), y)}
+        found["rounded"] = {"single": _ours(discretize(dist), column), "ensemble": _ours(discretize(ensemble), y)}
     if truth is not None:
         found["truth"] = _against(truth, ensemble, y)
     return found
@@ -52,7 +52,7 @@ def _ours(dist: Distribution, y: Tensor) -> dict[str, list[float]]:
         "mae": _mean(absolute_error(dist, y, statistic="median")),
         "crps": _mean(crps(dist, y)),
         "nll": _mean(nll(dist, y)),
-        "coverage": _mean(covered(dist, y, coverage=0.9)),
+        "coverage": _mean(is_covered(dist, y, coverage=0.9)),
         "median_precision": _median(1.0 / dist.variance),
     }
 
@@ -119,7 +119,7 @@ def detection(score_in: ArrayLike, score_out: ArrayLike, *, as_paper: bool = Fal
     >>> [f"{mean:.3f} ({deviation:.3f})" for mean, deviation in found[:3]]
     ['0.900 (0.012)', '0.903 (0.009)', '0.246 (0.033)']
     """
-    inside, outside = checked_scores(score_in=score_in, score_out=score_out)
+    inside, outside = validate_scores(score_in=score_in, score_out=score_out)
     held, random = int(HELD_OUT * len(inside)), torch.Generator().manual_seed(0)
     if not held:
         raise InputError(argument="score_in", must="have at least 5 scores", got=str(len(inside)))

@@ -14,7 +14,7 @@ from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, TrainingConfig
 from ddpn.networks.training.batches import MemoryBatches
 from ddpn.networks.training.loop import mean_scores
-from ddpn.networks.training.state import trained_tensors
+from ddpn.networks.training.state import find_trained_tensors
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError
 from ddpn.storage.tensor_files import read, write
@@ -57,7 +57,9 @@ class SnapshotWriter:
         scores = [name for name in names if isinstance(name, str)]
         if not scores:
             return
-        if validation is None or any(len(tensor) != config.n_networks for tensor in trained_tensors(model).values()):
+        if validation is None or any(
+            len(tensor) != config.n_networks for tensor in find_trained_tensors(model).values()
+        ):
             got = "no validation rows" if validation is None else "networks without a common member axis"
             raise ConfigError(argument="snapshots", must="be epochs where there are no scores per network", got=got)
         self._rows = MemoryBatches(validation.map(lambda part: part.to(runtime.device)), config.batch_size)
@@ -69,7 +71,7 @@ class SnapshotWriter:
                 self._best[score] = self._weights(), [float("inf")] * config.n_networks
 
     def _weights(self) -> dict[str, Tensor]:
-        return {name: tensor.float().cpu().clone() for name, tensor in trained_tensors(self._model).items()}
+        return {name: tensor.float().cpu().clone() for name, tensor in find_trained_tensors(self._model).items()}
 
     def __call__(self, epoch: int) -> None:
         """Write what belongs to the end of this epoch."""
