@@ -125,7 +125,7 @@ def test_component_means_do_not_depend_on_the_order_of_calls():
 
 def test_means_of_nested_mixtures_do_not_depend_on_the_order_of_calls():
     first, second = (Mixture([mixed(), mixed()], weights=[0.3, 0.7]) for _ in range(2))
-    [stack.mean for stack in first._simple().components]
+    [stack.mean for stack in first._flatten().components]
     first.interval(0.9)
     torch.testing.assert_close(first.variance, second.variance, rtol=0, atol=0)
     torch.testing.assert_close(first.mean, mixed().mean, rtol=1e-9, atol=0)

@@ -115,7 +115,7 @@ def widen_interval(counts: Any, interval: Interval, level: float | np.ndarray) -
 @torch.no_grad()
 def compute_probability_between(counts: Any, low: Tensor, high: Tensor) -> Tensor:
     """Return P(low <= count <= high) of each row in float64."""
-    (below, above), (upto, beyond) = (counts._sides(end).cpu() for end in (low - 1.0, high))
+    (below, above), (upto, beyond) = (counts._compute_sides(end).cpu() for end in (low - 1.0, high))
     # As a difference of upper tails above the median, where these have more digits.
     between = torch.where(below > 0.5, above - beyond, upto - below)
     return between.reshape(counts.batch_shape).clamp(0.0, 1.0)
