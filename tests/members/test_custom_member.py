@@ -220,3 +220,8 @@ def test_the_command_line_fits_compares_and_reports_it(data, tmp_path, monkeypat
     assert pl.read_csv("predictions.csv").height == 280
     ddpn("report", "model", "visits.csv", "-o", "report.html")
     assert "nearest neighbours" in Path("report.html").read_text()
+
+
+def test_a_method_with_an_old_name_is_refused():
+    with pytest.raises(TypeError, match=r"Old\.facts has another name since ddpn 0\.4: get_facts"):
+        type("Old", (Member,), {"facts": lambda self: {}})

@@ -241,3 +241,8 @@ def test_points_among_numbers_that_were_integers_in_fit(tmp_path, kind, cells, v
     assert roles.parse(later, sentences.append).to_polars()["n"].to_list() == values
     is_grouped = cells[0] == "31.287" and values[0] == 31287.0
     assert sum("thousands separators" in sentence for sentence in sentences) == is_grouped
+
+
+def test_errors_in_a_target_name_the_row_of_the_file():
+    with pytest.raises(InputError, match=r"'many' at row 104"):
+        PLAIN.find_rows_with_target(pl.DataFrame({"y": ["3", "4", "5", "many"]}), 100)

@@ -66,6 +66,10 @@ class Task:
     monotone: Mapping[str, int] | None = None
 
 
+#: Methods of members that had other names before version 0.4: a member that overrides one would silently lose it.
+_RENAMED = {"like": "from_task", "parts": "predict_components", "facts": "get_facts"}
+
+
 class Member(ABC):
     """Fits rows, predicts a distribution per row, and can be saved as files. One subclass per kind, see `MEMBERS`.
 
@@ -87,6 +91,12 @@ class Member(ABC):
     interrupted: bool = False
     #: Whether the fit was still improving when it ended, so that a larger model may learn more.
     is_underfitted: bool = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for old, new in _RENAMED.items():
+            if old in vars(cls):
+                raise TypeError(f"The method {cls.__name__}.{old} has another name since ddpn 0.4: {new}.")
 
     @classmethod
     def from_task(cls, task: Task) -> Self:
