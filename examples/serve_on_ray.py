@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.serving import Limits, create_app
-from ddpn.serving.server import named_paths
+from ddpn.serving.server import name_models
 
 
 def app_builder(paths: Mapping[str, Path]) -> Callable[[], Any]:
@@ -31,7 +31,7 @@ def build(arguments: Mapping[str, str]) -> Any:
 
     # As many requests at a time as may wait, so that a replica can batch them.
     deployment = serve.deployment(
-        serve.ingress(app_builder(named_paths(arguments["models"].split(","))))(),
+        serve.ingress(app_builder(name_models(arguments["models"].split(","))))(),
         name="ddpn",
         num_replicas=int(arguments.get("replicas", "1")),
         max_ongoing_requests=Limits().max_queue,

@@ -10,7 +10,7 @@ import warnings
 import pytest
 import typer
 
-from ddpn.cli.console import CtrlCRunner, friendly_errors, prompt_ctrl_c, show
+from ddpn.cli.console import CtrlCRunner, answer_ctrl_c, report_errors, show
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 
 
@@ -26,7 +26,7 @@ from ddpn.runtime.errors import ConfigError, InputError, TrainingError
     ],
 )
 def test_errors(error, code, words, capsys):
-    with pytest.raises(typer.Exit) as found, friendly_errors("Nothing was saved."):
+    with pytest.raises(typer.Exit) as found, report_errors("Nothing was saved."):
         raise error
     assert found.value.exit_code == code
     printed = capsys.readouterr().err
@@ -44,7 +44,7 @@ def test_ctrl_c_that_arrives_twice_is_reported(monkeypatch, capsys):
         echo(*arguments, **options)
 
     monkeypatch.setattr(typer, "echo", interrupted)
-    with pytest.raises(typer.Exit), friendly_errors("Nothing was saved."):
+    with pytest.raises(typer.Exit), report_errors("Nothing was saved."):
         raise KeyboardInterrupt
     assert capsys.readouterr().err == "Stopped. Nothing was saved.\n"
 
@@ -52,10 +52,10 @@ def test_ctrl_c_that_arrives_twice_is_reported(monkeypatch, capsys):
 #: A call of many seconds into a library, which ends when it is done and not when a signal arrives.
 LONG = """
 import hashlib, os, signal, threading
-from ddpn.cli.console import friendly_errors, prompt_ctrl_c
+from ddpn.cli.console import report_errors, answer_ctrl_c
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-with friendly_errors("Nothing was written."), prompt_ctrl_c("Nothing was written."):
+with report_errors("Nothing was written."), answer_ctrl_c("Nothing was written."):
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
 """
@@ -68,20 +68,20 @@ def test_ctrl_c_is_answered_in_the_middle_of_a_long_call():
 
 def test_ctrl_c_between_two_instructions_is_the_usual_exception():
     before = signal.set_wakeup_fd(-1)
-    with pytest.raises(KeyboardInterrupt), prompt_ctrl_c(""):
+    with pytest.raises(KeyboardInterrupt), answer_ctrl_c(""):
         signal.raise_signal(signal.SIGINT)
     assert signal.set_wakeup_fd(before) == -1
 
 
 def test_other_errors_are_not_hidden():
-    with pytest.raises(ZeroDivisionError), friendly_errors(""):
+    with pytest.raises(ZeroDivisionError), report_errors(""):
         _ = 1 / 0
-    with pytest.raises(BrokenPipeError), friendly_errors(""):
+    with pytest.raises(BrokenPipeError), report_errors(""):
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
 
 def test_warnings_are_sentences_once_each(capsys):
-    with friendly_errors(""):
+    with report_errors(""):
         for _ in range(2):
             warnings.warn("Two columns are equal.", UserWarning, stacklevel=1)
         warnings.warn("old name", DeprecationWarning, stacklevel=1)

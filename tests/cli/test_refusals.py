@@ -6,7 +6,7 @@ import pytest
 import torch
 from filelock import FileLock
 
-from ddpn.cli.wording import in_options
+from ddpn.cli.wording import render_error
 from ddpn.runtime.errors import Argument, InputError
 
 OPTIONS = {"time": "--time", "upper": "--upper", "upper_column": "--upper-column", "overwrite": "--overwrite"}
@@ -137,7 +137,7 @@ def test_two_fits_do_not_share_a_folder(ddpn, folder):
 
 
 @pytest.mark.parametrize(
-    ("error", "given", "expected"),
+    ("error", "typed", "expected"),
     [
         (InputError(argument="time", must="be a column"), set(), "time must be a column."),
         (InputError(argument=Argument("time", "day"), must="hold dates"), set(), "time 'day' must hold dates."),
@@ -147,5 +147,5 @@ def test_two_fits_do_not_share_a_folder(ddpn, folder):
         (InputError("`ddpn fit` knows no `members`."), set(), "`ddpn fit` knows no `members`."),
     ],
 )
-def test_arguments_become_options(error, given, expected):
-    assert in_options(error, OPTIONS, given) == expected
+def test_arguments_become_options(error, typed, expected):
+    assert render_error(error, OPTIONS, typed) == expected

@@ -7,7 +7,7 @@ from io import StringIO
 import pytest
 
 from ddpn.cli.console import show
-from ddpn.cli.tables import column_table, model_facts
+from ddpn.cli.tables import build_column_table, describe_model
 from ddpn.tables.columns import Kind
 from ddpn.tables.kinds import TableColumn
 from ddpn.tables.roles import Roles
@@ -21,7 +21,7 @@ def test_roles_missing_values_parts_and_more_columns_than_are_listed():
     )
     with redirect_stdout(StringIO()) as captured, pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "160")
-        show(column_table(Roles("y", "days", None, columns)))
+        show(build_column_table(Roles("y", "days", None, columns)))
     for words in ("days .* exposure", "age .* number .* 60 .* 1,200", "becomes day, month", "and 15 more"):
         assert re.search(words, captured.getvalue()), words
 
@@ -34,7 +34,7 @@ def test_facts_about_a_cross_fitted_model_that_was_interrupted():
     }  # fmt: skip
     networks = {"likelihood": "poisson", "hidden": [], "head_options": {}, "best_epochs": [2], "copies": 5}
     members = {"networks": {"weight": 1.0, "facts": networks}, "constant": {"weight": 0.0, "facts": {}}}
-    facts = dict(model_facts({"task": task, "members": members}))
+    facts = dict(describe_model({"task": task, "members": members}))
     words = "100% of the mixture; likelihood poisson; hidden none; head_options default; copies 5"
     assert facts["Member networks"] == words
     assert facts["Rows"] == "755 rows, 5-fold cross-fitted; 189 test rows; split at random"

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from ddpn.cli.wording import FIT_OPTIONS, format_option, in_fit_options, replace_arguments
+from ddpn.cli.wording import FIT_OPTIONS, format_option, render_fit_options, replace_arguments
 from ddpn.runtime.column_lists import resolve_names
 from ddpn.runtime.errors import format_argument
 
@@ -29,7 +29,7 @@ def test_a_written_option_is_read_as_the_same_names(names):
 
 @pytest.mark.parametrize("names", [COLUMNS, *([name] for name in COLUMNS)])
 def test_columns_that_a_message_names_can_be_typed(names):
-    sentence = in_fit_options(f"Leave it out: {format_argument('drop', names)}")
+    sentence = render_fit_options(f"Leave it out: {format_argument('drop', names)}")
     values = read_names(shlex.split(sentence.removeprefix("Leave it out: ")), "--drop")
     assert resolve_names(values, COLUMNS, "drop") == tuple(names)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ddpn.export import export_onnx
-from ddpn.export.families import LARGEST
+from ddpn.export.families import MAX_GRID_COUNT
 from ddpn.members.glm import GLM
 from ddpn.members.linear import LinearPredictor
 from ddpn.networks.heads import make_head
@@ -91,7 +91,7 @@ def _assert_same(out: dict[str, np.ndarray], dist: Any, interval: Any) -> None:
     counts = {"median": 0.5, **{f"q{level:g}": level for level in LEVELS}}
     exact = {name: dist.icdf(torch.full_like(dist.mean, level)) for name, level in counts.items()}
     for name, values in {**exact, "lower": interval[0], "upper": interval[1]}.items():
-        far = values.numpy() > LARGEST
+        far = values.numpy() > MAX_GRID_COUNT
         np.testing.assert_array_equal(out[name], np.where(far, np.nan, values.numpy()), err_msg=name)
     np.testing.assert_allclose(out["interval_probability"], interval[2].numpy(), atol=PARITY, rtol=0.0)
     steps = torch.arange(out["pmf"].shape[1], dtype=torch.float64).unsqueeze(1)

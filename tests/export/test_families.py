@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ddpn.export import export_onnx
-from ddpn.export.families import LARGEST
+from ddpn.export.families import MAX_GRID_COUNT
 from ddpn.members.glm import Constant
 from ddpn.networks.heads import HEADS
 from ddpn.predictor import Predictor
@@ -40,12 +40,12 @@ def test_extreme_parameters(likelihood, linear_member, rows_of, run_file, feeds_
     exact = torch.stack([dist.icdf(torch.full_like(dist.mean, level)) for level in LEVELS]).numpy()
     is_nan = np.isnan(out["mean"])
     assert is_nan.any() == (likelihood == "double_poisson")
-    assert (exact[-1, is_nan] > 0.5 * LARGEST).all()
+    assert (exact[-1, is_nan] > 0.5 * MAX_GRID_COUNT).all()
     for name in ("mean", "variance"):
         np.testing.assert_allclose(out[name][~is_nan], getattr(dist, name).numpy()[~is_nan], rtol=1e-5)
     quantiles = np.stack([out[f"q{level:g}"] for level in LEVELS])
-    assert (exact > LARGEST).any()
-    np.testing.assert_array_equal(quantiles, np.where(is_nan | (exact > LARGEST), np.nan, exact))
+    assert (exact > MAX_GRID_COUNT).any()
+    np.testing.assert_array_equal(quantiles, np.where(is_nan | (exact > MAX_GRID_COUNT), np.nan, exact))
 
 
 @pytest.mark.parametrize(("scale", "is_refused"), [(1e3, False), (1e6, True)])

@@ -7,7 +7,7 @@ import pytest
 
 from ddpn import CountGLM, CountRegressor, DDPNRegressor
 from ddpn.export import export_onnx
-from ddpn.export.families import LARGEST
+from ddpn.export.families import MAX_GRID_COUNT
 from ddpn.members.glm import GLM, Constant, PoissonGLM
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
@@ -101,7 +101,7 @@ def test_poisson_glm_beyond_any_grid(train, new, assert_parity, run_file, feeds_
     """Rows whose counts end within the sums are predicted; others are NaN, whatever is asked."""
     member = PoissonGLM().fit(train, None, seed=0)
     mean = member.distribution(new, EXPOSURE).mean.numpy().ravel()
-    inside = mean < 0.5 * LARGEST
+    inside = mean < 0.5 * MAX_GRID_COUNT
     assert mean.max() > 1e7
     assert_parity(Predictor({"poisson_glm": member}, needs_exposure=True), new.filter(inside), EXPOSURE[inside])
     out = run_file(file, feeds_of(new.filter(~inside), exposure=EXPOSURE[~inside]))

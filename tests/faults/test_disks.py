@@ -16,13 +16,13 @@ pytestmark = pytest.mark.last
 FULL = """
 import resource, signal, sys
 from pathlib import Path
-from ddpn.cli.console import friendly_errors
+from ddpn.cli.console import report_errors
 from ddpn.storage.model_files import read_files, read_manifest, write_model
 manifest = read_manifest(Path("m"))
 files = read_files(Path("m"), manifest)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-with friendly_errors(""):
+with report_errors(""):
     write_model(Path("m"), files, {**manifest, "new": True}, overwrite=True)
 """
 #: A time of day that jumps by hours and years, forwards and backwards, whenever it is asked for.

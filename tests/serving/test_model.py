@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from ddpn.runtime.errors import ConfigError
 from ddpn.serving import create_app
-from ddpn.serving.server import named_paths
+from ddpn.serving.server import name_models
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def test_a_damaged_version_leaves_the_old_one_in_place(place, row, rewrite):
 
 
 def test_names_of_models():
-    assert list(named_paths(["a/x.model", "y=b/x.model"])) == ["x", "y"]
+    assert list(name_models(["a/x.model", "y=b/x.model"])) == ["x", "y"]
     with pytest.raises(ConfigError, match="Two models are called 'x'"):
-        named_paths(["a/x.model", "b/x"])
+        name_models(["a/x.model", "b/x"])
     with pytest.raises(ConfigError, match="letters, digits"):
-        named_paths(["a b=c"])
+        name_models(["a b=c"])

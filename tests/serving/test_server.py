@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from ddpn.serving.middleware import read_token
-from ddpn.serving.server import listen
+from ddpn.serving.server import open_socket
 
 pytestmark = pytest.mark.last
 SECRET = "a-token-of-some-length"
@@ -73,5 +73,5 @@ def test_a_short_token_is_refused_and_not_shown(tmp_path):
 
 
 def test_a_port_in_use_is_reported():
-    with listen("127.0.0.1", 0) as used, pytest.raises(Exception, match=r"Cannot listen at 127\.0\.0\.1"):
-        listen("127.0.0.1", used.getsockname()[1])
+    with open_socket("127.0.0.1", 0) as used, pytest.raises(Exception, match=r"Cannot listen at 127\.0\.0\.1"):
+        open_socket("127.0.0.1", used.getsockname()[1])

@@ -11,8 +11,8 @@ from ddpn.cli import options as o
 from ddpn.cli.console import print_json, print_step, show, show_warnings
 from ddpn.cli.options import option
 from ddpn.cli.program import command
-from ddpn.cli.tables import terminal_table
-from ddpn.cli.wording import FIT_OPTIONS, format_option, in_fit_options
+from ddpn.cli.tables import build_table
+from ddpn.cli.wording import FIT_OPTIONS, format_option, render_fit_options
 from ddpn.tables.row_draw import parse_max_rows
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ MeanModel = Annotated[
 def diagnose(
     data: o.Data,
     *,
-    given: o.Given,
+    settings: o.Settings,
     mean_model: MeanModel = "auto",
     max_rows: o.MaxRows = "20000",
     as_json: o.Json = False,
@@ -54,39 +54,40 @@ def diagnose(
     from ddpn.workflow.preparing import diagnose_table
 
     check_choice("mean_model", mean_model, ("auto", "constant", "glm", "boosting"))
-    most = parse_max_rows(max_rows)
-    plan = read_config(given)
-    table = Table([data], plan.as_text)
+    row_limit = parse_max_rows(max_rows)
+    fit_config = read_config(settings)
+    table = Table([data], fit_config.as_text)
     with redirect_stdout(sys.stderr):
-        found = diagnose_table(table, plan, mean_model, most, print_step)
+        diagnosis = diagnose_table(table, fit_config, mean_model, row_limit, print_step)
     if as_json:
-        print_json({"data": data, **found.to_dict()})
+        print_json({"data": data, **diagnosis.to_dict()})
     else:
-        _show_diagnosis(found)
+        _show_diagnosis(diagnosis)
 
 
-def _show_diagnosis(found: "Diagnosis") -> None:
-    known = found.summary
-    typer.echo(found.headline)
+def _show_diagnosis(diagnosis: "Diagnosis") -> None:
+    summary = diagnosis.summary
+    typer.echo(diagnosis.headline)
     typer.echo(
-        f"{known['used']:,} rows, mean {known['mean']:.4g}, from {known['minimum']:,.0f} to {known['maximum']:,.0f}. "
-        f"Without the features the variance is {known['variance_over_mean']:.3g} times the mean."
+        f"{summary['used']:,} rows, mean {summary['mean']:.4g}, from {summary['minimum']:,.0f} to "
+        f"{summary['maximum']:,.0f}. "
+        f"Without the features the variance is {summary['variance_over_mean']:.3g} times the mean."
     )
-    if found.findings:
-        explained = f"{found.explained:.0%} of the deviance explained out of fold"
-        typer.echo(f"Mean model: {found.mean_model}, {explained}.")
+    if diagnosis.findings:
+        explained = f"{diagnosis.explained:.0%} of the deviance explained out of fold"
+        typer.echo(f"Mean model: {diagnosis.mean_model}, {explained}.")
         rows = []
-        for each in found.findings:
-            numbers = (f"{value:.2g}" if value >= 0.001 else "<0.001" for value in (each.p_value, each.adjusted))
-            rows.append(((each.name, each.outcome, each.effect, *numbers), each.found))
-        show(terminal_table(("check", "result", "effect", "p", "adjusted p"), rows, right=(3, 4)))
-        for each in found.findings:
-            if each.found:
-                typer.echo(f"- {each.sentence}")
-    arguments = " ".join(format_option(FIT_OPTIONS[name], [value]) for name, value in found.arguments.items())
-    reason = in_fit_options(found.reason)
+        for finding in diagnosis.findings:
+            numbers = (f"{value:.2g}" if value >= 0.001 else "<0.001" for value in (finding.p_value, finding.adjusted))
+            rows.append(((finding.name, finding.outcome, finding.effect, *numbers), finding.found))
+        show(build_table(("check", "result", "effect", "p", "adjusted p"), rows, right=(3, 4)))
+        for finding in diagnosis.findings:
+            if finding.found:
+                typer.echo(f"- {finding.sentence}")
+    arguments = " ".join(format_option(FIT_OPTIONS[name], [value]) for name, value in diagnosis.arguments.items())
+    reason = render_fit_options(diagnosis.reason)
     typer.echo(f"Recommendation: {arguments}. {reason}" if arguments else f"Recommendation: {reason}")
-    show_warnings(found.notes[found.dispersion is None :])
+    show_warnings(diagnosis.notes[diagnosis.dispersion is None :])
 
 
 @command("likelihoods", "Nothing was changed.")
@@ -97,12 +98,12 @@ def likelihoods(as_json: o.Json = False) -> None:
     """
     from ddpn.networks.heads import DEFAULT_LIKELIHOOD, HEADS
 
-    known = {name: str(HEADS[name].__doc__).splitlines()[0] for name in dict.fromkeys([DEFAULT_LIKELIHOOD, *HEADS])}
+    purposes = {name: str(HEADS[name].__doc__).splitlines()[0] for name in dict.fromkeys([DEFAULT_LIKELIHOOD, *HEADS])}
     if as_json:
-        print_json(known)
+        print_json(purposes)
         return
-    names = {name: f"{name} (default)" if name == DEFAULT_LIKELIHOOD else name for name in known}
-    show(terminal_table(("name", "suits"), [((names[name], suits), False) for name, suits in known.items()]))
+    names = {name: f"{name} (default)" if name == DEFAULT_LIKELIHOOD else name for name in purposes}
+    show(build_table(("name", "suits"), [((names[name], purpose), False) for name, purpose in purposes.items()]))
 
 
 Rows = Annotated[
@@ -112,7 +113,7 @@ Rows = Annotated[
         "Explain the predictions of these rows, numbered from 1: 3, 1,5,7 or 1-10. Default: explain the whole model.",
     ),
 ]
-Of = Annotated[str, option("WHAT", "With --rows: explain the mean or the spread (variance / mean).")]
+Quantity = Annotated[str, option("WHAT", "With --rows: explain the mean or the spread (variance / mean).")]
 Out = Annotated[
     str | None,
     option(
@@ -131,8 +132,8 @@ MaxRowsPerColumn = Annotated[
         "500 for effects, and up to 2,000 for importance, fewer with many columns.",
     ),
 ]
-#: Columns that are printed.
-_MOST_COLUMNS = 12
+#: Columns that `ddpn explain` prints, most important first.
+_MAX_PRINTED_COLUMNS = 12
 
 
 @command("explain")
@@ -140,7 +141,7 @@ def explain(
     model: o.Model,
     data: o.Data,
     rows: Rows = None,
-    of: Of = "mean",
+    of: Quantity = "mean",
     out: Out = None,
     *,
     columns: o.Columns,
@@ -160,7 +161,7 @@ def explain(
     from ddpn.workflow.model_folder import SavedModel
 
     check_choice("of", of, ("mean", "spread"))
-    most: Any = "auto" if max_rows is None else parse_max_rows(max_rows)
+    row_limit: Any = "auto" if max_rows is None else parse_max_rows(max_rows)
     saved = SavedModel(model, **columns)
     roles = saved.roles
     table = Table([data], roles.as_text)
@@ -168,51 +169,53 @@ def explain(
     # Only now, as it imports torch.
     from ddpn.workflow import examining
 
-    numbers = None if rows is None else examining.parse_rows(rows)
+    row_numbers = None if rows is None else examining.parse_rows(rows)
     if out is not None:
         examining.check_explanation_file(out, overwrite, data)
     folder, note = saved.load(), ""
-    found: Any
+    explanation: Any
     with redirect_stdout(sys.stderr):
-        if numbers is None:
-            found, note = examining.explain_table(folder, table, 0, print_step, most)
+        if row_numbers is None:
+            explanation, note = examining.explain_table(folder, table, 0, print_step, row_limit)
         else:
-            found = examining.explain_rows(folder, table, numbers, of)
+            explanation = examining.explain_rows(folder, table, row_numbers, of)
     if as_json:
-        print_json({"model": str(model), "data": data, **examining.plain(found, numbers)})
-    elif numbers is None:
-        _show_model(found, note)
+        print_json({"model": str(model), "data": data, **examining.plain(explanation, row_numbers)})
+    elif row_numbers is None:
+        _show_explanation(explanation, note)
     else:
-        _show_rows(found, numbers)
+        _show_contributions(explanation, row_numbers)
     if out is not None:
-        examining.write_explanation(found, out, numbers)
+        examining.write_explanation(explanation, out, row_numbers)
         typer.echo(f"Explanation written to {out}", err=True)
 
 
-def _show_model(found: "Explanation", note: str) -> None:
+def _show_explanation(explanation: "Explanation", note: str) -> None:
     """Print the most important columns: what shuffling them changes, if known, and the range of their effects."""
     from ddpn.runtime.display import value_text
 
-    def reach(one: "Effect", curve: "Curve") -> str:
+    def format_range(effect: "Effect", curve: "Curve") -> str:
         low, high = int(curve.level.argmin()), int(curve.level.argmax())
         if low == high:
             return f"{curve.level[low]:.3g}"
-        return " to ".join(f"{curve.level[i]:.3g} ({value_text(one.points[i])})" for i in (low, high))
+        return " to ".join(f"{curve.level[i]:.3g} ({value_text(effect.points[i])})" for i in (low, high))
 
-    for sentence in filter(None, (note, found.draws)):
+    for sentence in filter(None, (note, explanation.draws)):
         typer.echo(sentence)
-    known, typical = {one.name: one for one in found.effects}, found.effects.each[0]
-    importance = {} if found.importance is None else {one.name: one for one in found.importance.by("crps")}
+    effects, typical = {effect.name: effect for effect in explanation.effects}, explanation.effects.each[0]
+    importance = (
+        {} if explanation.importance is None else {effect.name: effect for effect in explanation.importance.by("crps")}
+    )
     shuffled = [f"{name}, shuffled" for name in ("CRPS", "mean", "spread")] if importance else []
     rows = []
-    order = [name for name in importance or [one.name for one in found.effects.by()] if name in known]
-    for name in order[:_MOST_COLUMNS]:
-        one = known[name]
+    order = [name for name in importance or [effect.name for effect in explanation.effects.by()] if name in effects]
+    for name in order[:_MAX_PRINTED_COLUMNS]:
+        effect = effects[name]
         changed = [getattr(importance[name], key) for key in ("crps", "mean", "spread")] if importance else []
-        changes = [f"{each.mean():+.1%}" for each in changed]
-        rows.append(((name, *changes, reach(one, one.mean), reach(one, one.spread)), False))
+        changes = [f"{change.mean():+.1%}" for change in changed]
+        rows.append(((name, *changes, format_range(effect, effect.mean), format_range(effect, effect.spread)), False))
     headings = ("column", *shuffled, "mean, effect", f"{typical.spread.quantity}, effect")
-    show(terminal_table(headings, rows, range(1, 1 + len(shuffled))))
+    show(build_table(headings, rows, range(1, 1 + len(shuffled))))
     if importance:
         typer.echo(
             "shuffled: by how much the CRPS, the predicted mean and the predicted spread change if the values of the "
@@ -224,29 +227,34 @@ def _show_model(found: "Explanation", note: str) -> None:
     )
 
 
-def _show_rows(found: "Contributions", numbers: list[int]) -> None:
+def _show_contributions(contributions: "Contributions", row_numbers: list[int]) -> None:
     from ddpn.runtime.display import value_text
 
-    value = math.exp if found.log else float
-    if found.draws:
-        typer.echo(found.draws)
-    for place, number in enumerate(numbers):
+    inverse_link = math.exp if contributions.log else float
+    if contributions.draws:
+        typer.echo(contributions.draws)
+    for position, number in enumerate(row_numbers):
         typer.echo(
-            f"Row {number}: {found.quantity} {value(found.prediction[place]):.4g}; the baseline is "
-            f"{value(found.base):.4g}."
+            f"Row {number}: {contributions.quantity} {inverse_link(contributions.prediction[position]):.4g}; "
+            f"the baseline is {inverse_link(contributions.base):.4g}."
         )
-        headings = ("column", "value", f"added to {'log ' if found.log else ''}{found.quantity}", "factor")
+        headings = (
+            "column",
+            "value",
+            f"added to {'log ' if contributions.log else ''}{contributions.quantity}",
+            "factor",
+        )
         rows = []
-        for name, cell, added in found.top(place, _MOST_COLUMNS):
-            factor = f"× {math.exp(added):.3f}" if found.log else ""
+        for name, cell, added in contributions.top(position, _MAX_PRINTED_COLUMNS):
+            factor = f"× {math.exp(added):.3f}" if contributions.log else ""
             rows.append(((name, value_text(cell), f"{added:+.3f}", factor), False))
-        show(terminal_table(headings, rows, right=(2, 3)))
+        show(build_table(headings, rows, right=(2, 3)))
 
 
 #: The exit code if rows differ.
 DRIFT = 3
-#: Checks that are printed.
-_MOST = 20
+#: Checks that `ddpn monitor` prints; --json has all.
+_MAX_PRINTED_CHECKS = 20
 Alpha = Annotated[float, option("SHARE", "Probability of one or more false alarms.")]
 SmallestEffect = Annotated[
     float, option("SHARE", "The smallest difference between shares that counts as drift; half of it for coverage.")
@@ -284,29 +292,29 @@ def monitor(
     from ddpn.tables.table import Table
     from ddpn.workflow.model_folder import SavedModel
 
-    most = parse_max_rows(max_rows)
+    row_limit = parse_max_rows(max_rows)
     saved = SavedModel(model, **columns)
     table, folder = Table([data], saved.roles.as_text), saved.load()
-    from ddpn.workflow.examining import monitor as compared
+    from ddpn.workflow.examining import monitor as compare_rows
 
     with redirect_stdout(sys.stderr):
-        found = compared(folder, table, alpha, effect, ignore or (), most)
+        monitoring = compare_rows(folder, table, alpha, effect, ignore or (), row_limit)
     if as_json:
-        print_json({"model": str(model), "data": data, **found.as_dict()})
+        print_json({"model": str(model), "data": data, **monitoring.as_dict()})
     else:
-        _show_comparison(found)
-    if found.drift:
+        _show_comparison(monitoring)
+    if monitoring.drift:
         raise typer.Exit(DRIFT)
 
 
-def _show_comparison(found: "Monitoring") -> None:
-    typer.echo(found.headline)
-    rows = [(check.cells, check.drift) for check in found.checks[:_MOST]]
-    table = terminal_table(("check", "before", "now", "difference", "adjusted p", ""), rows, right=(3, 4))
-    if len(found.checks) > _MOST:
-        table.caption = f"{len(found.checks) - _MOST:,} more checks; --json has all"
+def _show_comparison(monitoring: "Monitoring") -> None:
+    typer.echo(monitoring.headline)
+    rows = [(check.cells, check.drift) for check in monitoring.checks[:_MAX_PRINTED_CHECKS]]
+    table = build_table(("check", "before", "now", "difference", "adjusted p", ""), rows, right=(3, 4))
+    if len(monitoring.checks) > _MAX_PRINTED_CHECKS:
+        table.caption = f"{len(monitoring.checks) - _MAX_PRINTED_CHECKS:,} more checks; --json has all"
     show(table)
-    for sentence in found.not_compared:
+    for sentence in monitoring.not_compared:
         typer.echo(f"Not compared: {sentence}")
-    for sentence in filter(None, (found.draws, found.detectable)):
+    for sentence in filter(None, (monitoring.draws, monitoring.detectable)):
         typer.echo(sentence)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 
 import typer
 
-from ddpn.cli.wording import in_fit_options, in_options
+from ddpn.cli.wording import render_error, render_fit_options
 from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
 from ddpn.runtime.steps import StepRunner
 
@@ -27,40 +27,44 @@ if TYPE_CHECKING:
 #: As in shells: bad input, misuse of the command, and 128 + SIGINT.
 BAD_INPUT, MISUSE, INTERRUPTED = 1, 2, 130
 #: Seconds that a program gets to end by itself after Ctrl-C.
-_PATIENCE = 0.5
+_GRACE_SECONDS = 0.5
 #: Characters per line where there is no terminal.
-_WIDE = 140
+_WIDTH_WITHOUT_TERMINAL = 140
 
 
 # Errors, warnings and Ctrl-C ------------------------------------------------------------------------------------------
 
 
-def typed_options(context: typer.Context) -> tuple[dict[str, str], set[str]]:
-    """The options of a command that runs, by argument, and those that were given on the command line."""
-    options = {each.name: max(each.opts, key=len) for each in context.command.params if each.opts[0].startswith("-")}
+def read_option_names(context: typer.Context) -> tuple[dict[str, str], set[str]]:
+    """Return the options of the running command by argument, and the arguments that were typed."""
+    options = {
+        parameter.name: max(parameter.opts, key=len)
+        for parameter in context.command.params
+        if parameter.opts[0].startswith("-")
+    }
     sources = {name: context.get_parameter_source(name) for name in options}
     return options, {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 @contextmanager
-def friendly_errors(after_ctrl_c: str, context: typer.Context | None = None) -> Iterator[None]:
-    """Print errors and warnings as one sentence each, without a traceback; `after_ctrl_c` says what was kept.
+def report_errors(ctrl_c_message: str, context: typer.Context | None = None) -> Iterator[None]:
+    """Print errors and warnings as one sentence each, without a traceback; after Ctrl-C, print `ctrl_c_message`.
 
     Sentences name the options of the command that runs in this context.
     """
     try:
-        with _warnings_as_sentences():
+        with _print_warnings():
             yield
     except DDPNError as error:
-        sentence = str(error) if context is None else in_options(error, *typed_options(context))
+        sentence = str(error) if context is None else render_error(error, *read_option_names(context))
         typer.echo(f"Error: {sentence}", err=True)
         raise typer.Exit(MISUSE if isinstance(error, ConfigError) else BAD_INPUT) from None
     except KeyboardInterrupt:
         try:
-            _print_stopped(after_ctrl_c)
+            _print_stop(ctrl_c_message)
         except KeyboardInterrupt:
             # One Ctrl-C arrives twice where a library such as polars raises it, too.
-            _print_stopped(after_ctrl_c)
+            _print_stop(ctrl_c_message)
         raise typer.Exit(INTERRUPTED) from None
     except OSError as error:
         if error.errno == errno.EPIPE:
@@ -69,16 +73,16 @@ def friendly_errors(after_ctrl_c: str, context: typer.Context | None = None) -> 
         raise typer.Exit(BAD_INPUT) from None
 
 
-def _print_stopped(what_is_kept: str) -> None:
+def _print_stop(what_is_kept: str) -> None:
     typer.echo(f"Stopped. {what_is_kept}", err=True)
 
 
 @contextmanager
-def prompt_ctrl_c(what_is_kept: str) -> Iterator[None]:
-    """Answer Ctrl-C within a second, also in a library's long call: for work that has written nothing yet.
+def answer_ctrl_c(ctrl_c_message: str) -> Iterator[None]:
+    """Answer Ctrl-C within a second, even inside a long call of a library; for work that has written nothing yet.
 
     Python handles signals between two of its instructions only. Here a thread learns of Ctrl-C at once. If the program
-    has not ended by itself after a moment, the thread prints what `friendly_errors` would, and ends it.
+    has not ended by itself after a moment, the thread prints what `report_errors` would, and ends it.
     """
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         yield  # elsewhere there are no such signals, and they reach the main thread only
@@ -89,10 +93,10 @@ def prompt_ctrl_c(what_is_kept: str) -> Iterator[None]:
 
     def watch() -> None:
         while number := os.read(read, 1):
-            if number[0] == signal.SIGINT and not finished.wait(_PATIENCE):
+            if number[0] == signal.SIGINT and not finished.wait(_GRACE_SECONDS):
                 if sys.stderr.isatty():
                     sys.stderr.write("\x1b[?25h")  # a progress bar hides the cursor
-                _print_stopped(what_is_kept)
+                _print_stop(ctrl_c_message)
                 os._exit(INTERRUPTED)
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -108,9 +112,9 @@ def prompt_ctrl_c(what_is_kept: str) -> Iterator[None]:
 
 
 class CtrlCRunner(StepRunner):
-    """A context in which, from the first step on, Ctrl-C ends steps only; what follows, such as saving, is completed.
+    """Context manager for graceful Ctrl-C: it interrupts the running step only, and saving always completes.
 
-    Before, Ctrl-C raises a `KeyboardInterrupt` as usual, as it does in other threads than the main one.
+    Before the first step, and outside the main thread, Ctrl-C raises a `KeyboardInterrupt` as usual.
     """
 
     def __init__(self) -> None:
@@ -148,13 +152,13 @@ class CtrlCRunner(StepRunner):
 
 
 @contextmanager
-def _warnings_as_sentences() -> Iterator[None]:
+def _print_warnings() -> Iterator[None]:
     printed = set()
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         if str(message) not in printed:
             printed.add(str(message))
-            print(f"Warning: {in_fit_options(str(message))}", file=sys.stderr, flush=True)  # above a progress bar
+            print(f"Warning: {render_fit_options(str(message))}", file=sys.stderr, flush=True)  # above a progress bar
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -168,26 +172,26 @@ def _warnings_as_sentences() -> Iterator[None]:
 
 
 def show(table: "Table", to_stderr: bool = False) -> None:
-    """Print a table, as wide as the terminal, or wide enough where there is none.
+    """Print a table as wide as the terminal, or 140 characters wide without a terminal.
 
-    Its texts are printed as they are: a column named [/red]x or :smile: is not markup.
+    Markup in texts has no effect: a column named [/red]x or :smile: is printed as it is.
     """
     from rich.console import Console
 
     console = Console(stderr=to_stderr, markup=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _WIDE
+        console.width = _WIDTH_WITHOUT_TERMINAL
     console.print(table)
 
 
 def show_warnings(sentences: Sequence[str]) -> None:
     """Print warnings about a table to standard error, with the options of `ddpn fit` that they refer to."""
     for sentence in sentences:
-        typer.echo(f"Warning: {in_fit_options(sentence)}", err=True)
+        typer.echo(f"Warning: {render_fit_options(sentence)}", err=True)
 
 
 def print_step(step: str) -> None:
-    """Print a step of a long work to standard error, above a progress bar: `typer.echo` would write into it."""
+    """Print a step of long work to standard error, above a progress bar, into which `typer.echo` would write."""
     print(f"{step} ...", file=sys.stderr, flush=True)
 
 

@@ -13,7 +13,7 @@ from ddpn.cli import options as o
 from ddpn.cli.console import print_json, print_step, show, show_warnings
 from ddpn.cli.options import option
 from ddpn.cli.program import command
-from ddpn.cli.tables import fact_table, member_words, model_facts, show_scores
+from ddpn.cli.tables import build_fact_table, describe_member, describe_model, show_scores
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import refuses_strange_files
 from ddpn.tables.row_draw import parse_max_rows
@@ -26,7 +26,7 @@ PredictionTable = Annotated[
     str,
     option(
         "OUT",
-        "The file to write: CSV, TSV, Parquet or Feather, depending on its ending; - writes CSV to standard output.",
+        "CSV, TSV, Parquet or Feather file to write, by its ending; - writes CSV to standard output.",
         "-o",
         "--out",
     ),
@@ -38,14 +38,14 @@ Ood = Annotated[
     float | None,
     option(
         "ALPHA",
-        "Flag rows whose ood_pvalue is at most this, such as 0.01, as unlike the training data, with the reason.",
+        "Flag rows whose ood_pvalue is at most this, such as 0.01, and give the reason.",
     ),
 ]
-MemberOf = Annotated[
+OneMember = Annotated[
     str | None,
     option(
         "NAME",
-        "Predict with this member alone, such as trees: a name from the leaderboard. Default: the mixture of members.",
+        "Predict with this member of the leaderboard alone, such as trees, and its intervals. Default: the mixture.",
     ),
 ]
 
@@ -63,7 +63,7 @@ def predict(
     pmf: Pmf = None,
     keep: Keep = False,
     ood: Ood = None,
-    member: MemberOf = None,
+    member: OneMember = None,
     *,
     columns: o.PredictionColumns,
     cluster: o.Cluster = None,
@@ -71,15 +71,12 @@ def predict(
 ) -> None:
     """Predict every row of one or several tables.
 
-    Columns: mean, median, mode, lower and upper (an interval that contains the count with a probability of at least
-    --coverage), interval_probability (the probability of that interval), aleatoric (variance that more data would
-    not remove), epistemic (variance that more data would remove), stddev, and ood_pvalue (small if a row is unlike
-    the training data). With --member, these are the predictions of one member of the mixture, with its own
-    calibrated intervals. Notes about unusual values in the table, such as unseen levels, go to standard error.
+    Columns: mean, median, mode, lower and upper (an interval that contains the count with at least the probability
+    --coverage), interval_probability, aleatoric (variance that more data would not remove), epistemic (variance that
+    more data would remove), stddev, and ood_pvalue (small if a row is unlike the training data).
 
-    Memory does not grow with the length of a table. The predictions of a long table are kept in the folder OUT.parts
-    until all are done: if the program is stopped or killed, the same command continues. On a cluster, every core
-    predicts blocks of rows, and the result is the same.
+    A long table is predicted in parts, kept in the folder OUT.parts: if the command is stopped, the same command
+    continues. On a cluster, all nodes must be able to read the tables.
 
     Example: ddpn predict bikes.model new.csv -o predictions.csv --quantiles 0.1,0.9
     """
@@ -98,7 +95,7 @@ def predict(
     )
     rows = predict_files(
         model, data, out, spec=spec, **columns, overwrite=overwrite, verbose=True, on_finding=findings.append,
-        n_jobs=o.cluster_of(cluster),
+        n_jobs=o.connect_cluster(cluster),
     )  # fmt: skip
     for sentence in findings:
         typer.echo(sentence, err=True)
@@ -121,18 +118,18 @@ def evaluate(
 
     Example: ddpn evaluate bikes.model new.csv
     """
-    most = parse_max_rows(max_rows)
-    folder, table = _model_and_table(model, data, columns)
-    from ddpn.workflow.examining import evaluate as scored
+    row_limit = parse_max_rows(max_rows)
+    folder, table = _open_model_and_table(model, data, columns)
+    from ddpn.workflow.examining import evaluate as score_table
 
-    found = scored(folder, table, most)
+    scores = score_table(folder, table, row_limit)
     if as_json:
-        print_json({"model": str(model), "data": data, **found})
+        print_json({"model": str(model), "data": data, **scores})
         return
-    if found["note"]:
-        typer.echo(found["note"])
-    show_warnings(found["warnings"])
-    show_scores(found, model, folder.task)
+    if scores["note"]:
+        typer.echo(scores["note"])
+    show_warnings(scores["warnings"])
+    show_scores(scores, model, folder.task)
 
 
 @command("show", "Nothing was changed.")
@@ -143,7 +140,7 @@ def show_(model: o.Model, as_json: o.Json = False) -> None:
 
     Example: ddpn show bikes.model
     """
-    (show_onnx if model.suffix == ".onnx" else _show_folder)(model, as_json)
+    (show_onnx if model.suffix == ".onnx" else _show_saved_model)(model, as_json)
 
 
 @refuses_strange_files
@@ -155,18 +152,19 @@ def show_onnx(path: Path, as_json: bool) -> None:
     if as_json:
         print_json({"file": str(path), **about})
     else:
-        show(fact_table(_interface(about)))
+        show(build_fact_table(_describe_interface(about)))
 
 
 @refuses_strange_files
-def _show_folder(model: Path, as_json: bool) -> None:
+def _show_saved_model(model: Path, as_json: bool) -> None:
+    """Print what a saved model is, how it was fitted and how it scored."""
     from ddpn.workflow.model_folder import describe
 
     about = describe(model)
     if as_json:
         print_json({"model": str(model), **about})
         return
-    show(fact_table(model_facts(about)))
+    show(build_fact_table(describe_model(about)))
     show_warnings([*about["task"]["leaks"], *about["task"]["warnings"]])
     if "scores" in about["task"]:
         show_scores(about["task"]["scores"], model, about["task"])
@@ -189,18 +187,18 @@ def report(
     from ddpn.tables.files import check_free
 
     check_free(out, overwrite, data)
-    most = parse_max_rows(max_rows)
-    folder, table = _model_and_table(model, data, columns)
+    row_limit = parse_max_rows(max_rows)
+    folder, table = _open_model_and_table(model, data, columns)
     from ddpn.analysis.report import write_report
     from ddpn.workflow.examining import report_parts
 
     with redirect_stdout(sys.stderr):
-        write_report(out, progress=print_step, **report_parts(folder, table, most))
+        write_report(out, progress=print_step, **report_parts(folder, table, row_limit))
     typer.echo(f"Report written to {out}", err=True)
 
 
-def _model_and_table(model: Path, data: str, columns: dict[str, str | None]) -> "tuple[ModelFolder, Table]":
-    """A loaded model, and a table that has its columns; errors in its first rows are found before torch is imported."""
+def _open_model_and_table(model: Path, data: str, columns: dict[str, str | None]) -> "tuple[ModelFolder, Table]":
+    """Load a model, and open a table with its columns. Errors in its first rows are raised before torch is imported."""
     from ddpn.tables.table import Table
     from ddpn.workflow.model_folder import SavedModel
 
@@ -215,7 +213,7 @@ def _model_and_table(model: Path, data: str, columns: dict[str, str | None]) -> 
 
 
 Out = Annotated[Path, option("FILE", "The ONNX file to write, such as model.onnx.", "-o", "--out")]
-PmfUpTo = Annotated[
+LargestCount = Annotated[
     int | None,
     option(
         "COUNT",
@@ -231,7 +229,7 @@ def export(
     out: Out,
     quantiles: Quantiles = "",
     coverage: o.Coverage = 0.9,
-    pmf_up_to: PmfUpTo = None,
+    pmf_up_to: LargestCount = None,
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
 ) -> None:
@@ -257,14 +255,14 @@ def export(
     if as_json:
         print_json({"file": str(out), **about})
         return
-    show(fact_table(_interface(about)))
+    show(build_fact_table(_describe_interface(about)))
     typer.echo(f"Written to {out} ({out.stat().st_size / 1e6:,.1f} MB).")
 
 
-def _interface(about: JsonObject) -> list[tuple[str, str]]:
-    """Members, inputs and outputs of an exported file."""
-    members = [(f"Member {name}", member_words(member)) for name, member in about["members"].items()]
-    inputs = [(f"Input {each['name']}", f"{each['type']}, {each['meaning']}") for each in about["inputs"]]
+def _describe_interface(about: JsonObject) -> list[tuple[str, str]]:
+    """Return names and values that describe the members, inputs and outputs of an exported file."""
+    members = [(f"Member {name}", describe_member(member)) for name, member in about["members"].items()]
+    inputs = [(f"Input {column['name']}", f"{column['type']}, {column['meaning']}") for column in about["inputs"]]
     outputs = ", ".join(about["outputs"].values())
     interval = f"{about['coverage']:.0%} interval from lower to upper; pmf from 0 to {about['pmf_up_to']}"
     return [*members, *inputs, ("Outputs", f"{outputs}; {interval}"), ("Exported", f"by ddpn {about['ddpn']}")]
@@ -317,15 +315,15 @@ def serve(
     check_choice("log_level", log_level, ("debug", "info", "warning", "error"))
     limits = Limits(max_rows=max_rows, max_bytes=max_bytes, max_queue=max_queue, timeout=timeout)
     from ddpn.serving.middleware import read_token
-    from ddpn.serving.server import named_paths
+    from ddpn.serving.server import name_models
     from ddpn.serving.server import serve as run
 
-    paths, token = named_paths(models), read_token(os.environ.get("DDPN_TOKEN"), token_file)
+    paths, token = name_models(models), read_token(os.environ.get("DDPN_TOKEN"), token_file)
 
-    def started(address: str) -> None:
+    def print_address(address: str) -> None:
         typer.echo(f"Serving {', '.join(paths)} at {address}")
 
     run(
         paths, host, port, limits=limits, token=token, reload_every=reload_every, log_level=log_level,
-        on_start=started, **columns,
+        on_start=print_address, **columns,
     )  # fmt: skip

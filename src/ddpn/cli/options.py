@@ -1,6 +1,6 @@
 """Arguments and options that several commands have, with their help texts. Imports no torch.
 
-Those of `ddpn fit`, `tune` and `diagnose` that make a plan are in `ddpn.workflow.config`.
+The options of `ddpn fit`, `tune` and `diagnose` that are also settings of a file are in `ddpn.cli.plan_options`.
 """
 
 from pathlib import Path
@@ -12,27 +12,25 @@ if TYPE_CHECKING:
     from ddpn.runtime.cluster import RayCluster
 
 _FILES = (
-    "CSV, TSV, Excel, JSON lines, Parquet or Feather, depending on its ending; CSV and TSV also as .gz or .zst; - "
-    "reads CSV from standard input."
+    "CSV, TSV (also .gz, .zst), Excel, JSON lines, Parquet or Feather, by its ending; - reads CSV from standard input."
 )
 
 
-def option(metavar: str | None, help_: str, *names: str, panel: str | None = None) -> Any:
-    """An option: what it takes (None for a flag), its help text, and its names if they are not that of the argument."""
-    return typer.Option(*names, help=help_, metavar=metavar, rich_help_panel=panel)
+def option(metavar: str | None, help_text: str, *names: str, panel: str | None = None) -> Any:
+    """Make an option: `metavar` is what it takes (None for a flag), `names` default to the argument's name."""
+    return typer.Option(*names, help=help_text, metavar=metavar, rich_help_panel=panel)
 
 
-#: The options of a plan: `ddpn.cli.program.command` replaces a parameter of this type by one for each.
-Given = dict[str, object]
+#: The options that override settings of a file: `ddpn.cli.program.command` replaces the parameter by one per option.
+Settings = dict[str, object]
 
 # Tables, models and outputs.
-Data = Annotated[str, typer.Argument(metavar="DATA", help=f"The table: {_FILES}")]
+Data = Annotated[str, typer.Argument(metavar="DATA", help=_FILES)]
 Tables = Annotated[
     list[str],
     typer.Argument(
         metavar="DATA...",
-        help=f"The table: {_FILES} Several files, a folder of them or a pattern such as 'data/*.parquet' are one "
-        "table.",
+        help=f"{_FILES} Several files, a folder or a pattern ('data/*.parquet') are one table.",
     ),
 ]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder written by `ddpn fit`, or by `save` in Python.")]
@@ -43,7 +41,7 @@ MaxRows = Annotated[
     str,
     option(
         "NUMBER",
-        "If the table has more rows, this many are drawn at random, always the same ones; all uses every row.",
+        "Rows to draw at random from a longer table, always the same; all uses every row.",
     ),
 ]
 Overwrite = Annotated[bool, option(None, "Replace an existing output.", "--overwrite")]
@@ -51,28 +49,26 @@ Config = Annotated[
     Path | None,
     option(
         "FILE",
-        "TOML file with any of these options (split_column for --split-column) and with shares, hidden, numeric, "
-        "[head_options] and [training_options]. Options given here take precedence.",
+        "TOML file with any of these settings and more, such as hidden; options take precedence.",
     ),
 ]
-Coverage = Annotated[float, option("SHARE", "Minimum probability of the interval from lower to upper.")]
+Coverage = Annotated[float, option("SHARE", "Probability of the interval from lower to upper, at least.")]
 IntervalKind = Annotated[
     str | None,
     option(
         "KIND",
-        "narrowest: the interval with the fewest counts; central: between two quantiles. Default: narrowest, and "
-        "central for models of censored counts.",
+        "narrowest (fewest counts) or central (by quantiles). Default: narrowest; central for censored counts.",
     ),
 ]
 
-# Roles of columns for commands on a model: as in fit by default, unknown to models saved in Python.
-_AS_IN_FIT = "Default: as in `ddpn fit`. Required for a model saved in Python"
+# Roles of columns for commands on a model. Models saved in Python do not know them.
+_AS_IN_FIT = "Default: as in the fit. Required for models saved in Python"
 COLUMN_OPTIONS = {
     "target": option("COLUMN", f"Column of counts. {_AS_IN_FIT}."),
-    "exposure": option("COLUMN", f"Column of exposures. {_AS_IN_FIT} if it was fitted with exposures."),
-    "weight": option("COLUMN", "Column of sample weights. Default: as in `ddpn fit`."),
-    "upper_column": option("COLUMN", f"Column of the largest possible counts. {_AS_IN_FIT} if it was fitted with one."),
-    "censored": option("COLUMN", "Column of true and false for censored counts. Default: as in `ddpn fit`."),
+    "exposure": option("COLUMN", f"Column of exposures. {_AS_IN_FIT} with exposures."),
+    "weight": option("COLUMN", "Column of sample weights. Default: as in the fit."),
+    "upper_column": option("COLUMN", f"Column of upper bounds. {_AS_IN_FIT} with upper bounds."),
+    "censored": option("COLUMN", "Column of true and false that marks censored counts. Default: as in the fit."),
 }
 #: Columns by role: `ddpn.cli.program.command` replaces a parameter of such a type by these options.
 Columns = Annotated[dict[str, str | None], tuple(COLUMN_OPTIONS)]
@@ -85,8 +81,7 @@ Cluster = Annotated[
     str | None,
     option(
         "ADDRESS",
-        "Run independent fits, or predictions, on a Ray cluster: auto (the cluster of this machine) or HOST:PORT. To "
-        "predict, all nodes must be able to read the tables. Needs ddpn[cluster].",
+        "Run on a Ray cluster: auto (the cluster of this machine) or HOST:PORT. Needs ddpn[cluster].",
         panel=_PANEL,
     ),
 ]
@@ -94,14 +89,14 @@ GpusPerJob = Annotated[
     float | None,
     option(
         "NUMBER",
-        "With --cluster: GPUs per fit, such as 1 or 0.25 (four fits share a GPU). Default: 0.",
+        "With --cluster: GPUs per fit; with 0.25, four fits share a GPU. Default: 0.",
         panel=_PANEL,
     ),
 ]
 
 
-def cluster_of(address: str | None, gpus: float | None = None) -> "RayCluster | None":
-    """The cluster that the options describe, connected; None without one."""
+def connect_cluster(address: str | None, gpus: float | None = None) -> "RayCluster | None":
+    """Connect to the cluster that the options describe; return None without an address."""
     from ddpn.runtime.errors import ConfigError
 
     if address is None:
@@ -110,6 +105,6 @@ def cluster_of(address: str | None, gpus: float | None = None) -> "RayCluster | 
         return None
     from ddpn.runtime.cluster import RayCluster
 
-    found = RayCluster(address, gpus=gpus or 0.0)
-    found.connect()
-    return found
+    cluster = RayCluster(address, gpus=gpus or 0.0)
+    cluster.connect()
+    return cluster

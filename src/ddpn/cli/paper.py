@@ -8,7 +8,7 @@ import typer
 from ddpn.cli.console import show
 from ddpn.cli.options import option
 from ddpn.cli.program import EXIT_CODES, Group, app, command
-from ddpn.cli.tables import terminal_table
+from ddpn.cli.tables import build_table
 
 data = typer.Typer(name="data", cls=Group, help="List and download data sets.", epilog=EXIT_CODES, no_args_is_help=True)
 
@@ -22,7 +22,7 @@ def list_() -> None:
     for status in dataset_status():
         count = "-" if status.rows is None else f"{status.rows:,}" + (" (sample)" if status.sample else "")
         rows.append(((status.name, count, status.address, status.license, status.state), False))
-    show(terminal_table(("name", "rows", "origin", "license", "state"), rows, title=f"Data in {data_folder()}"))
+    show(build_table(("name", "rows", "origin", "license", "state"), rows, title=f"Data in {data_folder()}"))
 
 
 @command("get", "Nothing was changed.", to=data)
@@ -44,17 +44,17 @@ Networks = Annotated[
     int | None,
     option(
         "NUMBER",
-        "Networks per ensemble. Default: 5, as in the paper; more where networks are counted.",
+        "Networks per ensemble. Default: 5, as in the paper; more in experiments that count networks.",
         "--networks",
     ),
 ]
 Quick = Annotated[
-    bool, option(None, "For a first look: a tenth of the training and 2 networks, in a separate folder.", "--quick")
+    bool, option(None, "For a first look: a tenth of the training and two networks, in a separate folder.", "--quick")
 ]
 Only = Annotated[str, option("NAMES", "Run only these methods, separated by commas, such as ddpn,poisson.")]
 Results = Annotated[Path, option("FOLDER", "The folder for all results.")]
 Device = Annotated[str, option("NAME", "Where to train: cpu, cuda, or auto (a GPU if there is one).")]
-Seed = Annotated[int | None, option("NUMBER", "Seed of the first member; the others add 1, 2, ...")]
+Seed = Annotated[int | None, option("NUMBER", "Seed of the first network; the others add 1, 2, ...")]
 Jobs = Annotated[
     int | None, option("NUMBER", "Number of runs at the same time. Default: one per core, or one on a GPU.")
 ]
@@ -90,7 +90,7 @@ def reproduce(
     training = {name: value for name, value in (("n_networks", n_networks), ("seed", seed)) if value is not None}
     experiments = catalogue.select(names or [], only=methods, quick=quick, **training)
 
-    # Imports torch: not for --list, and not for an option that is invalid.
+    # Only now, as it imports torch: --list and wrong options are answered at once.
     from rich.console import Console
 
     from ddpn.paper.experiments.reproduce import reproduce as run

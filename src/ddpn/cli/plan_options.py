@@ -13,7 +13,7 @@ _FITS, _ALL = ("fit", "tune"), ("fit", "tune", "diagnose")
 
 
 class OptionText(NamedTuple):
-    """How commands show a plan option: what it takes, its help text, its panel, and its flag if that is not --name."""
+    """The help of an option: what it takes, its text, panel and commands, and its flag if that is not --name."""
 
     metavar: str
     help: str
@@ -26,7 +26,7 @@ class OptionText(NamedTuple):
 OPTION_TEXTS = {
     "target": OptionText("COLUMN", "Column of counts to predict.", _COLUMNS, _ALL),
     "exposure": OptionText(
-        "COLUMN", "Column of exposures, the known scale of each row: days observed, area, customers.", _COLUMNS, _ALL
+        "COLUMN", "Column of each row's known scale: days observed, area, customers.", _COLUMNS, _ALL
     ),
     "weight": OptionText("COLUMN", "Column of sample weights.", _COLUMNS, _ALL),
     "lower": OptionText("COUNT", "Smallest possible count. Default: 0.", _RANGE, _ALL),
@@ -40,38 +40,35 @@ OPTION_TEXTS = {
     ),
     "drop": OptionText(
         "COLUMNS",
-        "Columns to leave out, separated by commas; may be repeated, for names that contain a comma.",
+        "Columns to leave out, separated by commas; repeat the option for names with a comma.",
         _COLUMNS,
         _ALL,
     ),
     "use": OptionText(
         "COLUMNS",
-        "Columns to keep although they look like ids or target leaks, or are named by --group or --time.",
+        "Columns to keep although they look like ids or leaks, or define --group or --time.",
         _COLUMNS,
         _ALL,
     ),
     "category": OptionText("COLUMNS", "Numeric columns to treat as categorical, such as zip,station.", _COLUMNS, _ALL),
     "missing": OptionText(
         "WORDS",
-        "Further words and numbers that mean a missing value, separated by commas, such as unknown,-999.",
+        "More words and numbers that mean a missing value, such as unknown,-999.",
         _COLUMNS,
         _ALL,
     ),
     "fractional": OptionText(
-        "MODE", "round rounds counts such as 2.5; error, the default, rejects them.", _COLUMNS, _ALL
+        "MODE", "What to do with counts such as 2.5: round them, or error. Default: error.", _COLUMNS, _ALL
     ),
     "likelihood": OptionText(
         "NAMES",
-        "Distribution of the counts, such as mixed, double_poisson, negative_binomial or poisson; several names, "
-        "separated by commas, are mixed per row. `ddpn likelihoods` lists all, `ddpn diagnose` recommends one. "
-        f"Default: {DEFAULT_LIKELIHOOD}.",
+        f"Distribution of the counts, from `ddpn likelihoods`; several are mixed. Default: {DEFAULT_LIKELIHOOD}.",
         _MODEL,
     ),
-    "components": OptionText("NUMBER", "Mix this many distributions of one likelihood per row. Default: 1.", _MODEL),
+    "components": OptionText("NUMBER", "Distributions of one likelihood to mix per row. Default: 1.", _MODEL),
     "beta": OptionText(
         "NUMBER",
-        "For --likelihood double_poisson: how much training favours the mean over the likelihood, from 0 to 1. "
-        "Default: 0.",
+        "For double_poisson: from 0 (likelihood) to 1, how much training favours the mean. Default: 0.",
         _MODEL,
     ),
     "n_networks": OptionText(
@@ -81,53 +78,48 @@ OPTION_TEXTS = {
         flag="--networks",
     ),
     "epochs": OptionText(
-        "NUMBER", "Passes over the training rows; auto depends on their number. Default: auto.", _MODEL
+        "NUMBER", "Passes over the training rows. Default: auto, which depends on their number.", _MODEL
     ),
     "mix_with": OptionText(
         "NAMES",
-        f"Models to mix with the networks, weighted on held-out rows: any of {_MIXED}, separated by commas; '' for "
-        "none. Default with --networks: glm.",
+        f"Models to mix with the networks: {_MIXED}; '' for none. Default with --networks: glm.",
         _MODEL,
     ),
     "only": OptionText(
         "NAME",
-        "Fit this member alone, such as trees, instead of a mixture: a name accepted by --mix-with, or from the "
-        "leaderboard.",
+        "Fit this member alone, such as trees: a name of --mix-with or of the leaderboard.",
         _MODEL,
         ("fit",),
     ),
     "time_budget": OptionText(
         "TIME",
-        "Time for the whole command, such as 60s or 10m: fits as much as the time allows. Default: no limit.",
+        "Time limit for the whole command, such as 60s or 10m. Default: none.",
         _MODEL,
         ("fit",),
         flag="--budget",
     ),
     "compare_with": OptionText(
         "NAMES",
-        "Models to compare with; the names are those of --mix-with. Default: constant,poisson_glm,trees.",
+        "Models to compare with, named as for --mix-with. Default: constant,poisson_glm,trees.",
         _EVALUATION,
     ),
     "interval_groups": OptionText("COLUMN", "Calibrate intervals within each value of this column.", _EVALUATION),
     "seed": OptionText("NUMBER", "Random seed of the split and of everything else. Default: 0.", _EVALUATION, _ALL),
     "group": OptionText(
         "COLUMNS",
-        "Columns that identify rows that belong together, such as person; several, separated by commas, are "
-        "combined. Training rows and the rows that a model is scored on then have different groups, so that scores are "
-        "those for new groups. The columns are not inputs, unless --use names them. equal-inputs keeps rows with equal "
-        "or nearly equal inputs together.",
+        "Columns that identify rows that belong together, such as person: models are scored on new groups. The "
+        "columns are inputs only if --use names them. equal-inputs keeps rows with nearly equal inputs together.",
         _EVALUATION,
         _ALL,
     ),
     "test_size": OptionText(
         "SHARE",
-        "Share of the rows to hold out as test rows, such as 0.2. Default: none of up to 5,000 rows, which are all "
-        "fitted and scored out of fold; a fifth of more rows.",
+        "Share of test rows. Default: 0 for up to 5,000 rows, which are scored out of fold; else 0.2.",
         _EVALUATION,
     ),
     "split_column": OptionText("COLUMN", "Column that holds train, validation or test in every row.", _EVALUATION),
     "time": OptionText(
         "COLUMN", "Column of dates or numbers to split by: the last rows are the test rows.", _EVALUATION
     ),
-    "device": OptionText("NAME", "Where to train: cpu, cuda, or auto (a GPU if there is one). Default: auto."),
+    "device": OptionText("NAME", "Where to train: cpu, cuda or auto (a GPU if there is one). Default: auto."),
 }

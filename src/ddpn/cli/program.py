@@ -14,45 +14,53 @@ from types import NoneType
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
-from ddpn.cli.console import MISUSE, friendly_errors, prompt_ctrl_c
+from ddpn.cli.console import MISUSE, answer_ctrl_c, report_errors
 from ddpn.cli.options import COLUMN_OPTIONS, option
 from ddpn.cli.plan_options import OPTION_TEXTS
 from ddpn.workflow.config import FitConfig
 
 EXIT_CODES = (
-    "Exit codes: 0 success; 1 a problem with the data, a file or the machine; 2 a wrong option or setting; "
-    "3 drift was found (ddpn monitor); 130 stopped by Ctrl-C."
+    "Exit codes: 0 success; 1 problem with data, file or machine; 2 wrong option or setting; 3 drift; 130 Ctrl-C."
 )
 
 #: Parameters of commands that stand for several options.
-_GROUPS = ("given", "columns")
-#: Options of earlier versions, and what they are called now.
+_PARAMETER_GROUPS = ("settings", "columns")
+#: New names of options that earlier versions had.
 _NEW_OPTIONS = {"--members": "--networks"}
 
 
-class _BareFlags:
-    """Typer 0.29 puts <bool> behind flags such as --json, as if they took a value."""
+class _PlainHelp:
+    """Help without types: Typer 0.29 writes <bool> after --json, and {DATA...}... and <list[str]> for DATA."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The arguments and options."""
+        """Return the arguments and options."""
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
             if getattr(param, "is_flag", False) and param.metavar is None:
                 param.metavar = ""
+            if isinstance(param, TyperArgument):
+                vars(param)["display_type_rich"] = lambda ctx: None
         return params
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line after the name of the command."""
+        pieces: list[str] = super().collect_usage_pieces(ctx)  # type: ignore[misc]
+        arguments = [param for param in self.get_params(ctx) if isinstance(param, TyperArgument)]
+        names = [param.metavar if param.required else f"[{param.metavar}]" for param in arguments]
+        return [*pieces[: len(pieces) - len(names)], *map(str, names)] if names else pieces
 
-class Group(_BareFlags, TyperGroup):
+
+class Group(_PlainHelp, TyperGroup):
     """The program, or a group of its commands."""
 
 
-class Command(_BareFlags, TyperCommand):
+class Command(_PlainHelp, TyperCommand):
     """A command of the program."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words of the command, or say what an option of an earlier version is called now."""
+        """Parse the words of the command, or raise an error for an option of an earlier version."""
         options = {name for param in self.get_params(ctx) for name in param.opts}
         for old in (word.partition("=")[0] for word in args):
             if old in _NEW_OPTIONS and _NEW_OPTIONS[old] in options:
@@ -68,62 +76,75 @@ app = typer.Typer(
 
 def command(
     name: str,
-    kept: str = "Nothing was written.",
+    ctrl_c_message: str = "Nothing was written.",
     *,
     to: typer.Typer = app,
     ends_at_once: bool = True,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a function a command that reports errors and Ctrl-C in one sentence.
 
-    A parameter `given` of the function is replaced by the plan options of the command, and `columns` by options for the
-    roles that its type names; the function gets each as a dictionary. A parameter `started` is when the program began,
-    as `time.monotonic` counts. `kept` says what is left after Ctrl-C, which may end the command in the middle of a
-    library's call if `ends_at_once`. `to` is the program, or a group of its commands.
+    A parameter `settings` of the function is replaced by the command's options in `plan_options`, and `columns` by
+    options for the roles that its type names; the function receives dictionaries. A parameter `started` is the time at
+    which the program began, by `time.monotonic`. After Ctrl-C, `ctrl_c_message` is printed; with `ends_at_once` even
+    in the middle of a library's call. `to` is the program, or a group of its commands.
     """
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(function)
-        groups = {each.name: _options(name, each) for each in own.parameters.values() if each.name in _GROUPS}
+        signature = inspect.signature(function)
+        groups = {
+            parameter.name: _expand_group(name, parameter)
+            for parameter in signature.parameters.values()
+            if parameter.name in _PARAMETER_GROUPS
+        }
 
         @wraps(function)
         def run(context: typer.Context, **options: object) -> None:
-            for group, known in groups.items():
-                options[group] = {key: _read_value(key, options.pop(each.name)) for key, each in known.items()}
-            if "started" in own.parameters:
+            for group, parameters_by_key in groups.items():
+                options[group] = {
+                    key: _read_value(key, options.pop(parameter.name)) for key, parameter in parameters_by_key.items()
+                }
+            if "started" in signature.parameters:
                 options["started"] = time.monotonic() if context.obj is None else context.obj
-            with friendly_errors(kept, context), prompt_ctrl_c(kept) if ends_at_once else nullcontext():
+            with (
+                report_errors(ctrl_c_message, context),
+                answer_ctrl_c(ctrl_c_message) if ends_at_once else nullcontext(),
+            ):
                 function(**options)
 
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters = [inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
-        for each in own.parameters.values():
-            if each.name != "started":
-                parameters += groups[each.name].values() if each.name in groups else [each.replace(kind=kind)]
-        run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        for parameter in signature.parameters.values():
+            if parameter.name != "started":
+                parameters += (
+                    groups[parameter.name].values() if parameter.name in groups else [parameter.replace(kind=kind)]
+                )
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         to.command(name, epilog=EXIT_CODES, cls=Command)(run)
         return function
 
     return add
 
 
-def _options(command: str, group: inspect.Parameter) -> dict[str, inspect.Parameter]:
-    """The parameters that stand for a group: options of the plan, or columns by role."""
+def _expand_group(command: str, group: inspect.Parameter) -> dict[str, inspect.Parameter]:
+    """Return the parameters that stand for a group: settings, or columns by role."""
     if group.name == "columns":
         names = get_args(group.annotation)[1]
-        return {name.removesuffix("_column"): _optional(name, str, COLUMN_OPTIONS[name]) for name in names}
-    found = {}
-    for name, text in OPTION_TEXTS.items():
-        if command in text.commands:
-            flags = [text.flag] if text.flag else []
-            found[name] = _optional(
-                name, _type_of_option(name), option(text.metavar, text.help, *flags, panel=text.panel)
+        return {name.removesuffix("_column"): _make_option(name, str, COLUMN_OPTIONS[name]) for name in names}
+    parameters = {}
+    for name, option_text in OPTION_TEXTS.items():
+        if command in option_text.commands:
+            flags = [option_text.flag] if option_text.flag else []
+            parameters[name] = _make_option(
+                name,
+                _read_option_type(name),
+                option(option_text.metavar, option_text.help, *flags, panel=option_text.panel),
             )
-    return found
+    return parameters
 
 
-def _type_of_option(name: str) -> Any:
-    """Return the type that the command line reads a field of `FitConfig` as: a number, several texts, or a text."""
+def _read_option_type(name: str) -> Any:
+    """Return the type of a field of `FitConfig` on the command line: a number, several texts, or a text."""
     hint = get_type_hints(FitConfig)[name]
     types = {part for part in (get_args(hint) or (hint,)) if part is not NoneType}
     if types in ({int}, {float}):
@@ -132,40 +153,40 @@ def _type_of_option(name: str) -> Any:
 
 
 def _read_value(name: str, value: object) -> object:
-    """Return what was given for an option: None for a list that was not, and all words of one as one text."""
+    """Return the value of a setting: None for an option that was not typed, and several words joined into one."""
     if not isinstance(value, list):
         return value
     return (value if OPTION_TEXTS[name].metavar == "COLUMNS" else ",".join(value)) if value else None
 
 
-def _optional(name: str, kind: Any, about: Any) -> inspect.Parameter:
+def _make_option(name: str, value_type: Any, typer_option: Any) -> inspect.Parameter:
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, about]
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[value_type | None, typer_option]
     )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(version("ddpn"))
         raise typer.Exit
 
 
 @app.callback()
-def options(
+def run_program(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Predict counts with honest uncertainty: boosted trees, GLMs and Deep Double Poisson Networks as one mixture."""
 
 
 def main() -> None:
-    """What the program runs."""
-    # Before torch is read: threads that wait by spinning starve each other where other programs use the cores too.
+    """Run the program."""
+    # Before torch is imported: threads that wait by spinning starve each other if other programs use the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    # Imports make hundreds of thousands of objects that stay: looking for garbage among them takes half a second.
+    # Imports make hundreds of thousands of lasting objects: looking for garbage among them takes half a second.
     gc.set_threshold(50_000, 20, 100)
-    # At exit nothing is collected that ends with the process anyway: a second less, with torch and its modules.
+    # Skip the garbage collection at exit: with torch and its modules it takes a second.
     atexit.register(gc.freeze)
     try:
         app(obj=time.monotonic())

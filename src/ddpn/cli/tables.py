@@ -9,7 +9,7 @@ import typer
 
 from ddpn.analysis.leaderboard_table import tabulate_scores
 from ddpn.cli.console import show
-from ddpn.cli.wording import in_fit_options
+from ddpn.cli.wording import render_fit_options
 from ddpn.rows.count_range import CountRange
 from ddpn.runtime.display import as_text, describe_parts
 from ddpn.storage.contents import JsonObject
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
     from ddpn.tables.roles import Roles
 
-#: Columns of a table that are listed one by one.
-_SHOWN = 60
+#: Columns of a table that `ddpn fit` lists one by one.
+_MAX_LISTED_COLUMNS = 60
 
 
-def terminal_table(
+def build_table(
     headings: Sequence[str],
     rows: Iterable[tuple[Sequence[str], bool | None]],
     right: Sequence[int] = (),
     title: str | None = None,
 ) -> "Table":
-    """A table for the terminal: the cells of each row, and whether it stands out (True for bold, None for dim).
+    """Build a table for the terminal from the cells of each row and its style (True for bold, None for dim).
 
-    The columns with the numbers `right` are aligned to the right.
+    `right` holds the positions of the columns to align to the right.
     """
     from rich.table import Table
 
@@ -43,39 +43,39 @@ def terminal_table(
     return table
 
 
-def column_table(roles: "Roles") -> "Table":
-    """Every column: its role or kind, distinct values, missing values, and notes."""
-    named = [role for role in ("target", "exposure", "weight", "censored") if getattr(roles, role) is not None]
+def build_column_table(roles: "Roles") -> "Table":
+    """Build the table of all columns: their role or kind, distinct values, missing values and notes."""
+    role_names = [role for role in ("target", "exposure", "weight", "censored") if getattr(roles, role) is not None]
     rows: list[tuple[tuple[str, ...], bool | None]]
-    rows = [((getattr(roles, role), role, "", "", ""), True) for role in named]
-    for column in roles.columns[:_SHOWN]:
+    rows = [((getattr(roles, role), role, "", "", ""), True) for role in role_names]
+    for column in roles.columns[:_MAX_LISTED_COLUMNS]:
         note = f"becomes {', '.join(column.parts)}" if column.parts else ""
-        note = f"left out: {in_fit_options(column.left_out)}" if column.left_out else note
+        note = f"left out: {render_fit_options(column.left_out)}" if column.left_out else note
         cells = (column.name, column.kind, f"{column.distinct:,}", f"{column.missing:,}", note)
         rows.append((cells, None if column.left_out else False))
-    rest = len(roles.columns) - _SHOWN
-    rows += [((f"and {rest} more", "", "", "", ""), False)] if rest > 0 else []
+    n_unlisted = len(roles.columns) - _MAX_LISTED_COLUMNS
+    rows += [((f"and {n_unlisted} more", "", "", "", ""), False)] if n_unlisted > 0 else []
     width = 5 if any(cells[-1] for cells, _ in rows) else 4
     headings = ("column", "used as", "distinct", "missing", "note")[:width]
-    return terminal_table(headings, [(cells[:width], stands_out) for cells, stands_out in rows], right=(2, 3))
+    return build_table(headings, [(cells[:width], stands_out) for cells, stands_out in rows], right=(2, 3))
 
 
-def leaderboard_table(found: JsonObject) -> "Table":
-    """The mixture and every member, best first; members without a weight are there for comparison."""
-    table = tabulate_scores(found["entries"], found["coverage"])
+def build_leaderboard(scores: JsonObject) -> "Table":
+    """Build the leaderboard: the mixture and every member, best first. Members without a weight are dim."""
+    table = tabulate_scores(scores["entries"], scores["coverage"])
     rows = [
         ([as_text(cell) for cell in row], entry["weight"] is None)
-        for row, entry in zip(table.rows, found["entries"], strict=True)
+        for row, entry in zip(table.rows, scores["entries"], strict=True)
     ]
-    title = f"{found['title']} (smaller CRPS, NLL and MAE are better)"
-    return terminal_table(table.headings, rows, range(1, len(table.headings)), title)
+    title = f"{scores['title']} (smaller CRPS, NLL and MAE are better)"
+    return build_table(table.headings, rows, range(1, len(table.headings)), title)
 
 
-def show_scores(found: JsonObject, model: Path, task: JsonObject) -> None:
-    """The leaderboard and the verdict, and how to use or fit the one member that the verdict prefers."""
-    show(leaderboard_table(found))
-    typer.echo(in_fit_options(" ".join(found["verdict"]["sentences"])))
-    name = found["verdict"].get("prefer")
+def show_scores(scores: JsonObject, model: Path, task: JsonObject) -> None:
+    """Print the leaderboard and the verdict, and how to use or fit alone the member that the verdict prefers."""
+    show(build_leaderboard(scores))
+    typer.echo(render_fit_options(" ".join(scores["verdict"]["sentences"])))
+    name = scores["verdict"].get("prefer")
     if name is None:
         return
     predict = shlex.join(["ddpn", "predict", str(model), "NEW.csv", "--member", name, "-o", "predictions.csv"])
@@ -84,8 +84,8 @@ def show_scores(found: JsonObject, model: Path, task: JsonObject) -> None:
         typer.echo(f"To fit {name} alone, add these options to ddpn fit: --overwrite --only {shlex.quote(name)}")
 
 
-def fact_table(facts: Sequence[tuple[str, str]]) -> "Table":
-    """Names and values side by side."""
+def build_fact_table(facts: Sequence[tuple[str, str]]) -> "Table":
+    """Build a table with names and values side by side."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
@@ -96,44 +96,45 @@ def fact_table(facts: Sequence[tuple[str, str]]) -> "Table":
     return table
 
 
-def model_facts(about: JsonObject) -> list[tuple[str, str]]:
-    """What a saved model is and how it was fitted, in words."""
-    task, roles = about["task"], about["task"]["roles"]
-    wanted = [column["name"] for column in roles["columns"] if not column["left_out"]]
-    mixed = {name: member for name, member in about["members"].items() if member["weight"]}
-    members = [(f"Member {name}", member_words(member)) for name, member in mixed.items()]
-    compared = ("Compared with", ", ".join(name for name in about["members"] if name not in mixed) or "nothing")
-    if roles.get("groups") not in (None, *wanted):
-        wanted.append(f"{roles['groups']} (groups of intervals)")
-    needed = ("Columns needed", ", ".join(wanted))
-    found = about.get("recalibration")
-    if found is not None:
-        way = "better" if found["gain"] >= 0 else "worse"
-        gain = f"CRPS {way} by {abs(found['gain']):.3g} ± {found['error']:.2g} on {found['rows']:,} held-out rows"
-        members.append(("Recalibration", f"{'used' if found['is_used'] else 'not used'}: {gain}"))
-    if about.get("groups") is not None:
-        names, by = about["groups"]["names"], about["groups"]["by"]
+def describe_model(model: JsonObject) -> list[tuple[str, str]]:
+    """Return names and values that describe a saved model and its fit."""
+    task, roles = model["task"], model["task"]["roles"]
+    needed_columns = [column["name"] for column in roles["columns"] if not column["left_out"]]
+    weighted = {name: member for name, member in model["members"].items() if member["weight"]}
+    members = [(f"Member {name}", describe_member(member)) for name, member in weighted.items()]
+    compared_fact = ("Compared with", ", ".join(name for name in model["members"] if name not in weighted) or "nothing")
+    if roles.get("groups") not in (None, *needed_columns):
+        needed_columns.append(f"{roles['groups']} (groups of intervals)")
+    needed_fact = ("Columns needed", ", ".join(needed_columns))
+    recalibration = model.get("recalibration")
+    if recalibration is not None:
+        verb = "better" if recalibration["gain"] >= 0 else "worse"
+        gain = f"CRPS {verb} by {abs(recalibration['gain']):.3g} ± {recalibration['error']:.2g}"
+        use = "used" if recalibration["is_used"] else "not used"
+        members.append(("Recalibration", f"{use}: {gain} on {recalibration['rows']:,} held-out rows"))
+    if model.get("groups") is not None:
+        names, by = model["groups"]["names"], model["groups"]["by"]
         members.append(("Intervals", f"calibrated in {len(names)} groups by {by}"))
-    members += _range_facts(about.get("counts"), roles)
+    members += _describe_count_range(model.get("counts"), roles)
     if "plan" not in task:
-        return [*members, compared, needed, ("Saved", f"in Python, by ddpn {about['ddpn']}")]
-    folds = max((member["facts"].get("copies", 0) for member in mixed.values()), default=0)
+        return [*members, compared_fact, needed_fact, ("Saved", f"in Python, by ddpn {model['ddpn']}")]
+    folds = max((member["facts"].get("copies", 0) for member in weighted.values()), default=0)
     rows = describe_parts(task["split"]["rows"], folds)
-    lacks = missing_words(task.get("missing", ()))
+    skipped = describe_skipped_steps(task.get("missing", ()))
     streamed = task.get("stream")
     if streamed is not None:
         read = f"{streamed['rows']:,} rows in {streamed['files']:,} files; {streamed['sampled']:,} of them sampled"
         streamed = f"{read}; networks trained on about {streamed['streamed']:,}"
     return [
         *members,
-        compared,
-        ("Interrupted", f"yes, by Ctrl-C{f': {lacks}' if lacks else ''}" if task["interrupted"] else "no"),
+        compared_fact,
+        ("Interrupted", f"yes, by Ctrl-C{f': {skipped}' if skipped else ''}" if task["interrupted"] else "no"),
         ("Rows", f"{rows}; split {task['split']['how']}"),
         *([("Scores", task["split"]["meaning"])] if task["split"].get("meaning") else []),
         *([("Streamed", streamed)] if streamed else []),
         *([("Search", task["tuning"]["headline"])] if "tuning" in task else []),
         *((name.capitalize(), roles[name] or "none") for name in ("target", "exposure", "weight")),
-        needed,
+        needed_fact,
         ("Seed", str(task["plan"]["seed"])),
         ("Data", str(task.get("data", "unknown"))),
         ("Command", str(task.get("command", "unknown"))),
@@ -142,10 +143,10 @@ def model_facts(about: JsonObject) -> list[tuple[str, str]]:
     ]
 
 
-def missing_words(missing: Sequence[str]) -> str:
-    """What Ctrl-C left out of a fit, in words; nothing for a training that it ended, which has its best epochs.
+def describe_skipped_steps(skipped: Sequence[str]) -> str:
+    """Describe the steps of a fit that Ctrl-C skipped. Training is left out: a model keeps its best epochs so far.
 
-    >>> missing_words(["training", "calibration", "scores"])
+    >>> describe_skipped_steps(["training", "calibration", "scores"])
     'not calibrated, not scored'
     """
     words = {
@@ -153,29 +154,34 @@ def missing_words(missing: Sequence[str]) -> str:
         "calibration": "not calibrated",
         "scores": "not scored",
     }
-    return ", ".join(words[step] for step in missing if step in words)
+    return ", ".join(words[step] for step in skipped if step in words)
 
 
-def _range_facts(counts: JsonObject | None, roles: JsonObject) -> list[tuple[str, str]]:
-    """The range of possible counts, and how they are censored, where they are."""
-    known = CountRange(**(counts or {}))
+def _describe_count_range(counts: JsonObject | None, roles: JsonObject) -> list[tuple[str, str]]:
+    """Describe the range and the censoring of the counts, as pairs of a name and a value."""
+    count_range = CountRange(**(counts or {}))
     facts = []
-    if known.is_bounded:
-        most = f"the column {roles.get('upper') or 'upper'}" if known.upper_per_row else known.upper
-        facts.append(("Possible counts", f"{known.lower} or more" if most is None else f"{known.lower} to {most}"))
-    if known.censored_above is not None:
-        facts.append(("Censored", f"counts of {known.censored_above} or more"))
+    if count_range.is_bounded:
+        highest = f"the column {roles.get('upper') or 'upper'}" if count_range.upper_per_row else count_range.upper
+        facts.append(
+            (
+                "Possible counts",
+                f"{count_range.lower} or more" if highest is None else f"{count_range.lower} to {highest}",
+            )
+        )
+    if count_range.censored_above is not None:
+        facts.append(("Censored", f"counts of {count_range.censored_above} or more"))
     elif roles.get("censored"):
         facts.append(("Censored", f"by the column {roles['censored']}"))
     return facts
 
 
-def member_words(member: JsonObject) -> str:
-    """The weight of a member and its facts in one line."""
+def describe_member(member: JsonObject) -> str:
+    """Describe a member in one line: its weight and the facts about its fit."""
     words = [f"{member['weight']:.0%} of the mixture"]
     for name, value in member["facts"].items():
         if isinstance(value, Mapping):
-            value = ", ".join(f"{key}={each}" for key, each in value.items()) or "default"
+            value = ", ".join(f"{key}={setting}" for key, setting in value.items()) or "default"
         elif isinstance(value, list):
             value = ", ".join(map(str, value)) or "none"
         words += [f"{name} {value}"] if name != "best_epochs" else []

@@ -39,42 +39,42 @@ def replace_arguments(text: str, options: Mapping[str, str]) -> str:
     """
 
     def replace(match: re.Match[str]) -> str:
-        name, written = match.groups()
+        name, value_text = match.groups()
         if name not in options:
             return match[0]
-        if written in (None, "True"):
+        if value_text in (None, "True"):
             return options[name]
         try:
-            value = json.loads(written)
+            value = json.loads(value_text)
         except ValueError:
-            value = written
+            value = value_text
         return format_option(options[name], value if isinstance(value, list) else [value])
 
     return _REFERENCE.sub(replace, text)
 
 
-def in_fit_options(sentence: str) -> str:
-    """Return a sentence about a table, or a fit, with the options of `ddpn fit` that it refers to."""
+def render_fit_options(sentence: str) -> str:
+    """Return a sentence about a table or a fit with the options of `ddpn fit` in place of arguments."""
     return replace_arguments(sentence, FIT_OPTIONS)
 
 
-def in_options(error: DDPNError, options: Mapping[str, str], given: Collection[str]) -> str:
-    """Return the sentence of an error, with the names of options (by argument) instead of those of arguments.
+def render_error(error: DDPNError, options: Mapping[str, str], typed: Collection[str]) -> str:
+    """Return the sentence of an error with `options` (by argument) in place of the arguments that it refers to.
 
-    An argument that was not `given` on the command line is a setting of a file, which keeps its name.
+    Arguments in `typed` were given on the command line. Others are settings of a file and keep their names.
 
     >>> from ddpn.runtime.errors import ConfigError
     >>> options = {"epochs": "--epochs", "fractional": "--fractional", "time": "--time"}
-    >>> in_options(ConfigError(argument="epochs", must="be an integer", got="0"), options, {"epochs"})
+    >>> render_error(ConfigError(argument="epochs", must="be an integer", got="0"), options, {"epochs"})
     '--epochs must be an integer, got 0.'
-    >>> in_options(ConfigError('Use `fractional="round"`, or drop `time`.'), options, {})
+    >>> render_error(ConfigError('Use `fractional="round"`, or drop `time`.'), options, {})
     'Use --fractional round, or drop --time.'
-    >>> in_options(ConfigError(argument=Argument("time", "my day"), must="hold dates"), options, {"time"})
+    >>> render_error(ConfigError(argument=Argument("time", "my day"), must="hold dates"), options, {"time"})
     "--time 'my day' must hold dates."
     """
     subject, argument = str(error.argument), error.argument
-    if isinstance(argument, Argument) and argument.name in given:
+    if isinstance(argument, Argument) and argument.name in typed:
         subject = f"{options[argument.name]} {shlex.quote(argument.column)}"
-    elif argument in given:
+    elif argument in typed:
         subject = options[str(argument)]
     return replace_arguments(error.sentence(subject), options)

@@ -10,12 +10,12 @@ from ddpn.storage.contents import JsonObject
 
 #: The entry of the file's metadata that holds the description, and its version.
 ENTRY, FORMAT = "ddpn", 1
-#: The limit of protobuf, in which ONNX files are written.
-_MOST_BYTES = 2**31
+#: The largest file that protobuf, the format of ONNX, can hold.
+_MAX_FILE_BYTES = 2**31
 
 
 def describe_onnx(path: str | PathLike[str]) -> JsonObject:
-    """What an exported file takes and predicts, and how the model was fitted.
+    """Describe the inputs, outputs and members of an exported file, and how the model was fitted.
 
     Parameters
     ----------
@@ -31,18 +31,20 @@ def describe_onnx(path: str | PathLike[str]) -> JsonObject:
     file = Path(path)
     if not file.is_file():
         raise InputError(f"{'Not a file' if file.exists() else 'File not found'}: {path}")
-    if file.stat().st_size > _MOST_BYTES:
-        raise InputError(f"{path} must be an ONNX file, which has at most {_MOST_BYTES:,} bytes, got a larger file.")
+    if file.stat().st_size > _MAX_FILE_BYTES:
+        raise InputError(
+            f"{path} must be an ONNX file, which has at most {_MAX_FILE_BYTES:,} bytes, got a larger file."
+        )
     onnx, message = import_extra("onnx", "export"), import_extra("google.protobuf.message", "export")
     try:
         model = onnx.load_model_from_string(file.read_bytes())
     except message.DecodeError:
         raise InputError(f"{path} must be an ONNX file, got something else, or a part of one.") from None
-    known = {entry.key: entry.value for entry in model.metadata_props}
-    if ENTRY not in known:
+    metadata = {entry.key: entry.value for entry in model.metadata_props}
+    if ENTRY not in metadata:
         raise InputError(f"{path} must be a file that ddpn has exported, got another ONNX model.")
     try:
-        about: JsonObject = json.loads(known[ENTRY])
+        about: JsonObject = json.loads(metadata[ENTRY])
     except (ValueError, RecursionError):
         about = {}
     if not isinstance(about, dict) or "format" not in about:

@@ -18,14 +18,14 @@ from ddpn.networks.heads import HEADS, SHIPPED, Head, mixed, zeros
 from ddpn.networks.heads.clamps import LOG_ALPHA, LOG_GAMMA, LOG_LARGE, LOG_MU, highest_log_gamma
 from ddpn.runtime.errors import ConfigError
 
-#: Half-angle steps before the series of the arctangent: what is left is below tan(pi / 16), and the first term that is
-#: left out below 1e-17.
-_HALVINGS, _TERMS = 3, 12
+#: Half-angle steps before the series of the arctangent, and terms of the series: the argument is then below
+#: tan(pi / 16), and the first omitted term below 1e-17.
+_N_HALVINGS, _N_SERIES_TERMS = 3, 12
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Distributions of one family. Shape of values: (rows, C).
+    """Distributions of one family, side by side. Shape of values: (rows, C).
 
     `family` is "double_poisson" or "negative_binomial", `log_mu` has the exposure included, `log_shape` is the log of
     gamma or alpha, and `weight` the share of each in its component. `outer` is the component of the mixture that each
@@ -40,53 +40,53 @@ class Stack:
     positive: np.ndarray
 
     @classmethod
-    def joined(cls, stacks: Sequence["Stack"]) -> "Stack":
-        """Stacks of one family side by side."""
+    def join(cls, stacks: Sequence["Stack"]) -> "Stack":
+        """Join stacks of one family side by side."""
         concat = stacks[0].log_mu.graph.concat
         return cls(
             stacks[0].family,
-            concat([each.log_mu for each in stacks]),
-            concat([each.log_shape for each in stacks]),
-            concat([each.weight for each in stacks]),
-            np.concatenate([each.outer for each in stacks]),
-            np.concatenate([each.positive for each in stacks]),
+            concat([stack.log_mu for stack in stacks]),
+            concat([stack.log_shape for stack in stacks]),
+            concat([stack.weight for stack in stacks]),
+            np.concatenate([stack.outer for stack in stacks]),
+            np.concatenate([stack.positive for stack in stacks]),
         )
 
 
 @dataclass(frozen=True)
 class HeadNodes:
-    """What `size` heads predict: stacks, and the probability of a zero of its own, (rows, size), or None."""
+    """Predictions of `size` heads: stacks, and the extra probability of a zero, (rows, size), or None."""
 
     size: int
     stacks: tuple[Stack, ...]
     zero: Value | None = None
 
-    def scaled(self, weight: Value) -> "HeadNodes":
-        """With all weights multiplied."""
+    def scale_weights(self, weight: Value) -> "HeadNodes":
+        """Multiply all weights."""
         stacks = tuple(replace(stack, weight=stack.weight * weight) for stack in self.stacks)
         return HeadNodes(self.size, stacks, None if self.zero is None else self.zero * weight)
 
 
-def nodes_of(head: Head, raw: Value, log_scale: Value | None, size: int = 1) -> HeadNodes:
-    """The distributions of a head for each of `size` raw outputs. Shape: raw (rows, size, P), log_scale (rows, 1).
+def place_head(head: Head, raw: Value, log_scale: Value | None, size: int = 1) -> HeadNodes:
+    """Add the distributions of a head for `size` raw outputs. Shape: raw (rows, size, P), log_scale (rows, 1).
 
     Raises a `ConfigError` for a likelihood that has no form in the graph.
     """
-    return _nodes(head, [raw.take(j, axis=2) for j in range(head.n_raw)], log_scale, size)
+    return _place_family(head, [raw.take(j, axis=2) for j in range(head.n_raw)], log_scale, size)
 
 
-def _nodes(head: Head, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
+def _place_family(head: Head, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
     if isinstance(head, mixed.MixedHead):
-        return _mixed(head, raw, log_scale, size)
+        return _place_mixture(head, raw, log_scale, size)
     if isinstance(head, zeros.ZeroHead):
-        return _with_zeros(head, raw, log_scale, size)
-    shipped = SHIPPED.get(head.name) == f"{type(head).__module__}:{type(head).__name__}"
+        return _place_zero_head(head, raw, log_scale, size)
+    is_shipped = SHIPPED.get(head.name) == f"{type(head).__module__}:{type(head).__name__}"
     if getattr(head, "location", "mu") != "mu":
         remedy = 'Fit with `location="mu"`, or with another likelihood.'
         raise ConfigError(f"A Double Poisson that is given by its exact mean cannot be exported. {remedy}")
-    if head.name not in _LINKS or not shipped:
-        known = ", ".join([*_LINKS, "the zero-inflated and hurdle forms of these", "mixtures of all"])
-        raise ConfigError(f"A model to export must have likelihoods among {known}; got {head.name}.")
+    if head.name not in _LINKS or not is_shipped:
+        supported = ", ".join([*_LINKS, "the zero-inflated and hurdle forms of these", "mixtures of all"])
+        raise ConfigError(f"A model to export must have likelihoods among {supported}; got {head.name}.")
     log_mu = bend(raw[0], *LOG_MU)
     log_mu = log_mu if log_scale is None else log_mu + log_scale
     family, log_shape = _LINKS[head.name](raw, log_mu, log_scale is not None)
@@ -101,8 +101,10 @@ def _poisson_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple
 
 def _double_poisson_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple[str, Value]:
     # It is log mu plus a constant between two bounds.
-    least, constant, most = highest_log_gamma(torch.tensor([-np.inf, 0.0, np.inf], dtype=torch.float64)).tolist()
-    highest = (log_mu + constant).clip(least, most)
+    lowest_bound, constant, highest_bound = highest_log_gamma(
+        torch.tensor([-np.inf, 0.0, np.inf], dtype=torch.float64)
+    ).tolist()
+    highest = (log_mu + constant).clip(lowest_bound, highest_bound)
     lowest = LOG_GAMMA[0] - (log_mu - LOG_LARGE).clip(0.0, np.inf)
     log_gamma = bend(raw[1], lowest, highest)
     if not has_exposure:
@@ -128,85 +130,90 @@ _LINKS: dict[str, Callable[[list[Value], Value, bool], tuple[str, Value]]] = {
 }
 
 
-def _with_zeros(head: zeros.ZeroHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
-    """Zeros of their own beside the base, which a hurdle restricts to positive counts."""
+def _place_zero_head(head: zeros.ZeroHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
+    """Add the extra zeros and the base, which a hurdle restricts to positive counts."""
     logit, positive = bend(raw[-1], *zeros.LOGIT), np.full(size, isinstance(head, zeros.HurdleHead))
-    base = _nodes(head.base, raw[:-1], log_scale, size).scaled((-logit).op("Sigmoid"))
+    base = _place_family(head.base, raw[:-1], log_scale, size).scale_weights((-logit).op("Sigmoid"))
     return HeadNodes(size, tuple(replace(stack, positive=positive) for stack in base.stacks), logit.op("Sigmoid"))
 
 
-def _mixed(head: mixed.MixedHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
-    """The components of each network with their weights."""
-    graph, start, found = raw[0].graph, 0, []
-    logits = [((each / mixed.LOGIT).op("Tanh") * mixed.LOGIT).unsqueezed(2) for each in raw[-len(head.families) :]]
+def _place_mixture(head: mixed.MixedHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
+    """Add the components of each network with their weights."""
+    graph, start, components = raw[0].graph, 0, []
+    logits = [((logit / mixed.LOGIT).op("Tanh") * mixed.LOGIT).add_axes(2) for logit in raw[-len(head.families) :]]
     weights = graph.concat(logits, axis=2).op("Softmax", axis=2)
-    for j, own in enumerate(HEADS[family]() for family in head.families):
-        found.append(_nodes(own, raw[start : start + own.n_raw], log_scale, size).scaled(weights.take(j, axis=2)))
-        start += own.n_raw
-    own = [nodes.zero for nodes in found if nodes.zero is not None]
-    return HeadNodes(size, tuple(each for nodes in found for each in nodes.stacks), reduce(add, own) if own else None)
+    for j, component in enumerate(HEADS[family]() for family in head.families):
+        components.append(
+            _place_family(component, raw[start : start + component.n_raw], log_scale, size).scale_weights(
+                weights.take(j, axis=2)
+            )
+        )
+        start += component.n_raw
+    extra_zeros = [nodes.zero for nodes in components if nodes.zero is not None]
+    stacks = tuple(stack for nodes in components for stack in nodes.stacks)
+    return HeadNodes(size, stacks, reduce(add, extra_zeros) if extra_zeros else None)
 
 
 def bend(x: Value, low: Value | float, high: Operand) -> Value:
-    """As `ddpn.networks.heads.clamps.bend`."""
+    """Clip softly, as `ddpn.networks.heads.clamps.bend` does."""
     inside = x.clip(low, high)
     return inside + arctangent(x.graph, x - inside)
 
 
 def arctangent(graph: Graph, x: Value) -> Value:
-    """The arctangent in float64, which ONNX Runtime has in float32 only."""
+    """Compute the arctangent in float64; ONNX Runtime has it in float32 only."""
     x = x.clip(-1e100, 1e100)  # its square is finite
-    for _ in range(_HALVINGS):
+    for _ in range(_N_HALVINGS):
         x = x / ((x * x + 1.0).sqrt() + 1.0)
     square = x * x
-    series = graph.constant((-1.0) ** _TERMS / (2 * _TERMS + 1))
-    for n in range(_TERMS - 1, -1, -1):
+    series = graph.constant((-1.0) ** _N_SERIES_TERMS / (2 * _N_SERIES_TERMS + 1))
+    for n in range(_N_SERIES_TERMS - 1, -1, -1):
         series = series * square + (-1.0) ** n / (2 * n + 1)
-    return series * x * 2.0**_HALVINGS
+    return series * x * 2.0**_N_HALVINGS
 
 
 #: The largest count of a grid: sums over more take seconds per row.
-LARGEST = 2.0**18
+MAX_GRID_COUNT = 2.0**18
 #: Newton steps to the end of a window, from above; every step stays above.
-_STEPS, _NEGATIVE_BINOMIAL_STEPS = 4, 8
-#: The least depth of a component's window, however small its weight.
-_LEAST_DEPTH = 4.0
-#: Counts beyond the end of a window that are summed.
-_BEYOND = 5.0
+_N_NEWTON_STEPS, _N_NEGATIVE_BINOMIAL_STEPS = 4, 8
+#: The smallest depth of a component's window, however small its weight.
+_MIN_DEPTH = 4.0
+#: Counts that are summed beyond the end of a window.
+_EXTRA_COUNTS = 5.0
 #: Counts below this have log h(y) from a table, others by Stirling's series.
-_TABLE = 32
+_N_TABULATED_COUNTS = 32
 
 
-def ends(stack: Stack, share: np.ndarray, depth: float) -> Value:
-    """The last count of each distribution's window; a distribution of weight w may leave out e^-depth / w.
+def find_window_ends(stack: Stack, share: np.ndarray, depth: float) -> Value:
+    """Return the last count of each distribution's window; outside it, weight w may leave out mass e^-depth / w.
 
     `share` is the weight of each component in the mixture. Shape: (rows, C).
     """
-    depths = ((stack.weight * share[stack.outer][None]).log() + depth).clip(_LEAST_DEPTH, depth)
+    depths = ((stack.weight * share[stack.outer][None]).log() + depth).clip(_MIN_DEPTH, depth)
     end = _negative_binomial_end if stack.family == "negative_binomial" else _double_poisson_end
-    return end(stack, depths).floor() + _BEYOND
+    return end(stack, depths).floor() + _EXTRA_COUNTS
 
 
 def _double_poisson_end(stack: Stack, depths: Value) -> Value:
-    """Where weights are below a depth: Newton's method in sqrt(y), from outside."""
+    """Solve for the count at which log weights fall below a depth: Newton's method in sqrt(y), from above."""
     log_mu = stack.log_mu
     mu, target = log_mu.exp(), depths / stack.log_shape.exp()
     s = mu.sqrt() + (target * 0.5).sqrt()
-    for _ in range(_STEPS):
+    for _ in range(_N_NEWTON_STEPS):
         log_ratio = s.log() * 2.0 - log_mu
         s = s - (mu - target + s * s * (log_ratio - 1.0)) / (log_ratio * s * 2.0)
     return s * s
 
 
 def _negative_binomial_end(stack: Stack, depths: Value) -> Value:
-    """Where the unit deviance reaches the depth, by Newton's method from above: it is convex."""
+    """Solve for the count at which the unit deviance reaches the depth: Newton's method from above, as it is convex."""
     mu, alpha = stack.log_mu.exp(), stack.log_shape.exp()
     r, ratio = 1.0 / alpha, alpha * mu
     tail = (depths + 1.0) * 4.0 / (1.0 / ratio + 1.0).log()
     y = (mu + tail + (depths * mu * (ratio + 1.0)).sqrt() * 20.0).clip(0.0, 1e15)
-    for _ in range(_NEGATIVE_BINOMIAL_STEPS):
-        own, other = (y / mu).log(), ((y + r) / (mu + r)).log()
-        y = y - (y * own - (y + r) * other - depths) / (own - other)
+    for _ in range(_N_NEGATIVE_BINOMIAL_STEPS):
+        log_ratio, log_total_ratio = (y / mu).log(), ((y + r) / (mu + r)).log()
+        y = y - (y * log_ratio - (y + r) * log_total_ratio - depths) / (log_ratio - log_total_ratio)
     return y
 
 
@@ -218,31 +225,31 @@ class Grid(NamedTuple):
     log_h: Value
 
 
-def grid_of(graph: Graph, count: Value) -> Grid:
-    """The counts below `count`, with log h(y) = y log y - y - log y!."""
+def make_grid(graph: Graph, count: Value) -> Grid:
+    """Return the counts below `count`, with log h(y) = y log y - y - log y!."""
     zero, one = graph.constant(0), graph.constant(1)
-    place = graph.op("Range", zero, count, one, kind="i")
-    y = place.cast("f")
+    index = graph.op("Range", zero, count, one, kind="i")
+    y = index.cast("f")
     log_y = y.clip(1.0, np.inf).log()
-    r = 1.0 / y.clip(float(_TABLE), np.inf)
+    r = 1.0 / y.clip(float(_N_TABULATED_COUNTS), np.inf)
     r2 = r * r
     error = ((r2 * (1 / 1260) - 1 / 360) * r2 + 1 / 12) * r
     series = log_y * -0.5 - HALF_LOG_TWO_PI - error
-    table = graph.constant(LOG_H[:_TABLE])
-    small = table.take(graph.where(place < _TABLE, place, _TABLE - 1), axis=0)
-    log_h = graph.where(y < float(_TABLE), small, series)
+    table = graph.constant(LOG_H[:_N_TABULATED_COUNTS])
+    small = table.take(graph.where(index < _N_TABULATED_COUNTS, index, _N_TABULATED_COUNTS - 1), axis=0)
+    log_h = graph.where(y < float(_N_TABULATED_COUNTS), small, series)
     return Grid(y, log_y, log_h)
 
 
-def moments_on(grid: Grid, pmf: Value, axis: int) -> tuple[Value, Value]:
-    """Mean and variance of probabilities on the grid, which is the last axis; that axis is kept."""
+def compute_moments(grid: Grid, pmf: Value, axis: int) -> tuple[Value, Value]:
+    """Compute mean and variance of probabilities on the grid, which is the last axis; that axis is kept."""
     mean = (pmf * grid.y).sum(axis)
     gap = grid.y - mean
     return mean, (pmf * gap * gap).sum(axis)
 
 
 class Tabulated(NamedTuple):
-    """The pmf of a family on the grid, (rows, C, K), and its means and variances, (rows, C)."""
+    """pmf of a family on the grid, (rows, C, K), with means and variances, (rows, C)."""
 
     pmf: Value
     mean: Value
@@ -250,14 +257,14 @@ class Tabulated(NamedTuple):
 
 
 def tabulate(graph: Graph, stack: Stack, grid: Grid) -> Tabulated:
-    """The pmf on the grid, and exact moments."""
-    log_mu, shape = stack.log_mu.unsqueezed(2), stack.log_shape.exp().unsqueezed(2)
+    """Compute the pmf on the grid, and exact moments."""
+    log_mu, shape = stack.log_mu.add_axes(2), stack.log_shape.exp().add_axes(2)
     if stack.family == "double_poisson":  # normalised by the sum over the grid
         deviance = (grid.log_y - log_mu) * grid.y + (log_mu.exp() - grid.y)
         log_weight = grid.log_h - shape * deviance
         weight = (log_weight - log_weight.max(2)).exp()
         pmf = weight / weight.sum(2)
-        found = Tabulated(pmf, *(each.reshaped(-1, len(stack.outer)) for each in moments_on(grid, pmf, 2)))
+        table = Tabulated(pmf, *(moment.reshape(-1, len(stack.outer)) for moment in compute_moments(grid, pmf, 2)))
     else:  # by the ratios p(y) / p(y - 1), which need no log-gamma function
         rise = shape * log_mu.exp()
         at_zero = -log1p(graph, rise) / shape
@@ -265,8 +272,8 @@ def tabulate(graph: Graph, stack: Stack, grid: Grid) -> Tabulated:
         ratios = log_mu - grid.log_y + ((shape * before + 1.0) / (rise + 1.0)).log()
         pmf = graph.where(grid.y < 1.0, at_zero, ratios).op("CumSum", graph.constant(2)).exp()
         mu, alpha = stack.log_mu.exp(), stack.log_shape.exp()
-        found = Tabulated(pmf, mu, mu + alpha * mu * mu)
-    return _without_zeros(graph, found, grid, stack.positive) if stack.positive.any() else found
+        table = Tabulated(pmf, mu, mu + alpha * mu * mu)
+    return _exclude_zeros(graph, table, grid, stack.positive) if stack.positive.any() else table
 
 
 def log1p(graph: Graph, x: Value) -> Value:
@@ -277,17 +284,17 @@ def log1p(graph: Graph, x: Value) -> Value:
     return graph.where(is_small, x, u.log() * x / graph.where(is_small, 1.0, rounded))
 
 
-def _without_zeros(graph: Graph, found: Tabulated, grid: Grid, positive: np.ndarray) -> Tabulated:
-    """The same given that counts are above 0, for those distributions that exclude zeros."""
-    at_zero = found.pmf.take([0], axis=2)
-    rest = found.pmf * grid.y.clip(0.0, 1.0)
-    total = graph.where(at_zero > 0.5, rest.sum(2), 1.0 - at_zero)
-    flat = total.reshaped(-1, len(positive))
-    mean = found.mean / flat
-    variance = (found.variance + found.mean * found.mean) / flat - mean * mean
+def _exclude_zeros(graph: Graph, table: Tabulated, grid: Grid, positive: np.ndarray) -> Tabulated:
+    """Condition the distributions that exclude zeros on counts above 0."""
+    at_zero = table.pmf.take([0], axis=2)
+    positive_pmf = table.pmf * grid.y.clip(0.0, 1.0)
+    total = graph.where(at_zero > 0.5, positive_pmf.sum(2), 1.0 - at_zero)
+    flat_total = total.reshape(-1, len(positive))
+    mean = table.mean / flat_total
+    variance = (table.variance + table.mean * table.mean) / flat_total - mean * mean
     mask = positive[None]
     return Tabulated(
-        graph.where(graph.constant(mask[..., None]), rest / total, found.pmf),
-        graph.where(graph.constant(mask), mean, found.mean),
-        graph.where(graph.constant(mask), variance, found.variance),
+        graph.where(graph.constant(mask[..., None]), positive_pmf / total, table.pmf),
+        graph.where(graph.constant(mask), mean, table.mean),
+        graph.where(graph.constant(mask), variance, table.variance),
     )

@@ -13,13 +13,13 @@ import torch
 
 from ddpn.calibration.intervals import IntervalGroups
 from ddpn.export.description import ENTRY, FORMAT
-from ddpn.export.encoding import level_codes, read_columns
-from ddpn.export.families import LARGEST
+from ddpn.export.encoding import find_level_codes, read_columns
+from ddpn.export.families import MAX_GRID_COUNT
 from ddpn.export.graph import Graph, Value, onnx
-from ddpn.export.members import RowNodes, member_nodes
+from ddpn.export.members import RowNodes, place_member
 from ddpn.export.mixture import MixtureGraph, output_widths
-from ddpn.export.source import ExportedModel, InputColumn, source_of
-from ddpn.members.folds import collect_levels, get_fold_copies
+from ddpn.export.source import ExportedModel, InputColumn, read_model
+from ddpn.members.folds import get_fold_copies, collect_levels
 from ddpn.networks.heads import make_head
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.predictor import MIXTURE
@@ -31,11 +31,11 @@ from ddpn.tables.columns import Kind
 from ddpn.tables.files import check_free
 from ddpn.tables.levels import parse_number_level
 
-#: Probabilities of counts that are outputs by default: up to this quantile of the counts of all training rows, within
-#: these bounds; and up to the last number where that is not known.
-_QUANTILE, _FEWEST, _MOST, _USUAL = 0.999, 20, 1000, 100
-#: The largest count whose probability can be an output.
-_LARGEST_PMF = 10_000
+#: The largest count of the pmf by default: this quantile of the training counts, within the bounds, or the last number
+#: if the training counts are unknown.
+_PMF_QUANTILE, _MIN_PMF_COUNT, _MAX_PMF_COUNT, _UNKNOWN_PMF_COUNT = 0.999, 20, 1000, 100
+#: The largest count of the pmf that users may ask for.
+_MAX_REQUESTED_PMF_COUNT = 10_000
 
 
 def export_onnx(
@@ -85,16 +85,16 @@ def export_onnx(
     """
     onnx()
     spec = PredictionSpec(coverage=coverage, quantiles=tuple(quantiles))
-    if pmf_up_to is not None and not (is_integer(pmf_up_to) and 0 <= pmf_up_to <= _LARGEST_PMF):
-        must = f"be a count from 0 to {_LARGEST_PMF}"
+    if pmf_up_to is not None and not (is_integer(pmf_up_to) and 0 <= pmf_up_to <= _MAX_REQUESTED_PMF_COUNT):
+        must = f"be a count from 0 to {_MAX_REQUESTED_PMF_COUNT}"
         raise ConfigError(argument="pmf_up_to", must=must, got=repr(pmf_up_to))
     target = Path(path)
     if target.exists() and not overwrite:
         raise InputError(f"{target} already exists. Choose another name, or replace it with `overwrite=True`.")
     check_free(target, overwrite)
-    source = source_of(model)
+    source = read_model(model)
     check_size(source, spec)
-    spec = replace(spec, pmf=default_pmf(source) if pmf_up_to is None else int(pmf_up_to))
+    spec = replace(spec, pmf=choose_pmf_count(source) if pmf_up_to is None else int(pmf_up_to))
     file, inputs, outputs = assemble(source, spec)
     about = {
         "format": FORMAT,
@@ -104,7 +104,7 @@ def export_onnx(
         "coverage": spec.coverage,
         "quantiles": list(spec.quantiles),
         "pmf_up_to": spec.pmf,
-        "largest_count": int(LARGEST),
+        "largest_count": int(MAX_GRID_COUNT),
         "target": source.target,
         "members": {name: source.members[name] for name in source.predictor.active_members},
         "fit": dict(source.summary),
@@ -115,12 +115,12 @@ def export_onnx(
 
 
 def training_quantile(source: ExportedModel, level: float) -> float | None:
-    """A quantile of the counts of all training rows; None where the model does not know it."""
+    """Return a quantile of all training counts, or None if the model does not know it."""
     facts: JsonObject = source.members.get("constant", {}).get("facts", {})
     if "raw outputs" not in facts:
         return None
     name, raw = facts["likelihood"], facts["raw outputs"]
-    # A cross-fitted constant has several copies, of which one says enough.
+    # A cross-fitted constant has several copies; one is accurate enough.
     name, raw = name[0] if isinstance(name, list) else name, raw[0] if isinstance(raw[0], list) else raw
     if name == "double_binomial":
         return None
@@ -129,29 +129,29 @@ def training_quantile(source: ExportedModel, level: float) -> float | None:
 
 
 def check_size(source: ExportedModel, spec: PredictionSpec) -> None:
-    """Raise a `ConfigError` if quantiles of the training counts already lie beyond the sums of a file."""
-    top = max(0.5 * (1.0 + spec.coverage), *spec.quantiles, 0.5)
-    found = training_quantile(source, top) or 0.0
-    if found > LARGEST:
+    """Raise a `ConfigError` if a requested quantile of the training counts exceeds the largest count of a file."""
+    highest_level = max(0.5 * (1.0 + spec.coverage), *spec.quantiles, 0.5)
+    quantile = training_quantile(source, highest_level) or 0.0
+    if quantile > MAX_GRID_COUNT:
         raise ConfigError(
-            f"Quantiles in an ONNX file must be at most {LARGEST:,.0f}, got training rows whose {top:g} quantile is "
-            f"{found:,.0f}. Predict such counts with ddpn predict or ddpn serve."
+            f"Quantiles in an ONNX file must be at most {MAX_GRID_COUNT:,.0f}, got training rows whose "
+            f"{highest_level:g} quantile is {quantile:,.0f}. Predict such counts with ddpn predict or ddpn serve."
         )
 
 
-def default_pmf(source: ExportedModel) -> int:
-    """The largest count whose probability is an output, from what the model knows about the counts of its rows."""
+def choose_pmf_count(source: ExportedModel) -> int:
+    """Choose the largest count whose probability is an output, from the training counts."""
     if source.predictor.counts.upper is not None:
-        return min(source.predictor.counts.upper, _MOST)
-    found = training_quantile(source, _QUANTILE)
-    return _USUAL if found is None else int(min(max(found, _FEWEST), _MOST))
+        return min(source.predictor.counts.upper, _MAX_PMF_COUNT)
+    quantile = training_quantile(source, _PMF_QUANTILE)
+    return _UNKNOWN_PMF_COUNT if quantile is None else int(min(max(quantile, _MIN_PMF_COUNT), _MAX_PMF_COUNT))
 
 
 # The whole graph: raw columns, members, mixture, outputs -------------------------------------------------------------
 
 
 def assemble(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[InputColumn], dict[str, str]]:
-    """The graph of a model, its inputs, and the names of its outputs by what they are."""
+    """Build the graph of a model; return it, its inputs, and the names of its outputs by quantity."""
     predictor, graph = source.predictor, Graph()
     counts, groups = predictor.counts, predictor.calibration.groups
     if groups is None or MIXTURE not in groups.levels:
@@ -178,55 +178,59 @@ def assemble(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[Inp
     graph.reserved = {*inputs, *outputs.values()}
     cells = {name: graph.input(name, column.element) for name, column in inputs.items()}
 
-    known = collect_levels(predictor.active_members.values())
-    # A category whose levels no member of the mixture distinguishes still is an input.
-    levels_of = {
-        column.names[0]: known.get(column.names[0], ()) for column in source.columns if column.kind == Kind.CATEGORY
+    member_levels = collect_levels(predictor.active_members.values())
+    # A category is an input even if no member distinguishes its levels.
+    levels_by_name = {
+        column.names[0]: member_levels.get(column.names[0], ())
+        for column in source.columns
+        if column.kind == Kind.CATEGORY
     }
-    table = read_columns(graph, cells, source.columns, levels_of)
+    table = read_columns(graph, cells, source.columns, levels_by_name)
     rows = cells[source.columns[0].name].op("Size", kind="i")
-    shape = graph.concat([rows.reshaped(1), graph.constant([1])], axis=0)
+    shape = graph.concat([rows.reshape(1), graph.constant([1])], axis=0)
     nothing = onnx().helper.make_tensor("value", onnx().TensorProto.DOUBLE, [1], [0.0])
     zero, log_exposure = shape.op("ConstantOfShape", kind="f", value=nothing), None
     if has_exposure:  # NaN where it is not positive and finite
         scale = cells[source.exposure]
-        log_exposure = graph.where((scale > 0.0) & (scale < np.inf), scale, np.nan).log().unsqueezed(1)
+        log_exposure = graph.where((scale > 0.0) & (scale < np.inf), scale, np.nan).log().add_axes(1)
     upper: Value | float | None = None if counts.upper is None else float(counts.upper)
     if counts.upper_per_row:
-        each = cells[source.upper]
-        good = each.equals(each.floor()) & (each >= float(counts.lower))
-        upper = graph.where(good, each, np.nan).unsqueezed(1)
-    code = None if groups is None else _group_code(graph, cells[group], inputs[group], groups)
+        upper_cells = cells[source.upper]
+        is_valid = upper_cells.equals(upper_cells.floor()) & (upper_cells >= float(counts.lower))
+        upper = graph.where(is_valid, upper_cells, np.nan).add_axes(1)
+    code = None if groups is None else _find_group_code(graph, cells[group], inputs[group], groups)
 
-    read = RowNodes(table, log_exposure, zero)
+    row_nodes = RowNodes(table, log_exposure, zero)
     copies = {name: get_fold_copies(member) for name, member in predictor.active_members.items()}
-    members = [member_nodes(graph, name, copy, read) for name, own in copies.items() for copy in own]
-    weights = [predictor.weights[name] / len(own) for name, own in copies.items() for _ in own]
+    members = [
+        place_member(graph, name, copy, row_nodes) for name, fold_copies in copies.items() for copy in fold_copies
+    ]
+    weights = [predictor.weights[name] / len(fold_copies) for name, fold_copies in copies.items() for _ in fold_copies]
     recalibration = predictor.calibration.recalibration
-    change = recalibration.map if recalibration is not None and recalibration.is_used else None
-    mixture = MixtureGraph(members, weights, counts.lower, upper, change, spec, levels, code)
-    found = mixture.columns(graph, rows, zero)
+    recalibration_map = recalibration.map if recalibration is not None and recalibration.is_used else None
+    mixture = MixtureGraph(members, weights, counts.lower, upper, recalibration_map, spec, levels, code)
+    block_columns = mixture.columns(graph, rows, zero)
     parts: list[tuple[str, Value, tuple[int, ...]]] = []
     start = 0
     for name, width in widths.items():
-        part = found.at(start, start + width)
+        part = block_columns.at(start, start + width)
         is_pmf = name == "pmf"
-        parts.append((outputs[name], part if is_pmf else part.reshaped(-1), (width,) if is_pmf else ()))
+        parts.append((outputs[name], part if is_pmf else part.reshape(-1), (width,) if is_pmf else ()))
         start += width
     return graph.model(parts, "ddpn"), list(inputs.values()), outputs
 
 
-def _group_code(graph: Graph, cells: Value, column: InputColumn, groups: IntervalGroups) -> Value:
-    """The position of each row's group, the last of which is for rows in none. Shape: (rows, 1)."""
+def _find_group_code(graph: Graph, cells: Value, column: InputColumn, groups: IntervalGroups) -> Value:
+    """Find the position of each row's group; the last one is for rows in no group. Shape: (rows, 1)."""
     if column.kind == Kind.DATE:
         raise ConfigError(f"Groups of intervals to export must not be dates, got the column {groups.by!r}.")
     unknown = len(groups.names)
     missing = groups.names.index("missing") if "missing" in groups.names else unknown
     if column.element == "s":
-        codes = level_codes(graph, cells, InputColumn(column.name, "group", (), by_value=True), groups.names)
-        return graph.constant([*range(unknown), unknown, missing]).take(codes, axis=0).unsqueezed(1)
-    found = graph.where(cells.is_nan(), missing, graph.constant(unknown))
+        codes = find_level_codes(graph, cells, InputColumn(column.name, "group", (), by_value=True), groups.names)
+        return graph.constant([*range(unknown), unknown, missing]).take(codes, axis=0).add_axes(1)
+    code_of_row = graph.where(cells.is_nan(), missing, graph.constant(unknown))
     for code, value in enumerate(map(parse_number_level, groups.names)):
         if value is not None:
-            found = graph.where(cells.equals(value), code, found)
-    return found.unsqueezed(1)
+            code_of_row = graph.where(cells.equals(value), code, code_of_row)
+    return code_of_row.add_axes(1)

@@ -1,4 +1,4 @@
-"""What is exported: the predictor of a folder, an estimator or by itself, and the raw columns that the file takes."""
+"""Models to export: the predictor in a folder or an estimator, and the raw columns that the file takes."""
 
 from dataclasses import dataclass, field
 from itertools import product
@@ -15,7 +15,7 @@ from ddpn.tables.columns import Kind
 from ddpn.tables.kinds import FALSE, TRUE
 from ddpn.tables.roles import Roles
 
-#: What an input of each kind holds, for people who call the file.
+#: Contents of an input of each kind, for people who call the file.
 MEANINGS = {
     "number": "a number; NaN where it is missing",
     "boolean": "1 or 0; NaN where it is missing",
@@ -47,16 +47,16 @@ class InputColumn:
 
     @property
     def element(self) -> str:
-        """The kind of value that the file takes: f (float64) or s (text)."""
+        """Kind of value that the file takes: f (float64) or s (text)."""
         return "s" if self.kind in ("category", "group") else "f"
 
     def as_dict(self) -> JsonObject:
-        """For JSON."""
-        about = {"name": self.name, "type": "string" if self.element == "s" else "float64", "kind": self.kind}
-        return {**about, "meaning": MEANINGS[self.kind]}
+        """Return the description of the input in the file, ready for JSON."""
+        facts = {"name": self.name, "type": "string" if self.element == "s" else "float64", "kind": self.kind}
+        return {**facts, "meaning": MEANINGS[self.kind]}
 
 
-def columns_of_roles(roles: Roles) -> list[InputColumn]:
+def list_input_columns(roles: Roles) -> list[InputColumn]:
     """Return the columns of a model that `ddpn fit` fitted."""
     columns, markers = [], tuple(parse_missing_numbers(roles.missing))
     for column in roles.features:
@@ -85,8 +85,8 @@ def columns_of_roles(roles: Roles) -> list[InputColumn]:
     return columns
 
 
-#: What a saved task says about the fit, which the file repeats.
-_SUMMARY = ("date", "data", "command", "split", "versions", "scores", "leaks", "warnings", "interrupted")
+#: Facts about the fit that the file repeats from the saved model.
+_SUMMARY_FACTS = ("date", "data", "command", "split", "versions", "scores", "leaks", "warnings", "interrupted")
 
 
 @dataclass(frozen=True)
@@ -106,21 +106,21 @@ class ExportedModel:
     summary: JsonObject = field(default_factory=dict)
 
 
-def source_of(model: Any) -> ExportedModel:
-    """The model in a folder, of an estimator, or a predictor itself."""
+def read_model(model: Any) -> ExportedModel:
+    """Return the model to export from a folder, an estimator or a predictor."""
     if isinstance(model, str | PathLike):
-        return _of_folder(Path(model))
+        return _read_folder(Path(model))
     if isinstance(model, Predictor):
-        return _of_predictor(model)
+        return _describe_predictor(model)
     predictor = getattr(model, "predictor_", None)
     if isinstance(predictor, Predictor):
-        return _of_predictor(predictor)
-    what = "a folder of a saved model, a fitted estimator of ddpn or a Predictor"
+        return _describe_predictor(predictor)
+    expected = "a folder of a saved model, a fitted estimator of ddpn or a Predictor"
     hint = "Networks for images, text and point clouds (CountModel) are exported with torch.onnx."
-    raise ConfigError(argument="model", must=f"be {what}", got=type(model).__name__, remedy=hint)
+    raise ConfigError(argument="model", must=f"be {expected}", got=type(model).__name__, remedy=hint)
 
 
-def _of_folder(path: Path) -> ExportedModel:
+def _read_folder(path: Path) -> ExportedModel:
     if path.is_file():
         raise InputError(f"{path} is a file, not the folder of a saved model.")
     from ddpn import estimators
@@ -131,15 +131,15 @@ def _of_folder(path: Path) -> ExportedModel:
     manifest = saved.manifest
     estimator = manifest.get("estimator")
     if estimator is None:
-        return _of_predictor(Predictor.load(path))
+        return _describe_predictor(Predictor.load(path))
     if TASK not in manifest["files"]:
         kind = check_choice("The class of the saved model", estimator["class"], estimators.__all__)
-        return source_of(getattr(estimators, kind).load(path))
+        return read_model(getattr(estimators, kind).load(path))
     predictor, task, roles = saved.load(mixed_only=True).model.predictor_, saved.task, saved.roles
-    summary = {name: task[name] for name in _SUMMARY if name in task}
+    summary = {name: task[name] for name in _SUMMARY_FACTS if name in task}
     return ExportedModel(
         predictor,
-        columns_of_roles(roles),
+        list_input_columns(roles),
         manifest["members"],
         roles.target,
         roles.exposure or "exposure",
@@ -148,8 +148,8 @@ def _of_folder(path: Path) -> ExportedModel:
     )
 
 
-def _of_predictor(predictor: Predictor) -> ExportedModel:
-    """Return a model that was fitted in Python: the columns are those of X."""
+def _describe_predictor(predictor: Predictor) -> ExportedModel:
+    """Return a model that was fitted in Python; its columns are those of X."""
     schema = predictor.schema
     if schema is None:
         must = "have a member that reads columns"

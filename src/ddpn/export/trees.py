@@ -1,4 +1,4 @@
-"""Boosted trees by plain operators: every tree is followed from its root, all at once.
+"""Boosted trees by plain operators: all trees are evaluated at once, level by level from their roots.
 
 ONNX has operators for sums of trees. One rounds them to float32; the other is not part of ONNX Runtime 1.20, and 1.21
 and 1.22 return wrong sums for some trees.
@@ -17,16 +17,16 @@ from ddpn.runtime.errors import ConfigError
 
 #: Bits of LightGBM's decisions: by category, default to the left, missing values are zeros, missing values are NaN.
 _BY_CATEGORY, _DEFAULT_LEFT, _ZERO, _NAN = 1, 2, 4, 8
-#: Trees whose depths are within so many steps are followed together.
-_STEP = 4
-#: A threshold below infinity, which stands for a missing value that goes to the right.
-_HIGHEST = float(np.finfo(np.float64).max)
+#: Depths are rounded up to multiples of this: trees of one depth class are evaluated together.
+_DEPTH_CLASS = 4
+#: The largest threshold. It is below infinity, which stands for a missing value that goes to the right.
+_LARGEST_FLOAT = float(np.finfo(np.float64).max)
 
 
 class Tree(NamedTuple):
-    """Splits, of which the first is the root and parents come before their children, and the values of the leaves.
+    """Splits and leaves of a tree; the first split is the root, and parents come before their children.
 
-    A split sends a row to the left up to its threshold, and a row without a value if `to_left` says so. Children are
+    A split sends values up to its threshold to the left, and missing values if `to_left` is true. Children are
     splits (from 0) or leaves (~number), the left one first.
     """
 
@@ -39,7 +39,7 @@ class Tree(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """Splits on the longest way to a leaf."""
+        """Number of splits on the longest path to a leaf."""
         depths = [0] * len(self.children)
         for number in reversed(range(len(depths))):
             depths[number] = 1 + max(depths[child] if child >= 0 else 0 for child in self.children[number])
@@ -48,25 +48,25 @@ class Tree(NamedTuple):
 
 @dataclass
 class Forest:
-    """Sums of trees over one matrix of `width` columns, each sum a target; `constants` are added to them."""
+    """Sums of trees over a matrix with `width` columns: one sum per target, added to the target's constant."""
 
     width: int
     trees: list[Tree] = field(default_factory=list)
     constants: list[float] = field(default_factory=list)
-    #: Sets of codes of columns, each of which becomes a column: 0 for codes of the set and 1 for others.
+    #: Column numbers by (column, set of codes): each set becomes a column, 0 for codes in the set and 1 for others.
     sets: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
 
     def add(self, booster: Booster) -> None:
-        """Another target: the sum of a booster's trees."""
+        """Add a target: the sum of a booster's trees."""
         self.constants.append(0.0)
         for tree in slice_trees(booster.arrays):
             if len(tree["threshold"]):
-                self.trees.append(self._tree(tree, booster.chosen))
+                self.trees.append(self._convert_tree(tree, booster.chosen))
             else:
                 self.constants[-1] += float(tree["leaf_value"][0])
 
-    def _tree(self, tree: Mapping[str, np.ndarray], chosen: np.ndarray | None) -> Tree:
-        """A tree of LightGBM; a split by a set of codes becomes one of the set's own column."""
+    def _convert_tree(self, tree: Mapping[str, np.ndarray], chosen: np.ndarray | None) -> Tree:
+        """Convert a tree of LightGBM; a split by a set of codes becomes a split of the set's column."""
         columns, thresholds, to_left = [], [], []
         for feature, kind, threshold in zip(
             tree["split_feature"].tolist(), tree["decision_type"].tolist(), tree["threshold"].tolist(), strict=True
@@ -77,54 +77,54 @@ class Forest:
             # Without missing values in fit, LightGBM reads NaN as 0.
             is_left = bool(kind & _DEFAULT_LEFT) if kind & _NAN else threshold >= 0.0
             if kind & _BY_CATEGORY:
-                number = self.sets.setdefault((column, _codes(tree, int(threshold))), len(self.sets))
+                number = self.sets.setdefault((column, _unpack_codes(tree, int(threshold))), len(self.sets))
                 column, threshold, is_left = self.width + number, 0.5, False
             columns.append(column)
-            thresholds.append(min(threshold, _HIGHEST))
+            thresholds.append(min(threshold, _LARGEST_FLOAT))
             to_left.append(is_left)
         children = list(zip(tree["left_child"].tolist(), tree["right_child"].tolist(), strict=True))
         return Tree(columns, thresholds, to_left, children, tree["leaf_value"].tolist(), len(self.constants) - 1)
 
     def sums(self, graph: Graph, matrix: Value) -> Value:
-        """The targets of every row. Shape: (rows, columns) -> (rows, targets)."""
+        """Sum the trees of every target. Shape: (rows, columns) -> (rows, targets)."""
         total = graph.where(matrix.take([0]).is_nan(), 0.0, 0.0) + np.array([self.constants])
         if not self.trees:
             return total
-        wide = self._with_sets(graph, matrix)
-        missing = wide.is_nan()
+        matrix_with_sets = self._append_set_columns(graph, matrix)
+        missing = matrix_with_sets.is_nan()
         # Missing values go to the right in the first half and to the left in the second.
-        values = graph.concat([graph.where(missing, side, wide) for side in (np.inf, -np.inf)])
+        values = graph.concat([graph.where(missing, side, matrix_with_sets) for side in (np.inf, -np.inf)])
         groups: dict[int, list[Tree]] = {}
         for tree in self.trees:
-            groups.setdefault(-(-tree.depth // _STEP), []).append(tree)
+            groups.setdefault(-(-tree.depth // _DEPTH_CLASS), []).append(tree)
         for group in groups.values():
-            onto = np.eye(len(self.constants))[[tree.target for tree in group]]
-            found = _followed(graph, values, group, self.width + len(self.sets))
-            total = total + found.op("MatMul", graph.constant(onto))
+            target_matrix = np.eye(len(self.constants))[[tree.target for tree in group]]
+            leaf_values = _evaluate_trees(graph, values, group, self.width + len(self.sets))
+            total = total + leaf_values.op("MatMul", graph.constant(target_matrix))
         return total
 
-    def _with_sets(self, graph: Graph, matrix: Value) -> Value:
-        """The matrix with a column per set of codes: 1 where a row's code is not in it."""
+    def _append_set_columns(self, graph: Graph, matrix: Value) -> Value:
+        """Append a column per set of codes: 1 where the code of a row is not in the set."""
         parts, order = [matrix], list(range(self.width))
         for column in sorted({column for column, _ in self.sets}):
-            own = {levels: number for (each, levels), number in self.sets.items() if each == column}
-            outside = np.ones((MAX_LEVELS + 1, len(own)), dtype=bool)
-            for j, levels in enumerate(own):
+            numbers = {levels: number for (set_column, levels), number in self.sets.items() if set_column == column}
+            outside = np.ones((MAX_LEVELS + 1, len(numbers)), dtype=bool)
+            for j, levels in enumerate(numbers):
                 outside[list(levels), j] = False
-            order += [self.width + number for number in own.values()]
+            order += [self.width + number for number in numbers.values()]
             parts.append(graph.constant(outside).take(matrix.take(column).cast("i"), axis=0).cast("f"))
         return graph.concat(parts) if len(parts) == 1 else graph.concat(parts).take(np.argsort(order))
 
 
-def _followed(graph: Graph, values: Value, trees: list[Tree], width: int) -> Value:
-    """The value of the leaf that each row reaches in each tree. Shape: (rows, 2 width) -> (rows, trees)."""
+def _evaluate_trees(graph: Graph, values: Value, trees: list[Tree], width: int) -> Value:
+    """Return the value of the leaf that each row reaches in each tree. Shape: (rows, 2 width) -> (rows, trees)."""
     column: list[int] = []
     threshold, leaf, children, roots = [], [], [], []
     for tree in trees:
         splits, leaves = len(tree.columns), len(tree.leaves)
         first, last = len(column), len(column) + splits
         roots.append(first)
-        column += [own + (width if left else 0) for own, left in zip(tree.columns, tree.to_left, strict=True)]
+        column += [number + (width if left else 0) for number, left in zip(tree.columns, tree.to_left, strict=True)]
         column += [0] * leaves
         threshold += [*tree.thresholds, *[0.0] * leaves]
         leaf += [*[0.0] * splits, *tree.leaves]
@@ -132,19 +132,21 @@ def _followed(graph: Graph, values: Value, trees: list[Tree], width: int) -> Val
             # The right child first: it is taken where the comparison is false.
             children += [first + child if child >= 0 else last + ~child for child in reversed(pair)]
         children += [last + number for number in range(leaves) for _ in range(2)]
-    columns, thresholds, values_of, nexts = (graph.constant(each) for each in (column, threshold, leaf, children))
+    columns, thresholds, values_of, next_nodes = (
+        graph.constant(numbers) for numbers in (column, threshold, leaf, children)
+    )
     # No value is above infinity: a zero per row. One axis, as ONNX Runtime gathers single elements fast from one only.
-    at = ((values.take([0]) > np.inf).cast("i") + np.array([roots])).reshaped(-1)
+    nodes = ((values.take([0]) > np.inf).cast("i") + np.array([roots])).reshape(-1)
     for _ in range(max(tree.depth for tree in trees)):
-        place = columns.op("GatherElements", at, axis=0).reshaped(-1, len(trees))
-        own = values.op("GatherElements", place, axis=1).reshaped(-1)
-        is_left = (own <= thresholds.op("GatherElements", at, axis=0)).cast("i")
-        at = nexts.op("GatherElements", at * 2 + is_left, axis=0)
-    return values_of.op("GatherElements", at, axis=0).reshaped(-1, len(trees))
+        split_columns = columns.op("GatherElements", nodes, axis=0).reshape(-1, len(trees))
+        cells = values.op("GatherElements", split_columns, axis=1).reshape(-1)
+        is_left = (cells <= thresholds.op("GatherElements", nodes, axis=0)).cast("i")
+        nodes = next_nodes.op("GatherElements", nodes * 2 + is_left, axis=0)
+    return values_of.op("GatherElements", nodes, axis=0).reshape(-1, len(trees))
 
 
-def _codes(tree: Mapping[str, np.ndarray], number: int) -> tuple[int, ...]:
-    """The codes of a set, from words of 32 bits. Codes beyond `MAX_LEVELS` do not occur."""
+def _unpack_codes(tree: Mapping[str, np.ndarray], number: int) -> tuple[int, ...]:
+    """Return the codes in a set, from words of 32 bits. Codes beyond `MAX_LEVELS` do not occur."""
     start, end = (int(tree["cat_boundaries"][number + i]) for i in (0, 1))
     bits = np.unpackbits(tree["cat_threshold"][start:end].astype("<u4").view(np.uint8), bitorder="little")
     return tuple(np.flatnonzero(bits[:MAX_LEVELS]).tolist())

@@ -23,22 +23,22 @@ from ddpn.runtime.errors import ConfigError, DDPNError
 from ddpn.serving import schemas
 from ddpn.serving.batching import Batcher
 from ddpn.serving.middleware import Limits, Metrics, Middleware
-from ddpn.serving.model import ServedModel, about
-from ddpn.serving.schemas import STATUSES, RequestError, busy, refusal
+from ddpn.serving.model import ServedModel, describe_model
+from ddpn.serving.schemas import STATUSES, RequestError, retry_later, to_request_error
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import FolderVersion, folder_version
 
-#: Rows from which on answers are written in a thread, as other requests would wait for them.
-_LARGE_ANSWER = 100
+#: Answers with at least this many rows are written in a thread, so that other requests need not wait.
+_MIN_ROWS_FOR_THREAD = 100
 #: Files of the page.
-_PAGE = {"/": "index.html", "/page.css": "page.css", "/page.js": "page.js"}
+_PAGE_FILES = {"/": "index.html", "/page.css": "page.css", "/page.js": "page.js"}
 _LOG = logging.getLogger("ddpn.serving")
 
 
 class Service:
-    """The state of one server: its models by name, batches and metrics. As an ASGI app it answers by `api`.
+    """State of one server: its models by name, batches and metrics. It is an ASGI app that forwards to `api`.
 
-    A new version of a model folder replaces the model and the `api` while requests are answered.
+    A new version of a model folder replaces the model and `api` while requests are answered.
     """
 
     def __init__(
@@ -53,22 +53,22 @@ class Service:
             raise ConfigError("A server needs at least one model.")
         self.limits, self.needs_token, self.metrics = limits, needs_token, Metrics()
         self._reload_every, self._columns = reload_every, columns
-        self._seen = {name: folder_version(Path(path)) for name, path in paths.items()}
-        self._failed: dict[str, FolderVersion | None] = {}
+        self._loaded_versions = {name: folder_version(Path(path)) for name, path in paths.items()}
+        self._failed_versions: dict[str, FolderVersion | None] = {}
         self.models = {name: ServedModel(name, Path(path), **columns) for name, path in paths.items()}
         for model in self.models.values():
             self.metrics.model.labels(model.name).info({"version": model.version})
         self.batcher = Batcher(limits, self.metrics)
         self.is_ready = False
-        self.api = api(self)
+        self.api = build_api(self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.api(scope, receive, send)
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        """Start the watch over model folders; at the end, finish what was taken."""
-        watch = asyncio.create_task(self._watch())
+        """Watch the model folders while the app runs; at the end, finish accepted requests."""
+        watch = asyncio.create_task(self._watch_folders())
         self.is_ready = True
         yield
         self.is_ready = False
@@ -77,126 +77,142 @@ class Service:
             await watch
         await self.batcher.stop()
 
-    async def _watch(self) -> None:
+    async def _watch_folders(self) -> None:
         """Load new versions as they appear, until cancelled."""
         while self._reload_every:
             await asyncio.sleep(self._reload_every)
             for model in list(self.models.values()):
-                now = folder_version(model.path)
-                if now not in (None, self._seen[model.name]):
-                    await self._refresh(model, now)
+                version = folder_version(model.path)
+                if version not in (None, self._loaded_versions[model.name]):
+                    await self._reload_model(model, version)
 
-    async def _refresh(self, model: ServedModel, now: FolderVersion | None) -> None:
-        """Replace a model whose folder has changed; a version that cannot be loaded leaves the old one in place."""
+    async def _reload_model(self, model: ServedModel, version: FolderVersion | None) -> None:
+        """Replace a model whose folder has changed. A version that cannot be loaded leaves the old one in place."""
         name = model.name
         try:
-            new = await asyncio.to_thread(ServedModel, name, model.path, **self._columns)
+            new_model = await asyncio.to_thread(ServedModel, name, model.path, **self._columns)
         except (DDPNError, OSError, ValueError, KeyError) as error:
-            if self._failed.get(name) != now:  # tried again each time, as it may be half written, but reported once
-                self._failed[name] = now
+            if (
+                self._failed_versions.get(name) != version
+            ):  # tried again each time, as it may be half written, but reported once
+                self._failed_versions[name] = version
                 self.metrics.reloads.labels(name, "failed").inc()
                 _LOG.error("reload failed", extra={"fields": {"model": name, "error": str(error)}})
             return
-        self.models[name], self._seen[name] = new, now
+        self.models[name], self._loaded_versions[name] = new_model, version
         self.metrics.reloads.labels(name, "loaded").inc()
-        self.metrics.model.labels(name).info({"version": new.version})
-        self.api = api(self)
-        _LOG.info("reloaded", extra={"fields": {"model": name, "version": new.version}})
+        self.metrics.model.labels(name).info({"version": new_model.version})
+        self.api = build_api(self)
+        _LOG.info("reloaded", extra={"fields": {"model": name, "version": new_model.version}})
 
-    async def predict(self, model: ServedModel, given: schemas.PredictRequest) -> Response:
+    async def predict(self, model: ServedModel, request: schemas.PredictRequest) -> Response:
         """Predict the rows of a request (`schemas.PredictOptions`)."""
-        answers = await self.batcher.submit(model, given.rows, given.spec)
+        answers = await self.batcher.submit(model, request.rows, request.spec)
         self.metrics.rows.labels(model.name).inc(len(answers))
         self.metrics.ood.labels(model.name).inc(sum(bool(answer.get("ood")) for answer in answers))
-        found = {"model": model.name, "version": model.version, "coverage": given.coverage, "predictions": answers}
-        return await asyncio.to_thread(_json, found) if len(answers) >= _LARGE_ANSWER else _json(found)
+        body = {"model": model.name, "version": model.version, "coverage": request.coverage, "predictions": answers}
+        return (
+            await asyncio.to_thread(_to_response, body) if len(answers) >= _MIN_ROWS_FOR_THREAD else _to_response(body)
+        )
 
     async def show_models(self) -> Response:
-        """All models."""
-        known = self.models.values()
-        return _json(
-            {"models": [{"name": m.name, "version": m.version, "target": m.folder.roles.target} for m in known]}
+        """List all models."""
+        models = self.models.values()
+        return _to_response(
+            {
+                "models": [
+                    {"name": model.name, "version": model.version, "target": model.folder.roles.target}
+                    for model in models
+                ]
+            }
         )
 
     async def livez(self) -> Response:
-        """Whether the process answers, and predictions end."""
+        """Report that the process answers, or fail if a prediction does not end."""
         if self.batcher.is_stuck:
             raise RequestError("A prediction does not end.", 503)
-        return _json({"status": "alive"})
+        return _to_response({"status": "alive"})
 
     async def readyz(self) -> Response:
-        """Whether models are loaded and predictions are made."""
+        """Report that models are loaded and predictions are made."""
         if not self.is_ready:
-            raise busy("The server is starting or stopping.")
-        return _json({"status": "ready", "models": {model.name: model.version for model in self.models.values()}})
+            raise retry_later("The server is starting or stopping.")
+        return _to_response(
+            {"status": "ready", "models": {model.name: model.version for model in self.models.values()}}
+        )
 
     async def show_metrics(self) -> Response:
-        """Metrics for Prometheus."""
-        content, kind = self.metrics.text()
+        """Return metrics for Prometheus."""
+        content, kind = self.metrics.render()
         return Response(content, headers={"content-type": kind})
 
 
-def _json(found: JsonObject) -> Response:
-    content = json.dumps(found, allow_nan=False, separators=(",", ":")).encode()
-    return Response(content, media_type="application/json")
+def _to_response(content: JsonObject) -> Response:
+    body = json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+    return Response(body, media_type="application/json")
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    body = getattr(request.scope.get("endpoint"), "__annotations__", {}).get("given")
-    return refusal(error, body).response()
+async def _answer_error(request: Request, error: Exception) -> Response:
+    body = getattr(request.scope.get("endpoint"), "__annotations__", {}).get("body")
+    return to_request_error(error, body).response()
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def _answer_failure(request: Request, error: Exception) -> Response:
     return RequestError("The server failed. Its log has the details.", 500).response()
 
 
-def api(service: Service) -> FastAPI:
-    """The routes for the versions of models that are loaded now, with their OpenAPI document."""
+def build_api(service: Service) -> FastAPI:
+    """Build the routes for the current versions of the models, with their OpenAPI document."""
     models = list(service.models.values())
-    known = (f"{m.name} (predicts {m.folder.roles.target or 'counts'}, version {m.version})" for m in models)
-    found = FastAPI(
+    descriptions = (
+        f"{model.name} (predicts {model.folder.roles.target or 'counts'}, version {model.version})" for model in models
+    )
+    app = FastAPI(
         title="Count predictions by ddpn",
         version=version("ddpn"),
-        description=f"Models: {', '.join(known)}. Rows are objects with a value per column; null is a missing value.",
+        description=f"Models: {', '.join(descriptions)}. Rows are objects with a value per column; null is a missing "
+        "value.",
         lifespan=service.lifespan,
         docs_url=None,
         redoc_url=None,
-        responses={status: {"description": words, "model": schemas.Problems} for status, words in STATUSES.items()},
+        responses={
+            status: {"description": description, "model": schemas.Problems} for status, description in STATUSES.items()
+        },
         # The document says that requests must have a bearer token, which `Middleware` checks.
         dependencies=[Depends(HTTPBearer(scheme_name="token", auto_error=False))] if service.needs_token else [],
     )
     for error in (RequestValidationError, HTTPException, RequestError):
-        found.add_exception_handler(error, _refused)
-    found.add_exception_handler(Exception, _failed)
+        app.add_exception_handler(error, _answer_error)
+    app.add_exception_handler(Exception, _answer_failure)
     for model in models:
-        _add_model(found, service, model)
-    found.get("/models", summary="All models")(service.show_models)
-    found.get("/livez", summary="Whether the process answers")(service.livez)
-    found.get("/readyz", summary="Whether models are loaded and predictions are made")(service.readyz)
-    found.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)(service.show_metrics)
-    for path, name in _PAGE.items():
-        found.get(path, include_in_schema=False)(partial(_page, name))
-    return found
+        _add_routes(app, service, model)
+    app.get("/models", summary="All models")(service.show_models)
+    app.get("/livez", summary="Whether the process answers")(service.livez)
+    app.get("/readyz", summary="Whether models are loaded and predictions are made")(service.readyz)
+    app.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)(service.show_metrics)
+    for path, name in _PAGE_FILES.items():
+        app.get(path, include_in_schema=False)(partial(_send_page, name))
+    return app
 
 
-def _add_model(app: FastAPI, service: Service, model: ServedModel) -> None:
+def _add_routes(app: FastAPI, service: Service, model: ServedModel) -> None:
     """Add the paths of one model below /models/NAME, and those of the default model."""
-    body: Any = schemas.request_model(model.name, model.Row, service.limits.max_rows)
+    request_type: Any = schemas.make_request_model(model.name, model.Row, service.limits.max_rows)
 
     async def show() -> Response:
-        return _json(about(model))
+        return _to_response(describe_model(model))
 
-    async def predict(request: Request, given: body) -> Response:  # `_refused` reads the annotation
-        request.scope["ddpn"] |= {"model": model.name, "rows": len(given.rows)}
-        return await service.predict(model, given)
+    async def predict(request: Request, body: request_type) -> Response:  # `_answer_error` reads the annotation
+        request.scope["ddpn"] |= {"model": model.name, "rows": len(body.rows)}
+        return await service.predict(model, body)
 
     is_default = model is next(iter(service.models.values()))
-    for start in (f"/models/{model.name}", *([""] if is_default else [])):
-        app.post(f"{start}/predict", response_model=schemas.Predictions, summary="Predict rows")(predict)
-        app.get(start or "/model", summary="The model: columns, scores, calibration and limits")(show)
+    for prefix in (f"/models/{model.name}", *([""] if is_default else [])):
+        app.post(f"{prefix}/predict", response_model=schemas.Predictions, summary="Predict rows")(predict)
+        app.get(prefix or "/model", summary="The model: columns, scores, calibration and limits")(show)
 
 
-async def _page(name: str) -> Response:
+async def _send_page(name: str) -> Response:
     return FileResponse(str(files("ddpn.serving") / "page" / name))
 
 
@@ -208,7 +224,7 @@ def create_app(
     reload_every: float = 2.0,
     **columns: str | None,
 ) -> Middleware:
-    """An ASGI app that serves models; needs `ddpn[serve]`.
+    """Create an ASGI app that serves models; needs `ddpn[serve]`.
 
     Parameters
     ----------

@@ -10,15 +10,15 @@ from typing import NamedTuple
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.serving.middleware import Limits, Metrics
 from ddpn.serving.model import ServedModel
-from ddpn.serving.schemas import Row, busy
+from ddpn.serving.schemas import Row, retry_later
 from ddpn.storage.contents import JsonObject
 
-#: Rows that are predicted together, unless one request has more.
-_MOST_ROWS = 256
+#: The largest number of rows of a batch, unless one request has more.
+_MAX_BATCH_ROWS = 256
 
 
 class WaitingRequest(NamedTuple):
-    """A request that waits: its model, as it was when the rows were read, and where the answer goes."""
+    """A request that waits: the model when its rows were read, its rows, and the future for its answer."""
 
     model: ServedModel
     rows: Sequence[Row]
@@ -27,7 +27,7 @@ class WaitingRequest(NamedTuple):
 
 
 class Batcher:
-    """Collect requests and predict them together; a full queue refuses more of them with status 429."""
+    """Queue that predicts waiting requests together. A full queue refuses further requests with status 429."""
 
     def __init__(self, limits: Limits, metrics: Metrics) -> None:
         self._limits, self._metrics = limits, metrics
@@ -38,55 +38,55 @@ class Batcher:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a batch has been predicted for much longer than requests wait: only a new process helps."""
+        """True if a batch takes much longer than requests wait: only a new process helps."""
         started = self._started
         return started is not None and perf_counter() - started > 2.0 * self._limits.timeout
 
     async def stop(self) -> None:
-        """Finish what is queued, then end."""
+        """Finish the queued requests, then end the thread."""
         await asyncio.to_thread(self._thread.shutdown)
 
     async def submit(self, model: ServedModel, rows: Sequence[Row], spec: PredictionSpec) -> list[JsonObject]:
-        """The answer to a request, once its batch is predicted."""
+        """Queue a request and return its answer once its batch is predicted."""
         if len(self._queue) >= self._limits.max_queue:
-            raise busy(f"{self._limits.max_queue:,} requests are waiting already. Try again in a second.", 429)
+            raise retry_later(f"{self._limits.max_queue:,} requests are waiting already. Try again in a second.", 429)
         request = WaitingRequest(model, rows, spec, Future())
         self._queue.append(request)
         try:
             self._thread.submit(self._predict)  # there may be nothing left to do once it is its turn
         except RuntimeError:  # stopped meanwhile
             self._queue.remove(request)
-            raise busy("The server is stopping. Try again in a second.") from None
+            raise retry_later("The server is stopping. Try again in a second.") from None
         return await asyncio.wrap_future(request.answer)
 
     def _predict(self) -> None:
         """Predict the next batch, in the thread."""
-        batch = self._next_batch()
+        batch = self._take_batch()
         if not batch:
             return
         start = self._started = perf_counter()
-        found: list[list[JsonObject] | Exception]
+        answers: list[list[JsonObject] | Exception]
         try:
-            found = batch[0].model.predict([(each.rows, each.spec) for each in batch])
+            answers = batch[0].model.predict([(request.rows, request.spec) for request in batch])
         except Exception as error:
-            found = [error] * len(batch)
+            answers = [error] * len(batch)
         self._started = None
-        self._metrics.batch.observe(sum(len(each.rows) for each in batch))
+        self._metrics.batch.observe(sum(len(request.rows) for request in batch))
         self._metrics.batch_seconds.observe(perf_counter() - start)
-        for request, answer in zip(batch, found, strict=True):
+        for request, answer in zip(batch, answers, strict=True):
             if isinstance(answer, Exception):
                 request.answer.set_exception(answer)
             else:
                 request.answer.set_result(answer)
 
-    def _next_batch(self) -> list[WaitingRequest]:
-        """Requests of one version of one model, in the order of their arrival, without those that were given up."""
+    def _take_batch(self) -> list[WaitingRequest]:
+        """Take the next requests of one version of one model, in order of arrival; drop requests that were given up."""
         batch: list[WaitingRequest] = []
         others, rows = list[WaitingRequest](), 0
         for _ in range(len(self._queue)):
             request = self._queue.popleft()
             is_other = bool(batch) and request.model is not batch[0].model
-            if is_other or (batch and rows + len(request.rows) > _MOST_ROWS):
+            if is_other or (batch and rows + len(request.rows) > _MAX_BATCH_ROWS):
                 others.append(request)
             elif request.answer.set_running_or_notify_cancel():
                 batch.append(request)

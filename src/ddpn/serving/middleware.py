@@ -18,7 +18,7 @@ import prometheus_client as client
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ddpn.runtime.errors import ConfigError
-from ddpn.serving.schemas import RequestError, busy
+from ddpn.serving.schemas import RequestError, retry_later
 from ddpn.storage.contents import JsonObject
 
 
@@ -45,47 +45,51 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            least = 1e-3 if name == "timeout" else 1
-            if not math.isfinite(value) or value < least:
-                raise ConfigError(argument=name, must=f"be at least {least:g}", got=f"{value:g}")
+            lowest = 1e-3 if name == "timeout" else 1
+            if not math.isfinite(value) or value < lowest:
+                raise ConfigError(argument=name, must=f"be at least {lowest:g}", got=f"{value:g}")
 
 
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_ROWS_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Metrics:
-    """Counters of one server, in a registry of their own."""
+    """Counters of one server, in a registry for this server alone."""
 
     def __init__(self) -> None:
-        self._registry = own = client.CollectorRegistry()
+        self._registry = registry = client.CollectorRegistry()
         requests, seconds = "Requests that were answered.", "Time from a request to its answer."
-        self.requests = client.Counter("ddpn_requests", requests, ["path", "method", "status"], registry=own)
-        self.seconds = client.Histogram("ddpn_request_seconds", seconds, ["path"], buckets=_SECONDS, registry=own)
-        self.rows = client.Counter("ddpn_rows", "Rows that were predicted.", ["model"], registry=own)
-        self.ood = client.Counter("ddpn_ood_rows", "Rows flagged as out-of-distribution.", ["model"], registry=own)
-        self.batch = client.Histogram("ddpn_batch_rows", "Rows predicted together.", buckets=_ROWS, registry=own)
+        self.requests = client.Counter("ddpn_requests", requests, ["path", "method", "status"], registry=registry)
+        self.seconds = client.Histogram(
+            "ddpn_request_seconds", seconds, ["path"], buckets=_SECONDS_BUCKETS, registry=registry
+        )
+        self.rows = client.Counter("ddpn_rows", "Rows that were predicted.", ["model"], registry=registry)
+        self.ood = client.Counter("ddpn_ood_rows", "Rows flagged as out-of-distribution.", ["model"], registry=registry)
+        self.batch = client.Histogram(
+            "ddpn_batch_rows", "Rows predicted together.", buckets=_ROWS_BUCKETS, registry=registry
+        )
         batch = "Time to predict a batch."
-        self.batch_seconds = client.Histogram("ddpn_batch_seconds", batch, buckets=_SECONDS, registry=own)
-        self.waiting = client.Gauge("ddpn_queue_requests", "Requests that wait to be predicted.", registry=own)
-        self.reloads = client.Counter("ddpn_reloads", "New versions of models.", ["model", "result"], registry=own)
-        self.model = client.Info("ddpn_model", "The version of each model.", ["model"], registry=own)
+        self.batch_seconds = client.Histogram("ddpn_batch_seconds", batch, buckets=_SECONDS_BUCKETS, registry=registry)
+        self.waiting = client.Gauge("ddpn_queue_requests", "Requests that wait to be predicted.", registry=registry)
+        self.reloads = client.Counter("ddpn_reloads", "New versions of models.", ["model", "result"], registry=registry)
+        self.model = client.Info("ddpn_model", "The version of each model.", ["model"], registry=registry)
 
-    def text(self) -> tuple[bytes, str]:
-        """All metrics, and the type of the content."""
+    def render(self) -> tuple[bytes, str]:
+        """Return all metrics as bytes, and their content type."""
         return client.generate_latest(self._registry), client.CONTENT_TYPE_LATEST
 
 
 class JsonLines(logging.Formatter):
-    """A record as JSON: time, level, event and the fields of the record."""
+    """Formatter of log records as JSON: time, level, event and the fields of the record."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Format a record as one line."""
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: JsonObject = {"time": when, "level": record.levelname.lower(), "event": record.getMessage()}
         line |= getattr(record, "fields", {})
         if record.exc_info and record.exc_info[0] is not None:
-            # Not the message, which may have values of rows: where it happened is in the frames.
+            # Without the message, which may hold values of rows. The frames tell where the error happened.
             line["error"] = record.exc_info[0].__name__
             frames = traceback.extract_tb(record.exc_info[2])[-8:]
             line["at"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
@@ -93,7 +97,7 @@ class JsonLines(logging.Formatter):
 
 
 def configure_logs(level: str) -> None:
-    """Send the logs of the server and of uvicorn to standard error, from "debug", "info", "warning" or "error" on."""
+    """Send logs of the server and of uvicorn to standard error, from level "debug", "info", "warning" or "error"."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.captureWarnings(True)
@@ -104,8 +108,8 @@ def configure_logs(level: str) -> None:
 
 
 _LOG = logging.getLogger("ddpn.serving")
-#: What needs no token: probes, and the page itself, which has nothing of a model before it is given the token.
-OPEN = ("/livez", "/readyz", "/", "/page.css", "/page.js")
+#: Paths that need no token: probes, and the page, which shows nothing of a model before the user enters the token.
+OPEN_PATHS = ("/livez", "/readyz", "/", "/page.css", "/page.js")
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -120,7 +124,7 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 def read_token(variable: str | None, file: Path | None) -> str | None:
-    """The bearer token of a file, or else of an environment variable; None where neither is given."""
+    """Read the bearer token from a file, or else from an environment variable; return None without either."""
     if file is None and variable is None:
         return None
     try:
@@ -134,9 +138,9 @@ def read_token(variable: str | None, file: Path | None) -> str | None:
 
 
 class Middleware:
-    """An ASGI app around another one, which may be replaced between two requests.
+    """ASGI app around another app, which may be replaced between two requests.
 
-    The inner app leaves `rows` and `model` of a request in the scope's `ddpn` for logs. Clients must send the token.
+    The inner app stores the `rows` and `model` of a request in the scope's `ddpn` for logs. Clients send the token.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, limits: Limits, token: str | None = None) -> None:
@@ -148,88 +152,88 @@ class Middleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        start, status, request = perf_counter(), 0, uuid4().hex[:16]
-        known: JsonObject = {}
+        start, status, request_id = perf_counter(), 0, uuid4().hex[:16]
+        logged: JsonObject = {}
         method = scope["method"] if scope["method"] in _METHODS else "other"  # clients may invent some
         # HEAD is answered as GET: the server leaves out the body.
-        scope = {**scope, "ddpn": known, "method": "GET" if method == "HEAD" else scope["method"]}
+        scope = {**scope, "ddpn": logged, "method": "GET" if method == "HEAD" else scope["method"]}
 
-        async def sending(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = [*message.get("headers", []), *_HEADERS, (b"x-request-id", request.encode())]
+                headers = [*message.get("headers", []), *_HEADERS, (b"x-request-id", request_id.encode())]
                 message = {**message, "headers": headers}
             await send(message)
 
         try:
-            refused = await self._answered(scope, receive, sending)
+            error = await self._answer(scope, receive, send_with_headers)
         except Exception:
-            _LOG.exception("error", extra={"fields": {"request": request, "path": _path(scope, status)}})
-            refused = RequestError("The server failed. Its log has the details.", 500)
+            _LOG.exception("error", extra={"fields": {"request": request_id, "path": _find_route(scope, status)}})
+            error = RequestError("The server failed. Its log has the details.", 500)
         finally:
             seconds = perf_counter() - start
-        if refused is not None and not status:  # nothing was sent yet
-            await refused.response()(scope, receive, sending)
-        facts = {"path": _path(scope, status), "method": method}
-        self._metrics.requests.labels(**facts, status=str(status)).inc()
-        self._metrics.seconds.labels(facts["path"]).observe(seconds)
+        if error is not None and not status:  # nothing was sent yet
+            await error.response()(scope, receive, send_with_headers)
+        labels = {"path": _find_route(scope, status), "method": method}
+        self._metrics.requests.labels(**labels, status=str(status)).inc()
+        self._metrics.seconds.labels(labels["path"]).observe(seconds)
         if _LOG.isEnabledFor(logging.INFO):
-            times = {"status": status, "ms": round(1000 * seconds, 2)}
-            _LOG.info("request", extra={"fields": {"request": request, **facts, **known, **times}})
+            outcome = {"status": status, "ms": round(1000 * seconds, 2)}
+            _LOG.info("request", extra={"fields": {"request": request_id, **labels, **logged, **outcome}})
 
-    async def _answered(self, scope: Scope, receive: Receive, send: Send) -> RequestError | None:
-        """Let the app answer; why it did not, where it did not."""
-        is_open = self._expected is None or scope["path"] in OPEN
-        if not is_open and not hmac.compare_digest(_header(scope, b"authorization"), self._expected or b""):
-            words = "Send the header Authorization: Bearer TOKEN with the token of this server."
-            return RequestError(words, 401, {"WWW-Authenticate": "Bearer"})
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RequestError | None:
+        """Let the app answer; return the error for the client if it did not."""
+        is_open = self._expected is None or scope["path"] in OPEN_PATHS
+        if not is_open and not hmac.compare_digest(_read_header(scope, b"authorization"), self._expected or b""):
+            message = "Send the header Authorization: Bearer TOKEN with the token of this server."
+            return RequestError(message, 401, {"WWW-Authenticate": "Bearer"})
         try:
             async with asyncio.timeout(self._limits.timeout):
-                given = await self._with_body(scope, receive) if scope["method"] == "POST" else receive
-                await self.app(scope, given, send)
+                receive_body = await self._read_body(scope, receive) if scope["method"] == "POST" else receive
+                await self.app(scope, receive_body, send)
         except TimeoutError:
-            return busy("The answer took too long.")
+            return retry_later("The answer took too long.")
         except RequestError as error:
             return error
         return None
 
-    async def _with_body(self, scope: Scope, receive: Receive) -> Receive:
-        """Read the body of a request, within the limits; returns what the app receives it from."""
-        kind = _header(scope, b"content-type")
-        if kind.partition(b";")[0].strip().lower() not in (b"", b"application/json"):
+    async def _read_body(self, scope: Scope, receive: Receive) -> Receive:
+        """Read the body of a request within the limits; return the callable from which the app receives it."""
+        content_type = _read_header(scope, b"content-type")
+        if content_type.partition(b";")[0].strip().lower() not in (b"", b"application/json"):
             raise RequestError("The body must be JSON: send the header Content-Type: application/json.", 415)
-        if not kind:
+        if not content_type:
             scope["headers"] = [*scope["headers"], (b"content-type", b"application/json")]
-        content, more, most = bytearray(), True, self._limits.max_bytes
-        length = _header(scope, b"content-length")
+        content, has_more, max_bytes = bytearray(), True, self._limits.max_bytes
+        length = _read_header(scope, b"content-length")
         announced = int(length[:20]) if length.isdigit() else 0
         try:
             async with asyncio.timeout(0.9 * self._limits.timeout):  # before that of the whole request
-                while more and max(announced, len(content)) <= most:
+                while has_more and max(announced, len(content)) <= max_bytes:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise RequestError("The client went away.", 400)
                     content += message.get("body", b"")
-                    more = message.get("more_body", False)
+                    has_more = message.get("more_body", False)
         except TimeoutError:
             raise RequestError("The body did not arrive in time.", 408) from None
-        if max(announced, len(content)) > most:
-            raise RequestError(f"The body must have at most {most:,} bytes. Send fewer rows per request.", 413)
+        if max(announced, len(content)) > max_bytes:
+            raise RequestError(f"The body must have at most {max_bytes:,} bytes. Send fewer rows per request.", 413)
         messages = [{"type": "http.request", "body": bytes(content), "more_body": False}]
 
-        async def received() -> Message:
+        async def replay_body() -> Message:
             return messages.pop() if messages else await receive()
 
-        return received
+        return replay_body
 
 
-def _header(scope: Scope, name: bytes) -> bytes:
-    return next((value for own, value in scope["headers"] if own == name), b"")
+def _read_header(scope: Scope, name: bytes) -> bytes:
+    return next((value for header, value in scope["headers"] if header == name), b"")
 
 
-def _path(scope: Scope, status: int) -> str:
-    """The path of the route that a request had; clients may invent others."""
+def _find_route(scope: Scope, status: int) -> str:
+    """Return the path of the route that answered. Clients may invent others, so that they are not counted."""
     if status == 401:
         return "unauthorized"
     return getattr(scope.get("route"), "path", "unmatched")

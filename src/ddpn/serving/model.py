@@ -17,18 +17,18 @@ from ddpn.prediction.spec import PredictionSpec
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import take_rows
 from ddpn.runtime.threads import single_thread
-from ddpn.serving.columns import row_model, served_columns
-from ddpn.serving.schemas import DEFAULT_OUTPUTS, REFUSALS, Row, refusal
+from ddpn.serving.columns import list_columns, make_row_model
+from ddpn.serving.schemas import DEFAULT_OUTPUTS, PREDICTION_ERRORS, Row, to_request_error
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import read_unchanged
 from ddpn.workflow.model_folder import ModelFolder, SavedModel
 
-#: The mass of a distribution that is not shown, on either side, and the most counts that are.
-_UNSHOWN, _MOST_SHOWN = 5e-5, 400
+#: Mass that is left out on each side of a distribution, and the largest number of counts that are listed.
+_HIDDEN_MASS, _MAX_LISTED_COUNTS = 5e-5, 400
 
 
 class PredictorInputs(NamedTuple):
-    """What a predictor takes: the features, and exposures, upper bounds and group labels where the model has them."""
+    """The arguments of a predictor: features, and exposures, upper bounds and group labels if the model needs them."""
 
     X: Any
     exposure: np.ndarray | None
@@ -36,7 +36,7 @@ class PredictorInputs(NamedTuple):
     groups: np.ndarray | None
 
     def rows(self, index: slice) -> Self:
-        """Return some of the rows."""
+        """Select rows."""
         vectors = (None if values is None else values[index] for values in self[1:])
         return type(self)(take_rows(self.X, index), *vectors)
 
@@ -57,18 +57,18 @@ def answer_rows(
     answer = {name: values.tolist() if isinstance(values, np.ndarray) else values for name, values in columns.items()}
     with single_thread():
         if "distribution" in spec.columns:
-            answer["distribution"] = _show_masses(prediction.counts)
+            answer["distribution"] = _list_masses(prediction.counts)
         if "members" in spec.columns:
             answer["members"] = _predict_members(predictor, inputs)
     return [dict(zip(answer, row, strict=True)) for row in zip(*answer.values(), strict=True)]
 
 
-def _show_masses(counts: CountDistribution) -> list[JsonObject]:
-    """Return where nearly all mass is: probabilities of some counts, every `step`-th where there are many."""
-    levels = torch.tensor([_UNSHOWN, 1.0 - _UNSHOWN], dtype=torch.float64)
+def _list_masses(counts: CountDistribution) -> list[JsonObject]:
+    """List the probabilities of the counts that hold nearly all mass; of many counts, every `step`-th."""
+    levels = torch.tensor([_HIDDEN_MASS, 1.0 - _HIDDEN_MASS], dtype=torch.float64)
     rows = []
     for row, (first, last) in enumerate(counts.summary(levels).quantiles.tolist()):
-        step = max(1, int((last - first) // _MOST_SHOWN) + 1)
+        step = max(1, int((last - first) // _MAX_LISTED_COUNTS) + 1)
         every = torch.arange(first, last + 1, step, dtype=torch.float64).unsqueeze(1)
         pmf = counts.rows(torch.tensor([row])).log_prob(every).exp().double().squeeze(1)
         rows.append({"first": int(first), "step": step, "pmf": pmf.tolist()})
@@ -76,13 +76,13 @@ def _show_masses(counts: CountDistribution) -> list[JsonObject]:
 
 
 def _predict_members(predictor: Predictor, inputs: PredictorInputs) -> list[list[JsonObject]]:
-    """Return what each member of the mixture predicts, row by row."""
+    """Predict with each member of the mixture, row by row."""
     columns = []
     for name, member in predictor.active_members.items():
         prediction = predictor.predict(inputs.X, inputs.exposure, inputs.upper, of=name)
-        about = {"name": name, "label": format_member_label(name, member), "weight": predictor.weights[name]}
-        pairs = zip(prediction.mean.tolist(), _show_masses(prediction.counts), strict=True)
-        columns.append([{**about, "mean": mean, "distribution": masses} for mean, masses in pairs])
+        facts = {"name": name, "label": format_member_label(name, member), "weight": predictor.weights[name]}
+        pairs = zip(prediction.mean.tolist(), _list_masses(prediction.counts), strict=True)
+        columns.append([{**facts, "mean": mean, "distribution": masses} for mean, masses in pairs])
     return [list(row) for row in zip(*columns, strict=True)]
 
 
@@ -92,7 +92,7 @@ def _load(path: Path, columns: dict[str, str | None]) -> tuple[SavedModel, Model
 
 
 class ServedModel:
-    """A loaded model that predicts rows of JSON.
+    """Loaded model that predicts rows of JSON.
 
     `columns` are those (exposure, upper) that a model saved in Python does not know. `version` is the first digits of
     the checksum of its files, and `Row` the pydantic model of its rows.
@@ -103,17 +103,17 @@ class ServedModel:
         saved, folder = read_unchanged(path, lambda: _load(path, columns))
         self.folder, self.predictor, self.about = folder, folder.model.predictor_, saved.describe()
         self.version = str(saved.manifest["checksum"])[:12]
-        self.columns = served_columns(folder)
-        self.Row = row_model(name, self.columns)
-        # Of a column that is a feature and has a role, too, the feature comes first and is typical.
+        self.columns = list_columns(folder)
+        self.Row = make_row_model(name, self.columns)
+        # Features come before roles: of a column that is both, the feature gives the example.
         self.example = {column.name: column.example for column in reversed(self.columns) if column.is_required}
         self.Row.model_config["json_schema_extra"] = {"examples": [self.example]}
         # The first prediction of a process imports and caches much.
         self.predict([([self.Row.model_validate(self.example)], DEFAULT_SPEC)])
 
-    def inputs(self, rows: Sequence[Row]) -> PredictorInputs:
-        """Rows as the predictor takes them: those of a table that is read as a file is."""
-        # Of a column that is a feature and has a role, too, the feature comes first and says how cells are read.
+    def parse_rows(self, rows: Sequence[Row]) -> PredictorInputs:
+        """Convert rows to the arguments of the predictor, reading cells as those of a file."""
+        # Features come before roles: of a column that is both, the feature determines how cells are read.
         columns = {column.name: column for column in reversed(self.columns) if column.is_required}
         fields = {field.alias: name for name, field in self.Row.model_fields.items()}
         frame = pl.DataFrame(
@@ -126,19 +126,19 @@ class ServedModel:
         )
 
     def predict(self, requests: Sequence[tuple[Sequence[Row], PredictionSpec]]) -> list[list[JsonObject] | Exception]:
-        """Predict the rows of several requests together: an answer, or the error, of each."""
+        """Predict the rows of several requests together; return an answer or an error per request."""
         try:
-            return self._predicted(requests)
-        except REFUSALS as error:
+            return self._predict_together(requests)
+        except PREDICTION_ERRORS as error:
             if len(requests) == 1:
-                return [refusal(error)]
-        # One of them is to blame: the others must not fail with it.
+                return [to_request_error(error)]
+        # One request is to blame: the others must not fail with it.
         return [answer for request in requests for answer in self.predict([request])]
 
-    def _predicted(
+    def _predict_together(
         self, requests: Sequence[tuple[Sequence[Row], PredictionSpec]]
     ) -> list[list[JsonObject] | Exception]:
-        inputs = self.inputs([row for rows, _ in requests for row in rows])
+        inputs = self.parse_rows([row for rows, _ in requests for row in rows])
         prediction = replace(self.predictor.predict(*inputs), days=self.folder.roles.days)
         answers: list[list[JsonObject] | Exception] = []
         start = 0
@@ -155,20 +155,21 @@ class ServedModel:
 
 
 #: Facts of the fit that are shown; paths and commands of the machine that fitted the model are not.
-_SPLIT = ("how", "rows")
+_SPLIT_FACTS = ("how", "rows")
 
 
-def about(served: ServedModel) -> JsonObject:
-    """Facts about a model and its columns, ready for JSON."""
+def describe_model(served: ServedModel) -> JsonObject:
+    """Describe a model and its columns, ready for JSON."""
     saved, predictor, roles = served.about, served.predictor, served.folder.roles
     task = saved["task"]
     ood, profile = predictor.calibration.ood, predictor.calibration.profile
-    flags = "Out-of-distribution flags are not calibrated."
+    flag_sentence = "Out-of-distribution flags are not calibrated."
     if ood is not None:
         expected = f"Out-of-distribution flags are set for {100 * ood.alpha:.3g}% of rows like the training data."
-        flags = ood.warning or expected
+        flag_sentence = ood.warning or expected
     members = [
-        {"name": name, "weight": known["weight"], "facts": known["facts"]} for name, known in saved["members"].items()
+        {"name": name, "weight": member["weight"], "facts": member["facts"]}
+        for name, member in saved["members"].items()
     ]
     return {
         "name": served.name,
@@ -178,28 +179,28 @@ def about(served: ServedModel) -> JsonObject:
         "target": roles.target,
         "exposure": roles.exposure,
         "rows": None if profile is None else profile.rows,
-        "split": {key: task["split"][key] for key in _SPLIT} if "split" in task else None,
+        "split": {key: task["split"][key] for key in _SPLIT_FACTS} if "split" in task else None,
         "members": members,
         "scores": task.get("scores"),
-        "calibration": [predictor.calibration.describe(), flags],
-        "limits": _limits(served),
+        "calibration": [predictor.calibration.describe(), flag_sentence],
+        "limits": _list_limits(served),
         "warnings": [*task["leaks"], *task["warnings"]],
         "columns": [column.as_dict() for column in served.columns if column.is_required],
         "example": served.example,
     }
 
 
-def _limits(served: ServedModel) -> list[str]:
-    """Sentences about where predictions do not hold."""
-    found = ["Predictions hold for rows like those of the training. Rows that are flagged may be wrong by any amount."]
+def _list_limits(served: ServedModel) -> list[str]:
+    """List sentences on when predictions do not hold."""
+    limits = ["Predictions hold for rows like those of the training. Rows that are flagged may be wrong by any amount."]
     profile = served.predictor.calibration.profile
     ignored = () if profile is None else profile.ignored
     if ignored:
-        found.append(f"The out-of-distribution flag ignores {', '.join(ignored)}, which follow time.")
+        limits.append(f"The out-of-distribution flag ignores {', '.join(ignored)}, which follow time.")
     counts = served.predictor.counts
     if counts.is_bounded:
         upper = "the upper bound of each row" if counts.upper_per_row else counts.upper
-        found.append(f"Counts lie between {counts.lower} and {'any number' if upper is None else upper}.")
+        limits.append(f"Counts lie between {counts.lower} and {'any number' if upper is None else upper}.")
     if served.folder.roles.exposure is not None:
-        found.append(f"Counts are those of each row's exposure, {served.folder.roles.exposure!r}.")
-    return found
+        limits.append(f"Counts are those of each row's exposure, {served.folder.roles.exposure!r}.")
+    return limits

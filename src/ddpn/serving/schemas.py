@@ -24,45 +24,45 @@ from ddpn.storage.contents import JsonObject
 #: Outputs per row; the first ones are the default.
 DEFAULT_OUTPUTS = (*DEFAULT_COLUMNS, "ood")
 OUTPUTS = (*DEFAULT_OUTPUTS, "ood_reasons", *NESTED_OUTPUTS)
-#: The most quantiles, and the largest count of `pmf`, per request.
-MOST_QUANTILES, MOST_COUNTS = 99, 1000
+#: The largest number of quantiles and the largest count of `pmf` per request.
+MAX_QUANTILES, MAX_PMF_COUNT = 99, 1000
 
 
-class Described(BaseModel):
-    """A model whose fields must each be what their description says, as sentences about others do."""
+class DescribedModel(BaseModel):
+    """Model whose field descriptions complete the sentence "FIELD must be ..."."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    #: What the object itself must be, and what its fields are called.
-    is_called: ClassVar[str] = 'an object such as {"rows": [{...}]}'
-    field_word: ClassVar[str] = "field"
+    #: What the object must be, and the noun for its fields.
+    expectation: ClassVar[str] = 'an object such as {"rows": [{...}]}'
+    field_noun: ClassVar[str] = "field"
 
     @classmethod
-    def descriptions(cls) -> dict[str, str]:
-        """The description of each field, by its name in JSON."""
+    def describe_fields(cls) -> dict[str, str]:
+        """Return the description of each field by its name in JSON."""
         return {field.alias or name: field.description or "" for name, field in cls.model_fields.items()}
 
 
-class Row(Described):
+class Row(DescribedModel):
     """A row of a request; `ServedModel.Row` has a field per column, with the column's name as its alias."""
 
-    is_called: ClassVar[str] = "an object with a value per column"
-    field_word: ClassVar[str] = "column"
+    expectation: ClassVar[str] = "an object with a value per column"
+    field_noun: ClassVar[str] = "column"
 
 
-def integer(least: int, most: int) -> Any:
-    """The type of integers in a range, which JSON may have as 3.0."""
+def make_integer_type(low: int, high: int) -> Any:
+    """Return the type of integers in a range, which JSON may write as 3.0."""
 
     def read(value: object) -> object:
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
-    return Annotated[int, Field(ge=least, le=most), BeforeValidator(read)]
+    return Annotated[int, Field(ge=low, le=high), BeforeValidator(read)]
 
 
 _Level = Annotated[float, Field(gt=0.0, lt=1.0)]
 
 
-class PredictOptions(Described):
-    """What a request to predict has besides its rows."""
+class PredictOptions(DescribedModel):
+    """The options of a request to predict."""
 
     outputs: list[Literal[OUTPUTS]] | None = Field(  # type: ignore[valid-type]
         None,
@@ -78,15 +78,15 @@ class PredictOptions(Described):
         description=f"one of {', '.join(INTERVAL_KINDS)}",
     )
     quantiles: list[_Level] = Field(
-        [], max_length=MOST_QUANTILES, description=f"a list of at most {MOST_QUANTILES} numbers between 0 and 1"
+        [], max_length=MAX_QUANTILES, description=f"a list of at most {MAX_QUANTILES} numbers between 0 and 1"
     )
-    pmf: integer(0, MOST_COUNTS) | None = Field(  # type: ignore[valid-type]
-        None, title="Adds the probabilities of 0 up to this", description=f"an integer from 0 to {MOST_COUNTS}"
+    pmf: make_integer_type(0, MAX_PMF_COUNT) | None = Field(  # type: ignore[valid-type]
+        None, title="Adds the probabilities of 0 up to this", description=f"an integer from 0 to {MAX_PMF_COUNT}"
     )
 
     @property
     def spec(self) -> PredictionSpec:
-        """What to predict."""
+        """The outputs to predict."""
         outputs = DEFAULT_OUTPUTS if self.outputs is None else tuple(dict.fromkeys(self.outputs))
         return PredictionSpec(
             columns=tuple("ood_reason" if name == "ood_reasons" else name for name in outputs),
@@ -98,15 +98,16 @@ class PredictOptions(Described):
 
 
 class PredictRequest(PredictOptions):
-    """A request to predict; the model of a request to a served model says which columns its rows have."""
+    """A request to predict. Each served model has a subclass that names the columns of its rows."""
 
     rows: Sequence[Row]
 
 
-def request_model(name: str, row: type[Row], most: int) -> type[PredictRequest]:
-    """The model of requests to the served model of this name, with at most so many rows."""
-    words = f"a list of 1 to {most:,} rows, each an object with a value per column"
-    rows: Any = (list[row], Field(min_length=1, max_length=most, description=words))  # type: ignore[valid-type]
+def make_request_model(name: str, row: type[Row], max_rows: int) -> type[PredictRequest]:
+    """Create the model of requests to the served model `name`, with at most `max_rows` rows."""
+    description = f"a list of 1 to {max_rows:,} rows, each an object with a value per column"
+    limits = Field(min_length=1, max_length=max_rows, description=description)
+    rows: Any = (list[row], limits)  # type: ignore[valid-type]
     return create_model(f"Predict_{name}", __base__=PredictRequest, rows=rows)
 
 
@@ -158,12 +159,12 @@ class Problems(TypedDict):
     problems: list[Problem]
 
 
-#: Problems that one answer lists.
-_MOST = 20
-#: Errors by which a model refuses rows that are valid, such as levels that a GLM does not know.
-REFUSALS = (DDPNError, ValueError, ArithmeticError)
-#: The longest name of a column that answers repeat.
-_LONGEST = 60
+#: The largest number of problems that one answer lists.
+_MAX_LISTED_PROBLEMS = 20
+#: Errors that a model raises for valid rows, such as levels that are new to a GLM.
+PREDICTION_ERRORS = (DDPNError, ValueError, ArithmeticError)
+#: Characters of a column's name that answers repeat.
+_MAX_NAME_LENGTH = 60
 #: Why requests are refused, by the status of the answer.
 STATUSES = {
     401: "The bearer token is missing or wrong.",
@@ -193,30 +194,32 @@ class RequestError(InputError):
     def __init__(
         self, problems: Sequence[Problem] | str, status: int = 422, headers: Mapping[str, str] | None = None
     ) -> None:
-        found = [Problem(problems)] if isinstance(problems, str) else list(problems)
-        self.problems, self.status, self.headers = found[:_MOST], status, headers or {}
-        more = len(found) - _MOST
-        super().__init__(found[0].message + (f" {more:,} more problems are not listed." if more > 0 else ""))
+        listed = [Problem(problems)] if isinstance(problems, str) else list(problems)
+        self.problems, self.status, self.headers = listed[:_MAX_LISTED_PROBLEMS], status, headers or {}
+        n_unlisted = len(listed) - _MAX_LISTED_PROBLEMS
+        super().__init__(
+            listed[0].message + (f" {n_unlisted:,} more problems are not listed." if n_unlisted > 0 else "")
+        )
 
     def response(self) -> Response:
-        """JSON: a message, and every problem with its row and column."""
+        """Return the response: a message, and every problem with its row and column, as JSON."""
         details = [{name: value for name, value in vars(p).items() if value is not None} for p in self.problems]
-        # ASCII, as names of columns may have characters that UTF-8 has not.
+        # ASCII, because names of columns can hold characters that UTF-8 cannot encode.
         content = json.dumps({"message": str(self), "problems": details})
         return Response(content, self.status, self.headers, "application/json")
 
 
-def busy(message: str, status: int = 503) -> RequestError:
-    """The answer to a request that a client may send again in a second."""
+def retry_later(message: str, status: int = 503) -> RequestError:
+    """Return the error for a request that a client may send again in a second."""
     return RequestError(message, status, {"Retry-After": "1"})
 
 
-def refusal(error: Exception, body: type[Described] | None = None) -> RequestError:
-    """The answer to an error of FastAPI, of a request that is not what `body` says, or of rows that a model refuses."""
+def to_request_error(error: Exception, body: type[DescribedModel] | None = None) -> RequestError:
+    """Convert an error of FastAPI, of an invalid body, or of rows that a model refuses to the error for the client."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, RequestValidationError) and body is not None:
-        return _invalid(error, body)
+        return _list_problems(error, body)
     if isinstance(error, HTTPException):
         if error.status_code == 400:  # raised by FastAPI where a body cannot be parsed
             kind = next(kind for kind in (*_UNREADABLE, Exception) if isinstance(error.__cause__, kind))
@@ -225,47 +228,49 @@ def refusal(error: Exception, body: type[Described] | None = None) -> RequestErr
     if isinstance(error, RowError):
         rows = error.bad.nonzero()[0].tolist()
         return RequestError([Problem(f"rows[{row}]: {error.before}{error.after}", row) for row in rows])
-    known = isinstance(error, DDPNError)
-    return RequestError(str(error) if known else "The model cannot predict these rows. Check their values.")
+    is_clear = isinstance(error, DDPNError)
+    return RequestError(str(error) if is_clear else "The model cannot predict these rows. Check their values.")
 
 
-def _invalid(error: RequestValidationError, body: type[Described]) -> RequestError:
+def _list_problems(error: RequestValidationError, body: type[DescribedModel]) -> RequestError:
     cause = error.__cause__
     if isinstance(cause, json.JSONDecodeError):
         return RequestError(f"The body must be JSON: {cause.msg} at line {cause.lineno}, column {cause.colno}.")
     first: dict[tuple[int | str, ...], Problem] = {}
-    for each in error.errors():
-        place = each["loc"][1:]  # after "body"
-        value = place[:3] if place[:1] == ("rows",) else place[:1]
-        first.setdefault(value, _problem(each["type"], value, each["input"], body))
+    for details in error.errors():
+        location = details["loc"][1:]  # after "body"
+        position = location[:3] if location[:1] == ("rows",) else location[:1]
+        first.setdefault(position, _describe_problem(details["type"], position, details["input"], body))
     return RequestError(list(first.values()))
 
 
-def _problem(kind: str, place: Sequence[int | str], got: object, body: type[Described]) -> Problem:
-    """A sentence about an error of pydantic at a place within the body: a field, a row, or a cell of a row."""
+def _describe_problem(kind: str, location: Sequence[int | str], got: object, body: type[DescribedModel]) -> Problem:
+    """Describe an error of pydantic at a location in the body: a field, a row, or a cell of a row."""
     owner, subject = body, "The body"
     row: int | None = None
-    if place[:1] == ("rows",) and len(place) > 1:
-        owner, row, place = get_args(body.model_fields["rows"].annotation)[0], int(place[1]), place[2:]
+    if location[:1] == ("rows",) and len(location) > 1:
+        owner, row, location = get_args(body.model_fields["rows"].annotation)[0], int(location[1]), location[2:]
         subject = f"rows[{row}]"
-    if not place:
-        return Problem(f"{subject} must be {owner.is_called}, got {shown(got)}.", row)
-    name, known = str(place[0]), owner.descriptions()
+    if not location:
+        return Problem(f"{subject} must be {owner.expectation}, got {format_value(got)}.", row)
+    name, descriptions = str(location[0]), owner.describe_fields()
     if kind == "missing":
-        remedy = " Send null if the value is missing." if "null" in known[name] else ""
-        words = f"{subject} has no {owner.field_word} {name!r}.{remedy}"
+        remedy = " Send null if the value is missing." if "null" in descriptions[name] else ""
+        words = f"{subject} has no {owner.field_noun} {name!r}.{remedy}"
     elif kind == "extra_forbidden":
-        name = name[:_LONGEST]
-        near = get_close_matches(name, known, 1)
+        name = name[:_MAX_NAME_LENGTH]
+        near = get_close_matches(name, descriptions, 1)
         hint = f"Did you mean {near[0]!r}?" if near else "Leave it out."
-        words = f"{subject} has an unknown {owner.field_word} {name!r}. {hint}"
+        words = f"{subject} has an unknown {owner.field_noun} {name!r}. {hint}"
     else:
-        words = f"{name if row is None else f'{subject}[{name!r}]'} must be {known[name]}, got {shown(got)}."
+        words = (
+            f"{name if row is None else f'{subject}[{name!r}]'} must be {descriptions[name]}, got {format_value(got)}."
+        )
     return Problem(words, row, None if row is None else name)
 
 
-def shown(value: object) -> str:
-    """A value for a message: its type, and the value itself where that is short."""
+def format_value(value: object) -> str:
+    """Format a value for a message: its type, and the value itself if it is short."""
     if value is None:
         return "null"
     if isinstance(value, list):

@@ -16,32 +16,32 @@ from ddpn.serving.app import create_app
 from ddpn.serving.middleware import Limits, configure_logs
 
 
-def named_paths(given: list[str]) -> dict[str, Path]:
-    """Model folders by name: of NAME=PATH, or the folder's name without its ending.
+def name_models(arguments: list[str]) -> dict[str, Path]:
+    """Return model folders by name: the name in NAME=PATH, or else the folder's name without its ending.
 
-    >>> {name: str(path) for name, path in named_paths(["a/visits.model", "old=b/visits.model"]).items()}
+    >>> {name: str(path) for name, path in name_models(["a/visits.model", "old=b/visits.model"]).items()}
     {'visits': 'a/visits.model', 'old': 'b/visits.model'}
     """
-    found: dict[str, Path] = {}
-    for word in given:
-        name, equals, path = word.partition("=")
-        place = Path(path) if equals else Path(word)
-        name = name if equals else place.resolve().stem if place.name in ("", ".", "..") else place.stem
+    paths: dict[str, Path] = {}
+    for argument in arguments:
+        name, equals, path = argument.partition("=")
+        folder = Path(path) if equals else Path(argument)
+        name = name if equals else folder.resolve().stem if folder.name in ("", ".", "..") else folder.stem
         if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
             raise ConfigError(
                 f"A model must have a name of letters, digits, '-', '_' and '.', got {name!r}. "
-                f"Name it: NAME={path or word}."
+                f"Name it: NAME={path or argument}."
             )
-        if name in found:
+        if name in paths:
             raise ConfigError(
-                f"Two models are called {name!r}: {found[name]} and {place}. Name one of them: NAME={place}."
+                f"Two models are called {name!r}: {paths[name]} and {folder}. Name one of them: NAME={folder}."
             )
-        found[name] = place
-    return found
+        paths[name] = folder
+    return paths
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that accepts connections; port 0 lets the system choose one."""
+def open_socket(host: str, port: int) -> socket.socket:
+    """Open a socket that accepts connections; port 0 lets the system choose one."""
     if not 0 <= port <= 65_535:
         raise ConfigError(argument="port", must="be a number from 0 to 65535", got=str(port))
     try:
@@ -63,7 +63,7 @@ def serve(
     on_start: Callable[[str], object] = print,
     **columns: str | None,
 ) -> None:
-    """Serve models until SIGTERM or Ctrl-C; requests that were taken are finished.
+    """Serve models until SIGTERM or Ctrl-C, then finish accepted requests.
 
     Parameters
     ----------
@@ -86,9 +86,9 @@ def serve(
     """
     configure_logs(log_level)
     limits = limits or Limits()
-    # Small batches are predicted fastest by one thread, and other cores are for other processes of the server.
+    # One thread predicts small batches fastest and leaves the other cores to other processes.
     torch.set_num_threads(1)
-    with listen(host, port) as found:
+    with open_socket(host, port) as server_socket:
         app = create_app(paths, limits=limits, token=token, reload_every=reload_every, **columns)
         config = uvicorn.Config(
             app,
@@ -103,14 +103,14 @@ def serve(
         def stop(number: int, frame: FrameType | None) -> None:
             server.should_exit = True
 
-        # SIGTERM ends the server and not the process: uvicorn raises it again, for this handler, once it is done.
+        # SIGTERM ends the server, not the process: uvicorn raises it again when it is done, and this handler takes it.
         is_main = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGTERM, stop) if is_main else None
         try:
-            shown = f"[{host}]" if ":" in host else host
+            address_host = f"[{host}]" if ":" in host else host
             # Connections wait in the socket until the server takes them.
-            on_start(f"http://{shown}:{found.getsockname()[1]}")
-            server.run(sockets=[found])
+            on_start(f"http://{address_host}:{server_socket.getsockname()[1]}")
+            server.run(sockets=[server_socket])
         finally:
             if is_main:
                 signal.signal(signal.SIGTERM, before)
