@@ -64,9 +64,9 @@ def tokenize(
             # Tokenizers do not accept half a surrogate pair.
             block = [text.encode(errors="replace").decode() for text in texts[first : first + _BLOCK]]
             ids = chosen(block, truncation=True, max_length=max_length, **_ONLY_IDS)["input_ids"]
-            for row, known in enumerate(ids, start=first):
-                padded[row, : len(known)] = known
-                width = max(width, len(known))
+            for row, token_ids in enumerate(ids, start=first):
+                padded[row, : len(token_ids)] = token_ids
+                width = max(width, len(token_ids))
             bar.advance(len(block))
     return torch.from_numpy(padded[:, :width].copy())
 
@@ -87,12 +87,12 @@ def join_texts(table: Mapping[str, Sequence[object]], columns: str | Sequence[st
     ['Nice It fits.', 'Too small.']
     """
     names = [columns] if isinstance(columns, str) else columns
-    found = [[_text(name, row, value) for row, value in enumerate(table[name])] for name in names]
-    return [" ".join(part for part in row if part) for row in zip(*found, strict=True)]
+    texts_by_column = [[_text(name, row, value) for row, value in enumerate(table[name])] for name in names]
+    return [" ".join(part for part in row if part) for row in zip(*texts_by_column, strict=True)]
 
 
 def _text(column: str, row: int, value: object) -> str:
-    """The text of a cell, "" if a data frame has None or NaN there."""
+    """Return the text of a cell; "" if a data frame has None or NaN there."""
     if value is None or (isinstance(value, float) and isnan(value)):
         return ""
     if not isinstance(value, str):
@@ -101,17 +101,17 @@ def _text(column: str, row: int, value: object) -> str:
 
 
 def _check_texts(texts: Sequence[str]) -> list[str]:
-    """Texts as a list; a data frame, whose items are columns, is an error."""
+    """Return texts as a list; raise for a data frame, whose items are columns."""
     is_column = len(getattr(texts, "shape", ())) == 1
     if isinstance(texts, str | bytes) or not (is_column or isinstance(texts, Sequence)) or not len(texts):
         remedy = 'Use one column, X["text"], or join_texts(X).'
         got = f"{texts!r:.40}" if isinstance(texts, Sequence) else type(texts).__name__
         raise InputError(argument="texts", must="be a list of at least one text", got=got, remedy=remedy)
-    found = list(texts)
-    if bad := [row for row, text in enumerate(found) if not isinstance(text, str)]:
-        got = f"{found[bad[0]]!r:.40}"
+    checked = list(texts)
+    if bad := [row for row, text in enumerate(checked) if not isinstance(text, str)]:
+        got = f"{checked[bad[0]]!r:.40}"
         raise InputError(argument="texts", must="be strings", got=got, rows=bad, remedy='Use "" for a missing text.')
-    return found
+    return checked
 
 
 def _check_length(tokenizer: "PreTrainedTokenizerBase", max_length: int) -> None:
@@ -261,13 +261,13 @@ def pack(
 
 
 def as_points(points: ArrayLike, name: str) -> np.ndarray:
-    """An array of finite points (n, 3) from an array, a list or a tensor, which may be empty."""
+    """Convert an array, a list or a tensor to finite points (n, 3), which may be none."""
     array = _array(points)
     if array.shape == (0,):
         array = array.reshape(0, 3)
     if array.dtype.kind not in "fiu" or array.shape[1:] != (3,):
-        found = f"{array.dtype} of shape {array.shape}" if array.dtype.kind != "O" else type(points).__name__
-        raise InputError(f"{name} must be points (n, 3), got {found}.")
+        got = f"{array.dtype} of shape {array.shape}" if array.dtype.kind != "O" else type(points).__name__
+        raise InputError(f"{name} must be points (n, 3), got {got}.")
     with np.errstate(over="ignore"):
         is_finite = np.isfinite(array.astype(np.float32)).all(1)
     if len(bad := np.flatnonzero(~is_finite)):
@@ -276,7 +276,7 @@ def as_points(points: ArrayLike, name: str) -> np.ndarray:
 
 
 def _array(values: ArrayLike) -> np.ndarray:
-    """An array; an array of objects if there is no other."""
+    """Convert values to an array, or to an array of one object if that fails."""
     if isinstance(values, Tensor):
         return values.detach().cpu().numpy()
     try:

@@ -76,7 +76,7 @@ def finished_bikes(tmp_path, monkeypatch):
         "_states",
         lambda runs, out, *identity: {run.name: "changed" if identity else "done" for run in runs},
     )
-    monkeypatch.setattr(module, "rows_of", lambda *given, **more: SimpleNamespace(identity=[1]))
+    monkeypatch.setattr(module, "load_rows", lambda *given, **more: SimpleNamespace(identity=[1]))
     monkeypatch.setattr(module, "execute_all", lambda *given: True)
     monkeypatch.setattr(module, "_show", lambda *given: True)
     done = tmp_path / "bikes" / "poisson" / "DONE"

@@ -11,8 +11,8 @@ import torch
 
 from ddpn.paper.experiments import rows, runs
 from ddpn.paper.experiments.catalogue import parse
-from ddpn.paper.experiments.rows import rows_of
-from ddpn.paper.experiments.runs import execute, predictions_of
+from ddpn.paper.experiments.rows import load_rows
+from ddpn.paper.experiments.runs import execute, read_predictions
 from ddpn.runtime.errors import ConfigError
 
 WORDS = [
@@ -67,15 +67,15 @@ def reviews(model, **changes):
 
 def done(found, tmp_path, name="run", parts=None):
     """Raw outputs of an experiment's only run."""
-    execute(found.runs()[0], rows_of(found) if parts is None else parts, tmp_path / name, "cpu")
-    return predictions_of(tmp_path / name)
+    execute(found.runs()[0], load_rows(found) if parts is None else parts, tmp_path / name, "cpu")
+    return read_predictions(tmp_path / name)
 
 
 def test_features_computed_once_give_the_same_results(model, data, tmp_path, monkeypatch):
     found = reviews(model)
-    kept = rows_of(found)
-    monkeypatch.setattr(rows, "_SHARE", 0.0)
-    texts = rows_of(found)
+    kept = load_rows(found)
+    monkeypatch.setattr(rows, "_MAX_MEMORY_SHARE", 0.0)
+    texts = load_rows(found)
     assert (kept.cached, texts.cached) == (True, False)
     cached, whole = done(found, tmp_path, "cached", kept), done(found, tmp_path, "whole", texts)
     for name in ("raw", "ood"):
@@ -87,26 +87,26 @@ def test_features_computed_once_give_the_same_results(model, data, tmp_path, mon
 def test_rounding_and_place_of_features_do_not_change_the_identity_of_rows(model, data, monkeypatch):
     """Else results of a GPU, or of a process with another number of threads, would be discarded."""
     found, usual = reviews(model), rows.through
-    cached = rows_of(found)
+    cached = load_rows(found)
     monkeypatch.setattr(rows, "through", lambda *given: usual(*given) * (1 + 1e-6))
-    assert rows_of(found).identity == cached.identity
-    monkeypatch.setattr(rows, "_SHARE", 0.0)
-    assert rows_of(found).identity == cached.identity
+    assert load_rows(found).identity == cached.identity
+    monkeypatch.setattr(rows, "_MAX_MEMORY_SHARE", 0.0)
+    assert load_rows(found).identity == cached.identity
     shorter = replace(found, data=dict(found.data) | {"max_length": 5})
-    assert rows_of(shorter).identity != cached.identity
+    assert load_rows(shorter).identity != cached.identity
 
 
 def test_hidden_states_are_kept_in_the_precision_they_are_trained_in(model, data):
-    full, half = rows_of(reviews(model)), rows_of(reviews(model, precision="bf16"))
+    full, half = load_rows(reviews(model)), load_rows(reviews(model, precision="bf16"))
     assert (full.train.X.dtype, half.train.X.dtype) == (torch.float32, torch.bfloat16)
     assert torch.equal(half.test.X[..., -1].float(), full.test.X[..., -1]), "the mask is as it was"
     torch.testing.assert_close(half.test.X.float(), full.test.X, rtol=0.05, atol=0.05)
     pooled = replace(reviews(model, precision="bf16"), backbone={"name": "text", "pretrained": model, "frozen": "all"})
-    assert (rows_of(pooled).train.X.shape, rows_of(pooled).train.X.dtype) == ((28, 8), torch.float32)
+    assert (load_rows(pooled).train.X.shape, load_rows(pooled).train.X.dtype) == ((28, 8), torch.float32)
 
 
 def test_members_some_at_a_time_are_those_of_all_at_once(model, data, tmp_path):
-    parts = rows_of(reviews(model))
+    parts = load_rows(reviews(model))
     together = done(reviews(model), tmp_path, "together", parts)
     apart = done(reviews(model, at_once=1), tmp_path, "apart", parts)
     torch.testing.assert_close(apart["raw"], together["raw"], rtol=1e-5, atol=1e-6)
@@ -116,7 +116,7 @@ def test_members_some_at_a_time_are_those_of_all_at_once(model, data, tmp_path):
 
 def test_an_interrupted_run_resumes_with_the_missing_members(model, data, tmp_path, monkeypatch):
     found, trained = reviews(model, at_once=1), []
-    parts, usual = rows_of(found), runs.fit
+    parts, usual = load_rows(found), runs.fit
     expected = done(found, tmp_path, "whole", parts)
 
     def stopped(*given, **options):
@@ -137,7 +137,7 @@ def test_an_interrupted_run_resumes_with_the_missing_members(model, data, tmp_pa
 def test_an_unknown_option_of_a_backbone_is_reported(model, data):
     found = replace(reviews(model), backbone={"name": "text", "pretrained": model, "frosen": 1})
     with pytest.raises(ConfigError, match=r"Invalid option in \[backbone\] of tiny: .*'frosen'"):
-        rows_of(found)
+        load_rows(found)
 
 
 def test_a_tokenizer_with_another_padding_than_its_model_is_reported(model, data, tmp_path):
@@ -146,4 +146,4 @@ def test_a_tokenizer_with_another_padding_than_its_model_is_reported(model, data
     config = json.loads((folder / "config.json").read_text()) | {"pad_token_id": 3}
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ConfigError, match=r"^pad_token_id of the tokenizer must .* 3, got 0\. .*config\.json"):
-        rows_of(reviews(str(folder)))
+        load_rows(reviews(str(folder)))

@@ -12,17 +12,17 @@ import torch
 from ddpn.networks.training.loop import Training
 from ddpn.paper.experiments import rows
 from ddpn.paper.experiments.catalogue import parse
-from ddpn.paper.experiments.isolated_points import fit_of_isolated_point
-from ddpn.paper.experiments.rows import rows_of
+from ddpn.paper.experiments.isolated_points import measure_isolated_point
+from ddpn.paper.experiments.rows import load_rows
 from ddpn.paper.experiments.runs import (
     DONE,
+    check_run,
     execute,
-    finished_runs,
-    folder_of,
-    predictions_of,
-    result_of,
-    runs_of,
-    state_of,
+    find_finished_runs,
+    find_runs,
+    read_predictions,
+    read_result,
+    run_folder,
 )
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
@@ -45,7 +45,7 @@ TINY = parse("tiny", CONTENT)
 def parts():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ddpn.paper.experiments.rows.TEST_ROWS", 100)
-        return rows_of(TINY)
+        return load_rows(TINY)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def done(parts, tmp_path_factory):
     """All runs of the experiment; not to be changed."""
     out = tmp_path_factory.mktemp("done")
     for run in TINY.runs():
-        execute(run, parts, folder_of(run, out), "cpu")
+        execute(run, parts, run_folder(run, out), "cpu")
     return out
 
 
@@ -61,25 +61,25 @@ def done(parts, tmp_path_factory):
 def glm(done, tmp_path):
     """A copy of the folder of the finished GLM, and its run."""
     run = TINY.runs()[2]
-    return shutil.copytree(folder_of(run, done), tmp_path / "glm"), run
+    return shutil.copytree(run_folder(run, done), tmp_path / "glm"), run
 
 
 def states(experiment, out):
-    return [state_of(folder_of(run, out), run) for run in experiment.runs()]
+    return [check_run(run_folder(run, out), run) for run in experiment.runs()]
 
 
 def test_the_folder_of_a_run_holds_everything(done, tmp_path):
     assert states(TINY, tmp_path) == ["missing"] * 3
     for run in TINY.runs():
-        folder = folder_of(run, done)
+        folder = run_folder(run, done)
         assert {path.name for path in folder.iterdir()} == {
             "config.json", "run.json", "predictions.safetensors", "weights.safetensors", "DONE"
         }  # fmt: skip
         assert json.loads((folder / "config.json").read_text())["settings"] == run.as_dict()
         n_networks = 1 if run.method.exact else 2
-        assert predictions_of(folder)["raw"].shape == (100, n_networks, run.head.n_raw)
-        assert len(result_of(folder)["scores"]["ours"]["single"]["crps"]) == n_networks
-        assert result_of(folder)["rows"] == {"train": 800, "validation": 100, "test": 100}
+        assert read_predictions(folder)["raw"].shape == (100, n_networks, run.head.n_raw)
+        assert len(read_result(folder)["scores"]["ours"]["single"]["crps"]) == n_networks
+        assert read_result(folder)["rows"] == {"train": 800, "validation": 100, "test": 100}
     assert states(TINY, done) == ["done"] * 3
 
 
@@ -89,8 +89,8 @@ def test_other_settings_change_networks_but_not_a_glm(done):
 
 def test_other_rows_are_noticed(glm, parts):
     other = parts._replace(train=CountRows(parts.train.X, parts.train.y + 1))
-    assert state_of(*glm, parts.identity) == "done"
-    assert state_of(*glm, other.identity) == "changed"
+    assert check_run(*glm, parts.identity) == "done"
+    assert check_run(*glm, other.identity) == "changed"
 
 
 @contextmanager
@@ -113,10 +113,10 @@ def test_an_interrupted_run_resumes_to_the_same_weights(done, parts, tmp_path, m
     with stopped_after(2, KeyboardInterrupt, monkeypatch), pytest.raises(KeyboardInterrupt):
         execute(run, parts, tmp_path, "cpu")
     assert (tmp_path / "members-0.state").exists()
-    assert state_of(tmp_path, run) == "missing"
+    assert check_run(tmp_path, run) == "missing"
     result = execute(run, parts, tmp_path, "cpu")
     assert result["history"]["epochs"][0]["epoch"] == 1
-    resumed, whole = (read(folder / "weights.safetensors")[0] for folder in (tmp_path, folder_of(run, done)))
+    resumed, whole = (read(folder / "weights.safetensors")[0] for folder in (tmp_path, run_folder(run, done)))
     assert all(torch.equal(resumed[name], whole[name]) for name in whole)
     assert not (tmp_path / "members-0.state").exists()
 
@@ -126,15 +126,15 @@ def test_a_checkpoint_of_other_settings_is_not_resumed(parts, tmp_path, monkeypa
         execute(TINY.runs()[0], parts, tmp_path, "cpu")
     other = TINY.with_training(lr=2e-2).runs()[0]
     assert execute(other, parts, tmp_path, "cpu")["settings"]["lr"] == 2e-2
-    assert state_of(tmp_path, other) == "done"
+    assert check_run(tmp_path, other) == "done"
 
 
 def test_a_run_that_is_repeated_is_not_done_meanwhile(done, parts, tmp_path, monkeypatch):
     run = TINY.runs()[0]
-    folder = shutil.copytree(folder_of(run, done), tmp_path / "again")
+    folder = shutil.copytree(run_folder(run, done), tmp_path / "again")
     with stopped_after(1, RuntimeError("broken"), monkeypatch), pytest.raises(RuntimeError, match="broken"):
         execute(run, parts, folder, "cpu")
-    assert result_of(folder) is None
+    assert read_result(folder) is None
 
 
 UNSCORED = json.dumps(dict.fromkeys(("settings", "rows", "seconds", "label")) | {"scores": {}})
@@ -145,9 +145,9 @@ def test_a_damaged_result_is_reported(glm, content):
     folder, run = glm
     path = folder / "run.json"
     path.unlink() if content is None else path.write_text(content)
-    assert state_of(folder, run) == "damaged"
+    assert check_run(folder, run) == "damaged"
     with pytest.raises(InputError, match=r"run.json is damaged .* Delete .* and run it again\."):
-        result_of(folder)
+        read_result(folder)
 
 
 def test_lost_and_truncated_files_are_reported(glm):
@@ -155,15 +155,15 @@ def test_lost_and_truncated_files_are_reported(glm):
     path = folder / "predictions.safetensors"
     os.truncate(path, path.stat().st_size - 8)
     with pytest.raises(InputError, match="damaged"):
-        predictions_of(folder)
-    assert state_of(folder, run) == "damaged"
+        read_predictions(folder)
+    assert check_run(folder, run) == "damaged"
     path.unlink()
-    assert state_of(folder, run) == "damaged"
+    assert check_run(folder, run) == "damaged"
 
 
 def test_test_rows_are_the_same_for_every_seed_and_no_training_rows(parts):
     assert rows.TEST_ROWS > 100
-    one, two = (rows_of(TINY.with_training(seed=seed)) for seed in (0, 1991))
+    one, two = (load_rows(TINY.with_training(seed=seed)) for seed in (0, 1991))
     assert one.identity == two.identity
     assert not torch.isin(one.test.X, one.train.X).any()
 
@@ -214,9 +214,9 @@ def test_snapshots_of_epochs_are_states_of_one_training_also_of_a_resumed_one(pa
     execute(run, parts, tmp_path / "resumed", "cpu")
     resumed, _ = read(tmp_path / "resumed" / "snapshots.safetensors")
     assert all(torch.equal(resumed[name], tensor) for name, tensor in kept.items())
-    assert state_of(tmp_path / "resumed", run) == "done"
+    assert check_run(tmp_path / "resumed", run) == "done"
     (tmp_path / "resumed" / "snapshots.safetensors").unlink()
-    assert state_of(tmp_path / "resumed", run) == "damaged"
+    assert check_run(tmp_path / "resumed", run) == "damaged"
 
 
 def test_snapshots_by_a_score_need_validation_rows(parts, tmp_path):
@@ -228,7 +228,7 @@ def test_snapshots_by_a_score_need_validation_rows(parts, tmp_path):
 def test_the_dp_glm_of_the_paper_has_one_gamma(parts, tmp_path):
     run = parse("tiny", CONTENT | {"methods": ["double_poisson_glm"]}).runs()[0]
     result = execute(run, parts, tmp_path, "cpu")
-    raw = predictions_of(tmp_path)["raw"]
+    raw = read_predictions(tmp_path)["raw"]
     assert result["settings"]["hidden"] == []
     assert raw.shape == (100, 2, 2)
     assert (raw[1:, :, 1] == raw[0, :, 1]).all()
@@ -245,8 +245,8 @@ def test_the_isolated_point_is_fitted_by_the_networks_near_its_truth(declare, fi
         folder = finish(run, np.log(mu)[:, None] * [[1.0, 0.0]])
         named |= {f"{at}/{name}": tensor for name, tensor in read(folder / "weights.safetensors")[0].items()}
     write(folder / "snapshots.safetensors", named, {})
-    (found,) = finished_runs(experiment, tmp_path)
-    fit = fit_of_isolated_point(found)
+    (found,) = find_finished_runs(experiment, tmp_path)
+    fit = measure_isolated_point(found)
     assert (fit.x, fit.truth, fit.epochs) == (10.0, 10.0, [1, 2, 3])
     np.testing.assert_allclose(fit.mu, list(mus.values()), rtol=1e-5)
     assert fit.shares == [0.0, 0.5, 0.5]
@@ -262,9 +262,9 @@ def waves(declare):
 
 def test_distributions_are_those_of_saved_weights_and_outputs(waves, finish, tmp_path):
     finish(waves.runs()[0], [[1.0], [2.0]], y=[3, 5, 7])
-    (found,) = finished_runs(waves, tmp_path)
+    (found,) = find_finished_runs(waves, tmp_path)
     assert found.label == "Poisson"
-    kept = predictions_of(found.folder)
+    kept = read_predictions(found.folder)
     assert kept["y"].tolist() == [3, 5, 7]
     expected = np.exp([[1.0, 2.0]] * 3)
     np.testing.assert_allclose(found.distribution(kept["raw"]).mean, expected, rtol=1e-6)
@@ -274,26 +274,30 @@ def test_distributions_are_those_of_saved_weights_and_outputs(waves, finish, tmp
 def test_runs_keep_the_order_of_the_experiment_and_glms_can_be_left_out(waves, finish, tmp_path):
     for run in reversed(waves.runs()):
         finish(run, torch.zeros(2, run.head.n_raw))
-    assert [each.method.name for each in finished_runs(waves, tmp_path)] == ["poisson", "ddpn", "poisson_glm_exact"]
-    assert [each.method.name for each in finished_runs(waves, tmp_path, glms=False)] == ["poisson", "ddpn"]
-    chosen = runs_of(waves, tmp_path, ("ddpn", "poisson"), needed=2)
+    assert [each.method.name for each in find_finished_runs(waves, tmp_path)] == [
+        "poisson",
+        "ddpn",
+        "poisson_glm_exact",
+    ]
+    assert [each.method.name for each in find_finished_runs(waves, tmp_path, glms=False)] == ["poisson", "ddpn"]
+    chosen = find_runs(waves, tmp_path, ("ddpn", "poisson"), needed=2)
     assert [each.method.name for each in chosen] == ["ddpn", "poisson"]
 
 
 def test_unfinished_runs_and_runs_with_other_settings_are_left_out(waves, finish, tmp_path):
     folder = finish(waves.runs()[0], [[0.0]])
-    assert finished_runs(waves, tmp_path)
+    assert find_finished_runs(waves, tmp_path)
     with pytest.raises(InputError, match=r"No finished runs in .*small\."):
-        finished_runs(waves.with_training(lr=0.5), tmp_path)
+        find_finished_runs(waves.with_training(lr=0.5), tmp_path)
     (folder / DONE).unlink()
     with pytest.raises(InputError, match=r"No finished runs in .*small\."):
-        finished_runs(waves, tmp_path)
+        find_finished_runs(waves, tmp_path)
 
 
 def test_missing_methods_are_named(waves, finish, tmp_path):
     finish(waves.runs()[0], [[0.0]])
     with pytest.raises(InputError, match=r"No finished run of ddpn in .*small"):
-        runs_of(waves, tmp_path, ("poisson", "ddpn"), needed=2)
+        find_runs(waves, tmp_path, ("poisson", "ddpn"), needed=2)
     with pytest.raises(InputError, match=r"No finished run of beta_ddpn_0.5 or ddpn in .*small"):
-        runs_of(waves, tmp_path, ("beta_ddpn_0.5", "ddpn"))
-    assert [each.method.name for each in runs_of(waves, tmp_path, ("ddpn", "poisson"))] == ["poisson"]
+        find_runs(waves, tmp_path, ("beta_ddpn_0.5", "ddpn"))
+    assert [each.method.name for each in find_runs(waves, tmp_path, ("ddpn", "poisson"))] == ["poisson"]

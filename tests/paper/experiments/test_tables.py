@@ -6,13 +6,13 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from ddpn.paper.experiments.runs import SNAPSHOTS, finished_runs
+from ddpn.paper.experiments.runs import SNAPSHOTS, find_finished_runs
 from ddpn.paper.experiments.tables import (
     Cell,
     ResultTable,
     accuracy,
     detection_table,
-    markdown,
+    format_table,
     scored,
     simulation,
     write_tables,
@@ -32,7 +32,7 @@ TABLE = ResultTable(
 
 
 def test_markdown_marks_ours_alone():
-    lines = markdown(TABLE).splitlines()
+    lines = format_table(TABLE).splitlines()
     assert lines[4] == "| β-DDPN, a_b | **0.500 (0.100)** · paper 0.600 | 12.35 |"
     assert lines[5] == '| say "x" | <u>0.700</u> |  |'
     assert len({line.count("|") for line in lines[2:6]}) == 1
@@ -66,7 +66,7 @@ def whole(tiny, written):
 
 
 def table(experiment, out, protocol):
-    return accuracy(experiment, finished_runs(experiment, out), protocol)
+    return accuracy(experiment, find_finished_runs(experiment, out), protocol)
 
 
 def test_ranks_follow_the_printed_digits(whole, tmp_path):
@@ -127,12 +127,12 @@ def test_the_numbers_of_the_paper_are_beside_ours(declare, written, tmp_path):
     assert [rows["Poisson"][place].paper for place in (0, 1, 2)] == [0.664, 0.553, 0.262]
     assert rows["Poisson GLM"][3].paper == 1.256
     assert rows["Poisson GLM, maximum likelihood"][3].paper is None, "the paper has no exact fits"
-    assert "**1.000** · paper 0.664" in markdown(table(experiment, tmp_path, "paper"))
+    assert "**1.000** · paper 0.664" in format_table(table(experiment, tmp_path, "paper"))
     assert all(cell.paper is None for cell in table(experiment, tmp_path, "ours").rows["Poisson"])
 
 
 def test_the_table_of_a_simulation_has_the_truth(whole, tmp_path):
-    found = simulation(whole, finished_runs(whole, tmp_path))
+    found = simulation(whole, find_finished_runs(whole, tmp_path))
     assert [cell.value for cell in found.rows["DDPN"]] == [pytest.approx(0.50005), 0.25, 0.1, 0.02]
     assert "CRPS of the true distribution: 0.5000." in found.notes
     rounded = found.rows["Gaussian, rounded to counts"]
@@ -187,7 +187,7 @@ def experiment(declare):
 def test_areas_are_those_of_the_total_variance(experiment, finish, tmp_path):
     test, ood = raw(TEST, 3.0), raw(OOD, 1.0)
     finish(experiment.runs()[0], test[0], raw=test, y=torch.ones(TEST), ood=ood)
-    runs = scored(finished_runs(experiment, tmp_path))
+    runs = scored(find_finished_runs(experiment, tmp_path))
     expected = roc_auc_score([0] * TEST + [1] * OOD, torch.cat(runs[0].variances))
     found = detection_table("OOD", runs, as_paper=False)
     auroc, aupr, chance, fpr80 = found.rows["DDPN"]
@@ -209,7 +209,7 @@ def test_the_papers_aupr_is_shown_for_its_share_of_ood_rows(experiment, finish, 
     n_test = 2000
     test, ood = raw(n_test, 3.0), raw(n_ood, 1.0)
     finish(experiment.runs()[0], test[0], raw=test, y=torch.ones(n_test), ood=ood)
-    _, aupr, chance, _ = detection_table("OOD", scored(finished_runs(experiment, tmp_path)), as_paper).rows["DDPN"]
+    _, aupr, chance, _ = detection_table("OOD", scored(find_finished_runs(experiment, tmp_path)), as_paper).rows["DDPN"]
     assert chance.value == pytest.approx(0.224 if not as_paper else 0.536, abs=0.002)
     assert aupr.paper == paper
 

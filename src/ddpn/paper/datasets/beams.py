@@ -49,9 +49,9 @@ def inventory() -> Dataset:
 
 def _check_classes(numbers: np.ndarray, names: np.ndarray | None, path: str) -> tuple[str, ...]:
     """Return the names of the classes, or their numbers if they have no names; every beam must have one of them."""
-    known = np.arange(numbers.max(initial=0) + 1).astype(int) if names is None else names
-    bad = np.flatnonzero((numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= len(known)))
+    class_names = np.arange(numbers.max(initial=0) + 1).astype(int) if names is None else names
+    bad = np.flatnonzero((numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= len(class_names)))
     if len(bad):
-        must = f"must have geometry classes from 0 to {len(known) - 1} in X[:, 0, 0]"
+        must = f"must have geometry classes from 0 to {len(class_names) - 1} in X[:, 0, 0]"
         raise InputError(f"{path} {must}, got {numbers[bad[0]]:g} at row {bad[0] + 1}.")
-    return tuple(map(str, known))
+    return tuple(map(str, class_names))

@@ -25,7 +25,7 @@ _KEPT = {"images", "annotations", "categories", "id", "file_name", "image_id", "
 
 
 def coco_people() -> Dataset:
-    """The number of people in an image: the column "file" names it, below the folder `root` of the data set.
+    """Load the number of people in images; the column "file" names them, below the folder `root` of the data set.
 
     The folder `coco_people` has COCO's annotations/instances_train2017.json, else person_counts.csv with the columns
     image_id (the file's name, with or without .jpg) and person_count, and the images in train2017 or images. An
@@ -50,16 +50,16 @@ def coco_people() -> Dataset:
         table = read_columns(path, numbers=["person_count"], texts=["image_id"])
         names, people = table["image_id"].to_list(), table["person_count"].to_list()
     else:
-        names, people = _counted(path)
-    there = os.listdir(root)
+        names, people = _count_people(path)
+    file_names = os.listdir(root)
     # A name may lack its ending.
-    known = {name.removesuffix(".jpg"): name for name in there} | {name: name for name in there}
-    if missing := [name for name in names if name not in known]:
+    names_in_folder = {name.removesuffix(".jpg"): name for name in file_names} | {name: name for name in file_names}
+    if missing := [name for name in names if name not in names_in_folder]:
         raise InputError(
             f"Images of {path} not found in {root}: {len(missing):,} of {len(names):,}, such as {missing[0]}. "
             f"Unpack {SOURCE.url} there."
         )
-    files = [known[name] for name in names]
+    files = [names_in_folder[name] for name in names]
     file, times = Counter(files).most_common(1)[0]
     if times > 1:
         raise InputError(f"Every image must be counted once, got {file} {times} times.")
@@ -71,14 +71,16 @@ def coco_people() -> Dataset:
     return Dataset("coco_people", frame, y, parts, *terms, note=note, sample=len(y) < SOURCE.rows, root=root)
 
 
-def _counted(path: Path) -> tuple[list[str], list[float]]:
-    """Files and counts of all images with a person."""
+def _count_people(path: Path) -> tuple[list[str], list[float]]:
+    """Return files and counts of all images with a person."""
     try:
         with path.open("rb") as file:
             kept = json.load(file, object_hook=lambda found: {k: v for k, v in found.items() if k in _KEPT})
         people = [category["id"] for category in kept["categories"] if category["name"] == "person"]
         files = {image["id"]: image["file_name"] for image in kept["images"]}
-        counts = Counter(each["image_id"] for each in kept["annotations"] if each["category_id"] in people)
+        counts = Counter(
+            annotation["image_id"] for annotation in kept["annotations"] if annotation["category_id"] in people
+        )
         ids = sorted(counts)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(

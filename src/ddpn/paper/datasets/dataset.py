@@ -125,7 +125,7 @@ class Dataset:
         return len(self.y)
 
     def features(self, name: str = "raw") -> Any:
-        """The inputs of all rows.
+        """Return the inputs of all rows.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Dataset:
         return self.X if name == "raw" else type(self.X)(dict(self.encodings[name](self.X, self.split.train)))
 
     def part(self, part: str, features: str = "raw") -> tuple[Any, NDArray[np.int64]]:
-        """Inputs and counts of one part of the split.
+        """Return inputs and counts of one part of the split.
 
         Parameters
         ----------
@@ -176,20 +176,20 @@ class Texts:
 
 
 def as_counts(column: Any, name: str) -> NDArray[np.int64]:
-    """A column of a file as integers; rows are numbered from 1."""
+    """Convert a column of a file to integers; errors number rows from 1."""
     return check_counts(column, len(column), name=name, labels=np.arange(1, len(column) + 1)).astype(np.int64)
 
 
 def read_columns(path: Path, *, numbers: Sequence[str] = (), texts: Sequence[str] = ()) -> Any:
-    """These columns of a CSV file, complete, as Float64 and String in the order of the file; others are left out."""
+    """Read these columns of a CSV file as Float64 and String, in the order of the file; raise for missing values."""
     import polars  # slow to import
 
-    frame, wanted = read_file(str(path), as_text=texts), {*numbers, *texts}
-    if missing := sorted(wanted - set(frame.columns)):
-        raise InputError(f"{path} must have the columns {listed(sorted(wanted), 40)}, got no {listed(missing)}.")
-    found = frame.select([name for name in frame.columns if name in wanted])
-    found = found.with_columns(polars.col(list(numbers)).cast(polars.Float64, strict=False))
-    for column in found:
+    frame, names = read_file(str(path), as_text=texts), {*numbers, *texts}
+    if missing := sorted(names - set(frame.columns)):
+        raise InputError(f"{path} must have the columns {listed(sorted(names), 40)}, got no {listed(missing)}.")
+    selected = frame.select([name for name in frame.columns if name in names])
+    selected = selected.with_columns(polars.col(list(numbers)).cast(polars.Float64, strict=False))
+    for column in selected:
         is_number = column.name in numbers
         bad = ~column.is_finite().fill_null(False) if is_number else column.is_null()
         if bad.any():
@@ -197,7 +197,7 @@ def read_columns(path: Path, *, numbers: Sequence[str] = (), texts: Sequence[str
             value = frame[column.name][row]
             got = "none" if value is None else f"{value!r:.40}"
             raise InputError(f"Column {column.name} of {path} must hold {must}, got {got} at row {row + 1}.")
-    return found
+    return selected
 
 
 # Sources: all data sets by name, and downloads by pooch ---------------------------------------------------------------
@@ -223,7 +223,7 @@ class Source:
     rows: int = 0
 
     def describe_rows(self, n: int, what: str) -> str:
-        """Compare the number of rows with the paper's; "" where they are equal."""
+        """Compare the number of rows with the paper's; return "" if they are equal."""
         if n == self.rows:
             return ""
         return f"{n:,} {'of the' if n < self.rows else 'instead of the'} {self.rows:,} {what} of the paper's data"
@@ -237,7 +237,7 @@ DATASETS = Registry("data set", {name: source.loader for name, source in SOURCES
 
 
 def data_folder() -> Path:
-    """The folder of all data sets: `DDPN_DATA`, or `ddpn` in the platform's cache folder."""
+    """Return the folder of all data sets: `DDPN_DATA`, or `ddpn` in the platform's cache folder."""
     if folder := os.environ.get("DDPN_DATA"):
         return Path(folder).expanduser()
     return import_extra("platformdirs", "data").user_cache_path("ddpn", appauthor=False, opinion=False)
@@ -257,30 +257,30 @@ def fetch(source: Source) -> Path:
                     _download(source, path)
         except OSError as error:
             raise InputError(_failure(source, path, error)) from error
-    if source.sha256 is not None and (found := sha256_of_file(path)) != source.sha256:
+    if source.sha256 is not None and (checksum := sha256_of_file(path)) != source.sha256:
         raise InputError(
-            f"{path} must have the SHA-256 {source.sha256}, got {found}. "
+            f"{path} must have the SHA-256 {source.sha256}, got {checksum}. "
             f"Delete the file to have it downloaded again from {source.url}."
         )
     return path
 
 
 def _download(source: Source, path: Path) -> None:
-    """Download to `path`, or unpack it from an archive: pooch keeps a file only if its checksum is right."""
+    """Download to `path`, or unpack it from an archive. pooch keeps a file only if its checksum is right."""
     pooch = import_extra("pooch", "data")
     name, sha256 = (path.name, source.sha256) if source.archive is None else (f"{path.name}.zip", source.archive)
     cache = pooch.create(path.parent, "", registry={name: sha256}, urls={name: source.url}, retry_if_failed=_RETRIES)
     try:
-        found = Path(cache.fetch(name))
+        downloaded = Path(cache.fetch(name))
     except ValueError as error:
         raise InputError(
             f"{source.url} sent a file with a wrong checksum, expected SHA-256 {sha256}. If it does so again, "
             f"the file at this address has changed."
         ) from error
     if source.archive is not None:
-        with ZipFile(found) as members:
+        with ZipFile(downloaded) as members:
             write_bytes(path, members.read(path.name))
-        found.unlink()
+        downloaded.unlink()
 
 
 def _failure(source: Source, path: Path, error: OSError) -> str:
@@ -343,8 +343,8 @@ def load(name: str = "rand_health") -> Any:
 
 
 def dataset_status() -> list[DatasetStatus]:
-    """The status of every data set. Nothing is downloaded."""
-    folder, found = data_folder(), []
+    """Return the status of every data set. Nothing is downloaded."""
+    folder, statuses = data_folder(), []
     for name, source in SOURCES.items():
         status = missing = DatasetStatus(name, source.url, source.license, "missing")
         if not source.files or any((folder / file).is_file() for file in source.files):
@@ -357,12 +357,12 @@ def dataset_status() -> list[DatasetStatus]:
                 status = missing  # a package that is not installed
             except DDPNError as error:
                 status = replace(missing, state=f"damaged: {error}")
-        found.append(status)
-    return found
+        statuses.append(status)
+    return statuses
 
 
 def download(name: str) -> str:
-    """Download a data set unless the data folder has it, and return one line on its rows and its place.
+    """Download a data set unless the data folder has it; return one line on its rows and its location.
 
     If it cannot be downloaded, the error describes which file to put where.
 
@@ -375,6 +375,6 @@ def download(name: str) -> str:
     source = SOURCES[name]
     path = fetch(source) if source.sha256 or source.unverified else None
     data = load(name)
-    place = path or (data_folder() if source.files else "inside statsmodels")
+    location = path or (data_folder() if source.files else "inside statsmodels")
     note = f" ({data.note})" if data.note else ""
-    return f"{name}: {len(data):,}{' (sample)' if data.sample else ''} rows, {place}{note}"
+    return f"{name}: {len(data):,}{' (sample)' if data.sample else ''} rows, {location}{note}"

@@ -35,9 +35,9 @@ DROPOUT = (0.05, 0.4)
 #: and in front.
 ASIDE, ABOVE, AWAY = (-0.12, 0.12), (0.05, 0.35), (0.8, 1.4)
 #: The largest number of products behind one another: thinner ones stand on shallower shelves.
-MOST = 12
+MAX_PRODUCTS = 12
 #: Beams whose noise is drawn at once.
-_CHUNK = 128
+_BEAMS_PER_DRAW = 128
 #: Ranges in meters from which each slot is drawn: depth of its shelf, excess of its width over that of its product, and
 #: free height above the product.
 SHELF, PLAY, CLEARANCE = (0.55, 0.75), (0.005, 0.02), (0.06, 0.2)
@@ -92,33 +92,33 @@ def draw_scenes(n: int, rng: Generator) -> list[Scene]:
     ends = np.array([(kind.width, kind.depth, kind.height) for kind in GEOMETRIES.values()])[geometry]
     width, share, height = rng.uniform(ends[..., 0], ends[..., 1]).T
     depth, shelf = share * width, rng.uniform(*SHELF, n)
-    capacity = np.clip(shelf // depth, 1, MOST)
+    capacity = np.clip(shelf // depth, 1, MAX_PRODUCTS)
     # Shelves are filled up before they are empty: on average 5/8 of their capacity.
     count = np.ceil(capacity * rng.beta(2.5, 1.5, n)).astype(np.int64)
     slot, opening = width + rng.uniform(*PLAY, n), height + rng.uniform(*CLEARANCE, n)
-    x = rng.uniform(-0.5, 0.5, (n, MOST)) * (slot - width)[:, None]
+    x = rng.uniform(-0.5, 0.5, (n, MAX_PRODUCTS)) * (slot - width)[:, None]
     z = _depths(count, depth, shelf, rng)
     aside, above, away = (rng.uniform(*ends, n) for ends in (ASIDE, ABOVE, AWAY))
     eye = np.stack([aside, height + above, -away], axis=1)
     lengths = (length.astype(np.float32) for length in (width, depth, height, slot, opening, x, z, eye))
-    return [Scene(*each) for each in zip(geometry, count, *lengths, strict=True)]
+    return [Scene(*facts) for facts in zip(geometry, count, *lengths, strict=True)]
 
 
 def _depths(
     count: NDArray[np.int64], depth: NDArray[np.float64], shelf: NDArray[np.float64], rng: Generator
 ) -> NDArray[np.float64]:
-    """The axes of products behind one another: mostly close together, some with a gap where others were taken."""
-    shape = (len(count), MOST)
+    """Draw the axes of products behind one another: mostly close together, some with a gap."""
+    shape = (len(count), MAX_PRODUCTS)
     gaps = rng.exponential(CLOSE, shape) + (rng.random(shape) < HOLES) * rng.uniform(*HOLE, shape)
     # The first gap is the distance of the row from the edge: customers take products from the front.
     gaps[:, 0] += HOLE[0] * rng.random(len(count))
-    gaps[np.arange(MOST) >= count[:, None]] = 0.0
+    gaps[np.arange(MAX_PRODUCTS) >= count[:, None]] = 0.0
     gaps *= np.minimum(1.0, (shelf - count * depth) / gaps.sum(1))[:, None]
-    return gaps.cumsum(1) + (np.arange(MOST) + 0.5) * depth[:, None]
+    return gaps.cumsum(1) + (np.arange(MAX_PRODUCTS) + 0.5) * depth[:, None]
 
 
-def rays_of(scene: Scene) -> Floats:
-    """Directions from the eye, which meet the opening at `eye + direction`. Shape: (pixels, 3).
+def cast_rays(scene: Scene) -> Floats:
+    """Return directions from the eye, which meet the opening at `eye + direction`. Shape: (pixels, 3).
 
     The rays of a pinhole camera that faces the opening go through the middles of pixels that divide it evenly. The
     opening is at z = 0, x from -slot / 2 to slot / 2, y from 0 to its height.
@@ -130,8 +130,8 @@ def rays_of(scene: Scene) -> Floats:
 
 
 def render(scene: Scene) -> tuple[Floats, Floats]:
-    """The rays, and where each meets each product, infinity if it misses. Shape: (pixels, 3), (products, pixels)."""
-    rays, kind = rays_of(scene), list(GEOMETRIES.values())[scene.geometry]
+    """Return the rays, and where each meets each product, or infinity. Shape: (pixels, 3), (products, pixels)."""
+    rays, kind = cast_rays(scene), list(GEOMETRIES.values())[scene.geometry]
     up, wide, deep = np.array(kind.top, dtype=np.float32)
     shoulder, zero = scene.height * (1 - up), np.zeros((), dtype=np.float32)
     x, z = (axis[: scene.products, None] for axis in (scene.x, scene.z))
@@ -153,7 +153,7 @@ def entrance(
     low: Floats,
     high: Floats,
 ) -> Floats:
-    """The t where `eye + t ray` enters upright solids; infinity if it misses. Shape: (solids, rays).
+    """Return the t where `eye + t ray` enters upright solids; infinity if it misses. Shape: (solids, rays).
 
     The solids are cylinders of diameter `width` or boxes. `x` and `z` (solids, 1) are their axes; `width` lies along x,
     `depth` along z, `low` and `high` along y.
@@ -183,7 +183,7 @@ def _slab(eye: Floats, rays: Floats, axis: int, low: Floats, high: Floats) -> tu
 
 
 def measure(scenes: Sequence[Scene], rng: Generator, noise: float = NOISE, dropout: Range = DROPOUT) -> list[Floats]:
-    """The points that the camera measures per beam, with noise and without lost pixels. Shape: (n, 3) each."""
+    """Return the points that the camera measures per beam, with noise and without lost pixels. Shape: (n, 3) each."""
     shape = (len(scenes), ROWS * COLUMNS)
     lost = rng.uniform(*dropout, (len(scenes), 1))
     kept, errors = rng.random(shape) >= lost, rng.standard_normal(shape, dtype=np.float32)
@@ -221,9 +221,9 @@ def simulate_shelves(n: int, seed: int = SEED, *, max_points: int = MAX_POINTS) 
     scenes: list[Scene] = []
     clouds: list[Floats] = []
     with progress_bar("Shelves", n) as bar:
-        for number, first in enumerate(range(0, n, _CHUNK)):
+        for number, first in enumerate(range(0, n, _BEAMS_PER_DRAW)):
             rng = np.random.default_rng([seed, number])
-            drawn = draw_scenes(min(_CHUNK, n - first), rng)
+            drawn = draw_scenes(min(_BEAMS_PER_DRAW, n - first), rng)
             scenes += drawn
             clouds += measure(drawn, rng)
             bar.advance(len(drawn))

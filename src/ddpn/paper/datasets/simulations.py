@@ -17,7 +17,7 @@ from ddpn.paper.datasets.dataset import SEED, SHARES, Split, split
 from ddpn.runtime.validation import check_choice
 
 #: The smallest rate, for rates that reach 0 at one x: the distribution is a point at 0 to the last bit of a float64.
-_LEAST_RATE = 1e-12
+_MIN_RATE = 1e-12
 
 
 class Reflected(CountDistribution):
@@ -47,17 +47,17 @@ class Reflected(CountDistribution):
         """log p(y); minus infinity above `top`."""
         y = torch.as_tensor(value, device=self._table.device)
         shape = torch.broadcast_shapes(y.shape, self.batch_shape)
-        at = y.expand(shape).clamp(max=self.top).long().unsqueeze(-1)
-        found = self._table.expand(*shape, -1).gather(-1, at).squeeze(-1)
-        return torch.where(y <= self.top, found, -torch.inf)
+        index = y.expand(shape).clamp(max=self.top).long().unsqueeze(-1)
+        log_p = self._table.expand(*shape, -1).gather(-1, index).squeeze(-1)
+        return torch.where(y <= self.top, log_p, -torch.inf)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """0 and `top`."""
+        """Return 0 and `top`."""
         first = torch.zeros_like(self._table[..., 0])
         return first, first + self.top
 
     def rows(self, index: Tensor) -> "Reflected":
-        """The distributions of some rows along the first batch axis."""
+        """Select rows along the first batch axis."""
         new = object.__new__(Reflected)
         new._table = self._table[index]
         CountDistribution.__init__(new, new._table.shape[:-1], self._check)
@@ -120,7 +120,7 @@ def wave(x: ArrayLike) -> CountDistribution:
 
     Z exceeds 30 with a probability of at most 1.7e-7, where sin x = 1; the distribution is that given Z <= 30.
     """
-    rate = (10 * torch.sin(_tensor(x)) + 10).clamp(min=_LEAST_RATE)
+    rate = (10 * torch.sin(_tensor(x)) + 10).clamp(min=_MIN_RATE)
     return Reflected(Poisson(rate), top=30, folds=5)
 
 
@@ -131,7 +131,7 @@ def poisson(x: ArrayLike) -> CountDistribution:
 
 def negative_binomial(x: ArrayLike) -> CountDistribution:
     """NegBinom(r = x^2, p = 1/2): mean x^2 and variance 2 x^2 (Section 4.2)."""
-    r = _tensor(x).square().clamp(min=_LEAST_RATE)
+    r = _tensor(x).square().clamp(min=_MIN_RATE)
     return NegativeBinomial(mu=r, alpha=1.0 / r)
 
 

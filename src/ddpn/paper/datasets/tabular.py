@@ -38,7 +38,7 @@ _FLAGS = ("yr", "holiday", "workingday")
 
 
 def rand_health() -> Dataset:
-    """Outpatient visits to a doctor per year (0 to 77, mean 2.86), from insurance plan and health; 20,190 rows.
+    """Load outpatient visits per year (0 to 77, mean 2.86), with insurance plan and health; 20,190 rows.
 
     The data is part of statsmodels, which the extra `data` installs.
 
@@ -58,13 +58,13 @@ def rand_health() -> Dataset:
 
 
 def _dataset(name: str, table: "polars.DataFrame", target: str, **more: Any) -> Dataset:
-    """The data set of a table, one column of which is the target."""
+    """Make the data set of a table, one column of which is the target."""
     y, source = as_counts(table[target], target), SOURCES[name]
     return Dataset(name, table.drop(target), y, split(len(y)), source.license, source.citation, **more)
 
 
 def length_of_stay() -> Dataset:
-    """Days a patient stays in hospital (1 to 17), from tests and diagnoses on admission; 100,000 rows.
+    """Load days in hospital (1 to 17), with tests and diagnoses on admission; 100,000 rows.
 
     The day of discharge, which gives the target away, and the row number are left out; of the day of admission the
     weekday is kept. Where the folder has a sample of 20,000 rows and not the file, it is read instead.
@@ -87,7 +87,7 @@ def length_of_stay() -> Dataset:
 
 @cache
 def _weekday(text: str) -> str:
-    """The weekday of a date written month/day/year, with or without its century."""
+    """Return the weekday of a date written month/day/year, with or without its century."""
     try:
         month, day, year = map(int, text.split("/"))
         return f"{date(year + 2000 if year < 100 else year, month, day):%A}"
@@ -96,20 +96,20 @@ def _weekday(text: str) -> str:
 
 
 def _standard_stays(table: "polars.DataFrame", train: NDArray[np.int64]) -> Columns:
-    numbers = unchanged(table, (*_LABS, _DIAGNOSES)) | {
+    numbers = select_numbers(table, (*_LABS, _DIAGNOSES)) | {
         "number_of_issues": table.select(_CONDITIONS).sum_horizontal().to_numpy()
     }
     return (
         one_hot(table, "rcount", _READMISSIONS)
         | one_hot(table, "gender", ("F", "M"))
         | one_hot(table, "facid", _FACILITIES)
-        | unchanged(table, _CONDITIONS)
-        | standardized(numbers, train)
+        | select_numbers(table, _CONDITIONS)
+        | standardize(numbers, train)
     )
 
 
 def bike_sharing() -> Dataset:
-    """Bikes rented per hour (1 to 977) in Washington, D.C., from calendar and weather; 17,379 rows.
+    """Load bikes rented per hour (1 to 977) in Washington, D.C., with calendar and weather; 17,379 rows.
 
     Left out: casual and registered, which sum to the target, the row number and the date.
     Feature sets: "raw" (12 columns), "authors" (the 15 of the paper's code: statistics of all rows; hour 0 has the same
@@ -120,10 +120,10 @@ def bike_sharing() -> Dataset:
 
 
 def _authors_rentals(table: "polars.DataFrame", train: NDArray[np.int64]) -> Columns:
-    """As the paper's code prepares them, in its order."""
-    scaled = standardized(unchanged(table, ("weekday", "weathersit", *_WEATHER)), ddof=1)
-    found = unchanged(table, _FLAGS) | scaled
-    columns = {name: found[name] for name in ("yr", "holiday", "weekday", "workingday", "weathersit", *_WEATHER)}
+    """Encode columns as the paper's code does, in its order."""
+    scaled = standardize(select_numbers(table, ("weekday", "weathersit", *_WEATHER)), ddof=1)
+    unordered = select_numbers(table, _FLAGS) | scaled
+    columns = {name: unordered[name] for name in ("yr", "holiday", "weekday", "workingday", "weathersit", *_WEATHER)}
     for name in ("season", "mnth", "hr"):
         columns |= cyclic(table, name)
     return columns
@@ -133,7 +133,7 @@ def _authors_rentals(table: "polars.DataFrame", train: NDArray[np.int64]) -> Col
 
 
 def one_hot(table: "polars.DataFrame", name: str, levels: Sequence[str]) -> Columns:
-    """One column per level, 1 in its rows; an error for a level that is not listed."""
+    """Make one column per level, 1 in its rows; raise for a level that is not listed."""
     column = table[name].to_numpy()
     unknown = np.flatnonzero(~np.isin(column, np.array(levels, dtype=column.dtype)))
     if len(unknown):
@@ -143,19 +143,19 @@ def one_hot(table: "polars.DataFrame", name: str, levels: Sequence[str]) -> Colu
     return {f"{name}_{level}": (column == level).astype(float) for level in levels}
 
 
-def unchanged(table: "polars.DataFrame", names: Iterable[str]) -> Columns:
-    """Columns of numbers as they are."""
+def select_numbers(table: "polars.DataFrame", names: Iterable[str]) -> Columns:
+    """Select columns of numbers."""
     return {name: table[name].to_numpy() for name in names}
 
 
-def standardized(columns: Columns, rows: NDArray[np.int64] | slice = slice(None), ddof: int = 0) -> Columns:
-    """Columns less their mean over `rows`, divided by their standard deviation there."""
+def standardize(columns: Columns, rows: NDArray[np.int64] | slice = slice(None), ddof: int = 0) -> Columns:
+    """Subtract the mean over `rows` from columns, and divide them by their standard deviation there."""
     deviations = {name: column[rows].std(ddof=ddof) or 1.0 for name, column in columns.items()}
     return {name: (column - column[rows].mean()) / deviations[name] for name, column in columns.items()}
 
 
 def cyclic(table: "polars.DataFrame", name: str) -> Columns:
-    """Sine and cosine of an angle that makes one turn between the column's smallest and largest value."""
+    """Return sine and cosine of an angle that makes one turn between the column's smallest and largest value."""
     column = table[name].to_numpy()
     angle = 2 * np.pi * (column - column.min()) / max(np.ptp(column), 1e-300)
     return {f"{name}_sin": np.sin(angle), f"{name}_cos": np.cos(angle)}

@@ -20,7 +20,7 @@ _PATIO, _CLOTHING = ("summary", "reviewText", "overall"), ("Title", "Review Text
 
 
 def reviews() -> Dataset:
-    """Stars of a review (1 to 5) from its words: the columns "title" ("" if missing) and "text".
+    """Load stars of reviews (1 to 5) and their words: the columns "title" ("" if missing) and "text".
 
     The data are the paper's file of Amazon reviews of "Patio, Lawn and Garden" where the folder `reviews` has it,
     without rows with HTML tags, else women's clothing, without rows that have no text. Neither can be downloaded: put
@@ -46,11 +46,11 @@ def reviews() -> Dataset:
 
     frame = polars.DataFrame({"title": [texts[0] for _, texts in kept], "text": [texts[1] for _, texts in kept]})
     stars = np.empty(len(kept), dtype=np.int64)
-    for place, (row, texts) in enumerate(kept):
+    for index, (row, texts) in enumerate(kept):
         rating = str(texts[2]).strip().removesuffix(".0")
         if rating not in ("1", "2", "3", "4", "5"):
             raise InputError(f"Ratings of {path} must be integers from 1 to 5, got {texts[2]!r} at row {row}.")
-        stars[place] = int(rating)
+        stars[index] = int(rating)
     return Dataset("reviews", frame, stars, split(len(stars), shares=LARGE_SHARES), *terms, note=note)
 
 
@@ -79,9 +79,9 @@ def verses() -> Texts:
 
 
 def _find(folder: Path) -> Path:
-    """The paper's file, or that of women's clothing."""
-    if found := next((folder / name for name in SOURCE.files if (folder / name).is_file()), None):
-        return found
+    """Return the paper's file, or that of women's clothing."""
+    if path := next((folder / name for name in SOURCE.files if (folder / name).is_file()), None):
+        return path
     paper, clothing = (Path(name).name for name in SOURCE.files)
     # The address in the paper is that of a file which its publisher lists as ratings only.
     raise InputError(
@@ -116,7 +116,7 @@ def _json_rows(path: Path) -> Iterable[tuple[Any, ...]]:
 
 
 def _lines(path: Path) -> Iterable[str]:
-    """The lines of a text file, with gzip or without."""
+    """Yield the lines of a text file, with gzip or without."""
     read = gzip.open if path.suffix == ".gz" else open
     try:
         with read(path, "rt", encoding="utf-8") as file:

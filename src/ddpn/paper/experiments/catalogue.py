@@ -89,7 +89,7 @@ class TrainingSettings:
         check_number("seed", self.seed, f"an integer from 0 to {_LARGEST_SEED}", seed_is_valid)
 
     def epochs_for(self, rows: int) -> int:
-        """The number of passes over `rows` training rows."""
+        """Return the number of passes over `rows` training rows."""
         per_epoch = max(1, rows // min(self.batch_size, rows))
         return self.epochs or max(1, round((self.steps or 0) / per_epoch))
 
@@ -123,27 +123,27 @@ class Experiment:
     in_all: bool = True
 
     def with_training(self, **changes: Any) -> Self:
-        """The experiment with other settings of the training."""
+        """Replace settings of the training."""
         return replace(self, training=replace(self.training, **changes))
 
     def quick(self) -> Self:
-        """A tenth of the training, under another name: it must not replace the results of a full run."""
+        """Return a tenth of the training, under another name: it must not replace the results of a full run."""
         shorter: JsonObject = {
-            name: _shortened(value) for name in _LENGTHS if (value := getattr(self.training, name)) is not None
+            name: _shorten(value) for name in _LENGTHS if (value := getattr(self.training, name)) is not None
         }
-        grid = {k: tuple(map(_shortened, values)) if k in _LENGTHS else values for k, values in self.grid.items()}
+        grid = {k: tuple(map(_shorten, values)) if k in _LENGTHS else values for k, values in self.grid.items()}
         kept = self.training.snapshots
-        shorter["snapshots"] = tuple(one if isinstance(one, str) else _shortened(one) for one in kept)
+        shorter["snapshots"] = tuple(one if isinstance(one, str) else _shorten(one) for one in kept)
         named = replace(self, name=f"{self.name}-quick", title=f"{self.title} (quick run)", grid=grid)
         return named.with_training(n_networks=min(self.training.n_networks, _QUICK_NETWORKS), **shorter)
 
     def runs(self) -> list["Run"]:
-        """Every method at every point of the grid."""
+        """Return every method at every point of the grid."""
         points = [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
         return [Run(self, method, point) for method in self.methods for point in points]
 
 
-def _shortened(length: int) -> int:
+def _shorten(length: int) -> int:
     return max(1, round(_QUICK_SHARE * length))
 
 
@@ -182,7 +182,7 @@ class Run:
         return ["constant" if number in constant else what for number, what in enumerate(head.sees)]
 
     def as_dict(self) -> JsonObject:
-        """Everything that its results depend on except the rows."""
+        """Return everything that the results depend on except the rows."""
         source, head = dict(self.experiment.data or self.experiment.simulation or {}), self.head
         common = {"source": source, "head": {"name": head.name, "options": head.options}, "exact": self.method.exact}
         if self.method.dispersion != "predicted":
@@ -206,34 +206,34 @@ _METHODS = "methods"
 
 
 def names() -> list[str]:
-    """The names of all experiments."""
-    found = [Path(entry.name) for entry in _CATALOGUE.iterdir()]
-    return sorted(path.stem for path in found if path.suffix == ".toml" and path.stem != _METHODS)
+    """Return the names of all experiments."""
+    paths = [Path(entry.name) for entry in _CATALOGUE.iterdir()]
+    return sorted(path.stem for path in paths if path.suffix == ".toml" and path.stem != _METHODS)
 
 
 def listing() -> Table:
-    """A table of all experiments with what they need and how long they take."""
+    """Build a table of all experiments with what they need and how long they take."""
     table = Table(title="ddpn reproduce NAME")
     for heading in ("experiment", "what it shows", "in the paper", "needs", "network"):
         table.add_column(heading, no_wrap=heading == "experiment", overflow="fold")
     table.add_column("minutes", justify="right")
     for name in names():
-        found = experiment(name)
-        needs = f"data set {found.data['name']}" if found.data else "nothing"
-        if found.simulation:
-            needs = f"simulated ({found.simulation['name']})"
+        listed = experiment(name)
+        needs = f"data set {listed.data['name']}" if listed.data else "nothing"
+        if listed.simulation:
+            needs = f"simulated ({listed.simulation['name']})"
         # A view of another experiment has a title of its own.
-        table.add_row(name, read(name)["title"], found.paper, needs, _network(found), f"{found.minutes:g}")
+        table.add_row(name, read(name)["title"], listed.paper, needs, _network(listed), f"{listed.minutes:g}")
     table.caption = "Minutes on two CPU cores; 600 or more are estimates for experiments that need a GPU."
     return table
 
 
-def _network(found: Experiment) -> str:
-    """The network of an experiment in words, "" if it has none."""
-    if not found.methods:
+def _network(described: Experiment) -> str:
+    """Describe the network of an experiment; "" if it has none."""
+    if not described.methods:
         return ""
-    backbone = found.backbone or {}
-    head = "-".join(map(str, found.training.hidden))
+    backbone = described.backbone or {}
+    head = "-".join(map(str, described.training.hidden))
     pretrained = backbone.get("pretrained", "")
     return f"{' '.join(filter(None, [backbone.get('name', ''), pretrained]))} MLP {head}".strip()
 
@@ -245,57 +245,68 @@ def select(
     quick: bool = False,
     **training: Any,
 ) -> list[Experiment]:
-    """The experiments with these names, each once, as they are to be run; with other settings of the `training`.
+    """Return the experiments with these names, each once, with other settings of the `training`.
 
     `only` must be methods of at least one of them. `quick` shortens the training.
     """
-    known = [*names(), EVERY]
+    valid_names = [*names(), EVERY]
     if not chosen:
-        raise ConfigError(f"NAME must be one or more of {', '.join(known)}. The list of experiments describes them.")
+        raise ConfigError(
+            f"NAME must be one or more of {', '.join(valid_names)}. The list of experiments describes them."
+        )
     for name in chosen:
-        check_choice("NAME", name, known)
-    every = [each for each in map(experiment, names()) if each.in_all] if EVERY in chosen else []
+        check_choice("NAME", name, valid_names)
+    all_experiments = (
+        [candidate for candidate in map(experiment, names()) if candidate.in_all] if EVERY in chosen else []
+    )
     # By their own names: a view of another experiment is that experiment.
-    found = {each.name: each for each in [*every, *(experiment(name) for name in chosen if name != EVERY)]}
+    selected = {
+        candidate.name: candidate
+        for candidate in [*all_experiments, *(experiment(name) for name in chosen if name != EVERY)]
+    }
     for method in only:
-        check_choice("method in `only`", method, dict.fromkeys(m.name for each in found.values() for m in each.methods))
-    shorter = [each.quick() if quick else each for each in found.values()]
-    return [each.with_training(**training) for each in shorter]
+        check_choice(
+            "method in `only`",
+            method,
+            dict.fromkeys(m.name for candidate in selected.values() for m in candidate.methods),
+        )
+    shorter = [candidate.quick() if quick else candidate for candidate in selected.values()]
+    return [candidate.with_training(**training) for candidate in shorter]
 
 
 def read(name: str) -> JsonObject:
-    """The content of a file of the catalogue."""
+    """Read a file of the catalogue."""
     return tomllib.loads((_CATALOGUE / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def reference(table: str, dataset: str | None = None) -> dict[tuple[str, str, str], float]:
-    """The paper's numbers by (kind, method, metric); the kind is "" in a table without kinds.
+    """Read the paper's numbers by (kind, method, metric); the kind is "" in a table without kinds.
 
     `dataset` is one of the data sets of the table, if it has several.
     """
     rows = list(csv.DictReader((_REFERENCE / f"{table}.csv").read_text(encoding="utf-8").splitlines()))
-    found = [row for row in rows if "dataset" not in row or row["dataset"] == dataset]
-    return {(row.get("kind", ""), row["method"], row["metric"]): float(row["mean"]) for row in found}
+    selected = [row for row in rows if "dataset" not in row or row["dataset"] == dataset]
+    return {(row.get("kind", ""), row["method"], row["metric"]): float(row["mean"]) for row in selected}
 
 
 def methods() -> dict[str, Method]:
-    """Every method by name."""
+    """Return every method by name."""
     return {name: Method(name, **_with_tuples(row)) for name, row in read(_METHODS).items()}
 
 
 def experiment(name: str) -> Experiment:
-    """The experiment of that name."""
+    """Return the experiment of that name."""
     return parse(check_choice("experiment", name, names()), read(name))
 
 
 def parse(name: str, content: JsonObject) -> Experiment:
-    """The experiment that the content of a TOML file describes. It may be another view of one: the same runs."""
+    """Make an experiment from the content of a TOML file, which may be another view of one: the same runs."""
     if "of" in content:
         return replace(experiment(content["of"]), paper=content["paper"])
     declared: JsonObject = _with_tuples(content)
     if "training" in content:
-        every = methods()
-        declared["methods"] = tuple(every[each] for each in content["methods"])
+        methods_by_name = methods()
+        declared["methods"] = tuple(methods_by_name[method_name] for method_name in content["methods"])
         declared["training"] = TrainingSettings(**_with_tuples(content["training"]))
         declared["grid"] = _with_tuples(content.get("grid", {}))
     return Experiment(name, **declared)

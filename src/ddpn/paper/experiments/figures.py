@@ -15,7 +15,7 @@ from ddpn.metrics.predictive import interval, require_supported
 from ddpn.paper.datasets import SIMULATIONS, Simulation, simulate
 from ddpn.paper.experiments.catalogue import Experiment
 from ddpn.paper.experiments.drawing import ACCENT, BAND, GREY, legend_below, panels, style
-from ddpn.paper.experiments.isolated_points import fit_of_isolated_point
+from ddpn.paper.experiments.isolated_points import measure_isolated_point
 from ddpn.paper.experiments.row_figures import (
     beams,
     image_pmfs,
@@ -26,7 +26,7 @@ from ddpn.paper.experiments.row_figures import (
     ood_variances,
     pathologies,
 )
-from ddpn.paper.experiments.runs import FinishedRun, finished_runs, runs_of
+from ddpn.paper.experiments.runs import FinishedRun, find_finished_runs, find_runs
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.runtime.validation import check_choice
 
@@ -49,14 +49,16 @@ _NODES = 200
 _LEVELS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 
-def _drawn(experiment: Experiment) -> tuple[Simulation, np.ndarray]:
-    """The training rows, and an even grid over their range."""
+def _simulate(experiment: Experiment) -> tuple[Simulation, np.ndarray]:
+    """Return the simulation with its training rows, and an even grid over their range."""
     name = (experiment.simulation or {})["name"]
     return simulate(name), np.linspace(SIMULATIONS[name].low, SIMULATIONS[name].high, 500)
 
 
-def _band_and_rows(ax: "Axes", drawn: Simulation, x: np.ndarray, ensemble: Mixture, of: str = "", **look: Any) -> None:
-    """The 95% band and the training rows; `of` ends the label and `look` changes the points."""
+def _draw_band_and_rows(
+    ax: "Axes", drawn: Simulation, x: np.ndarray, ensemble: Mixture, of: str = "", **look: Any
+) -> None:
+    """Draw the 95% band and the training rows; `of` ends the label and `look` changes the points."""
     low, high = (end.numpy() for end in interval(require_supported(ensemble), _COVERAGE))
     train = drawn.split.train
     points: dict[str, Any] = {"color": GREY, "ms": 2} | look
@@ -65,15 +67,15 @@ def _band_and_rows(ax: "Axes", drawn: Simulation, x: np.ndarray, ensemble: Mixtu
 
 
 def wave(experiment: Experiment, out: Path) -> "Figure":
-    """Figure 1: mean and 95% band of every ensemble, and its variance in two parts, aleatoric and epistemic."""
-    runs = finished_runs(experiment, out, glms=False)
-    drawn, x = _drawn(experiment)
+    """Draw Figure 1: mean and 95% band of every ensemble, and its aleatoric and epistemic variance."""
+    runs = find_finished_runs(experiment, out, glms=False)
+    drawn, x = _simulate(experiment)
     figure, axes = panels(3, len(runs), (1.0 + 1.9 * len(runs), 6.0), sharex=True, sharey="row")
     for column, run in zip(axes.T, runs, strict=True):
         ensemble = Mixture(run.at(x))
         column[0].set_title(run.label)
         _write_scores(column[0], run)
-        _band_and_rows(column[0], drawn, x, ensemble)
+        _draw_band_and_rows(column[0], drawn, x, ensemble)
         column[0].plot(x, ensemble.mean.numpy(), **_MEAN, label="mean")
         column[1].plot(x, ensemble.aleatoric.numpy(), color=ACCENT, label="the ensemble's variance")
         column[1].plot(x, drawn.distribution(x).variance.numpy(), color="black", ls="--", lw=1.2, label="true variance")
@@ -96,17 +98,17 @@ def _write_scores(ax: "Axes", run: FinishedRun) -> None:
 
 
 def recovery(experiment: Experiment, out: Path) -> "Figure":
-    """Figure 3: the well-specified network beside DDPN, both against the true distribution."""
+    """Draw Figure 3: the well-specified network beside DDPN, both with the true distribution."""
     well_specified = (experiment.simulation or {})["name"]
-    runs = runs_of(experiment, out, (well_specified, "ddpn", "exact_ddpn"), needed=2)
-    drawn, x = _drawn(experiment)
+    runs = find_runs(experiment, out, (well_specified, "ddpn", "exact_ddpn"), needed=2)
+    drawn, x = _simulate(experiment)
     truth = drawn.distribution(x)
     figure, axes = panels(1, len(runs), (0.8 + 2.6 * len(runs), 3.4), sharex=True, sharey=True)
     for ax, run in zip(axes[0], runs, strict=True):
         ax.set_title(run.label)
         _write_scores(ax, run)
         ensemble = Mixture(run.at(x))
-        _band_and_rows(ax, drawn, x, ensemble)
+        _draw_band_and_rows(ax, drawn, x, ensemble)
         ax.plot(x, ensemble.mean.numpy(), **_MEAN, label="mean")
         ax.plot(x, truth.mean.numpy(), color=ACCENT, ls=":", lw=2, label="true mean")
         for edge in truth.interval(_COVERAGE):
@@ -119,31 +121,31 @@ def recovery(experiment: Experiment, out: Path) -> "Figure":
 
 
 def beta(experiment: Experiment, out: Path) -> "Figure":
-    """Figure 6: one column per beta, mu above gamma, one line per snapshot of the training of one network."""
-    runs = finished_runs(experiment, out, glms=False)
-    return _isolated(experiment, [[(f"β = {run.head.options['beta']:g}", run) for run in runs]])
+    """Draw Figure 6: one column per beta, mu above gamma, one line per snapshot of the training of one network."""
+    runs = find_finished_runs(experiment, out, glms=False)
+    return _draw_trainings(experiment, [[(f"β = {run.head.options['beta']:g}", run) for run in runs]])
 
 
 def gamma(experiment: Experiment, out: Path) -> "Figure":
-    """Figures 8 and 9: the same with one column per initial value of gamma, and two rows per beta."""
+    """Draw Figures 8 and 9: as Figure 6, with one column per initial value of gamma, and two rows per beta."""
     blocks: dict[str, list[tuple[str, FinishedRun]]] = {}
-    for run in finished_runs(experiment, out, glms=False):
+    for run in find_finished_runs(experiment, out, glms=False):
         title = f"β = {run.head.options['beta']:g}, γ starts at {run.point['initial_gamma']:g}"
         blocks.setdefault(run.method.name, []).append((title, run))
-    return _isolated(experiment, list(blocks.values()))
+    return _draw_trainings(experiment, list(blocks.values()))
 
 
-def _isolated(experiment: Experiment, blocks: Sequence[Sequence[tuple[str, FinishedRun]]]) -> "Figure":
-    """Whether a network fits isolated points or explains them by a low gamma, in the layout of Figure 6."""
+def _draw_trainings(experiment: Experiment, blocks: Sequence[Sequence[tuple[str, FinishedRun]]]) -> "Figure":
+    """Draw whether a network fits isolated points or explains them by a low gamma, in the layout of Figure 6."""
     columns = max(map(len, blocks))
     size = (1.2 + 2.6 * columns, 0.9 + 4.0 * len(blocks))
     figure, axes = panels(2 * len(blocks), columns, size, sharex=True, sharey="row")
-    drawn, _ = _drawn(experiment)
+    drawn, _ = _simulate(experiment)
     for number, block in enumerate(blocks):
         for column, (title, run) in enumerate(block):
             counts, gammas = axes[2 * number : 2 * number + 2, column]
             counts.set_title(title)
-            _training_of_one_network(counts, gammas, run, drawn)
+            _draw_training(counts, gammas, run, drawn)
         axes[2 * number, 0].set_ylabel("μ")
         axes[2 * number + 1, 0].set_ylabel("γ")
     for ax in axes[-1]:
@@ -152,10 +154,10 @@ def _isolated(experiment: Experiment, blocks: Sequence[Sequence[tuple[str, Finis
     return figure
 
 
-def _training_of_one_network(counts: "Axes", gammas: "Axes", run: FinishedRun, drawn: Simulation) -> None:
+def _draw_training(counts: "Axes", gammas: "Axes", run: FinishedRun, drawn: Simulation) -> None:
     """Draw mu and gamma at every snapshot, of the network whose fit at the rightmost point is the median of all."""
     x, truth = _ISOLATED_X, cast(DoublePoisson, drawn.distribution(_ISOLATED_X))
-    fit = fit_of_isolated_point(run)
+    fit = measure_isolated_point(run)
     n_networks = fit.mu.shape[1]
     shown = int(np.argsort(fit.mu[-1])[(n_networks - 1) // 2])
     share = f"{fit.shares[-1] * n_networks:.0f} of {n_networks} networks\nfit the right point"
@@ -163,7 +165,7 @@ def _training_of_one_network(counts: "Axes", gammas: "Axes", run: FinishedRun, d
     counts.plot(drawn.x, drawn.y, ".", color=GREY, ms=1.5, label="training rows", rasterized=True)
     for ax, true in ((counts, truth.mu), (gammas, truth.gamma)):
         ax.plot(x, true.numpy(), color="black", ls=":", lw=1.8, label="truth", zorder=4)
-        for low, high in _covered(drawn):
+        for low, high in _training_ranges(drawn):
             ax.axvspan(low, high, color="0.92", lw=0)
     shades = np.linspace(0.3, 1.0, len(fit.epochs))
     for epoch, snapshot, shade in zip(fit.epochs, fit.snapshots, shades, strict=True):
@@ -177,14 +179,14 @@ def _training_of_one_network(counts: "Axes", gammas: "Axes", run: FinishedRun, d
     gammas.set(yscale="log", ylim=(0.01, 125.0), yticks=[0.01, 0.1, 1, 10, 100])
 
 
-def _covered(drawn: Simulation) -> list[tuple[float, float]]:
-    """Where there are training rows: the range of the process, and a strip around each added point."""
+def _training_ranges(drawn: Simulation) -> list[tuple[float, float]]:
+    """Return where there are training rows: the range of the process, and a strip around each added point."""
     process = SIMULATIONS[drawn.name]
     return [(process.low, process.high), *((x - 0.1, x + 0.1) for x, _ in process.added)]
 
 
 def epsilon(experiment: Experiment, out: Path) -> "Figure":
-    """Figure 7: epsilon_1 and epsilon_2 over the paper's grid of target means and variances."""
+    """Draw Figure 7: epsilon_1 and epsilon_2 over the paper's grid of target means and variances."""
     means, variances = (torch.linspace(*ends, _NODES, dtype=torch.float64) for ends in (_MEANS, _VARIANCES))
     figure, axes = panels(1, 2, (9.0, 3.8), sharey=True)
     for ax, (title, deviation) in zip(axes[0], _deviations(means, variances).items(), strict=True):
@@ -196,7 +198,7 @@ def epsilon(experiment: Experiment, out: Path) -> "Figure":
 
 
 def epsilon_wide(experiment: Experiment, out: Path) -> "Figure":
-    """Figure 7 beyond the paper's grid: means and variances from 0.1 to 50, on logarithmic axes."""
+    """Draw Figure 7 beyond the paper's grid: means and variances from 0.1 to 50, on logarithmic axes."""
     from matplotlib.colors import BoundaryNorm
 
     nodes = torch.logspace(*_DECADES, _NODES, dtype=torch.float64)
@@ -230,11 +232,11 @@ def _deviations(means: torch.Tensor, variances: torch.Tensor) -> dict[str, torch
 # All figures of an experiment -----------------------------------------------------------------------------------------
 
 
-_DRAWN = (
+_DRAW_FUNCTIONS = (
     wave, recovery, pathologies, beta, gamma, epsilon, epsilon_wide, image_pmfs, image_pmfs_single,
     image_pmfs_ensembles, beams, ood_pmfs, ood_densities, ood_variances,
 )  # fmt: skip
-FIGURES: dict[str, Callable[[Experiment, Path], "Figure"]] = {draw.__name__: draw for draw in _DRAWN}
+FIGURES: dict[str, Callable[[Experiment, Path], "Figure"]] = {draw.__name__: draw for draw in _DRAW_FUNCTIONS}
 
 
 def write_figures(experiment: Experiment, out: Path) -> list[Path]:

@@ -31,7 +31,7 @@ class IsolatedPointFit(NamedTuple):
         return [float(share) for share in (np.abs(self.mu - self.truth) < WITHIN).mean(axis=1)]
 
 
-def fit_of_isolated_point(run: FinishedRun) -> IsolatedPointFit:
+def measure_isolated_point(run: FinishedRun) -> IsolatedPointFit:
     """Return mu of every network of a run at the rightmost isolated point, at every snapshot and at the end."""
     process = SIMULATIONS[(run.experiment.simulation or {})["name"]]
     x, count = max(process.added)

@@ -12,8 +12,8 @@ from ddpn.networks.training.config import pick_device
 from ddpn.paper.datasets import data_folder
 from ddpn.paper.experiments.catalogue import Experiment, Run
 from ddpn.paper.experiments.figures import write_figures
-from ddpn.paper.experiments.rows import ExperimentRows, rows_of
-from ddpn.paper.experiments.runs import DONE, RESULT, execute, folder_of, state_of
+from ddpn.paper.experiments.rows import ExperimentRows, load_rows
+from ddpn.paper.experiments.runs import DONE, RESULT, check_run, execute, run_folder
 from ddpn.paper.experiments.tables import write_tables
 from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
 from ddpn.runtime.jobs import Job
@@ -28,7 +28,7 @@ _AGAIN = {"changed": "its settings or rows have changed", "damaged": "its files 
 
 
 def processes(jobs: int | None, device: str) -> int:
-    """The number of runs at the same time: `jobs`, else one per core on a CPU and one on a GPU or under torchrun."""
+    """Return the number of runs at the same time: `jobs`, else one per core, or one on a GPU or under torchrun."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         if jobs not in (None, 1):
             must = "be 1 under torchrun, whose processes share every run"
@@ -72,7 +72,7 @@ def reproduce(
 
 
 def _run(experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jobs: int, console: Console) -> bool:
-    """Do the runs that are missing; whether all succeeded."""
+    """Do the missing runs; return whether all succeeded."""
 
     def say(line: str) -> None:
         console.out(f"{experiment.name}: {line}", highlight=False)
@@ -80,7 +80,7 @@ def _run(experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jo
     states, parts = _states(runs, out), None
     if any(state != "done" for state in states.values()) or _may_be_stale(experiment, runs, out):
         # Every worker holds the rows; this process does, and has them as bytes, too.
-        parts = rows_of(experiment, device, copies=jobs + 2 if jobs > 1 else 1)
+        parts = load_rows(experiment, device, copies=jobs + 2 if jobs > 1 else 1)
         states = _states(runs, out, parts.identity)
     for name, state in states.items():
         if state in _AGAIN:
@@ -96,10 +96,10 @@ def _run(experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jo
 def execute_all(
     runs: Sequence[Run], parts: ExperimentRows, out: Path, device: str, jobs: int, say: Callable[[str], None]
 ) -> bool:
-    """Do all runs of one experiment, so many at a time in processes of one thread each; whether all succeeded.
+    """Do all runs of one experiment, `jobs` at a time in processes of one thread; return whether all succeeded.
 
-    The others go on if one fails. A run writes to its own folder, and a training that was interrupted or killed resumes
-    from there. `say` is given a line where a run begins or ends.
+    If one fails, the others continue. A run writes to its own folder, from which an interrupted or killed training
+    resumes. `say` is called with a line when a run begins or ends.
     """
     succeeded = True
     todo = [Job(run.name, _execute, (run, str(out), device)) for run in runs]
@@ -116,13 +116,13 @@ def execute_all(
 
 
 def _execute(parts: ExperimentRows, run: Run, out: str, device: str) -> dict[str, bytes]:
-    return {RESULT: json.dumps(execute(run, parts, folder_of(run, Path(out)), device)).encode()}
+    return {RESULT: json.dumps(execute(run, parts, run_folder(run, Path(out)), device)).encode()}
 
 
 def _may_be_stale(experiment: Experiment, runs: Sequence[Run], out: Path) -> bool:
-    """Whether a file of the data is newer than a finished run; reading all rows to compare them takes much longer."""
+    """Return True if a file of the data is newer than a finished run. Comparing all rows takes much longer."""
     names = [name for name in ((experiment.data or {}).get("name"), experiment.ood) if name is not None]
-    ended = [(folder_of(run, out) / DONE).stat().st_mtime for run in runs]
+    ended = [(run_folder(run, out) / DONE).stat().st_mtime for run in runs]
     paths = [path for name in names for path in (data_folder() / name).rglob("*")]
     try:
         return bool(ended) and any(path.stat().st_mtime > min(ended) for path in paths)
@@ -131,11 +131,11 @@ def _may_be_stale(experiment: Experiment, runs: Sequence[Run], out: Path) -> boo
 
 
 def _states(runs: Sequence[Run], out: Path, identity: list[int] | None = None) -> dict[str, str]:
-    return {run.name: state_of(folder_of(run, out), run, identity) for run in runs}
+    return {run.name: check_run(run_folder(run, out), run, identity) for run in runs}
 
 
 def _show(experiment: Experiment, out: Path, console: Console) -> bool:
-    """Write tables and figures of what is finished and print the tables; returns whether all files could be read."""
+    """Write tables and figures of finished runs and print the tables; return whether all files could be read."""
     runs = experiment.runs()
     if runs and "done" not in _states(runs, out).values():
         return True

@@ -19,8 +19,8 @@ from ddpn.paper.datasets import bible, load
 from ddpn.paper.experiments.catalogue import Experiment
 from ddpn.paper.experiments.drawing import ACCENT, BAND, GREY, legend_below, new_figure, panels
 from ddpn.paper.experiments.rows import load_data
-from ddpn.paper.experiments.runs import FinishedRun, finished_runs, predictions_of, runs_of
-from ddpn.paper.experiments.tables import scored
+from ddpn.paper.experiments.runs import FinishedRun, find_finished_runs, find_runs, read_predictions
+from ddpn.paper.experiments.tables import score_ood_rows
 from ddpn.paper.inputs import join_texts, read_image
 from ddpn.runtime.errors import InputError
 
@@ -44,20 +44,20 @@ _CDFS = ("beta_gaussian_0.5", "beta_ddpn_0.5")
 _AXES = ("to the right (m)", "up (m)", "away from the camera (m)")
 
 
-def at_quantiles(counts: Tensor) -> list[int]:
-    """The first row that has the count at each of the quantiles."""
-    wanted = counts.double().quantile(torch.tensor(QUANTILES, dtype=torch.float64), interpolation="nearest")
-    return [int((counts == y).nonzero()[0]) for y in wanted]
+def find_quantile_rows(counts: Tensor) -> list[int]:
+    """Find the first row that has the count at each of the quantiles."""
+    quantiles = counts.double().quantile(torch.tensor(QUANTILES, dtype=torch.float64), interpolation="nearest")
+    return [int((counts == y).nonzero()[0]) for y in quantiles]
 
 
-def check_rows(run: FinishedRun, counts: Tensor, known: np.ndarray) -> None:
-    """Raise unless the run was tested on the data's test rows or on the first of them, whose counts are `known`."""
-    if len(counts) > len(known) or not np.array_equal(counts.numpy(), known[: len(counts)]):
+def check_rows(run: FinishedRun, counts: Tensor, test_counts: np.ndarray) -> None:
+    """Raise unless the run was tested on the data's first test rows, whose counts begin `test_counts`."""
+    if len(counts) > len(test_counts) or not np.array_equal(counts.numpy(), test_counts[: len(counts)]):
         raise InputError(f"The data has changed since {run.folder} was tested on it. Run it again.")
 
 
 def draw_pmf(ax: "Axes", members: Distribution, observed: float) -> None:
-    """The pmf of every member (M,) and of the ensemble, without the last thousandth of its mass."""
+    """Draw the pmf of every member (M,) and of the ensemble, without the last thousandth of its mass."""
     ensemble = CountMixture(members)
     low, high = (float(end) for end in ensemble.interval(0.999))
     y = torch.arange(max(0.0, low - 1), high + 2, dtype=torch.float64)
@@ -83,48 +83,48 @@ def draw_prediction(
     top = max(float(whole.icdf(torch.tensor(0.999, dtype=torch.float64))) + 3.0, highest + 0.5)
     y = torch.linspace(0.0, top, 400, dtype=torch.float64) if is_normal else torch.arange(top, dtype=torch.float64)
     look: dict[str, Any] = {"lw": 1.2} if is_normal else {"lw": 1.0, "marker": "o", "ms": 2.5}
-    each = members.log_prob(y[:, None]).exp().numpy()
+    heights = members.log_prob(y[:, None]).exp().numpy()
     if single:
-        ax.plot(y.numpy(), each[:, 0], color=color, **look)
+        ax.plot(y.numpy(), heights[:, 0], color=color, **look)
     else:
-        ax.plot(y.numpy(), each, color="0.8", **look | {"lw": 0.8})
+        ax.plot(y.numpy(), heights, color="0.8", **look | {"lw": 0.8})
         ax.plot(y.numpy(), whole.log_prob(y).exp().numpy(), color=color, **look)
     ax.set(xlim=(-0.5, top), ylim=(-0.05, max(1.1, ax.get_ylim()[1])))
     ax.locator_params(axis="x", integer=True, nbins=5)
 
 
 def image_pmfs(experiment: Experiment, out: Path) -> "Figure":
-    """Figure 4: three images, each beside the predictions of one ensemble and of its members."""
-    return _images(experiment, runs_of(experiment, out, PREFERRED)[:1], "", single=False)
+    """Draw Figure 4: three images, each beside the predictions of one ensemble and of its members."""
+    return _images(experiment, find_runs(experiment, out, PREFERRED)[:1], "", single=False)
 
 
 def image_pmfs_single(experiment: Experiment, out: Path) -> "Figure":
-    """Figures 10 to 19: the same images beside the predictions of the first network of every finished method."""
+    """Draw Figures 10 to 19: the same images beside the predictions of the first network of every finished method."""
     return _images(experiment, _in_order(experiment, out), _FIRST_SINGLE, single=True)
 
 
 def image_pmfs_ensembles(experiment: Experiment, out: Path) -> "Figure":
-    """Figures 20 to 29: the same images beside the predictions of every finished ensemble."""
+    """Draw Figures 20 to 29: the same images beside the predictions of every finished ensemble."""
     return _images(experiment, _in_order(experiment, out), _FIRST_ENSEMBLE, single=False)
 
 
 def _in_order(experiment: Experiment, out: Path) -> list[FinishedRun]:
-    return sorted(finished_runs(experiment, out, glms=False), key=lambda run: _IN_PAPER.index(run.method.name))
+    return sorted(find_finished_runs(experiment, out, glms=False), key=lambda run: _IN_PAPER.index(run.method.name))
 
 
 def _images(experiment: Experiment, runs: Sequence[FinishedRun], first: int | str, *, single: bool) -> "Figure":
-    """One row per method: three test images with their predictions and a star at the true count.
+    """Draw one row per method: three test images with their predictions and a star at the true count.
 
     `first` is the number of the paper's figure that shows its first method.
     """
     source, data = experiment.data or {}, load((experiment.data or {})["name"])
-    counts = predictions_of(runs[0].folder)["y"]
+    counts = read_predictions(runs[0].folder)["y"]
     files = [Path(data.root or "") / name for name in data.part("test")[0]["file"]]
-    rows = at_quantiles(counts)
+    rows = find_quantile_rows(counts)
     size, ratios = (3.6 * len(rows), 0.4 + 1.75 * len(runs)), [1.5, 1.5] * len(rows)
     figure, axes = panels(len(runs), 2 * len(rows), size, width_ratios=ratios)
     for line, run in zip(axes, runs, strict=True):
-        tensors = predictions_of(run.folder)
+        tensors = read_predictions(run.folder)
         check_rows(run, tensors["y"], data.part("test")[1])
         for picture, ax, row in zip(line[::2], line[1::2], rows, strict=True):
             picture.imshow(read_image(files[row], source["size"]).permute(1, 2, 0).numpy())
@@ -138,9 +138,9 @@ def _images(experiment: Experiment, runs: Sequence[FinishedRun], first: int | st
 
 
 def pathologies(experiment: Experiment, out: Path) -> "Figure":
-    """Figure 5: cdfs of a Gaussian and of DDPN, one network each, for two patients."""
-    runs = runs_of(experiment, out, _CDFS, needed=2)
-    raws, y = [predictions_of(run.folder)["raw"][:, 0] for run in runs], predictions_of(runs[0].folder)["y"]
+    """Draw Figure 5: cdfs of a Gaussian and of DDPN, one network each, for two patients."""
+    runs = find_runs(experiment, out, _CDFS, needed=2)
+    raws, y = [read_predictions(run.folder)["raw"][:, 0] for run in runs], read_predictions(runs[0].folder)["y"]
     figure, axes = panels(1, 2, (7.6, 3.4), sharey=True)
     # The patients with the largest and with the smallest probability below 0.
     gaussians = runs[0].distribution(raws[0])
@@ -167,13 +167,13 @@ def pathologies(experiment: Experiment, out: Path) -> "Figure":
 
 
 def beams(experiment: Experiment, out: Path) -> "Figure":
-    """Figure 32: the points of three beams, seen by the camera and from the side, beside the pmfs."""
-    run, *_ = runs_of(experiment, out, PREFERRED)
-    raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
+    """Draw Figure 32: the points of three beams, seen by the camera and from the side, beside the pmfs."""
+    run, *_ = find_runs(experiment, out, PREFERRED)
+    raw, counts = (read_predictions(run.folder)[name] for name in ("raw", "y"))
     data = load_data(experiment.data or {})
-    x, known = data.part("test")
-    check_rows(run, counts, known)
-    rows = at_quantiles(counts)
+    x, test_counts = data.part("test")
+    check_rows(run, counts, test_counts)
+    rows = find_quantile_rows(counts)
     figure, axes = panels(len(rows), 3, (9.0, 1.0 + 2.3 * len(rows)), width_ratios=[1.0, 2.4, 1.6])
     for (front, side, pmf), row in zip(axes, rows, strict=True):
         packed, count = x[row].numpy(), int(counts[row])
@@ -193,7 +193,7 @@ def beams(experiment: Experiment, out: Path) -> "Figure":
 
 
 def _points(ax: "Axes", points: np.ndarray, sides: tuple[int, int]) -> None:
-    """The points over two of x, y, z, in true proportions."""
+    """Draw the points over two of x, y, z, in true proportions."""
     x, y = (points[:, side] for side in sides)
     depth = points[:, 2]
     reach = np.ptp(depth) if len(depth) else 0.0
@@ -218,17 +218,17 @@ _FILLED: dict[str, Any] = {"facecolor": BAND, "edgecolor": ACCENT, "hatch": "//"
 
 
 def ood_pmfs(experiment: Experiment, out: Path) -> "Figure":
-    """Figure 30: ensembles of count distributions for four test rows and four out-of-distribution texts."""
+    """Draw Figure 30: ensembles of count distributions for four test rows and four out-of-distribution texts."""
     return _texts(experiment, out, is_continuous=False)
 
 
 def ood_densities(experiment: Experiment, out: Path) -> "Figure":
-    """Figure 31: the same for ensembles of Gaussians."""
+    """Draw Figure 31: as Figure 30, for ensembles of Gaussians."""
     return _texts(experiment, out, is_continuous=True)
 
 
 def _texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> "Figure":
-    """One block per method, two beside each other: texts above their predictions, test rows above verses."""
+    """Draw one block per method, two beside each other: texts above their predictions, test rows above verses."""
     runs = [run for run in _in_order(experiment, out) if run.method.is_continuous is is_continuous]
     if not runs:
         kind = "Gaussians" if is_continuous else "count distributions"
@@ -243,14 +243,14 @@ def _texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> "Figure
     figure = new_figure((14.0, 5.0 * lines))
     blocks = figure.subfigures(lines, 2, squeeze=False).flat
     for block, run in zip(blocks, runs, strict=False):
-        tensors = predictions_of(run.folder)
+        tensors = read_predictions(run.folder)
         check_rows(run, tensors["y"], y)
         block.suptitle(run.label, fontsize=10)
         axes = block.subplots(4, len(_SHOWN_REVIEWS), height_ratios=[1.0, 0.8] * 2)
         for (name, texts, shown, color), above, below in zip(groups, axes[::2], axes[1::2], strict=True):
             # As many as were predicted: a trial run may have fewer than the paper.
-            known = min(len(texts), len(tensors[name]))
-            for words, ax, row in zip(above, below, (number % known for number in shown), strict=True):
+            n_predicted = min(len(texts), len(tensors[name]))
+            for words, ax, row in zip(above, below, (number % n_predicted for number in shown), strict=True):
                 words.set_axis_off()
                 short = textwrap.shorten(texts[row], _LETTERS, placeholder=" …")
                 words.text(-0.2, 0.5, textwrap.fill(f'"{short}"', _LINE), va="center", fontsize=7, family="serif")
@@ -260,8 +260,8 @@ def _texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> "Figure
 
 
 def ood_variances(experiment: Experiment, out: Path) -> "Figure":
-    """The total variances of all test rows and all out-of-distribution rows, one histogram per ensemble."""
-    runs = scored(finished_runs(experiment, out, glms=False))
+    """Draw the total variances of all test and out-of-distribution rows, one histogram per ensemble."""
+    runs = score_ood_rows(find_finished_runs(experiment, out, glms=False))
     columns = min(5, len(runs))
     lines = -(-len(runs) // columns)
     figure, axes = panels(lines, columns, (0.8 + 2.2 * columns, 0.8 + 2.0 * lines))
@@ -277,7 +277,7 @@ def ood_variances(experiment: Experiment, out: Path) -> "Figure":
 
 
 def _variances(ax: "Axes", *both: Tensor) -> None:
-    """Histograms of the logarithms for test rows and OOD rows."""
+    """Draw histograms of the logarithms for test rows and OOD rows."""
     limits = torch.finfo(both[0].dtype)
     scores = [side.clamp(limits.tiny, limits.max).log10().numpy() for side in both]
     ends = np.quantile(np.concatenate(scores), [0.001, 0.999])

@@ -25,10 +25,10 @@ from ddpn.storage.contents import JsonObject
 from ddpn.storage.tensor_files import fingerprint
 
 #: The share of the memory that features may fill.
-_SHARE = 0.4
+_MAX_MEMORY_SHARE = 0.4
 
 
-def network_of(experiment: Experiment, width: int, n_networks: int, hidden: tuple[int, ...], classes: int = 0) -> Any:
+def make_network(experiment: Experiment, width: int, n_networks: int, hidden: tuple[int, ...], classes: int = 0) -> Any:
     """Return the backbone that an experiment declares, or else an MLP with `width` inputs, with `hidden` layers."""
     if experiment.backbone is None:
         return MLP(n_in=width, hidden=hidden, n_networks=n_networks)
@@ -42,24 +42,24 @@ def network_of(experiment: Experiment, width: int, n_networks: int, hidden: tupl
 
 
 def through(trunk: nn.Module, x: Tensor, runtime: Runtime, precision: str) -> Tensor:
-    """The features of all rows of `x`, on the CPU; texts of similar length go together, so that little is padding."""
+    """Compute the features of all rows of `x`, on the CPU. Texts of similar length share a batch, to save padding."""
     order = (x != 0).sum(1).argsort() if not x.is_floating_point() and x.dim() == 2 else torch.arange(len(x))
-    found = torch.empty(0)
-    # On a CPU as many rows at once as its cache holds.
+    features = torch.empty(0)
+    # A CPU takes as many rows at once as its cache holds.
     with progress_bar("Features", len(x)) as bar:
         for index in order.split(8 if runtime.device.type == "cpu" else 256):
             outputs = _outputs(trunk, x[index], runtime, precision).cpu()
-            found = found if len(found) else torch.zeros(len(x), *outputs.shape[1:], dtype=outputs.dtype)
-            found[index] = outputs
+            features = features if len(features) else torch.zeros(len(x), *outputs.shape[1:], dtype=outputs.dtype)
+            features[index] = outputs
             bar.advance(len(index))
-    return found
+    return features
 
 
 def _outputs(trunk: nn.Module, x: Tensor, runtime: Runtime, precision: str) -> Tensor:
-    """On the trunk's device; hidden states have the precision that the rest of the network is trained in."""
+    """Compute outputs on the trunk's device, in the precision in which the rest of the network is trained."""
     with torch.no_grad(), runtime.autocast(precision):
-        found = trunk(x.to(runtime.device))
-    return found.to(torch.bfloat16) if precision == "bf16" and found.dim() > 2 else found.float()
+        outputs = trunk(x.to(runtime.device))
+    return outputs.to(torch.bfloat16) if precision == "bf16" and outputs.dim() > 2 else outputs.float()
 
 
 # Rows: tables, simulations, texts, images and point clouds ------------------------------------------------------------
@@ -96,56 +96,56 @@ class ExperimentRows(NamedTuple):
         if self.source is not None:
             return list(self.source)
         samples = [rows for rows in (self.train, self.validation, self.test) if rows is not None]
-        found = [each for rows in samples for each in (rows.X, rows.y)] + ([] if self.ood is None else [self.ood])
-        return [fingerprint(tensor) for tensor in found]
+        tensors = [values for rows in samples for values in (rows.X, rows.y)] + ([] if self.ood is None else [self.ood])
+        return [fingerprint(tensor) for tensor in tensors]
 
 
-def rows_of(experiment: Experiment, device: str = "cpu", copies: int = 1) -> ExperimentRows:
+def load_rows(experiment: Experiment, device: str = "cpu", copies: int = 1) -> ExperimentRows:
     """Load or simulate the rows; if the network has a frozen part, its features.
 
     `copies` is the number of processes on this machine that hold them at the same time.
     """
     if experiment.simulation is not None:
-        parts = _simulated(experiment.simulation["name"])
+        parts = _simulate_rows(experiment.simulation["name"])
     else:
         source: Any = experiment.data
         parts = LOADERS.get(source["name"], _table)(experiment, load_data(source))
     network = None
     if experiment.backbone is not None:
-        network = network_of(experiment, 0, 1, experiment.training.hidden, parts.classes)
+        network = make_network(experiment, 0, 1, experiment.training.hidden, parts.classes)
     trunk = network.trunk if isinstance(network, FineTuned) else None
     precision = experiment.training.precision
-    return parts if trunk is None else _with_features(parts, trunk, Runtime(device), precision, copies)
+    return parts if trunk is None else _replace_inputs(parts, trunk, Runtime(device), precision, copies)
 
 
-def _with_features(
+def _replace_inputs(
     parts: ExperimentRows, trunk: nn.Module, runtime: Runtime, precision: str, copies: int
 ) -> ExperimentRows:
-    """The trunk's outputs, which are the same for every method, member and epoch, as inputs of the rows.
+    """Replace inputs by the trunk's outputs, which are the same for every method, member and epoch.
 
-    The rows themselves where inputs change at random, or where `copies` of the outputs do not fit into memory.
+    Rows are unchanged if inputs change at random, or if `copies` of the outputs do not fit into memory.
     """
     if parts.augment is not None:
         return parts
     samples = {name: getattr(parts, name) for name in PARTS if getattr(parts, name) is not None}
-    given = [rows.X for rows in samples.values()] + ([] if parts.ood is None else [parts.ood])
+    inputs = [rows.X for rows in samples.values()] + ([] if parts.ood is None else [parts.ood])
     trunk, device = trunk.to(runtime.device), runtime.device
-    one = _outputs(trunk, given[0][:1], runtime, precision)
-    needed = one.numel() * one.element_size() * sum(map(len, given)) * copies
+    one = _outputs(trunk, inputs[0][:1], runtime, precision)
+    needed = one.numel() * one.element_size() * sum(map(len, inputs)) * copies
     pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     memory = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else pages
     # Processes that share a training must all decide alike.
-    too_large = torch.full((1,), float(needed > _SHARE * memory), device=device)
+    too_large = torch.full((1,), float(needed > _MAX_MEMORY_SHARE * memory), device=device)
     runtime.add_up(too_large)
     if too_large > 0:
         return parts
-    features = [through(trunk, x, runtime, precision) for x in given]
-    found = {name: rows.replace(X=x) for (name, rows), x in zip(samples.items(), features, strict=False)}
+    features = [through(trunk, x, runtime, precision) for x in inputs]
+    rows_with_features = {name: rows.replace(X=x) for (name, rows), x in zip(samples.items(), features, strict=False)}
     ood = None if parts.ood is None else features[-1]
-    return parts._replace(**found, ood=ood, cached=True, source=tuple(parts.identity))
+    return parts._replace(**rows_with_features, ood=ood, cached=True, source=tuple(parts.identity))
 
 
-def _simulated(name: str) -> ExperimentRows:
+def _simulate_rows(name: str) -> ExperimentRows:
     drawn, fresh = simulate(name), simulate(name, n=TEST_ROWS, seed=TEST_SEED)
     train, validation = drawn.split.train, drawn.split.validation
     rows = [CountRows(_floats(drawn.X[part]), _floats(drawn.y[part])) for part in (train, validation) if len(part)]
@@ -160,7 +160,7 @@ def _floats(values: np.ndarray) -> Tensor:
 
 
 def load_data(source: JsonObject) -> Any:
-    """The data set, in which every part must have rows."""
+    """Load the data set of a source, in which every part must have rows."""
     if source["name"] == "shelves":
         data = simulate_shelves(source["beams"], max_points=source["points"])
     else:
@@ -172,9 +172,9 @@ def load_data(source: JsonObject) -> Any:
 
 
 def _parts(data: Dataset, encode: Callable[[Any], Tensor], features: str = "raw", **more: Any) -> ExperimentRows:
-    """The rows of a data set, with their inputs as tensors."""
-    found = {name: data.part(name, features) for name in PARTS}
-    rows: Any = {name: CountRows(encode(inputs), _floats(y)) for name, (inputs, y) in found.items()}
+    """Convert a data set to rows with tensors as inputs."""
+    parts = {name: data.part(name, features) for name in PARTS}
+    rows: Any = {name: CountRows(encode(inputs), _floats(y)) for name, (inputs, y) in parts.items()}
     return ExperimentRows(**rows, note=data.note, **more)
 
 
@@ -197,7 +197,7 @@ def _texts(experiment: Experiment, data: Dataset) -> ExperimentRows:
 
 
 def _images(experiment: Experiment, data: Dataset) -> ExperimentRows:
-    """Decoded once into memory, and changed at random before every epoch where the experiment wants that."""
+    """Decode images once into memory; change them at random before every epoch if the experiment asks for it."""
     source, root = dict(experiment.data or {}), Path(data.root or "")
     augment = partial(auto_augment, group_size=source.get("images_per_policy", 8)) if source["augment"] else None
     return _parts(

@@ -22,7 +22,7 @@ from ddpn.networks.training.batches import SCORED_ROWS_PER_TRAINED_ROW
 from ddpn.networks.training.state import find_trained_tensors
 from ddpn.paper.datasets.dataset import PARTS
 from ddpn.paper.experiments.catalogue import Experiment, Run
-from ddpn.paper.experiments.rows import ExperimentRows, network_of
+from ddpn.paper.experiments.rows import ExperimentRows, make_network
 from ddpn.paper.experiments.scoring import score
 from ddpn.paper.experiments.snapshots import SnapshotWriter
 from ddpn.runtime.errors import InputError
@@ -37,15 +37,15 @@ PREDICTIONS, WEIGHTS = "predictions.safetensors", "weights.safetensors"
 SNAPSHOTS = "snapshots.safetensors"
 
 
-def folder_of(run: Run, out: Path) -> Path:
-    """The folder of a run, in the folder of all results."""
+def run_folder(run: Run, out: Path) -> Path:
+    """Return the folder of a run, in the folder of all results."""
     return out / run.experiment.name / run.name
 
 
-def state_of(folder: Path, run: Run, identity: list[int] | None = None) -> str:
-    """One of "missing", "done", "damaged", and "changed": done with other settings or (with `identity`) other rows."""
+def check_run(folder: Path, run: Run, identity: list[int] | None = None) -> str:
+    """Return "missing", "done", "damaged" or "changed": done with other settings or (with `identity`) other rows."""
     try:
-        result = result_of(folder)
+        result = read_result(folder)
     except InputError:
         return "damaged"
     if result is None:
@@ -58,8 +58,8 @@ def state_of(folder: Path, run: Run, identity: list[int] | None = None) -> str:
     return "done"
 
 
-def result_of(folder: Path) -> JsonObject | None:
-    """The result of a finished run; None if it is not finished."""
+def read_result(folder: Path) -> JsonObject | None:
+    """Read the result of a run; None if it is not finished."""
     if not (folder / DONE).exists():
         return None
     try:
@@ -71,8 +71,8 @@ def result_of(folder: Path) -> JsonObject | None:
     return result
 
 
-def predictions_of(folder: Path) -> dict[str, Tensor]:
-    """Raw outputs "raw" (rows, M, P) and counts "y" of the test rows; inputs "x" of a table; raw outputs "ood"."""
+def read_predictions(folder: Path) -> dict[str, Tensor]:
+    """Read raw outputs "raw" (rows, M, P) and counts "y" of the test rows; inputs "x" of a table; raw outputs "ood"."""
     return read(folder / PREDICTIONS)[0]
 
 
@@ -89,15 +89,15 @@ class FinishedRun(Run):
         return self.method.label
 
     def distribution(self, raw: Tensor) -> Any:
-        """The members' distributions from their raw outputs. Shape: (..., M, P) -> (..., M)."""
+        """Return the members' distributions from their raw outputs. Shape: (..., M, P) -> (..., M)."""
         return self.head(raw.double())
 
     def with_snapshot(self, name: str) -> "FinishedRun":
-        """The run with the scores of one of its snapshots in place of its own."""
+        """Return the run with the scores of one of its snapshots instead of the last state's."""
         return replace(self, result={**self.result, "scores": self.result["snapshots"][name]})
 
     def at(self, x: np.ndarray, snapshot: int | str | None = None) -> Any:
-        """The members' distributions at other inputs, at the end or at a snapshot. Shape: (n,) -> (n, M)."""
+        """Predict other inputs with all members, at the end or at a snapshot. Shape: (n,) -> (n, M)."""
         if snapshot is None:
             weights, _ = read(self.folder / WEIGHTS)
         else:
@@ -110,18 +110,20 @@ class FinishedRun(Run):
             return model.double()(torch.from_numpy(x.astype(np.float64))[:, None])
 
 
-def finished_runs(experiment: Experiment, out: Path, glms: bool = True) -> list[FinishedRun]:
-    """The finished runs of an experiment in its order, at least one; without `glms` only those of networks."""
+def find_finished_runs(experiment: Experiment, out: Path, glms: bool = True) -> list[FinishedRun]:
+    """Return the finished runs of an experiment in its order, at least one; without `glms` only networks."""
     runs = [run for run in experiment.runs() if glms or not run.method.exact]
-    done = [(run, folder) for run in runs if state_of(folder := folder_of(run, out), run) == "done"]
+    done = [(run, folder) for run in runs if check_run(folder := run_folder(run, out), run) == "done"]
     if not done:
         raise InputError(f"No finished runs in {out / experiment.name}. Run the experiment first.")
-    return [FinishedRun(run.experiment, run.method, run.point, folder, result_of(folder) or {}) for run, folder in done]
+    return [
+        FinishedRun(run.experiment, run.method, run.point, folder, read_result(folder) or {}) for run, folder in done
+    ]
 
 
-def runs_of(experiment: Experiment, out: Path, methods: Sequence[str], needed: int = 1) -> list[FinishedRun]:
-    """The finished runs of these methods, in their order; at least the `needed` number of them."""
-    by_name = {one.method.name: one for one in finished_runs(experiment, out, glms=False)}
+def find_runs(experiment: Experiment, out: Path, methods: Sequence[str], needed: int = 1) -> list[FinishedRun]:
+    """Return the finished runs of these methods, in their order; at least the `needed` number of them."""
+    by_name = {one.method.name: one for one in find_finished_runs(experiment, out, glms=False)}
     missing = [name for name in methods if name not in by_name]
     if len(methods) - len(missing) < needed:
         raise InputError(f"No finished run of {' or '.join(missing)} in {out / experiment.name}.")
@@ -214,11 +216,11 @@ def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
         warnings.simplefilter("always")
         dispersion = "constant" if run.method.dispersion == "constant" else "linear"
         glm = CountGLM(run.method.head, dispersion=dispersion, location="mu", covariance="model").fit(x, y)
-    known = {"coef": torch.from_numpy(glm.coef_), "intercept": torch.from_numpy(glm.intercept_)}
-    raw = parts.test.X.double() @ known["coef"].T + known["intercept"]
+    coefficients = {"coef": torch.from_numpy(glm.coef_), "intercept": torch.from_numpy(glm.intercept_)}
+    raw = parts.test.X.double() @ coefficients["coef"].T + coefficients["intercept"]
     history: JsonObject = {"iterations": int(glm.n_iter_), "gradient_norm": float(glm.gradient_norm_)}
-    history["warnings"] = [str(each.message) for each in caught]
-    return Trained({"raw": raw.unsqueeze(1).float()}, known, history)
+    history["warnings"] = [str(warning.message) for warning in caught]
+    return Trained({"raw": raw.unsqueeze(1).float()}, coefficients, history)
 
 
 def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Trained:
@@ -233,8 +235,8 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Traine
         **{name: getattr(settings, name) for name in shared},
     )
     runtime, at_once = Runtime(device), settings.at_once or settings.n_networks
-    given = {"raw": parts.test.X} | ({} if parts.ood is None else {"ood": parts.ood})
-    outputs: dict[str, list[Tensor]] = {name: [] for name in given}
+    inputs = {"raw": parts.test.X} | ({} if parts.ood is None else {"ood": parts.ood})
+    outputs: dict[str, list[Tensor]] = {name: [] for name in inputs}
     weights: dict[str, Tensor] = {}
     snapshots: dict[int | str, dict[str, Tensor]] = {at: {} for at in settings.snapshots}
     chosen: dict[str, list[Tensor]] = {at: [] for at in settings.snapshots if isinstance(at, str)}
@@ -242,11 +244,11 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Traine
     # The memory that training needs is enough for so many rows.
     batch = SCORED_ROWS_PER_TRAINED_ROW * -(-settings.batch_size // settings.accumulate)
     for number, first in enumerate(range(0, settings.n_networks, at_once)):
-        own = replace(config, seeds=config.seeds[first : first + at_once])
-        model, history, states = _train_group(run, parts, own, runtime, folder / f"members-{number}")
+        group_config = replace(config, seeds=config.seeds[first : first + at_once])
+        model, history, states = _train_group(run, parts, group_config, runtime, folder / f"members-{number}")
         histories.append(history)
         prefix = f"{number}/" if at_once < settings.n_networks else ""
-        for name, x in given.items():
+        for name, x in inputs.items():
             outputs[name].append(_predict(model, x, runtime, config.precision, batch))
         weights |= {
             f"{prefix}{name}": tensor.float().cpu().clone() for name, tensor in find_trained_tensors(model).items()
@@ -257,7 +259,7 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Traine
                 model.load_state_dict(tensors, strict=False)
                 chosen[at].append(_predict(model, parts.test.X, runtime, config.precision, batch))
     together = histories[0] if len(histories) == 1 else {"groups": histories}
-    joined = {name: torch.cat(each, dim=1) for name, each in outputs.items()}
+    joined = {name: torch.cat(values, dim=1) for name, values in outputs.items()}
     return Trained(joined, weights, together, snapshots, {at: torch.cat(raws, dim=1) for at, raws in chosen.items()})
 
 
@@ -268,7 +270,9 @@ def _train_group(
 
     An interrupted training has a checkpoint beside that file, from which it resumes.
     """
-    network = network_of(run.experiment, parts.train.X.shape[1], config.n_networks, run.training.hidden, parts.classes)
+    network = make_network(
+        run.experiment, parts.train.X.shape[1], config.n_networks, run.training.hidden, parts.classes
+    )
     model = CountModel(network.tail if parts.cached else network, run.head, config.n_networks, run.sees)
     done, state = path.with_suffix(".safetensors"), path.with_suffix(".state")
     names = run.training.snapshots
@@ -299,7 +303,7 @@ def _train_group(
 
 @torch.no_grad()
 def _predict(model: CountModel, x: Tensor, runtime: Runtime, precision: str, batch: int) -> Tensor:
-    """Raw outputs (rows, M, P): for tables in float64 on the CPU, for other inputs as in training."""
+    """Predict raw outputs (rows, M, P): tables in float64 on the CPU, other inputs as in training."""
     if x.dim() == 2 and x.is_floating_point():
         exact = model.cpu().double()
         raw = torch.cat([exact.raw(part.double()) for part in x.split(16_384)]).float()

@@ -22,21 +22,21 @@ from ddpn.storage.contents import JsonObject
 
 
 def score(dist: Distribution, y: Tensor, truth: CountDistribution | None = None) -> JsonObject:
-    """All protocols, for each member and for the ensemble, from the members' predictions (rows, M) and counts (rows,).
+    """Score by all protocols, each member and the ensemble, from predictions (rows, M) and counts (rows,).
 
     `truth` is the distribution that the counts of a simulation were drawn from.
     """
     ensemble, column = Mixture(dist), y.unsqueeze(1)
     whole = Normal(ensemble.mean, ensemble.stddev) if isinstance(dist, Normal) else ensemble
-    found: JsonObject = {
+    scores: JsonObject = {
         "paper": {"single": _paper(dist, column), "ensemble": _paper(whole, y)},
         "ours": {"single": _ours(dist, column), "ensemble": _ours(ensemble, y)},
     }
     if isinstance(dist, Normal):
-        found["rounded"] = {"single": _ours(discretize(dist), column), "ensemble": _ours(discretize(ensemble), y)}
+        scores["rounded"] = {"single": _ours(discretize(dist), column), "ensemble": _ours(discretize(ensemble), y)}
     if truth is not None:
-        found["truth"] = _against(truth, ensemble, y)
-    return found
+        scores["truth"] = _against(truth, ensemble, y)
+    return scores
 
 
 def _mean(value: Tensor) -> list[float]:
@@ -67,7 +67,7 @@ def _paper(dist: Distribution, y: Tensor) -> dict[str, list[float]]:
 
 
 def _against(truth: CountDistribution, ensemble: Mixture, y: Tensor) -> dict[str, float]:
-    """For simulations: the score of the true distribution, and how far the variance is from the true one."""
+    """Score the true distribution of a simulation, and the error of the predicted variance."""
     relative = (ensemble.aleatoric - truth.variance).abs() / truth.variance.clamp(min=1e-12)
     best = crps(truth, y).double().mean().item()
     return {
@@ -126,22 +126,22 @@ def detection(score_in: ArrayLike, score_out: ArrayLike, *, as_paper: bool = Fal
     areas = []
     for _ in range(RESAMPLINGS):
         order = torch.randperm(len(inside), generator=random).numpy()
-        rows, kept = order[:held], inside[order[held:]]
+        rows, evaluated = order[:held], inside[order[held:]]
         if as_paper:
-            kept = inside[-1 - rows]
+            evaluated = inside[-1 - rows]
             with np.errstate(invalid="ignore"):
                 between = np.quantile(inside[rows], 1.0 - ALPHAS)
             # Linear between scores; next to an infinite score the higher of the two, which flags less.
             higher = np.quantile(inside[rows], 1.0 - ALPHAS, method="higher")
-            areas.append(_joined(np.where(np.isnan(between), higher, between), kept, outside))
+            areas.append(_score_points(np.where(np.isnan(between), higher, between), evaluated, outside))
         else:
-            areas.append((auroc(kept, outside), aupr(kept, outside), fpr80(kept, outside)))
-    first, second, third = ((float(each.mean()), float(each.std(ddof=1))) for each in np.array(areas).T)
-    return Detection(first, second, third, len(kept), len(outside))
+            areas.append((auroc(evaluated, outside), aupr(evaluated, outside), fpr80(evaluated, outside)))
+    first, second, third = ((float(values.mean()), float(values.std(ddof=1))) for values in np.array(areas).T)
+    return Detection(first, second, third, len(evaluated), len(outside))
 
 
-def _joined(thresholds: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> tuple[float, float, float]:
-    """AUROC, AUPR and FPR80 of points at thresholds, joined by straight lines."""
+def _score_points(thresholds: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> tuple[float, float, float]:
+    """Return AUROC, AUPR and FPR80 of points at thresholds, joined by straight lines."""
     hits, alarms = (len(side) - np.searchsorted(np.sort(side), thresholds, "right") for side in (outside, inside))
     tpr, fpr = hits / len(outside), alarms / len(inside)
     precision = np.where(hits + alarms > 0, hits / np.maximum(hits + alarms, 1), 1.0)

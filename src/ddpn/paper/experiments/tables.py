@@ -18,8 +18,8 @@ from ddpn.distributions import Mixture
 from ddpn.metrics import ood_score
 from ddpn.paper.datasets import SIMULATIONS
 from ddpn.paper.experiments.catalogue import Experiment, reference
-from ddpn.paper.experiments.isolated_points import WITHIN, fit_of_isolated_point
-from ddpn.paper.experiments.runs import FinishedRun, finished_runs, predictions_of
+from ddpn.paper.experiments.isolated_points import WITHIN, measure_isolated_point
+from ddpn.paper.experiments.runs import FinishedRun, find_finished_runs, read_predictions
 from ddpn.paper.experiments.scoring import detection
 from ddpn.runtime.errors import InputError
 from ddpn.storage.contents import JsonObject
@@ -44,37 +44,41 @@ class ResultTable(NamedTuple):
     notes: tuple[str, ...]
 
 
-def ranked(rows: dict[str, list[Cell]], low: Sequence[int], high: Sequence[int] = ()) -> dict[str, list[Cell]]:
-    """Mark the best and second best, by the printed digits, of columns where low or where high values are good."""
+def mark_best(rows: dict[str, list[Cell]], low: Sequence[int], high: Sequence[int] = ()) -> dict[str, list[Cell]]:
+    """Mark the best and second best, by printed digits, of columns in which low or high values are good."""
     for column in (*low, *high):
         values = {label: cells[column].value for label, cells in rows.items()}
-        shown = {label: _shown(value) for label, value in values.items() if value is not None and math.isfinite(value)}
-        places = sorted(set(shown.values()), key=float, reverse=column in high)
-        for label, text in shown.items():
-            if (place := places.index(text)) < 2:
-                rows[label][column] = rows[label][column]._replace(rank=place + 1)
+        texts = {
+            label: _format_number(value)
+            for label, value in values.items()
+            if value is not None and math.isfinite(value)
+        }
+        places = sorted(set(texts.values()), key=float, reverse=column in high)
+        for label, text in texts.items():
+            if (rank := places.index(text)) < 2:
+                rows[label][column] = rows[label][column]._replace(rank=rank + 1)
     return rows
 
 
-def _shown(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:.3f}" if abs(value) < 10 else f"{value:.2f}"
 
 
-def _text(cell: Cell, mark: str = "{}") -> str:
-    """Our number, marked, and beside it the paper's, which is not ranked."""
-    ours = _shown(cell.value) + (f" ({_shown(cell.spread)})" if cell.spread is not None else "")
-    return mark.format(ours) + (f" · paper {_shown(cell.paper)}" if cell.paper is not None else "")
+def _format_cell(cell: Cell, mark: str = "{}") -> str:
+    """Format our number, marked, and beside it the paper's, which is not ranked."""
+    ours = _format_number(cell.value) + (f" ({_format_number(cell.spread)})" if cell.spread is not None else "")
+    return mark.format(ours) + (f" · paper {_format_number(cell.paper)}" if cell.paper is not None else "")
 
 
-def markdown(table: ResultTable) -> str:
-    """Best in bold, second best underlined."""
+def format_table(table: ResultTable) -> str:
+    """Format a table as Markdown: the best in bold, the second best underlined."""
     marks = {1: "**{}**", 2: "<u>{}</u>", None: "{}"}
     lines = [f"**{table.title}**", ""]
     lines += ["| | " + " | ".join(table.columns) + " |", "|---" * (len(table.columns) + 1) + "|"]
     for label, cells in table.rows.items():
-        lines.append(f"| {label} | " + " | ".join(_text(cell, marks[cell.rank]) for cell in cells) + " |")
+        lines.append(f"| {label} | " + " | ".join(_format_cell(cell, marks[cell.rank]) for cell in cells) + " |")
     return "\n".join([*lines, "", *(f"- {note}" for note in table.notes)]) + "\n"
 
 
@@ -98,7 +102,7 @@ RULES = {"paper": "by the paper's rules", "ours": "by one rule for all methods"}
 
 
 def accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -> ResultTable:
-    """MAE, CRPS and median precision of single members (mean and standard deviation) and of the ensemble."""
+    """Tabulate MAE, CRPS and median precision of single members (mean and standard deviation) and of the ensemble."""
     paper: dict[tuple[str, str, str], float] = {}
     if experiment.reference is not None and protocol == "paper":
         dataset = experiment.reference["dataset"]
@@ -110,7 +114,7 @@ def accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str)
         rows[_label(result)] = _cells(result, protocol, paper)
         if protocol == "ours" and "rounded" in result["scores"]:
             rows[f"{_label(result)}, rounded to counts"] = _cells(result, "rounded", {})
-    marked = ranked(rows, low=[i for i, name in enumerate(columns) if "MP" not in name])
+    marked = mark_best(rows, low=[i for i, name in enumerate(columns) if "MP" not in name])
     return ResultTable(f"{experiment.title} ({RULES[protocol]})", columns, marked, _notes(experiment, runs, protocol))
 
 
@@ -130,7 +134,7 @@ def _cells(result: JsonObject, protocol: str, paper: dict[tuple[str, str, str], 
 
 
 def simulation(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTable:
-    """CRPS of the ensembles and of the true distribution, and the error of their variance.
+    """Tabulate CRPS of the ensembles and of the true distribution, and the error of their variance.
 
     Gaussians have a second row, in which each count has the probability of the interval around it.
     """
@@ -145,12 +149,12 @@ def simulation(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTab
             (crps,) = result["scores"]["rounded"]["ensemble"]["crps"]
             rows[f"{_label(result)}, rounded to counts"] = [Cell(crps), Cell(crps - best), Cell(None), Cell(None)]
     notes = (f"CRPS of the true distribution: {best:.4f}.", *_notes(experiment, runs, "ours"))
-    return ResultTable(experiment.title, columns, ranked(rows, low=(0, 2)), notes)
+    return ResultTable(experiment.title, columns, mark_best(rows, low=(0, 2)), notes)
 
 
 def isolated(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTable:
-    """Return how many networks fit the isolated point, and their median mu there, by epochs of one training."""
-    fits = [(_label(run.result), fit_of_isolated_point(run)) for run in runs]
+    """Tabulate how many networks fit the isolated point, and their median mu there, by epochs of one training."""
+    fits = [(_label(run.result), measure_isolated_point(run)) for run in runs]
     rows: dict[str, list[Cell]] = {}
     for label, fit in fits:
         rows[f"{label}: share of networks within {WITHIN:g}"] = [Cell(share) for share in fit.shares]
@@ -188,20 +192,20 @@ class ScoredRun(NamedTuple):
     variances: tuple[Tensor, Tensor]
 
 
-def scored(runs: Iterable[FinishedRun]) -> list[ScoredRun]:
-    """The OOD scores of finished runs."""
-    found = []
+def score_ood_rows(runs: Iterable[FinishedRun]) -> list[ScoredRun]:
+    """Compute the OOD scores of finished runs."""
+    scored_runs = []
     for run in runs:
-        tensors = predictions_of(run.folder)
+        tensors = read_predictions(run.folder)
         if "ood" not in tensors:
             raise InputError(f"No predictions of OOD rows in {run.folder}. Delete it and run it again.")
         test, ood = (ood_score(Mixture(run.distribution(tensors[name])), "variance") for name in ("raw", "ood"))
-        found.append(ScoredRun(run, (test, ood)))
-    return found
+        scored_runs.append(ScoredRun(run, (test, ood)))
+    return scored_runs
 
 
 def detection_table(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> ResultTable:
-    """How well the total variance detects OOD rows, by our rule or by that of the paper's script.
+    """Tabulate how well the total variance detects OOD rows, by our rule or by that of the paper's script.
 
     The paper's AUPR is shown only where about the same share of the rows is OOD; by our rule it is that of the authors'
     variances with the correct rows.
@@ -211,12 +215,12 @@ def detection_table(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> Re
         replayed = reference("ood_detection_replayed")
         paper |= {(method, metric): value for (_, method, metric), value in replayed.items()}
     rows, notes = {}, {}
-    for each in runs:
-        areas = detection(*each.variances, as_paper=as_paper)
-        auroc, aupr, fpr80 = (paper.get((each.run.method.name, name)) for name in ("auroc", "aupr", "fpr80"))
+    for scored_run in runs:
+        areas = detection(*scored_run.variances, as_paper=as_paper)
+        auroc, aupr, fpr80 = (paper.get((scored_run.run.method.name, name)) for name in ("auroc", "aupr", "fpr80"))
         chance = areas.n_out / (areas.n_in + areas.n_out)
         is_same = abs(chance - _PAPER_CHANCE[as_paper]) < _SAME_CHANCE
-        rows[each.run.label] = [
+        rows[scored_run.run.label] = [
             Cell(*areas.auroc, auroc),
             Cell(*areas.aupr, aupr if is_same else None),
             Cell(chance),
@@ -226,12 +230,12 @@ def detection_table(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> Re
         if not is_same:
             paper_chance = f"by chance it is {_PAPER_CHANCE[as_paper]:.3f} for the paper's numbers of rows"
             notes[f"The paper's AUPR cannot be compared: {paper_chance}."] = True
-    kept = "which give the thresholds" if as_paper else "which are not evaluated"
-    first = f"Mean (standard deviation) over ten random hold-outs of 20% of the test rows, {kept}."
-    return ResultTable(title, COLUMNS, ranked(rows, low=(3,), high=(0, 1)), (first, *notes))
+    hold_out_note = "which give the thresholds" if as_paper else "which are not evaluated"
+    first = f"Mean (standard deviation) over ten random hold-outs of 20% of the test rows, {hold_out_note}."
+    return ResultTable(title, COLUMNS, mark_best(rows, low=(3,), high=(0, 1)), (first, *notes))
 
 
-def _chosen_by(experiment: Experiment, score: str) -> Experiment:
+def _replace_score(experiment: Experiment, score: str) -> Experiment:
     """Return the experiment as if its epochs were chosen by another score, without the GLMs that have no epochs."""
     methods = tuple(method for method in experiment.methods if not method.exact)
     title = f"{experiment.title}, epochs chosen by {score.upper()}"
@@ -240,22 +244,25 @@ def _chosen_by(experiment: Experiment, score: str) -> Experiment:
 
 def write_tables(experiment: Experiment, out: Path) -> list[Path]:
     """Write all tables of an experiment beside its runs."""
-    runs = finished_runs(experiment, out)
+    runs = find_finished_runs(experiment, out)
     tables = {f"table_{protocol}": accuracy(experiment, runs, protocol) for protocol in PROTOCOLS}
     for score in (name for name in experiment.training.snapshots if isinstance(name, str)):
         if at_score := [run.with_snapshot(score) for run in runs if score in run.result.get("snapshots", {})]:
-            view = _chosen_by(experiment, score)
+            view = _replace_score(experiment, score)
             tables |= {f"table_{rules}_{score}": accuracy(view, at_score, rules) for rules in PROTOCOLS}
     if experiment.simulation is not None:
         if SIMULATIONS[experiment.simulation["name"]].added:
             tables["table_isolated"] = isolated(experiment, runs)
         tables["table_simulation"] = simulation(experiment, runs)
     if experiment.ood is not None:
-        title, with_ood = f"Detecting {experiment.ood} among {experiment.title.lower()}: total variance", scored(runs)
+        title, with_ood = (
+            f"Detecting {experiment.ood} among {experiment.title.lower()}: total variance",
+            score_ood_rows(runs),
+        )
         tables["table_ood"] = detection_table(title, with_ood, as_paper=False)
         tables["table_ood_paper"] = detection_table(f"{title}, the paper's rows and areas", with_ood, as_paper=True)
     written = []
     for name, table in tables.items():
         written.append(out / experiment.name / f"{name}.md")
-        write_text(written[-1], markdown(table))
+        write_text(written[-1], format_table(table))
     return written
