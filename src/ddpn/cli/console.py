@@ -50,7 +50,7 @@ def read_option_names(context: typer.Context) -> tuple[dict[str, str], set[str]]
 def report_errors(ctrl_c_message: str, context: typer.Context | None = None) -> Iterator[None]:
     """Print errors and warnings as one sentence each, without a traceback; after Ctrl-C, print `ctrl_c_message`.
 
-    Sentences name the options of the command that runs in this context.
+    With `context`, sentences name the options of its command instead of arguments.
     """
     try:
         with _print_warnings():

@@ -17,7 +17,7 @@ _FILES = (
 
 
 def option(metavar: str | None, help_text: str, *names: str, panel: str | None = None) -> Any:
-    """Make an option: `metavar` is what it takes (None for a flag), `names` default to the argument's name."""
+    """Make an option; `metavar` names its value (None for a flag), and `names` default to the argument's name."""
     return typer.Option(*names, help=help_text, metavar=metavar, rich_help_panel=panel)
 
 

@@ -13,7 +13,7 @@ _FITS, _ALL = ("fit", "tune"), ("fit", "tune", "diagnose")
 
 
 class OptionText(NamedTuple):
-    """The help of an option: what it takes, its text, panel and commands, and its flag if that is not --name."""
+    """Help of an option: what it takes, its text, its panel, its commands, and its flag if that is not --name."""
 
     metavar: str
     help: str

@@ -61,7 +61,7 @@ def build_column_table(roles: "Roles") -> "Table":
 
 
 def build_leaderboard(scores: JsonObject) -> "Table":
-    """Build the leaderboard: the mixture and every member, best first. Members without a weight are dim."""
+    """Build the leaderboard: the mixture and every member, best first. The mixture is bold."""
     table = tabulate_scores(scores["entries"], scores["coverage"])
     rows = [
         ([as_text(cell) for cell in row], entry["weight"] is None)

@@ -128,7 +128,7 @@ class Graph:
         return Value(self, name, kind)
 
     def constant(self, values: ArrayLike, kind: str | None = None) -> Value:
-        """Return a constant; integers become int64, other numbers float64, or `kind`. Equal ones are stored once."""
+        """Return a constant, stored once: integers become int64, other numbers float64, unless `kind` is given."""
         array = np.asarray(values)
         kind = kind or {"f": "f", "i": "i", "u": "i", "b": "b"}.get(array.dtype.kind, "s")
         array = array.astype(_DTYPES[kind])

@@ -176,7 +176,7 @@ def _predict_block(graph: Graph, mixture: MixtureGraph, rows: _Rows) -> Value:
         return graph.constant(values).take(0 if rows.code is None or len(values) == 1 else rows.code, axis=0)
 
     def quantile(level: np.ndarray) -> Value:
-        """Find the smallest count with this mass up to it, or NaN; `level` has a value, or one per group."""
+        """Find the smallest count with mass `level` up to it, or NaN beyond the grid; `level` may differ by group."""
         mass = per_row(level - _ROUNDING * np.minimum(level, 1.0 - level))
         return graph.where(cdf.max(1) >= mass, (cdf < mass).cast("f").sum(1), np.nan)
 

@@ -145,7 +145,7 @@ class Predictions(TypedDict):
 
 @dataclass
 class Problem:
-    """A sentence; `row` is the position in `rows` from 0, `column` a name."""
+    """One problem of a request: a sentence, the position in `rows` from 0, and the name of the column."""
 
     message: str
     row: int | None = None
@@ -153,7 +153,7 @@ class Problem:
 
 
 class Problems(TypedDict):
-    """Why a request is refused."""
+    """Answer to a request that is refused: a message and its problems."""
 
     message: str
     problems: list[Problem]
@@ -186,9 +186,9 @@ _UNREADABLE = {
 
 
 class RequestError(InputError):
-    """A request that cannot be answered, with the HTTP status and headers of the answer.
+    """Error for a request that cannot be answered, with the HTTP status and headers of the answer.
 
-    `problems` are those of rows and columns, or one sentence about the whole request.
+    `problems` lists problems of rows and columns, or is one sentence about the whole request.
     """
 
     def __init__(

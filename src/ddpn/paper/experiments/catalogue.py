@@ -50,7 +50,7 @@ class Method:
 
     @property
     def is_continuous(self) -> bool:
-        """Whether it predicts real numbers instead of counts."""
+        """True if the method predicts real numbers instead of counts."""
         return not HEADS[self.head].is_count
 
 
@@ -300,7 +300,7 @@ def experiment(name: str) -> Experiment:
 
 
 def parse(name: str, content: JsonObject) -> Experiment:
-    """Make an experiment from the content of a TOML file, which may be another view of one: the same runs."""
+    """Make an experiment from the content of a TOML file. A file with the key `of` shows the runs of another one."""
     if "of" in content:
         return replace(experiment(content["of"]), paper=content["paper"])
     declared: JsonObject = _with_tuples(content)

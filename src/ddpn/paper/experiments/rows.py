@@ -160,7 +160,7 @@ def _floats(values: np.ndarray) -> Tensor:
 
 
 def load_data(source: JsonObject) -> Any:
-    """Load the data set of a source, in which every part must have rows."""
+    """Load the data set that an experiment names; raise if a part of its split has no rows."""
     if source["name"] == "shelves":
         data = simulate_shelves(source["beams"], max_points=source["points"])
     else:

@@ -93,7 +93,7 @@ class FinishedRun(Run):
         return self.head(raw.double())
 
     def with_snapshot(self, name: str) -> "FinishedRun":
-        """Return the run with the scores of one of its snapshots instead of the last state's."""
+        """Return the run with the scores of a snapshot instead of the scores at the end of the training."""
         return replace(self, result={**self.result, "scores": self.result["snapshots"][name]})
 
     def at(self, x: np.ndarray, snapshot: int | str | None = None) -> Any:

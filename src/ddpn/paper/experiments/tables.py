@@ -67,7 +67,7 @@ def _format_number(value: float | None) -> str:
 
 
 def _format_cell(cell: Cell, mark: str = "{}") -> str:
-    """Format our number, marked, and beside it the paper's, which is not ranked."""
+    """Format our number, with the mark of its rank, and beside it the paper's number."""
     ours = _format_number(cell.value) + (f" ({_format_number(cell.spread)})" if cell.spread is not None else "")
     return mark.format(ours) + (f" · paper {_format_number(cell.paper)}" if cell.paper is not None else "")
 
