@@ -104,4 +104,4 @@ def test_any_row_is_read_or_refused(cells, app, row):
     model = served(app)
     valid, wrong = validated(model.Row, {**row, **cells})
     assert wrong <= set(cells)
-    assert valid is None or model.inputs([valid]).X.shape == (1, 8)
+    assert valid is None or model.parse_rows([valid]).X.shape == (1, 8)

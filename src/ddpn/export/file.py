@@ -19,7 +19,7 @@ from ddpn.export.graph import Graph, Value, onnx
 from ddpn.export.members import RowNodes, place_member
 from ddpn.export.mixture import MixtureGraph, output_widths
 from ddpn.export.source import ExportedModel, InputColumn, read_model
-from ddpn.members.folds import get_fold_copies, collect_levels
+from ddpn.members.folds import collect_levels, get_fold_copies
 from ddpn.networks.heads import make_head
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.predictor import MIXTURE

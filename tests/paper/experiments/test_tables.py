@@ -13,7 +13,7 @@ from ddpn.paper.experiments.tables import (
     accuracy,
     detection_table,
     format_table,
-    scored,
+    score_ood_rows,
     simulation,
     write_tables,
 )
@@ -187,7 +187,7 @@ def experiment(declare):
 def test_areas_are_those_of_the_total_variance(experiment, finish, tmp_path):
     test, ood = raw(TEST, 3.0), raw(OOD, 1.0)
     finish(experiment.runs()[0], test[0], raw=test, y=torch.ones(TEST), ood=ood)
-    runs = scored(find_finished_runs(experiment, tmp_path))
+    runs = score_ood_rows(find_finished_runs(experiment, tmp_path))
     expected = roc_auc_score([0] * TEST + [1] * OOD, torch.cat(runs[0].variances))
     found = detection_table("OOD", runs, as_paper=False)
     auroc, aupr, chance, fpr80 = found.rows["DDPN"]
@@ -209,7 +209,9 @@ def test_the_papers_aupr_is_shown_for_its_share_of_ood_rows(experiment, finish, 
     n_test = 2000
     test, ood = raw(n_test, 3.0), raw(n_ood, 1.0)
     finish(experiment.runs()[0], test[0], raw=test, y=torch.ones(n_test), ood=ood)
-    _, aupr, chance, _ = detection_table("OOD", scored(find_finished_runs(experiment, tmp_path)), as_paper).rows["DDPN"]
+    _, aupr, chance, _ = detection_table(
+        "OOD", score_ood_rows(find_finished_runs(experiment, tmp_path)), as_paper
+    ).rows["DDPN"]
     assert chance.value == pytest.approx(0.224 if not as_paper else 0.536, abs=0.002)
     assert aupr.paper == paper
 

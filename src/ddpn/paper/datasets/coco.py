@@ -75,7 +75,7 @@ def _count_people(path: Path) -> tuple[list[str], list[float]]:
     """Return files and counts of all images with a person."""
     try:
         with path.open("rb") as file:
-            kept = json.load(file, object_hook=lambda found: {k: v for k, v in found.items() if k in _KEPT})
+            kept = json.load(file, object_hook=lambda entry: {k: v for k, v in entry.items() if k in _KEPT})
         people = [category["id"] for category in kept["categories"] if category["name"] == "person"]
         files = {image["id"]: image["file_name"] for image in kept["images"]}
         counts = Counter(

@@ -175,7 +175,7 @@ def entrance(
 
 
 def _slab(eye: Floats, rays: Floats, axis: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Where rays enter and leave the space between two planes."""
+    """Return where rays enter and leave the space between two planes."""
     with np.errstate(divide="ignore", invalid="ignore"):
         a, b = (low - eye[axis]) / rays[:, axis], (high - eye[axis]) / rays[:, axis]
     # A ray in one of the planes gives 0 / 0; fmin and fmax take the other plane, infinitely far: the ray misses.
