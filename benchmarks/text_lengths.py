@@ -12,7 +12,7 @@ import torch
 
 from ddpn.paper.experiments.catalogue import experiment as read_experiment
 from ddpn.paper.experiments.rows import LOADERS, load_data
-from ddpn.paper.experiments.runs import finished_runs
+from ddpn.paper.experiments.runs import find_finished_runs
 from ddpn.paper.experiments.scoring import detection
 from ddpn.paper.experiments.tables import Cell, ResultTable, markdown, ranked, scored
 
@@ -42,7 +42,10 @@ def compare_at_equal_lengths(name: str, folder: Path) -> ResultTable:
     parts = LOADERS["reviews"](experiment, load_data(experiment.data))
     reviews, verses = count_tokens(parts.test.X), count_tokens(parts.ood)
     matched = match_lengths(reviews, verses)
-    scores = {scored_run.run.label: scored_run.variances for scored_run in scored(finished_runs(experiment, folder))}
+    scores = {
+        scored_run.run.label: scored_run.variances
+        for scored_run in score_ood_rows(find_finished_runs(experiment, folder))
+    }
     scores["number of tokens alone, few"] = (
         torch.from_numpy(-reviews.astype(float)),
         torch.from_numpy(-verses.astype(float)),
