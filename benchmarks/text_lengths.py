@@ -14,7 +14,7 @@ from ddpn.paper.experiments.catalogue import experiment as read_experiment
 from ddpn.paper.experiments.rows import LOADERS, load_data
 from ddpn.paper.experiments.runs import find_finished_runs
 from ddpn.paper.experiments.scoring import detection
-from ddpn.paper.experiments.tables import Cell, ResultTable, markdown, ranked, scored
+from ddpn.paper.experiments.tables import Cell, ResultTable, format_table, mark_best, score_ood_rows
 
 COLUMNS = ("AUROC", "FPR80", "equal lengths: AUROC", "equal lengths: FPR80")
 
@@ -59,7 +59,7 @@ def compare_at_equal_lengths(name: str, folder: Path) -> ResultTable:
         "The last row uses nothing but the length: shorter texts count as OOD.",
     )
     title = f"Detecting {experiment.ood} among {experiment.title.lower()}: what the length of a text explains"
-    return ResultTable(title, COLUMNS, ranked(rows, low=(1, 3), high=(0, 2)), notes)
+    return ResultTable(title, COLUMNS, mark_best(rows, low=(1, 3), high=(0, 2)), notes)
 
 
 def main() -> None:
@@ -69,7 +69,7 @@ def main() -> None:
     options = parser.parse_args()
     for name in options.experiments:
         path = options.out / name / "table_ood_matched.md"
-        path.write_text(markdown(compare_at_equal_lengths(name, options.out)), encoding="utf-8")
+        path.write_text(format_table(compare_at_equal_lengths(name, options.out)), encoding="utf-8")
         print(path)
 
 
