@@ -75,7 +75,7 @@ def check_pass(folder: Path, columns: int) -> Row:
     """The first pass over a folder, which has so many columns."""
     plan = FitConfig(target="y")
     table = preparing.open_table([str(folder)], plan, stream=True)[0]
-    seconds, _ = measured(lambda: preparing.checked_rows(table, plan, draw_row_numbers(table, 0)))
+    seconds, _ = measured(lambda: preparing.check_and_draw_rows(table, plan, draw_row_numbers(table, 0)))
     return Row(what="check of all rows", rows=table.rows, columns=columns, networks="", seconds=seconds, per=table.rows)
 
 

@@ -213,9 +213,9 @@ def page(found: dict[str, Any], members: str) -> str:
     best = {name: max(found[name], key=lambda run: run["per second"]) for name in ("served", "bare")}
     ratio = best["served"]["per second"] / best["bare"]["per second"]
     tail = best["served"]["p99"] / best["bare"]["p99"]
-    cores, busy = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    count_cores, busy = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     lines = [
-        f"# Serving on {os.uname().machine}, {cores} cores (load {busy:.1f} at the end, other programs included)",
+        f"# Serving on {os.uname().machine}, {count_cores} cores (load {busy:.1f} at the end, other programs included)",
         "",
         f"`python {shlex.join(sys.argv)}`",
         "",

@@ -36,7 +36,7 @@ IN_PYTHON = {
     "compare_with": "–",
     "interval_groups": "`groups` of `fit_intervals`",
     "only": '`members=["trees"]`',
-    "members": "`members` of `DDPNRegressor`",
+    "n_networks": "`n_networks` of `DDPNRegressor`",
     "components": '`head_options={"components": 3}`',
     "beta": '`head_options={"beta": 0.5}`',
 }

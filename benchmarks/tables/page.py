@@ -203,8 +203,8 @@ def several_machines(results: Results) -> str:
     machines = every(results, "machine")
     if len(machines) < 2:
         return ""
-    listed = f"({'; '.join(machines)}; based on commits {', '.join(commits(results))})"
-    return f" Not all fits ran on the same machine {listed}: CPU seconds can be compared only within one."
+    join_words = f"({'; '.join(machines)}; based on commits {', '.join(commits(results))})"
+    return f" Not all fits ran on the same machine {join_words}: CPU seconds can be compared only within one."
 
 
 def commits(results: Results) -> list[str]:

@@ -29,7 +29,7 @@ from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.frames import library_name
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_choice
-from ddpn.storage.model_files import read_files, read_manifest, refuses_strange_files, write_model
+from ddpn.storage.model_files import read_files, read_manifest, wrap_load_errors, write_model
 from ddpn.tables.columns import ColumnTable
 from ddpn.tables.schema import Schema, read_table
 
@@ -428,7 +428,7 @@ class Predictor:
         write_model(Path(path), files, manifest, overwrite)
 
     @classmethod
-    @refuses_strange_files
+    @wrap_load_errors
     def load(cls, path: str | PathLike[str]) -> Self:
         """Load a predictor that `save` wrote; a damaged or changed file is refused.
 

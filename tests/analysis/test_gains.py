@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ddpn.analysis.gains import Gain, gain_of, independent_rows, score_gain
+from ddpn.analysis.gains import Gain, compare_scores, count_independent_rows, mean_gain
 from ddpn.statistics import effective_rows, mean_and_error, weighted_quantile, wilson_interval
 
 RNG = np.random.default_rng(0)
@@ -13,7 +13,7 @@ RNG = np.random.default_rng(0)
 def test_symmetric_differences_have_the_interval_of_students_t():
     half = RNG.normal(size=40)
     values = np.concatenate([0.3 + half, 0.3 - half])
-    found = gain_of(values, np.ones(80))
+    found = mean_gain(values, np.ones(80))
     low, high = stats.t.interval(0.95, 79, values.mean(), stats.sem(values))
     assert (found.mean, found.error) == pytest.approx((values.mean(), stats.sem(values)))
     assert (found.low, found.high) == pytest.approx((low, high))
@@ -21,7 +21,7 @@ def test_symmetric_differences_have_the_interval_of_students_t():
 
 def test_only_the_upper_end_is_wider_for_the_best_of_several_candidates():
     values = RNG.normal(size=200)
-    one, four = gain_of(values, np.ones(200)), gain_of(values, np.ones(200), candidates=4)
+    one, four = mean_gain(values, np.ones(200)), mean_gain(values, np.ones(200), candidates=4)
     assert four.low == one.low
     assert four.high > one.high
 
@@ -29,7 +29,7 @@ def test_only_the_upper_end_is_wider_for_the_best_of_several_candidates():
 def test_gains_in_scores_are_those_of_the_logarithm_of_their_ratio():
     """By the delta method, against the same with matrices: the gradient of log(b / a) at the means."""
     model, rival = RNG.gamma(9.0, size=400), 1.1 * RNG.gamma(9.0, size=400)
-    found = score_gain(model, rival, np.ones(400))
+    found = compare_scores(model, rival, np.ones(400))
     assert (found.mean, found.error) == pytest.approx((rival.mean() - model.mean(), stats.sem(rival - model)))
     gradient = np.array([-1.0 / model.mean(), 1.0 / rival.mean()])
     error = np.sqrt(gradient @ np.cov(model, rival) @ gradient / 400)
@@ -40,7 +40,7 @@ def test_gains_in_scores_are_those_of_the_logarithm_of_their_ratio():
 
 def test_out_of_fold_scores_have_intervals_that_are_wider_by_the_factor_of_nadeau_and_bengio():
     model, rival = RNG.gamma(2.0, size=300), RNG.gamma(2.0, size=300)
-    plain, folds = (score_gain(model, rival, np.ones(300), folds=number) for number in (0, 5))
+    plain, folds = (compare_scores(model, rival, np.ones(300), folds=number) for number in (0, 5))
     logs = [np.log1p(-np.array([gain.low, gain.mean, gain.high]) / rival.mean()) for gain in (plain, folds)]
     reach = [ends[[0, 2]] - ends[1] for ends in logs]
     assert reach[1] / reach[0] == pytest.approx([1.5, 1.5])
@@ -49,9 +49,9 @@ def test_out_of_fold_scores_have_intervals_that_are_wider_by_the_factor_of_nadea
 
 def test_scores_of_zero_have_finite_gains():
     zeros, ones = np.zeros(60), np.ones(60)
-    assert score_gain(zeros, zeros, ones)[:3] == (0.0, 0.0, 0.0)
-    assert score_gain(zeros, ones, ones)[:3] == pytest.approx((1.0, 1.0, 1.0))
-    assert score_gain(ones, zeros, ones)[:3] == pytest.approx((-1.0, -1.0, -1.0))
+    assert compare_scores(zeros, zeros, ones)[:3] == (0.0, 0.0, 0.0)
+    assert compare_scores(zeros, ones, ones)[:3] == pytest.approx((1.0, 1.0, 1.0))
+    assert compare_scores(ones, zeros, ones)[:3] == pytest.approx((-1.0, -1.0, -1.0))
 
 
 def test_skewed_differences_are_covered():
@@ -59,7 +59,7 @@ def test_skewed_differences_are_covered():
     below = above = of_t = 0
     for seed in range(400):
         values = np.exp(np.random.default_rng(seed).normal(size=50)) - np.exp(0.5)
-        found = gain_of(values, np.ones(50))
+        found = mean_gain(values, np.ones(50))
         below, above = below + (found.high < 0), above + (found.low > 0)
         of_t += found.mean + stats.t.ppf(0.975, 49) * found.error < 0
     assert of_t > 0.07 * 400
@@ -68,9 +68,9 @@ def test_skewed_differences_are_covered():
 
 def test_integer_weights_are_repeated_rows_and_zeros_are_none():
     values, weight = RNG.gamma(2.0, size=60), RNG.integers(0, 2, 60).astype(float)
-    found, kept = gain_of(values, weight), gain_of(values[weight > 0], np.ones(int(weight.sum())))
+    found, kept = mean_gain(values, weight), mean_gain(values[weight > 0], np.ones(int(weight.sum())))
     assert (found.mean, found.low, found.high) == pytest.approx((kept.mean, kept.low, kept.high))
-    assert gain_of(values, 7 * weight).low == pytest.approx(found.low)
+    assert mean_gain(values, 7 * weight).low == pytest.approx(found.low)
     assert effective_rows(np.array([1.0, 1.0, 0.0, 2.0])) == pytest.approx(16 / 6)
 
 
@@ -81,27 +81,27 @@ def test_errors_of_values_of_any_size_are_finite(scale):
 
 
 def test_equal_differences_leave_no_doubt():
-    assert gain_of(np.full(60, 0.25), np.ones(60))[:4] == (0.25, 0.25, 0.25, 0.0)
+    assert mean_gain(np.full(60, 0.25), np.ones(60))[:4] == (0.25, 0.25, 0.25, 0.0)
 
 
 def test_a_gain_that_hangs_on_few_rows():
     values = np.r_[RNG.normal(0, 0.01, 397), [40.0, 50.0, 60.0]]
-    found = gain_of(values, np.ones(400))
+    found = mean_gain(values, np.ones(400))
     assert found.few == 4
     assert found.without_few == pytest.approx(0.0, abs=0.01)
-    assert found.hangs_on_few
-    assert (-found).hangs_on_few
-    assert not gain_of(RNG.normal(1.0, 1.0, 400), np.ones(400)).hangs_on_few
+    assert found.depends_on_few
+    assert (-found).depends_on_few
+    assert not mean_gain(RNG.normal(1.0, 1.0, 400), np.ones(400)).depends_on_few
 
 
 def test_few_rows_that_point_in_the_direction_of_the_rest_leave_its_sign_certain():
     values = np.r_[RNG.normal(0.5, 1.0, 397), [1e6, 2e6, 9e6]]
-    found = gain_of(values, np.ones(400))
+    found = mean_gain(values, np.ones(400))
     assert 0 < found.low < 0.5
     assert found.mean + 1.96 * found.error > 2 * found.mean, "the usual interval is uncertain"
-    assert gain_of(-values, np.ones(400)).high == pytest.approx(-found.low)
+    assert mean_gain(-values, np.ones(400)).high == pytest.approx(-found.low)
     values[-1] *= -1
-    assert not gain_of(values, np.ones(400)).is_clear
+    assert not mean_gain(values, np.ones(400)).is_clear
 
 
 def test_the_gain_of_the_other_candidate():
@@ -123,7 +123,7 @@ def test_intervals_of_groups_hold_where_rows_are_alike():
     for _ in range(400):
         values = np.repeat(rng.normal(size=40), 10) + 0.3 * rng.normal(size=400)
         for name, labels in (("rows", None), ("groups", group)):
-            found = gain_of(values, weight, group=labels)
+            found = mean_gain(values, weight, group=labels)
             held[name] += found.low <= 0 <= found.high
     assert held["groups"] >= 0.92 * 400
     assert held["rows"] <= 0.6 * 400
@@ -133,10 +133,10 @@ def test_independent_rows():
     rng = np.random.default_rng(0)
     weight, group = np.ones(1000), np.repeat(np.arange(100), 10)
     alike, apart = np.repeat(rng.random(100) < 0.9, 10), rng.random(1000) < 0.9
-    assert independent_rows(alike, weight, None) == 1000
-    assert 60 <= independent_rows(alike, weight, group) <= 140
-    assert independent_rows(apart, weight, group) >= 600
-    assert independent_rows(apart, weight, np.arange(1000) // 500) == 2
+    assert count_independent_rows(alike, weight, None) == 1000
+    assert 60 <= count_independent_rows(alike, weight, group) <= 140
+    assert count_independent_rows(apart, weight, group) >= 600
+    assert count_independent_rows(apart, weight, np.arange(1000) // 500) == 2
 
 
 @pytest.mark.parametrize("q", [0.05, 0.5, 0.9])
@@ -150,7 +150,10 @@ def test_a_quantile_with_weights_is_that_of_repeated_values(q):
 def test_a_group_of_weight_zero_equals_a_group_that_is_not_there():
     values, group = np.random.default_rng(0).normal(size=60), np.repeat(np.arange(12), 5)
     weight, is_kept = np.where(group == 3, 0.0, 1.0), group != 3
-    whole, some = gain_of(values, weight, group=group), gain_of(values[is_kept], weight[is_kept], group=group[is_kept])
+    whole, some = (
+        mean_gain(values, weight, group=group),
+        mean_gain(values[is_kept], weight[is_kept], group=group[is_kept]),
+    )
     assert (whole.mean, whole.error, whole.low, whole.high) == pytest.approx(
         (some.mean, some.error, some.low, some.high)
     )
@@ -165,7 +168,7 @@ def test_intervals_of_skewed_values_are_those_of_halls_transformation():
     values = np.random.default_rng(0).exponential(size=n)
     deviation = values.std(ddof=1)
     g = ((values - values.mean()) ** 3).mean() / deviation**3
-    shown = gain_of(values, np.ones(n))
+    shown = mean_gain(values, np.ones(n))
     w = (values.mean() - shown.low) / deviation, (values.mean() - shown.high) / deviation
     quantile = stats.t.ppf(0.975, n - 1) / n**0.5
     transformed = [x + g * x**2 / 3 + g**2 * x**3 / 27 + g / (6 * n) for x in w]

@@ -195,7 +195,7 @@ def evaluation(model=1.0, gain=0.2, reach=0.02, rows=500, coverage=0.91, error_g
 
 
 LARGE = {"rows": 10**6, "reach": 2e-4}
-FEW = Gain(0.2, 0.1, 0.3, 0.05, few=5, without_few=-0.1, hangs_on_few=True)
+FEW = Gain(0.2, 0.1, 0.3, 0.05, few=5, without_few=-0.1, depends_on_few=True)
 TABLE = [
     (evaluation(), "better", "better than the best alternative, gradient boosting"),
     (evaluation(), "better", "the model's CRPS is 17% lower, 95% interval 15% to 18%"),

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from ddpn.analysis.monitoring import Check, column_check, compare, decided
+from ddpn.analysis.monitoring import Check, compare, compare_column, decide_drift
 from ddpn.calibration.calibrate import CalibrationOptions
 from ddpn.calibration.columns import fit_column
 from ddpn.distributions import Poisson
@@ -30,7 +30,7 @@ def levels(values) -> Column:
 
 
 def compared(before: Column, now: Column) -> Check:
-    return column_check(fit_column(before), now)
+    return compare_column(fit_column(before), now)
 
 
 SOURCES = {
@@ -100,10 +100,10 @@ def test_the_first_missing_and_unseen_values_are_found_among_few_rows(values, ne
 def test_many_rows_make_small_differences_significant_but_not_drift():
     rng = np.random.default_rng(3)
     found = compared(numbers(rng.normal(size=100_000)), numbers(rng.normal(0.05, 1.0, 100_000)))
-    (check,) = decided([found], 0.01, 0.1)
+    (check,) = decide_drift([found], 0.01, 0.1)
     assert check.adjusted_p_value < 1e-6
     assert not check.drift
-    (check,) = decided([found], 0.01, 0.01)
+    (check,) = decide_drift([found], 0.01, 0.01)
     assert check.drift
 
 
@@ -283,7 +283,7 @@ def test_more_checks_ask_for_smaller_p_values_and_coverage_for_half_the_effect()
         Check("values", "d", 0.049, 1e-9, "", "", ignored=True),
         Check("pit", "e", 0.099, 1e-9, "", ""),
     ]
-    found = decided(checks, 0.01, 0.1)
+    found = decide_drift(checks, 0.01, 0.1)
     order = [("a", True), ("c", True), ("b", False), ("e", False), ("d", False)]
     assert [(check.name, check.drift) for check in found] == order
     adjusted = {check.name: check.adjusted_p_value for check in found}

@@ -16,11 +16,11 @@ from ddpn import CountGLM, Poisson, metrics
 from ddpn.analysis.explanations import Curve
 from ddpn.analysis.plots import (
     draw_bars,
+    draw_panel,
     draw_scatter,
-    panel,
     plot_pit,
-    scale_of,
-    svg_of,
+    render_svg,
+    shared_scale,
 )
 from ddpn.prediction.figure import bin_probabilities, draw_masses
 
@@ -70,7 +70,7 @@ NAME = 'rent in $ & $, "größe" 家賃 <b>'
 
 
 def test_an_image_is_the_same_each_time_and_shares_no_name_with_another():
-    one, again, other = (svg_of(plot_pit(DIST, Y), name, "PIT <1>", "a & b") for name in ("pit", "pit", "pit-2"))
+    one, again, other = (render_svg(plot_pit(DIST, Y), name, "PIT <1>", "a & b") for name in ("pit", "pit", "pit-2"))
     assert one == again
     tree = ElementTree.fromstring(one)
     assert (tree.get("role"), tree.get("aria-labelledby")) == ("img", "pit-t pit-d")
@@ -84,8 +84,11 @@ def test_an_image_is_the_same_each_time_and_shares_no_name_with_another():
 
 
 def test_any_name_stays_text():
-    svg = svg_of(
-        panel(lambda ax: draw_bars(ax, [NAME, "b"], np.ones(2), np.ones((2, 2)), words=(NAME, "b"))), "one", NAME, NAME
+    svg = render_svg(
+        draw_panel(lambda ax: draw_bars(ax, [NAME, "b"], np.ones(2), np.ones((2, 2)), words=(NAME, "b"))),
+        "one",
+        NAME,
+        NAME,
     )
     tree = ElementTree.fromstring(svg)
     words = [text.text for text in tree.iter("text")]
@@ -101,7 +104,7 @@ def test_bins_hold_the_probabilities_of_their_counts_and_ticks_are_few_integers(
     np.testing.assert_allclose(shares[:, 0], expected, atol=1e-9)
     assert edges[0] == low
     assert high <= edges[-1] < high + (edges[1] - edges[0])
-    figure = panel(lambda ax: draw_masses(ax, edges, shares[:, 0], (low, mean), y=mean))
+    figure = draw_panel(lambda ax: draw_masses(ax, edges, shares[:, 0], (low, mean), y=mean))
     assert not labels_overlap(figure)
     (ax,) = figure.axes
     shown = [tick for tick in ax.get_xticks() if ax.get_xlim()[0] <= tick <= ax.get_xlim()[1]]
@@ -115,7 +118,7 @@ def test_bins_hold_the_probabilities_of_their_counts_and_ticks_are_few_integers(
 def test_log_axes_have_ticks_however_long_they_are(low, top):
     mean, ends = np.linspace(low, top, 30), np.array([np.zeros(30), np.full(30, 2e7)])
     inside, tenths = np.ones(30, dtype=bool), (mean[:3], mean[:3], np.zeros(3))
-    (ax,) = panel(lambda ax: draw_scatter(ax, "mean", mean, ends, mean.round(), inside, tenths, log=True)).axes
+    (ax,) = draw_panel(lambda ax: draw_scatter(ax, "mean", mean, ends, mean.round(), inside, tenths, log=True)).axes
     for ticks, (low, high) in ((ax.get_xticks(), ax.get_xlim()), (ax.get_yticks(), ax.get_ylim())):
         assert 2 <= sum(low <= tick <= high for tick in ticks) <= 8
 
@@ -124,8 +127,8 @@ def test_curves_share_a_scale_which_has_the_poisson_where_that_is_near():
     def levels(quantity, *values):
         return Curve(quantity, np.log(values), np.full(len(values), 0.1), 0.0, True)
 
-    low, high = scale_of([levels("mean", 1.0, 9.0), levels("mean", 2.0, 4.0)])
+    low, high = shared_scale([levels("mean", 1.0, 9.0), levels("mean", 2.0, 4.0)])
     assert low == 0.0
     assert high >= 9.0
-    assert scale_of([levels("variance / mean", 1.5, 2.5)])[0] <= 1.0
-    assert scale_of([levels("variance / mean", 50.0, 60.0)])[0] > 1.0
+    assert shared_scale([levels("variance / mean", 1.5, 2.5)])[0] <= 1.0
+    assert shared_scale([levels("variance / mean", 50.0, 60.0)])[0] > 1.0

@@ -144,8 +144,8 @@ def test_calibration_that_ends_early_leaves_what_there_was(crossed, predictor, m
             raise TimeLimitError("the time is up")
         return result[0]
 
-    monkeypatch.setattr(module, "FEWEST_ROWS", 100)
-    monkeypatch.setattr(time_plan, "FEWEST_ROWS", 100)
+    monkeypatch.setattr(module, "FIRST_ROWS", 100)
+    monkeypatch.setattr(time_plan, "FIRST_ROWS", 100)
     monkeypatch.setattr(module, "fit_calibration", slow)
     held_out = predictor.predict_folds(crossed)
     assert len(calibrate_predictor(predictor, crossed, held_out, clock=Clock(1e6))) == 100

@@ -114,11 +114,11 @@ def test_hints_can_be_copied_and_names_may_contain_commas(ddpn, files, table):
     warned = ddpn("fit", "odd.csv", *SMALL, "-o", "model").stderr
     drop = re.search(r"Leave it out with (--drop .*?);", warned)[1]
     time = re.search(r"Then split by time, with (--time .*)[.]", warned)[1]
-    followed = ddpn(
+    resolve_links = ddpn(
         "fit", "odd.csv", *SMALL, *shlex.split(f"{drop} {time}"), "--drop", "patient,ward", "-o", "next", "--json"
     )
-    assert followed.exit_code == 0, followed.output
-    document = json.loads(followed.stdout)
+    assert resolve_links.exit_code == 0, resolve_links.output
+    document = json.loads(resolve_links.stdout)
     left_out = {column["name"] for column in document["roles"]["columns"] if column["left_out"] == "dropped as asked"}
     assert left_out == {"paid, in total", "patient", "ward"}
     assert document["plan"]["time"] == "first day"

@@ -57,8 +57,8 @@ def test_the_advice_of_a_verdict_is_followed(ddpn, files, monkeypatch):
     predicted = re.search(r"To predict with constant alone: ddpn (.*)", found.stdout)[1]
     assert predicted == "predict m NEW.csv --member constant -o predictions.csv"
     assert ddpn(*shlex.split(predicted.replace("NEW.csv", "'line data.csv'"))).exit_code == 0
-    followed = ddpn(*words[:-2], *shlex.split(again))
-    assert followed.exit_code == 0, followed.output
+    resolve_links = ddpn(*words[:-2], *shlex.split(again))
+    assert resolve_links.exit_code == 0, resolve_links.output
     assert load(files / "m").model.predictor_.weights["constant"] == 1.0
     assert describe(files / "m")["task"]["scores"]["verdict"]["prefer"] is None
     assert "To fit" not in ddpn("show", "m").stdout

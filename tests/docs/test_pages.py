@@ -155,14 +155,14 @@ def test_links_exist(page):
 
 
 def test_every_page_is_in_the_contents():
-    listed = {DOCS / "index.md"}
+    join_words = {DOCS / "index.md"}
     for page in PAGES[1:]:
         for contents in re.findall(
             r"^```{toctree}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
         ):
             lines = [line for line in contents.splitlines() if line and not line.startswith(":")]
-            listed |= {(page.parent / f"{line}.md").resolve() for line in lines}
-    assert listed == set(PAGES[1:])
+            join_words |= {(page.parent / f"{line}.md").resolve() for line in lines}
+    assert join_words == set(PAGES[1:])
 
 
 def test_the_page_of_the_paper_has_every_table_figure_and_experiment():

@@ -83,7 +83,7 @@ def test_bad_totals_are_reported(rows):
 def test_totals_are_not_rescaled_and_the_constant_member_keeps_the_likelihood(rows):
     X, y, totals = (part[:200] for part in rows)
     sample = CountRows(X, y, exposure=totals.astype(float))
-    head = DDPNRegressor(likelihood="double_binomial").checked_options()[0]
+    head = DDPNRegressor(likelihood="double_binomial").build_options()[0]
     assert choose_exposure_unit(sample, head.exposure_is_total) == 1.0
     constant = Constant.from_task(Task(head)).fit(sample, None, seed=0)
     assert constant.likelihood == "double_binomial"

@@ -34,7 +34,7 @@ class Recorded:
 
 def state(model):
     """All files of a model, without what took how long."""
-    files, _ = model.saved_state()
+    files, _ = model.collect_state()
     found = dict(files)
     for name in [name for name in files if name.endswith("networks.json")]:
         facts = json.loads(found.pop(name))

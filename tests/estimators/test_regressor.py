@@ -505,8 +505,8 @@ def test_the_preset_is_checked_and_bounds_need_the_exact_objective(counts):
         DDPNRegressor(preset="paperlike").fit(*counts)
     with pytest.raises(ConfigError, match='Use objective="exact"'):
         DDPNRegressor(upper=50).fit(*counts)
-    assert DDPNRegressor(head_options={"objective": "exact"}).checked_options()[0].loss_is_likelihood
-    assert DDPNRegressor(preset="default").checked_options()[0].loss_is_likelihood
+    assert DDPNRegressor(head_options={"objective": "exact"}).build_options()[0].loss_is_likelihood
+    assert DDPNRegressor(preset="default").build_options()[0].loss_is_likelihood
 
 
 def test_the_weights_of_a_fold_are_chosen_by_the_others_and_saved(tmp_path):

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from ddpn.runtime.errors import InputError
-from ddpn.storage.model_files import read_manifest, read_unchanged
+from ddpn.storage.model_files import read_consistently, read_manifest
 
 pytestmark = pytest.mark.last
 #: Saves a model over the one in the working directory, on a disk that takes so many bytes per file.
@@ -57,10 +57,10 @@ def test_a_model_that_is_replaced_meanwhile_is_read_again(model, rewrite, tmp_pa
             raise InputError("task.json was truncated or changed")
         return seen[-1]
 
-    assert read_unchanged(tmp_path / "m", read) == read_manifest(tmp_path / "m")["checksum"]
+    assert read_consistently(tmp_path / "m", read) == read_manifest(tmp_path / "m")["checksum"]
     assert len(set(seen)) == 3
     with pytest.raises(InputError, match="its own error"):
-        read_unchanged(tmp_path / "m", lambda: (_ for _ in ()).throw(InputError("its own error")))
+        read_consistently(tmp_path / "m", lambda: (_ for _ in ()).throw(InputError("its own error")))
 
 
 @pytest.fixture

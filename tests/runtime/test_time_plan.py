@@ -7,13 +7,13 @@ import pytest
 
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.time_plan import (
-    FEWEST_ROWS,
+    FIRST_ROWS,
     STEPS,
     clock_of_budget,
     clock_of_step,
     clocks_of_member,
     count_affordable_rows,
-    with_rows,
+    run_with_rows,
 )
 
 
@@ -60,9 +60,9 @@ def test_members_share_the_time_and_leave_some_to_be_scored(monkeypatch):
     assert ends == pytest.approx([30.0, 60.0, 84.0])
 
 
-@pytest.mark.parametrize("rows", [1, FEWEST_ROWS, FEWEST_ROWS + 1, 150, 2 * FEWEST_ROWS - 1, 2 * FEWEST_ROWS, 5000])
+@pytest.mark.parametrize("rows", [1, FIRST_ROWS, FIRST_ROWS + 1, 150, 2 * FIRST_ROWS - 1, 2 * FIRST_ROWS, 5000])
 def test_with_enough_time_every_row_is_used(rows):
-    assert with_rows(Clock(1000.0), rows, lambda number: number) == rows
+    assert run_with_rows(Clock(1000.0), rows, lambda number: number) == rows
 
 
 @pytest.mark.parametrize(("seconds", "rows", "used"), [(100.0, 100_000, 23_940), (110.0, 150, 150), (50.0, 150, 100)])
@@ -75,7 +75,7 @@ def test_with_little_time_as_many_rows_are_used_as_there_is_time_for(monkeypatch
         return number
 
     # Of the time left after the first hundred rows, 60% are planned with.
-    assert with_rows(Clock(seconds), rows, work) == pytest.approx(used, abs=1)
+    assert run_with_rows(Clock(seconds), rows, work) == pytest.approx(used, abs=1)
 
 
 def test_what_is_done_once_does_not_count_per_row(monkeypatch):
@@ -88,6 +88,6 @@ def test_what_is_done_once_does_not_count_per_row(monkeypatch):
         now[0] += 10.0 + 0.001 * number
         return number
 
-    assert with_rows(Clock(100.0), 5000, work) == 5000
-    assert numbers[0] == FEWEST_ROWS
+    assert run_with_rows(Clock(100.0), 5000, work) == 5000
+    assert numbers[0] == FIRST_ROWS
     assert all(after >= 1.5 * before for before, after in pairwise(numbers))

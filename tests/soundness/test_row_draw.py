@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ddpn import CountGLM
-from ddpn.analysis.gains import gain_of
+from ddpn.analysis.gains import mean_gain
 from ddpn.tables.row_draw import draw_rows
 
 ROWS, DRAWN, DRAWS = 20_000, 1_000, 300
@@ -35,7 +35,7 @@ def test_scores_of_draws_are_those_of_all_rows(kind):
     for seed in range(DRAWS):
         draw = draw_rows(ROWS, DRAWN, y=y, weight=weight, seed=seed)
         rows = draw.positions
-        drawn = gain_of(score[rows], draw.weight, group=None if group is None else group[rows])
+        drawn = mean_gain(score[rows], draw.weight, group=None if group is None else group[rows])
         z.append((drawn.mean - truth) / drawn.error)
         assert draw.weight.sum() == pytest.approx(weight.sum())
     # Unbiased, and never farther away than the standard errors say: the draw is spread over the counts.

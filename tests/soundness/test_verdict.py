@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ddpn import CountRegressor
-from ddpn.analysis.gains import score_gain
+from ddpn.analysis.gains import compare_scores
 from ddpn.analysis.leaderboard import (
     Evaluation,
     RowScores,
@@ -124,7 +124,7 @@ def test_no_interval_says_that_a_score_is_more_than_100_percent_lower():
         rival = rng.lognormal(0.0, 2.0, rows)
         close, often = rival * rng.uniform(0.0, 0.3, rows), np.where(rng.random(rows) < 0.9, 0.0, rival)
         for model in (close, often, np.zeros(rows)):
-            gain = score_gain(model, rival, np.ones(rows), candidates=4, folds=5)
+            gain = compare_scores(model, rival, np.ones(rows), candidates=4, folds=5)
             assert gain.low <= gain.mean <= gain.high <= rival.mean() * (1.0 + 1e-12)
 
 

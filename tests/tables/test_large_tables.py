@@ -13,7 +13,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.tables.table import Table
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.model_folder import load, read_task
-from ddpn.workflow.preparing import checked_rows, open_table, prepare
+from ddpn.workflow.preparing import check_and_draw_rows, open_table, prepare
 
 QUICK = """
 n_networks = 1
@@ -176,7 +176,7 @@ def test_rows_of_held_out_groups_are_never_streamed(table, tmp_path, write_parts
 
 def checked(folder, **plan):
     table = Table([str(folder)])
-    return checked_rows(table, FitConfig(**{"target": "y"} | plan), np.arange(0, table.rows, 3))
+    return check_and_draw_rows(table, FitConfig(**{"target": "y"} | plan), np.arange(0, table.rows, 3))
 
 
 def test_rows_are_counted_and_those_that_are_asked_for_returned(folder, table):

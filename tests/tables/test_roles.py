@@ -15,7 +15,7 @@ from ddpn.tables.files import read_file
 from ddpn.tables.kinds import TableColumn
 from ddpn.tables.roles import Roles
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.preparing import roles_of
+from ddpn.workflow.preparing import find_roles
 
 ROLES = Roles(
     "y",
@@ -234,7 +234,7 @@ def test_missing_columns(frame, words):
 def test_points_among_numbers_that_were_integers_in_fit(tmp_path, kind, cells, values):
     """Points before three digits, and no others, separate thousands where fit had integers only."""
     fitted = pl.DataFrame({"n": [20_000, 300, 4, -7], "y": [1, 2, 3, 4]})
-    roles = roles_of(fitted, FitConfig(target="y"))
+    roles = find_roles(fitted, FitConfig(target="y"))
     (tmp_path / "later.csv").write_text("\n".join(["n;y", *(f"{cell};1" for cell in cells)]))
     later = read_file(str(tmp_path / "later.csv"), roles.as_text) if kind == "csv" else pl.DataFrame({"n": cells})
     sentences: list[str] = []

@@ -158,7 +158,7 @@ def test_rows_that_are_scored_in_short_time_are_drawn_as_those_of_every_command(
         rows=len(test), to_dict=lambda: {"rows": test.labels.tolist(), "of": total}
     )
     monkeypatch.setattr(fitting, "leaderboard", labels)
-    monkeypatch.setattr(fitting, "with_rows", lambda clock, number, work: work(10))
+    monkeypatch.setattr(fitting, "run_with_rows", lambda clock, number, work: work(10))
 
     def scored(seed: int) -> tuple[list[int], list[int]]:
         made = prepare(

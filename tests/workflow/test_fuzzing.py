@@ -27,7 +27,7 @@ from ddpn.tables.encoding import FeatureEncoder
 from ddpn.tables.files import read_file
 from ddpn.tables.roles import Roles
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.preparing import roles_of
+from ddpn.workflow.preparing import find_roles
 
 #: Cases of each of the five tests.
 CASES = int(os.environ.get("DDPN_FUZZ", "50")) // 5
@@ -151,10 +151,10 @@ def loaded(folder: Path, file: tuple[str, bytes], as_text: Any = ()) -> pl.DataF
         return read_file(str(folder / name), as_text)
 
 
-def decided(frame: pl.DataFrame, **options) -> Roles:
+def decide_drift(frame: pl.DataFrame, **options) -> Roles:
     y = np.random.default_rng(0).poisson(3.0, frame.height)
     try:
-        return roles_of(frame.with_columns(count=pl.Series(y)), FitConfig(target="count", **options))
+        return find_roles(frame.with_columns(count=pl.Series(y)), FitConfig(target="count", **options))
     except DDPNError as error:
         assume("No column is left" not in str(error))
         raise
@@ -204,7 +204,7 @@ def test_a_dirty_table_is_read_as_its_true_values(data, tmp_path):
     table = data.draw(tables())
     assume(is_regular(table))
     frame = loaded(tmp_path, data.draw(files(table)))
-    roles = decided(frame)
+    roles = decide_drift(frame)
     sentences: list[str] = []
     X = roles.parse(frame, sentences.append).to_polars()
     for column in roles.columns:
@@ -238,7 +238,7 @@ def test_the_same_rows_are_the_same_in_every_file_and_frame(data, tmp_path):
     }
     assume(len(clean) > 1 and is_regular(clean))
     first = loaded(tmp_path, data.draw(files(clean)), category)
-    roles = decided(first, category=tuple(name for name in category if name in clean))
+    roles = decide_drift(first, category=tuple(name for name in category if name in clean))
     X = roles.parse(first, quiet).to_polars()
     later = loaded(tmp_path, data.draw(files(clean)), roles.as_text)
     assume(first.height == later.height)
@@ -314,7 +314,7 @@ def test_changed_columns_never_end_in_a_traceback(data, tmp_path):
     frame = attempted(lambda: loaded(tmp_path, file))
     # A file of one column whose cells hold a comma looks like one of more columns.
     assume(not isinstance(frame, str))
-    roles = decided(frame)
+    roles = decide_drift(frame)
     used = [column.name for column in roles.features]
     name, change = data.draw(st.sampled_from(used)), data.draw(st.sampled_from(list(CHANGES)))
     later = frame.with_columns(CHANGES[change](frame[name]).alias(name))

@@ -11,7 +11,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.tables.columns import Kind
 from ddpn.tables.files import read_file
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.preparing import fingerprint, identity, prepare, roles_of
+from ddpn.workflow.preparing import find_roles, fingerprint, identity, prepare
 
 
 def test_samples_are_the_rows_of_the_split(prepared, table):
@@ -143,7 +143,7 @@ FRAME = pl.DataFrame(
 
 
 def columns(**options):
-    return {column.name: column for column in roles_of(FRAME, FitConfig(target="y", **options)).columns}
+    return {column.name: column for column in find_roles(FRAME, FitConfig(target="y", **options)).columns}
 
 
 def test_kinds():
@@ -169,7 +169,7 @@ def test_useless_columns_are_left_out_with_a_reason():
 
 def left_out(name: str, values: np.ndarray) -> str:
     frame = pl.DataFrame({name: values, "x": np.arange(len(values)) % 7, "y": np.arange(len(values)) % 5})
-    return roles_of(frame, FitConfig(target="y")).columns[0].left_out
+    return find_roles(frame, FitConfig(target="y")).columns[0].left_out
 
 
 @pytest.mark.parametrize("rows", [60, 300, 5000])
@@ -220,7 +220,7 @@ def test_of_the_time_column_only_the_calendar_is_an_input():
 def of(cells: list, **options):
     """The column x of a table with these cells."""
     frame = pl.DataFrame({"x": pl.Series(cells), "ok": [0.5, 1.5] * (len(cells) // 2), "y": [1] * len(cells)})
-    return roles_of(frame, FitConfig(target="y", **options)).columns[0]
+    return find_roles(frame, FitConfig(target="y", **options)).columns[0]
 
 
 NUMBERS = [f"{value:.3f}" for value in RNG.normal(50, 9, 600)]
@@ -289,7 +289,7 @@ def test_levels_of_a_category_on_request(cells, kind):
 def test_a_category_of_floats_is_the_same_in_parquet_and_csv(tmp_path):
     """Zones such as 1.0, 2.5, 10.0 or missing, also where a file of short floats writes them."""
     frame = FRAME.select("number", "y", zone=pl.Series([1.0, 2.5, 10.0, None] * (N // 4)))
-    roles = roles_of(frame, FitConfig(target="y", category=("zone",)))
+    roles = find_roles(frame, FitConfig(target="y", category=("zone",)))
     for dtype in (pl.Float64, pl.Float32):
         frame.with_columns(pl.col("zone").cast(dtype)).write_csv(tmp_path / "zones.csv")
         later = read_file(str(tmp_path / "zones.csv"), roles.as_text)
@@ -308,12 +308,12 @@ LISTS, SINGLE = ("drop", "use", "category", "group"), ("target", "exposure", "we
 def test_every_name_is_checked(role):
     given = {"target": "y", role: ("nmber",) if role in LISTS else "nmber"}
     with pytest.raises(InputError, match=rf"No column named 'nmber' \(`{role}`\)\. Did you mean 'number'\?"):
-        roles_of(FRAME, FitConfig(**given))
+        find_roles(FRAME, FitConfig(**given))
 
 
 def test_a_table_with_nothing_to_predict_from():
     with pytest.raises(InputError, match=r"No column is left to predict from \(id: nearly every"):
-        roles_of(FRAME.select("id", "y"), FitConfig(target="y"))
+        find_roles(FRAME.select("id", "y"), FitConfig(target="y"))
 
 
 def test_few_levels_with_a_word_among_them_stay_a_category():

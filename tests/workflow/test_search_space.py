@@ -18,7 +18,7 @@ def test_defaults_are_tried_and_every_choice_is_a_valid_plan(name):
     default, tried = default_settings([name])[name], SETTINGS[name]
     assert tried[0] < default < tried[1] if name in RANGES else default in tried
     for value in tried:
-        with_settings(PLAN, {name: value}).regressor().checked_options()
+        with_settings(PLAN, {name: value}).regressor().build_options()
 
 
 def test_limits_and_names():

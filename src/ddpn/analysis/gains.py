@@ -8,10 +8,10 @@ import numpy as np
 from ddpn.rows.splits import encode_groups
 from ddpn.statistics import TAIL, effective_rows, mean_and_error, weighted_mean
 
-#: A handful of rows: a hundredth of all, but at least and at most so many.
-_FEWEST, _MOST = 3, 20
-#: A mean score below this share of the rival's counts as so much: the logarithm of 0 is not finite.
-_LEAST_RATIO = 1e-9
+#: A handful of rows is a hundredth of all, within these bounds.
+_MIN_HANDFUL, _MAX_HANDFUL = 3, 20
+#: A mean score is at least this share of the rival's, because the logarithm of 0 is not finite.
+_MIN_SCORE_RATIO = 1e-9
 #: Fewer groups do not show how much values differ between groups.
 MIN_GROUPS = 5
 
@@ -19,7 +19,7 @@ MIN_GROUPS = 5
 class Gain(NamedTuple):
     """The mean of per-row differences, positive where the model is better, its 95% interval and its standard error.
 
-    `without_few` is the mean if the `few` rows that count most had no difference, and `hangs_on_few` whether that is
+    `without_few` is the mean if the `few` rows that count most had no difference, and `depends_on_few` whether that is
     less than half of the mean and may be chance.
     """
 
@@ -29,10 +29,10 @@ class Gain(NamedTuple):
     error: float = 0.0
     few: int = 0
     without_few: float = 0.0
-    hangs_on_few: bool = False
+    depends_on_few: bool = False
 
     def __neg__(self) -> "Gain":
-        """The gain of the other candidate on the model."""
+        """Return the gain of the other candidate over the model."""
         return self._replace(mean=-self.mean, low=-self.high, high=-self.low, without_few=-self.without_few)
 
     @property
@@ -41,19 +41,19 @@ class Gain(NamedTuple):
         return self.low > 0 or self.high < 0
 
 
-def gain_of(difference: np.ndarray, weight: np.ndarray, candidates: int = 1, group: np.ndarray | None = None) -> Gain:
-    """The gain of per-row differences. Shape: (rows,) each.
+def mean_gain(difference: np.ndarray, weight: np.ndarray, candidates: int = 1, group: np.ndarray | None = None) -> Gain:
+    """Compute the mean of per-row differences with its interval. Shape: (rows,) each.
 
     Rows of one `group` (a label per row) are not independent: with groups, the interval is that of the groups' means.
 
-    With several `candidates` the best of them was chosen on the same rows, which makes it look too good: the upper end
-    is that of Bonferroni's interval. The lower end needs none: the model is better than all where it is better than
-    each.
+    If `candidates` is above 1, the best of so many candidates was chosen on the same rows and looks too good. So the
+    upper end is that of Bonferroni's interval. The lower end needs no correction: a model that is better than the best
+    candidate is better than all of them.
     """
-    return _gain(_without_few_rows(difference, weight), weight, candidates, group)
+    return _compute_gain(_vary_few_rows(difference, weight), weight, candidates, group)
 
 
-def score_gain(
+def compare_scores(
     model: np.ndarray,
     rival: np.ndarray,
     weight: np.ndarray,
@@ -65,27 +65,27 @@ def score_gain(
 
     The interval is that of the logarithm of the ratio of both means (by the delta method), so that no end says that
     the model's score is more than 100% lower: a score cannot be. It is an interval of the relative gain; its ends are
-    multiplied by the mean score of the rival. Rows, `candidates` and `group` count as in `gain_of`.
+    multiplied by the mean score of the rival. Rows, `candidates` and `group` count as in `mean_gain`.
 
     Scores of rows that were predicted out of `folds` are not independent, as their models share training rows: errors
     are larger by the factor of `fold_error_factor`.
 
-    >>> gain = score_gain(np.array([0.1, 0.4, 0.1]), np.array([2.0, 9.0, 1.0]), np.ones(3))
+    >>> gain = compare_scores(np.array([0.1, 0.4, 0.1]), np.array([2.0, 9.0, 1.0]), np.ones(3))
     >>> gain.low < gain.mean < gain.high < 4.0
     True
     """
     base, factor = weighted_mean(rival, weight), fold_error_factor(folds)
-    variants = _without_few_rows(rival - model, weight)
-    gain = _gain(variants, weight, candidates, group, factor)
+    variants = _vary_few_rows(rival - model, weight)
+    gain = _compute_gain(variants, weight, candidates, group, factor)
     if not base > 0.0:
         return gain  # the rival is never wrong, and nothing is lower than 0
     scores = rival - variants
     # A model that is never wrong has a mean of 0, whose logarithm is not finite.
-    means = np.maximum((scores * weight).sum(-1) / weight.sum(), _LEAST_RATIO * base)[:, None]
+    means = np.maximum((scores * weight).sum(-1) / weight.sum(), _MIN_SCORE_RATIO * base)[:, None]
     # The linear part of log(base / mean): its mean over rows is the logarithm, its spread that of the logarithm.
     logs = np.log(base / means) + rival / base - scores / means
-    found = _gain(logs, weight, candidates, group, factor)
-    low, high = (-base * math.expm1(-end) for end in (found.low, found.high))
+    log_gain = _compute_gain(logs, weight, candidates, group, factor)
+    low, high = (-base * math.expm1(-end) for end in (log_gain.low, log_gain.high))
     return gain._replace(low=min(low, gain.mean), high=max(high, gain.mean))
 
 
@@ -102,7 +102,7 @@ def fold_error_factor(folds: int) -> float:
     return math.sqrt(1.0 + folds / (folds - 1.0)) if folds > 1 else 1.0
 
 
-def _without_few_rows(difference: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def _vary_few_rows(difference: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Return four variants of differences: as they are, and with a handful of rows that count most changed.
 
     Of these rows, the second has only differences against the model, the third only those in its favour, the fourth
@@ -116,25 +116,32 @@ def _without_few_rows(difference: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def _handful(rows: int) -> int:
-    return min(max(_FEWEST, math.ceil(rows / 100)), _MOST)
+    return min(max(_MIN_HANDFUL, math.ceil(rows / 100)), _MAX_HANDFUL)
 
 
-def _gain(
+def _compute_gain(
     variants: np.ndarray, weight: np.ndarray, candidates: int, group: np.ndarray | None, error_factor: float = 1.0
 ) -> Gain:
-    """The gain of `_without_few_rows`, in the unit of its values; errors are `error_factor` times those of the rows."""
-    found = _intervals(*_by_group(variants, weight, group), candidates, error_factor)
-    (mean, low, high, error), (_, lowest, _, _), (_, _, highest, _), (rest, rest_low, rest_high, _) = found
+    """Compute the gain of the variants of `_vary_few_rows`; errors are `error_factor` times those of the rows."""
+    intervals = _mean_intervals(*_aggregate_groups(variants, weight, group), candidates, error_factor)
+    (
+        (mean, low, high, error),
+        (_, lowest, _, _),
+        (_, _, highest, _),
+        (mean_without_few, low_without_few, high_without_few, _),
+    ) = intervals
     # A handful of large differences makes the mean uncertain, but those in its favour do not make its sign uncertain.
     low, high = max(low, lowest) if lowest > 0 else low, min(high, highest) if highest < 0 else high
-    rest_is_clear = rest_low > 0 if mean > 0 else rest_high < 0
-    is_half_gone = rest * math.copysign(1.0, mean) < 0.5 * abs(mean)
+    is_clear_without_few = low_without_few > 0 if mean > 0 else high_without_few < 0
+    is_half_gone = mean_without_few * math.copysign(1.0, mean) < 0.5 * abs(mean)
     number = _handful(variants.shape[1])
-    return Gain(mean, low, high, error, number, rest, is_half_gone and not rest_is_clear)
+    return Gain(mean, low, high, error, number, mean_without_few, is_half_gone and not is_clear_without_few)
 
 
-def _by_group(values: np.ndarray, weight: np.ndarray, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of each group and its weight, in place of those of its rows; groups of weight 0 are left out.
+def _aggregate_groups(
+    values: np.ndarray, weight: np.ndarray, group: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Replace rows by groups: the mean value of each group and its total weight; groups of weight 0 are left out.
 
     Shape: (k, rows) and (rows,) -> (k, groups) and (groups,).
     """
@@ -143,11 +150,13 @@ def _by_group(values: np.ndarray, weight: np.ndarray, group: np.ndarray | None) 
     codes, _ = encode_groups(len(weight), group)
     total = np.bincount(codes, weight)
     used = total > 0
-    return np.stack([np.bincount(codes, weight * each)[used] / total[used] for each in values]), total[used]
+    return np.stack([np.bincount(codes, weight * row_values)[used] / total[used] for row_values in values]), total[used]
 
 
-def _intervals(values: np.ndarray, weight: np.ndarray, candidates: int, error_factor: float = 1.0) -> list[list[float]]:
-    """The mean, both ends of its interval, and its standard error, of each of several sorts of values, (k, rows).
+def _mean_intervals(
+    values: np.ndarray, weight: np.ndarray, candidates: int, error_factor: float = 1.0
+) -> list[list[float]]:
+    """Compute the mean, both ends of its interval and its standard error for each row of `values`, (k, rows).
 
     The ends are those of Student's t or, where they are farther out, those of Hall's transformation (1992, J. R. Stat.
     Soc. B 54), which corrects for skewness: where one side has a long tail, the t interval misses the mean too often.
@@ -169,16 +178,16 @@ def _intervals(values: np.ndarray, weight: np.ndarray, candidates: int, error_fa
     return np.stack([mean, *ends, error_factor * error], axis=1).tolist()
 
 
-def independent_rows(values: np.ndarray, weight: np.ndarray, group: np.ndarray | None) -> float:
-    """How many independent rows would make the mean of per-row values as uncertain as these are, at most their number.
+def count_independent_rows(values: np.ndarray, weight: np.ndarray, group: np.ndarray | None) -> float:
+    """Estimate how many independent rows would make the mean as uncertain as these rows do, at most their number.
 
-    Fewer than there are rows where weights differ, or where values within groups are alike; as many as there are groups
-    if these are too few to see how alike.
+    The number is below that of the rows if weights differ or if values within groups are alike. It is the number of
+    groups if there are too few of them to estimate how alike their rows are.
     """
     size = effective_rows(weight)
     if group is None:
         return size
-    (means,), totals = _by_group(values[None], weight, group)
+    (means,), totals = _aggregate_groups(values[None], weight, group)
     if len(means) < MIN_GROUPS:
         return float(len(means))
     alone, together = float(mean_and_error(values, weight)[1]), float(mean_and_error(means, totals)[1])

@@ -14,7 +14,7 @@ import polars as pl
 import torch
 from torch.distributions import Distribution
 
-from ddpn.analysis.gains import Gain, independent_rows, score_gain
+from ddpn.analysis.gains import Gain, compare_scores, count_independent_rows
 from ddpn.analysis.leaderboard_table import tabulate_scores
 from ddpn.calibration.calibrate import CalibratedRows
 from ddpn.calibration.intervals import make_interval
@@ -72,8 +72,8 @@ class RowScores(NamedTuple):
 
     def means(self, weight: np.ndarray | None) -> dict[str, float | None]:
         """Means over rows, by name; None for the infinite NLL of an impossible count, which JSON cannot hold."""
-        found = {name: float(np.average(getattr(self, name), weights=weight)) for name in SCORES}
-        return {name: value if np.isfinite(value) else None for name, value in found.items()}
+        means = {name: float(np.average(getattr(self, name), weights=weight)) for name in SCORES}
+        return {name: value if np.isfinite(value) else None for name, value in means.items()}
 
 
 def score_rows(predictor: Predictor, sample: CountRows, of: str = MIXTURE) -> RowScores:
@@ -150,41 +150,44 @@ class Evaluation:
         folds: int = 0,
         **options: Any,
     ) -> Self:
-        """The evaluation of each candidate's scores per row, and of the counts.
+        """Evaluate candidates by their scores per row.
 
-        `group` are labels of rows that belong together; `options` are the remaining fields.
+        `y` are the counts, and `group` labels rows that belong together; `options` are the remaining fields.
         """
-        weight, own = np.ones(len(y)) if weight is None else weight, scores[model]
-        crps, used = {name: weighted_mean(each.crps, weight) for name, each in scores.items()}, weight > 0
+        weight, model_scores = np.ones(len(y)) if weight is None else weight, scores[model]
+        crps, used = {name: weighted_mean(row_scores.crps, weight) for name, row_scores in scores.items()}, weight > 0
         others = [name for name in scores if name != model and is_score(crps[name]) and is_score(crps[model])]
-        found = cls(
+        evaluation = cls(
             model=model,
             crps=crps,
-            gains={name: score_gain(own.crps, scores[name].crps, weight, len(others), group, folds) for name in others},
-            errors={name: weighted_mean(each.mae, weight) for name, each in scores.items()},
+            gains={
+                name: compare_scores(model_scores.crps, scores[name].crps, weight, len(others), group, folds)
+                for name in others
+            },
+            errors={name: weighted_mean(row_scores.mae, weight) for name, row_scores in scores.items()},
             rows=int(used.sum()),
-            effective_rows=independent_rows(own.coverage, weight, group),
-            coverage=weighted_mean(own.coverage, weight),
-            expected=weighted_mean(own.expected, weight),
+            effective_rows=count_independent_rows(model_scores.coverage, weight, group),
+            coverage=weighted_mean(model_scores.coverage, weight),
+            expected=weighted_mean(model_scores.expected, weight),
             mean_count=weighted_mean(y, weight),
             only_count=None if np.ptp(y[used]) else float(y[used][0]),
             folds=folds,
             **options,
         )
-        if found.rival is None:
-            return found
-        error_gain = score_gain(own.mae, scores[found.rival].mae, weight, len(others), group, folds)
-        return replace(found, error_gains={found.rival: error_gain})
+        if evaluation.rival is None:
+            return evaluation
+        error_gain = compare_scores(model_scores.mae, scores[evaluation.rival].mae, weight, len(others), group, folds)
+        return replace(evaluation, error_gains={evaluation.rival: error_gain})
 
     def margin(self, name: str) -> float:
-        """The largest difference in CRPS from a candidate that does not matter in practice."""
+        """Return the largest difference in CRPS from a candidate that does not matter in practice."""
         return max(MAX_DIFFERENCE * self.crps[name], _ROUNDING, _NEGLIGIBLE * min(self.mean_count, 1.0))
 
     def against(self, name: str) -> str:
-        """The model against one candidate: "better", "as good as", "undecided" or "worse".
+        """Compare the model with one candidate: "better", "as good as", "undecided" or "worse".
 
-        "as good as" is shown, and not just not refuted: the 95% interval of the difference lies within the margin (a
-        test of equivalence, as by two one-sided tests of 2.5% each).
+        "as good as" needs evidence, and not just the lack of a difference: the 95% interval of the
+        difference lies within the margin (a test of equivalence, as by two one-sided tests of 2.5% each).
         """
         gain, margin = self.gains[name], self.margin(name)
         if -margin <= gain.low and gain.high <= margin:
@@ -215,7 +218,7 @@ class Evaluation:
 
     @property
     def gain(self) -> Gain:
-        """The gain on the rival; 0 without one."""
+        """The gain of the model on its rival; 0 without a rival."""
         return Gain(0.0, 0.0, 0.0) if self.rival is None else self.gains[self.rival]
 
     @property
@@ -271,12 +274,12 @@ def coverage_words(coverage: float, expected: float, rows: str = "rows") -> str:
     >>> coverage_words(0.939, 0.935)
     'cover 93.9% of the rows (expected 93.5%; at least 90% asked)'
     """
-    own = f"expected {expected:.1%}; " if math.isfinite(expected) else ""
-    return f"cover {coverage:.1%} of the {rows} ({own}at least {COVERAGE:.0%} asked)"
+    expectation = f"expected {expected:.1%}; " if math.isfinite(expected) else ""
+    return f"cover {coverage:.1%} of the {rows} ({expectation}at least {COVERAGE:.0%} asked)"
 
 
 def is_score(crps: float) -> bool:
-    """Whether a mean CRPS is a number that it can be; overflow of very large counts gives others."""
+    """Return True if a mean CRPS is finite and not negative; very large counts overflow to other numbers."""
     return math.isfinite(crps) and crps >= 0
 
 
@@ -300,16 +303,16 @@ class Verdict(NamedTuple):
         return self.sentences[0]
 
     def _repr_html_(self) -> str:
-        first, *rest = map(escape, self.sentences)
-        return f"<p><strong>{first}</strong> {' '.join(rest)}</p>"
+        first, *others = map(escape, self.sentences)
+        return f"<p><strong>{first}</strong> {' '.join(others)}</p>"
 
 
-def verdict(found: Evaluation) -> Verdict:
+def verdict(evaluation: Evaluation) -> Verdict:
     """Decide whether to use the model, in plain sentences.
 
     Parameters
     ----------
-    found : Evaluation
+    evaluation : Evaluation
         Scores of the model and of the others.
 
     Examples
@@ -320,79 +323,92 @@ def verdict(found: Evaluation) -> Verdict:
     >>> verdict(Evaluation(model="mixture", crps=crps, labels=labels, **numbers)).headline
     'Gradient boosting is better on these rows (its CRPS is 3% lower, 95% interval 1% to 5%): use it.'
     """
-    level, headline = _headline(found)
-    is_replaced = level == "worse" or (level == "as good as" and found.rival_is_simpler)
-    sentences = [headline, found.leak]
-    if math.isfinite(found.coverage):
-        wrong = ": they are too narrow" if found.too_narrow else ": they are too wide" if found.too_wide else ""
-        is_covered = coverage_words(found.coverage, found.expected, found.row_words)
+    level, headline = _write_headline(evaluation)
+    is_replaced = level == "worse" or (level == "as good as" and evaluation.rival_is_simpler)
+    sentences = [headline, evaluation.leak]
+    if math.isfinite(evaluation.coverage):
+        wrong = (
+            ": they are too narrow" if evaluation.too_narrow else ": they are too wide" if evaluation.too_wide else ""
+        )
+        is_covered = coverage_words(evaluation.coverage, evaluation.expected, evaluation.row_words)
         sentences.append(f"The model's intervals {is_covered}{wrong}.")
-    sentences += [_OUT_OF_FOLD if found.folds else "", found.meaning]
-    return Verdict(level, tuple(filter(None, sentences)), found.rival if is_replaced else None)
+    sentences += [_OUT_OF_FOLD if evaluation.folds else "", evaluation.meaning]
+    return Verdict(level, tuple(filter(None, sentences)), evaluation.rival if is_replaced else None)
 
 
-def _headline(found: Evaluation) -> tuple[str, str]:
-    """The level and the first sentence."""
-    if not is_score(found.crps[found.model]):
+def _write_headline(evaluation: Evaluation) -> tuple[str, str]:
+    """Return the level of the verdict and its first sentence."""
+    if not is_score(evaluation.crps[evaluation.model]):
         return "unusable", "The model could not be scored: its CRPS is not a finite number of at least 0."
-    if found.leak:
+    if evaluation.leak:
         return "unusable", "These scores cannot be trusted: a column contains the target (target leak)."
-    if found.size < MIN_ROWS:
-        rows = f"{found.rows:,} {found.row_words if found.rows != 1 else found.row_words.removesuffix('s')}"
-        if found.rows >= MIN_ROWS:
-            rows += f", which by their weights and groups count as {found.size:.0f},"
+    if evaluation.size < MIN_ROWS:
+        words = evaluation.row_words if evaluation.rows != 1 else evaluation.row_words.removesuffix("s")
+        rows = f"{evaluation.rows:,} {words}"
+        if evaluation.rows >= MIN_ROWS:
+            rows += f", which by their weights and groups count as {evaluation.size:.0f},"
         return "undecided", f"Too few rows for a verdict: with {rows} every difference may be chance."
-    if not found.is_decidable:
-        same = f"All {found.rows:,} {found.row_words} have the count {found.only_count:g}"
+    if not evaluation.is_decidable:
+        same = f"All {evaluation.rows:,} {evaluation.row_words} have the count {evaluation.only_count:g}"
         return "undecided", f"{same}: they cannot show how well counts are predicted."
-    if found.rival is None:
-        why = "No other model could be scored" if len(found.crps) > 1 else "The model was not compared with any other"
+    if evaluation.rival is None:
+        why = (
+            "No other model could be scored"
+            if len(evaluation.crps) > 1
+            else "The model was not compared with any other"
+        )
         return "undecided", f"{why}, so it is unknown whether a simpler one would do as well."
-    name, gain, base = found.labels.get(found.rival, found.rival), found.gain, found.crps[found.rival]
-    outcome, crps = found.against(found.rival), f"the model's CRPS is {change(gain, base)}"
+    name, gain, base = (
+        evaluation.labels.get(evaluation.rival, evaluation.rival),
+        evaluation.gain,
+        evaluation.crps[evaluation.rival],
+    )
+    outcome, crps = evaluation.against(evaluation.rival), f"the model's CRPS is {change(gain, base)}"
     if outcome in ("as good as", "undecided"):
-        return outcome, (_describe_tie if outcome == "as good as" else _describe_doubt)(found, name, crps)
-    if gain.hangs_on_few:
+        return outcome, (_describe_tie if outcome == "as good as" else _describe_doubt)(evaluation, name, crps)
+    if gain.depends_on_few:
         without = f"{_share(gain.without_few, base)} {_side(gain.without_few)}"
         return "undecided", (
             f"A handful of rows decides between the model and {name}: {crps}, but {without} without the {gain.few} of "
-            f"{found.rows:,} rows that count most. Test on more rows."
+            f"{evaluation.rows:,} rows that count most. Test on more rows."
         )
-    if found.medians_disagree:
-        error = change(found.error_gains[found.rival], found.errors[found.rival])
+    if evaluation.medians_disagree:
+        error = change(evaluation.error_gains[evaluation.rival], evaluation.errors[evaluation.rival])
         return "undecided", (
             f"CRPS and absolute error disagree on the model and {name}: {crps}, its mean absolute error {error}. "
             "Choose by what you need, distributions or single numbers."
         )
     if outcome == "worse":
-        ahead = change(-gain, found.crps[found.model])
+        ahead = change(-gain, evaluation.crps[evaluation.model])
         return "worse", f"{_capital(name)} is better on these rows (its CRPS is {ahead}): use it."
     ahead = f"better than the best alternative, {name} ({crps})"
-    if found.too_narrow or found.too_wide:
-        wrong = "too narrow" if found.too_narrow else "much wider than necessary"
+    if evaluation.too_narrow or evaluation.too_wide:
+        wrong = "too narrow" if evaluation.too_narrow else "much wider than necessary"
         return "undecided", f"The model predicts {ahead}, but its intervals are {wrong}: use them with care."
     return "better", f"The model is {ahead}: use it."
 
 
-def _describe_tie(found: Evaluation, name: str, crps: str) -> str:
-    """The sentence for a candidate that is as good as the model."""
-    crps = "the same CRPS" if found.gain.mean == 0 else crps
-    if found.rival_is_simpler:
+def _describe_tie(evaluation: Evaluation, name: str, crps: str) -> str:
+    """Write the sentence for a candidate that is as good as the model."""
+    crps = "the same CRPS" if evaluation.gain.mean == 0 else crps
+    if evaluation.rival_is_simpler:
         return f"The simpler {name} is as good as the model, within {MAX_DIFFERENCE:.0%} ({crps}): prefer it."
     return f"The model is as good as {name}, within {MAX_DIFFERENCE:.0%} ({crps}), which is no simpler: keep the model."
 
 
-def _describe_doubt(found: Evaluation, name: str, crps: str) -> str:
-    """The sentence for a difference that the rows are too few to decide."""
-    advice = f"Keep the model unless you need the simpler one, {name}" if found.rival_is_simpler else "Keep the model"
+def _describe_doubt(evaluation: Evaluation, name: str, crps: str) -> str:
+    """Write the sentence for a difference that too few rows leave undecided."""
+    advice = (
+        f"Keep the model unless you need the simpler one, {name}" if evaluation.rival_is_simpler else "Keep the model"
+    )
     return (
-        f"Undecided: {found.rows:,} {found.row_words} are too few to tell whether the model or {name} predicts better "
-        f"({crps}). {advice}; more rows would decide."
+        f"Undecided: {evaluation.rows:,} {evaluation.row_words} are too few to tell whether the model or {name} "
+        f"predicts better ({crps}). {advice}; more rows would decide."
     )
 
 
 def change(gain: Gain, base: float) -> str:
-    """A gain and its interval as percent of a score: "3% lower, 95% interval 1% to 5%"."""
+    """Write a gain and its interval in percent of a score: "3% lower, 95% interval 1% to 5%"."""
     low, middle, high = (_share(value, base) for value in (gain.low, gain.mean, gain.high))
     if not gain.is_clear:
         return f"{middle} {_side(gain.mean)}, 95% interval {low} {_side(gain.low)} to {high} {_side(gain.high)}"
@@ -405,7 +421,7 @@ def _side(gain: float) -> str:
 
 
 def _share(difference: float, base: float) -> str:
-    """A difference as percent of a score, with two digits."""
+    """Write a difference in percent of a score, with two digits."""
     share = 100.0 * abs(difference) / base if base > 0 else math.inf if difference else 0.0
     if share > 1e4:
         return f"over {10_000:,}%"
@@ -455,7 +471,7 @@ class Leaderboard:
         return f"Scores on {format_drawn_rows(self.rows, self.total, self.evaluation.row_words.removesuffix('s'))}"
 
     def to_dict(self) -> JsonObject:
-        """For JSON."""
+        """Return the leaderboard as a dictionary for JSON."""
         gain, decision = self.evaluation.gain, self.verdict
         return {
             "rows": self.rows,
@@ -591,8 +607,8 @@ def _rank_candidates(
     # All members are simpler than a mixture of several; than a single member, those of a simpler kind.
     simpler = sorted(predictor.members, key=lambda name: _complexity(predictor.members[name]))
     if len(predictor.active_members) == 1:
-        (own,) = predictor.active_members.values()
-        simpler = [name for name in simpler if _complexity(predictor.members[name]) < _complexity(own)]
+        (member,) = predictor.active_members.values()
+        simpler = [name for name in simpler if _complexity(predictor.members[name]) < _complexity(member)]
     evaluation = Evaluation.from_rows(
         MIXTURE,
         {name: rows[name] for name in (MIXTURE, *compared, *others)},

@@ -32,9 +32,9 @@ from ddpn.tables.row_draw import MAX_ROWS, describe_draw, draw_rows, draw_sample
 from ddpn.tables.row_hashes import hash_texts
 
 #: Fewer rows are not compared: only the grossest differences would be found.
-LEAST_ROWS = 20
+MIN_ROWS_TO_COMPARE = 20
 #: Rows that a level must be expected in to be compared on its own; others are compared together.
-_LEAST_EXPECTED = 5.0
+_MIN_EXPECTED = 5.0
 
 
 class Check(NamedTuple):
@@ -122,12 +122,12 @@ class Monitoring:
     @property
     def headline(self) -> str:
         """The result in a sentence."""
-        found = [check.title for check in self.checks if check.drift]
+        drifting = [check.title for check in self.checks if check.drift]
         checked = f"{len(self.checks)} checks of {self.total:,} rows"
-        if not found:
+        if not drifting:
             return f"No drift: {checked}."
-        shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-        return f"Drift in {len(found)} of {checked}: {shown}."
+        shown = ", ".join(drifting[:5]) + (f" and {len(drifting) - 5} more" if len(drifting) > 5 else "")
+        return f"Drift in {len(drifting)} of {checked}: {shown}."
 
     @property
     def draws(self) -> str:
@@ -147,7 +147,7 @@ class Monitoring:
         )
 
     def as_dict(self) -> JsonObject:
-        """For JSON."""
+        """Return the result as a dictionary for JSON."""
         checks = [check._asdict() for check in self.checks]
         draw = {
             "rows": draw_to_json(self.rows, self.total),
@@ -202,55 +202,57 @@ def compare(
     profile, rows = predictor.calibration.profile, get_row_count(X)
     if profile is None:
         raise InputError("The model has no summary of its training rows to compare with. Fit it again with ddpn fit.")
-    if rows < LEAST_ROWS:
-        raise InputError(f"The table must have at least {LEAST_ROWS} rows to be compared, got {rows}.")
+    if rows < MIN_ROWS_TO_COMPARE:
+        raise InputError(f"The table must have at least {MIN_ROWS_TO_COMPARE} rows to be compared, got {rows}.")
     draw = draw_rows(rows, max_rows)
     X, rows, total = take_rows(X, draw.positions), len(draw), rows if total is None else total
     checks, notes = list[Check](), list[str]()
-    for own, column, name in zip(profile.columns, profile.schema.parse(X), profile.names, strict=True):
-        check = column_check(own, column._replace(name=name), format_day if name in days else "{:.4g}".format)
+    for column_profile, column, name in zip(profile.columns, profile.schema.parse(X), profile.names, strict=True):
+        check = compare_column(
+            column_profile, column._replace(name=name), format_day if name in days else "{:.4g}".format
+        )
         checks.append(check._replace(ignored=name in {*profile.ignored, *ignored}))
-        if not len(own.keys) and not len(own.edges) and own.missing_share < 1.0:
+        if not len(column_profile.keys) and not len(column_profile.edges) and column_profile.missing_share < 1.0:
             notes.append(f"Values of {name!r}: the training had too many levels to keep track of them.")
     if predictor.calibration.ood is None:
         notes.append("The share of out-of-distribution rows: the model was fitted without calibration rows.")
     else:
-        checks.append(_ood(predictor, predictor.calibration.ood_pvalue(X)))
+        checks.append(_compare_ood(predictor, predictor.calibration.ood_pvalue(X)))
     counts = 0
     if sample is not None:
         total_with_counts = len(sample) if total_with_counts is None else total_with_counts
         sample = draw_sample(sample, max_rows).take(sample)
-        checks, counts = [*checks, *_count_checks(predictor, sample)], len(sample)
+        checks, counts = [*checks, *_compare_counts(predictor, sample)], len(sample)
     sizes = rows, total, profile.rows, counts, total_with_counts or 0
-    return Monitoring(*sizes, float(alpha), float(effect), decided(checks, alpha, effect), tuple(notes))
+    return Monitoring(*sizes, float(alpha), float(effect), decide_drift(checks, alpha, effect), tuple(notes))
 
 
-def decided(checks: Sequence[Check], alpha: float, effect: float) -> tuple[Check, ...]:
-    """Checks with adjusted p-values (Holm over all that count) and decisions, those with drift first.
+def decide_drift(checks: Sequence[Check], alpha: float, effect: float) -> tuple[Check, ...]:
+    """Adjust p-values (Holm over all checks that count) and decide each check; those with drift come first.
 
     A check says drift if its adjusted p-value is below `alpha` and its effect is at least `effect`, half of that for
     coverage.
 
     >>> one, other = Check("ood", "a", 0.3, 0.001, "", ""), Check("ood", "b", 0.01, 1e-9, "", "")
-    >>> [(check.name, check.adjusted_p_value, check.drift) for check in decided([one, other], 0.01, 0.1)]
+    >>> [(check.name, check.adjusted_p_value, check.drift) for check in decide_drift([one, other], 0.01, 0.1)]
     [('a', 0.001, True), ('b', 2e-09, False)]
     """
-    counted, found = [check for check in checks if not check.ignored], []
+    counted, decisions = [check for check in checks if not check.ignored], []
     for check, adjusted in zip(counted, adjust_p_values([check.p_value for check in counted]), strict=True):
         least = 0.5 * effect if check.kind == "coverage" else effect
         is_drift = adjusted < alpha and check.effect >= least
-        found.append(check._replace(adjusted_p_value=adjusted, drift=is_drift))
-    found += [check for check in checks if check.ignored]
-    return tuple(sorted(found, key=lambda check: (not check.drift, check.ignored, -check.effect)))
+        decisions.append(check._replace(adjusted_p_value=adjusted, drift=is_drift))
+    decisions += [check for check in checks if check.ignored]
+    return tuple(sorted(decisions, key=lambda check: (not check.drift, check.ignored, -check.effect)))
 
 
 # Columns -------------------------------------------------------------------------------------------------------------
 
 
-def column_check(profile: ColumnProfile, column: Column, shown: Callable[[float], str] = "{:.4g}".format) -> Check:
-    """The comparison of a column, of its missing values, too; `shown` writes a number of it."""
+def compare_column(profile: ColumnProfile, column: Column, shown: Callable[[float], str] = "{:.4g}".format) -> Check:
+    """Compare the values of a column, missing ones included, with the training; `shown` writes one of its numbers."""
     if len(profile.keys):
-        return _levels(profile, column)
+        return _compare_levels(profile, column)
     # Kolmogorov-Smirnov: the largest difference of the two cdfs, at the quantiles that the summary keeps. These are
     # three per doubling of the rank, so that the distance is a little too small rather than too large. Missing values
     # come before all others.
@@ -265,40 +267,40 @@ def column_check(profile: ColumnProfile, column: Column, shown: Callable[[float]
         both = float(np.interp(0.0, profile.normal, profile.edges)), float(np.median(values))
         medians = f"median {shown(both[0])}", f"median {shown(both[1])}"
     p_value = float(stats.kstwobign.sf(distance * np.sqrt(before * now / (before + now))))
-    p_value = _or_missing(p_value, profile, absent)
+    p_value = _combine_with_missing(p_value, profile, absent)
     missing = (f"{old:.1%} missing", f"{new:.1%} missing") if old or new else ("", "")
-    first, second = (", ".join(filter(None, each)) for each in zip(medians, missing, strict=True))
+    first, second = (", ".join(filter(None, pair)) for pair in zip(medians, missing, strict=True))
     return Check("values", column.name, distance, p_value, first, second)
 
 
-def _or_missing(p_value: float, profile: ColumnProfile, absent: np.ndarray) -> float:
-    """The p-value of a test of values, combined with that of Fisher's exact test of missing ones, if there are any.
+def _combine_with_missing(p_value: float, profile: ColumnProfile, absent: np.ndarray) -> float:
+    """Combine the p-value of a test of values with that of Fisher's exact test of missing values, if there are any.
 
     Fisher's test finds the first missing values of a column among a few rows.
     """
-    known = profile.rows[0] - profile.rows[1]
-    table = np.array([[profile.rows[1], known], [absent.sum(), (~absent).sum()]]).round().astype(int)
+    present = profile.rows[0] - profile.rows[1]
+    table = np.array([[profile.rows[1], present], [absent.sum(), (~absent).sum()]]).round().astype(int)
     if not table[:, 0].any():
         return p_value
     return min(1.0, 2.0 * min(p_value, float(stats.fisher_exact(table)[1])))
 
 
-def _levels(profile: ColumnProfile, column: Column) -> Check:
+def _compare_levels(profile: ColumnProfile, column: Column) -> Check:
     """Test whether the shares of frequent levels are the same, and name the level that has changed most.
 
     Levels that are rare in the training are one cell with those that it did not have, so that it makes no difference in
     which of two alike tables a rare level happens to occur.
     """
     before, number, absent = profile.rows[0], len(column.values), column.is_missing
-    place = profile.find_positions(column.rows(~absent))
-    counts = np.append(np.bincount(place[place >= 0], minlength=len(profile.keys)), absent.sum())
+    index = profile.find_positions(column.rows(~absent))
+    counts = np.append(np.bincount(index[index >= 0], minlength=len(profile.keys)), absent.sum())
     old = np.append(_key_shares(profile) * (1.0 - profile.missing_share), profile.missing_share)
-    now, unseen = counts / number, float((place < 0).sum() / number)
-    chosen = old * min(before, number) >= _LEAST_EXPECTED
-    cells = [np.append(each[chosen], max(0.0, 1.0 - each[chosen].sum())) for each in (old, now)]
+    now, unseen = counts / number, float((index < 0).sum() / number)
+    chosen = old * min(before, number) >= _MIN_EXPECTED
+    cells = [np.append(shares[chosen], max(0.0, 1.0 - shares[chosen].sum())) for shares in (old, now)]
     effect = 0.5 * float(np.abs(cells[0] - cells[1]).sum())
     table = np.stack([before * cells[0], number * cells[1]])
-    if chosen.sum() > 1 and table[:, -1].sum() * min(before, number) < _LEAST_EXPECTED * (before + number):
+    if chosen.sum() > 1 and table[:, -1].sum() * min(before, number) < _MIN_EXPECTED * (before + number):
         # Too few in both tables together: with the rarest of the others.
         table[:, int(np.argmin(table[0, :-1]))] += table[:, -1]
         table = table[:, :-1]
@@ -308,7 +310,7 @@ def _levels(profile: ColumnProfile, column: Column) -> Check:
         p_value = float(stats.fisher_exact(used.round().astype(int))[1])
     elif used.shape[1] > 2:
         p_value = float(stats.chi2_contingency(used, correction=False)[1])
-    p_value = _or_missing(p_value, profile, absent)
+    p_value = _combine_with_missing(p_value, profile, absent)
     # The summary has hashes of levels, so that only those of the new rows are known by name.
     names, keys = [f"{value:g}" for value in profile.keys.view(np.float64)], np.arange(len(profile.keys))
     if column.is_category:
@@ -324,26 +326,26 @@ def _levels(profile: ColumnProfile, column: Column) -> Check:
 
 
 def _key_shares(profile: ColumnProfile) -> np.ndarray:
-    """The share of each level or value (`keys`) among the training values that were not missing.
+    """Return the share of each level or value (`keys`) among the training values that were not missing.
 
     The surprise of a level is -log of the share of all levels that are as rare, so that shares are its differences.
 
     >>> from ddpn.tables.columns import Kind
-    >>> known = ColumnProfile(Kind.CATEGORY, np.ones(2), np.zeros(2), keys=np.arange(3, dtype=np.uint64),
-    ...                       key_surprise=-np.log([0.4, 1.0, 0.4]))
-    >>> _key_shares(known).round(3).tolist()
+    >>> profile = ColumnProfile(Kind.CATEGORY, np.ones(2), np.zeros(2), keys=np.arange(3, dtype=np.uint64),
+    ...                         key_surprise=-np.log([0.4, 1.0, 0.4]))
+    >>> _key_shares(profile).round(3).tolist()
     [0.2, 0.6, 0.2]
     """
     as_rare = np.exp(-profile.key_surprise).round(12)
-    level, place, number = np.unique(as_rare, return_inverse=True, return_counts=True)
-    return (np.diff(level, prepend=0.0) / number)[place]
+    level, index, number = np.unique(as_rare, return_inverse=True, return_counts=True)
+    return (np.diff(level, prepend=0.0) / number)[index]
 
 
 # Predictions ---------------------------------------------------------------------------------------------------------
 
 
-def _ood(predictor: Predictor, pvalues: np.ndarray) -> Check:
-    """The share of rows that are flagged, against what is expected of rows like the calibration rows.
+def _compare_ood(predictor: Predictor, pvalues: np.ndarray) -> Check:
+    """Compare the share of flagged rows with that expected of rows like the calibration rows.
 
     Among rows like these, the number of flagged ones has a Beta-Binomial distribution: the share that a finite
     calibration set leaves for new rows varies itself.
@@ -358,7 +360,7 @@ def _ood(predictor: Predictor, pvalues: np.ndarray) -> Check:
     return Check("ood", "out-of-distribution rows", max(0.0, share - ood.alpha), p_value, *words)
 
 
-def _count_checks(predictor: Predictor, sample: CountRows) -> list[Check]:
+def _compare_counts(predictor: Predictor, sample: CountRows) -> list[Check]:
     """Compare the coverage of intervals with their own probability, and the PIT with a uniform distribution.
 
     The number of rows inside has about a Binomial distribution with the mean probability, whose variance is at least
@@ -370,7 +372,7 @@ def _count_checks(predictor: Predictor, sample: CountRows) -> list[Check]:
         y = torch.from_numpy(sample.y)
         low, high, probability = predictor.wrap(dist, groups=sample.interval_groups).interval_with_probability(COVERAGE)
         is_covered, expected = int(((low <= y) & (y <= high)).sum()), float(probability.mean())
-        distance, pit = pit_distance(dist, y), Pit.of(dist, y, np.ones(rows))
+        distance, pit = pit_distance(dist, y), Pit.from_counts(dist, y, np.ones(rows))
     # A level that was calibrated on few rows is itself uncertain, as a share among these rows is.
     levels = predictor.calibration.intervals.get(MIXTURE)
     size = np.inf if levels is None else float(levels.rows[0])

@@ -1,7 +1,8 @@
 """Every figure of the package but that of `Prediction.plot`: those of the report, of `plot` methods, and calibration.
 
 `plot_pit` is about predictions and observed counts; `Effects.plot` and `Contributions.plot` call others. A function
-`draw_...` draws into axes; `panel` makes a figure of one of them, and `svg_of` the image that the report embeds.
+`draw_...` draws into axes; `draw_panel` makes a figure of one of them, and `render_svg` the image that the report
+embeds.
 """
 
 import math
@@ -34,7 +35,7 @@ from ddpn.runtime.figures import (
     figure_class,
     make_panels,
     set_ticks,
-    styled,
+    use_style,
 )
 from ddpn.statistics import Z, bonferroni_z, effective_rows, mean_and_error
 
@@ -58,15 +59,15 @@ _WIDTH, _HEIGHT, _ROW, _LINE, _AXIS = 4.3, 2.75, 0.25, 0.19, 0.5
 PLAIN, NAMED, BESIDE = (0.62, 0.22), (1.42, 0.66), (0.62, 0.6)
 
 
-@styled
-def panel(
+@use_style
+def draw_panel(
     draw: Callable[["Axes"], object],
     height: float = _HEIGHT,
     width: float = _WIDTH,
     margins: tuple[float, float] = PLAIN,
     title: str = "",
 ) -> "Figure":
-    """A figure of one panel, which `draw` fills, with its legend above; `margins` are left and right, in inches."""
+    """Draw a figure of one panel by calling `draw`, with its legend above; `margins` are left and right, in inches."""
     figure = figure_class()((width, height))
     ax = figure.subplots()
     draw(ax)
@@ -77,28 +78,28 @@ def panel(
     edges = {"left": margins[0] / width, "right": 1 - margins[1] / width, "bottom": _AXIS / height, "top": top / height}
     figure.subplots_adjust(**edges)
     if number:
-        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.1 / width, top / height)}
-        figure.legend(*entries, ncols=columns, columnspacing=1.1, handlelength=1.7, labelspacing=0.25, **place)
+        position: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.1 / width, top / height)}
+        figure.legend(*entries, ncols=columns, columnspacing=1.1, handlelength=1.7, labelspacing=0.25, **position)
     if title:
         figure.suptitle(title, x=0.12 / width, ha="left", y=1 - 0.08 / height)
     return figure
 
 
-@styled
-def svg_of(figure: "Figure", name: str, title: str, description: str) -> str:
-    """A figure as an SVG element of a page: the same bytes each time, text as text, in the colours of the page.
+@use_style
+def render_svg(figure: "Figure", name: str, title: str, description: str) -> str:
+    """Return a figure as an SVG element of a page: text as text, in the colours of the page, and reproducible bytes.
 
-    `name` is unique on the page, and begins all names in the image; `title` and `description` are for screen readers.
+    `name` is unique on the page and prefixes all names in the image; `title` and `description` are for screen readers.
     """
     import matplotlib
 
-    found = StringIO()
+    buffer = StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with matplotlib.rc_context({"svg.hashsalt": name}), warnings.catch_warnings():
         # The fonts of the browser have what matplotlib's font lacks.
         warnings.filterwarnings("ignore", "Glyph", UserWarning)
-        figure.savefig(found, format="svg", transparent=True, metadata=nothing)
-    body = found.getvalue().partition("<svg")[2].partition(">")[2].replace("xlink:href", "href")
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    body = buffer.getvalue().partition("<svg")[2].partition(">")[2].replace("xlink:href", "href")
     body = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{name}-", body)
     for color, variable in _PAGE_COLORS.items():
         body = body.replace(f": {color}", f": var(--{variable})")
@@ -113,7 +114,7 @@ def svg_of(figure: "Figure", name: str, title: str, description: str) -> str:
 
 
 def _short_name(point: object) -> str:
-    """A value of a column, or its name, as a label."""
+    """Write a value or a name of a column as a short label."""
     text = value_text(point)
     return text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…"
 
@@ -149,15 +150,15 @@ class Pit(NamedTuple):
     chance: float
 
     @classmethod
-    def of(cls, dist: Predicted, y: ArrayLike, weight: np.ndarray, bins: int = 10) -> "Pit":
-        """That of counts and their predicted distributions."""
+    def from_counts(cls, dist: Predicted, y: ArrayLike, weight: np.ndarray, bins: int = 10) -> "Pit":
+        """Compute the histogram of counts under their predicted distributions."""
         return cls(pit_histogram(dist, y, bins, weight).numpy(), Z * math.sqrt((bins - 1) / effective_rows(weight)))
 
     @classmethod
-    def of_blocks(cls, dists: Sequence[CountDistribution], y: np.ndarray, weight: np.ndarray) -> "Pit":
-        """That of predicted distributions of some rows after the other."""
+    def from_blocks(cls, dists: Sequence[CountDistribution], y: np.ndarray, weight: np.ndarray) -> "Pit":
+        """Compute the histogram of all rows, whose distributions are given as consecutive blocks."""
         ends = np.cumsum([dist.batch_shape[0] for dist in dists])[:-1]
-        parts = [cls.of(*part) for part in zip(dists, np.split(y, ends), np.split(weight, ends), strict=True)]
+        parts = [cls.from_counts(*part) for part in zip(dists, np.split(y, ends), np.split(weight, ends), strict=True)]
         heights = np.average([part.heights for part in parts], 0, [part.sum() for part in np.split(weight, ends)])
         return cls(heights, Z * math.sqrt((len(heights) - 1) / effective_rows(weight)))
 
@@ -180,23 +181,23 @@ class Pit(NamedTuple):
         return _MEANINGS[self.shape]
 
 
-def tenths_of(mean: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean predictions and mean counts of tenths of the rows, by predicted means, and the reach of 95% intervals."""
+def summarize_tenths(mean: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Compute mean predictions and mean counts of tenths of the rows, by predicted means, with 95% intervals."""
     order = np.argsort(mean, kind="stable")
     order = order[weight[order] > 0]
     parts = np.array_split(order, min(10, len(order)))
-    found = np.array([mean_and_error(y[part], weight[part]) for part in parts])
+    counts = np.array([mean_and_error(y[part], weight[part]) for part in parts])
     predicted = np.array([np.average(mean[part], weights=weight[part]) for part in parts])
-    return predicted, found[:, 0], Z * found[:, 1]
+    return predicted, counts[:, 0], Z * counts[:, 1]
 
 
 def wants_log(values: np.ndarray) -> bool:
-    """Whether the largest counts are so far from the median that an even axis would crowd most of them at one end."""
+    """Return True if an even axis would crowd most counts at one end, because the largest are far from the median."""
     return bool(values.max() > 60 and values.max() > 12 * (np.median(values) + 1))
 
 
 def draw_pit(ax: "Axes", pit: Pit) -> None:
-    """A PIT histogram, with the range of chance."""
+    """Draw a PIT histogram with the range of chance."""
     ax.axhspan(max(0.0, 1.0 - pit.chance), 1.0 + pit.chance, color=BAND, label="95% range of chance")
     bins = len(pit.heights)
     ax.bar(np.arange(bins) / bins, pit.heights, 1.0 / bins, align="edge", **BAR, alpha=0.75, label="rows")
@@ -225,7 +226,7 @@ def draw_scatter(
     ax.plot(mean[inside], y[inside], ".", color=INK, markersize=3.6, alpha=0.75, label="inside")
     ax.plot(mean[~inside], y[~inside], "x", color=CONTRAST, markersize=4.5, label="outside")
     ax.plot(*tenths[:2], **SECOND, label="mean of a tenth")
-    across, up = _range(mean, log), _range(np.concatenate([mean, *ends, y]), log)
+    across, up = _axis_range(mean, log), _axis_range(np.concatenate([mean, *ends, y]), log)
     diagonal = [max(across[0], up[0]), min(across[1], up[1])]
     ax.plot(diagonal, diagonal, **REFERENCE)
     ax.set(xlim=across, ylim=up, xlabel=label, ylabel="observed")
@@ -233,8 +234,8 @@ def draw_scatter(
     set_ticks(ax.yaxis, integers=True, log=log)
 
 
-def _range(values: np.ndarray, log: bool) -> tuple[float, float]:
-    """The ends of an axis of counts: from 0, unless much of the axis would be empty."""
+def _axis_range(values: np.ndarray, log: bool) -> tuple[float, float]:
+    """Return the ends of an axis of counts: from 0, unless much of the axis would be empty."""
     least, top = float(values.min()), 1.04 * max(float(values.max()), 1.0)
     if log:
         return 0.8 * least if least > 10 else 0.0, top
@@ -260,15 +261,15 @@ def plot_pit(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLike | 
     -------
     matplotlib Figure
     """
-    pit = Pit.of(dist, y, validate_weights(weight, validate_prediction(dist, y)[1]).numpy(), bins)
-    return panel(partial(draw_pit, pit=pit), 3.5, title="PIT histogram")
+    pit = Pit.from_counts(dist, y, validate_weights(weight, validate_prediction(dist, y)[1]).numpy(), bins)
+    return draw_panel(partial(draw_pit, pit=pit), 3.5, title="PIT histogram")
 
 
 # Named bars ----------------------------------------------------------------------------------------------------------
 
 
 def bars_height(number: int) -> float:
-    """The height in inches of a figure of so many named bars."""
+    """Return the height in inches of a figure with this number of named bars."""
     return 0.35 + _AXIS + _ROW * number
 
 
@@ -280,14 +281,14 @@ def draw_bars(
     words: Sequence[str] = (),
     label: str = "",
 ) -> None:
-    """Named horizontal bars, the first on top, with the `reach` (low, high) of whiskers, and words at the right."""
-    place = np.arange(len(names))
-    ax.barh(place, level, 0.66, **BAR, label=label)
-    ax.hlines(place, *reach, color=INK, linewidth=1.3)
-    ax.set_yticks(place, [_short_name(name) for name in names])
-    for at, text in zip(place, words, strict=False):
+    """Draw named horizontal bars, the first on top; `reach` (low, high) are whiskers, `words` stand at the right."""
+    positions = np.arange(len(names))
+    ax.barh(positions, level, 0.66, **BAR, label=label)
+    ax.hlines(positions, *reach, color=INK, linewidth=1.3)
+    ax.set_yticks(positions, [_short_name(name) for name in names])
+    for position, text in zip(positions, words, strict=False):
         ax.annotate(
-            text, (1.02, at), xycoords=("axes fraction", "data"), va="center", fontsize=9, annotation_clip=False
+            text, (1.02, position), xycoords=("axes fraction", "data"), va="center", fontsize=9, annotation_clip=False
         )
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(visible=False, axis="y")
@@ -302,18 +303,25 @@ def draw_bars(
 _CHANGES = {"crps": "increase of the CRPS", "mean": "change of the mean", "spread": "change of the spread"}
 
 
-def draw_importance(ax: "Axes", found: Sequence["Importance"], of: str, words: Sequence[str] = ()) -> None:
-    """What shuffling columns changes: means over the repeats, and their range; `of` is "crps", "mean" or "spread"."""
-    values = np.array([getattr(one, of) for one in found]).reshape(len(found), -1)
-    draw_bars(ax, [one.name for one in found], values.mean(1), np.array([values.min(1), values.max(1)]), words)
+def draw_importance(ax: "Axes", importances: Sequence["Importance"], of: str, words: Sequence[str] = ()) -> None:
+    """Draw what shuffling columns changes, as means and ranges of repeats; `of` is "crps", "mean" or "spread"."""
+    values = np.array([getattr(importance, of) for importance in importances]).reshape(len(importances), -1)
+    draw_bars(
+        ax,
+        [importance.name for importance in importances],
+        values.mean(1),
+        np.array([values.min(1), values.max(1)]),
+        words,
+    )
     ax.set(xlim=(min(0.0, values.min()), max(1e-3, values.max())), xlabel=_CHANGES[of])
     set_ticks(ax.xaxis, percent=True, most=4)
 
 
-def scale_of(curves: Sequence["Curve"]) -> tuple[float, float]:
-    """The ends of an axis that several curves share: all levels with some room, beyond which bands may reach.
+def shared_scale(curves: Sequence["Curve"]) -> tuple[float, float]:
+    """Return the ends of an axis that several curves share: all levels with some room, beyond which bands may reach.
 
-    From 0 where that costs at most a third of the height, and with 1, the Poisson, where it is near.
+    The axis begins at 0 if that costs at most a third of its height, and contains 1, the Poisson, if that is near.
+
     """
     levels = np.concatenate([curve.level for curve in curves])
     bands = np.concatenate([part for curve in curves for part in (curve.low, curve.high)])
@@ -328,23 +336,23 @@ def scale_of(curves: Sequence["Curve"]) -> tuple[float, float]:
     return low - margin if low else low, high + margin
 
 
-@styled
-def effects_figure(found: Sequence["Effect"]) -> "Figure":
-    """The effects of columns on the mean (left) and on the spread (right), each side on one scale."""
-    heights = [3.0 if one.is_line else 0.4 + bars_height(len(one.frequent)) for one in found]
+@use_style
+def draw_effects(effects: Sequence["Effect"]) -> "Figure":
+    """Draw the effects of columns on the mean (left) and on the spread (right), each side on one scale."""
+    heights = [3.0 if effect.is_line else 0.4 + bars_height(len(effect.frequent)) for effect in effects]
     figure, axes = make_panels(heights or [3.0], 2, 4.8)
     for side, of in enumerate(("mean", "spread")):
-        curves = [getattr(one, of) for one in found]
-        for ax, one, curve in zip(axes[:, side], found, curves, strict=False):
-            draw_effect(ax, one, curve, scale_of(curves))
-            ax.set_title(f"{_short_name(one.name)}: {of}")
+        curves = [getattr(effect, of) for effect in effects]
+        for ax, effect, curve in zip(axes[:, side], effects, curves, strict=False):
+            draw_effect(ax, effect, curve, shared_scale(curves))
+            ax.set_title(f"{_short_name(effect.name)}: {of}")
     return figure
 
 
 def draw_effect(
     ax: "Axes", one: "Effect", curve: "Curve", scale: tuple[float, float], words: Sequence[str] = ()
 ) -> None:
-    """The effect of a column on one quantity: a line, or bars with `words` for a few values or levels."""
+    """Draw the effect of a column on one quantity: a line, or bars with `words` for a few values or levels."""
     if one.is_line:
         _draw_line(ax, one, curve, scale)
         return
@@ -378,22 +386,22 @@ def _draw_line(ax: "Axes", one: "Effect", curve: "Curve", scale: tuple[float, fl
     set_ticks(ax.yaxis)
 
 
-@styled
-def contributions_figure(found: "Contributions", row: int, most: int) -> "Figure":
-    """The contributions to one row, the largest on top, each starting where the one above it ends."""
-    parts = [(f"{name} = {_short_name(cell)}", value) for name, cell, value in found.top(row, most)]
-    rest = float(found.values[row].sum() - sum(value for _, value in parts))
-    if found.values.shape[1] > len(parts):
-        parts.append((f"{found.values.shape[1] - len(parts)} others", rest))
+@use_style
+def draw_contributions(contributions: "Contributions", row: int, most: int) -> "Figure":
+    """Draw the contributions to one row, the largest on top, each starting where the one above it ends."""
+    parts = [(f"{name} = {_short_name(cell)}", value) for name, cell, value in contributions.top(row, most)]
+    others = float(contributions.values[row].sum() - sum(value for _, value in parts))
+    if contributions.values.shape[1] > len(parts):
+        parts.append((f"{contributions.values.shape[1] - len(parts)} others", others))
     figure, axes = make_panels([1.2 + 0.35 * len(parts)], width=7.0)
-    ax, start = axes[0, 0], found.base
-    for place, (_, value) in enumerate(parts):
-        ax.barh(place, value, left=start, color=CONTRAST if value > 0 else ACCENT)
+    ax, start = axes[0, 0], contributions.base
+    for index, (_, value) in enumerate(parts):
+        ax.barh(index, value, left=start, color=CONTRAST if value > 0 else ACCENT)
         start += value
-    ax.axvline(found.base, **REFERENCE)
+    ax.axvline(contributions.base, **REFERENCE)
     ax.axvline(start, color=INK, linewidth=1.0)
     ax.set_yticks(np.arange(len(parts)), [words for words, _ in parts])
     ax.grid(visible=False, axis="y")
     ax.invert_yaxis()
-    ax.set_xlabel(f"log of {found.quantity}" if found.log else found.quantity)
+    ax.set_xlabel(f"log of {contributions.quantity}" if contributions.log else contributions.quantity)
     return figure

@@ -19,7 +19,7 @@ from ddpn.members.held_out import HeldOutPredictions
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.threads import single_thread
-from ddpn.runtime.time_plan import FEWEST_ROWS, with_rows
+from ddpn.runtime.time_plan import FIRST_ROWS, run_with_rows
 from ddpn.tables.row_hashes import name_interval_groups
 
 #: The uniform scores of a right model count as this many rows: a few hundred rows determine a coverage only to some
@@ -86,11 +86,11 @@ def calibrate(
 
     def work(number: int) -> CalibratedRows:
         # Where time is short, the mixture comes first.
-        is_rough = clock.has_limit and number < min(len(held_out), 2 * FEWEST_ROWS)
+        is_rough = clock.has_limit and number < min(len(held_out), 2 * FIRST_ROWS)
         return fit_calibration(held_out.draw(number), chosen, seed, is_rough)
 
     with single_thread():
-        return with_rows(clock, len(held_out), work)
+        return run_with_rows(clock, len(held_out), work)
 
 
 def fit_calibration(

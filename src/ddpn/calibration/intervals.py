@@ -22,7 +22,7 @@ from ddpn.distributions.components import Interval, Summary
 from ddpn.rows.checks import get_row_count
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
-from ddpn.runtime.validation import check_choice, check_column, listed
+from ddpn.runtime.validation import check_choice, check_column, join_words
 from ddpn.tables.columns import ColumnTable
 from ddpn.tables.row_hashes import name_interval_groups
 
@@ -283,7 +283,7 @@ class IntervalGroups:
         if not missing:
             return ""
         names = sorted(set(missing))
-        shown = listed([repr(name) for name in names[:3]]) + (", ..." if len(names) > 3 else "")
+        shown = join_words([repr(name) for name in names[:3]]) + (", ..." if len(names) > 3 else "")
         rows = f"{len(missing):,} of {len(labels):,} rows"
         return f"{rows} have a {self.by} that the calibration rows did not have ({shown}): level of all rows."
 

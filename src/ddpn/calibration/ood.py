@@ -25,7 +25,7 @@ from ddpn.calibration.columns import (
     fit_column,
 )
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.runtime.validation import is_number, listed
+from ddpn.runtime.validation import is_number, join_words
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.tables.columns import Column, ColumnTable
 from ddpn.tables.schema import Schema, read_table
@@ -391,7 +391,9 @@ class TableSummary:
         ignored = self.profile.ignored
         if ignored:
             verb, pronoun = ("does", "it follows") if len(ignored) == 1 else ("do", "they follow")
-            words = f"{listed([*map(repr, ignored)])} {verb} not count in the out-of-distribution score: {pronoun} time"
+            words = (
+                f"{join_words([*map(repr, ignored)])} {verb} not count in the out-of-distribution score: {pronoun} time"
+            )
             findings.append((0, f"{words}, and later rows are expected to have other values."))
         findings.sort(key=lambda finding: -finding[0])
         shown = [sentence for _, sentence in findings[:_MAX_SENTENCES]]

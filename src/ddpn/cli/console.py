@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self
 import typer
 
 from ddpn.cli.wording import render_error, render_fit_options
-from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
+from ddpn.runtime.errors import ConfigError, DDPNError, describe_os_error
 from ddpn.runtime.steps import StepRunner
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def report_errors(ctrl_c_message: str, context: typer.Context | None = None) -> 
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise  # a reader such as `head` has closed the pipe, which typer handles
-        typer.echo(f"Error: {machine_error(error)}", err=True)
+        typer.echo(f"Error: {describe_os_error(error)}", err=True)
         raise typer.Exit(BAD_INPUT) from None
 
 

@@ -15,7 +15,7 @@ from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import build_fact_table, describe_member, describe_model, show_scores
 from ddpn.storage.contents import JsonObject
-from ddpn.storage.model_files import refuses_strange_files
+from ddpn.storage.model_files import wrap_load_errors
 from ddpn.tables.row_draw import parse_max_rows
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def show_(model: o.Model, as_json: o.Json = False) -> None:
     (show_onnx if model.suffix == ".onnx" else _show_saved_model)(model, as_json)
 
 
-@refuses_strange_files
+@wrap_load_errors
 def show_onnx(path: Path, as_json: bool) -> None:
     """Print the members, inputs and outputs of an exported file."""
     from ddpn.export.description import describe_onnx
@@ -155,7 +155,7 @@ def show_onnx(path: Path, as_json: bool) -> None:
         show(build_fact_table(_describe_interface(about)))
 
 
-@refuses_strange_files
+@wrap_load_errors
 def _show_saved_model(model: Path, as_json: bool) -> None:
     """Print what a saved model is, how it was fitted and how it scored."""
     from ddpn.workflow.model_folder import describe

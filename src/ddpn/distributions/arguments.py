@@ -53,8 +53,8 @@ def broadcast_shapes(**shapes: tuple[int, ...]) -> torch.Size:
         # torch.broadcast_shapes takes longer than a small log_prob, and its first call imports sympy (half a second).
         return torch.Size(np.broadcast_shapes(*shapes.values()))
     except ValueError:
-        listed = " and ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
-        raise InputError(f"shapes must broadcast, got {listed}. Reshape one of them.") from None
+        join_words = " and ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+        raise InputError(f"shapes must broadcast, got {join_words}. Reshape one of them.") from None
 
 
 def _first_bad(bad: Tensor, values: Tensor) -> tuple[str, str]:

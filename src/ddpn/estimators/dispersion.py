@@ -7,7 +7,7 @@ import torch
 
 from ddpn.estimators.coefficients import INTERCEPT
 from ddpn.members.linear import LinearFit
-from ddpn.runtime.validation import listed
+from ddpn.runtime.validation import join_words
 
 #: Standard errors beyond this, on a log scale and for a column of standard deviation 1, belong to no estimate.
 _RUNAWAY = 30.0
@@ -93,7 +93,9 @@ def coefficient_warnings(
     kept, constant = fit.coordinates.kept, fit.coordinates.is_constant
     names, sentences = np.array(columns, dtype=object), []
     groups = {"Constant columns": constant, "Combinations of the columns before them": ~kept & ~constant}
-    lost = [f"{what}: {listed([repr(name) for name in names[mask]])}." for what, mask in groups.items() if mask.any()]
+    lost = [
+        f"{what}: {join_words([repr(name) for name in names[mask]])}." for what, mask in groups.items() if mask.any()
+    ]
     if lost:
         remedy = "Drop these columns." if kept[~constant].all() else "Drop these columns, or pass alpha."
         fate = "The rows do not determine some coefficients, which are 0 with standard error NaN."
@@ -103,7 +105,7 @@ def coefficient_warnings(
     wide = {p: spread > _RUNAWAY for p, spread in enumerate(deviations) if labels[p].startswith("log")}
     runaways = {p: features[: len(mask)][mask] for p, mask in wide.items() if mask.any()}
     if runaways and not _is_harmless_limit(fit, labels, list(runaways), quality):
-        shown = "; ".join(f"{labels[p]}: {listed([repr(name) for name in some])}" for p, some in runaways.items())
+        shown = "; ".join(f"{labels[p]}: {join_words([repr(name) for name in some])}" for p, some in runaways.items())
         reason = _explain_limit(fit, labels, list(runaways))
         sentences.append(f"The rows hardly determine some coefficients ({shown}), {reason or _GENERAL_REASON}")
     return sentences

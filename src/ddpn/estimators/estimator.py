@@ -34,7 +34,7 @@ from ddpn.runtime.frames import library_name
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_choice, check_number, is_integer, is_number
 from ddpn.statistics import explained_deviance
-from ddpn.storage.model_files import TASK, read_files, read_manifest, refuses_strange_files, write_model
+from ddpn.storage.model_files import TASK, read_files, read_manifest, wrap_load_errors, write_model
 from ddpn.tables.columns import ColumnTable, Kind
 from ddpn.tables.dates import DateColumns
 from ddpn.tables.kinds import TableColumn
@@ -77,7 +77,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             head.check_bounds()
         return counts
 
-    def _set_fitted(self, schema: Schema, predictor: Predictor, rows: CountRows | None = None) -> None:
+    def _store_fit(self, schema: Schema, predictor: Predictor, rows: CountRows | None = None) -> None:
         """Replace what an earlier fit left, all at once: a fit that fails or is interrupted changes nothing.
 
         A summary of `rows` finds later rows that are unlike them.
@@ -228,14 +228,14 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return (intervals, ends[:, 2]) if return_probability else intervals
 
     def _group_labels(self, X: Any, groups: Any) -> np.ndarray | None:
-        """The groups of rows by which intervals are calibrated, with a warning about those that are unknown."""
-        known = self._fitted.calibration.groups
-        if known is None:
+        """Return the groups of rows within which intervals are calibrated; warn about unknown groups."""
+        interval_groups = self._fitted.calibration.groups
+        if interval_groups is None:
             if groups is not None:
                 raise InputError("groups must be None: fit_intervals was not given groups.")
             return None
-        labels = known.read_labels(X, groups)
-        if sentence := known.describe_unseen(labels):
+        labels = interval_groups.read_labels(X, groups)
+        if sentence := interval_groups.describe_unseen(labels):
             warnings.warn(sentence, UserWarning, stacklevel=3)
         return labels
 
@@ -322,7 +322,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     def crps(
         self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
     ) -> float:
-        """Mean continuous ranked probability score (CRPS), in units of the counts; smaller is better.
+        """Return the mean continuous ranked probability score (CRPS), in units of the counts; smaller is better.
 
         Parameters
         ----------
@@ -335,7 +335,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     def nll(
         self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
     ) -> float:
-        """Mean negative log-likelihood, in nats; smaller is better.
+        """Return the mean negative log-likelihood, in nats; smaller is better.
 
         Parameters
         ----------
@@ -345,12 +345,12 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return self._mean_score(nll, self._sample(X, y, sample_weight, exposure, upper, censored))
 
     def _mean_score(self, score: Any, sample: CountRows) -> float:
-        each = []
+        scores = []
         with torch.no_grad():
             for dist, part in self._fitted.iter_recorded_blocks(sample):
                 with single_thread():
-                    each.append(score(dist, torch.from_numpy(part.y)).numpy())
-        return float(np.average(np.concatenate(each), weights=sample.weight))
+                    scores.append(score(dist, torch.from_numpy(part.y)).numpy())
+        return float(np.average(np.concatenate(scores), weights=sample.weight))
 
     # Calibration ------------------------------------------------------------------------------------------------
 
@@ -462,8 +462,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             raise ConfigError("monotone cannot be combined with a recalibration, after which the mean might fall.")
         with single_thread():
             sample = self._sample(X, y, sample_weight, exposure, upper, censored)
-            given = getattr(self, "random_state", None)
-            seed = given if is_integer(given) else 0
+            random_state = getattr(self, "random_state", None)
+            seed = random_state if is_integer(random_state) else 0
             predictor = self._fitted
             held_out = predictor.predict_held_out(sample, seed)
             predictor.calibration = fit_recalibration(predictor.calibration, held_out, prior_rows, always, seed)
@@ -626,14 +626,14 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     def _out_of_fold_leaderboard(self) -> Leaderboard:
         raise InputError("X and y are missing: give a test set, rows that `fit` was not given.")
 
-    def verdict(self, X: Any = None, y: Any = None, **known: Any) -> Verdict:
+    def verdict(self, X: Any = None, y: Any = None, **options: Any) -> Verdict:
         """Decide whether to use the model, or a simpler one instead.
 
         Parameters
         ----------
         X, y : array-like, optional
             The test set, or nothing for out-of-fold scores, as for `leaderboard`.
-        **known
+        **options
             Further arguments of `leaderboard`.
 
         Returns
@@ -641,7 +641,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         Verdict
             Sentences, and `level`: "better", "as good as", "undecided", "worse" or "unusable".
         """
-        return self.leaderboard(X, y, **known).verdict
+        return self.leaderboard(X, y, **options).verdict
 
     def report(
         self,
@@ -690,9 +690,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return {}, {}
 
     def _restore_extra(self, files: dict[str, bytes], extra: dict[str, Any]) -> None:
-        """The inverse of `_extra_state`."""
+        """Set the attributes that `_extra_state` saved."""
 
-    def saved_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+    def collect_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
         """Everything that `save` writes: files by name and the manifest."""
         files, manifest = self._fitted.state()
         more, extra = self._extra_state()
@@ -717,10 +717,10 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         overwrite : bool
             Whether to replace a model that is there already.
         """
-        write_model(Path(path), *self.saved_state(), overwrite)
+        write_model(Path(path), *self.collect_state(), overwrite)
 
     @classmethod
-    @refuses_strange_files
+    @wrap_load_errors
     def load(cls, path: str | PathLike[str], mixed_only: bool = False) -> Self:
         """Load a model that `save` wrote. Nothing in its files is executed, and a damaged file is refused.
 
@@ -756,24 +756,24 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         roles : Roles or None
             How `ddpn fit` read the columns of its file; None for models that were fitted in Python.
         """
-        known = manifest.get("estimator", {"class": "Predictor"})
-        if known["class"] != cls.__name__:
-            raise InputError(f"{path} holds a {known['class']}, not a {cls.__name__}. Use {known['class']}.load.")
-        needed = [name for name, each in manifest["members"].items() if each["weight"] or not mixed_only]
+        saved = manifest.get("estimator", {"class": "Predictor"})
+        if saved["class"] != cls.__name__:
+            raise InputError(f"{path} holds a {saved['class']}, not a {cls.__name__}. Use {saved['class']}.load.")
+        needed = [name for name, entry in manifest["members"].items() if entry["weight"] or not mixed_only]
         about_model = {name: digest for name, digest in manifest["files"].items() if name != TASK}
         files = read_files(path, {"files": about_model}, needed)
-        options = {name: tuple(v) if isinstance(v, list) else v for name, v in known["options"].items()}
+        options = {name: tuple(v) if isinstance(v, list) else v for name, v in saved["options"].items()}
         model: Any = cls(**options)
         model.predictor_ = Predictor.from_state(files, manifest, mixed_only)
-        schema = Schema.from_dict(known["schema"])
+        schema = Schema.from_dict(saved["schema"])
         profile = model.predictor_.calibration.profile
         if profile is not None and profile.schema != schema:
             raise InputError(f"{path} has a profile of other columns than its manifest. Fit the model again.")
         schema.set_names(model)
         model.feature_kinds_ = list(schema.kinds)
-        model._dates = DateColumns(tuple(TableColumn.from_dict(column) for column in known.get("dates", ())))
+        model._dates = DateColumns(tuple(TableColumn.from_dict(column) for column in saved.get("dates", ())))
         model._roles = roles
-        model._restore_extra(files, known["extra"])
+        model._restore_extra(files, saved["extra"])
         return model
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -794,7 +794,7 @@ def _check_rows(**numbers: Any) -> None:
 
 
 def plain_options(model: Any, without: tuple[str, ...]) -> dict[str, Any]:
-    """Constructor arguments that JSON can hold; a random stream or a path cannot be kept."""
+    """Return the constructor arguments that JSON can hold; a random stream or a path cannot be kept."""
     options = {name: _plain(value) for name, value in model.get_params(deep=False).items() if name not in without}
     return {name: value for name, value in options.items() if isinstance(value, str | float | list | dict | int | None)}
 
@@ -808,8 +808,8 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
-def named_head(likelihood: Any, options: Any) -> Head:
-    """The head of a likelihood with its options, as `fit` is given them."""
+def make_named_head(likelihood: Any, options: Any) -> Head:
+    """Make the head of a likelihood from the arguments `likelihood` and `head_options`."""
     check_likelihood(likelihood)
     if options is not None and not isinstance(options, Mapping):
         must = 'be a dictionary such as {"beta": 0.5}'

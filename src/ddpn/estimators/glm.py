@@ -194,7 +194,7 @@ class CountGLM(CountEstimator):
         covariance, deviations = fit.covariances(kind=covariance_type, groups=codes)
         loglik = -float(weight @ fit.objective.losses(best.theta))
         quality = GoodnessOfFit.measure(fit, loglik)
-        self._set_fitted(Schema.from_table(table), predictor, sample.rows(used) if n_dropped else sample)
+        self._store_fit(Schema.from_table(table), predictor, sample.rows(used) if n_dropped else sample)
         self.n_rows_, self.n_dropped_ = len(rows), n_dropped
         self.n_groups_ = None if codes is None else int(codes.max()) + 1
         self.coef_ = fit.linear.slopes / fit.linear.scale

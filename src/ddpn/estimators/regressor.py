@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from ddpn.analysis.leaderboard import Leaderboard, out_of_fold_leaderboard
 from ddpn.calibration.calibrate import CalibrationOptions
 from ddpn.estimators.data_warnings import warn_about_table
-from ddpn.estimators.estimator import CountEstimator, named_head, plain_options
+from ddpn.estimators.estimator import CountEstimator, make_named_head, plain_options
 from ddpn.members import MEMBERS, list_mixable_members
 from ddpn.members.folds import Folds, JobOptions, get_fold_copies
 from ddpn.members.member import NotApplicableError, Task
@@ -128,7 +128,7 @@ class NetworkRegressor(CountEstimator):
         A fit that is interrupted (KeyboardInterrupt) after an epoch or more leaves the best ensemble so far; one that
         is interrupted earlier, or fails, leaves the estimator as it was.
         """
-        _refuse_removed(removed)
+        _raise_for_removed(removed)
         clock = self._start_clock()
         head = self._make_head()
         dates = DateColumns.find(X)
@@ -181,7 +181,7 @@ class NetworkRegressor(CountEstimator):
         `train` is a sample of the `stream`, if there is one. Ctrl-C is not raised again if there is something to keep:
         the result names the steps that are missing.
         """
-        head, options, runtime = self.checked_options()
+        head, options, runtime = self.build_options()
         counts.check_known(train)
         head.check_targets(train.y, train.exposure, train.labels)
         train = train.replace(X=read_table(train.X, type(self)))
@@ -194,34 +194,34 @@ class NetworkRegressor(CountEstimator):
         if len(train) <= FULL_BATCH_ROWS and train.group is None and _is_complete_array(train.X):
             train = train.merge_equal_rows(np.column_stack([column.values for column in train.X]))
         # Nodes have devices and folders of their own.
-        here = is_here(self.n_jobs)
+        is_local = is_here(self.n_jobs)
         task = Task(
             head,
             len(train),
             stream=stream,
             options=options,
-            runtime=runtime if here or self.device == "cpu" else None,
-            checkpoint=self._checkpoint() if here else None,
-            verbose=bool(self.verbose) and here,
+            runtime=runtime if is_local or self.device == "cpu" else None,
+            checkpoint=self._checkpoint() if is_local else None,
+            verbose=bool(self.verbose) and is_local,
         )
         random = check_random_state(self.random_state)
-        plan = self._planned(task, train, validation, random)
-        jobs = None if here else self._job_options(on_step)
+        plan = self._plan_fit(task, train, validation, random)
+        jobs = None if is_local else self._job_options(on_step)
         fitted = fit_pipeline(plan, head, counts, steps, clock, on_step, jobs, runner)
         if plan.folds.validation is not None:
             self.n_rows_, self.n_validation_rows_ = len(plan.folds.train), len(plan.folds.validation)
-        self._set_fitted(schema, fitted.predictor)
+        self._store_fit(schema, fitted.predictor)
         self._interrupted, self.left_out_ = TRAINING in fitted.missing, fitted.left_out
         return fitted
 
     @abstractmethod
-    def _planned(
+    def _plan_fit(
         self, task: Task, train: CountRows, validation: CountRows | None, random: np.random.RandomState
     ) -> FitPlan:
         """Return the rows to fit to and to hold out, what is fitted to them, and the seed of the fits."""
 
-    def checked_options(self) -> tuple[Head, NetworkOptions, Runtime]:
-        """What `fit` builds from the arguments, or a `ConfigError` for the first that is invalid."""
+    def build_options(self) -> tuple[Head, NetworkOptions, Runtime]:
+        """Build the head, the network options and the runtime; raise a `ConfigError` for the first invalid argument."""
         head = self._make_head()
         options = self._network_options()
         device = "auto" if self.device != "cpu" and not is_here(self.n_jobs) else self.device
@@ -244,20 +244,20 @@ class NetworkRegressor(CountEstimator):
 
     def _make_head(self) -> Head:
         """Return the likelihood with its options."""
-        return named_head(self.likelihood, self.head_options)
+        return make_named_head(self.likelihood, self.head_options)
 
     def _network_options(self) -> NetworkOptions:
         """Return how networks are built and trained."""
-        return NetworkOptions(**self._given_options())
+        return NetworkOptions(**self._collect_network_options())
 
-    def _given_options(self) -> dict[str, Any]:
+    def _collect_network_options(self) -> dict[str, Any]:
         """Return the options of networks that the arguments set."""
-        given = {name: getattr(self, name) for name in ("hidden", "numeric", "epochs")}
-        return {"n_networks": self._networks_per_kind(), **given, **check_training_options(self.training_options)}
+        options = {name: getattr(self, name) for name in ("hidden", "numeric", "epochs")}
+        return {"n_networks": self._networks_per_kind(), **options, **check_training_options(self.training_options)}
 
     @abstractmethod
     def _networks_per_kind(self) -> int:
-        """How many networks are trained together."""
+        """Return how many networks are trained together."""
 
     def _checkpoint(self) -> Path | None:
         if self.checkpoint is not None and not is_integer(self.random_state):
@@ -278,7 +278,10 @@ class NetworkRegressor(CountEstimator):
     def _copies(self) -> list[Networks]:
         """The networks: of each fold, or those of all rows alone."""
         return [
-            copy for each in self._fitted.members.values() for copy in get_fold_copies(each) if type(copy) is Networks
+            copy
+            for member in self._fitted.members.values()
+            for copy in get_fold_copies(member)
+            if type(copy) is Networks
         ]
 
     @property
@@ -309,8 +312,8 @@ class NetworkRegressor(CountEstimator):
         return self._networks.encoder.numeric
 
     def _extra_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        known = {"rows": self.n_rows_, "validation_rows": self.n_validation_rows_, "interrupted": self.interrupted_}
-        return {}, known
+        extra = {"rows": self.n_rows_, "validation_rows": self.n_validation_rows_, "interrupted": self.interrupted_}
+        return {}, extra
 
     def _restore_extra(self, files: dict[str, bytes], extra: dict[str, Any]) -> None:
         self.n_rows_, self.n_validation_rows_ = extra["rows"], extra.get("validation_rows", 0)
@@ -447,7 +450,7 @@ class CountRegressor(NetworkRegressor):
         """Leave out the training rows, which out-of-fold scores need, of files and copies."""
         return {name: value for name, value in super().__getstate__().items() if name != "_held_out"}
 
-    def _planned(
+    def _plan_fit(
         self, task: Task, train: CountRows, validation: CountRows | None, random: np.random.RandomState
     ) -> FitPlan:
         seed = int(random.randint(2**31 - 1))
@@ -535,28 +538,30 @@ class DDPNRegressor(NetworkRegressor):
         if is_paper and self.likelihood == "double_poisson" and isinstance(options, Mapping | None):
             # Several components have no Eq. 2.
             options = options if "components" in (options or {}) else {"objective": "paper", **(options or {})}
-        return named_head(self.likelihood, options)
+        return make_named_head(self.likelihood, options)
 
     def _network_options(self, rows: int = SMALL_TABLE_ROWS) -> NetworkOptions:
-        given = self._given_options()
-        return make_paper_options(rows, **given) if self.preset == "paper" else NetworkOptions(**given)
+        options = self._collect_network_options()
+        return make_paper_options(rows, **options) if self.preset == "paper" else NetworkOptions(**options)
 
     def _pipeline_options(self, counts: CountRange) -> PipelineOptions:
         return PipelineOptions(calibration=None)
 
-    def _planned(
+    def _plan_fit(
         self, task: Task, train: CountRows, validation: CountRows | None, random: np.random.RandomState
     ) -> FitPlan:
         if validation is None:
-            kept = held_out(train, self.validation, random.randint(2**31 - 1))
-            train, validation = (train.rows(~kept), train.rows(kept)) if kept.any() else (train, None)
+            is_held_out = held_out(train, self.validation, random.randint(2**31 - 1))
+            train, validation = (
+                (train.rows(~is_held_out), train.rows(is_held_out)) if is_held_out.any() else (train, None)
+            )
         seeds = tuple(random.randint(2**31 - 1, size=task.options.n_networks).tolist())
         run = {name: getattr(task, name) for name in ("runtime", "checkpoint", "verbose", "stream")}
-        given = task.head, self._network_options(len(train))
-        networks = MemberSpec("networks", Networks(*given, seeds=seeds, **run))
+        arguments = task.head, self._network_options(len(train))
+        networks = MemberSpec("networks", Networks(*arguments, seeds=seeds, **run))
         # Weights are chosen by validation rows; options of the networks are theirs alone.
-        apart = replace(task, options=NetworkOptions(), checkpoint=None)
-        others = [] if validation is None else make_chosen_specs(apart, self.mix_with)
+        other_task = replace(task, options=NetworkOptions(), checkpoint=None)
+        others = [] if validation is None else make_chosen_specs(other_task, self.mix_with)
         return FitPlan(Folds(train, validation), [networks, *others], seeds[0])
 
     @property
@@ -576,7 +581,7 @@ _REMOVED = {
 }  # fmt: skip
 
 
-def _refuse_removed(arguments: Mapping[str, Any]) -> None:
+def _raise_for_removed(arguments: Mapping[str, Any]) -> None:
     """Raise a `TypeError` for arguments that `fit` does not have; it says what replaced those of earlier versions."""
     if not arguments:
         return
@@ -588,7 +593,7 @@ def _refuse_removed(arguments: Mapping[str, Any]) -> None:
 
 
 def held_out(sample: CountRows, share: float | str | None, seed: int) -> np.ndarray:
-    """Mask of the rows that are kept for validation: by default a tenth, where there are enough rows."""
+    """Return a mask of the rows to keep for validation: by default a tenth, if there are enough rows."""
     if share == "auto":
         share = HELD_OUT_SHARE if len(sample) >= MIN_ROWS_TO_VALIDATE else 0.0
     if share is not None and not (is_number(share) and 0.0 <= share < 1.0):

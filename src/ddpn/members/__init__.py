@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.extras import import_on_use
-from ddpn.runtime.validation import Registry, listed, suggestion
+from ddpn.runtime.validation import Registry, join_words, suggestion
 
 if TYPE_CHECKING:
     from ddpn.members.member import Member
@@ -57,7 +57,9 @@ def find_member_name(word: str, names: Iterable[str] = MEMBERS) -> str:
     if name_by_label is None:
         close = suggestion(word, [*candidates, *by_label])
         hint = (
-            f"Did you mean {by_label.get(close, close)!r}?" if close else f"The members are: {listed(candidates, 20)}."
+            f"Did you mean {by_label.get(close, close)!r}?"
+            if close
+            else f"The members are: {join_words(candidates, 20)}."
         )
         raise ConfigError(f"No member named {word!r}. {hint}")
     return name_by_label

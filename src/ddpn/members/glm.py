@@ -19,7 +19,7 @@ from ddpn.rows.checks import Labels, RowError, get_row_count
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
-from ddpn.runtime.errors import listed
+from ddpn.runtime.errors import join_words
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.tables.columns import Column, ColumnTable
 from ddpn.tables.encoding import FeatureEncoder, encoder_from_bytes, encoder_to_bytes
@@ -110,7 +110,7 @@ def check_complete(table: ColumnTable, labels: Labels, remedy: str) -> None:
     missing = {name: mask for name, mask in missing.items() if mask.any()}
     if missing:
         first, mask = next(iter(missing.items()))
-        counts = listed([f"'{name}' ({int(column_mask.sum()):,})" for name, column_mask in missing.items()])
+        counts = join_words([f"'{name}' ({int(column_mask.sum()):,})" for name, column_mask in missing.items()])
         after = (
             f". Rows with missing values: {table.is_missing().sum():,} of {len(mask):,}; by column: {counts}. {remedy}."
         )

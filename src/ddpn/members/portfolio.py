@@ -20,8 +20,8 @@ from ddpn.runtime.deadlines import NO_LIMIT, Clock, TimeLimitError
 from ddpn.runtime.errors import ConfigError, DDPNError, InputError, describe_error
 from ddpn.runtime.jobs import JobError
 from ddpn.runtime.threads import single_thread
-from ddpn.runtime.time_plan import NEARLY_ALL, clocks_of_member, count_affordable_rows
-from ddpn.runtime.validation import listed
+from ddpn.runtime.time_plan import NEARLY_ALL_SHARE, clocks_of_member, count_affordable_rows
+from ddpn.runtime.validation import join_words
 
 #: The most rows that weights are chosen by.
 _MAX_SCORED_ROWS = 5000
@@ -203,12 +203,12 @@ class Portfolio:
         numbers = {name: rows for name, rows in self.rows.items() if rows < total and name in self.members}
         if numbers:
             parts = [f"{format_member_label(name, self.members[name])} to {rows:,}" for name, rows in numbers.items()]
-            notes.append(f"Fitted {listed(parts)} of {total:,} training rows, because the time budget is short.")
+            notes.append(f"Fitted {join_words(parts)} of {total:,} training rows, because the time budget is short.")
         labels: dict[str, list[str]] = {}
         for name, why in self.left_out.items():
             labels.setdefault(why, []).append(format_member_label(name, MEMBERS[name]))
         if labels:
-            sentence = "; ".join(f"without {listed(names)}: {why}" for why, names in labels.items())
+            sentence = "; ".join(f"without {join_words(names)}: {why}" for why, names in labels.items())
             used = [name for name, weight in self.weights.items() if weight > 0.0]
             alone = (
                 f" The model is one member only: {format_member_label(used[0], MEMBERS[used[0]])}."
@@ -246,7 +246,7 @@ class Portfolio:
         # What was affordable for all members before, some of which take much less time per row than others; then as
         # many as this member has time for.
         rows = min(self.rows.values()) if self.rows else min(total, self._guess_rows())
-        rows = total if rows >= NEARLY_ALL * total else rows
+        rows = total if rows >= NEARLY_ALL_SHARE * total else rows
         member = self._fit_to_rows(spec, seed, rows, soft, hard)
         if member is None and self._ran_out_of_time(spec) and _RETRY_SHARE * rows >= _MIN_ROWS:
             # Jobs may have fitted it to fewer rows before.

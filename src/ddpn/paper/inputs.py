@@ -19,7 +19,7 @@ from ddpn.rows.checks import check_counts
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.progress import progress_bar
-from ddpn.runtime.threads import cores
+from ddpn.runtime.threads import count_cores
 from ddpn.runtime.validation import check_integer
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def decode_images(files: Sequence[str | Path], size: int = 224) -> Tensor:
     import_extra("PIL.Image", "images")
     pixels = torch.empty(len(files), 3, size, size, dtype=torch.uint8)
     # Pillow decodes and resizes without Python's lock.
-    with progress_bar("Images", len(files)) as bar, ThreadPoolExecutor(cores()) as pool:
+    with progress_bar("Images", len(files)) as bar, ThreadPoolExecutor(count_cores()) as pool:
         for number, image in enumerate(pool.map(lambda file: read_image(Path(file), size), files)):
             pixels[number] = image
             bar.advance(1)

@@ -9,7 +9,7 @@ import torch
 
 from ddpn.distributions import CountDistribution
 from ddpn.runtime.display import interval_words
-from ddpn.runtime.figures import ACCENT, CONTRAST, SOFT, make_panels, set_ticks, styled
+from ddpn.runtime.figures import ACCENT, CONTRAST, SOFT, make_panels, set_ticks, use_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +41,7 @@ def draw_masses(
     ax.set_xlabel("count" if width == 1 else f"count, {width:,.0f} per bar")
 
 
-@styled
+@use_style
 def draw_predictions(
     names: Sequence[str], edges: np.ndarray, shares: np.ndarray, intervals: Sequence[tuple[float, float, float]]
 ) -> "Figure":

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import narwhals as nw
 import numpy as np
 
-from ddpn.runtime.errors import Argument, InputError, at_rows
+from ddpn.runtime.errors import Argument, InputError, format_rows
 from ddpn.runtime.validation import check_choice
 
 #: Labels of rows in messages; None for their positions.
@@ -56,7 +56,7 @@ class RowError(InputError):
     """An error about rows of a table, by position; `label_row_errors` replaces positions by the user's labels."""
 
     def __init__(self, before: str, bad: np.ndarray, after: str = ".", labels: Labels = None) -> None:
-        super().__init__(f"{before} {at_rows(select_labels(bad, labels))}{after}")
+        super().__init__(f"{before} {format_rows(select_labels(bad, labels))}{after}")
         self.args = before, bad, after, labels
         self.before, self.bad, self.after, self.is_named = before, bad, after, labels is not None
 

@@ -13,7 +13,7 @@ from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import check_integer, is_number
 
 #: Seconds that the head of a cluster has to answer.
-_PATIENCE = 10.0
+_CONNECT_SECONDS = 10.0
 #: Settings of Ray, unless the user has others: a job without a GPU sees none, and pages on the death of a node are not
 #: printed among the output of a program, as what was lost is repeated.
 _SETTINGS = {
@@ -23,7 +23,7 @@ _SETTINGS = {
 
 
 def import_ray() -> ModuleType:
-    """Ray, or a `ConfigError` that names the extra."""
+    """Import Ray, or raise a `ConfigError` that names the extra."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     with warnings.catch_warnings():
@@ -67,50 +67,53 @@ class RayCluster:
             raise ConfigError(argument="gpus", must="be a share of a GPU or an integer", got=repr(self.gpus))
 
     def connect(self) -> ModuleType:
-        """The module `ray`, connected to the cluster; a `ConfigError` if there is none or no job fits into it."""
+        """Connect to the cluster and return the module `ray`.
+
+        Raise a `ConfigError` if there is no cluster, or if no job fits into it.
+        """
         ray = import_ray()
         if not ray.is_initialized():
             _init(ray, self.address)
-        found = ray.cluster_resources()
-        if found.get("CPU", 0.0) < self.cpus or found.get("GPU", 0.0) < self.gpus:
-            has = f"{found.get('CPU', 0.0):g} CPU cores and {found.get('GPU', 0.0):g} GPUs"
+        resources = ray.cluster_resources()
+        if resources.get("CPU", 0.0) < self.cpus or resources.get("GPU", 0.0) < self.gpus:
+            has = f"{resources.get('CPU', 0.0):g} CPU cores and {resources.get('GPU', 0.0):g} GPUs"
             raise ConfigError(f"A job needs {self.cpus} CPU cores and {self.gpus:g} GPUs, but the cluster has {has}.")
         return ray
 
     @property
     def slots(self) -> int:
         """How many jobs the cluster has room for at present."""
-        found = self.connect().cluster_resources()
-        by_gpu = found.get("GPU", 0.0) / self.gpus if self.gpus else float("inf")
-        return max(1, int(min(found.get("CPU", 0.0) // self.cpus, by_gpu)))
+        resources = self.connect().cluster_resources()
+        by_gpu = resources.get("GPU", 0.0) / self.gpus if self.gpus else float("inf")
+        return max(1, int(min(resources.get("CPU", 0.0) // self.cpus, by_gpu)))
 
 
 def _init(ray: ModuleType, address: str) -> None:
-    """Connect, quietly."""
-    place = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
+    """Connect to Ray without its messages."""
+    target = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
     options: dict[str, object] = {"logging_level": "ERROR", "log_to_driver": False, "runtime_env": _environment()}
     if address == "local":
         options["include_dashboard"] = False
     try:
-        if place not in ("auto", "local"):  # where nothing answers, Ray would wait for minutes, and end the process
-            host, _, port = place.removeprefix("ray://").rpartition(":")
-            socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+        if target not in ("auto", "local"):  # where nothing answers, Ray would wait for minutes, and end the process
+            host, _, port = target.removeprefix("ray://").rpartition(":")
+            socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ray.init(address, **options)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        if place == "auto":
+        if target == "auto":
             raise ConfigError(
                 "No Ray cluster was found on this machine. Start one with `ray start --head`, or give an address."
             ) from error
         raise ConfigError(
-            f"No Ray cluster can be reached at {place!r}. Give HOST:PORT, as `ray start --head` prints it, and set "
+            f"No Ray cluster can be reached at {target!r}. Give HOST:PORT, as `ray start --head` prints it, and set "
             "RAY_AUTH_MODE=token if the cluster asks for a token."
         ) from error
 
 
 def _environment() -> dict[str, dict[str, str]]:
-    """What workers need to find ddpn: nothing where it is installed, PYTHONPATH where that leads to it here."""
+    """Return the environment that workers need to import ddpn: PYTHONPATH if ddpn is imported by it here."""
     root = Path(importlib.util.find_spec("ddpn").submodule_search_locations[0]).parent  # type: ignore[union-attr,index]
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     uses_path = any(path and Path(path).resolve() == root for path in paths)

@@ -21,7 +21,7 @@ _DURATION = re.compile(r"\s*".join(rf"(?:(?P<{unit}>{_NUMBER})\s*{unit})?" for u
 
 
 def parse_duration(value: object, name: str = "duration") -> float:
-    """The seconds of a duration: a number of them, or text such as "90s", "10m", "1.5h" or "1h30m"; d is for days.
+    """Return the seconds of a duration: a number, or text such as "90s", "10m", "1.5h" or "1h30m"; d is for days.
 
     `name` is what messages call the value.
 
@@ -31,8 +31,8 @@ def parse_duration(value: object, name: str = "duration") -> float:
     seconds = math.nan
     if is_number(value):
         seconds = float(value)
-    elif isinstance(value, str) and value.strip() and (found := _DURATION.fullmatch(value.strip().lower())):
-        seconds = sum(float(number) * _UNITS[unit] for unit, number in found.groupdict().items() if number)
+    elif isinstance(value, str) and value.strip() and (match := _DURATION.fullmatch(value.strip().lower())):
+        seconds = sum(float(number) * _UNITS[unit] for unit, number in match.groupdict().items() if number)
     if not 0.0 < seconds < math.inf:
         must = "be a duration above 0 such as 90s, 10m or 1h30m"
         raise ConfigError(argument=name, must=must, got=f"{value!r:.40}")
@@ -40,7 +40,7 @@ def parse_duration(value: object, name: str = "duration") -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration as short text that `parse_duration` reads; below 10 seconds with two digits, else to the second.
+    """Write a duration as short text that `parse_duration` reads: two digits below 10 seconds, else to the second.
 
     >>> [format_duration(seconds) for seconds in (0.034, 7.25, 90, 600, 5400)]
     ['0.034s', '7.2s', '1m30s', '10m', '1h30m']
@@ -48,9 +48,9 @@ def format_duration(seconds: float) -> str:
     if round(seconds, 1) < 10:
         digits = 1 if seconds >= 1 or seconds <= 0 else 1 - math.floor(math.log10(seconds))
         return f"{seconds:.{digits}f}".rstrip("0").rstrip(".") + "s"
-    rest, parts = round(seconds), []
+    seconds_left, parts = round(seconds), []
     for unit, size in _UNITS.items():
-        number, rest = divmod(rest, size)
+        number, seconds_left = divmod(seconds_left, size)
         if number:
             parts.append(f"{number}{unit}")
     return "".join(parts)
@@ -111,7 +111,7 @@ class Clock:
         return self.end < float("inf")
 
     def part(self, seconds: float) -> "Clock":
-        """A clock that ends after so many seconds, or with this one."""
+        """Return a clock that ends after this many seconds, or with this clock if that is earlier."""
         return Clock(min(seconds, self.left)) if self.has_limit else self
 
     @contextmanager

@@ -8,7 +8,7 @@ from typing import Self
 
 
 def as_text(value: object) -> str:
-    """A value as a cell: numbers with about four digits, a dash for what is missing.
+    """Write a value as a cell of a table: numbers with about four digits, a dash if it is missing.
 
     >>> [as_text(value) for value in (0.123456, 1234.5, 3, True, None, "north")]
     ['0.1235', '1,234', '3', 'yes', '–', 'north']
@@ -76,11 +76,13 @@ class TextTable:
 # Numbers in sentences and figures -----------------------------------------------------------------------------------
 
 
-def fmt(value: float, integers: bool = True) -> str:
-    """About three digits, with commas between thousands; `integers` are shown without decimals.
+def format_number(value: float, integers: bool = True) -> str:
+    """Write a number with about three digits and commas between thousands; `integers` have no decimals.
 
-    >>> [fmt(v) for v in (0.0123, 0.00123, 3.14159, 12.34, -2.0, 1e6, 2.487e11, math.nan)], fmt(2.0, integers=False)
-    (['0.012', '0.00123', '3.14', '12.3', '-2', '1,000,000', '2.49e11', '–'], '2.00')
+    >>> [format_number(v) for v in (0.0123, 0.00123, 3.14159, 12.34, -2.0, 1e6, 2.487e11, math.nan)]
+    ['0.012', '0.00123', '3.14', '12.3', '-2', '1,000,000', '2.49e11', '–']
+    >>> format_number(2.0, integers=False)
+    '2.00'
     """
     if not math.isfinite(value):
         return "–" if math.isnan(value) else "∞" if value > 0 else "-∞"
@@ -95,7 +97,7 @@ def fmt(value: float, integers: bool = True) -> str:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """A share in percent; a small share is not rounded to 0, nor a large one to 100.
+    """Write a share in percent; a small share is not rounded to 0, nor a large one to 100.
 
     >>> percent(0.8912), percent(1.0), percent(0.25, 0), percent(0.0002), percent(0.9999)
     ('89.1%', '100%', '25%', '<0.1%', '>99.9%')
@@ -109,7 +111,7 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def plural(number: int, one: str, more: str | None = None) -> str:
-    """A number and its noun.
+    """Write a number and its noun.
 
     >>> plural(1, "row"), plural(2000, "row")
     ('1 row', '2,000 rows')
@@ -138,7 +140,7 @@ def describe_parts(rows: Mapping[str, int], folds: int = 0) -> str:
 
 
 def value_text(value: object) -> str:
-    """A value of a column: about four digits, without commas, as a year has none, and without an exponent.
+    """Write a value of a column: about four digits, without an exponent, and without commas because a year has none.
 
     >>> [value_text(v) for v in (1974.0, 0.123456, 250_000.0, True, "north")]
     ['1974', '0.1235', '250000', 'yes', 'north']

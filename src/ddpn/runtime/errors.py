@@ -80,7 +80,7 @@ class DDPNError(Exception):
         self.rows, self.remedy = tuple(rows), remedy
 
     def sentence(self, subject: str) -> str:
-        """What is wrong, in words.
+        """Return what is wrong as a sentence.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class DDPNError(Exception):
             return self.message
         text = f"{subject} must {self.must}" if self.must else f"{subject} {self.message}"
         text += f", got {self.got}" if self.got else ""
-        text += f" {at_rows(self.rows)}" if self.rows else ""
+        text += f" {format_rows(self.rows)}" if self.rows else ""
         return f"{text}. {self.remedy}".rstrip()
 
     def __str__(self) -> str:
@@ -131,27 +131,27 @@ def format_argument(name: str, value: object = None) -> str:
     return f"`{escaped}`"
 
 
-def at_rows(labels: Sequence[object]) -> str:
-    """Where bad values are, by the labels of their rows.
+def format_rows(labels: Sequence[object]) -> str:
+    """Write where bad values are, by the labels of their rows.
 
-    >>> at_rows([17]), at_rows([3, 8])
+    >>> format_rows([17]), format_rows([3, 8])
     ('at row 17', 'at rows 3, 8')
     """
-    return f"at {'row' if len(labels) == 1 else 'rows'} {listed(labels, _ROWS_SHOWN)}"
+    return f"at {'row' if len(labels) == 1 else 'rows'} {join_words(labels, _ROWS_SHOWN)}"
 
 
-def listed(words: Sequence[object], shown: int = 8) -> str:
-    """Words with commas between them; of a long list the first ones and how many more there are.
+def join_words(words: Sequence[object], shown: int = 8) -> str:
+    """Join words with commas; of a long list, name the first ones and say how many more there are.
 
-    >>> listed([1, 2, 3, 4], shown=2)
+    >>> join_words([1, 2, 3, 4], shown=2)
     '1, 2 and 2 more'
     """
     text = ", ".join(str(word) for word in words[:shown])
     return text if len(words) <= shown else f"{text} and {len(words) - shown} more"
 
 
-def machine_error(error: OSError) -> str:
-    """The sentence for a disk or path error."""
+def describe_os_error(error: OSError) -> str:
+    """Describe a disk or path error in one sentence."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "The disk is full. Nothing was written."
     return f"{error.filename or 'A file'}: {error.strerror or error}."
@@ -160,5 +160,5 @@ def machine_error(error: OSError) -> str:
 def describe_error(error: BaseException) -> str:
     """Return the error in one line: its type and the first line of its message."""
     if isinstance(error, OSError):
-        return machine_error(error)
+        return describe_os_error(error)
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"

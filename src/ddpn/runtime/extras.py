@@ -24,7 +24,7 @@ def import_extra(module: str, extra: str) -> ModuleType:
 
 
 def import_on_use(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package whose attributes are imported on first use; `modules` has that of each.
+    """Return a `__getattr__` for a package that imports attributes on first use; `modules` maps attributes to modules.
 
     >>> find = import_on_use("ddpn", {"sha256": "hashlib"})
     >>> find("sha256")(b"").name
@@ -43,7 +43,7 @@ def import_on_use(package: str, modules: Mapping[str, str]) -> Callable[[str], A
 
 
 def base_class(module: str, name: str, extra: str) -> Any:
-    """A class to inherit from; without its library, a class that raises a `ConfigError` when it is instantiated.
+    """Return a class to inherit from; without its library, a class that raises a `ConfigError` when instantiated.
 
     So modules with adapters can be imported for their documentation without the library.
 
@@ -66,7 +66,7 @@ def base_class(module: str, name: str, extra: str) -> Any:
 
 
 def locate(name: str | os.PathLike[str], argument: str) -> str:
-    """The folder of "package:NAME/FOLDER", which is in an installed package; other names and paths unchanged.
+    """Return the folder that "package:NAME/FOLDER" names; return other names and paths unchanged.
 
     >>> locate("distilbert-base-cased", "pretrained")
     'distilbert-base-cased'

@@ -31,17 +31,17 @@ SECOND: dict[str, Any] = {"color": CONTRAST, "linestyle": "--", "linewidth": 1.6
 BAR: dict[str, Any] = {"color": SOFT, "edgecolor": ACCENT, "linewidth": 0.8}
 
 
-def styled(draw: Callable[Arguments, Drawn]) -> Callable[Arguments, Drawn]:
+def use_style(draw: Callable[Arguments, Drawn]) -> Callable[Arguments, Drawn]:
     """Run a function in the style of all figures; the settings of matplotlib are not changed."""
 
     @wraps(draw)
-    def styled_draw(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Drawn:
+    def draw_in_style(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Drawn:
         import matplotlib  # takes half a second, as all of its parts below
 
         with matplotlib.rc_context(STYLE):
             return draw(*args, **kwargs)
 
-    return styled_draw
+    return draw_in_style
 
 
 @cache

@@ -23,7 +23,7 @@ import numpy as np
 
 from ddpn.runtime.cluster import RayCluster
 from ddpn.runtime.errors import ConfigError, DDPNError, describe_error
-from ddpn.runtime.threads import cores, limit_threads
+from ddpn.runtime.threads import count_cores, limit_threads
 from ddpn.runtime.validation import is_integer
 
 #: Where jobs run, as in scikit-learn: None or 1 is this process, 4 are four processes, -1 is one per core.
@@ -71,7 +71,7 @@ class Result(NamedTuple):
     trace: str = ""
 
     def get(self) -> Mapping[str, bytes]:
-        """The files, or the error is raised."""
+        """Return the files, or raise the error."""
         if self.error is not None:
             raise self.error
         assert self.files is not None
@@ -79,9 +79,9 @@ class Result(NamedTuple):
 
 
 def slots(n_jobs: Where) -> int:
-    """How many jobs run at the same time.
+    """Return how many jobs run at the same time.
 
-    >>> slots(None), slots(3), slots(-1) == cores()
+    >>> slots(None), slots(3), slots(-1) == count_cores()
     (1, 3, True)
     """
     if n_jobs is None:
@@ -91,11 +91,11 @@ def slots(n_jobs: Where) -> int:
     if not is_integer(n_jobs) or n_jobs == 0:
         must = "be a number of processes, -1 for all cores, or a RayCluster"
         raise ConfigError(argument="n_jobs", must=must, got=repr(n_jobs))
-    return int(n_jobs) if n_jobs > 0 else max(1, cores() + 1 + int(n_jobs))
+    return int(n_jobs) if n_jobs > 0 else max(1, count_cores() + 1 + int(n_jobs))
 
 
 def is_here(n_jobs: Where) -> bool:
-    """Whether jobs run in this process, one after the other."""
+    """Return True if jobs run in this process, one after the other."""
     return not isinstance(n_jobs, RayCluster) and slots(n_jobs) == 1
 
 
@@ -153,64 +153,64 @@ def _attempt(job: Job, shared: object) -> _Outcome:
     except DDPNError as error:
         return None, error, ""
     except OSError as error:
-        return None, _failed(job, f": {describe_error(error)}"), ""
+        return None, _make_error(job, f": {describe_error(error)}"), ""
     except Exception as error:
-        return None, _failed(job, f": {describe_error(error)}"), traceback.format_exc()
+        return None, _make_error(job, f": {describe_error(error)}"), traceback.format_exc()
 
 
-def _failed(job: Job, reason: str) -> JobError:
+def _make_error(job: Job, reason: str) -> JobError:
     return JobError(f"{job.name} failed{reason.rstrip('.')}.")
 
 
 def _in_processes(
     jobs: Sequence[Job], shared: object, number: int, on_start: Callable[[Job], object]
 ) -> Iterator[Result]:
-    """Jobs in processes. When one dies, joblib ends all, and jobs without a result are repeated one at a time."""
+    """Run jobs in processes. If one dies, joblib ends all, and jobs without a result are repeated one at a time."""
     # As bytes in an array, which joblib writes once to a file that all processes map: unpickled arrays can be changed.
     content = np.frombuffer(pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL), dtype=np.uint8)
-    rest = list(jobs)
+    unfinished = list(jobs)
     try:
-        for result in _pooled(jobs, content, number, on_start):
-            rest.remove(result.job)
+        for result in _run_in_pool(jobs, content, number, on_start):
+            unfinished.remove(result.job)
             yield result
     except BrokenProcessPool:
-        for job in rest:  # by itself, so that only the job to blame fails
+        for job in unfinished:  # by itself, so that only the job to blame fails
             try:
-                yield from _pooled([job], content, 2, on_start)  # with 1, joblib runs it in this process
+                yield from _run_in_pool([job], content, 2, on_start)  # with 1, joblib runs it in this process
             except BrokenProcessPool:
                 reason = ": its process was ended, perhaps because memory was short. Try fewer jobs"
-                yield Result(job, None, _failed(job, reason))
+                yield Result(job, None, _make_error(job, reason))
 
 
-def _pooled(
+def _run_in_pool(
     jobs: Sequence[Job], content: np.ndarray, number: int, on_start: Callable[[Job], object]
 ) -> Iterator[Result]:
-    """Jobs in processes, which joblib keeps for later calls; `BrokenProcessPool` if one of them dies."""
+    """Run jobs in processes that joblib keeps for later calls; raise `BrokenProcessPool` if one of them dies."""
 
     def tasks() -> Iterator[object]:
-        for place, job in enumerate(jobs):
+        for index, job in enumerate(jobs):
             on_start(job)
-            yield joblib.delayed(_in_worker)(place, job, content, os.getpid(), method)
+            yield joblib.delayed(_in_worker)(index, job, content, os.getpid(), method)
 
     method = multiprocessing.get_start_method(allow_none=True)
     # Each task is taken when a process is free for it.
     parallel = joblib.Parallel(number, "loky", return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
-    found = parallel(tasks())
+    outcomes = parallel(tasks())
     try:
-        for place, outcome in found:
-            yield Result(jobs[place], *outcome)
+        for index, outcome in outcomes:
+            yield Result(jobs[index], *outcome)
     finally:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about results that nobody waits for
-            found.close()
+            outcomes.close()
 
 
-def _in_worker(place: int, job: Job, content: np.ndarray, parent: int, method: str | None) -> tuple[int, _Outcome]:
+def _in_worker(index: int, job: Job, content: np.ndarray, parent: int, method: str | None) -> tuple[int, _Outcome]:
     _end_with(parent)
     # A job may start processes of its own: not by the method that joblib sets.
     multiprocessing.set_start_method(method, force=True)
     limit_threads(1)
-    return place, _attempt(job, pickle.loads(content.data))
+    return index, _attempt(job, pickle.loads(content.data))
 
 
 @cache
@@ -228,7 +228,7 @@ def _end_with(parent: int) -> None:
 def _on_cluster(
     cluster: RayCluster, jobs: Sequence[Job], shared: object, on_start: Callable[[Job], object]
 ) -> Iterator[Result]:
-    """Jobs as tasks of Ray, which repeats those whose worker or node dies, and those that raise unexpected errors."""
+    """Run jobs as tasks of Ray, which repeats those whose worker or node dies or that raise unexpected errors."""
     ray = cluster.connect()
     # Spread, as Ray fills a node to one half first.
     task = ray.remote(
@@ -243,14 +243,14 @@ def _on_cluster(
             on_start(job)
         while running:
             for reference in ray.wait([*running], timeout=1.0)[0]:
-                yield _received(ray, reference, running.pop(reference), cluster.retries)
+                yield _get_result(ray, reference, running.pop(reference), cluster.retries)
     finally:
         for reference in running:
             ray.cancel(reference, force=True)
 
 
 def _on_node(job: Job, content: bytes, cpus: int) -> tuple[Mapping[str, bytes] | None, DDPNError | None]:
-    """What a worker runs. Errors of ddpn are returned: they would come again, and Ray repeats what raises."""
+    """Run a job on a worker; return errors of ddpn, because Ray would repeat a task that raises, in vain."""
     limit_threads(cpus)
     try:
         return dict(job.work(pickle.loads(content), *job.arguments)), None
@@ -258,8 +258,8 @@ def _on_node(job: Job, content: bytes, cpus: int) -> tuple[Mapping[str, bytes] |
         return None, error
 
 
-def _received(ray: ModuleType, reference: object, job: Job, retries: int) -> Result:
-    """The result of a task that is over."""
+def _get_result(ray: ModuleType, reference: object, job: Job, retries: int) -> Result:
+    """Return the result of a finished task."""
     errors, times = ray.exceptions, f" {retries + 1} times, the last time: " if retries else ": "
     try:
         return Result(job, *ray.get(reference))
@@ -267,11 +267,11 @@ def _received(ray: ModuleType, reference: object, job: Job, retries: int) -> Res
         if isinstance(error.cause, ModuleNotFoundError):
             what = f"A node of the cluster has no module {error.cause.name}"
             return Result(job, None, ConfigError(f"{what}. Install the same packages on every node."))
-        return Result(job, None, _failed(job, times + describe_error(error.cause)), str(error))
+        return Result(job, None, _make_error(job, times + describe_error(error.cause)), str(error))
     except errors.RuntimeEnvSetupError as error:
         return Result(job, None, ConfigError(f"A node of the cluster cannot be prepared: {describe_error(error)}"))
     except errors.OutOfMemoryError:
         reason = "its node was short of memory. Give each job more CPU cores, so that fewer run at once"
     except errors.RayError as error:
         reason = f"its worker or node was lost ({type(error).__name__})"
-    return Result(job, None, _failed(job, times + reason))
+    return Result(job, None, _make_error(job, times + reason))

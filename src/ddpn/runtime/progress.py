@@ -25,7 +25,7 @@ class ProgressBar:
 
 @contextmanager
 def progress_bar(title: str, total: int | None, shown: bool = True, done: int = 0) -> Iterator[ProgressBar]:
-    """A bar with the time left on standard error, where that is a terminal or a notebook; elsewhere nothing.
+    """Show a bar with the time left on standard error if that is a terminal or a notebook; otherwise show nothing.
 
     Without `total` there is the time since the start.
     """
@@ -49,5 +49,5 @@ def progress_bar(title: str, total: int | None, shown: bool = True, done: int = 
 
 
 def inner_bar(title: str, total: int) -> AbstractContextManager[ProgressBar]:
-    """A bar for a part of the work, which is shown if the work shows one itself."""
+    """Show a bar for a part of the work if the whole work shows a bar."""
     return progress_bar(title, total, shown=_IS_SHOWN.get())

@@ -28,8 +28,8 @@ _WITH_POOLS = ("numpy", "scipy.linalg", "sklearn.ensemble", "lightgbm", "torch")
 _ONEDNN_IS_APART = platform.machine() in ("aarch64", "arm64")
 
 
-def cores() -> int:
-    """The number of CPU cores that this process may use."""
+def count_cores() -> int:
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -84,7 +84,7 @@ _WITHOUT_ONEDNN = _WithoutOneDNN()
 
 
 def threads_for(multiply_adds: float) -> AbstractContextManager[None]:
-    """One thread of torch if the largest operation has fewer than `LARGE` multiply-adds, else the current setting.
+    """Use one thread of torch if the largest operation has fewer than `LARGE` multiply-adds, else the user's setting.
 
     `CountModel.multiply_adds` estimates them.
     """
@@ -92,20 +92,20 @@ def threads_for(multiply_adds: float) -> AbstractContextManager[None]:
 
 
 def single_blas_thread() -> AbstractContextManager[object]:
-    """One thread of the BLAS of numpy and scipy.
+    """Use one thread in the BLAS of numpy and scipy.
 
     With two threads and a busy core, the eigenvalues of a matrix of 404 columns take 3 s instead of 0.05 s.
     """
-    return _loaded_pools().limit(limits=1, user_api="blas")
+    return _find_pools().limit(limits=1, user_api="blas")
 
 
 def tree_threads_for(cells: int) -> AbstractContextManager[object]:
-    """One thread of scikit-learn and BLAS if a table has fewer than `LARGE_TABLE` cells, else the current setting."""
-    return nullcontext() if cells >= LARGE_TABLE else _loaded_pools().limit(limits=1)
+    """Use one thread of scikit-learn and BLAS for fewer than `LARGE_TABLE` cells, else the user's setting."""
+    return nullcontext() if cells >= LARGE_TABLE else _find_pools().limit(limits=1)
 
 
-def _loaded_pools() -> ThreadpoolController:
-    """The thread pools of the libraries that are loaded: finding them takes some milliseconds."""
+def _find_pools() -> ThreadpoolController:
+    """Return the thread pools of the libraries that are loaded, cached because the search takes some milliseconds."""
     return _controller(tuple(name in sys.modules for name in _WITH_POOLS))
 
 

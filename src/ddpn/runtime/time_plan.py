@@ -57,18 +57,18 @@ def clocks_of_member(clock: Clock, members_left: int) -> tuple[Clock, Clock]:
     return clock.part(share), clock.part(hard)
 
 
-# As many rows as there is time for ------------------------------------------------------------------------------------
+# How many rows the time allows ----------------------------------------------------------------------------------------
 
 #: Rows that work begins with, by which its time per row is measured, and those that it is done with in any case.
-FEWEST_ROWS, _LEAST_ROWS = 100, 20
+FIRST_ROWS, _MIN_ROWS = 100, 20
 #: The share of the time left that work with more rows is planned to take, because a machine may become busier: by the
 #: time of the first rows, and of many rows.
-FIRST_PLANNED, PLANNED = 0.6, 0.75
+FIRST_PLANNED_SHARE, PLANNED_SHARE = 0.6, 0.75
 #: By how much more rows must be more to be worth the time, and the share of all rows that is rounded up to all.
-MIN_GROWTH, NEARLY_ALL = 1.5, 0.85
+MIN_GROWTH, NEARLY_ALL_SHARE = 1.5, 0.85
 
 
-def count_affordable_rows(clock: Clock, done: int, seconds: float, rows: int, planned: float = PLANNED) -> int:
+def count_affordable_rows(clock: Clock, done: int, seconds: float, rows: int, planned: float = PLANNED_SHARE) -> int:
     """Return how many rows to work with next, after `done` rows took so many seconds; 0 if more are not worth it.
 
     >>> count_affordable_rows(Clock(1.0), 90, 1.0, 10_000)
@@ -79,30 +79,30 @@ def count_affordable_rows(clock: Clock, done: int, seconds: float, rows: int, pl
     if not clock.has_limit:
         return rows if done < rows else 0
     more = math.floor(planned * clock.left * done / max(seconds, 1e-3))
-    more = rows if more >= NEARLY_ALL * rows else more
+    more = rows if more >= NEARLY_ALL_SHARE * rows else more
     # A few rows more are not worth the time, unless they are all that are left.
     return 0 if done >= rows or more < min(rows, MIN_GROWTH * done) else more
 
 
-def with_rows(clock: Clock, rows: int, work: Callable[[int], Result]) -> Result:
-    """Return what `work` returns for as many rows as there is time for: all, or at least some.
+def run_with_rows(clock: Clock, rows: int, work: Callable[[int], Result]) -> Result:
+    """Call `work` with as many rows as the time allows, but at least some, and return its result.
 
     `work` takes a number of rows. It begins with few rows, and goes on with as many more as the time per row that was
     measured last allows: that of few rows contains what is done once. What it did before is kept if it is ended by a
     `TimeLimitError`.
 
-    >>> with_rows(Clock(), 1000, lambda number: f"{number} rows")
+    >>> run_with_rows(Clock(), 1000, lambda number: f"{number} rows")
     '1000 rows'
     """
     if not clock.has_limit:
         return work(rows)
-    started, done = time.monotonic(), min(rows, FEWEST_ROWS)
+    started, done = time.monotonic(), min(rows, FIRST_ROWS)
     try:
         with clock.limit():
             result = work(done)
     except TimeLimitError:
-        return work(min(rows, _LEAST_ROWS))
-    planned = FIRST_PLANNED
+        return work(min(rows, _MIN_ROWS))
+    planned = FIRST_PLANNED_SHARE
     while more := count_affordable_rows(clock, done, time.monotonic() - started, rows, planned):
         started = time.monotonic()
         try:
@@ -110,5 +110,5 @@ def with_rows(clock: Clock, rows: int, work: Callable[[int], Result]) -> Result:
                 result = work(more)
         except TimeLimitError:
             break
-        done, planned = more, PLANNED
+        done, planned = more, PLANNED_SHARE
     return result

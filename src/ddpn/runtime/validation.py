@@ -9,19 +9,19 @@ from numbers import Integral, Real
 from typing import Any, TypeGuard, TypeVar
 
 from ddpn.runtime.errors import Argument, ConfigError, DDPNError
-from ddpn.runtime.errors import at_rows as at_rows
-from ddpn.runtime.errors import listed as listed
+from ddpn.runtime.errors import format_rows as format_rows
+from ddpn.runtime.errors import join_words as join_words
 
 T = TypeVar("T")
 
 
 def is_integer(value: object) -> TypeGuard[int]:
-    """Whether `value` is an integer of Python or numpy; booleans are not."""
+    """Return True if `value` is an integer of Python or numpy; booleans are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether `value` is a real number; booleans and text are not."""
+    """Return True if `value` is a real number; booleans and text are not."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -49,24 +49,24 @@ def check_choice(name: str, value: object, choices: Iterable[str], error: type[D
     >>> check_choice("kind", "central", ("central", "calibrated"))
     'central'
     """
-    known = list(choices)
-    if value not in known:
-        words = " or ".join(repr(c) for c in known) if len(known) < 3 else f"one of {', '.join(known)}"
-        raise error(argument=name, must=f"be {words}", got=repr(value), remedy=_did_you_mean(value, known))
+    names = list(choices)
+    if value not in names:
+        words = " or ".join(repr(c) for c in names) if len(names) < 3 else f"one of {', '.join(names)}"
+        raise error(argument=name, must=f"be {words}", got=repr(value), remedy=_did_you_mean(value, names))
     return str(value)
 
 
-def check_keys(keys: Iterable[object], known: Iterable[str], where: str) -> None:
-    """Raise a `ConfigError` for the first of `keys` that is unknown, with a suggestion.
+def check_keys(keys: Iterable[object], names: Iterable[str], where: str) -> None:
+    """Raise a `ConfigError` for the first of `keys` that is not among `names`, with a suggestion.
 
     >>> check_keys(["epoch"], ["epochs", "lr"], "options")
     Traceback (most recent call last):
     ddpn.runtime.errors.ConfigError: Unknown key 'epoch' in options. Did you mean 'epochs'? Known keys: epochs, lr.
     """
-    known = list(known)
+    names = list(names)
     for key in keys:
-        if key not in known:
-            hint = f"{_did_you_mean(key, known)} Known keys: {', '.join(known)}." if known else "No keys are accepted."
+        if key not in names:
+            hint = f"{_did_you_mean(key, names)} Known keys: {', '.join(names)}." if names else "No keys are accepted."
             raise ConfigError(f"Unknown key {key!r} in {where}. {hint.strip()}")
 
 
@@ -74,7 +74,7 @@ def check_column(name: str, columns: Sequence[str], role: str = "", error: type[
     """Return `name`, or raise `error` if no column is called so; `role` is the argument that names it."""
     if name not in columns:
         role = f" (`{role}`)" if role.isidentifier() else f" ({role})" if role else ""
-        hint = _did_you_mean(name, columns) or f"The columns are: {listed(columns, 20)}."
+        hint = _did_you_mean(name, columns) or f"The columns are: {join_words(columns, 20)}."
         raise error(f"No column named {name!r}{role}. {hint}")
     return name
 
@@ -107,16 +107,16 @@ def refuse_old_names(**new_names: str) -> Callable[[type[T]], type[T]]:
     return decorate
 
 
-def suggestion(word: object, known: Iterable[str]) -> str | None:
-    """The known name that is most similar to `word`, or None where none is similar."""
-    by_lower = {name.lower(): name for name in reversed(list(known))}
+def suggestion(word: object, names: Iterable[str]) -> str | None:
+    """Return the name that is most similar to `word`, or None if none is similar."""
+    by_lower = {name.lower(): name for name in reversed(list(names))}
     close = get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.5)
     return by_lower[close[0]] if close else None
 
 
-def _did_you_mean(word: object, known: Iterable[str]) -> str:
-    found = suggestion(word, known)
-    return f"Did you mean {found!r}?" if found else ""
+def _did_you_mean(word: object, names: Iterable[str]) -> str:
+    similar = suggestion(word, names)
+    return f"Did you mean {similar!r}?" if similar else ""
 
 
 class Registry(UserDict[str, Any]):
@@ -141,5 +141,5 @@ class Registry(UserDict[str, Any]):
         return entry
 
     def find(self, name: object) -> Any:
-        """The class called `name`; raises a `ConfigError` with a suggestion if there is none."""
+        """Return the class called `name`; raise a `ConfigError` with a suggestion if there is none."""
         return self[check_choice(self.kind, name, self.data)]

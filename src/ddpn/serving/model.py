@@ -20,7 +20,7 @@ from ddpn.runtime.threads import single_thread
 from ddpn.serving.columns import list_columns, make_row_model
 from ddpn.serving.schemas import DEFAULT_OUTPUTS, PREDICTION_ERRORS, Row, to_request_error
 from ddpn.storage.contents import JsonObject
-from ddpn.storage.model_files import read_unchanged
+from ddpn.storage.model_files import read_consistently
 from ddpn.workflow.model_folder import ModelFolder, SavedModel
 
 #: Mass that is left out on each side of a distribution, and the largest number of counts that are listed.
@@ -100,7 +100,7 @@ class ServedModel:
 
     def __init__(self, name: str, path: Path, **columns: str | None) -> None:
         self.name, self.path = name, path
-        saved, folder = read_unchanged(path, lambda: _load(path, columns))
+        saved, folder = read_consistently(path, lambda: _load(path, columns))
         self.folder, self.predictor, self.about = folder, folder.model.predictor_, saved.describe()
         self.version = str(saved.manifest["checksum"])[:12]
         self.columns = list_columns(folder)

@@ -194,11 +194,11 @@ class RequestError(InputError):
     def __init__(
         self, problems: Sequence[Problem] | str, status: int = 422, headers: Mapping[str, str] | None = None
     ) -> None:
-        listed = [Problem(problems)] if isinstance(problems, str) else list(problems)
-        self.problems, self.status, self.headers = listed[:_MAX_LISTED_PROBLEMS], status, headers or {}
-        n_unlisted = len(listed) - _MAX_LISTED_PROBLEMS
+        join_words = [Problem(problems)] if isinstance(problems, str) else list(problems)
+        self.problems, self.status, self.headers = join_words[:_MAX_LISTED_PROBLEMS], status, headers or {}
+        n_unlisted = len(join_words) - _MAX_LISTED_PROBLEMS
         super().__init__(
-            listed[0].message + (f" {n_unlisted:,} more problems are not listed." if n_unlisted > 0 else "")
+            join_words[0].message + (f" {n_unlisted:,} more problems are not listed." if n_unlisted > 0 else "")
         )
 
     def response(self) -> Response:

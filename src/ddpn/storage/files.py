@@ -22,14 +22,14 @@ except ImportError:  # Windows, where drafts of killed processes are not removed
 _DRAFT = ".draft"
 
 
-def followed(path: Path) -> Path:
-    """The path that symbolic links lead to: links themselves are never replaced."""
+def resolve_links(path: Path) -> Path:
+    """Return the path that symbolic links lead to, so that a link itself is never replaced."""
     return Path(os.path.realpath(path))
 
 
 def check_writable(path: Path) -> None:
     """Raise an `InputError` if nothing can be written to `path`: a folder above it is a file or forbids it."""
-    above = next(folder for folder in followed(path).parents if folder.exists())
+    above = next(folder for folder in resolve_links(path).parents if folder.exists())
     if not above.is_dir():
         raise InputError(f"{above} is a file, not a folder. Choose another name.")
     if not os.access(above, os.W_OK | os.X_OK):
@@ -40,9 +40,9 @@ def check_writable(path: Path) -> None:
 def atomic_path(path: Path, tidy: bool = True) -> Iterator[Path]:
     """Yield a temporary path beside `path` to write to; it replaces `path` only if the block succeeds.
 
-    What processes have left that were killed meanwhile is removed, which lists the folder; `tidy=False` does not.
+    Drafts of processes that were killed are removed, which lists the folder; `tidy=False` skips that.
     """
-    path = followed(path)
+    path = resolve_links(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     for abandoned in _drafts(path) if tidy and fcntl is not None else []:
         with suppress(OSError), open(abandoned, "rb+") as file:  # not a folder, and not one that is being written
@@ -63,7 +63,7 @@ def atomic_path(path: Path, tidy: bool = True) -> Iterator[Path]:
 
 
 def _new_draft(path: Path) -> BinaryIO:
-    """A new file beside `path`, open and locked as long as its process lives."""
+    """Create a file beside `path` that is open and locked as long as its process lives."""
     while True:
         held = open(path.with_name(f".{path.name}.{uuid4().hex}{_DRAFT}"), "xb")  # noqa: SIM115
         if fcntl is None:
@@ -82,7 +82,7 @@ def write_bytes(path: Path, content: bytes, tidy: bool = True) -> None:
 
 
 def write_text(path: Path, content: str) -> None:
-    """As `write_bytes`, in UTF-8."""
+    """Write text in UTF-8 to `path`, or nothing, like `write_bytes`."""
     write_bytes(path, content.encode())
 
 
@@ -90,9 +90,9 @@ def write_text(path: Path, content: str) -> None:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `path` to fill; it replaces `path` only if the block succeeds.
 
-    `recover` repairs what a process leaves that is killed meanwhile.
+    `recover` repairs the folder if the process is killed meanwhile.
     """
-    path = followed(path)
+    path = resolve_links(path)
     with folder_lock(path):
         recover(path)
         scratch = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=_DRAFT))
@@ -101,9 +101,9 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         try:
             yield draft
             # To the disk itself: a folder that is moved into place is complete after a power cut, too.
-            for each in draft.rglob("*"):
-                if each.is_file():
-                    with open(each, "rb+") as file:
+            for file_path in draft.rglob("*"):
+                if file_path.is_file():
+                    with open(file_path, "rb+") as file:
                         os.fsync(file.fileno())
             if path.exists():
                 os.rename(path, old)
@@ -116,12 +116,12 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def recover(path: Path) -> None:
-    """Finish what a process was killed at while it replaced the folder `path`, and remove what it left behind."""
-    path = followed(path)
-    if not any(each.is_dir() for each in _drafts(path)):
+    """Finish replacing the folder `path` if a process was killed while it did so, and remove what that process left."""
+    path = resolve_links(path)
+    if not any(draft.is_dir() for draft in _drafts(path)):
         return
     with folder_lock(path, wait=True):
-        for scratch in [each for each in _drafts(path) if each.is_dir()]:
+        for scratch in [draft for draft in _drafts(path) if draft.is_dir()]:
             # The old folder was moved away when the new one was complete.
             if (scratch / "old").exists() and not path.exists():
                 os.rename(scratch / "new", path)
@@ -129,20 +129,20 @@ def recover(path: Path) -> None:
 
 
 def _drafts(path: Path) -> list[Path]:
-    """Files and folders beside `path` that are or were being filled to replace it."""
+    """List files and folders beside `path` that are or were being filled to replace it."""
     name = re.compile(rf"\.{re.escape(path.name)}\.[^.]+{re.escape(_DRAFT)}")
     if not path.parent.is_dir() or not os.access(path.parent, os.R_OK):
         return []
-    return [each for each in path.parent.iterdir() if name.fullmatch(each.name)]
+    return [draft for draft in path.parent.iterdir() if name.fullmatch(draft.name)]
 
 
 def sha256(content: bytes) -> str:
-    """The SHA-256 digest of `content` as 64 hexadecimal digits."""
+    """Return the SHA-256 digest of `content` as 64 hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
-def sha256_of_file(path: Path) -> str:
-    """The SHA-256 digest of a file, read in blocks."""
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 digest of a file, which is read in blocks."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -172,6 +172,6 @@ def lock(path: Path, wait: bool = True, busy: str = "") -> Iterator[None]:
 
 def folder_lock(path: Path, wait: bool = False) -> AbstractContextManager[None]:
     """Hold the right to write the folder `path`, which one process has at a time, as `lock` does."""
-    path = followed(path)
+    path = resolve_links(path)
     busy = f"Another process is writing to {path}. Wait until it has finished, or choose another name."
     return lock(path.with_name(f".{path.name}.lock"), wait, busy)

@@ -16,10 +16,10 @@ FORMAT = 7
 MANIFEST = "model.json"
 #: The file of `ddpn fit` about how a model was fitted.
 TASK = "task.json"
-#: The most bytes of a manifest, and of all other files together.
-MOST_DESCRIBED, MOST_BYTES = 2**26, 2**33
-#: How often a folder is read that is replaced meanwhile.
-_TRIES = 10
+#: The largest size of a manifest, and of all other files together.
+MAX_MANIFEST_BYTES, MAX_MODEL_BYTES = 2**26, 2**33
+#: How often a folder is read if it is replaced each time.
+_MAX_READS = 10
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
@@ -27,17 +27,17 @@ Found = TypeVar("Found")
 FolderVersion: TypeAlias = tuple[int, int, int]
 
 
-def refuses_strange_files(load: Callable[Given, Found]) -> Callable[Given, Found]:
-    """A loader whose every error about the content of files is an `InputError` that names the model.
+def wrap_load_errors(load: Callable[Given, Found]) -> Callable[Given, Found]:
+    """Decorate a loader: every error about the content of files becomes an `InputError` that names the model.
 
-    A size that somebody made up ends in a MemoryError, too, so that one is among them.
+    That includes a MemoryError, which an invented size causes.
 
-    Hashes protect against accidents. Somebody who writes a manifest with right hashes can put any value anywhere, so
-    that a loader can fail in any way; it must not do so with a traceback.
+    Hashes protect against accidents. Whoever writes a manifest with correct hashes can put any value anywhere, so a
+    loader can fail in any way; it must not do so with a traceback.
     """
 
     @wraps(load)
-    def checked(*args: Given.args, **kwargs: Given.kwargs) -> Found:
+    def load_checked(*args: Given.args, **kwargs: Given.kwargs) -> Found:
         try:
             return load(*args, **kwargs)
         except (DDPNError, OSError, ImportError):
@@ -48,7 +48,7 @@ def refuses_strange_files(load: Callable[Given, Found]) -> Callable[Given, Found
             reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
             raise InputError(f"{path} must be a model as ddpn has saved it, got other content ({reason}).") from error
 
-    return checked
+    return load_checked
 
 
 def check_destination(path: Path, overwrite: bool) -> None:
@@ -64,28 +64,28 @@ def check_destination(path: Path, overwrite: bool) -> None:
 def write_model(path: Path, files: Mapping[str, bytes], manifest: JsonObject, overwrite: bool = False) -> None:
     """Write all files and the manifest, or nothing: a reader finds the old model or the new one, never a mixture."""
     check_destination(path, overwrite)
-    known = {"format": FORMAT, "ddpn": version("ddpn"), **manifest}
-    known["files"] = {name: sha256(content) for name, content in files.items()}
-    known["checksum"] = _checksum(known)
+    described = {"format": FORMAT, "ddpn": version("ddpn"), **manifest}
+    described["files"] = {name: sha256(content) for name, content in files.items()}
+    described["checksum"] = _checksum(described)
     with folder_lock(path):
         check_destination(path, overwrite)  # again: another process may have written it meanwhile
         if (path / TASK).exists() and TASK not in files:
             reason = f"it was written by `ddpn fit`, and its {TASK} would be lost"
             raise InputError(f"{path} is not overwritten: {reason}. Choose another name, or delete the folder first.")
         with atomic_folder(path) as draft:
-            for name, content in {**files, MANIFEST: json.dumps(known, indent=1).encode()}.items():
+            for name, content in {**files, MANIFEST: json.dumps(described, indent=1).encode()}.items():
                 (draft / name).parent.mkdir(parents=True, exist_ok=True)
                 (draft / name).write_bytes(content)
 
 
 def read_manifest(path: Path) -> JsonObject:
-    """The manifest of a saved model, verified by its own checksum; no other file is read."""
+    """Read the manifest of a saved model, verified by its own checksum; read no other file."""
     if not path.exists():
         recover(path)
     if not (path / MANIFEST).is_file():
-        found = "Folder not found" if not path.exists() else "Not a saved model (no model.json)"
-        raise InputError(f"{found}: {path}")
-    _check_size(path / MANIFEST, (path / MANIFEST).stat().st_size, MOST_DESCRIBED)
+        problem = "Folder not found" if not path.exists() else "Not a saved model (no model.json)"
+        raise InputError(f"{problem}: {path}")
+    _check_size(path / MANIFEST, (path / MANIFEST).stat().st_size, MAX_MANIFEST_BYTES)
     try:
         manifest = json.loads((path / MANIFEST).read_bytes())
     except (ValueError, RecursionError):
@@ -102,7 +102,7 @@ def read_manifest(path: Path) -> JsonObject:
 
 
 def _is_inside(name: str) -> bool:
-    """Whether the name of a file leads to a place in the model's own folder."""
+    """Return True if the name of a file is a path inside the model's own folder."""
     parts = PurePosixPath(name).parts
     return bool(parts) and ".." not in parts and not name.startswith("/") and not set(name) & set("\\:\0")
 
@@ -112,12 +112,12 @@ def _check_size(path: Path, size: int, most: int) -> None:
         raise InputError(f"{path} must have at most {most:,} bytes, got {size:,}. It is not a model that ddpn saved.")
 
 
-def read_unchanged(path: Path, read: Callable[[], Found]) -> Found:
-    """Call `read`, and call it again if the folder was replaced by a new version meanwhile.
+def read_consistently(path: Path, read: Callable[[], Found]) -> Found:
+    """Call `read()` and retry if the folder is replaced while it runs.
 
-    It may read the manifest and then the files of different versions.
+    Otherwise it could read the manifest of one version and the files of another.
     """
-    for _ in range(_TRIES):
+    for _ in range(_MAX_READS):
         before = folder_version(path)
         try:
             content = read()
@@ -127,11 +127,11 @@ def read_unchanged(path: Path, read: Callable[[], Found]) -> Found:
             continue
         if folder_version(path) == before:
             return content
-    raise InputError(f"{path} was replaced while it was read, {_TRIES} times. Try again.")
+    raise InputError(f"{path} was replaced while it was read, {_MAX_READS} times. Try again.")
 
 
 def folder_version(path: Path) -> FolderVersion | None:
-    """Return what differs after a folder is replaced, as a whole or its manifest; None without a manifest."""
+    """Return a value that changes when the folder or its manifest is replaced; None without a manifest."""
     try:
         status = (path / MANIFEST).stat()
     except OSError:
@@ -140,23 +140,23 @@ def folder_version(path: Path) -> FolderVersion | None:
 
 
 def read_files(path: Path, manifest: JsonObject, folders: Collection[str] | None = None) -> dict[str, bytes]:
-    """The content of the files that the manifest lists, verified by their hashes: all, or those in some folders."""
-    wanted = {
+    """Read the files that the manifest lists, all or those in some folders, and verify them by their hashes."""
+    digests = {
         name: digest
         for name, digest in manifest["files"].items()
         if folders is None or "/" not in name or name.partition("/")[0] in folders
     }
-    for name in wanted:
+    for name in digests:
         if not (path / name).is_file():  # nor a device or a pipe, which could be read for ever
             raise InputError(f"File not found: {path / name}, which is part of the saved model.")
-    _check_size(path, sum((path / name).stat().st_size for name in wanted), MOST_BYTES)
-    found = {name: (path / name).read_bytes() for name in wanted}
-    for name, digest in wanted.items():
-        if sha256(found[name]) != digest:
+    _check_size(path, sum((path / name).stat().st_size for name in digests), MAX_MODEL_BYTES)
+    contents = {name: (path / name).read_bytes() for name in digests}
+    for name, digest in digests.items():
+        if sha256(contents[name]) != digest:
             raise InputError(f"{path / name} was truncated or changed after it was saved.")
-    return found
+    return contents
 
 
 def _checksum(manifest: JsonObject) -> str:
-    rest = {name: value for name, value in manifest.items() if name != "checksum"}
-    return sha256(json.dumps(rest, sort_keys=True).encode())
+    described = {name: value for name, value in manifest.items() if name != "checksum"}
+    return sha256(json.dumps(described, sort_keys=True).encode())

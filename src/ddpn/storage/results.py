@@ -54,7 +54,7 @@ class ResultStore:
         write_bytes(self.path(identity), json.dumps({"job": name, "files": hashes}).encode(), tidy=False)
 
     def paths(self, identity: object) -> dict[str, Path]:
-        """Return where the files of a job are that `read` returned."""
+        """Return the paths of the files of a job that `read` returned."""
         hashes = json.loads(self.path(identity).read_bytes())["files"]
         return {file: self.folder / digest for file, digest in hashes.items()}
 

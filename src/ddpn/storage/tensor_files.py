@@ -22,7 +22,10 @@ def write(path: Path, tensors: dict[str, Tensor], info: JsonObject) -> None:
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], JsonObject]:
-    """The tensors and the description that `write` wrote. No code in the file is run; a damaged file is refused."""
+    """Read the tensors and the description that `write` wrote; raise an error if the file is damaged.
+
+    No code in the file is run.
+    """
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -39,13 +42,13 @@ def read(path: Path) -> tuple[dict[str, Tensor], JsonObject]:
 
 
 def fingerprint(tensor: Tensor, start: int = 0) -> int:
-    """A checksum of the values; `start` continues that of other tensors."""
+    """Return a checksum of the values; `start` continues the checksum of other tensors."""
     plain = tensor.detach().cpu().contiguous().reshape(-1)
     return zlib.crc32(plain.view(torch.uint8).numpy().data if plain.numel() else b"", start)
 
 
 def is_complete(path: Path) -> bool:
-    """Whether a file has the length that its header says, which is fast to see; `read` checks all of it."""
+    """Return True if a file is as long as its header says: a fast check, while `read` checks all of it."""
     try:
         with safe_open(path, framework="pt") as file:
             return bool(file.metadata())

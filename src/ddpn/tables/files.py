@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.extras import import_extra
-from ddpn.runtime.validation import listed
+from ddpn.runtime.validation import join_words
 from ddpn.storage.files import check_writable, write_bytes
 from ddpn.tables.cells import (
     MISSING,
@@ -250,7 +250,7 @@ def _name_columns(cells: "pl.DataFrame", name: str) -> "pl.DataFrame":
     names = [names[j] or f"column_{j + 1}" for j in kept]
     twice = sorted({column for column in names if names.count(column) > 1}) if len(set(names)) < len(names) else []
     if twice:
-        raise InputError(f"{name} has columns of the same name: {listed(twice)}.")
+        raise InputError(f"{name} has columns of the same name: {join_words(twice)}.")
     return library.DataFrame([body[:, j].alias(column) for j, column in zip(kept, names, strict=True)])
 
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import validate_data
 
 from ddpn.rows.checks import RowError, get_row_labels, label_row_errors
 from ddpn.runtime.errors import InputError
-from ddpn.runtime.validation import listed
+from ddpn.runtime.validation import join_words
 from ddpn.tables.columns import Column, ColumnTable, Kind, Levels
 from ddpn.tables.levels import canonical_level, canonical_number, have_numbers, parse_boolean_level, parse_number_level
 
@@ -237,7 +237,7 @@ def _to_frame(X: Any) -> nw.DataFrame[Any] | None:
         frame = nw.from_native(X, pass_through=True)
     except nw.exceptions.DuplicateError:
         names = list(X.columns)
-        twice = listed(sorted({repr(name) for name in names if names.count(name) > 1}))
+        twice = join_words(sorted({repr(name) for name in names if names.count(name) > 1}))
         raise InputError(f"X must have each column name once, got {twice} more than once.") from None
     if isinstance(frame, nw.LazyFrame):
         raise InputError("X must be a data frame, got a lazy one. Call collect() on it.")
@@ -266,7 +266,7 @@ def _check_names(names: Sequence[str], fitted: Sequence[str]) -> None:
             ("no", [name for name in fitted if name in missing]),
             ("also", [name for name in names if name in extra]),
         )
-        both = [f"{what} {listed([*map(repr, columns)])}" for what, columns in parts if columns]
+        both = [f"{what} {join_words([*map(repr, columns)])}" for what, columns in parts if columns]
         raise InputError(f"X must have the columns of fit, got {' and '.join(both)}.")
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ddpn.rows.checks import label_row_errors
 from ddpn.runtime.errors import InputError
-from ddpn.runtime.validation import listed
+from ddpn.runtime.validation import join_words
 from ddpn.storage.files import sha256
 from ddpn.tables.cells import import_polars
 from ddpn.tables.files import (
@@ -88,7 +88,7 @@ class Table:
             raise InputError("Standard input must be the only table.")
         repeated = [source for source, times in Counter(self.sources).items() if times > 1]
         if repeated:
-            raise InputError(f"Files must be given once, got {listed(repeated, 3)} twice.")
+            raise InputError(f"Files must be given once, got {join_words(repeated, 3)} twice.")
 
     def _open(self, files: "list[TableFile]") -> None:
         self.paths = [os.path.abspath(source) for source in self.sources]
@@ -101,7 +101,7 @@ class Table:
             also = [name for name in file.schema if name not in first.schema]
             for word, names in (("without", without), ("with", also)):
                 if names:
-                    got = f"got a table {word} {listed([repr(name) for name in names], 3)}"
+                    got = f"got a table {word} {join_words([repr(name) for name in names], 3)}"
                     raise InputError(f"{file.source} must have the columns of {first.source}, {got}.")
             self.schema = _merge_types(self.schema, file.schema, set(file.schema))
 

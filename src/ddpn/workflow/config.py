@@ -141,9 +141,9 @@ class ModelConfig(BaseModel):
     @property
     def estimator_options(self) -> JsonObject:
         """Arguments of the estimator that are not left to its defaults."""
-        given = {name: getattr(self, name) for name in ModelConfig.model_fields if getattr(self, name) is not None}
-        own = {name: given.pop(name) for name in ("components", "beta") if name in given}
-        return given | ({"head_options": given.get("head_options", {}) | own} if own else {})
+        options = {name: getattr(self, name) for name in ModelConfig.model_fields if getattr(self, name) is not None}
+        head_options = {name: options.pop(name) for name in ("components", "beta") if name in options}
+        return options | ({"head_options": options.get("head_options", {}) | head_options} if head_options else {})
 
 
 class FitConfig(ModelConfig):
@@ -257,8 +257,8 @@ class FitConfig(ModelConfig):
                 raise ConfigError(f"Column {name!r} has a role, so it cannot be in `drop` or `use`.")
         if self.interval_groups == self.target:
             raise ConfigError(argument="interval_groups", must="not be the target, which is unknown in prediction")
-        for name, given in (("compare_with", self.compare_with), ("mix_with", self.mix_with or ())):
-            for kind in given:
+        for name, names in (("compare_with", self.compare_with), ("mix_with", self.mix_with or ())):
+            for kind in names:
                 check_choice(name, kind, list_mixable_members())
         self._check_model()
         return self
@@ -281,8 +281,8 @@ class FitConfig(ModelConfig):
     @property
     def asks_for_test_rows(self) -> bool:
         """Whether rows must be held out for a test, however few there are."""
-        given = self.test_size, self.shares, self.split_column, self.time
-        return self.ensemble_size is not None or any(value is not None for value in given)
+        values = self.test_size, self.shares, self.split_column, self.time
+        return self.ensemble_size is not None or any(value is not None for value in values)
 
     def with_test_rows(self) -> Self:
         """Return the same configuration, asking for test rows: by default a fifth of all."""
@@ -318,7 +318,7 @@ class FitConfig(ModelConfig):
 
     @property
     def as_text(self) -> list[str]:
-        """Columns that may be named in `category`, whose digits a file's reader keeps as they are written."""
+        """Columns that a file must be read as text for, because `category` may name them: 007 keeps its zeros."""
         return [name for value in self.category for name in (value, *split_words(value))]
 
     def resolve_columns(self, columns: Sequence[str]) -> Self:
@@ -327,8 +327,8 @@ class FitConfig(ModelConfig):
         Lists of columns are split at their commas, except for values that are the name of a column.
         """
         roles = ("target", "exposure", "weight", "upper_column", "censored", "split_column", "time", "interval_groups")
-        given = {role: getattr(self, role) for role in roles}
-        named = [(role, name) for role, name in given.items() if isinstance(name, str)]
+        names = {role: getattr(self, role) for role in roles}
+        named = [(role, name) for role, name in names.items() if isinstance(name, str)]
         for role, name in named:
             check_column(name, columns, role, InputError)
         lists = ("drop", "use", "category", *(() if is_by_inputs(self.group, columns) else ("group",)))
@@ -336,39 +336,41 @@ class FitConfig(ModelConfig):
         return self.replace(**resolved)
 
     def _check_model(self) -> None:
-        """What is known to be wrong without torch; `check_with_torch` validates the rest."""
+        """Check what needs no torch; `check_with_torch` validates the rest."""
         names = check_likelihood(DEFAULT_LIKELIHOOD if self.likelihood is None else self.likelihood)
         totals = [name for name in names if name in TOTALS]
         has_total = self.count_range.upper_is_total or self.exposure or "total" in (self.head_options or {})
         if totals and not has_total:
             raise ConfigError(f"{totals[0]} needs the total of every row: give `upper`, `upper_column` or `exposure`.")
         options = self.estimator_options
-        given: JsonObject = {name: options[name] for name in ("hidden", "numeric", "epochs") if name in options}
+        network_options: JsonObject = {
+            name: options[name] for name in ("hidden", "numeric", "epochs") if name in options
+        }
         if self.ensemble_size is not None:
-            given["n_networks"] = self.ensemble_size
+            network_options["n_networks"] = self.ensemble_size
             if self.time_budget is not None:
                 what = "needs a mixture that fits what there is time for"
                 raise ConfigError(what, argument="time_budget", remedy="Leave out `n_networks`.")
         if self.seconds is not None and self.seconds < MIN_SECONDS:
             must = f"be at least {MIN_SECONDS} seconds, which loading and saving take"
             raise ConfigError(argument="time_budget", must=must, got=repr(self.time_budget))
-        NetworkOptions(**given, **check_training_options(self.training_options))
+        NetworkOptions(**network_options, **check_training_options(self.training_options))
 
     def check_with_torch(self) -> None:
         """Raise a `ConfigError` for an option that only torch can validate; imports it only if there is such an option.
 
         The defaults need no check.
         """
-        given = {name for name in ("head_options", "training_options", "mix_with") if self.estimator_options.get(name)}
+        names = {name for name in ("head_options", "training_options", "mix_with") if self.estimator_options.get(name)}
         is_mixture = isinstance(self.likelihood, tuple)
         is_plain = self.count_range.is_unrestricted and self.censored is None
-        if given or is_mixture or not is_plain or self.device not in (None, "auto", "cpu"):
-            head = self.regressor().checked_options()[0]
+        if names or is_mixture or not is_plain or self.device not in (None, "auto", "cpu"):
+            head = self.regressor().build_options()[0]
             if not is_plain:
                 head.check_bounds()
 
     def regressor(self, **more: Any) -> "CountRegressor | DDPNRegressor":
-        """The unfitted estimator: a `CountRegressor`, or a `DDPNRegressor` where a number of networks is given.
+        """Make the unfitted estimator: a `CountRegressor`, or a `DDPNRegressor` if a number of networks is set.
 
         Such networks are those of a `CountRegressor`, and are mixed with `MIXED` by default.
         """
@@ -413,7 +415,7 @@ def _to_config_error(error: ValidationError) -> ConfigError:
     return ConfigError(argument=name, must=must.format(**first.get("ctx", {})), got=repr(first["input"]))
 
 
-def read_config(given: Mapping[str, object], file: Path | None = None) -> FitConfig:
+def read_config(options: Mapping[str, object], file: Path | None = None) -> FitConfig:
     """Return the configuration of a settings file (TOML); what else is `given`, and not None, takes precedence."""
     settings: JsonObject = {}
     if file is not None:
@@ -431,4 +433,4 @@ def read_config(given: Mapping[str, object], file: Path | None = None) -> FitCon
         if key in TRAINING_OPTIONS:
             raise ConfigError(f"Unknown key {key!r} in {file}. Put it into the table [training_options].")
     check_keys(settings, FitConfig.model_fields, str(file))
-    return FitConfig(**settings | {name: value for name, value in given.items() if value is not None})
+    return FitConfig(**settings | {name: value for name, value in options.items() if value is not None})

@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from ddpn.analysis.explanations import Contributions, Explanation, Inputs, contributions, explanation_of
+from ddpn.analysis.explanations import Contributions, Explanation, Inputs, contributions, explain_inputs
 from ddpn.analysis.leaderboard import leaderboard, out_of_fold_leaderboard
-from ddpn.analysis.monitoring import LEAST_ROWS, Monitoring, compare
+from ddpn.analysis.monitoring import MIN_ROWS_TO_COMPARE, Monitoring, compare
 from ddpn.runtime.column_lists import resolve_names
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.storage.contents import JsonObject
@@ -94,21 +94,21 @@ def explain_table(
     names = {role: name for role, name in (("exposure", roles.exposure), ("upper", roles.upper)) if name}
     if roles.target is None or roles.target not in table.schema:
         frame = table.take_rows(draw_rows(table.rows, most).positions)
-        known = roles.parse(frame), roles.read_exposure(frame), roles.read_upper(frame), names, table.rows
-        inputs, note = Inputs(folder.model, *known), "Without the target, importance is not measured."
-        return explanation_of(inputs, seed, progress, max_rows=max_rows), note
+        arguments = roles.parse(frame), roles.read_exposure(frame), roles.read_upper(frame), names, table.rows
+        inputs, note = Inputs(folder.model, *arguments), "Without the target, importance is not measured."
+        return explain_inputs(inputs, seed, progress, max_rows=max_rows), note
     rows = rows_to_score(folder, table, most)
     held_out = rows.predict_out_of_fold(folder)
     if held_out is None:
-        inputs = Inputs.of_sample(folder.model, rows.sample, names, rows.total)
-        return explanation_of(inputs, seed, progress, max_rows=max_rows), rows.note.replace("scored", "used")
-    measured = Inputs.of_first_fold(folder.model, held_out, names)
+        inputs = Inputs.from_sample(folder.model, rows.sample, names, rows.total)
+        return explain_inputs(inputs, seed, progress, max_rows=max_rows), rows.note.replace("scored", "used")
+    measured = Inputs.from_first_fold(folder.model, held_out, names)
     note = (
         f"The model was fitted to all {len(rows.sample):,} rows of this table: importance is measured on "
         f"{len(measured):,} of them, with the copies that were fitted without these."
     )
-    inputs = Inputs.of_sample(folder.model, rows.sample, names)
-    return explanation_of(inputs, seed, progress, measured, max_rows), note
+    inputs = Inputs.from_sample(folder.model, rows.sample, names)
+    return explain_inputs(inputs, seed, progress, measured, max_rows), note
 
 
 def explain_rows(
@@ -130,18 +130,18 @@ def explain_rows(
 
 
 def parse_rows(text: str) -> list[int]:
-    """Row numbers such as "3", "1,5,7" or "1-10".
+    """Parse row numbers such as "3", "1,5,7" or "1-10".
 
     >>> parse_rows("2,5-7")
     [2, 5, 6, 7]
     """
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
             raise ConfigError(argument="rows", must="be numbers such as 3, 1,5,7 or 1-10", got=repr(text))
-        found += range(int(first), int(last or first) + 1)
-    return list(dict.fromkeys(found))
+        numbers += range(int(first), int(last or first) + 1)
+    return list(dict.fromkeys(numbers))
 
 
 def check_explanation_file(path: str, overwrite: bool, source: str) -> None:
@@ -152,30 +152,30 @@ def check_explanation_file(path: str, overwrite: bool, source: str) -> None:
         check_output(path, overwrite, source)
 
 
-def write_explanation(found: Explanation | Contributions, path: str, rows: list[int] | None = None) -> None:
+def write_explanation(explanation: Explanation | Contributions, path: str, rows: list[int] | None = None) -> None:
     """Write a table or an image, by the ending; `rows` are the numbers of explained rows."""
     ending = Path(path).suffix.lower()
     if ending in _IMAGES:
         content = BytesIO()
-        found.plot().savefig(content, format=ending[1:], dpi=150)
+        explanation.plot().savefig(content, format=ending[1:], dpi=150)
         write_bytes(Path(path), content.getvalue())
         return
-    table = found.to_frame()
+    table = explanation.to_frame()
     if rows is not None:
         table = table.with_columns(pl.Series("row", [rows[row] for row in table["row"]]))
     write_file(table, path)
 
 
-def plain(found: Explanation | Contributions, rows: list[int] | None = None) -> JsonObject:
+def plain(explanation: Explanation | Contributions, rows: list[int] | None = None) -> JsonObject:
     """Convert an explanation to plain values for JSON."""
-    if isinstance(found, Explanation):
-        return found.to_dict()
-    table = found.to_dict()
-    numbers = range(len(found)) if rows is None else rows
-    about = {"quantity": found.quantity, "log": found.log, "base": found.base}
-    draw = draw_to_json(found.background_rows, found.background_total)
-    about |= {"draw": {"background": {**draw, "compared_with": found.starts}}}
-    predictions = dict(zip(map(str, numbers), found.prediction.tolist(), strict=True))
+    if isinstance(explanation, Explanation):
+        return explanation.to_dict()
+    table = explanation.to_dict()
+    numbers = range(len(explanation)) if rows is None else rows
+    about = {"quantity": explanation.quantity, "log": explanation.log, "base": explanation.base}
+    draw = draw_to_json(explanation.background_rows, explanation.background_total)
+    about |= {"draw": {"background": {**draw, "compared_with": explanation.starts}}}
+    predictions = dict(zip(map(str, numbers), explanation.prediction.tolist(), strict=True))
     return about | {"prediction": predictions, "table": table | {"row": [numbers[row] for row in table["row"]]}}
 
 
@@ -214,7 +214,7 @@ def monitor(
     names = resolve_names(ignore, [column.name for column in roles.columns], "ignore")
     ignored = {part for column in roles.columns if column.name in names for part in column.inputs}
     rows, notes = _with_counts(folder, table, max_rows)
-    found = compare(
+    result = compare(
         folder.model.predictor_,
         roles.parse(table.take_rows(draw_rows(table.rows, max_rows).positions)),
         None if rows is None else rows.sample,
@@ -226,7 +226,7 @@ def monitor(
         total=table.rows,
         total_with_counts=None if rows is None else rows.total,
     )
-    return replace(found, not_compared=(*found.not_compared, *notes))
+    return replace(result, not_compared=(*result.not_compared, *notes))
 
 
 def _with_counts(folder: ModelFolder, table: Table, max_rows: int | None) -> tuple[RowsToScore | None, list[str]]:
@@ -236,13 +236,13 @@ def _with_counts(folder: ModelFolder, table: Table, max_rows: int | None) -> tup
         what = "the model does not know its target" if target is None else f"the table has no column {target!r}"
         return None, [f"Coverage and PIT: {what}."]
     n_known = count_targets(folder, table)
-    if n_known < LEAST_ROWS:
-        return None, [f"Coverage and PIT: {n_known:,} rows have a count so far, {LEAST_ROWS} are needed."]
+    if n_known < MIN_ROWS_TO_COMPARE:
+        return None, [f"Coverage and PIT: {n_known:,} rows have a count so far, {MIN_ROWS_TO_COMPARE} are needed."]
     rows = rows_to_score(folder, table, max_rows)
     if rows.folds is not None:
         return None, ["Coverage and PIT: the model was fitted to all rows of this table, which show nothing new."]
     notes = [rows.note] if rows.note else []
-    if len(rows.sample) < LEAST_ROWS:
-        few = f"{len(rows.sample):,} rows with counts were not trained on, {LEAST_ROWS} are needed"
+    if len(rows.sample) < MIN_ROWS_TO_COMPARE:
+        few = f"{len(rows.sample):,} rows with counts were not trained on, {MIN_ROWS_TO_COMPARE} are needed"
         return None, [*notes, f"Coverage and PIT: {few}."]
     return rows, notes

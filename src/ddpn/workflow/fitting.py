@@ -41,7 +41,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.runtime.jobs import Where
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.steps import StepRunner
-from ddpn.runtime.time_plan import STEPS, clock_of_budget, clock_of_step, with_rows
+from ddpn.runtime.time_plan import STEPS, clock_of_budget, clock_of_step, run_with_rows
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import folder_lock
 from ddpn.storage.model_files import check_destination
@@ -49,7 +49,7 @@ from ddpn.tables.row_draw import MAX_ROWS, draw_sample
 from ddpn.tables.row_hashes import SeenRows
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, load, read_task
-from ddpn.workflow.preparing import Prepared, checkpoint_of, identity
+from ddpn.workflow.preparing import Prepared, checkpoint_path, identity
 
 #: Rows that the level of all rows counts as in each group of calibrated intervals.
 _GROUP_ROWS = 50.0
@@ -57,7 +57,7 @@ _GROUP_ROWS = 50.0
 
 @dataclass(frozen=True)
 class Fitted:
-    """The result of a fit; `can_continue` if it was interrupted and its state was kept."""
+    """The result of a fit; `can_continue` is true if the fit was interrupted and its state was kept."""
 
     folder: ModelFolder
     can_continue: bool = False
@@ -70,8 +70,8 @@ class Fitted:
     @property
     def missing(self) -> list[str]:
         """What Ctrl-C ended or prevented: "training", "comparisons", "calibration", "scores"."""
-        found: list[str] = self.folder.task.get("missing", [])
-        return found
+        missing: list[str] = self.folder.task.get("missing", [])
+        return missing
 
 
 def fit(
@@ -97,13 +97,13 @@ def fit(
     """
     clock, runner = clock_of_budget(prepared.plan.seconds, started), runner or StepRunner()
     # Before the time that is left is divided: these take seconds for many rows.
-    known = {"identity": identity(prepared), "fingerprint": prepared.fingerprint}
+    hashes = {"identity": identity(prepared), "fingerprint": prepared.fingerprint}
     seen = SeenRows.from_sample(prepared.sample, prepared.split.rows.test)
 
     def step(text: str) -> None:
         on_step(f"{text}, {format_duration(round(clock.left))} left of the budget" if clock.has_limit else text)
 
-    with _kept_warnings() as kept:
+    with _collect_warnings() as kept:
         if unfinished is None:
             model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, n_jobs=n_jobs)
             with progress_bar("Fitting", None, verbose):
@@ -120,7 +120,7 @@ def fit(
     task = {
         "format": FORMAT,
         "plan": prepared.plan.as_dict(),
-        **known,
+        **hashes,
         "roles": prepared.roles.as_dict(),
         "split": {"how": prepared.split.how, "meaning": prepared.split.meaning, "rows": prepared.counts},
         "interrupted": bool(missing),
@@ -138,19 +138,19 @@ def fit(
 
 
 @contextmanager
-def _kept_warnings() -> Iterator[list[str]]:
-    """The texts of the warnings that are shown in the block, each once; those for programmers are left out."""
-    kept: list[str] = []
+def _collect_warnings() -> Iterator[list[str]]:
+    """Collect the texts of the warnings shown in the block, each once, without those meant for programmers."""
+    texts: list[str] = []
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-            usual(message, category, *place, **more)
-            if issubclass(category, UserWarning | RuntimeWarning) and str(message) not in kept:
-                kept.append(str(message))
+        def show(message: Warning | str, category: type[Warning], *location: Any, **more: Any) -> None:
+            usual(message, category, *location, **more)
+            if issubclass(category, UserWarning | RuntimeWarning) and str(message) not in texts:
+                texts.append(str(message))
 
         warnings.showwarning = show
-        yield kept
+        yield texts
 
 
 def fit_into(
@@ -183,13 +183,13 @@ def fit_into(
     """
     check_destination(path, overwrite)
     with folder_lock(path):
-        checkpoint = checkpoint_of(path, prepared)
+        checkpoint = checkpoint_path(path, prepared)
         on_step = options.get("on_step", lambda text: None)
         if checkpoint.exists():
             on_step("Continuing the fit that was interrupted")
         elif (path / CHECKPOINT).is_file():
             on_step("Starting again: the interrupted fit had other rows or options")
-        fitted = fit(prepared, about, checkpoint, unfinished=_unfinished(path, prepared), **options)
+        fitted = fit(prepared, about, checkpoint, unfinished=_load_incomplete(path, prepared), **options)
         can_continue = fitted.interrupted and (checkpoint.exists() or _can_finish(fitted.missing, prepared))
         try:
             _save(fitted, path, overwrite, checkpoint)
@@ -204,15 +204,15 @@ def fit_into(
 
 
 def _can_finish(missing: Sequence[str], prepared: Prepared) -> bool:
-    """Whether the saved model is all that the missing steps need.
+    """Return True if the missing steps need no more than the saved model.
 
-    Scores always are. Calibration is not, if it needs to know which rows each copy of a member left out.
+    Scores never need more. Calibration does if it must know which rows each copy of a member left out.
     """
     return missing == ["scores"] or (missing == ["calibration", "scores"] and not prepared.is_cross_fitted)
 
 
-def _unfinished(path: Path, prepared: Prepared) -> ModelFolder | None:
-    """The model in the folder, if it is of the same fit, and if only what follows the fits is missing."""
+def _load_incomplete(path: Path, prepared: Prepared) -> ModelFolder | None:
+    """Open the model in the folder if it is of the same fit and lacks only steps that follow the fits."""
     try:
         task = read_task(path)
     except InputError:
@@ -270,26 +270,28 @@ def _score(
 
     Returns the leaderboard, or None if Ctrl-C ended or prevented that, which `fitted` then says.
     """
-    predictor, seed, found = fitted.predictor, prepared.plan.seed, list[Leaderboard]()
+    predictor, seed, boards = fitted.predictor, prepared.plan.seed, list[Leaderboard]()
     about, is_out_of_fold = (prepared.leaks, prepared.split.meaning), prepared.is_scored_out_of_fold
 
     def work() -> None:
-        own = clock_of_step(clock, "scores")
+        score_clock = clock_of_step(clock, "scores")
         if is_out_of_fold:
             held_out = fitted.held_out or predict_out_of_fold(
                 predictor, fitted.folds, calibration_options(prepared.plan, prepared.time_columns), seed
             )
             total, rows = len(fitted.folds.train), "rows"
-            board = with_rows(
-                own, len(held_out), lambda n: out_of_fold_leaderboard(predictor, held_out.draw(n), *about)
+            board = run_with_rows(
+                score_clock, len(held_out), lambda n: out_of_fold_leaderboard(predictor, held_out.draw(n), *about)
             )
         else:
             test, rows = prepared.test, "test rows"
             total = min(len(test), MAX_ROWS)
-            board = with_rows(
-                own, total, lambda n: leaderboard(predictor, draw_sample(test, n).take(test), *about, total=len(test))
+            board = run_with_rows(
+                score_clock,
+                total,
+                lambda n: leaderboard(predictor, draw_sample(test, n).take(test), *about, total=len(test)),
             )
-        found.append(board)
+        boards.append(board)
         fitted.notes += describe_fewer_rows("scored on", board.rows, total, rows)
 
     on_step("Scoring every row out of fold" if is_out_of_fold else "Scoring the test rows")
@@ -297,7 +299,7 @@ def _score(
         fitted.missing.append("scores")
         fitted.notes.append("The model is not scored, because the fit was stopped.")
         return None
-    return found[0].to_dict()
+    return boards[0].to_dict()
 
 
 def pipeline_options(prepared: Prepared) -> PipelineOptions:

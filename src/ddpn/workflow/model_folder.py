@@ -17,10 +17,10 @@ from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes
 from ddpn.storage.model_files import (
     TASK,
     folder_version,
+    read_consistently,
     read_files,
     read_manifest,
-    read_unchanged,
-    refuses_strange_files,
+    wrap_load_errors,
     write_model,
 )
 from ddpn.tables.columns import Kind
@@ -56,8 +56,8 @@ class ModelFolder:
         return Roles.from_dict(self.task["roles"])
 
     def save(self, path: Path, overwrite: bool = False, checkpoint: Path | None = None) -> None:
-        """Write all of it, or nothing; with a `checkpoint`, a later fit continues from it."""
-        files, manifest = self.model.saved_state()
+        """Save the model, or nothing; with a `checkpoint`, a later fit continues from it."""
+        files, manifest = self.model.collect_state()
         files[TASK] = json.dumps(self.task, indent=1).encode()
         if self.seen is not None:
             files[SEEN_ROWS] = self.seen.to_bytes()
@@ -124,7 +124,7 @@ class SavedModel:
         return _read_task(self.path, self.manifest)
 
     @cached_property
-    @refuses_strange_files
+    @wrap_load_errors
     def roles(self) -> Roles:
         """The roles of columns."""
         path = self.path
@@ -136,7 +136,7 @@ class SavedModel:
             raise InputError(f"{path} was fitted with an upper bound per row: name its column with `upper_column`.")
         return roles
 
-    @refuses_strange_files
+    @wrap_load_errors
     def describe(self) -> JsonObject:
         """Return what the model is and how it was fitted, ready for JSON.
 
@@ -148,7 +148,7 @@ class SavedModel:
         calibration["recalibration"] = self.manifest["recalibration"].get("mixture")
         return {**about, "ood": "ood" in self.manifest, **calibration, "task": self.task}
 
-    @refuses_strange_files
+    @wrap_load_errors
     def load(self, mixed_only: bool = False) -> ModelFolder:
         """Load the model; nothing in the files is executed. A folder that was replaced meanwhile is read again.
 
@@ -163,7 +163,7 @@ class SavedModel:
             saved = self if is_current else SavedModel(self.path, **self._columns)
             return saved._load_members(mixed_only)
 
-        return read_unchanged(self.path, read)
+        return read_consistently(self.path, read)
 
     def _load_members(self, mixed_only: bool) -> ModelFolder:
         from ddpn import estimators
@@ -180,19 +180,19 @@ class SavedModel:
         return ModelFolder(model, task, seen, folds)
 
 
-@refuses_strange_files
+@wrap_load_errors
 def read_task(path: Path) -> JsonObject:
     """Return how a model was fitted; the model itself is not loaded."""
     return SavedModel(path).task
 
 
-@refuses_strange_files
+@wrap_load_errors
 def describe(path: Path) -> JsonObject:
     """Return what a saved model is and how it was fitted, as `SavedModel.describe` does."""
     return SavedModel(path).describe()
 
 
-@refuses_strange_files
+@wrap_load_errors
 def load(path: Path, mixed_only: bool = False, **columns: str | None) -> ModelFolder:
     """Load the model of a folder.
 

@@ -80,13 +80,13 @@ class Findings:
             "states": states,
         }
 
-    def merge(self, known: JsonObject) -> None:
+    def merge(self, facts: JsonObject) -> None:
         """Add the counts of `as_dict` of other blocks, which come after those that were counted before."""
-        self._rows, self._flagged = self._rows + known["rows"], self._flagged + known["flagged"]
-        self._groups.update(known["groups"])
-        self._notes = known["notes"] | self._notes
+        self._rows, self._flagged = self._rows + facts["rows"], self._flagged + facts["flagged"]
+        self._groups.update(facts["groups"])
+        self._notes = facts["notes"] | self._notes
         if self.summary is not None:
-            self.summary.add(np.asarray(known["states"], dtype=np.int64))
+            self.summary.add(np.asarray(facts["states"], dtype=np.int64))
 
     def sentences(self) -> list[str]:
         """Say what is unusual in the table, and which share of its rows is flagged."""
@@ -184,7 +184,7 @@ def predict_block(
 
 
 def _beside(frame: pl.DataFrame, predictions: pl.DataFrame) -> pl.DataFrame:
-    """The table followed by the predictions, whose names get a prefix where the table has them already."""
+    """Add predictions to the right of a table, with a prefix for names that the table has already."""
     names: dict[str, str] = {}
     for name in predictions.columns:
         new = name

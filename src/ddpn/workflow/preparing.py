@@ -20,7 +20,7 @@ from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.display import describe_parts
 from ddpn.runtime.errors import Argument, InputError, format_argument
 from ddpn.runtime.progress import progress_bar
-from ddpn.runtime.validation import listed
+from ddpn.runtime.validation import join_words
 from ddpn.storage.files import sha256
 from ddpn.tables.cells import (
     DAY,
@@ -48,7 +48,7 @@ from ddpn.tables.row_hashes import describe_missing_groups, is_by_inputs, label_
 from ddpn.tables.table import Table, draw_row_numbers, fits_in_memory, measure_free_memory, shuffle_chunks
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
-from ddpn.workflow.splitting import RowSplit, parts_of_column, split_rows, times_of
+from ddpn.workflow.splitting import RowSplit, read_parts, read_times, split_rows
 from ddpn.workflow.table_warnings import describe_finding, describe_trend
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Prepared:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of the rows."""
+        """The digest of the table, by `fingerprint`."""
         return fingerprint(self.sample)
 
     @property
@@ -140,12 +140,12 @@ def prepare(table: Table | pl.DataFrame, plan: FitConfig, verbose: bool = False,
     """
     if not isinstance(table, Table):
         with progress_bar("Checking the table", None, verbose):
-            return _prepared(table, plan.resolve_columns(table.columns), clock)
+            return _prepare_frame(table, plan.resolve_columns(table.columns), clock)
     plan = plan.with_test_rows().resolve_columns(list(table.schema))
     numbers = draw_row_numbers(table, plan.seed)
-    frame, used = checked_rows(table, plan, numbers, verbose)
+    frame, used = check_and_draw_rows(table, plan, numbers, verbose)
     with progress_bar("Checking the sampled rows", None, verbose):
-        prepared = _prepared(frame, plan, clock)
+        prepared = _prepare_frame(frame, plan, clock)
     stream = _training_rows(table, frame, prepared, numbers, used)
     seen = (
         f"Networks were trained on about {len(stream):,} rows, but evaluate recognises only the sampled ones, "
@@ -155,8 +155,8 @@ def prepare(table: Table | pl.DataFrame, plan: FitConfig, verbose: bool = False,
     return replace(prepared, stream=stream, warnings=(*prepared.warnings, *notes))
 
 
-def _prepared(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepared:
-    """What is made of rows in memory."""
+def _prepare_frame(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepared:
+    """Prepare rows in memory."""
     roles, sample, warnings = _read(frame, plan)
     kept = sample.has_weight
     if not kept.all():
@@ -168,7 +168,7 @@ def _prepared(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepared:
     split = split_rows(timed, plan, sample.labels, sample.group)
     warnings += describe_missing_groups(frame, plan.group, roles.missing)
     if plan.mix_with and plan.ensemble_size is not None and not len(split.rows.validation):
-        names = listed(plan.mix_with)
+        names = join_words(plan.mix_with)
         warnings.append(
             f"Left out of the mixture, because there are no validation rows to choose its weights: {names}."
         )
@@ -184,8 +184,8 @@ def _prepared(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepared:
 
 
 def _read(frame: pl.DataFrame, plan: FitConfig) -> tuple[Roles, CountRows, list[str]]:
-    """The roles of columns, the rows whose target is known, and sentences about cells and rows."""
-    roles = roles_of(frame, plan)
+    """Read the roles of columns, the rows whose target is known, and sentences about cells and rows."""
+    roles = find_roles(frame, plan)
     # What cells were read as is said by the notes of the columns, so that sentences about later tables are not needed.
     sample = roles.read_rows(frame, plan.fractional, report=lambda sentence: None, counts=plan.count_range)
     warnings = [*roles.describe_rows_without_target(frame.height - len(sample)), *_describe_roles(frame, roles, plan)]
@@ -246,7 +246,7 @@ def diagnose_table(
     table = Table.from_rows(table)
     plan = plan.resolve_columns(list(table.schema))
     numbers = np.arange(table.rows) if max_rows is None else draw_row_numbers(table, SEED)
-    frame, total = (table.read(), None) if len(numbers) == table.rows else checked_rows(table, plan, numbers)
+    frame, total = (table.read(), None) if len(numbers) == table.rows else check_and_draw_rows(table, plan, numbers)
     roles, sample, notes = _read(frame, plan)
     leaks, questions = _describe_columns(sample.replace(X=sample.X.to_polars()), roles, plan)
     columns = {"upper_column": plan.upper_column, "censored": plan.censored}
@@ -254,20 +254,20 @@ def diagnose_table(
     notes += describe_missing_groups(frame, plan.group, roles.missing)
     from ddpn.analysis.diagnosis import diagnose_sample  # imports torch: wrong tables are reported at once
 
-    known = plan.count_range.options | options
-    found = diagnose_sample(sample, plan.target, mean_model, max_rows, plan.seed, progress, known, total)
-    return replace(found, notes=(*found.notes, *leaks, *questions, *notes))
+    arguments = plan.count_range.options | options
+    diagnosis = diagnose_sample(sample, plan.target, mean_model, max_rows, plan.seed, progress, arguments, total)
+    return replace(diagnosis, notes=(*diagnosis.notes, *leaks, *questions, *notes))
 
 
 def _split_warnings(
     sample: CountRows, split: RowSplit, roles: Roles, plan: FitConfig, timed: pl.DataFrame, clock: Clock
 ) -> list[str]:
-    """Sentences about rows for which the scores may be too good: those of known groups, and later ones."""
+    """Describe rows for which the scores may be too good: those of known groups, and later ones."""
     if plan.time is not None:
-        known = np.concatenate([split.rows.train, split.rows.validation])
-        column = next(each for each in roles.columns if each.name == plan.time)
+        earlier = np.concatenate([split.rows.train, split.rows.validation])
+        column = next(candidate for candidate in roles.columns if candidate.name == plan.time)
         is_input = not column.left_out and (column.kind != Kind.DATE or DAY in column.parts)
-        change = find_trend(sample.rows(known), timed[plan.time][known])
+        change = find_trend(sample.rows(earlier), timed[plan.time][earlier])
         return [describe_trend(change, plan.time, is_input)] if change else []
     if plan.split_column is not None:
         return []
@@ -278,25 +278,25 @@ def _split_warnings(
 
 
 def fingerprint(sample: CountRows) -> str:
-    """A digest of names and values: the same table has the same again."""
+    """Return a digest of names and values, which is the same for the same table."""
     group = b"" if sample.group is None else sample.group.tobytes()
     return sha256(sample.compute_digest().encode() + group)
 
 
 def identity(prepared: Prepared) -> str:
-    """A digest of all that a fit depends on: the same fit continues from its checkpoint, another does not."""
+    """Return a digest of all that a fit depends on; a fit continues from a checkpoint of the same identity."""
     plan = json.dumps(prepared.plan.as_dict(), sort_keys=True, default=str)
     stream = "" if prepared.stream is None else prepared.stream.identity
     return sha256((plan + prepared.fingerprint + stream).encode())[:16]
 
 
-def checkpoint_of(path: Path, prepared: Prepared) -> Path:
-    """Where the state of this fit is kept while it runs; that of an interrupted one is continued."""
-    known = identity(prepared)
-    here = path.parent / f".{path.name}.{known}.checkpoint"
-    if not here.exists() and (path / CHECKPOINT).is_file() and read_task(path).get("identity") == known:
-        here.write_bytes((path / CHECKPOINT).read_bytes())
-    return here
+def checkpoint_path(path: Path, prepared: Prepared) -> Path:
+    """Return the path that keeps the state of this fit while it runs; an interrupted fit continues from its state."""
+    fit_identity = identity(prepared)
+    checkpoint = path.parent / f".{path.name}.{fit_identity}.checkpoint"
+    if not checkpoint.exists() and (path / CHECKPOINT).is_file() and read_task(path).get("identity") == fit_identity:
+        checkpoint.write_bytes((path / CHECKPOINT).read_bytes())
+    return checkpoint
 
 
 # Tables larger than memory: a sample of rows, and a stream of all of them ---------------------------------------------
@@ -347,22 +347,22 @@ class TrainingRows:
         return list(dict.fromkeys([*names, *groups]))
 
     def chunks(self, rows: int, seed: int) -> Iterator[pl.DataFrame]:
-        """Tables of so many rows, in random order, without an end."""
+        """Yield tables of this many rows in random order, without an end."""
         return shuffle_chunks(self.table, self.columns, self._keep, rows, seed)
 
     def sample(self, chunk: pl.DataFrame) -> CountRows:
-        """A table as inputs and counts."""
+        """Read a table as inputs and counts."""
         roles = replace(self.roles, groups=None, group=())
         return roles.read_rows(chunk, self.plan.fractional, report=lambda sentence: None, counts=self.plan.count_range)
 
     def _keep(self, frame: pl.DataFrame, numbers: np.ndarray) -> np.ndarray:
-        """Which rows are training rows: not held out, of a known count and a weight, and of the part for training."""
+        """Return a mask of training rows: not held out, with a count and a weight, and of the part for training."""
         plan = self.plan
         kept = self.roles.find_rows_with_target(frame) & ~np.isin(numbers, self.held_out, assume_unique=True)
         if plan.weight is not None:
             kept &= frame[plan.weight].cast(float).to_numpy() > 0
         if plan.split_column is not None:
-            kept &= parts_of_column(frame, plan.split_column, numbers + 1) == "train"
+            kept &= read_parts(frame, plan.split_column, numbers + 1) == "train"
         if self.before is not None:
             kept &= (self.roles.parse_times(frame, plan.time)[plan.time] < self.before).to_numpy()
         if self.held_out_groups is not None:
@@ -377,7 +377,7 @@ class TrainingRows:
 def _training_rows(
     table: Table, frame: pl.DataFrame, prepared: Prepared, numbers: np.ndarray, used: int
 ) -> TrainingRows:
-    """The stream of all training rows; `numbers` are those of the rows of `frame`, of which `prepared` has most."""
+    """Return the stream of all training rows; `numbers` are those of the rows of `frame`."""
     plan, rows, places = prepared.plan, prepared.split.rows, prepared.sample.labels - 1
     if not len(rows.validation):
         raise InputError("A streamed table must have validation rows, got a split without them.")
@@ -400,10 +400,10 @@ def _training_rows(
 def open_table(
     sources: Sequence[str], plan: FitConfig, stream: bool | None = None, verbose: bool = False
 ) -> tuple[Table | pl.DataFrame, str]:
-    """What `prepare` takes, of files, folders or patterns: rows in memory, or a `Table` that is streamed.
+    """Open files, folders or patterns for `prepare`: as rows in memory, or as a `Table` that is streamed.
 
-    It is streamed if asked for, by default where its rows would take more than half of the free memory. The sentence
-    on how it is read may be empty.
+    A table is streamed if asked for, and by default if its rows would take more than half of the free memory. The
+    sentence on how it is read may be empty.
     """
     first, free = sources[0], measure_free_memory()
     is_alone = len(sources) == 1 and not os.path.isdir(first) and not is_pattern(first)
@@ -416,14 +416,16 @@ def open_table(
     is_small = table.rows * sum(plan.split_shares[:2]) <= SMALL_TABLE_ROWS
     if is_small or not (stream or (stream is None and not fits_in_memory(table))):
         note = f"{table.rows:,} rows are fitted in memory, because they are few." if stream else ""
-        return checked_rows(table, plan, np.arange(table.rows), verbose)[0], note
+        return check_and_draw_rows(table, plan, np.arange(table.rows), verbose)[0], note
     why = "as requested" if stream else "because they would take more than half of the free memory"
     size = f"{table.rows:,} rows in {len(table.sources):,} files"
     size += f", about {table.rows * table.estimate_row_bytes() / 2**30:.2g} GiB"
     return table, f"{size}, are streamed, {why}."
 
 
-def checked_rows(table: Table, plan: FitConfig, numbers: np.ndarray, verbose: bool = False) -> tuple[pl.DataFrame, int]:
+def check_and_draw_rows(
+    table: Table, plan: FitConfig, numbers: np.ndarray, verbose: bool = False
+) -> tuple[pl.DataFrame, int]:
     """Check all rows of a table, with errors that name the file and its row.
 
     Returns the rows with these numbers, which are sorted, and how many rows have a count and a weight above 0.
@@ -432,20 +434,20 @@ def checked_rows(table: Table, plan: FitConfig, numbers: np.ndarray, verbose: bo
     roles = Roles(plan.target, plan.exposure, plan.weight, (), upper=plan.upper_column, censored=plan.censored)
     frames, used = [], 0
     with progress_bar("Checking rows", table.rows, verbose) as bar:
-        for place in table.list_blocks():
-            frame = table.read_block(place)
-            labels = place.start + 1 + np.arange(frame.height)
-            with table.locate_errors(place):
-                known = roles.find_rows_with_target(frame, place.start)
+        for block in table.list_blocks():
+            frame = table.read_block(block)
+            labels = block.start + 1 + np.arange(frame.height)
+            with table.locate_errors(block):
+                has_target = roles.find_rows_with_target(frame, block.start)
                 if plan.split_column is not None:
-                    parts_of_column(frame, plan.split_column, labels)
+                    read_parts(frame, plan.split_column, labels)
                 if plan.time is not None:
-                    times_of(frame, plan.time, labels, of_text=True)
-                if known.any():
-                    sample = roles.read_rows(frame, plan.fractional, counts=plan.count_range, first=place.start)
+                    read_times(frame, plan.time, labels, of_text=True)
+                if has_target.any():
+                    sample = roles.read_rows(frame, plan.fractional, counts=plan.count_range, first=block.start)
                     used += int(sample.has_weight.sum())
-            begin, end = np.searchsorted(numbers, [place.first, place.first + frame.height])
-            frames.append(frame[numbers[begin:end] - place.first])
+            begin, end = np.searchsorted(numbers, [block.first, block.first + frame.height])
+            frames.append(frame[numbers[begin:end] - block.first])
             bar.advance(frame.height)
     if not used and plan.weight is not None:
         raise InputError(f"weight {plan.weight!r} must be positive in some row, got zero weights only.")
@@ -453,7 +455,7 @@ def checked_rows(table: Table, plan: FitConfig, numbers: np.ndarray, verbose: bo
 
 
 def stream_facts(stream: TrainingRows, sampled: int) -> dict[str, int]:
-    """What is saved about a streamed fit."""
+    """Summarize a streamed fit for its saved task."""
     files, rows = len(stream.table.sources), stream.table.rows
     return {"files": files, "rows": rows, "streamed": len(stream), "sampled": sampled}
 
@@ -461,26 +463,26 @@ def stream_facts(stream: TrainingRows, sampled: int) -> dict[str, int]:
 # What each column is, and which are useless ---------------------------------------------------------------------------
 
 
-def roles_of(frame: pl.DataFrame, plan: FitConfig) -> Roles:
-    """What each column is for; `drop` and `use` override what is found."""
+def find_roles(frame: pl.DataFrame, plan: FitConfig) -> Roles:
+    """Decide what each column is for; `drop` and `use` override what the values suggest."""
     plan = plan.resolve_columns(frame.columns)
     missing = (*MISSING, *(word for word in plan.missing if word not in MISSING))
     special = {plan.target, plan.exposure, plan.weight, plan.censored, plan.split_column}
-    columns = tuple(_profiled(frame[name], plan, missing) for name in frame.columns if name not in special)
+    columns = tuple(_profile_column(frame[name], plan, missing) for name in frame.columns if name not in special)
     formats = {
         name: find_number_format(clean_text(frame[name], missing)) or PLAIN
         for name in (plan.target, plan.exposure, plan.weight, plan.upper_column)
         if name is not None and is_text(frame[name])
     }
-    known = plan.interval_groups, plan.upper_column, plan.censored, plan.group
-    roles = Roles(plan.target, plan.exposure, plan.weight, columns, missing, formats, *known)
+    options = plan.interval_groups, plan.upper_column, plan.censored, plan.group
+    roles = Roles(plan.target, plan.exposure, plan.weight, columns, missing, formats, *options)
     if not roles.features:
         why = "; ".join(f"{c.name}: {c.left_out}" for c in columns[:5]) or "there are no others"
         raise InputError(f"No column is left to predict from ({why}). Keep some with `use`.")
     return roles
 
 
-def _profiled(series: pl.Series, plan: FitConfig, missing: tuple[str, ...]) -> TableColumn:
+def _profile_column(series: pl.Series, plan: FitConfig, missing: tuple[str, ...]) -> TableColumn:
     column = detect_column(series, missing, series.name in plan.category and series.name not in plan.drop)
     if series.name in plan.drop or series.null_count() == len(series):
         why = "dropped as asked" if series.name in plan.drop else "no values"
@@ -491,8 +493,8 @@ def _profiled(series: pl.Series, plan: FitConfig, missing: tuple[str, ...]) -> T
     notes = column.notes
     if len(odd) and not is_text(series):
         notes = (f"Column {series.name}: {len(odd):,} infinite values are treated as missing.",)
-    known = values.drop_nulls() if values.null_count() else values
-    distinct = known.n_unique()
+    present = values.drop_nulls() if values.null_count() else values
+    distinct = present.n_unique()
     why = _why_useless(values, column, distinct, plan)
     if series.name in plan.use and distinct:
         why = ""
@@ -500,13 +502,13 @@ def _profiled(series: pl.Series, plan: FitConfig, missing: tuple[str, ...]) -> T
     if column.kind == Kind.DATE:
         # Later days would have to be extrapolated, months and weekdays come again.
         is_time = series.name == plan.time and series.name not in plan.use
-        has_hours = known.dt.hour().n_unique() > 1
+        has_hours = present.dt.hour().n_unique() > 1
         parts = (*(() if is_time else (DAY,)), MONTH, WEEKDAY, *([HOUR] if has_hours else []))
     return replace(
         column,
-        number=replace(column.number, integers=column.kind == Kind.NUMBER and are_whole_numbers(known.to_numpy())),
+        number=replace(column.number, integers=column.kind == Kind.NUMBER and are_whole_numbers(present.to_numpy())),
         notes=notes,
-        missing=len(values) - len(known),
+        missing=len(values) - len(present),
         distinct=distinct,
         left_out=why,
         parts=parts,

@@ -74,8 +74,8 @@ class KnownRows(NamedTuple):
 
 def count_targets(folder: ModelFolder, table: Table) -> int:
     """Count the rows of a table whose target is known."""
-    blocks = ((place, table.read_block(place)) for place in table.list_blocks())
-    return sum(int(folder.roles.find_rows_with_target(frame, place.start).sum()) for place, frame in blocks)
+    blocks = ((block, table.read_block(block)) for block in table.list_blocks())
+    return sum(int(folder.roles.find_rows_with_target(frame, block.start).sum()) for block, frame in blocks)
 
 
 def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
@@ -91,18 +91,18 @@ def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
         sentences.setdefault(sentence.partition(":")[0], sentence)
 
     n_known = 0
-    for place in table.list_blocks():
-        frame = table.read_block(place)
-        with table.locate_errors(place):
-            if not roles.find_rows_with_target(frame, place.start).any():
+    for block in table.list_blocks():
+        frame = table.read_block(block)
+        with table.locate_errors(block):
+            if not roles.find_rows_with_target(frame, block.start).any():
                 continue
             counts = model.predictor_.counts
-            sample = roles.read_rows(frame, model.fractional, note, counts, place.start)
+            sample = roles.read_rows(frame, model.fractional, note, counts, block.start)
         n_known += len(sample)
         sample = sample.rows(sample.has_weight)
         if not len(sample):
             continue
-        number = place.first - place.start + sample.labels - 1
+        number = block.first - block.start + sample.labels - 1
         parts.append((number, sample.y, sample.weight_or_ones, hash_sample_rows(sample)))
     if not n_known:
         target = Argument("target", str(roles.target))
@@ -123,17 +123,17 @@ def rows_to_score(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: in
     than `max_rows` rows, so many are drawn.
     """
     table = Table.from_rows(table)
-    known = scan_rows(folder, table)
-    missing = " ".join(folder.roles.describe_rows_without_target(known.without_target))
-    is_fitted_table = folder.seen is None or sum_hashes(known.hashes) == folder.seen.total
+    scanned = scan_rows(folder, table)
+    missing = " ".join(folder.roles.describe_rows_without_target(scanned.without_target))
+    is_fitted_table = folder.seen is None or sum_hashes(scanned.hashes) == folder.seen.total
     if "fingerprint" in folder.task and is_fitted_table:
-        found = _training_rows(folder, table, missing, max_rows)
-        if found is not None:
-            return found
-    mask, note = np.ones(len(known.y), dtype=bool), ""
+        rows = _training_rows(folder, table, missing, max_rows)
+        if rows is not None:
+            return rows
+    mask, note = np.ones(len(scanned.y), dtype=bool), ""
     if folder.seen is not None:
-        mask, note = folder.seen.find_unseen(known.hashes)
-    draw = known.draw(mask, max_rows)
+        mask, note = folder.seen.find_unseen(scanned.hashes)
+    draw = scanned.draw(mask, max_rows)
     frame = table.take_rows(draw.positions)
     sample = _read_sample(folder, frame)
     sample = sample.replace(labels=draw.positions + 1, weight=draw.weight)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ddpn.analysis.gains import MIN_GROUPS, gain_of
+from ddpn.analysis.gains import MIN_GROUPS, mean_gain
 from ddpn.rows.splits import encode_groups
 from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration
 from ddpn.runtime.display import plural
@@ -87,7 +87,7 @@ class Search:
         self.stopped = False
         self.defaults = default_settings(names)
         self.store = ResultStore(folder)
-        self._prepared, self._clock = prepared, clock
+        self._prepare_frame, self._clock = prepared, clock
         self._max_trials = math.inf if max_trials is None else max_trials
         self._on_step, self._n_jobs = on_step, n_jobs
         optuna = import_extra("optuna", "tune")
@@ -122,7 +122,7 @@ class Search:
         most = _MAX_RESERVED_SHARE * (self._clock.end - self._clock.started)
         if not self.trials:
             return most
-        ratio = self._prepared.counts["train"] / self.folds[0].counts["train"]
+        ratio = self._prepare_frame.counts["train"] / self.folds[0].counts["train"]
         return min(most, _REFIT_SECONDS + _REFIT_FOLDS * ratio * float(np.mean(self.best.seconds)))
 
     def run(self) -> None:
@@ -148,7 +148,7 @@ class Search:
                 self._on_step(self._describe(trial))
 
     def _read_width(self) -> int:
-        """Return how many trials the first process of this search asked for at once, so that a later one continues."""
+        """Return how many trials the first process of this search ran at once; a continued search does the same."""
         if (stored := self.store.read("width")) is not None:
             return int(stored["width"])
         width = slots(self._n_jobs)
@@ -182,7 +182,7 @@ class Search:
             trial.elapsed = time.monotonic() - self._clock.started
             if n_rows := len(trial.scores):
                 group = None if self.rows.group is None else self.rows.group[:n_rows]
-                gain = gain_of(first.scores[:n_rows] - trial.scores, self.rows.weight[:n_rows], group=group)
+                gain = mean_gain(first.scores[:n_rows] - trial.scores, self.rows.weight[:n_rows], group=group)
                 trial.gain, trial.error = gain.mean, gain.error
             value = None if trial.dropped else -(trial.gain or 0.0)
             self._study.tell(trial.handle, value, state=self._pruned if trial.dropped else None)

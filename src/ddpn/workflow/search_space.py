@@ -66,12 +66,12 @@ def check_search(
 
 
 def default_settings(names: Sequence[str]) -> Settings:
-    """What `ddpn fit` uses; "auto" follows the number of rows."""
+    """Return the settings that `ddpn fit` uses; "auto" follows the number of rows."""
     return {name: getattr(_DEFAULTS, name, DEFAULT_LIKELIHOOD) for name in names}
 
 
 def with_settings(plan: FitConfig, settings: Mapping[str, float | int | str]) -> FitConfig:
-    """The plan with these settings, which it does not fix."""
+    """Return the plan with these settings, which it does not fix."""
     options, training = JsonObject(), dict(plan.training_options or {})
     for name, value in settings.items():
         if name in _TRAINING:

@@ -9,7 +9,7 @@ import polars as pl
 from ddpn.rows.checks import select_labels
 from ddpn.rows.splits import MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, encode_groups, split_at_random
 from ddpn.runtime.errors import Argument, InputError
-from ddpn.runtime.validation import check_column, listed
+from ddpn.runtime.validation import check_column, join_words
 from ddpn.tables.row_hashes import EQUAL_INPUTS
 from ddpn.workflow.config import FitConfig
 
@@ -44,7 +44,7 @@ class RowSplit(NamedTuple):
 def split_rows(
     frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray | None = None, group: np.ndarray | None = None
 ) -> RowSplit:
-    """The parts that the plan asks for. With few rows none are kept for validation.
+    """Split rows into the parts that the plan asks for. With few rows none are kept for validation.
 
     Up to 5,000 rows are all training rows, which are cross-fitted, unless the plan asks for test rows.
 
@@ -59,9 +59,9 @@ def split_rows(
         remedy = "Choose a column with more values, or leave out `group`."
         raise InputError(argument=argument, must=must, got=str(number), remedy=remedy)
     if plan.split_column is not None:
-        return _by_column(frame, plan, labels, group)
+        return _split_by_column(frame, plan, labels, group)
     if plan.time is not None:
-        return _by_time(frame, plan, labels, group)
+        return _split_by_time(frame, plan, labels, group)
     has_test = plan.asks_for_test_rows or frame.height > SMALL_TABLE_ROWS
     if has_test:
         parts = _without_few(SplitRows(*split_at_random(frame.height, plan.split_shares, plan.seed, group)))
@@ -81,12 +81,12 @@ def _without_few(parts: SplitRows) -> SplitRows:
     return SplitRows(rows, rows[:0], parts.test)
 
 
-def _by_column(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
+def _split_by_column(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
     name = check_column(str(plan.split_column), frame.columns, "split_column", InputError)
-    found = parts_of_column(frame, name, labels)
-    parts = SplitRows(*(np.flatnonzero(found == part) for part in PARTS))
+    row_parts = read_parts(frame, name, labels)
+    parts = SplitRows(*(np.flatnonzero(row_parts == part) for part in PARTS))
     if not (len(parts.train) and len(parts.test)):
-        got = f"{listed(sorted(set(found.tolist())))} only"
+        got = f"{join_words(sorted(set(row_parts.tolist())))} only"
         raise InputError(argument=Argument("split_column", name), must="mark both train and test rows", got=got)
     if group is not None:
         codes, sizes = encode_groups(len(group), group)
@@ -105,8 +105,8 @@ def _by_column(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, group: 
     return RowSplit(parts, f"by column {name}", "" if group is None else describe_scores(plan.group))
 
 
-def parts_of_column(frame: pl.DataFrame, name: str, labels: np.ndarray) -> np.ndarray:
-    """The part of each row by the words of a column; raises an `InputError` for any other word."""
+def read_parts(frame: pl.DataFrame, name: str, labels: np.ndarray) -> np.ndarray:
+    """Return the part of each row by the words of a column; raise an `InputError` for any other word."""
     words = [str(word).strip().lower() for word in frame[name].to_list()]
     part_of = {word: part for part, spellings in PARTS.items() for word in spellings}
     unknown = np.array([word not in part_of for word in words])
@@ -118,13 +118,13 @@ def parts_of_column(frame: pl.DataFrame, name: str, labels: np.ndarray) -> np.nd
     return np.array([part_of[word] for word in words])
 
 
-def _by_time(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
-    """The last rows are the test rows, those before them validation rows; rows of one time stay together.
+def _split_by_time(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
+    """Split by time: the last rows are test rows, those before them validation rows; rows of one time stay together.
 
     With groups, those whose first row is among the last are the test groups. A training row is then earlier than all
     rows of validation and test groups, and a validation row than those of test groups: later rows are left out.
     """
-    series = times_of(frame, str(plan.time), labels)
+    series = read_times(frame, str(plan.time), labels)
     time = series.rank("dense").to_numpy().astype(np.int64)
     codes, sizes = encode_groups(len(time), group)
     start = np.full(len(sizes), time.max())
@@ -158,14 +158,14 @@ def _by_time(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, group: np
     return RowSplit(kept, how, describe_scores(plan.group, in_time=True))
 
 
-def times_of(frame: pl.DataFrame, name: str, labels: np.ndarray, of_text: bool = False) -> pl.Series:
-    """The column of times; raises an `InputError` where it is missing, or (unless `of_text`) where it is text."""
+def read_times(frame: pl.DataFrame, name: str, labels: np.ndarray, of_text: bool = False) -> pl.Series:
+    """Return the column of times; raise an `InputError` if a time is missing, or (unless `of_text`) is text."""
     series = frame[check_column(name, frame.columns, "time", InputError)]
     is_text = of_text and series.dtype == pl.String
     if not (series.dtype.is_temporal() or series.dtype.is_numeric() or is_text):
-        known = series.drop_nulls()
+        present = series.drop_nulls()
         kind = "booleans" if series.dtype == pl.Boolean else "text" if series.dtype == pl.String else "values"
-        got = f"{kind} such as {known[0]!r}" if known.len() else "no value"
+        got = f"{kind} such as {present[0]!r}" if present.len() else "no value"
         raise InputError(argument=Argument("time", name), must="hold numbers or dates such as 2024-12-31", got=got)
     missing = (series.fill_nan(None) if series.dtype.is_float() else series).is_null()
     if missing.any():

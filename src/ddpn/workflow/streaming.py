@@ -26,7 +26,7 @@ from ddpn.runtime.cluster import RayCluster
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.jobs import Job, Where, run
 from ddpn.runtime.progress import progress_bar
-from ddpn.storage.files import atomic_path, folder_lock, sha256_of_file
+from ddpn.storage.files import atomic_path, folder_lock, hash_file
 from ddpn.storage.model_files import MANIFEST
 from ddpn.storage.results import ResultStore
 from ddpn.tables import table as table_module
@@ -86,7 +86,7 @@ def predict_files(
         The number of rows.
     """
     path, target = Path(model), os.fspath(out)
-    sources = [os.fspath(each) for each in ([data] if isinstance(data, str | PathLike) else data)]
+    sources = [os.fspath(source) for source in ([data] if isinstance(data, str | PathLike) else data)]
     for source in sources:
         check_output(target, overwrite, source)
     saved = SavedModel(path, exposure=exposure, upper=upper)
@@ -105,10 +105,10 @@ def predict_files(
     findings = Findings(folder.model.predictor_, spec)
     with progress_bar("Predicting", table.rows, verbose) as bar:
         if target == STDIN or not table.is_long:
-            rows = _at_once(folder, table, spec, target, bar.advance, findings)
+            rows = _predict_in_memory(folder, table, spec, target, bar.advance, findings)
         else:
             identity = {
-                "model": sha256_of_file(path / MANIFEST),
+                "model": hash_file(path / MANIFEST),
                 "tables": table.identity(),
                 "spec": asdict(spec),
                 "roles": saved.roles.as_dict(),
@@ -126,7 +126,7 @@ def predict_files(
     return rows
 
 
-def _at_once(
+def _predict_in_memory(
     folder: ModelFolder,
     table: Table,
     spec: PredictionSpec,
@@ -134,23 +134,23 @@ def _at_once(
     done: Callable[[int], None],
     findings: "Findings",
 ) -> int:
-    """A short table in one piece; a long one to standard output block by block, after all of its rows are checked."""
+    """Predict a short table in one piece, or a long one to standard output by blocks after all rows are checked."""
     from ddpn.workflow.prediction import predict_block
 
     rows, places = 0, table.list_blocks()
     if table.is_long:
-        for place in places:
-            table.check_rows(folder.roles, place)
-    for place in places:
-        frame = table.read_block(place)
-        with table.locate_errors(place):
-            found = predict_block(folder, frame, spec, findings, place.start)
+        for block in places:
+            table.check_rows(folder.roles, block)
+    for block in places:
+        frame = table.read_block(block)
+        with table.locate_errors(block):
+            predictions = predict_block(folder, frame, spec, findings, block.start)
         if target == STDIN:
-            sys.stdout.write(found.write_csv(include_header=rows == 0))
+            sys.stdout.write(predictions.write_csv(include_header=rows == 0))
         else:
-            write_file(found, target)
-        rows += found.height
-        done(found.height)
+            write_file(predictions, target)
+        rows += predictions.height
+        done(predictions.height)
     return rows
 
 
@@ -163,9 +163,9 @@ class _Work(NamedTuple):
     spec: PredictionSpec
     target: str
 
-    def check(self, place: Block) -> None:
+    def check(self, block: Block) -> None:
         """Raise an error if this machine sees another file."""
-        path, size = self.table.paths[place.file], self.sizes[place.file]
+        path, size = self.table.paths[block.file], self.sizes[block.file]
         if size and not os.path.isfile(path):
             how = "Put tables into a folder that all nodes see under the same path"
             raise ConfigError(f"A node of the cluster cannot read {path}. {how}.")
@@ -173,41 +173,41 @@ class _Work(NamedTuple):
             raise ConfigError(f"{path} has another size on a node: it was changed, or nodes see different files.")
 
 
-def _check_job(work: _Work, place: Block) -> dict[str, bytes]:
-    work.check(place)
-    work.table.check_rows(work.folder.roles, place)
+def _check_job(work: _Work, block: Block) -> dict[str, bytes]:
+    work.check(block)
+    work.table.check_rows(work.folder.roles, block)
     return {}
 
 
-def _predict_job(work: _Work, place: Block) -> dict[str, bytes]:
-    """A part of the output, and facts about it: its rows, its columns, and what is unusual about its rows."""
+def _predict_job(work: _Work, block: Block) -> dict[str, bytes]:
+    """Predict a block; return a part of the output, and facts about it: its rows, its columns and what is unusual."""
     from ddpn.workflow.prediction import Findings, predict_block
 
-    work.check(place)
-    findings, frame = Findings(work.folder.model.predictor_, work.spec), work.table.read_block(place)
-    with work.table.locate_errors(place):
-        found = predict_block(work.folder, frame, work.spec, findings, place.start, findings.note)
+    work.check(block)
+    findings, frame = Findings(work.folder.model.predictor_, work.spec), work.table.read_block(block)
+    with work.table.locate_errors(block):
+        predictions = predict_block(work.folder, frame, work.spec, findings, block.start, findings.note)
     content, kind = io.BytesIO(), get_extension(work.target, to_write=True)
     if kind in TEXT:
-        found.write_csv(content, include_header=False, separator=TEXT[kind] or ",")
+        predictions.write_csv(content, include_header=False, separator=TEXT[kind] or ",")
     else:
-        found.write_parquet(content)
-    facts = {"rows": found.height, "columns": found.columns, "findings": findings.as_dict()}
+        predictions.write_parquet(content)
+    facts = {"rows": predictions.height, "columns": predictions.columns, "findings": findings.as_dict()}
     return {"content": content.getvalue(), "facts": json.dumps(facts).encode()}
 
 
 def _fill(parts: ResultStore, work: _Work, n_jobs: Where, done: Callable[[int], None]) -> None:
     """Check all blocks whose parts are missing, then predict them; `done` gets numbers of rows."""
     missing = list[Block]()
-    for place in work.table.list_blocks():
-        if (known := parts.read(place)) is None:
-            missing.append(place)
+    for block in work.table.list_blocks():
+        if (stored := parts.read(block)) is None:
+            missing.append(block)
         else:
-            done(json.loads(known["facts"])["rows"])
+            done(json.loads(stored["facts"])["rows"])
     for name, job, store in (("checking", _check_job, None), ("predicting", _predict_job, parts)):
         for start in range(0, len(missing), _TOGETHER):
             some = missing[start : start + _TOGETHER]
-            jobs = [Job(f"{name} rows from {place.first + 1:,} on", job, (place,), place) for place in some]
+            jobs = [Job(f"{name} rows from {block.first + 1:,} on", job, (block,), block) for block in some]
             for result in run(jobs, work, n_jobs, store):
                 if facts := result.get().get("facts"):
                     done(json.loads(facts)["rows"])
@@ -219,8 +219,8 @@ def _join(parts: ResultStore, places: Sequence[Block], target: Path, findings: "
     `places` are those of all parts, in order. `findings` gets what is unusual about the rows.
     """
     rows, columns, files = 0, list[str](), list[Path]()
-    for place in places:
-        paths = parts.paths(place)
+    for block in places:
+        paths = parts.paths(block)
         facts = json.loads(paths["facts"].read_bytes())
         findings.merge(facts["findings"])
         rows, columns = rows + facts["rows"], facts["columns"]

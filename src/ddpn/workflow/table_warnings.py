@@ -14,19 +14,19 @@ def describe_finding(finding: Finding) -> str:
     return f"{finding.statement} {_REMEDIES[finding.kind](finding)}"
 
 
-def _of_leak(finding: Finding) -> str:
+def _advise_on_leak(finding: Finding) -> str:
     it, is_known = ("it", "it is") if len(finding.columns) == 1 else ("them", "they are")
     drop, use = (format_argument(name, finding.columns) for name in ("drop", "use"))
     return f"Leave {it} out with {drop}; if {is_known} known before the count, keep {it} with {use}."
 
 
-def _of_question(finding: Finding) -> str:
+def _advise_on_question(finding: Finding) -> str:
     drop, use = (format_argument(name, finding.columns) for name in ("drop", "use"))
     which, it = ("Is it", "it") if len(finding.columns) == 1 else ("Are they", "them")
     return f"{which} known before the count? If not, leave {it} out with {drop}; if so, confirm with {use}."
 
 
-def _of_groups(finding: Finding) -> str:
+def _advise_on_groups(finding: Finding) -> str:
     what = f"values of {' and '.join(finding.columns)}" if finding.columns else "inputs"
     return (
         f"Rows are split at random, so the scores hold for {what} that occur in this table. If the model is to predict "
@@ -34,39 +34,39 @@ def _of_groups(finding: Finding) -> str:
     )
 
 
-def _of_order(finding: Finding) -> str:
+def _advise_on_order(finding: Finding) -> str:
     return (
         "Rows are split at random: if they are in order of time and the model is to predict later rows, the scores are "
         "too good. Then add a column with the time, or with the number of the row, and name it with `time`."
     )
 
 
-def _of_date(finding: Finding) -> str:
+def _advise_on_date(finding: Finding) -> str:
     return (
         f"Rows are split at random: if the model is to predict later dates, the scores are too good. Then split by "
         f"time, with {format_argument('time', finding.columns[0])}."
     )
 
 
-def _of_marker(finding: Finding) -> str:
+def _advise_on_marker(finding: Finding) -> str:
     columns = finding.columns
     end = f"; if it is an ordinary number, confirm with {format_argument('use', columns)}" if columns else ""
     missing = format_argument("missing", [finding.value])
     return f"Does {finding.value} stand for an unknown value? Then use {missing}{end}."
 
 
-def _of_identifier(finding: Finding) -> str:
+def _advise_on_identifier(finding: Finding) -> str:
     return f"Leave it out with {format_argument('drop', finding.columns)}."
 
 
 _REMEDIES = {
-    FindingKind.LEAK: _of_leak,
-    FindingKind.QUESTION: _of_question,
-    FindingKind.GROUPS: _of_groups,
-    FindingKind.ORDER: _of_order,
-    FindingKind.DATE: _of_date,
-    FindingKind.MARKER: _of_marker,
-    FindingKind.IDENTIFIER: _of_identifier,
+    FindingKind.LEAK: _advise_on_leak,
+    FindingKind.QUESTION: _advise_on_question,
+    FindingKind.GROUPS: _advise_on_groups,
+    FindingKind.ORDER: _advise_on_order,
+    FindingKind.DATE: _advise_on_date,
+    FindingKind.MARKER: _advise_on_marker,
+    FindingKind.IDENTIFIER: _advise_on_identifier,
 }
 
 

@@ -80,17 +80,17 @@ def split_for_trials(prepared: Prepared) -> list[Prepared]:
     have no part in the fit. Rows of one group are never divided, and test rows are never used.
     """
     rows, plan, group = prepared.split.rows, prepared.plan, prepared.sample.group
-    known = np.concatenate([rows.train, rows.validation])
+    used = np.concatenate([rows.train, rows.validation])
     is_chosen = plan.split_column is not None or (plan.time is not None and bool(plan.group))
-    if len(rows.validation) and (len(known) >= SMALL_TABLE_ROWS or is_chosen):
+    if len(rows.validation) and (len(used) >= SMALL_TABLE_ROWS or is_chosen):
         pairs = [(rows.train, rows.validation)]
     elif plan.time is not None and len(rows.validation):
         # Both parts are in the order of time, and rows of validation size are scored one block after the other.
-        blocks = split_by_time(len(known), len(rows.validation), FOLDS)
-        pairs = [(known[inner], known[outer]) for inner, outer in blocks]
+        blocks = split_by_time(len(used), len(rows.validation), FOLDS)
+        pairs = [(used[inner], used[outer]) for inner, outer in blocks]
     else:
-        divided = split_folds(len(known), FOLDS, plan.seed, None if group is None else group[known])
-        pairs = [(known[inner], known[outer]) for inner, outer in divided]
+        divided = split_folds(len(used), FOLDS, plan.seed, None if group is None else group[used])
+        pairs = [(used[inner], used[outer]) for inner, outer in divided]
     random, folds = np.random.default_rng(plan.seed), list[Prepared]()
     for fitted, scored in pairs:
         scored = np.sort(random.permutation(scored)[: MAX_SCORED_ROWS // len(pairs)])

@@ -15,7 +15,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from ddpn.analysis.gains import Gain, gain_of
+from ddpn.analysis.gains import Gain, mean_gain
 from ddpn.runtime.deadlines import Clock, format_duration
 from ddpn.runtime.display import plural, value_text
 from ddpn.runtime.errors import ConfigError
@@ -188,30 +188,30 @@ def tune(
     >>> len(result.trials), sorted(result.best)
     (2, ['lr'])
     """
-    started, place = time.monotonic() if started is None else started, Path(path)
+    started, target_path = time.monotonic() if started is None else started, Path(path)
     seconds, most, names = check_search(prepared.plan, budget, trials, search)
     if prepared.is_scored_out_of_fold:
         raise ConfigError("A search needs test rows, got a table prepared without. Give the plan a `test_size`.")
     clock = Clock(seconds, started)
-    check_destination(place, overwrite)
-    with folder_lock(place):
+    check_destination(target_path, overwrite)
+    with folder_lock(target_path):
         # Where the trials of this search are kept while it runs; another table, plan or search has another folder.
-        known = json.dumps([identity(prepared), {name: SETTINGS[name] for name in names}], sort_keys=True)
-        folder = place.parent / f".{place.name}.{sha256(known.encode())[:16]}.tuning"
+        search_facts = json.dumps([identity(prepared), {name: SETTINGS[name] for name in names}], sort_keys=True)
+        folder = target_path.parent / f".{target_path.name}.{sha256(search_facts.encode())[:16]}.tuning"
         trial_search = Search(prepared, names, folder, clock, most, on_step, n_jobs)
         trial_search.run()
         result = summarize_search(trial_search)
         plan = with_settings(prepared.plan, result.best) if result.best_number else prepared.plan
         if clock.has_limit and plan.ensemble_size is None:
             # A portfolio fits what there is time for.
-            rest = max(float(MIN_SECONDS), min(clock.left, plan.seconds or clock.left))
-            plan = plan.replace(time_budget=round(rest, 1))
+            seconds_left = max(float(MIN_SECONDS), min(clock.left, plan.seconds or clock.left))
+            plan = plan.replace(time_budget=round(seconds_left, 1))
         refitted = replace(prepared, plan=plan)
         on_step(f"Refitting {'trial ' + str(result.best_number) if result.best_number else 'the default settings'}")
         facts = {**(about or {}), "tuning": result.as_dict()}
-        fitted = fit_into(place, refitted, facts, overwrite, on_step=on_step, n_jobs=n_jobs, runner=runner)
+        fitted = fit_into(target_path, refitted, facts, overwrite, on_step=on_step, n_jobs=n_jobs, runner=runner)
         if not fitted.interrupted:
-            for old in place.parent.glob(f".{place.name}.{'[0-9a-f]' * 16}.tuning"):
+            for old in target_path.parent.glob(f".{target_path.name}.{'[0-9a-f]' * 16}.tuning"):
                 shutil.rmtree(old)
     return fitted, result
 
@@ -262,5 +262,5 @@ def choose_trial(
     other = min(whole, key=lambda trial: trial.crps or 0.0)
     is_better = (other.gain or 0.0) > required_standard_errors(len(trials) - 1) * (other.error or 0.0)
     # The trial was chosen on the same rows, among all: the end that allows for it is the one towards no gain.
-    gain = -gain_of(other.scores - trials[0].scores, weight, len(trials) - 1, group)
+    gain = -mean_gain(other.scores - trials[0].scores, weight, len(trials) - 1, group)
     return other if is_better else None, gain

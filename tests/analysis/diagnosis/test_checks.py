@@ -10,18 +10,18 @@ from scipy import stats
 from ddpn.analysis.diagnosis.checks import (
     Finding,
     FittedFamily,
-    ceiling_finding,
+    check_ceiling,
+    check_heaping,
+    check_tail,
+    check_zeros,
     conditional_dispersion,
-    dispersion_finding,
+    describe_dispersion,
     fit_families,
-    heaping_finding,
     moment_test,
     tabulate,
-    tail_finding,
-    zero_finding,
 )
 from ddpn.analysis.diagnosis.means import Means, out_of_fold_means
-from ddpn.analysis.gains import gain_of
+from ddpn.analysis.gains import mean_gain
 from ddpn.rows.count_rows import CountRows
 
 
@@ -166,7 +166,7 @@ def test_the_noise_of_a_glm_is_columns_over_rows():
 
 
 def ceiling(y, mean):
-    return ceiling_finding(tabulate(FittedFamily("double_poisson", 1.0, 0.0), CountRows(None, y.astype(float)), mean))
+    return check_ceiling(tabulate(FittedFamily("double_poisson", 1.0, 0.0), CountRows(None, y.astype(float)), mean))
 
 
 def test_the_expected_pile_is_that_of_a_truncated_poisson():
@@ -216,7 +216,7 @@ def test_the_dispersion_by_its_formulas(groups, noise, most):
     variance, third = effect * 2.0 * (share**2).sum(), effect**1.5 * (share**3 * (8.0 + 4.0 / mean)).sum()
     null = stats.pearson3(third / variance**1.5, scale=variance**0.5)
     assert found.p_value == pytest.approx(2.0 * min(null.sf(raw - most), null.cdf(raw)))
-    _, low, high = gain_of(terms, share, group=sample.group)[:3]
+    _, low, high = mean_gain(terms, share, group=sample.group)[:3]
     assert found.low == pytest.approx((1.0 + min(low, raw - null.ppf(0.975))) / (1.0 + most))
     assert found.high == pytest.approx(1.0 + high)
     excess = (sample.weight * ((sample.y - mean) ** 2 - sample.y)).sum() / (sample.weight * mean**2).sum()
@@ -231,7 +231,7 @@ def test_counts_that_vary_less_than_poisson_ones_have_no_spread():
     raw = np.mean(((sample.y - mean) ** 2 - sample.y) / mean)
     assert found.estimate == pytest.approx(1.0 + raw), "noise never makes counts under-dispersed"
     null = stats.pearson3((8.0 + 4.0 / 6.0) / 400**2 / (2.0 / 400) ** 1.5, scale=(2.0 / 400) ** 0.5)
-    high = gain_of(((sample.y - mean) ** 2 - sample.y) / mean, np.full(400, 1 / 400))[2]
+    high = mean_gain(((sample.y - mean) ** 2 - sample.y) / mean, np.full(400, 1 / 400))[2]
     assert found.high == pytest.approx(1.0 + max(high, raw - null.ppf(0.025)))
     assert (found.spread, found.direction) == (0.0, "under")
     assert found.p_value == pytest.approx(2.0 * null.cdf(raw))
@@ -244,7 +244,7 @@ def test_the_finding_about_the_dispersion_says_in_which_direction(draw, directio
     y = {"gamma": rng.poisson(mean * rng.gamma(2.0, 0.5, 600)), "binomial": rng.binomial(10, 0.5, 600),
          "poisson": rng.poisson(mean)}[draw]  # fmt: skip
     found = conditional_dispersion(CountRows(None, y.astype(float)), known(mean))
-    finding = dispersion_finding(found, "glm")
+    finding = describe_dispersion(found, "glm")
     assert found.direction == direction
     assert finding.matters == (direction != "equi")
     assert finding.label == ("" if direction == "equi" else f"{direction}-dispersed")
@@ -315,7 +315,7 @@ def test_zeros_beyond_a_smooth_distribution(mean, inflated, label):
     zeros = np.flatnonzero(y == 0)
     y[rng.choice(400, max(inflated, 0), replace=False)] = 0
     y[zeros[: max(-inflated, 0)]] = 1
-    finding = zero_finding(constant_table(y, y.mean()))
+    finding = check_zeros(constant_table(y, y.mean()))
     assert finding.effect.startswith(f"{100 * np.mean(y == 0):.1f}% observed")
     assert (finding.p_value < 0.01, finding.matters) == ((True, True) if label else (False, finding.matters))
     assert not label or finding.label == label
@@ -324,7 +324,7 @@ def test_zeros_beyond_a_smooth_distribution(mean, inflated, label):
 
 def test_counts_without_small_ones_are_said():
     y = 5 + np.random.default_rng(0).poisson(2.0, 300)
-    finding = zero_finding(constant_table(y, 7.0))
+    finding = check_zeros(constant_table(y, 7.0))
     assert finding.label == "no small counts"
     assert finding.matters
     assert "below 5" in finding.sentence
@@ -337,7 +337,7 @@ def test_rounded_counts_are_heaped_at_their_unit(unit, share):
     y = rng.poisson(30.0 * rng.gamma(4.0, 0.25, 800))
     y = np.where(rng.random(800) < share, unit * np.rint(y / unit), y).astype(int)
     size = np.square(y.mean()) / (y.var() - y.mean())
-    finding = heaping_finding(constant_table(y, y.mean(), "negative_binomial", 1.0 / size))
+    finding = check_heaping(constant_table(y, y.mean(), "negative_binomial", 1.0 / size))
     assert (finding.p_value < 0.001) == bool(share)
     assert finding.matters == bool(share)
     if share:
@@ -349,15 +349,15 @@ def test_rounded_counts_are_heaped_at_their_unit(unit, share):
 
 def test_heaping_is_not_looked_for_in_small_counts():
     y = np.r_[np.zeros(50), np.full(50, 5), np.full(50, 11)]
-    assert heaping_finding(constant_table(y, 5.0)).effect == "not tested"
-    assert heaping_finding(constant_table(np.r_[y, 12], 5.0)).effect != "not tested"
+    assert check_heaping(constant_table(y, 5.0)).effect == "not tested"
+    assert check_heaping(constant_table(np.r_[y, 12], 5.0)).effect != "not tested"
 
 
 @pytest.mark.parametrize(("extreme", "is_said"), [(0, False), (2, False), (6, True)])
 def test_a_heavy_tail_has_more_extreme_counts_than_its_distribution(extreme, is_said):
     y = np.random.default_rng(0).poisson(4.0, 1000)
     y[:extreme] = 25
-    finding = tail_finding(constant_table(y, 4.0))
+    finding = check_tail(constant_table(y, 4.0))
     level = 5.0 / 1000
     quantile = stats.poisson.isf(level, 4.0)
     above = np.array([stats.poisson.sf(count - 1, 4.0) for count in y])
@@ -374,7 +374,7 @@ def test_an_upper_limit_by_its_probabilities():
     """No count above 6, where 11% of Poisson counts would be; and a few rows more than expected at the limit."""
     y = np.random.default_rng(0).poisson(4.0, 2000)
     y = y[y <= 6]
-    finding = ceiling_finding(constant_table(y, 4.0))
+    finding = check_ceiling(constant_table(y, 4.0))
     beyond = len(y) * stats.poisson.sf(6, 4.0)
     expected = len(y) * stats.poisson.pmf(6, 4.0) / stats.poisson.cdf(6, 4.0)
     pile = stats.binom(len(y), expected / len(y))
@@ -383,7 +383,7 @@ def test_an_upper_limit_by_its_probabilities():
     assert finding.effect == f"none above 6, {100 * beyond / len(y):.1f}% expected"
     assert (finding.label, finding.matters) == ("upper limit", True)
     few = constant_table(np.r_[np.zeros(300), np.full(4, 1)], 0.01)
-    assert not ceiling_finding(few).matters
+    assert not check_ceiling(few).matters
 
 
 @pytest.mark.parametrize("name", ["double_poisson", "negative_binomial"])

@@ -15,7 +15,7 @@ from ddpn.analysis.explanations.column_effects import (
     Steps,
     accumulate,
     curves,
-    grid_of,
+    make_grid,
 )
 from ddpn.analysis.explanations.inputs import PredictedMoments
 from ddpn.members.member import Member
@@ -147,10 +147,10 @@ def test_neighbouring_levels_are_alike_in_the_other_columns():
     codes = rng.integers(0, 4, 2000)
     place = np.array([2.0, 0.0, 3.0, 1.0])[codes]
     other = Column("o", Kind.NUMBER, place + 0.8 * rng.normal(size=2000))
-    points = grid_of([Column("c", Kind.CATEGORY, codes, ("p", "q", "r", "s")), other], 0, 20).points
+    points = make_grid([Column("c", Kind.CATEGORY, codes, ("p", "q", "r", "s")), other], 0, 20).points
     assert points in (["q", "s", "p", "r"], ["r", "p", "s", "q"])
     sizes = Column("c", Kind.CATEGORY, codes, ("10", "9", "30", "2"))
-    assert grid_of([sizes, other], 0, 20).points == ["2", "9", "10", "30"]
+    assert make_grid([sizes, other], 0, 20).points == ["2", "9", "10", "30"]
 
 
 def test_a_fitted_model_with_recalibration_has_effects(frame):
@@ -175,7 +175,7 @@ def number_column(values) -> list[Column]:
 def test_the_grid_of_a_number_has_quantiles_and_the_bins_of_its_rows():
     x = np.random.default_rng(0).exponential(size=400)
     x[:40] = np.nan
-    grid = grid_of(number_column(x), 0, 5)
+    grid = make_grid(number_column(x), 0, 5)
     known = x[40:]
     edges = np.quantile(known, np.arange(6) / 5, method="inverted_cdf")
     assert not grid.discrete
@@ -196,7 +196,7 @@ def test_the_grid_of_a_number_has_quantiles_and_the_bins_of_its_rows():
 @pytest.mark.parametrize(("values", "discrete"), [(31, True), (32, False)])
 def test_few_values_are_points_of_their_own(values, discrete):
     x = np.arange(values * 4) % values
-    grid = grid_of(number_column(x), 0, 20)
+    grid = make_grid(number_column(x), 0, 20)
     assert grid.discrete == discrete
     assert len(grid.points) == (values if discrete else 21)
     if discrete:
@@ -214,17 +214,17 @@ def test_levels_without_numbers_are_ordered_by_what_their_rows_have_in_the_other
     other = Column("z", Kind.CATEGORY, codes, Levels(("no", "yes")))
     column = Column("x", Kind.CATEGORY, level, Levels(tuple("abcde")))
     for others in ([number], [other], [number, other]):
-        points = "".join(grid_of([column, *others], 0, 20).points)
+        points = "".join(make_grid([column, *others], 0, 20).points)
         assert points in ("bdaec", "ceadb"), others
-    assert grid_of([column], 0, 20).points == list("abcde"), "by frequency"
+    assert make_grid([column], 0, 20).points == list("abcde"), "by frequency"
     numbers = column._replace(levels=Levels(("3", "10", "2", "-1", "5")))
-    assert grid_of([numbers, number], 0, 20).points == ["-1", "2", "3", "5", "10"]
+    assert make_grid([numbers, number], 0, 20).points == ["-1", "2", "3", "5", "10"]
 
 
 def test_the_most_frequent_levels_are_measured():
     codes = np.repeat(np.arange(25), np.arange(25, 0, -1))
     levels = tuple(f"l{k:02d}" for k in range(25))
-    grid = grid_of([Column("x", Kind.CATEGORY, np.append(codes, -1), Levels(levels))], 0, 20)
+    grid = make_grid([Column("x", Kind.CATEGORY, np.append(codes, -1), Levels(levels))], 0, 20)
     assert grid.points == list(levels[:20])
     assert (grid.code[codes.tolist().index(20) :] == -1).all()
     assert grid.missing.tolist() == [False] * len(codes) + [True]
@@ -249,8 +249,8 @@ def test_effects_accumulate_mean_differences_of_steps(discrete):
         own = step == number
         curve.append(curve[-1] + np.average(delta[own], weights=weight[0, row[own]]))
     curve = np.array(curve)
-    at_rows = curve[code] if discrete else 0.5 * (curve[code] + curve[code - 1])
-    np.testing.assert_allclose(found, curve - np.average(at_rows, weights=weight[0]))
+    format_rows = curve[code] if discrete else 0.5 * (curve[code] + curve[code - 1])
+    np.testing.assert_allclose(found, curve - np.average(format_rows, weights=weight[0]))
     empty = np.where(np.isin(code, (2, 3)) if discrete else code == 2, 0.0, weight)
     again = accumulate(grid, Steps(row, step, delta, none, none, none), delta, none, empty)[0]
     assert again[2] - again[1] == pytest.approx(delta[step == 2].mean()) or discrete

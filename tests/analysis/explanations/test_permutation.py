@@ -15,7 +15,7 @@ from ddpn.rows.count_rows import CountRows
 def observed(model, X, y, sample_weight=None, exposure=None, censored=None) -> Inputs:
     """A model with rows and their counts."""
     counts = getattr(model, "predictor_", model).counts
-    return Inputs.of_sample(model, counts.apply(CountRows(X, y, sample_weight, exposure, censored=censored)))
+    return Inputs.from_sample(model, counts.apply(CountRows(X, y, sample_weight, exposure, censored=censored)))
 
 
 @pytest.fixture(scope="module")

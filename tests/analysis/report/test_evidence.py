@@ -13,12 +13,12 @@ from ddpn import Poisson
 from ddpn.analysis.explanations import Importance, Importances
 from ddpn.analysis.plots import Pit
 from ddpn.analysis.report.evidence import (
-    coverage_sentences,
-    error_sentences,
+    describe_coverage,
+    describe_errors,
+    describe_pit,
+    describe_uncertainty,
     gather,
-    groups_by,
-    pit_sentence,
-    uncertainty_sentences,
+    group_by_column,
 )
 from ddpn.analysis.report.sections import important_groups
 from ddpn.rows.count_rows import CountRows
@@ -89,7 +89,7 @@ def test_rows_are_called_by_the_index_or_by_given_labels(fitted, data):
 def test_a_group_has_the_means_of_its_rows(evidence):
     weighted = evidence._replace(weight=np.arange(1.0, 1.0 + len(evidence.y)))
     column = weighted.columns[3]
-    found = groups_by(weighted.columns, 3, weighted)
+    found = group_by_column(weighted.columns, 3, weighted)
     assert [(group.column, group.label) for group in found] == [("flag", "no"), ("flag", "yes")]
     mask = column.values == 1.0
     error = weighted.scores.mae
@@ -124,7 +124,7 @@ def test_a_group_has_the_means_of_its_rows(evidence):
 )
 def test_rows_are_grouped_by_values_levels_or_ranges(made, column, expected):
     evidence = made(Poisson(torch.ones(100).double()), np.ones(100), columns=[column])
-    assert {group.label: group.rows for group in groups_by([column], 0, evidence)} == expected
+    assert {group.label: group.rows for group in group_by_column([column], 0, evidence)} == expected
 
 
 # Sentences ---
@@ -142,7 +142,7 @@ def dist(mu):
 
 
 def covered(evidence):
-    return coverage_sentences(evidence, evidence.board.evaluation)
+    return describe_coverage(evidence, evidence.board.evaluation)
 
 
 def covering(made, share, expected, **more):
@@ -176,11 +176,11 @@ def test_calibrated_intervals_are_compared_with_their_own_probability_too(made):
 
 def test_the_typical_error_and_a_bias_are_reported(made):
     biased = made(dist(1.3 * MU), Y)
-    words, error = error_sentences(biased, "visits"), np.abs(stats.poisson(1.3 * MU).median() - Y)
+    words, error = describe_errors(biased, "visits"), np.abs(stats.poisson(1.3 * MU).median() - Y)
     assert f"off by {np.quantile(error, 0.5, method='inverted_cdf'):.0f} or less" in words
     assert f"mean absolute error is {error.mean():.2f}, and the mean of visits is {Y.mean():.2f}" in words
     assert f"{100 * abs((1.3 * MU - Y).mean()) / Y.mean():.1f}% above the counts" in words
-    assert "bias" not in error_sentences(made(dist(MU), Y), "visits")
+    assert "bias" not in describe_errors(made(dist(MU), Y), "visits")
 
 
 # Calibration ----------------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("fragment", SHAPES)
 def test_the_shape_of_a_pit_histogram_is_recognised(fragment):
-    assert fragment in pit_sentence(Pit(SHAPES[fragment], 0.12))
+    assert fragment in describe_pit(Pit(SHAPES[fragment], 0.12))
 
 
 # Why the model is uncertain, and where its intervals are too narrow ---
@@ -220,7 +220,7 @@ def sentences(evidence):
     found = Importances([Importance("ward", *changes[0], 0), Importance("age", *changes[1], 1)], ROWS, 2, ROWS, ROWS)
     groups = important_groups(found, evidence)
     assert [each[0].column for each in groups] == ["ward", "age"]
-    return dict(uncertainty_sentences(evidence, [group for each in groups for group in each]))
+    return dict(describe_uncertainty(evidence, [group for each in groups for group in each]))
 
 
 def test_disagreement_is_reported_where_it_is_largest(noisy):

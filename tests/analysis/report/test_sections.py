@@ -23,11 +23,11 @@ from ddpn.analysis.explanations import Curve, Effect, Importance, Importances
 from ddpn.analysis.report import page, sections
 from ddpn.analysis.report.figures import draw_distribution, draw_effect, draw_importance, draw_scatter
 from ddpn.analysis.report.sections import (
+    collect_reproduction_facts,
     collect_rows,
-    data_facts,
-    likelihood_text,
-    members_text,
-    reproduction,
+    describe_likelihood,
+    describe_members,
+    summarize_counts,
     tabulate_interval_groups,
 )
 from ddpn.members.networks import Networks
@@ -116,8 +116,10 @@ def test_warnings_and_a_leak_come_before_the_verdict_and_the_leaderboard_after_i
 @pytest.fixture
 def undrawn(monkeypatch):
     """A report whose figures are their descriptions: drawing takes longer than all else."""
-    monkeypatch.setattr(plots, "svg_of", lambda drawn, name, title, words: f"<svg><desc>{escape(words)}</desc></svg>")
-    monkeypatch.setattr(plots, "panel", lambda *given, **known: MagicMock())
+    monkeypatch.setattr(
+        plots, "render_svg", lambda drawn, name, title, words: f"<svg><desc>{escape(words)}</desc></svg>"
+    )
+    monkeypatch.setattr(plots, "draw_panel", lambda *given, **known: MagicMock())
 
 
 def test_a_single_row_of_a_gaussian_model_has_a_report_but_no_verdict(tmp_path, undrawn, quick, data):
@@ -156,7 +158,7 @@ def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, mon
     frame, y = data
     monkeypatch.setattr(sections, "collect_content", lambda *found: {})
     monkeypatch.setattr(page, "render_page", lambda *found: "")
-    monkeypatch.setattr(sections, "explained", lambda *found: None)
+    monkeypatch.setattr(sections, "explain_columns", lambda *found: None)
     with pytest.raises(InputError, match=r"path must name a file .* got the folder"):
         fitted.report(tmp_path, frame, y)
     (tmp_path / "file").write_text("kept")
@@ -189,12 +191,12 @@ def test_bad_input_is_refused(tmp_path, fitted, data, changed, error, words):
 
 def test_the_facts_are_those_of_the_counts(evidence, data, made):
     y = data[1]
-    facts = dict(data_facts(evidence, "visits"))
+    facts = dict(summarize_counts(evidence, "visits"))
     assert (facts["Mean visits"], facts["Variance"]) == (f"{y.mean():.2f}", f"{y.var():.1f}")
     assert facts["Zeros"] == f"{100 * (y == 0).mean():.1f}%"
     assert not {"Exposure", "Weights"} & set(facts)
     known = made(evidence.dists[0], evidence.y, exposure=np.linspace(0.5, 2, 300), weight=np.linspace(1, 3, 300))
-    facts = dict(data_facts(known, "visits"))
+    facts = dict(summarize_counts(known, "visits"))
     assert (facts["Exposure"], facts["Weights"]) == ("0.500 to 2", "1 to 3")
 
 
@@ -212,7 +214,7 @@ def test_best_and_worst_rows_are_those_of_the_crps_with_important_columns_first(
 
 
 def test_everything_of_the_task_is_shown_and_none_is_required(fitted, evidence):
-    facts = dict(reproduction(fitted, evidence, {}))
+    facts = dict(collect_reproduction_facts(fitted, evidence, {}))
     assert facts["Model"] == "2 networks"
     assert facts["Likelihood"] == fitted.likelihood
     assert facts["Training rows"] == "225 training rows, 25 validation rows"
@@ -224,7 +226,7 @@ def test_everything_of_the_task_is_shown_and_none_is_required(fitted, evidence):
     assert f"torch {version('torch')}" in facts["Versions of this report"]
     assert "Command" not in facts
     task = {"target": "y", "command": "ddpn fit", "row_counts": {"train": 9}, "split": None, "seed": 3}
-    facts = dict(reproduction(fitted, evidence, task | {"own": [1j, "ä"]}))
+    facts = dict(collect_reproduction_facts(fitted, evidence, task | {"own": [1j, "ä"]}))
     assert (facts["Command"], facts["Row counts"], facts["Seed"]) == ("ddpn fit", '{"train": 9}', "3")
     assert facts["Own"] == '["1j", "ä"]'
     assert not {"Target", "Split"} & set(facts)
@@ -236,8 +238,8 @@ def test_members_are_listed_with_their_weights():
     members = {"networks": networks, "glm": SimpleNamespace(label="GLM")}
     predictor = SimpleNamespace(active_members=members, weights={"networks": 0.75, "glm": 0.25})
     model = SimpleNamespace(predictor_=predictor, likelihood=("poisson", "negative_binomial"))
-    assert members_text(model) == "5 networks (75%) + GLM (25%)"
-    assert likelihood_text(model) == "poisson, negative_binomial"
+    assert describe_members(model) == "5 networks (75%) + GLM (25%)"
+    assert describe_likelihood(model) == "poisson, negative_binomial"
 
 
 # Figures: the numbers in them against scipy and numpy ---

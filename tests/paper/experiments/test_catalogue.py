@@ -90,7 +90,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_ddpn_regressor_is_every_method_of_the_paper(name):
-    head, options, _ = DDPNRegressor(**RECIPES[name]).checked_options()
+    head, options, _ = DDPNRegressor(**RECIPES[name]).build_options()
     (run,) = (run for run in experiment("length-of-stay").runs() if run.method.name == name)
     assert (head.name, head.options) == (run.head.name, run.head.options)
     settings = run.training

@@ -15,7 +15,7 @@ from ddpn.tables.checks.findings import FindingKind
 from ddpn.tables.checks.leaks import _measure_unexplained, _Target, describe_target_transform, find_leaks
 from ddpn.tables.files import read_file
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.preparing import prepare, roles_of
+from ddpn.workflow.preparing import find_roles, prepare
 from ddpn.workflow.table_warnings import describe_finding
 
 RNG = np.random.default_rng(1)
@@ -197,7 +197,7 @@ def test_repeated_rows_and_the_order_of_rows_raise_no_suspicion():
 )
 def test_no_column_of_a_real_table_is_suspected(data_folder, file, target, drop):
     frame = read_file(str(data_folder / file))
-    roles = roles_of(frame, FitConfig(target=target, drop=drop))
+    roles = find_roles(frame, FitConfig(target=target, drop=drop))
     sample = roles.read_rows(frame)
     assert find_leaks(sample.X.to_polars(), sample.y) == []
 

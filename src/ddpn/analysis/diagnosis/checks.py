@@ -18,7 +18,7 @@ from scipy import stats
 from scipy.optimize import minimize_scalar
 
 from ddpn.analysis.diagnosis.means import LABELS, Means, emphasis
-from ddpn.analysis.gains import gain_of
+from ddpn.analysis.gains import mean_gain
 from ddpn.distributions import CountDistribution, DoublePoisson, NegativeBinomial
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import encode_groups
@@ -37,7 +37,7 @@ _FAMILIES: dict[str, type[DoublePoisson] | type[NegativeBinomial]] = {
 }
 _BOUNDS = {"double_poisson": (-5.0, 4.0), "negative_binomial": (-9.0, 4.0)}
 #: Rows that the dispersion is fitted to, at most.
-_ROWS = 10_000
+_MAX_FIT_ROWS = 10_000
 #: Means that probabilities are tabulated for, cells of the table, and the largest count.
 _MEANS, _CELLS, _MAX_COUNT = 256, 1_500_000, 20_000
 #: Half the relative step of the parameter in its score.
@@ -47,13 +47,13 @@ _LARGEST = 12
 #: Rows that must be extreme: fewer may be errors of recording or of the mean.
 _EXTREME = 3
 #: Rows at the largest count without which nothing is reported, and their ratio to the expected ones.
-_FEWEST, _RATIO = 5, 1.5
+_MIN_PILE, _MIN_PILE_RATIO = 5, 1.5
 
 
-def write_p(value: float) -> str:
-    """A p-value as it is written in a sentence.
+def format_p_value(value: float) -> str:
+    """Write a p-value as in a sentence.
 
-    >>> write_p(0.034), write_p(1e-9)
+    >>> format_p_value(0.034), format_p_value(1e-9)
     ('p = 0.034', 'p < 0.001')
     """
     return "p < 0.001" if value < 0.001 else f"p = {value:.2g}"
@@ -107,7 +107,7 @@ class Finding:
         return self.sentence if self.found else self.clean
 
     def to_dict(self) -> JsonObject:
-        """For JSON."""
+        """Return the finding as a dictionary for JSON."""
         return {
             "check": self.name, "found": self.found, "outcome": self.outcome,
             "effect": self.effect, "p_value": self.p_value, "adjusted_p_value": self.adjusted, "sentence": self.words,
@@ -115,7 +115,7 @@ class Finding:
 
 
 def sum_null(variance: float, third: float) -> "rv_frozen":
-    """The distribution of a sum of independent terms with mean 0: Pearson's type III, which has its skewness.
+    """Return the distribution of a sum of independent terms with mean 0: Pearson's type III, which has its skewness.
 
     For Poisson counts with large means the dispersion statistic is a chi-squared variable, and this is exact.
 
@@ -128,7 +128,7 @@ def sum_null(variance: float, third: float) -> "rv_frozen":
 
 
 def design_effect(terms: np.ndarray, group: np.ndarray | None) -> float:
-    """The variance of a sum of terms, estimated from the sums of groups, over that of independent terms; at least 1.
+    """Divide the variance of a sum of terms, estimated by groups, by that of independent terms; at least 1.
 
     >>> design_effect(np.array([1.0, 1.0, -1.0, -1.0]), np.array(["a", "a", "b", "b"]))
     2.0
@@ -193,7 +193,7 @@ def conditional_dispersion(sample: CountRows, means: Means) -> Dispersion:
     third = float(share**3 @ (8.0 + 4.0 / mean))
     null = sum_null(effect * 2.0 * float(np.square(share).sum()), effect**1.5 * third)
     p_value = min(1.0, 2.0 * float(min(null.sf(raw - means.most_noise), null.cdf(raw))))
-    _, low, high = gain_of(terms, share, group=group)[:3]
+    _, low, high = mean_gain(terms, share, group=group)[:3]
     # Towards 1 the interval is at least as wide as for a Poisson, so that it leaves 1 out only if the test rejects.
     if raw > means.noise:
         low = min(low, raw - float(null.ppf(1.0 - LEVEL / 2)))
@@ -207,25 +207,25 @@ def conditional_dispersion(sample: CountRows, means: Means) -> Dispersion:
     return Dispersion(estimate, max(ends[0], 0.0), max(ends[1], 0.0), p_value, spread)
 
 
-def dispersion_finding(found: Dispersion, mean_model: str) -> Finding:
-    """The finding about the dispersion."""
-    interval = f"95% interval {found.low:.2f} to {found.high:.2f}"
+def describe_dispersion(dispersion: Dispersion, mean_model: str) -> Finding:
+    """Describe the dispersion as a finding."""
+    interval = f"95% interval {dispersion.low:.2f} to {dispersion.high:.2f}"
     start = (
-        f"Given these features and this mean model ({LABELS[mean_model]}), the variance is {found.estimate:.2f} times "
-        f"the mean ({interval}, {write_p(found.p_value)})"
+        f"Given these features and this mean model ({LABELS[mean_model]}), the variance is "
+        f"{dispersion.estimate:.2f} times the mean ({interval}, {format_p_value(dispersion.p_value)})"
     )
     more = {
         "over": ": over-dispersed. Features or interactions that the mean model lacks, worth about "
-        f"±{found.spread:.0%} of the mean, would have the same effect.",
+        f"±{dispersion.spread:.0%} of the mean, would have the same effect.",
         "under": ": under-dispersed. Errors of the mean model can only hide under-dispersion, not cause it.",
         "equi": "",
-    }[found.direction]
-    is_consistent = found.direction == "equi" and found.p_value >= LEVEL
+    }[dispersion.direction]
+    is_consistent = dispersion.direction == "equi" and dispersion.p_value >= LEVEL
     why = "consistent with" if is_consistent else "not clearly different from"
     clean = f"{start}: {why} a Poisson{'' if is_consistent else ', as several checks are made'}."
-    label = {"over": "over-dispersed", "under": "under-dispersed", "equi": ""}[found.direction]
-    effect = f"variance / mean {found.estimate:.2f} ({interval})"
-    return Finding("dispersion", label, effect, found.p_value, found.direction != "equi", start + more, clean)
+    label = {"over": "over-dispersed", "under": "under-dispersed", "equi": ""}[dispersion.direction]
+    effect = f"variance / mean {dispersion.estimate:.2f} ({interval})"
+    return Finding("dispersion", label, effect, dispersion.p_value, dispersion.direction != "equi", start + more, clean)
 
 
 # Smooth distributions ------------------------------------------------------------------------------------------------
@@ -243,21 +243,21 @@ class FittedFamily(NamedTuple):
     loglik: float
 
     def distribution(self, mean: np.ndarray, factor: float = 1.0) -> CountDistribution:
-        """The distribution of rows with these means, and the parameter times a factor."""
+        """Return the distribution of rows with these means, with the parameter multiplied by `factor`."""
         mu = torch.from_numpy(np.ascontiguousarray(mean))
         return _FAMILIES[self.name](mu, torch.full_like(mu, factor * self.parameter), validate_args=False)
 
 
 def fit_families(sample: CountRows, mean: np.ndarray) -> dict[str, FittedFamily]:
-    """The Double Poisson and the Negative Binomial around these means, by maximum likelihood.
+    """Fit the Double Poisson and the Negative Binomial around these means by maximum likelihood.
 
     Each of them contains the Poisson (nearly).
     """
-    if len(mean) > _ROWS:
-        rows = np.sort(np.random.default_rng(0).choice(len(mean), _ROWS, replace=False))
+    if len(mean) > _MAX_FIT_ROWS:
+        rows = np.sort(np.random.default_rng(0).choice(len(mean), _MAX_FIT_ROWS, replace=False))
         sample, mean = sample.rows(rows), mean[rows]
     counts, weight = torch.from_numpy(sample.y), sample.weight_or_ones
-    shares, found = torch.from_numpy(weight / weight.sum()), {}
+    shares, families = torch.from_numpy(weight / weight.sum()), {}
 
     def loss(name: str, log_parameter: float) -> float:
         dist = FittedFamily(name, float(np.exp(log_parameter)), 0.0).distribution(mean)
@@ -267,8 +267,8 @@ def fit_families(sample: CountRows, mean: np.ndarray) -> dict[str, FittedFamily]
         best = minimize_scalar(
             lambda at, name=name: loss(name, at), bounds=bounds, method="bounded", options={"xatol": 1e-3}
         )
-        found[name] = FittedFamily(name, float(np.exp(best.x)), -float(best.fun))
-    return found
+        families[name] = FittedFamily(name, float(np.exp(best.x)), -float(best.fun))
+    return families
 
 
 class ProbabilityTable(NamedTuple):
@@ -287,7 +287,7 @@ class ProbabilityTable(NamedTuple):
         return self.sample.y.astype(int)
 
     def residual(self, values: np.ndarray) -> np.ndarray:
-        """Values minus their regression on y, at each mean."""
+        """Return the residuals of values after a regression on y, at each mean."""
         y, s = (v - np.sum(self.pmf * v, axis=1, keepdims=True) for v in (self.counts[None], values))
         slope = np.sum(self.pmf * y * s, axis=1) / np.maximum(np.sum(self.pmf * y * y, axis=1), 1e-300)
         return np.asarray(s - slope[:, None] * y)
@@ -295,7 +295,7 @@ class ProbabilityTable(NamedTuple):
 
 @torch.no_grad()
 def tabulate(family: FittedFamily, sample: CountRows, mean: np.ndarray) -> ProbabilityTable | None:
-    """The table of a fitted distribution, with a line per mean of a grid; None where the counts are too large."""
+    """Tabulate a fitted distribution, with a line per mean of a grid; return None if the counts are too large."""
     # A count that is hardly ever exceeded.
     largest = float(family.distribution(np.array([mean.max()])).icdf(torch.tensor(1 - 1e-7))[0])
     if sample.y.max() > _MAX_COUNT:
@@ -309,13 +309,13 @@ def tabulate(family: FittedFamily, sample: CountRows, mean: np.ndarray) -> Proba
         grid = np.unique(np.exp(np.r_[np.quantile(means, ranks), np.linspace(means[0], means[-1], most // 2)]))
 
     def logs(factor: float) -> np.ndarray:
-        found = family.distribution(grid[:, None], factor).log_prob(counts).numpy()
-        return np.asarray(found - np.logaddexp.reduce(found, axis=1, keepdims=True))
+        log_pmf = family.distribution(grid[:, None], factor).log_prob(counts).numpy()
+        return np.asarray(log_pmf - np.logaddexp.reduce(log_pmf, axis=1, keepdims=True))
 
     pmf = np.exp(logs(1.0))
     score = (logs(np.exp(_STEP)) - logs(np.exp(-_STEP))) / (2 * _STEP)
-    place = np.searchsorted(0.5 * (grid[1:] + grid[:-1]), mean)
-    return ProbabilityTable(counts.numpy(), pmf @ counts.numpy(), pmf, score, place, sample)
+    line = np.searchsorted(0.5 * (grid[1:] + grid[:-1]), mean)
+    return ProbabilityTable(counts.numpy(), pmf @ counts.numpy(), pmf, score, line, sample)
 
 
 class MomentTest(NamedTuple):
@@ -327,7 +327,7 @@ class MomentTest(NamedTuple):
     p_less: float
 
     def shares(self, digits: int = 1) -> tuple[str, str]:
-        """The observed and the expected share in percent; the estimate of the latter may be below 0."""
+        """Write the observed and the expected share in percent; the expected one, an estimate, is at least 0."""
         return percent(self.observed, digits), percent(max(self.expected, 0.0), digits)
 
     @property
@@ -362,8 +362,8 @@ def moment_test(table: ProbabilityTable, values: np.ndarray) -> MomentTest:
 NONE_BELOW = "no small counts"
 
 
-def zero_finding(table: ProbabilityTable) -> Finding:
-    """The share of zeros, or without any that of all counts below the smallest, against the expected share."""
+def check_zeros(table: ProbabilityTable) -> Finding:
+    """Compare the share of zeros with its expectation; without zeros, the share of counts below the smallest."""
     low = max(int(table.y.min()), 1)
     test = moment_test(table, (table.counts < low).astype(float)[None])
     sign = "more" if test.observed > test.expected else "fewer"
@@ -375,39 +375,39 @@ def zero_finding(table: ProbabilityTable) -> Finding:
     effect = f"{observed} observed, {expected} expected"
     sentence = (
         f"{observed} of the counts are {what}, {sign} than the {expected} that a smooth distribution with the same "
-        f"mean and dispersion has ({write_p(test.p_value)})."
+        f"mean and dispersion has ({format_p_value(test.p_value)})."
     )
     which = "zeros" if low == 1 else f"counts {what}"
     clean = f"The number of {which} agrees with a smooth distribution of the same mean and dispersion ({effect})."
     return Finding("zeros", label, effect, test.p_value, matters, sentence, clean)
 
 
-def ceiling_finding(table: ProbabilityTable) -> Finding:
-    """Rows at the largest count, and none above, against a smooth distribution: a limit, or "that many or more"."""
+def check_ceiling(table: ProbabilityTable) -> Finding:
+    """Compare the rows at the largest count with a smooth distribution, for a limit or "that many or more"."""
     top, total = int(table.y.max()), len(table.y)
-    found, inside = int(np.sum(table.y == top)), np.clip(table.pmf[:, : top + 1].sum(axis=1), 1e-300, 1.0)
+    at_top, inside = int(np.sum(table.y == top)), np.clip(table.pmf[:, : top + 1].sum(axis=1), 1e-300, 1.0)
     rows = np.bincount(table.place, minlength=len(inside))
     expected, beyond = float(rows @ np.minimum(table.pmf[:, top] / inside, 1.0)), float(rows @ (1.0 - inside))
     pile = stats.binom(total, expected / total)
     # Given that one row is there: the largest count is chosen by the rows. So is what is expected beyond it, which has
     # an exponential distribution of mean 1.
-    p_pile, p_beyond = min(1.0, float(pile.sf(found - 1) / max(pile.sf(0), 1e-300))), float(np.exp(-beyond))
-    p_value, at = min(1.0, 2.0 * min(p_pile, p_beyond)), percent(found / total)
-    is_pile = found >= _FEWEST and found >= _RATIO * expected
+    p_pile, p_beyond = min(1.0, float(pile.sf(at_top - 1) / max(pile.sf(0), 1e-300))), float(np.exp(-beyond))
+    p_value, at = min(1.0, 2.0 * min(p_pile, p_beyond)), percent(at_top / total)
+    is_pile = at_top >= _MIN_PILE and at_top >= _MIN_PILE_RATIO * expected
     if is_pile or p_pile <= p_beyond:
         label, matters = "piled up at the maximum", is_pile
         effect = f"{at} at the maximum {top:,}, {percent(expected / total)} expected"
-        what = f"{found:,} rows ({at}) are at the maximum {top:,}, where a smooth distribution has "
+        what = f"{at_top:,} rows ({at}) are at the maximum {top:,}, where a smooth distribution has "
         what += f"{percent(expected / total)}"
     else:
         label, matters = "upper limit", beyond >= 0.01 * total
         effect = f"none above {top:,}, {percent(beyond / total)} expected"
         what = f"None of the counts is above {top:,}, where a smooth distribution has {percent(beyond / total)}"
-    sentence = f"{what} ({write_p(p_value)}): larger counts may be impossible, or recorded as {top:,}."
+    sentence = f"{what} ({format_p_value(p_value)}): larger counts may be impossible, or recorded as {top:,}."
     return Finding("ceiling", label, effect, p_value, matters, sentence, f"No limit at the maximum ({effect}).")
 
 
-def heaping_finding(table: ProbabilityTable) -> Finding:
+def check_heaping(table: ProbabilityTable) -> Finding:
     """Multiples of 5 and of 10 against their neighbours, more than a smooth distribution explains."""
     largest = table.y.max()
     if largest < _LARGEST:
@@ -430,14 +430,14 @@ def heaping_finding(table: ProbabilityTable) -> Finding:
     effect = f"{observed} multiples of {unit}, {expected} expected"
     sentence = (
         f"{observed} of the counts are multiples of {unit}, where a smooth distribution has {expected}: some counts "
-        f"are rounded ({write_p(p_value)})."
+        f"are rounded ({format_p_value(p_value)})."
     )
     clean = f"No heaping at multiples of 5 or 10 ({effect})."
     return Finding("heaping", "heaped", effect, p_value, matters, sentence, clean)
 
 
-def tail_finding(table: ProbabilityTable) -> Finding:
-    """Counts beyond an upper quantile of their fitted distribution, and the third most extreme of all."""
+def check_tail(table: ProbabilityTable) -> Finding:
+    """Test for counts beyond an upper quantile of their fitted distribution, by the third most extreme of all."""
     level = float(np.clip(5.0 / len(table.y), 1e-3, 1e-2))
     above = np.cumsum(table.pmf[:, ::-1], axis=1)[:, ::-1]
     test = moment_test(table, (above <= level).astype(float))
@@ -450,7 +450,7 @@ def tail_finding(table: ProbabilityTable) -> Finding:
     sentence = (
         f"{rows:,} counts ({observed}) lie beyond the upper {percent(level, 2)} quantile of their fitted distribution, "
         f"where {expected} are expected; the third most extreme has a probability of {of_rows[_EXTREME - 1]:.1g} "
-        f"({write_p(p_value)}): the tail is heavy."
+        f"({format_p_value(p_value)}): the tail is heavy."
     )
     clean = f"The upper tail is not heavier than that of the fitted distribution ({effect})."
     return Finding("tail", "heavy-tailed", effect, p_value, matters, sentence, clean)

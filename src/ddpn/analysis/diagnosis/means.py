@@ -63,19 +63,22 @@ def emphasis(sample: CountRows, mean: np.ndarray) -> np.ndarray:
 
 
 def out_of_fold_means(sample: CountRows, kind: str, seed: int, step: Step) -> Means:
-    """The means of one of `MEAN_MODELS`, by five-fold cross-fitting; no GLM is fitted to a table that is too wide."""
+    """Predict means out of fold by one of `MEAN_MODELS`; no GLM is fitted to a table that is too wide."""
     number = assign_folds(len(sample), FOLDS, seed, sample.group)
     folds, models = int(number.max()) + 1, dict[str, Model]()
-    found, deviance = dict[str, OutOfFold](), dict[str, float]()
+    predictions, deviance = dict[str, OutOfFold](), dict[str, float]()
 
     def add(name: str, model: Model) -> None:
-        models[name], found[name] = model, model(sample, folds)
-        deviance[name] = float(np.average(poisson_deviance(sample.y, found[name].mean), weights=sample.weight))
+        models[name], predictions[name] = model, model(sample, folds)
+        deviance[name] = float(np.average(poisson_deviance(sample.y, predictions[name].mean), weights=sample.weight))
 
     def best() -> str:
         return min(deviance, key=lambda name: deviance[name])
 
-    add("constant", lambda rows, some: _gathered(rows, number, [_rate(rows, number != k) for k in range(some)]))
+    add(
+        "constant",
+        lambda rows, some: _combine_folds(rows, number, [_predict_rate(rows, number != k) for k in range(some)]),
+    )
     if kind != "constant":
         step("Fitting a Poisson GLM")
         try:
@@ -84,20 +87,20 @@ def out_of_fold_means(sample: CountRows, kind: str, seed: int, step: Step) -> Me
             models.pop("glm")
     if kind in ("auto", "boosting"):
         step("Fitting boosted trees")
-        base = found[best()].mean
-        add("boosting", lambda rows, some: _boosted(rows, base, number, seed, some))
-    chosen = best() if kind == "auto" else kind if kind in found else "constant"
+        base = predictions[best()].mean
+        add("boosting", lambda rows, some: _fit_boosting(rows, base, number, seed, some))
+    chosen = best() if kind == "auto" else kind if kind in predictions else "constant"
     step("Measuring the noise of the mean")
-    noise = _noise(sample, models[chosen], found[chosen].typical, min(folds, _NOISE_FOLDS), seed)
+    noise = _measure_noise(sample, models[chosen], predictions[chosen].typical, min(folds, _NOISE_FOLDS), seed)
     # In simulations the squared error of boosted means was up to twice what the bootstrap finds, whose means are
     # smoother.
     most = 2.0 * noise if chosen == "boosting" else noise
     explained = 0.0 if chosen == "constant" else max(0.0, 1.0 - deviance[chosen] / deviance["constant"])
-    return Means(chosen, found[chosen].mean, noise, most, explained)
+    return Means(chosen, predictions[chosen].mean, noise, most, explained)
 
 
-def _noise(sample: CountRows, model: Model, mean: np.ndarray, folds: int, seed: int) -> float:
-    """How far the model is from known means when it is fitted to Poisson counts with these (parametric bootstrap)."""
+def _measure_noise(sample: CountRows, model: Model, mean: np.ndarray, folds: int, seed: int) -> float:
+    """Measure how far the model is from known means if fitted to Poisson counts with these (parametric bootstrap)."""
     drawn = sample.replace(y=np.random.default_rng(seed).poisson(mean).astype(float))
     if not np.ptp(drawn.y):
         return 0.0
@@ -107,21 +110,21 @@ def _noise(sample: CountRows, model: Model, mean: np.ndarray, folds: int, seed: 
     return float(np.average(errors, weights=emphasis(sample, mean)[fitted]))
 
 
-def _clipped(sample: CountRows, mean: np.ndarray) -> np.ndarray:
+def _clip_means(sample: CountRows, mean: np.ndarray) -> np.ndarray:
     """Means that are not far below the overall rate."""
-    return np.maximum(mean, _SMALLEST * _rate(sample, np.ones(len(mean))))
+    return np.maximum(mean, _SMALLEST * _predict_rate(sample, np.ones(len(mean))))
 
 
-def _gathered(sample: CountRows, number: np.ndarray, fits: Sequence[np.ndarray]) -> OutOfFold:
-    """From the means of all rows by each fit, in the order of the folds that were left out."""
-    mean, each = np.full(len(number), np.nan), [_clipped(sample, fit) for fit in fits]
-    for fold, own in enumerate(each):
-        mean[number == fold] = own[number == fold]
-    return OutOfFold(mean, np.mean(each, axis=0))
+def _combine_folds(sample: CountRows, number: np.ndarray, fits: Sequence[np.ndarray]) -> OutOfFold:
+    """Combine the means of all rows by each fit, in the order of the folds that were left out."""
+    mean, clipped = np.full(len(number), np.nan), [_clip_means(sample, fit) for fit in fits]
+    for fold, fold_mean in enumerate(clipped):
+        mean[number == fold] = fold_mean[number == fold]
+    return OutOfFold(mean, np.mean(clipped, axis=0))
 
 
-def _rate(sample: CountRows, used: np.ndarray) -> np.ndarray:
-    """The mean of every row for one rate per unit of exposure, that of the rows `used`."""
+def _predict_rate(sample: CountRows, used: np.ndarray) -> np.ndarray:
+    """Predict every row by one rate per unit of exposure, that of the rows `used`."""
     weight = sample.weight_or_ones * used
     scale = np.ones(len(sample)) if sample.exposure is None else np.asarray(sample.exposure)
     return (weight @ sample.y) / (weight @ scale) * scale
@@ -132,10 +135,10 @@ def _glm(sample: CountRows, number: np.ndarray, seed: int, folds: int) -> OutOfF
     rows, member = Folds(sample, None, number), GLM(make_head("poisson"))
     copies = (rows.fit_copy(member, fold, seed) for fold in range(folds))
     fits = [copy.distribution(sample.X, sample.exposure).mean[:, 0].numpy() for copy in copies]
-    return _gathered(sample, number, fits)
+    return _combine_folds(sample, number, fits)
 
 
-def _boosted(sample: CountRows, base: np.ndarray, number: np.ndarray, seed: int, folds: int) -> OutOfFold:
+def _fit_boosting(sample: CountRows, base: np.ndarray, number: np.ndarray, seed: int, folds: int) -> OutOfFold:
     """Boosted trees that multiply the out-of-fold means `base`."""
     table, matrix = TreeTable.fit(sample.X)
     weight, rate = sample.weight_or_ones * base, sample.y / base
@@ -144,5 +147,5 @@ def _boosted(sample: CountRows, base: np.ndarray, number: np.ndarray, seed: int,
         rows = TreeRows(matrix, table.is_category, rate, weight, choose_fold_columns(parts, matrix, rate, weight))
         fit = MeanFit(rows, _TREES._replace(seed=seed))
         fit.run(folds)
-    mean = _clipped(sample, base * np.exp(np.nan_to_num(fit.out_of_fold)))
+    mean = _clip_means(sample, base * np.exp(np.nan_to_num(fit.out_of_fold)))
     return OutOfFold(np.where(number < folds, mean, np.nan), mean)

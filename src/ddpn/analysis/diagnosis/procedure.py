@@ -16,14 +16,14 @@ from ddpn.analysis.diagnosis.checks import (
     Dispersion,
     Finding,
     FittedFamily,
-    ceiling_finding,
+    check_ceiling,
+    check_heaping,
+    check_tail,
+    check_zeros,
     conditional_dispersion,
-    dispersion_finding,
+    describe_dispersion,
     fit_families,
-    heaping_finding,
     tabulate,
-    tail_finding,
-    zero_finding,
 )
 from ddpn.analysis.diagnosis.means import LABELS, MEAN_MODELS, out_of_fold_means
 from ddpn.rows.count_range import CountRange
@@ -40,7 +40,7 @@ from ddpn.tables.row_hashes import name_interval_groups
 MIN_ROWS, MIN_POSITIVE = 50, 10
 _WORDS = {"poisson": "Poisson", "double_poisson": "Double Poisson", "negative_binomial": "Negative Binomial"}
 #: Rows that the models of zeros are fitted to.
-_ROWS = 5000
+_MAX_BIC_ROWS = 5000
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,13 @@ class Diagnosis:
     notes: tuple[str, ...] = ()
 
     def finding(self, name: str) -> Finding:
-        """The check of this name: "dispersion", "zeros", "ceiling", "heaping" or "tail"."""
-        return next(each for each in self.findings if each.name == name)
+        """Return the check of this name: "dispersion", "zeros", "ceiling", "heaping" or "tail"."""
+        return next(finding for finding in self.findings if finding.name == name)
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Everything that was found, such as "over-dispersed" and "zero-inflated"."""
-        return tuple(each.label for each in self.findings if each.found)
+        return tuple(finding.label for finding in self.findings if finding.found)
 
     @property
     def headline(self) -> str:
@@ -101,8 +101,8 @@ class Diagnosis:
         return f"{self.target}: {', '.join(self.labels)}, given the features."
 
     def to_dict(self) -> JsonObject:
-        """For JSON."""
-        known = self.dispersion
+        """Return the diagnosis as a dictionary for JSON."""
+        dispersion = self.dispersion
         return {
             "target": self.target,
             "headline": self.headline,
@@ -110,8 +110,8 @@ class Diagnosis:
             "summary": {name: None if value != value else value for name, value in self.summary.items()},
             "mean_model": self.mean_model,
             "deviance_explained": self.explained,
-            "dispersion": None if known is None else {**asdict(known), "direction": self.direction},
-            "findings": [each.to_dict() for each in self.findings],
+            "dispersion": None if dispersion is None else {**asdict(dispersion), "direction": self.direction},
+            "findings": [finding.to_dict() for finding in self.findings],
             "recommendation": {
                 "likelihood": self.likelihood,
                 "reason": self.reason,
@@ -122,20 +122,25 @@ class Diagnosis:
 
     @property
     def direction(self) -> str | None:
-        """The side of 1, "over", "under" or "equi" (consistent with a Poisson); None where it is unknown."""
+        """How the dispersion compares with a Poisson: "over", "under" or "equi" (consistent); None if unknown."""
         if self.dispersion is None:
             return None
         return self.dispersion.direction if self.finding("dispersion").found else "equi"
 
     def __str__(self) -> str:
-        lines = [self.headline, *(f"- {each.words}" for each in self.findings)]
+        lines = [self.headline, *(f"- {finding.words}" for finding in self.findings)]
         lines += [f"Note: {note}" for note in self.notes[self.dispersion is None :]]
         return "\n".join([*lines, f"Recommendation: {self._python_advice}"])
 
     def _repr_html_(self) -> str:
         rows = [
-            (each.name, each.outcome, each.effect, "< 0.001" if each.adjusted < 0.001 else f"{each.adjusted:.3f}")
-            for each in self.findings
+            (
+                finding.name,
+                finding.outcome,
+                finding.effect,
+                "< 0.001" if finding.adjusted < 0.001 else f"{finding.adjusted:.3f}",
+            )
+            for finding in self.findings
         ]
         checks = TextTable(("check", "result", "effect", "adjusted p"), rows).to_html() if rows else ""
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes[self.dispersion is None :])
@@ -244,7 +249,7 @@ def diagnose_sample(
     notes = [*filter(None, [describe_draw("The diagnosis is of", len(sample), total)])]
     y, weight = sample.y, sample.weight_or_ones
     mean = float(np.average(y, weights=weight))
-    variance, zeros = (float(np.average(each, weights=weight)) for each in (np.square(y - mean), y == 0))
+    variance, zeros = (float(np.average(values, weights=weight)) for values in (np.square(y - mean), y == 0))
     summary = {
         "rows": total, "used": len(y), "mean": mean, "variance": variance, "zeros": zeros,
         "minimum": float(y.min()), "maximum": float(y.max()), "variance_over_mean": variance / mean if mean else np.nan,
@@ -269,32 +274,32 @@ def diagnose_sample(
     step("Checking dispersion, zeros, the largest count, heaping and the tail")
     sample = sample.replace(X=None)
     dispersion, families = conditional_dispersion(sample, means), fit_families(sample, means.mean)
-    findings = [dispersion_finding(dispersion, means.name)]
+    findings = [describe_dispersion(dispersion, means.name)]
     table = tabulate(max(families.values(), key=lambda family: family.loglik), sample, means.mean)
     if table is None:
         notes.append("The counts are too large: zeros, the largest count, heaping and the tail were not tested.")
     else:
-        findings += [check(table) for check in (zero_finding, ceiling_finding, heaping_finding, tail_finding)]
-    adjusted = adjust_p_values([each.p_value for each in findings])
-    findings = _consistent([replace(each, adjusted=p) for each, p in zip(findings, adjusted, strict=True)])
+        findings += [check(table) for check in (check_zeros, check_ceiling, check_heaping, check_tail)]
+    adjusted = adjust_p_values([finding.p_value for finding in findings])
+    findings = _drop_explained([replace(finding, adjusted=p) for finding, p in zip(findings, adjusted, strict=True)])
     direction = dispersion.direction if findings[0].found else "equi"
-    found = {each.name: each for each in findings if each.found}
-    likelihood, reason, further = recommend(found, direction, families, y, means.mean)
-    label, known = LABELS[means.name], (target, summary, likelihood, reason, further)
-    return Diagnosis(*known, tuple(findings), dispersion, label, means.explained, tuple(notes))
+    by_name = {finding.name: finding for finding in findings if finding.found}
+    likelihood, reason, further = recommend(by_name, direction, families, y, means.mean)
+    label, facts = LABELS[means.name], (target, summary, likelihood, reason, further)
+    return Diagnosis(*facts, tuple(findings), dispersion, label, means.explained, tuple(notes))
 
 
-def _consistent(findings: list[Finding]) -> list[Finding]:
+def _drop_explained(findings: list[Finding]) -> list[Finding]:
     """Leave out findings that others explain: all checks share one dispersion, which a limit and a tail distort."""
-    labels = {each.label for each in findings if each.found}
+    labels = {finding.label for finding in findings if finding.found}
     explained = {"too few zeros"} if "heavy-tailed" in labels else set()
-    is_limited = any(each.found for each in findings if each.name == "ceiling")
+    is_limited = any(finding.found for finding in findings if finding.name == "ceiling")
     explained |= {"heavy-tailed", "too few zeros"} if is_limited or NONE_BELOW in labels else set()
     explained |= {"zero-inflated"} if is_limited else set()
-    for place, each in enumerate(findings):
-        if each.found and each.label in explained:
-            words = f"{each.effect}, which the other findings may explain."
-            findings[place] = replace(each, matters=False, is_explained=True, clean=words)
+    for index, finding in enumerate(findings):
+        if finding.found and finding.label in explained:
+            words = f"{finding.effect}, which the other findings may explain."
+            findings[index] = replace(finding, matters=False, is_explained=True, clean=words)
     return findings
 
 
@@ -302,13 +307,13 @@ def _consistent(findings: list[Finding]) -> list[Finding]:
 
 
 def recommend(
-    found: Mapping[str, Finding],
+    findings: Mapping[str, Finding],
     direction: str,
     families: Mapping[str, FittedFamily],
     y: np.ndarray,
     mean: np.ndarray,
 ) -> tuple[str, str, dict[str, int | str]]:
-    """Return the likelihood for what was found, by the name of the check; why, and further arguments."""
+    """Return the likelihood for the findings (by the name of the check), the reason, and further arguments."""
     likelihood = "poisson"
     reason = "A Poisson suffices; mixed, the default of ddpn fit, contains it (nearly) and is a safe choice."
     if direction == "under":
@@ -321,7 +326,7 @@ def recommend(
             f"With one dispersion for all rows the {_WORDS[best.name]} fits the over-dispersed counts better than the "
             f"{_WORDS[other.name]} (by {gain:.2g} in log-likelihood per row)."
         )
-    options, zeros = dict[str, int | str](), found["zeros"].label if "zeros" in found else ""
+    options, zeros = dict[str, int | str](), findings["zeros"].label if "zeros" in findings else ""
     if zeros == "zero-inflated":
         base, share = zero_inflation(y, mean)
         likelihood = f"zero_inflated_{base}"
@@ -329,33 +334,33 @@ def recommend(
     elif zeros == "too few zeros":
         likelihood = f"hurdle_{likelihood}"
         reason = "Zeros are rarer than a smooth distribution has them, so they need a probability of their own."
-    elif "tail" in found and direction == "over":
+    elif "tail" in findings and direction == "over":
         likelihood, reason = "mixed", "The tail is heavier than that of one distribution: a mixture per row follows it."
     reasons = [reason]
-    if "tail" in found:
+    if "tail" in findings:
         reasons.append("Extreme counts also occur where the dispersion differs between rows, which ddpn fit predicts.")
     if zeros == NONE_BELOW:
         options["lower"] = low = int(y.min())
         reasons.append(f"If counts below {low} cannot occur, use {format_argument('lower', low)}.")
-    if "ceiling" in found:
+    if "ceiling" in findings:
         top = int(y.max())
         reasons.append(
             f"Check how the column was recorded: if {top} means '{top} or more', use "
             f"{format_argument('censored_above', top)}; if larger counts are impossible, use "
             f"{format_argument('upper', top)}."
         )
-    if "heaping" in found:
+    if "heaping" in findings:
         reasons.append("No likelihood here models rounding: read single probabilities with care, intervals less so.")
     return likelihood, " ".join(reasons), options
 
 
 def zero_inflation(y: np.ndarray, mean: np.ndarray) -> tuple[str, float]:
-    """The likelier base of a zero-inflated model by BIC, and its share of extra zeros.
+    """Choose the base of a zero-inflated model by BIC; return it with its share of extra zeros.
 
     The means are (1 - share) * location of a Poisson or of a Negative Binomial.
     """
-    if len(y) > _ROWS:
-        rows = np.random.default_rng(0).choice(len(y), _ROWS, replace=False)
+    if len(y) > _MAX_BIC_ROWS:
+        rows = np.random.default_rng(0).choice(len(y), _MAX_BIC_ROWS, replace=False)
         y, mean = y[rows], mean[rows]
 
     def share_of(x: float) -> float:

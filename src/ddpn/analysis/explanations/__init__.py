@@ -55,33 +55,33 @@ class Explanation(ExplanationResult):
     importance: Importances | None = None
 
     def table(self) -> Table:
-        """That of the effects."""
+        """Return the table of the effects."""
         return self.effects.table()
 
     @property
     def draws(self) -> str:
         """Sentences on the rows that were drawn; empty if all rows were used."""
-        found = [describe_draw("Effects are measured on", self.effects.rows, self.effects.total)]
+        sentences = [describe_draw("Effects are measured on", self.effects.rows, self.effects.total)]
         if self.importance is not None and self.importance.each:
             one = self.importance
             scored = f"CRPS on {one.scored_rows:,} of these in each repeat" if one.scored_rows < one.rows else ""
             words = describe_draw("Importance is measured on", one.rows, one.total)
-            found = [words.removesuffix(".") + f"; the {scored}." if words and scored else words, *found]
-        return " ".join(filter(None, found))
+            sentences = [words.removesuffix(".") + f"; the {scored}." if words and scored else words, *sentences]
+        return " ".join(filter(None, sentences))
 
     def to_dict(self) -> JsonObject:
         """Everything as tables by columns, ready for JSON; "draw" says which rows were used."""
         draw = {"effects": draw_to_json(self.effects.rows, self.effects.total)}
-        found: dict[str, object] = {"rows": self.effects.rows, "effects": self.effects.table(), "draw": draw}
+        tables: dict[str, object] = {"rows": self.effects.rows, "effects": self.effects.table(), "draw": draw}
         if self.importance is None:
-            return found
+            return tables
         draw["importance"] = draw_to_json(self.importance.rows, self.importance.total)
         draw["importance"]["scored_rows"] = self.importance.scored_rows
-        return found | {"importance": self.importance.table()}
+        return tables | {"importance": self.importance.table()}
 
     def _repr_html_(self) -> str:
-        found = {"Importance": self.importance, "Effects": self.effects}
-        tables = (f"<p>{name}</p>{each._repr_html_()}" for name, each in found.items() if each is not None)
+        results = {"Importance": self.importance, "Effects": self.effects}
+        tables = (f"<p>{name}</p>{result._repr_html_()}" for name, result in results.items() if result is not None)
         return "".join([*tables, f"<p>{self.draws}</p>" if self.draws else ""])
 
     def plot(self) -> "Figure":
@@ -134,25 +134,25 @@ def explain(
     if y is not None:
         fractional = getattr(model, "fractional", "error")
         rows = CountRows.from_arguments(X, y, sample_weight, exposure, upper, censored, fractional=fractional)
-        inputs = Inputs.of_sample(model, inputs.predictor.counts.apply(rows))
-    return explanation_of(inputs, seed, progress, max_rows=max_rows)
+        inputs = Inputs.from_sample(model, inputs.predictor.counts.apply(rows))
+    return explain_inputs(inputs, seed, progress, max_rows=max_rows)
 
 
-def explanation_of(
+def explain_inputs(
     inputs: Inputs,
     seed: int = 0,
     progress: Callable[[str], object] | None = None,
     measured: Inputs | None = None,
     max_rows: int | Literal["auto"] | None = "auto",
 ) -> Explanation:
-    """The same for inputs: importance where their counts are known, and effects.
+    """Explain a model for inputs: effects, and importance if their counts are known.
 
     `measured` are the inputs of importance, where a model that was fitted to the rows would make columns look too
     important.
     """
     measured = inputs if measured is None else measured
-    found = None
+    importances = None
     if measured.sample is not None:
-        found = importance(measured, max_rows=max_rows, seed=seed, progress=progress)
+        importances = importance(measured, max_rows=max_rows, seed=seed, progress=progress)
     most = MAX_EFFECT_ROWS if max_rows == "auto" else max_rows
-    return Explanation(effects(inputs, max_rows=most, seed=seed, progress=progress), found)
+    return Explanation(effects(inputs, max_rows=most, seed=seed, progress=progress), importances)

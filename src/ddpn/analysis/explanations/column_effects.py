@@ -119,7 +119,7 @@ class Effect:
     has_missing: bool
 
     def strength(self, of: str = "mean") -> float:
-        """The standard deviation of the effect over the rows.
+        """Return the standard deviation of the effect over the rows.
 
         Parameters
         ----------
@@ -157,17 +157,17 @@ class Effects(ByColumn[Effect]):
     measures: ClassVar[tuple[str, ...]] = ("mean", "spread")
 
     def table(self) -> Table:
-        """A long table by columns, one row per point, ready for a data frame or for JSON."""
-        found: Table = {"column": [], "value": [], "share": []}
+        """Return a long table by columns, one row per point, ready for a data frame or for JSON."""
+        table: Table = {"column": [], "value": [], "share": []}
         for one in self.each:
-            found["column"] += [one.name] * len(one.points)
-            found["value"] += one.points
-            found["share"] += one.share.tolist()
+            table["column"] += [one.name] * len(one.points)
+            table["value"] += one.points
+            table["share"] += one.share.tolist()
             for name, curve in (("mean", one.mean), ("spread", one.spread)):
                 for key, values in (("", curve.level), ("_low", curve.low), ("_high", curve.high)):
-                    found.setdefault(f"{name}{key}", []).extend(values.tolist())
-                found.setdefault(f"{name}_effect", []).extend(curve.effect.tolist())
-        return found
+                    table.setdefault(f"{name}{key}", []).extend(values.tolist())
+                table.setdefault(f"{name}_effect", []).extend(curve.effect.tolist())
+        return table
 
     def plot(self, columns: Iterable[str] | None = None, most: int = 6) -> "Figure":
         """Draw the effects on the mean and on the spread, side by side.
@@ -183,10 +183,10 @@ class Effects(ByColumn[Effect]):
         -------
         matplotlib Figure
         """
-        from ddpn.analysis.plots import effects_figure
+        from ddpn.analysis.plots import draw_effects
 
         chosen = self.by("mean")[:most] if columns is None else [self[name] for name in columns]
-        return effects_figure(chosen)
+        return draw_effects(chosen)
 
 
 def effects(
@@ -223,22 +223,22 @@ def effects(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(400, 2))
     >>> model = CountGLM(likelihood="poisson").fit(X, rng.poisson(np.exp(1 + 0.5 * X[:, 0])))
-    >>> found = effects(Inputs(model, X))
-    >>> found.by("mean")[0].name, round(found["x0"].spread.typical, 3)
+    >>> result = effects(Inputs(model, X))
+    >>> result.by("mean")[0].name, round(result["x0"].spread.typical, 3)
     ('x0', 1.0)
     """
     check_integer("bins", bins, 1)
     if max_rows is not None:
         check_integer("max_rows", max_rows, 1)
     rng = np.random.default_rng(seed)
-    inputs = inputs.drawn(max_rows, seed)
-    positions = inputs.chosen(columns, rng)
-    moments, found = inputs.moments(np.arange(len(inputs))), []
+    inputs = inputs.draw(max_rows, seed)
+    positions = inputs.select_columns(columns, rng)
+    moments, results = inputs.moments(np.arange(len(inputs))), []
     now = moments.quantities
-    for place, position in enumerate(positions, 1):
+    for number, position in enumerate(positions, 1):
         if progress is not None:
-            progress(f"Effects of columns: {place} of {len(positions)}")
-        column, grid = inputs.columns[position], grid_of(inputs.columns, position, bins)
+            progress(f"Effects of columns: {number} of {len(positions)}")
+        column, grid = inputs.columns[position], make_grid(inputs.columns, position, bins)
         effect, error = curves(grid, measure(inputs, position, grid, now, rng), moments.weights, rng)
         points, share, has_missing = list(grid.points), grid.shares, bool(grid.missing.any())
         if column.is_category and None in [parse_number_level(str(point)) for point in points]:
@@ -252,8 +252,8 @@ def effects(
             Curve(name, effect[i], error[i], float(now[i, :, 0].mean()), moments.log)
             for i, name in enumerate(QUANTITIES[moments.log])
         )
-        found.append(Effect(column.name, column.kind, points, share, mean, spread, not grid.discrete, has_missing))
-    return Effects(found, len(inputs), inputs.total)
+        results.append(Effect(column.name, column.kind, points, share, mean, spread, not grid.discrete, has_missing))
+    return Effects(results, len(inputs), inputs.total)
 
 
 # The points of a column, and how rows lie among them ------------------------------------------------------------------
@@ -276,26 +276,26 @@ class EffectGrid(NamedTuple):
     def shares(self) -> np.ndarray:
         """The share of rows that each point stands for; the two ends of a bin share its rows."""
         size, used = len(self.points), self.code[self.code >= 0]
-        here = np.bincount(used, minlength=size).astype(float)
+        counts = np.bincount(used, minlength=size).astype(float)
         if not self.discrete:
-            here = (here + np.append(here[1:], 0.0)) / 2.0
-        return here / len(self.code)
+            counts = (counts + np.append(counts[1:], 0.0)) / 2.0
+        return counts / len(self.code)
 
 
-def grid_of(columns: list[Column], position: int, bins: int) -> EffectGrid:
-    """The grid of a column: quantiles of numbers, all values where there are few, and the levels of a category."""
+def make_grid(columns: list[Column], position: int, bins: int) -> EffectGrid:
+    """Return the grid of a column: quantiles of numbers, all values if they are few, and the levels of a category."""
     column = columns[position]
     missing = column.is_missing
     if column.is_category:
-        order = _ordered_levels(columns, position)
+        order = _order_levels(columns, position)
         lookup = np.full(len(column.levels) + 1, -1)  # the last entry serves code -1
         lookup[order] = np.arange(len(order))
         code = lookup[column.values.astype(int)]
         source = np.array([int(np.argmax(code == point)) for point in range(len(order))], dtype=int)
         return EffectGrid([column.levels[level] for level in order], source, code, missing, True)
-    known = np.unique(column.values[~missing])
-    discrete = len(known) <= bins * 3 // 2 + 1  # hours and months are better shown one by one
-    edges = known
+    values = np.unique(column.values[~missing])
+    discrete = len(values) <= bins * 3 // 2 + 1  # hours and months are better shown one by one
+    edges = values
     if not discrete:  # the smallest value and quantiles, all of which occur; equal ones once
         edges = np.unique(np.quantile(column.values[~missing], np.arange(bins + 1) / bins, method="inverted_cdf"))
     code = np.where(missing, -1, np.minimum(np.searchsorted(edges, column.values), len(edges) - 1))
@@ -306,8 +306,8 @@ def grid_of(columns: list[Column], position: int, bins: int) -> EffectGrid:
     return EffectGrid(points, source, code, missing, discrete)
 
 
-def _ordered_levels(columns: list[Column], position: int) -> np.ndarray:
-    """The most frequent levels: numbers by size, others so that neighbours are alike in the other columns.
+def _order_levels(columns: list[Column], position: int) -> np.ndarray:
+    """Return the most frequent levels: numbers by size, others so that neighbours are alike in the other columns.
 
     Effects are accumulated from each level to the next one. Rows of neighbours then are rows for which both levels are
     plausible (Apley and Zhu, 2020). The order is that of the first principal component of what the rows of each level
@@ -317,27 +317,27 @@ def _ordered_levels(columns: list[Column], position: int) -> np.ndarray:
     number = column.count_levels()
     # The number of rows decides, then the name: the order of rows does not matter.
     ranked = sorted(np.flatnonzero(number).tolist(), key=lambda level: (-number[level], column.levels[level]))
-    found = np.array(ranked[:_LEVELS], dtype=int)
-    if len(found) < 3:
-        return found
-    numbers = [parse_number_level(column.levels[level]) for level in found]
+    levels = np.array(ranked[:_LEVELS], dtype=int)
+    if len(levels) < 3:
+        return levels
+    numbers = [parse_number_level(column.levels[level]) for level in levels]
     if None not in numbers:
-        return found[np.argsort(np.array(numbers, dtype=float), kind="stable")]
+        return levels[np.argsort(np.array(numbers, dtype=float), kind="stable")]
     profiles = []  # shape: (levels, features) each
-    for other in (each for place, each in enumerate(columns) if place != position):
+    for other in (candidate for index, candidate in enumerate(columns) if index != position):
         if other.is_category:
             size, codes = len(other.levels) + 1, other.values.astype(int)
             codes = np.where(codes < 0, size - 1, codes)
-            counts = (np.bincount(codes[column.values == level], minlength=size) for level in found)
-            profiles.append(np.stack([own / own.sum() for own in counts]))
+            counts = (np.bincount(codes[column.values == level], minlength=size) for level in levels)
+            profiles.append(np.stack([level_counts / level_counts.sum() for level_counts in counts]))
         else:
             values = np.unique(other.values, return_inverse=True)[1] / len(other.values)
-            profiles.append(np.stack([values[column.values == level].mean(keepdims=True) for level in found]))
+            profiles.append(np.stack([values[column.values == level].mean(keepdims=True) for level in levels]))
     if not profiles:
-        return found
+        return levels
     profile = np.hstack(profiles)
     first = np.linalg.svd(profile - profile.mean(0), full_matrices=False)[0][:, 0]
-    return found[np.argsort(first * np.sign(first[np.abs(first).argmax()]), kind="stable")]
+    return levels[np.argsort(first * np.sign(first[np.abs(first).argmax()]), kind="stable")]
 
 
 # Curves and their uncertainty -----------------------------------------------------------------------------------------
@@ -378,8 +378,8 @@ def measure(inputs: Inputs, position: int, grid: EffectGrid, now: np.ndarray, rn
     if not len(asked):
         nothing = np.zeros((len(now), 0, now.shape[-1]))
         return Steps(row, step, nothing, absent, points, nothing)
-    there = inputs.moments(asked, {position: grid.source[target]}).quantities
-    lower, upper, drawn = np.split(there, [len(row), 2 * len(row)], 1)
+    predicted = inputs.moments(asked, {position: grid.source[target]}).quantities
+    lower, upper, drawn = np.split(predicted, [len(row), 2 * len(row)], 1)
     return Steps(row, step, upper - lower, absent, points, now[:, absent] - drawn)
 
 
@@ -397,11 +397,11 @@ def accumulate(grid: EffectGrid, steps: Steps, delta: np.ndarray, gap: np.ndarra
     mean = np.where(rows > 0, total / np.maximum(rows, 1e-300), usual)
     curve = np.concatenate([np.zeros((len(weight), min(size, 1))), mean.cumsum(1)], 1)
     used = grid.code >= 0
-    at_rows = curve[:, grid.code[used]]
+    format_rows = curve[:, grid.code[used]]
     if not grid.discrete:
-        at_rows = (at_rows + curve[:, grid.code[used] - 1]) / 2.0
+        format_rows = (format_rows + curve[:, grid.code[used] - 1]) / 2.0
     inside = weight[:, used].sum(1)
-    curve = curve - _mean(at_rows, weight[:, used])[:, None]
+    curve = curve - _mean(format_rows, weight[:, used])[:, None]
     if not len(steps.own):
         return np.append(curve, np.zeros((len(weight), 1)), 1) if grid.missing.any() else curve
     missing = _mean(gap + curve[:, steps.at], weight[:, steps.own])
@@ -421,7 +421,7 @@ def _mean(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def curves(
     grid: EffectGrid, steps: Steps, weights: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Effects and their standard errors. Shape: (quantities, points) each.
+    """Compute effects and their standard errors. Shape: (quantities, points) each.
 
     Two errors add up. The rows: the effect of a bootstrap sample varies. The components: a network, or another member,
     alone has another effect than the mixture.
@@ -430,9 +430,11 @@ def curves(
     once, drawn = np.ones((1, n)), rng.multinomial(n, np.full(n, 1.0 / n), size=_SAMPLES).astype(float)
     effects, errors = [], []
     for delta, gap in zip(steps.delta, steps.gap, strict=True):
-        effect, *each = (accumulate(grid, steps, delta[:, k], gap[:, k], once)[0] for k in range(delta.shape[-1]))
+        effect, *by_component = (
+            accumulate(grid, steps, delta[:, k], gap[:, k], once)[0] for k in range(delta.shape[-1])
+        )
         by_rows = accumulate(grid, steps, delta[:, 0], gap[:, 0], drawn).std(0)
-        apart = np.stack(each) - weights @ np.stack(each)
+        apart = np.stack(by_component) - weights @ np.stack(by_component)
         effects.append(effect)
         errors.append(np.hypot(by_rows, np.sqrt(weights @ apart**2)))
     return np.stack(effects), np.stack(errors)

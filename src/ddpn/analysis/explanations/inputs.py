@@ -123,13 +123,13 @@ class Inputs:
         more = {name: values for name, values in (("exposure", scale), ("upper", bound)) if values is not None}
         self.predictor, self.width, self.sample = predictor, len(table.columns), None
         self.total = n if total is None else total
-        self.extra = {name: self.width + place for place, name in enumerate(more)}
+        self.extra = {name: self.width + index for index, name in enumerate(more)}
         called = names or {}
         scales = [Column(called.get(name, name), Kind.NUMBER, values) for name, values in more.items()]
         self.columns = table.columns + scales
 
     @classmethod
-    def of_sample(
+    def from_sample(
         cls,
         model: Explainable,
         sample: CountRows,
@@ -138,18 +138,18 @@ class Inputs:
     ) -> Self:
         """Take the inputs of rows with counts, which are validated already and drawn from `total` rows."""
         predictor = model if isinstance(model, Predictor) else model.predictor_
-        known = predictor.counts.arguments(sample)
-        found = cls(model, sample.X, known["exposure"], known["upper"], names, total)
-        found.sample = sample.replace(X=None)
-        return found
+        arguments = predictor.counts.arguments(sample)
+        inputs = cls(model, sample.X, arguments["exposure"], arguments["upper"], names, total)
+        inputs.sample = sample.replace(X=None)
+        return inputs
 
     @classmethod
-    def of_first_fold(cls, model: Explainable, rows: CalibratedRows, names: Mapping[str, str] | None = None) -> Self:
-        """The inputs of the first fold of cross-fitted rows, predicted by the copies that were fitted without them."""
+    def from_first_fold(cls, model: Explainable, rows: CalibratedRows, names: Mapping[str, str] | None = None) -> Self:
+        """Take the inputs of the first fold of cross-fitted rows, predicted by the copies fitted without them."""
         held_out, fold = rows.held_out, int(rows.held_out.part[0])
-        found = cls.of_sample(model, held_out.rows.rows(held_out.part == fold), names)
-        found.predictor = found.predictor.for_fold(fold, rows.parts[fold])
-        return found
+        inputs = cls.from_sample(model, held_out.rows.rows(held_out.part == fold), names)
+        inputs.predictor = inputs.predictor.for_fold(fold, rows.parts[fold])
+        return inputs
 
     def __len__(self) -> int:
         return len(self.columns[0].values)
@@ -164,49 +164,49 @@ class Inputs:
         """The rows with their counts; an `InputError` where these are not known."""
         if self.sample is None:
             raise InputError(
-                argument="inputs", must="have counts", got="none", remedy="Build them by Inputs.of_sample."
+                argument="inputs", must="have counts", got="none", remedy="Build them by Inputs.from_sample."
             )
         return self.sample
 
     def rows(self, index: np.ndarray) -> Self:
-        """Some of the rows."""
+        """Return some of the rows."""
         new = copy(self)
         new.columns = [column.rows(index) for column in self.columns]
         new.sample = None if self.sample is None else self.sample.rows(index)
         return new
 
-    def joined(self, other: Self) -> Self:
-        """The rows of both, one below the other."""
+    def join(self, other: Self) -> Self:
+        """Return the rows of both tables, one below the other."""
         if self.names[: self.width] != other.names[: other.width]:
             raise InputError("background must have the columns of X.")
         for name in ("exposure", "upper"):
             if (name in self.extra) != (name in other.extra):
                 raise InputError(f"{name} and background_{name} must be given together.")
         new = copy(self)
-        new.columns, new.sample = [joined(*both) for both in zip(self.columns, other.columns, strict=True)], None
+        new.columns, new.sample = [join_columns(*both) for both in zip(self.columns, other.columns, strict=True)], None
         return new
 
-    def drawn(self, max_rows: int | None, seed: int) -> Self:
+    def draw(self, max_rows: int | None, seed: int) -> Self:
         """Return at most so many rows (None: all), spread over their counts where these are known."""
         if self.sample is None:
             return self.rows(draw_rows(len(self), max_rows, seed=seed).positions)
         draw = draw_sample(self.sample, max_rows, seed)
-        found = self.rows(draw.positions)
-        found.sample = draw.take(self.sample)
-        return found
+        inputs = self.rows(draw.positions)
+        inputs.sample = draw.take(self.sample)
+        return inputs
 
-    def chosen(self, columns: str | Iterable[str | int] | None, rng: np.random.Generator) -> list[int]:
-        """The positions of columns that are named, or given by their positions; an unknown name is an `InputError`.
+    def select_columns(self, columns: str | Iterable[str | int] | None, rng: np.random.Generator) -> list[int]:
+        """Return the positions of columns given by name or position; raise an `InputError` for an unknown name.
 
-        Of None, all; of more than 40, those whose shuffling changes mean and spread most.
+        None means all columns, or of more than 40 those whose shuffling changes mean and spread most.
         """
         if columns is None:
             return list(range(len(self.columns))) if len(self.columns) <= MAX_COLUMNS else self._most_moving(rng)
-        given = dict.fromkeys([columns] if isinstance(columns, str) else columns)
+        selected = dict.fromkeys([columns] if isinstance(columns, str) else columns)
         names = self.names
         return [
             one if isinstance(one, int) else names.index(check_column(str(one), names, error=InputError))
-            for one in given
+            for one in selected
         ]
 
     def _most_moving(self, rng: np.random.Generator) -> list[int]:
@@ -222,17 +222,17 @@ class Inputs:
     # Predicting --------------------------------------------------------------------------------------------------
 
     def table(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> ColumnTable:
-        """These rows, in which the cells of some columns, by position, are those of other rows.
+        """Return these rows, with the cells of some columns (by position) taken from other rows.
 
         Shape: rows and each of the sources (n,), in any order and with repetitions.
         """
-        known = sources or {}
-        return ColumnTable([column.rows(known.get(j, rows)) for j, column in enumerate(self.columns[: self.width])])
+        replaced = sources or {}
+        return ColumnTable([column.rows(replaced.get(j, rows)) for j, column in enumerate(self.columns[: self.width])])
 
     def distribution(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> Mixture | Recalibrated:
-        """What the model predicts for a `table`, with exposures and upper bounds exchanged in the same way."""
-        known = {name: self.columns[j].values[(sources or {}).get(j, rows)] for name, j in self.extra.items()}
-        return self.predictor.distribution(self.table(rows, sources), known.get("exposure"), upper=known.get("upper"))
+        """Predict the distributions of a `table`, with exposures and upper bounds exchanged in the same way."""
+        bounds = {name: self.columns[j].values[(sources or {}).get(j, rows)] for name, j in self.extra.items()}
+        return self.predictor.distribution(self.table(rows, sources), bounds.get("exposure"), upper=bounds.get("upper"))
 
     def moments(
         self,
@@ -252,8 +252,8 @@ class Inputs:
         return parts[0]._replace(mean=mean, variance=variances)
 
 
-def joined(first: Column, second: Column) -> Column:
-    """One column below another of the same kind."""
+def join_columns(first: Column, second: Column) -> Column:
+    """Put one column below another of the same kind."""
     if first.is_category != second.is_category:
         raise InputError(f"background must hold values of the same kind as X in column {first.name!r}.")
     if not first.is_category:
@@ -272,11 +272,11 @@ def _moments(dist: Mixture | Recalibrated, variance: bool, recalibrated: bool) -
     weights = mixture.weights.double()
     mean = (weights * means).sum(-1, keepdim=True)
     both = [mean, torch.zeros_like(mean)]
-    each = torch.zeros_like(means)
+    variances = torch.zeros_like(means)
     if variance:
-        each = torch.cat([stack.variance.double() for stack in stacks], -1)
-        both[1] = (weights * (each + (means - mean) ** 2)).sum(-1, keepdim=True)
+        variances = torch.cat([stack.variance.double() for stack in stacks], -1)
+        both[1] = (weights * (variances + (means - mean) ** 2)).sum(-1, keepdim=True)
     if recalibrated and mixture is not dist:
         both = [dist.mean.double()[:, None], dist.variance.double()[:, None] if variance else both[1]]
-    first, second = (torch.cat([own, of], -1).numpy() for own, of in zip(both, (means, each), strict=True))
+    first, second = (torch.cat([mixed, of], -1).numpy() for mixed, of in zip(both, (means, variances), strict=True))
     return PredictedMoments(first, second, weights.numpy(), isinstance(mixture, CountDistribution))

@@ -55,7 +55,7 @@ class Importance:
     position: int = -1
 
     def strength(self, of: str = "crps") -> float:
-        """The mean change over the repeats.
+        """Return the mean change over the repeats.
 
         Parameters
         ----------
@@ -91,13 +91,13 @@ class Importances(ByColumn[Importance]):
     measures: ClassVar[tuple[str, ...]] = MEASURES
 
     def table(self) -> Table:
-        """A table by columns: means over the repeats, the most important column first; ready for JSON."""
-        found = self.by("crps")
-        table: Table = {"column": [one.name for one in found]}
+        """Return a table by columns: means over the repeats, the most important column first; ready for JSON."""
+        ranked = self.by("crps")
+        table: Table = {"column": [one.name for one in ranked]}
         for name in MEASURES:
-            table[name] = [one.strength(name) for one in found]
-        return table | {"crps_low": [float(one.crps.min()) for one in found],
-                        "crps_high": [float(one.crps.max()) for one in found]}  # fmt: skip
+            table[name] = [one.strength(name) for one in ranked]
+        return table | {"crps_low": [float(one.crps.min()) for one in ranked],
+                        "crps_high": [float(one.crps.max()) for one in ranked]}  # fmt: skip
 
 
 def importance(
@@ -115,7 +115,7 @@ def importance(
     Parameters
     ----------
     inputs : Inputs
-        A fitted model and the test set (`Inputs.of_sample`). Exposures and upper bounds are shuffled, too.
+        A fitted model and the test set (`Inputs.from_sample`). Exposures and upper bounds are shuffled, too.
     columns : list of str, optional
         Which to measure. Default: all; of more than 40, those that change predictions most; none of more than 1,000.
     repeats : int
@@ -135,8 +135,8 @@ def importance(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(400, 2))
     >>> y = rng.poisson(np.exp(1 + 0.5 * X[:, 0]))
-    >>> found = importance(Inputs.of_sample(CountGLM(likelihood="poisson").fit(X, y), CountRows(X, y.astype(float))))
-    >>> found.by("crps")[0].name, round(float(found.each[0].spread.mean()), 3)
+    >>> result = importance(Inputs.from_sample(CountGLM(likelihood="poisson").fit(X, y), CountRows(X, y.astype(float))))
+    >>> result.by("crps")[0].name, round(float(result.each[0].spread.mean()), 3)
     ('x0', 0.0)
     """
     check_integer("repeats", repeats, 1)
@@ -145,11 +145,11 @@ def importance(
     if columns is None and len(inputs.columns) > _MAX_SCREENED:
         return Importances([], 0, len(inputs.columns), inputs.total, 0)
     rng, used = np.random.default_rng(seed), np.flatnonzero(inputs.observed.has_weight)
-    positions = inputs.rows(used).chosen(columns, rng)
+    positions = inputs.rows(used).select_columns(columns, rng)
     if is_auto:
         most = int(np.clip(_WORK // (repeats * len(positions)), _MIN_ROWS, _MAX_ROWS))
-    inputs, found = inputs.drawn(most, seed), []
-    weight, plain = inputs.observed.weight_or_ones, _state(inputs, {}, np.arange(0))
+    inputs, results = inputs.draw(most, seed), []
+    weight, plain = inputs.observed.weight_or_ones, _predict_state(inputs, {}, np.arange(0))
     # The rows whose CRPS each repeat computes: different ones, as far as there are enough.
     work = _SCORED_WORK / float(np.clip(np.median(plain.deviation) / _WIDE, 1.0, _MOST))
     scored = len(weight)
@@ -157,19 +157,19 @@ def importance(
         scored = min(scored, max(_MIN_SCORED, int(work / (repeats * len(positions)))))
     order = rng.permutation(len(weight))
     parts = [np.sort(np.take(order, np.arange(r * scored, (r + 1) * scored), mode="wrap")) for r in range(repeats)]
-    before = [plain._replace(crps=_state(inputs, {}, part).crps) for part in parts]
-    for place, position in enumerate(positions, 1):
+    before = [plain._replace(crps=_predict_state(inputs, {}, part).crps) for part in parts]
+    for number, position in enumerate(positions, 1):
         if progress is not None:
-            progress(f"Shuffling columns: {place} of {len(positions)}")
-        after = [_state(inputs, {position: rng.permutation(len(weight))}, part) for part in parts]
+            progress(f"Shuffling columns: {number} of {len(positions)}")
+        after = [_predict_state(inputs, {position: rng.permutation(len(weight))}, part) for part in parts]
         changes: dict[str, np.ndarray] = {name: np.empty(repeats) for name in MEASURES}
         for repeat, (old, new) in enumerate(zip(before, after, strict=True)):
             changes["crps"][repeat] = (new.crps - old.crps) / max(old.crps, _TINY)
             for name, was, now in (("mean", old.mean, new.mean), ("spread", old.spread, new.spread)):
                 usual = float(np.average(np.abs(was), weights=weight))
                 changes[name][repeat] = np.average(np.abs(now - was), weights=weight) / max(usual, _TINY)
-        found.append(Importance(inputs.names[position], **changes, position=position))
-    return Importances(found, len(weight), len(inputs.columns), inputs.total, scored)
+        results.append(Importance(inputs.names[position], **changes, position=position))
+    return Importances(results, len(weight), len(inputs.columns), inputs.total, scored)
 
 
 class _State(NamedTuple):
@@ -181,17 +181,17 @@ class _State(NamedTuple):
     deviation: np.ndarray
 
 
-def _state(inputs: Inputs, sources: dict[int, np.ndarray], scored: np.ndarray) -> _State:
-    """What is predicted with these sources of columns; the CRPS is that of the `scored` rows."""
+def _predict_state(inputs: Inputs, sources: dict[int, np.ndarray], scored: np.ndarray) -> _State:
+    """Predict the rows with the cells of some columns taken from `sources`; score only the `scored` rows."""
     plain = inputs.distribution(np.arange(len(inputs)), sources)
     with single_thread():
         dist: CountDistribution = discretize(plain)
         variance, mean = (part.double().numpy() for part in (dist.variance, plain.mean))
         score = np.nan
         if len(scored):
-            known = inputs.observed.rows(scored)
-            recorded = censor_rows(dist.rows(torch.from_numpy(scored)), known.limit)
-            each = crps(recorded, torch.from_numpy(known.y)).double().numpy()
-            score = float(np.average(each, weights=known.weight))
+            observed = inputs.observed.rows(scored)
+            recorded = censor_rows(dist.rows(torch.from_numpy(scored)), observed.limit)
+            row_scores = crps(recorded, torch.from_numpy(observed.y)).double().numpy()
+            score = float(np.average(row_scores, weights=observed.weight))
     spread = variance / np.maximum(mean, _TINY) if dist is plain else np.sqrt(variance)
     return _State(score, mean, spread, np.sqrt(variance))

@@ -20,7 +20,7 @@ class ExplanationResult(ABC):
 
     @abstractmethod
     def table(self) -> Table:
-        """A long table by columns, ready for a data frame or for JSON."""
+        """Return a long table by columns, ready for a data frame or for JSON."""
 
     def to_dict(self) -> JsonObject:
         """Everything as plain values, ready for JSON: the `table`, if there is nothing else."""
@@ -79,7 +79,7 @@ class ByColumn(ExplanationResult, Generic[One]):
         return self.each[names.index(check_column(name, names, error=InputError))]
 
     def by(self, of: str | None = None) -> list[One]:
-        """The results, the strongest first.
+        """Return the results, the strongest first.
 
         Parameters
         ----------

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Predictions at most, background rows among which starts are chosen, and starts per row.
-_PREDICTIONS, _BACKGROUND, _LEAST, _MOST = 20_000, 500, 4, 64
+_MAX_PREDICTIONS, _MAX_BACKGROUND_ROWS, _MIN_STARTS, _MAX_STARTS = 20_000, 500, 4, 64
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,7 +73,7 @@ class Contributions(ExplanationResult):
         return f"Rows are compared with {self.starts:,} rows, at equal distances in the order of the means of {drawn}."
 
     def top(self, row: int = 0, most: int = 10) -> list[tuple[str, object, float]]:
-        """The largest contributions to one row: column, its value, and the contribution.
+        """Return the largest contributions to one row: column, its value, and the contribution.
 
         Parameters
         ----------
@@ -86,7 +86,7 @@ class Contributions(ExplanationResult):
         return [(self.columns[j], self.cells[row][j], float(self.values[row, j])) for j in order.tolist()]
 
     def table(self) -> Table:
-        """A long table by columns, one row per row and column; ready for a data frame or for JSON."""
+        """Return a long table by columns, one row per row and column; ready for a data frame or for JSON."""
         rows, width = self.values.shape
         return {
             "row": np.repeat(np.arange(rows), width).tolist(),
@@ -110,16 +110,16 @@ class Contributions(ExplanationResult):
         -------
         matplotlib Figure
         """
-        from ddpn.analysis.plots import contributions_figure
+        from ddpn.analysis.plots import draw_contributions
 
-        return contributions_figure(self, row, most)
+        return draw_contributions(self, row, most)
 
 
 def contributions(
     inputs: Inputs,
     background: Inputs | None = None,
     of: str = "mean",
-    max_predictions: int = _PREDICTIONS,
+    max_predictions: int = _MAX_PREDICTIONS,
     seed: int = 0,
 ) -> Contributions:
     """Explain the predictions of single rows: what each column adds to the (log) mean, or to the spread.
@@ -147,32 +147,32 @@ def contributions(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(400, 2))
     >>> model = CountGLM(likelihood="poisson").fit(X, rng.poisson(np.exp(1 + 0.5 * X[:, 0])))
-    >>> found = contributions(Inputs(model, [[2.0, 0.0]]), Inputs(model, X))
-    >>> bool(abs(np.exp(found.base + found.values[0].sum()) - model.predict([[2.0, 0.0]])[0]) < 1e-9)
+    >>> result = contributions(Inputs(model, [[2.0, 0.0]]), Inputs(model, X))
+    >>> bool(abs(np.exp(result.base + result.values[0].sum()) - model.predict([[2.0, 0.0]])[0]) < 1e-9)
     True
     """
     check_choice("of", of, ("mean", "spread"))
     check_integer("max_predictions", max_predictions, 1)
     rows, total = np.arange(len(inputs)), (inputs if background is None else background).total
     if background is not None:
-        background = background.drawn(_BACKGROUND, seed)
+        background = background.draw(_MAX_BACKGROUND_ROWS, seed)
     others = rows
     if background is not None:
         others = np.arange(len(inputs), len(inputs) + len(background))
-        inputs = inputs.joined(background)
+        inputs = inputs.join(background)
     elif len(inputs) == 1:
         raise InputError("background must be given to explain a single row: pass rows to compare it with.")
     quantity, rng = int(of == "spread"), np.random.default_rng(seed)
-    each = len(rows) * max(1, 2 * (len(inputs.columns) - 1))
-    starts = min(max_predictions // each, _MOST, len(others))
-    if starts < min(_LEAST, len(others)):
-        most = max_predictions // (each // len(rows) * _LEAST)
+    per_start = len(rows) * max(1, 2 * (len(inputs.columns) - 1))
+    starts = min(max_predictions // per_start, _MAX_STARTS, len(others))
+    if starts < min(_MIN_STARTS, len(others)):
+        most = max_predictions // (per_start // len(rows) * _MIN_STARTS)
         raise InputError(
             f"X must have at most {most:,} rows for max_predictions={max_predictions:,} and {len(inputs.columns):,} "
             f"columns, got {len(rows):,}. Explain fewer rows, or raise max_predictions."
         )
     if background is None:
-        others = draw_rows(len(inputs), _BACKGROUND, seed=seed).positions
+        others = draw_rows(len(inputs), _MAX_BACKGROUND_ROWS, seed=seed).positions
     # Starts at evenly spaced ranks of the predictions, whose mean is close to that of all background rows.
     now = inputs.moments(others, variance=quantity == 1).quantities[quantity, :, 0]
     ranks = np.floor((np.arange(starts) + 0.5) * len(others) / starts).astype(int)
@@ -195,30 +195,30 @@ def contributions(
 def shapley_values(
     inputs: Inputs, rows: np.ndarray, background: np.ndarray, quantity: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Contributions of every column to each row, and their standard errors. Shape: (rows, columns) each.
+    """Compute the contribution of every column to each row, and standard errors. Shape: (rows, columns) each.
 
     Every background row is the start of two walks, in a random order of the columns and in its reverse: antithetic
     walks, whose mean varies less. The contributions of a row add up to its prediction minus the mean prediction of the
     background.
     """
     width, pairs = len(inputs.columns), len(background)
-    starts, found, errors = _predicted(inputs, background, {}, quantity), [], []
-    for row, end in zip(rows, _predicted(inputs, rows, {}, quantity), strict=True):
+    starts, values, errors = _predict_quantity(inputs, background, {}, quantity), [], []
+    for row, end in zip(rows, _predict_quantity(inputs, rows, {}, quantity), strict=True):
         forth = np.stack([rng.permutation(width) for _ in range(pairs)])
         order = np.stack([forth, forth[:, ::-1]], 1).reshape(-1, width)
         changes = _walks(inputs, np.repeat(background, 2), int(row), order, (np.repeat(starts, 2), end), quantity)
-        each = changes.reshape(pairs, 2, width).mean(1)
-        found.append(each.mean(0))
-        errors.append(each.std(0, ddof=1) / np.sqrt(pairs) if pairs > 1 else np.full(width, np.nan))
-    return np.stack(found), np.stack(errors)
+        pair_means = changes.reshape(pairs, 2, width).mean(1)
+        values.append(pair_means.mean(0))
+        errors.append(pair_means.std(0, ddof=1) / np.sqrt(pairs) if pairs > 1 else np.full(width, np.nan))
+    return np.stack(values), np.stack(errors)
 
 
 def _walks(
-    inputs: Inputs, start: np.ndarray, end: int, order: np.ndarray, known: tuple[np.ndarray, float], quantity: int
+    inputs: Inputs, start: np.ndarray, end: int, order: np.ndarray, predictions: tuple[np.ndarray, float], quantity: int
 ) -> np.ndarray:
-    """What each step of walks from rows `start` to the row `end` changes, by column. Shape: (walks, columns).
+    """Compute what each step of walks from rows `start` to the row `end` changes, by column. Shape: (walks, columns).
 
-    `order` (walks, columns) says in which order columns change, `known` are the predictions of both ends.
+    `order` (walks, columns) says in which order columns change, `predictions` are those of both ends.
     """
     both = ((column.values[start], column.values[end]) for column in inputs.columns)
     differs = np.stack([(one != other) & ((one == one) | (other == other)) for one, other in both], 1)
@@ -226,22 +226,22 @@ def _walks(
     # Steps between equal values change nothing, and the last step that changes anything reaches the explained row.
     left = steps[:, ::-1].cumsum(1)[:, ::-1]
     walk, step = np.nonzero(steps & (left > 1))
-    path = np.where((left == 0) | (steps & (left == 1)), known[1], np.nan)
+    path = np.where((left == 0) | (steps & (left == 1)), predictions[1], np.nan)
     if len(walk):
         done = np.argsort(order, 1)[walk] <= step[:, None]
         source = np.where(done, end, start[walk, None])
-        path[walk, step] = _predicted(inputs, source[:, 0], dict(enumerate(source.T)), quantity)
-    path = np.concatenate([known[0][:, None], path], 1)
+        path[walk, step] = _predict_quantity(inputs, source[:, 0], dict(enumerate(source.T)), quantity)
+    path = np.concatenate([predictions[0][:, None], path], 1)
     # A walk between equal rows never leaves its start.
-    path[left[:, 0] == 0] = known[0][left[:, 0] == 0, None]
+    path[left[:, 0] == 0] = predictions[0][left[:, 0] == 0, None]
     # A step that changes nothing has the prediction of the step before.
-    place = np.where(np.isnan(path), 0, np.arange(path.shape[1]))
-    changes = np.diff(np.take_along_axis(path, np.maximum.accumulate(place, 1), 1), axis=1)
-    found = np.zeros_like(changes)
-    np.put_along_axis(found, order, changes, 1)
-    return found
+    last_change = np.where(np.isnan(path), 0, np.arange(path.shape[1]))
+    changes = np.diff(np.take_along_axis(path, np.maximum.accumulate(last_change, 1), 1), axis=1)
+    by_column = np.zeros_like(changes)
+    np.put_along_axis(by_column, order, changes, 1)
+    return by_column
 
 
-def _predicted(inputs: Inputs, rows: np.ndarray, sources: dict[int, np.ndarray], quantity: int) -> np.ndarray:
+def _predict_quantity(inputs: Inputs, rows: np.ndarray, sources: dict[int, np.ndarray], quantity: int) -> np.ndarray:
     moments = inputs.moments(rows, sources, variance=quantity == 1, recalibrated=True)
     return moments.quantities[quantity, :, 0]

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.analysis.explanations.column_effects import grid_of
+from ddpn.analysis.explanations.column_effects import make_grid
 from ddpn.analysis.explanations.inputs import FittedModel, Inputs
-from ddpn.analysis.gains import gain_of
+from ddpn.analysis.gains import mean_gain
 from ddpn.analysis.leaderboard import COVERAGE as LEVEL
 from ddpn.analysis.leaderboard import (
     MIN_ROWS,
@@ -35,7 +35,7 @@ from ddpn.distributions.limits import censor_rows
 from ddpn.prediction.prediction import Prediction
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_rows import CountRows
-from ddpn.runtime.display import fmt, percent, plural, value_text
+from ddpn.runtime.display import format_number, percent, plural, value_text
 from ddpn.statistics import bonferroni_z, effective_rows, weighted_mean, weighted_quantile, wilson_interval
 from ddpn.tables.columns import Column
 from ddpn.tables.row_draw import MAX_ROWS, draw_sample, format_drawn_rows
@@ -89,7 +89,7 @@ class Evidence(NamedTuple):
     without_weight: int = 0
 
     def distribution(self, row: int) -> CountDistribution:
-        """The predicted distribution of one row."""
+        """Return the predicted distribution of one row."""
         for dist in self.dists:
             if row < dist.batch_shape[0]:
                 return dist.rows(torch.tensor([row]))
@@ -104,8 +104,8 @@ class Evidence(NamedTuple):
     @property
     def exposure(self) -> np.ndarray | None:
         """The exposure of every row, if the model has any."""
-        place = self.inputs.extra.get("exposure")
-        return None if place is None else self.inputs.columns[place].values
+        index = self.inputs.extra.get("exposure")
+        return None if index is None else self.inputs.columns[index].values
 
     @property
     def weighted(self) -> bool:
@@ -157,7 +157,7 @@ def gather(
     if calibration.groups is not None and used.interval_groups is not None:
         grouped = calibration.groups.by, used.interval_groups
     return Evidence(
-        inputs=Inputs.of_sample(model, used, names, total),
+        inputs=Inputs.from_sample(model, used, names, total),
         labels=rows if used.labels is None else used.labels,
         total=total,
         y=used.y,
@@ -172,7 +172,7 @@ def gather(
         ids=None if ids is None else (ids[0], [ids[1][row] for row in rows.tolist()]),
         grouped=grouped,
         without_weight=int((~sample.has_weight).sum()),
-        measured=None if held_out is None else Inputs.of_first_fold(model, held_out, names),
+        measured=None if held_out is None else Inputs.from_first_fold(model, held_out, names),
     )
 
 
@@ -225,43 +225,47 @@ class RowGroup(NamedTuple):
         return self.epistemic / self.variance if self.variance > 0 else 0.0
 
 
-def group_of(column: str, label: str, evidence: Evidence, rows: np.ndarray) -> RowGroup:
-    """The group of these rows, given by a mask or by positions."""
+def summarize_group(column: str, label: str, evidence: Evidence, rows: np.ndarray) -> RowGroup:
+    """Summarize the rows of a group, given as a mask or by positions."""
     scores, weight = evidence.scores, evidence.weight[rows]
     values = (evidence.y, evidence.aleatoric, evidence.epistemic, scores.coverage, scores.expected, scores.mae)
     return RowGroup(
-        column, label, len(weight), effective_rows(weight), *(weighted_mean(each[rows], weight) for each in values)
+        column,
+        label,
+        len(weight),
+        effective_rows(weight),
+        *(weighted_mean(column_values[rows], weight) for column_values in values),
     )
 
 
-def groups_by(columns: list[Column], position: int, evidence: Evidence) -> list[RowGroup]:
-    """A group per value, level or range of a column, in their order; rare levels and rows without a value last."""
-    column, grid = columns[position], grid_of(columns, position, _BINS)
+def group_by_column(columns: list[Column], position: int, evidence: Evidence) -> list[RowGroup]:
+    """Group rows by the values, levels or ranges of a column, in order; rare levels and missing values come last."""
+    column, grid = columns[position], make_grid(columns, position, _BINS)
     code, labels = grid.code, [value_text(point) for point in grid.points]
     if not grid.discrete:
         inner = grid.points[1:-1] or grid.points[:1]
         code = np.where(grid.missing, -1, np.searchsorted(inner, column.values))
         ends = [value_text(end) for end in inner]
         labels = [f"up to {ends[0]}", *(f"{low} to {high}" for low, high in pairwise(ends)), f"above {ends[-1]}"]
-    masks = {label: code == place for place, label in enumerate(labels)}
+    masks = {label: code == index for index, label in enumerate(labels)}
     masks |= {"others": (code < 0) & ~grid.missing, "missing": grid.missing}
-    return [group_of(column.name, label, evidence, mask) for label, mask in masks.items() if mask.any()]
+    return [summarize_group(column.name, label, evidence, mask) for label, mask in masks.items() if mask.any()]
 
 
 # Sentences -----------------------------------------------------------------------------------------------------------
 
 
-def error_sentences(evidence: Evidence, target: str) -> str:
-    """The typical error of single predictions, and the bias if there is one."""
+def describe_errors(evidence: Evidence, target: str) -> str:
+    """Describe the typical error of single predictions, and the bias if there is one."""
     y, weight, error = evidence.y, evidence.weight, evidence.scores.mae
     level = weighted_mean(y, weight)
     half, most = (weighted_quantile(error, weight, q) for q in (0.5, 0.9))
-    middle = "exact" if half == 0 else f"off by {fmt(half)} or less"
+    middle = "exact" if half == 0 else f"off by {format_number(half)} or less"
     words = (
-        f"Half of the predictions are {middle}, 90% are off by {fmt(most)} or less. The mean absolute error is "
-        f"{fmt(weighted_mean(error, weight))}, and the mean of {target} is {fmt(level)}."
+        f"Half of the predictions are {middle}, 90% are off by {format_number(most)} or less. The mean absolute error "
+        f"is {format_number(weighted_mean(error, weight))}, and the mean of {target} is {format_number(level)}."
     )
-    bias = gain_of(evidence.mean - y, weight)
+    bias = mean_gain(evidence.mean - y, weight)
     if len(y) >= MIN_ROWS and level > 0 and abs(bias.mean) > _BIAS * level and bias.is_clear:
         side = "above" if bias.mean > 0 else "below"
         words += (
@@ -270,25 +274,25 @@ def error_sentences(evidence: Evidence, target: str) -> str:
     return words
 
 
-def coverage_sentences(evidence: Evidence, found: Evaluation) -> str:
+def describe_coverage(evidence: Evidence, evaluation: Evaluation) -> str:
     """Say how many rows lie inside their interval, how uncertain that share is, and how it compares with expectation.
 
     The expectation is the mean probability of the intervals by their own distributions.
     """
-    asked, expected = percent(LEVEL, 0), found.expected
-    low, high = wilson_interval(found.coverage, found.size)
-    share, interval = percent(found.coverage), f"95% interval {percent(low)} to {percent(high)}"
+    asked, expected = percent(LEVEL, 0), evaluation.expected
+    low, high = wilson_interval(evaluation.coverage, evaluation.size)
+    share, interval = percent(evaluation.coverage), f"95% interval {percent(low)} to {percent(high)}"
     if evidence.weighted:
         words = f"It covers {share} of the weighted rows ({interval}). "
     else:
-        inside = round(found.coverage * found.rows)
-        words = f"It covers {inside:,} of {plural(found.rows, 'row')} ({share}, {interval}). "
+        inside = round(evaluation.coverage * evaluation.rows)
+        words = f"It covers {inside:,} of {plural(evaluation.rows, 'row')} ({share}, {interval}). "
     reason = f"expected {percent(expected)}; at least {asked} asked"
     if evidence.calibrated:
         words += f"It was calibrated on {plural(evidence.calibrated, 'held-out row')}. "
-    if found.too_narrow:
+    if evaluation.too_narrow:
         return words + f"That is clearly less than asked ({reason}): the intervals are too narrow."
-    if found.too_wide:
+    if evaluation.too_wide:
         return words + f"That is clearly more than expected ({reason}): the intervals are too wide."
     if high < expected:
         return words + f"That is a little less than expected ({reason}): the model is slightly overconfident."
@@ -297,8 +301,8 @@ def coverage_sentences(evidence: Evidence, found: Evaluation) -> str:
     return words + f"That is as expected ({reason})."
 
 
-def pit_sentence(pit: Pit) -> str:
-    """What the shape of the PIT histogram means, where it is more than chance."""
+def describe_pit(pit: Pit) -> str:
+    """Describe what the shape of the PIT histogram means if it is more than chance."""
     if pit.shape == "flat":
         return "The PIT histogram is flat except for chance: there is no evidence against the predicted distributions."
     if pit.shape == "uneven":
@@ -307,15 +311,19 @@ def pit_sentence(pit: Pit) -> str:
     return f"The PIT histogram is {shape}, more than chance explains ({pit.meaning})."
 
 
-def recalibration_sentences(found: Recalibration | None) -> str:
-    """Whether the predicted distributions are recalibrated, and how much that gained on validation rows."""
-    if found is None:
+def describe_recalibration(recalibration: Recalibration | None) -> str:
+    """Say whether the predicted distributions are recalibrated, and how much that gained on held-out rows."""
+    if recalibration is None:
         return ""
-    gain = f"{fmt(found.gain)} ± {fmt(found.error)} (mean and standard error)"
-    rows = plural(found.rows, "held-out row")
-    if not found.is_used:
-        change = f"only {fmt(found.gain)} lower" if found.gain > 0 else f"{fmt(-found.gain)} higher"
-        error = f"(standard error {fmt(found.error)})"
+    gain = f"{format_number(recalibration.gain)} ± {format_number(recalibration.error)} (mean and standard error)"
+    rows = plural(recalibration.rows, "held-out row")
+    if not recalibration.is_used:
+        change = (
+            f"only {format_number(recalibration.gain)} lower"
+            if recalibration.gain > 0
+            else f"{format_number(-recalibration.gain)} higher"
+        )
+        error = f"(standard error {format_number(recalibration.error)})"
         return f"Recalibration was tried on {rows} and is not used: with it, their CRPS is {change} {error}."
     return (
         f"The predicted distributions are recalibrated by a monotone map of their cdf, from {rows}, whose CRPS "
@@ -324,11 +332,11 @@ def recalibration_sentences(found: Recalibration | None) -> str:
     )
 
 
-def uncertainty_sentences(evidence: Evidence, groups: list[RowGroup]) -> list[tuple[str, str]]:
-    """(topic, sentences) about why the model is uncertain, and where its intervals are too narrow."""
-    whole = group_of("", "all rows", evidence, np.arange(len(evidence.y)))
-    least = max(_MIN_ROWS, _MIN_SHARE * whole.rows)
-    large = [group for group in groups if group.rows >= least]
+def describe_uncertainty(evidence: Evidence, groups: list[RowGroup]) -> list[tuple[str, str]]:
+    """Explain why the model is uncertain, and where its intervals are too narrow, as (topic, sentences)."""
+    whole = summarize_group("", "all rows", evidence, np.arange(len(evidence.y)))
+    min_rows = max(_MIN_ROWS, _MIN_SHARE * whole.rows)
+    large = [group for group in groups if group.rows >= min_rows]
     reason = ""
     if evidence.components == 1:
         reason = "A single model has no epistemic uncertainty: fit several members to measure it."
@@ -344,7 +352,7 @@ def uncertainty_sentences(evidence: Evidence, groups: list[RowGroup]) -> list[tu
             f"disagreement between the components (epistemic). They disagree most where {group.column} is "
             f"{group.label} ({percent(group.share)}): more training rows of that kind would help."
         )
-    found = [("Reason", reason)] if reason else []
+    topics = [("Reason", reason)] if reason else []
     # The group with the lowest coverage, if that is more than chance, which has as many attempts as there are groups.
     highest = {group: wilson_interval(group.coverage, group.size, bonferroni_z(len(large)))[1] for group in large}
     weakest = min(large, key=highest.__getitem__, default=whole)
@@ -353,5 +361,5 @@ def uncertainty_sentences(evidence: Evidence, groups: list[RowGroup]) -> list[tu
             f"Where {weakest.column} is {weakest.label}, the {percent(LEVEL, 0)} interval covers only "
             f"{percent(weakest.coverage)} of {weakest.rows:,} rows. Do not rely on it there."
         )
-        found.append(("Narrow intervals", words))
-    return found
+        topics.append(("Narrow intervals", words))
+    return topics

@@ -11,7 +11,7 @@ from ddpn.analysis import plots
 from ddpn.analysis.explanations import Effect, Importances
 from ddpn.analysis.report.evidence import LEVEL, Evidence
 from ddpn.prediction.figure import bin_probabilities, draw_masses
-from ddpn.runtime.display import fmt, percent, plural, value_text
+from ddpn.runtime.display import format_number, percent, plural, value_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -23,7 +23,7 @@ _MAX_POINTS = 160
 #: Most and fewest bars of a distribution, and the probability left out in each tail.
 _MAX_BARS, _MIN_BARS, _TAIL_LEFT_OUT = 60, 5, 1e-3
 #: Means are not integers, though they may round to one.
-format_mean = partial(fmt, integers=False)
+format_mean = partial(format_number, integers=False)
 
 
 class Figure(NamedTuple):
@@ -37,7 +37,7 @@ class Figure(NamedTuple):
 
 def to_figure(drawing: "Drawing", name: str, title: str, description: str, caption: str = "") -> Figure:
     """Return a matplotlib figure as a figure of the report; `description` is for screen readers."""
-    return Figure(name, title, Markup(plots.svg_of(drawing, name, title, description)), caption)
+    return Figure(name, title, Markup(plots.render_svg(drawing, name, title, description)), caption)
 
 
 def draw_scatter(evidence: Evidence, target: str) -> Figure:
@@ -60,16 +60,16 @@ def draw_scatter(evidence: Evidence, target: str) -> Figure:
         ends=np.array([low, high]),
         y=y[rows],
         inside=inside,
-        tenths=plots.tenths_of(evidence.mean, y, evidence.weight),
+        tenths=plots.summarize_tenths(evidence.mean, y, evidence.weight),
         log=log,
     )
-    return to_figure(plots.panel(draw), "scatter", "Predicted and observed", description, caption)
+    return to_figure(plots.draw_panel(draw), "scatter", "Predicted and observed", description, caption)
 
 
 def draw_pit(pit: plots.Pit, shape: str) -> Figure:
     """Draw the PIT histogram; `shape` says what its shape means."""
     heights = "Heights from left to right: " + ", ".join(f"{height:.2f}" for height in pit.heights) + "."
-    return to_figure(plots.panel(partial(plots.draw_pit, pit=pit)), "pit", "PIT histogram", heights, shape)
+    return to_figure(plots.draw_panel(partial(plots.draw_pit, pit=pit)), "pit", "PIT histogram", heights, shape)
 
 
 def draw_importance(importances: Importances, key: str, title: str) -> Figure:
@@ -79,8 +79,8 @@ def draw_importance(importances: Importances, key: str, title: str) -> Figure:
     for one in shown:
         rounded = round(100 * one.strength(key), digits)
         words.append(f"{rounded:{'+' if key == 'crps' and rounded else ''}.{digits}f}%")
-    draw = partial(plots.draw_importance, found=shown, of=key, words=words)
-    drawing = plots.panel(draw, plots.bars_height(len(shown)), margins=plots.NAMED)
+    draw = partial(plots.draw_importance, importances=shown, of=key, words=words)
+    drawing = plots.draw_panel(draw, plots.bars_height(len(shown)), margins=plots.NAMED)
     caption = ""
     if len(importances.each) > len(shown):
         caption = f"The {len(shown)} largest of {plural(importances.columns, 'column')} are shown."
@@ -98,13 +98,13 @@ def draw_effect(effect: Effect, quantity: str, name: str, scale: tuple[float, fl
         caption = f"{format_mean(curve.typical)}: these rows have one value only, {value_text(effect.points[0])}."
     draw = partial(plots.draw_effect, one=effect, curve=curve, scale=scale)
     if effect.is_line:
-        drawing = plots.panel(draw, margins=plots.BESIDE if effect.has_missing else plots.PLAIN)
+        drawing = plots.draw_panel(draw, margins=plots.BESIDE if effect.has_missing else plots.PLAIN)
     else:
         kept = effect.frequent
         if len(kept) < len(effect.points):
             caption += f" The {len(kept)} most frequent of {len(effect.points)} levels are shown."
         words = [format_mean(float(curve.level[i])) for i in kept]
-        drawing = plots.panel(partial(draw, words=words), plots.bars_height(len(kept)), margins=plots.NAMED)
+        drawing = plots.draw_panel(partial(draw, words=words), plots.bars_height(len(kept)), margins=plots.NAMED)
     return to_figure(drawing, name, f"{effect.name}: {quantity}", caption, caption)
 
 
@@ -120,7 +120,7 @@ def draw_distribution(evidence: Evidence, row: int, name: str) -> Markup:
     interval = float(evidence.low[row]), float(evidence.high[row])
     description = f"Most likely around {edges[int(np.argmax(shares))]:,.0f}; observed {y:,.0f}."
     draw = partial(draw_masses, edges=edges, shares=shares[:, 0], interval=interval, y=y)
-    drawing = plots.panel(draw, 1.5, 2.9, (0.15, 0.2))
+    drawing = plots.draw_panel(draw, 1.5, 2.9, (0.15, 0.2))
     drawing.axes[0].set_yticks([])
     title = f"Predicted probabilities of row {evidence.labels[row]}"
-    return Markup(plots.svg_of(drawing, name, title, description))
+    return Markup(plots.render_svg(drawing, name, title, description))

@@ -87,22 +87,22 @@ def write_report(
     """
     check_is_fitted(model)
     check_max_rows(max_rows)
-    place = Path(path)
-    if place.is_dir():
-        raise InputError(f"path must name a file such as report.html, got the folder {place}.")
-    known, step = dict(task or {}), progress or (lambda stage: None)
-    target = str(known.get("target") or "y")
-    names = {role: str(known[role]) for role in ("exposure", "upper") if known.get(role)}
+    target_path = Path(path)
+    if target_path.is_dir():
+        raise InputError(f"path must name a file such as report.html, got the folder {target_path}.")
+    fit_facts, step = dict(task or {}), progress or (lambda stage: None)
+    target = str(fit_facts.get("target") or "y")
+    names = {role: str(fit_facts[role]) for role in ("exposure", "upper") if fit_facts.get(role)}
     evidence = gather(model, sample, baselines, leak, meaning, ids, names, step, held_out, max_rows, total)
-    explanation = sections.explained(evidence, step)
+    explanation = sections.explain_columns(evidence, step)
     step("Drawing figures")
-    content = sections.collect_content(model, evidence, explanation, target, known)
+    content = sections.collect_content(model, evidence, explanation, target, fit_facts)
     row_word = evidence.board.evaluation.row_words.removesuffix("s")
-    fitted = [f"to {sections.fitted_rows(model)}" if sections.fitted_rows(model) else ""]
-    fitted += [f"on {str(known['fitted'])[:10]}" if known.get("fitted") else ""]
+    fitted = [f"to {sections.describe_rows(model)}" if sections.describe_rows(model) else ""]
+    fitted += [f"on {str(fit_facts['fitted'])[:10]}" if fit_facts.get("fitted") else ""]
     facts = [
-        sections.members_text(model),
-        f"likelihood {sections.likelihood_text(model)}",
+        sections.describe_members(model),
+        f"likelihood {sections.describe_likelihood(model)}",
         " ".join(["fitted", *filter(None, fitted)]) if any(fitted) else "",
         f"evaluated on {format_drawn_rows(len(evidence.y), evidence.total, row_word)} on {date.today().isoformat()}",
     ]
@@ -110,10 +110,10 @@ def write_report(
         content, f"How well the model predicts {target}", [*filter(None, facts)], [*filter(None, [leak]), *warnings]
     )
     try:
-        write_text(place, text)
+        write_text(target_path, text)
     except OSError as error:
-        raise InputError(f"Cannot write {place}: {error.strerror or error}.") from error
-    return place
+        raise InputError(f"Cannot write {target_path}: {error.strerror or error}.") from error
+    return target_path
 
 
 def render_page(content: Mapping[str, object], title: str, facts: Sequence[str], warnings: Sequence[str]) -> str:

@@ -18,13 +18,13 @@ from ddpn.analysis.report.evidence import (
     LEVEL,
     Evidence,
     RowGroup,
-    coverage_sentences,
-    error_sentences,
-    group_of,
-    groups_by,
-    pit_sentence,
-    recalibration_sentences,
-    uncertainty_sentences,
+    describe_coverage,
+    describe_errors,
+    describe_pit,
+    describe_recalibration,
+    describe_uncertainty,
+    group_by_column,
+    summarize_group,
 )
 from ddpn.analysis.report.figures import (
     Figure,
@@ -39,7 +39,7 @@ from ddpn.members import format_member_label
 from ddpn.members.folds import get_fold_copies
 from ddpn.members.networks import Networks
 from ddpn.predictor import Predictor
-from ddpn.runtime.display import TextTable, describe_parts, fmt, interval_words, percent, plural, value_text
+from ddpn.runtime.display import TextTable, describe_parts, format_number, interval_words, percent, plural, value_text
 from ddpn.statistics import weighted_mean, weighted_quantile, wilson_interval
 from ddpn.storage.contents import JsonObject
 from ddpn.tables.row_draw import SEED, describe_draw, format_drawn_rows
@@ -95,7 +95,7 @@ def collect_content(
     model: FittedModel, evidence: Evidence, explanation: Explanation, target: str, task: JsonObject
 ) -> dict[str, object]:
     """Collect what the template shows, by the names that it has there; sections without content are left out of it."""
-    board, pit = evidence.board, plots.Pit.of_blocks(evidence.dists, evidence.y, evidence.weight)
+    board, pit = evidence.board, plots.Pit.from_blocks(evidence.dists, evidence.y, evidence.weight)
     importances = explanation.importance or Importances([], 0, len(evidence.inputs.columns), 0, 0)
     groups_of_columns = important_groups(importances, evidence)
     mood, sign = _MOODS[board.verdict.level]
@@ -111,11 +111,11 @@ def collect_content(
         "scores": tabulate_scores(board.entries, LEVEL, _COMPARED),
         "notes": [str(task.get("note") or _UNSEEN), *describe_evaluated_rows(evidence)],
         "scatter": draw_scatter(evidence, target),
-        "data_facts": data_facts(evidence, target),
-        "histogram": draw_pit(pit, pit_sentence(pit)),
-        "recalibration": recalibration_sentences(model.predictor_.calibration.recalibration),
+        "data_facts": summarize_counts(evidence, target),
+        "histogram": draw_pit(pit, describe_pit(pit)),
+        "recalibration": describe_recalibration(model.predictor_.calibration.recalibration),
         "interval_groups": tabulate_interval_groups(model.predictor_, evidence),
-        "groups": [tabulate_groups(groups) for groups in (fifths(evidence), *groups_of_columns)],
+        "groups": [tabulate_groups(groups) for groups in (group_by_mean(evidence), *groups_of_columns)],
         "columns": plural(importances.columns, "column"),
         "repeats": plural(len(importances.each[0].crps), "time") if importances.each else "",
         "shuffled_rows": format_drawn_rows(importances.rows, importances.total),
@@ -127,7 +127,7 @@ def collect_content(
         "best": best,
         "worst": worst,
         "numbering": str(task.get("numbering") or _NUMBERING),
-        "reproduction": reproduction(model, evidence, task),
+        "reproduction": collect_reproduction_facts(model, evidence, task),
     }
 
 
@@ -138,10 +138,10 @@ def describe_verdict(evidence: Evidence, target: str, pit: plots.Pit, groups: li
     """Return sentences about errors, intervals, calibration and where the model is uncertain, by topic."""
     board = evidence.board
     return [
-        ("Typical error", error_sentences(evidence, target)),
-        (f"{LEVEL_WORDS} interval", coverage_sentences(evidence, board.evaluation)),
-        ("Calibration", pit_sentence(pit)),
-        *uncertainty_sentences(evidence, groups),
+        ("Typical error", describe_errors(evidence, target)),
+        (f"{LEVEL_WORDS} interval", describe_coverage(evidence, board.evaluation)),
+        ("Calibration", describe_pit(pit)),
+        *describe_uncertainty(evidence, groups),
         ("Scored rows", " ".join(filter(None, [f"{board.title}.", board.evaluation.meaning]))),
     ]
 
@@ -153,20 +153,25 @@ def describe_evaluated_rows(evidence: Evidence) -> list[str]:
     return [*filter(None, [drawn, unused])]
 
 
-def data_facts(evidence: Evidence, target: str) -> Facts:
-    """The counts in a few numbers."""
+def summarize_counts(evidence: Evidence, target: str) -> Facts:
+    """Summarize the counts in a few numbers."""
     y, weight = evidence.y, evidence.weight
     centre = weighted_mean(y, weight)
     facts = [
-        (f"Mean {target}", fmt(centre)),
-        ("Variance", fmt(weighted_mean(np.square(y - centre), weight))),
-        ("Minimum, median, maximum", " · ".join(fmt(v) for v in (y.min(), weighted_quantile(y, weight, 0.5), y.max()))),
+        (f"Mean {target}", format_number(centre)),
+        ("Variance", format_number(weighted_mean(np.square(y - centre), weight))),
+        (
+            "Minimum, median, maximum",
+            " · ".join(format_number(v) for v in (y.min(), weighted_quantile(y, weight, 0.5), y.max())),
+        ),
         ("Zeros", percent(weighted_mean((y == 0).astype(float), weight))),
     ]
     if evidence.exposure is not None:
-        facts.append(("Exposure", f"{fmt(evidence.exposure.min())} to {fmt(evidence.exposure.max())}"))
+        facts.append(
+            ("Exposure", f"{format_number(evidence.exposure.min())} to {format_number(evidence.exposure.max())}")
+        )
     if evidence.weighted:
-        facts.append(("Weights", f"{fmt(weight.min())} to {fmt(weight.max())}"))
+        facts.append(("Weights", f"{format_number(weight.min())} to {format_number(weight.max())}"))
     return facts
 
 
@@ -176,7 +181,7 @@ def tabulate_interval_groups(predictor: Predictor, evidence: Evidence) -> tuple[
         return None
     name, labels = evidence.grouped
     largest = sorted(label for label, _ in Counter(labels.tolist()).most_common(_MAX_INTERVAL_GROUPS))
-    groups = [group_of(name, label, evidence, np.flatnonzero(labels == label)) for label in largest]
+    groups = [summarize_group(name, label, evidence, np.flatnonzero(labels == label)) for label in largest]
     sizes = ", ".join(f"{label}: {predictor.calibration.groups.rows.get(label, 0):,}" for label in largest)
     return tabulate_groups(groups, "Coverage"), sizes
 
@@ -203,38 +208,38 @@ def tabulate_groups(groups: list[RowGroup], subject: str = "Uncertainty") -> Tex
     return TextTable(headings, rows, caption=f"{subject} by {groups[0].column}")
 
 
-def fifths(evidence: Evidence) -> list[RowGroup]:
-    """Rows in up to five groups by their predicted mean, the smallest first."""
+def group_by_mean(evidence: Evidence) -> list[RowGroup]:
+    """Divide rows into up to five groups by their predicted mean, the smallest first."""
     parts = np.array_split(np.argsort(evidence.mean, kind="stable"), min(_MEAN_GROUPS, len(evidence.mean)))
-    labels = (" to ".join(fmt(float(f"{evidence.mean[row]:.3g}")) for row in part[[0, -1]]) for part in parts)
-    return [group_of("predicted mean", label, evidence, part) for label, part in zip(labels, parts, strict=True)]
+    labels = (" to ".join(format_number(float(f"{evidence.mean[row]:.3g}")) for row in part[[0, -1]]) for part in parts)
+    return [summarize_group("predicted mean", label, evidence, part) for label, part in zip(labels, parts, strict=True)]
 
 
-def important_groups(found: Importances, evidence: Evidence) -> list[list[RowGroup]]:
-    """The groups by each of the columns that are most important for the predictions."""
-    needed = [one for one in found.by("crps")[:_GROUPING_COLUMNS] if one.crps.mean() > 0]
-    return [groups_by(evidence.inputs.columns, one.position, evidence) for one in needed]
+def important_groups(importances: Importances, evidence: Evidence) -> list[list[RowGroup]]:
+    """Group rows by each of the columns that matter most for the predictions."""
+    columns = [column for column in importances.by("crps")[:_GROUPING_COLUMNS] if column.crps.mean() > 0]
+    return [group_by_column(evidence.inputs.columns, column.position, evidence) for column in columns]
 
 
 # Explanations --------------------------------------------------------------------------------------------------------
 
 
-def explained(evidence: Evidence, progress: Callable[[str], object]) -> Explanation:
+def explain_columns(evidence: Evidence, progress: Callable[[str], object]) -> Explanation:
     """Shuffle every column, and measure the effects of the most important ones."""
     measured = evidence.inputs if evidence.measured is None else evidence.measured
-    found = importance(measured, seed=SEED, progress=progress)
-    if not found.each:
-        return Explanation(Effects([], 0, 0), found)
-    order = sorted(found, key=lambda one: -max(one.strength("mean"), one.strength("spread")))
-    shown = [one.position for one in order[:_MAX_EFFECTS]]
-    return Explanation(effects(evidence.inputs, shown, seed=SEED, progress=progress), found)
+    importances = importance(measured, seed=SEED, progress=progress)
+    if not importances.each:
+        return Explanation(Effects([], 0, 0), importances)
+    order = sorted(importances, key=lambda column: -max(column.strength("mean"), column.strength("spread")))
+    positions = [column.position for column in order[:_MAX_EFFECTS]]
+    return Explanation(effects(evidence.inputs, positions, seed=SEED, progress=progress), importances)
 
 
 def draw_effects(effects: Effects) -> list[tuple[Figure, Figure]]:
     """Draw curves of the mean and of the spread of each column."""
     if not effects.each:
         return []
-    mean, spread = (plots.scale_of([getattr(effect, name) for effect in effects]) for name in ("mean", "spread"))
+    mean, spread = (plots.shared_scale([getattr(effect, name) for effect in effects]) for name in ("mean", "spread"))
     return [
         (
             draw_effect(effect, "mean", f"effect-mean-{number}", mean),
@@ -268,12 +273,12 @@ def describe_row(evidence: Evidence, row: int, name: str, columns: Sequence[int]
         title += f", {evidence.ids[0]} {evidence.ids[1][row]}"
     interval = interval_words(evidence.low[row], evidence.high[row], evidence.expected[row])
     facts = [
-        ("Observed", fmt(evidence.y[row])),
-        ("Predicted mean", fmt(evidence.mean[row])),
+        ("Observed", format_number(evidence.y[row])),
+        ("Predicted mean", format_number(evidence.mean[row])),
         (f"{LEVEL_WORDS} interval", interval),
         ("Probability of the observed count", percent(float(np.exp(-evidence.scores.nll[row])))),
-        ("CRPS", fmt(evidence.scores.crps[row])),
-        *([] if evidence.exposure is None else [("Exposure", fmt(evidence.exposure[row]))]),
+        ("CRPS", format_number(evidence.scores.crps[row])),
+        *([] if evidence.exposure is None else [("Exposure", format_number(evidence.exposure[row]))]),
     ]
     shown = [evidence.columns[position] for position in columns]
     cell_of_row = [column.rows([row]).cells(MISSING)[0] for column in shown]
@@ -284,8 +289,8 @@ def describe_row(evidence: Evidence, row: int, name: str, columns: Sequence[int]
 # Reproduction ------------------------------------------------------------------------------------------------------
 
 
-def members_text(model: FittedModel) -> str:
-    """The members of the mixture with their weights, such as "5 networks (80%) + GLM (20%)"."""
+def describe_members(model: FittedModel) -> str:
+    """Write the members of the mixture with their weights, such as "5 networks (80%) + GLM (20%)"."""
     predictor, parts = model.predictor_, []
     for name, member in predictor.active_members.items():
         label = format_member_label(name, member)
@@ -298,14 +303,14 @@ def members_text(model: FittedModel) -> str:
     return " + ".join(parts)
 
 
-def likelihood_text(model: FittedModel) -> str:
-    """The name of the likelihood, or the names of those that are mixed."""
-    given = getattr(model, "likelihood", "")
-    return given if isinstance(given, str) else ", ".join(map(str, given))
+def describe_likelihood(model: FittedModel) -> str:
+    """Write the name of the likelihood, or the names of those that are mixed."""
+    likelihood = getattr(model, "likelihood", "")
+    return likelihood if isinstance(likelihood, str) else ", ".join(map(str, likelihood))
 
 
-def fitted_rows(model: FittedModel) -> str:
-    """How many rows a model was fitted to, such as "755 rows, 5-fold cross-fitted"; empty where that is not known."""
+def describe_rows(model: FittedModel) -> str:
+    """Write how many rows a model was fitted to, such as "755 rows, 5-fold cross-fitted"; empty if that is unknown."""
     if (n_rows := getattr(model, "n_rows_", None)) is None:
         return ""
     copies = [len(get_fold_copies(member)) for member in model.predictor_.active_members.values()]
@@ -313,8 +318,8 @@ def fitted_rows(model: FittedModel) -> str:
     return describe_parts(rows, max(copies) if max(copies) > 1 else 0)
 
 
-def reproduction(model: FittedModel, evidence: Evidence, task: JsonObject) -> Facts:
-    """Everything needed to reproduce these numbers, by name."""
+def collect_reproduction_facts(model: FittedModel, evidence: Evidence, task: JsonObject) -> Facts:
+    """List all facts, by name, that are needed to reproduce the numbers of the report."""
 
     def one_line(value: object) -> str:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
@@ -328,14 +333,16 @@ def reproduction(model: FittedModel, evidence: Evidence, task: JsonObject) -> Fa
     versions = {"Python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
     facts = [
         ("Command", one_line(task.get("command") or "")),
-        ("Model", members_text(model)),
-        ("Likelihood", likelihood_text(model)),
-        ("Training rows", fitted_rows(model)),
+        ("Model", describe_members(model)),
+        ("Likelihood", describe_likelihood(model)),
+        ("Training rows", describe_rows(model)),
         ("Settings", ", ".join(f"{name} = {value!r}" for name, value in options.items())),
         ("Seeds", f"model {getattr(model, 'random_state', None)}; draws of this report {SEED}"),
         ("Data fingerprint", f"sha256 {evidence.fingerprint}"),
         ("Versions of this report", ", ".join(f"{name} {number}" for name, number in versions.items())),
     ]
-    given = {str(key).replace("_", " "): v for key, v in task.items() if key not in _SHOWN_IN_TEXT and v is not None}
+    fit_facts = {
+        str(key).replace("_", " "): v for key, v in task.items() if key not in _SHOWN_IN_TEXT and v is not None
+    }
     facts = [(name, words) for name, words in facts if words]
-    return [*facts, *((key[:1].upper() + key[1:], one_line(value)) for key, value in given.items())]
+    return [*facts, *((key[:1].upper() + key[1:], one_line(value)) for key, value in fit_facts.items())]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.extras import import_on_use
-from ddpn.runtime.validation import Registry, check_choice, check_integer, listed, suggestion
+from ddpn.runtime.validation import Registry, check_choice, check_integer, join_words, suggestion
 
 if TYPE_CHECKING:
     from ddpn.networks.heads.head import Head
@@ -84,7 +84,7 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
             remedy = (
                 f"Did you mean {close!r}?"
                 if close
-                else f"Its options are: {listed(option_names)}."
+                else f"Its options are: {join_words(option_names)}."
                 if option_names
                 else ""
             )

@@ -14,7 +14,7 @@ from ddpn.networks.heads.head import Head, WeightedCounts, minimise_loss, promot
 from ddpn.rows.checks import Labels
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
-from ddpn.runtime.validation import at_rows, check_integer
+from ddpn.runtime.validation import check_integer, format_rows
 
 #: logit of mu / total: 2e-6 to 1 - 2e-6, of which float32 still distinguishes the ends from 0 and 1.
 LOGIT = (-13.0, 13.0)
@@ -90,10 +90,10 @@ class DoubleBinomialHead(Head):
         total = np.broadcast_to(np.asarray(self.total if exposure is None else exposure), np.shape(y))
         names = np.arange(len(total)) if labels is None else np.asarray(labels)
         if (bad := (total != np.floor(total)) | (total < 1)).any():
-            got = f"got {total[bad][0]:g} {at_rows(names[bad].tolist())}"
+            got = f"got {total[bad][0]:g} {format_rows(names[bad].tolist())}"
             raise InputError(f"exposure must hold totals, integers of at least 1, {got}.")
         if (bad := y > total).any():
-            got = f"got {y[bad][0]:g} of {total[bad][0]:g} {at_rows(names[bad].tolist())}"
+            got = f"got {y[bad][0]:g} of {total[bad][0]:g} {format_rows(names[bad].tolist())}"
             raise InputError(f"y must be at most the total, {got}.")
 
     def _total(self, exposure: Tensor | None, like: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from ddpn.networks.model import CountModel
 from ddpn.networks.training.batches import PerNetworkRows, Source, StreamedRows
 from ddpn.networks.training.config import TrainingConfig
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
-from ddpn.runtime.validation import at_rows, listed
+from ddpn.runtime.validation import format_rows, join_words
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.tensor_files import fingerprint, read
 
@@ -433,7 +433,9 @@ class State:
             self.buffers.load(self.epoch_start.buffers(_BUFFERS), network)
             if self.has_stopped(network):
                 continue
-            where = f"epoch {self.epoch + 1}, network {network}, {at_rows(rows) if rows else 'in the gradient only'}"
+            where = (
+                f"epoch {self.epoch + 1}, network {network}, {format_rows(rows) if rows else 'in the gradient only'}"
+            )
             report = f"non-finite loss in {where}: the network was rolled back one epoch"
             self.failures[network] += 1
             self.history.rollbacks.append(report)
@@ -455,7 +457,7 @@ def read_checkpoint(path: Path, identity: JsonObject) -> Snapshot | None:
     changed += [name for name, value in identity["config"].items() if settings.get(name) != value]
     if changed:
         remedy = "Delete it to train again, or use another path."
-        raise InputError(f"{path} comes from a training with another {listed(changed)}. {remedy}")
+        raise InputError(f"{path} comes from a training with another {join_words(changed)}. {remedy}")
     return Snapshot(tensors, info)
 
 

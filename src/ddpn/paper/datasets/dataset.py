@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from ddpn.rows.checks import check_counts
 from ddpn.runtime.errors import ConfigError, DDPNError, InputError
 from ddpn.runtime.extras import import_extra
-from ddpn.runtime.validation import Registry, check_choice, check_integer, listed
-from ddpn.storage.files import lock, sha256_of_file, write_bytes
+from ddpn.runtime.validation import Registry, check_choice, check_integer, join_words
+from ddpn.storage.files import hash_file, lock, write_bytes
 from ddpn.tables.files import read_file
 
 #: The seed of the paper's splits, and their shares: of tables, and of larger data (texts, images, point clouds).
@@ -186,7 +186,7 @@ def read_columns(path: Path, *, numbers: Sequence[str] = (), texts: Sequence[str
 
     frame, names = read_file(str(path), as_text=texts), {*numbers, *texts}
     if missing := sorted(names - set(frame.columns)):
-        raise InputError(f"{path} must have the columns {listed(sorted(names), 40)}, got no {listed(missing)}.")
+        raise InputError(f"{path} must have the columns {join_words(sorted(names), 40)}, got no {join_words(missing)}.")
     selected = frame.select([name for name in frame.columns if name in names])
     selected = selected.with_columns(polars.col(list(numbers)).cast(polars.Float64, strict=False))
     for column in selected:
@@ -257,7 +257,7 @@ def fetch(source: Source) -> Path:
                     _download(source, path)
         except OSError as error:
             raise InputError(_failure(source, path, error)) from error
-    if source.sha256 is not None and (checksum := sha256_of_file(path)) != source.sha256:
+    if source.sha256 is not None and (checksum := hash_file(path)) != source.sha256:
         raise InputError(
             f"{path} must have the SHA-256 {source.sha256}, got {checksum}. "
             f"Delete the file to have it downloaded again from {source.url}."

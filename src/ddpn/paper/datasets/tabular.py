@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ddpn.paper.datasets.dataset import SOURCES, Dataset, as_counts, data_folder, fetch, read_columns, split
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.extras import import_extra
-from ddpn.runtime.validation import at_rows, listed
+from ddpn.runtime.validation import format_rows, join_words
 
 #: Numeric inputs by name.
 Columns = dict[str, NDArray[np.float64]]
@@ -138,7 +138,8 @@ def one_hot(table: "polars.DataFrame", name: str, levels: Sequence[str]) -> Colu
     unknown = np.flatnonzero(~np.isin(column, np.array(levels, dtype=column.dtype)))
     if len(unknown):
         raise InputError(
-            f"{name} must be one of {listed(levels, 40)}, got {column[unknown[0]]} {at_rows((unknown + 1).tolist())}."
+            f"{name} must be one of {join_words(levels, 40)}, got {column[unknown[0]]} "
+            f"{format_rows((unknown + 1).tolist())}."
         )
     return {f"{name}_{level}": (column == level).astype(float) for level in levels}
 

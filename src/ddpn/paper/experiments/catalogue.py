@@ -218,12 +218,14 @@ def listing() -> Table:
         table.add_column(heading, no_wrap=heading == "experiment", overflow="fold")
     table.add_column("minutes", justify="right")
     for name in names():
-        listed = experiment(name)
-        needs = f"data set {listed.data['name']}" if listed.data else "nothing"
-        if listed.simulation:
-            needs = f"simulated ({listed.simulation['name']})"
+        join_words = experiment(name)
+        needs = f"data set {join_words.data['name']}" if join_words.data else "nothing"
+        if join_words.simulation:
+            needs = f"simulated ({join_words.simulation['name']})"
         # A view of another experiment has a title of its own.
-        table.add_row(name, read(name)["title"], listed.paper, needs, _network(listed), f"{listed.minutes:g}")
+        table.add_row(
+            name, read(name)["title"], join_words.paper, needs, _network(join_words), f"{join_words.minutes:g}"
+        )
     table.caption = "Minutes on two CPU cores; 600 or more are estimates for experiments that need a GPU."
     return table
 

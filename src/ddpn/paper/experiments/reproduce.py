@@ -15,10 +15,10 @@ from ddpn.paper.experiments.figures import write_figures
 from ddpn.paper.experiments.rows import ExperimentRows, load_rows
 from ddpn.paper.experiments.runs import DONE, RESULT, check_run, execute, run_folder
 from ddpn.paper.experiments.tables import write_tables
-from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
+from ddpn.runtime.errors import ConfigError, DDPNError, describe_os_error
 from ddpn.runtime.jobs import Job
 from ddpn.runtime.jobs import run as run_jobs
-from ddpn.runtime.threads import cores
+from ddpn.runtime.threads import count_cores
 from ddpn.storage.files import lock
 
 #: Two programs would delete each other's checkpoints.
@@ -34,7 +34,7 @@ def processes(jobs: int | None, device: str) -> int:
             must = "be 1 under torchrun, whose processes share every run"
             raise ConfigError(argument="jobs", must=must, got=str(jobs))
         return 1
-    return jobs or (cores() if pick_device(device).type == "cpu" else 1)
+    return jobs or (count_cores() if pick_device(device).type == "cpu" else 1)
 
 
 def reproduce(
@@ -62,7 +62,7 @@ def reproduce(
             with lock(out / experiment.name / ".lock", wait=False, busy=_BUSY) if is_main else nullcontext():
                 succeeded &= _run(experiment, runs, out, device, jobs, console)
         except (DDPNError, OSError) as error:
-            message = machine_error(error) if isinstance(error, OSError) else str(error)
+            message = describe_os_error(error) if isinstance(error, OSError) else str(error)
             console.out(f"{experiment.name}: {message}", highlight=False)
             succeeded = False
         finally:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from ddpn.runtime.validation import listed
+from ddpn.runtime.validation import join_words
 from ddpn.tables.cells import DAY, import_polars
 from ddpn.tables.checks.encodings import choose_levels, find_rolling_means, is_group_mean
 from ddpn.tables.checks.findings import Finding, FindingKind
@@ -110,7 +110,7 @@ def find_leaks(
         if not names:
             continue
         named = list(dict.fromkeys(dates.get(name, name) for name in names))
-        who = f"Columns {listed(names)} together"
+        who = f"Columns {join_words(names)} together"
         if is_exact:
             findings.append(_make_leak(named, f"{who} determine {target.name}: a weighted sum of them equals it."))
         else:

@@ -276,10 +276,10 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         names = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
-        listed = [
+        join_words = [
             out for name, column in zip(names, self.columns_, strict=True) for out in column.list_input_names(name)
         ]
-        return np.array(listed, dtype=object)
+        return np.array(join_words, dtype=object)
 
     def check_bins(self) -> int:
         """Validate all options; return the number of bins or steps per column."""
