@@ -186,9 +186,9 @@ def watch(tmp_path, capsys):
 
 def used(folder: Path, frame: pl.DataFrame) -> None:
     """Show, load and predict: all that a user does with a folder of a stranger."""
-    from ddpn.cli.model import _show_folder
+    from ddpn.cli.model import _show_saved_model
 
-    _show_folder(folder, False)
+    _show_saved_model(folder, False)
     found = load(folder)
     try:
         dist = found.model.predictor_.distribution(found.roles.parse(frame, lambda sentence: None), None)

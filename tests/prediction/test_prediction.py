@@ -74,7 +74,7 @@ def test_intervals_by_group_follow_the_column(model):
 
 def test_scores_accept_it_and_it_survives_copies(found):
     y = pd.Series(Y[:40])
-    for metric in (metrics.crps, metrics.nll, metrics.covered):
+    for metric in (metrics.crps, metrics.nll, metrics.is_covered):
         assert torch.equal(metric(found, y), metric(found.distribution, y))
     for same in (copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
         assert same.mean.tolist() == found.mean.tolist()

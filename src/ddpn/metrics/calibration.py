@@ -48,7 +48,7 @@ def is_covered(dist: Predicted, y: ArrayLike, coverage: float = 0.9) -> Tensor:
     Examples
     --------
     >>> from ddpn.distributions import Poisson
-    >>> covered(Poisson(torch.tensor([2.0, 2.0])), torch.tensor([5, 6]))
+    >>> is_covered(Poisson(torch.tensor([2.0, 2.0])), torch.tensor([5, 6]))
     tensor([ True, False])
     """
     dist, y = validate_prediction(dist, y)
