@@ -206,7 +206,7 @@ def distance_of_bounds(lower: Tensor, upper: Tensor, weight: Tensor) -> float:
 
 
 def median_precision(dist: Predicted, weight: ArrayLike | None = None) -> float:
-    """Compute the median of 1 / variance over the rows (Appendix B.2): sharpness, to be judged with calibration.
+    """Compute the median of 1 / variance over the rows (Appendix B.2): sharpness, to be read beside calibration.
 
     The variance is exact; the paper uses mu / gamma for its single Double Poissons.
 

@@ -1,7 +1,7 @@
 """Compile plain Python functions by numba when they are first needed, and keep the result on disk.
 
 Kernels are ordinary functions in this package, without decorators: they import no numba, and a test can call them as
-they are. Before a kernel is compiled, `numba.extending.overload` tells numba to translate every function that it calls.
+they are. Before a kernel is compiled, `numba.extending.overload` lets numba translate every function that it calls.
 """
 
 import hashlib
