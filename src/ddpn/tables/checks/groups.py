@@ -222,7 +222,7 @@ def _is_measured(series: "pl.Series") -> bool:
 
 
 def _sign_partition(labels: np.ndarray) -> bytes:
-    """Return a hash that is the same for labels that divide the rows in the same way, as far as a part of the rows shows."""
+    """Return a hash that is the same for labels that divide the rows alike, as far as a part of the rows shows."""
     labels = labels[:_MAX_COMPARED_ROWS]
     _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
     # Groups are numbered by their first rows.
