@@ -33,7 +33,7 @@ from streaming import _resident, generate, part
 import ddpn.workflow.preparing as preparing
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
-from ddpn.members.trees.boosting import Fold, Growing, Settings, TreeRows, compute_rates
+from ddpn.members.trees.boosting import BoostedTrees, Fold, Settings, TreeRows, compute_rates
 from ddpn.members.trees.member import TreeTable
 from ddpn.members.trees.streamed import StreamedData, StreamedRows
 from ddpn.networks.training import Runtime
@@ -129,7 +129,7 @@ def trees(rows: int, columns: int, rounds: int = 5) -> Row:
     chunks = StreamedRows(stream, table, 1.0, len(stream), 0)
     gc.collect()
     before = _resident()
-    growing = Growing(StreamedData(known, known, chunks), known, 0, Settings(leaves=63, rate=0.1))
+    growing = BoostedTrees(StreamedData(known, known, chunks), known, 0, Settings(leaves=63, rate=0.1))
     seconds, _ = measured(lambda: [growing.grow() for _ in range(rounds)])
     gc.collect()
     taken = (_resident() - before) / len(stream)

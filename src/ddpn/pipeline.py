@@ -243,7 +243,7 @@ def predict_out_of_fold(
 ) -> CalibratedRows:
     """Predict the rows of cross-fitted members out of fold, and calibrate each fold by the others.
 
-    The result is that of `calibrate_predictor`, for a predictor that is calibrated already and is not changed.
+    Returns what `calibrate_predictor` returns. `predictor` must be calibrated already and is not changed.
     """
     with single_thread():
         return fit_calibration(predictor.predict_folds(folds, seed), options, seed)

@@ -255,7 +255,7 @@ def test_a_saved_model_predicts_the_same_bits(tmp_path):
         assert getattr(again, name) == getattr(model, name)
     with pytest.raises(InputError, match="'a'"):
         again.predict(frame.drop(columns="a"), EXPOSURE)
-    with pytest.raises(InputError, match="'ward' must hold text as in fit, got numbers"):
+    with pytest.raises(InputError, match="hold text in column 'ward', as when fitted, got numbers"):
         again.predict(frame.assign(ward=1.0), EXPOSURE)
 
 

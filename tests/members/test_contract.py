@@ -86,7 +86,7 @@ def test_new_levels_missing_values_and_another_order_are_accepted(member, mixed_
     ("change", "words"),
     [
         (lambda X: X.drop("age"), "'age'"),
-        (lambda X: X.with_columns(ward=pl.lit(1.5)), "'ward' must hold text as in fit, got numbers"),
+        (lambda X: X.with_columns(ward=pl.lit(1.5)), "hold text in column 'ward', as when fitted, got numbers"),
         (lambda X: X.with_columns(x=pl.lit("low")), "'x' must hold numbers as in fit, got '"),
     ],
     ids=["missing column", "numbers for text", "text for numbers"],

@@ -115,7 +115,7 @@ def test_frames_of_sparse_columns():
         (np.array([[1.0], [-np.inf]], dtype=object), "got -inf in column 'x0' at row 1"),
         (pd.DataFrame({"c": [1.0, np.inf]}, index=["p", "q"]), "got inf in column 'c' at row q."),
         (pl.LazyFrame({"c": [1]}), "got a lazy one. Call collect()"),
-        (pd.DataFrame(np.eye(3), columns=["a", "b", "a"]), "each column name once, got 'a' more than once"),
+        (pd.DataFrame(np.eye(3), columns=["a", "b", "a"]), "unique column names, got 'a' more than once"),
         (pd.DataFrame({"a": []}), "at least one row and one column"),
         (np.array([[np.inf]]), "Input X contains infinity"),
         (np.array([[1j]]), "Complex data not supported"),
@@ -280,9 +280,9 @@ def test_numbers_by_any_type():
 @pytest.mark.parametrize("known", [["a", "b"], ["007", "12"]])
 def test_text_is_not_guessed_from_numbers(known):
     encoder = FeatureEncoder().fit(pd.DataFrame({"c": known}))
-    with pytest.raises(InputError, match="'c' must hold text as in fit, got numbers"):
+    with pytest.raises(InputError, match="hold text in column 'c', as when fitted, got numbers"):
         encoder.transform(pd.DataFrame({"c": [7, 12]}))
-    with pytest.raises(InputError, match="'c' must hold text as in fit, got booleans"):
+    with pytest.raises(InputError, match="hold text in column 'c', as when fitted, got booleans"):
         encoder.transform(pd.DataFrame({"c": [True, False]}))
 
 

@@ -291,7 +291,7 @@ def test_a_model_that_cannot_be_saved_is_kept_elsewhere(at_once, prepared, tmp_p
         fit_into(tmp_path / "work" / "model", prepared, {})
     assert list((tmp_path / "work").iterdir()) == []
     if places == 3:
-        assert "it is lost" in str(error.value)
+        assert "so the model is lost" in str(error.value)
         return
     kept = Path(re.search(r"kept in (\S+)\. Use it there, or move", str(error.value))[1])
     assert folders[places] in kept.parents

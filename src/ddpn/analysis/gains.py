@@ -63,9 +63,8 @@ def compare_scores(
 ) -> Gain:
     """Return by how much the mean score of a model is below that of a rival, for scores of at least 0, such as CRPS.
 
-    The interval is that of the logarithm of the ratio of both means (by the delta method), so that no end says that
-    the model's score is more than 100% lower: a score cannot be. It is an interval of the relative gain; its ends are
-    multiplied by the mean score of the rival. Rows, `candidates` and `group` count as in `mean_gain`.
+    The interval is built on the log ratio of the two means (delta method), so the gain never exceeds 100%; its ends are
+    then multiplied by the rival's mean score. Rows, `candidates` and `group` count as in `mean_gain`.
 
     Scores of rows that were predicted out of `folds` are not independent, as their models share training rows: errors
     are larger by the factor of `fold_error_factor`.

@@ -238,7 +238,7 @@ class Evaluation:
 
     @property
     def size(self) -> float:
-        """The number of rows that the uncertainty follows."""
+        """The number of rows that standard errors are based on: the effective number if known, at most `rows`."""
         return min(self.rows, self.effective_rows or self.rows)
 
     @property

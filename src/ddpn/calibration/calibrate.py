@@ -157,8 +157,9 @@ def fit_intervals(
 ) -> Calibration:
     """Fit levels of intervals to held-out rows, for all members or some `names`; return the changed calibration.
 
-    Levels are shrunk towards those of a right model, which count as `prior_rows` rows. `groups`, a column of X or the
-    name of the rows' labels, have their own levels, in which those of all rows count as `group_rows` rows.
+    Levels are shrunk towards the nominal ones (right for a correctly specified model) with the weight of `prior_rows`
+    rows. With `groups`, a column of X or the name of the rows' labels, each group has its own levels, shrunk towards
+    those of all rows with the weight of `group_rows` rows.
     """
     used = {name: fitted for name, fitted in calibration.recalibrations.items() if fitted.is_used}
     maps = {name: [fitted.map] * held_out.n_parts for name, fitted in used.items()}

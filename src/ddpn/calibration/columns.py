@@ -164,7 +164,7 @@ class ColumnProfile(NamedTuple):
         return self.find_keys(np.ascontiguousarray(column.values.astype(np.float64) + 0.0).view(np.uint64))
 
     def find_keys(self, keys: np.ndarray) -> np.ndarray:
-        """Find positions in `keys`, -1 for keys that are not there."""
+        """Return the position of each of `keys` in `self.keys`, or -1 if absent."""
         if not len(self.keys):
             return np.full(len(keys), -1)
         position = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)

@@ -77,8 +77,8 @@ def score_blocks(blocks: Iterable[tuple[np.ndarray | slice, Distribution]], y: n
 def make_interval(dist: Any, level: float | np.ndarray, kind: str = "narrowest") -> Interval:
     """Make intervals of counts with at least the probability `level`, one for all rows or one per row.
 
-    `kind` is "narrowest", the fewest consecutive counts, or "central", with at most half of the rest on either side. A
-    level of 1.5 is the interval of level 1 - 1e-9 with half of its width more on either side.
+    `kind` is "narrowest", the fewest consecutive counts, or "central", with at most half of the rest on either side.
+    Levels above 1 widen the interval of level 1 - 1e-9: by (level - 1) of its width on each side, e.g. by half for 1.5.
     """
     counts: Any = discretize(dist)
     levels = torch.as_tensor(level, dtype=torch.float64).clamp(max=_MAX_LEVEL).expand(counts.batch_shape)

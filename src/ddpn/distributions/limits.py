@@ -101,7 +101,7 @@ class Truncated(Modified):
             arguments.check_counts("high", torch.where(torch.isposinf(last), 0.0, last), negative=True)
             if bool((first > last).any()):
                 raise InputError(
-                    "low must be at most high, got a range without counts. Exchange the two, or drop such rows."
+                    "low must be at most high, got low > high in some rows. Swap them, or drop these rows."
                 )
         shapes = {"low": tuple(first.shape), "high": tuple(last.shape), "base": tuple(base.batch_shape)}
         shape = broadcast_shapes(**shapes)

@@ -84,7 +84,10 @@ class MonotoneMap(NamedTuple):
         return _piecewise(v, self.value, self.at)
 
     def mean_slope(self, pmf: Tensor, cdf: Tensor) -> Tensor:
-        """Compute (G(F) - G(F - p)) / p without cancellation; p is the probability of a count and F the cdf at it."""
+        """Compute the mean slope of the map G between F - p and F, without cancellation.
+
+        F is the cdf at a count and p its probability.
+        """
         slope, inner = self.slope, self.at[1:-1]
         before = cdf - pmf
         first, last = (torch.bucketize(x.contiguous(), inner, right=True) for x in (before, cdf))
@@ -199,11 +202,11 @@ class Recalibrated(Modified):
     @property
     @without_gradient
     def epistemic(self) -> Tensor:
-        """Variance between the components, as the same share of the variance as in the base."""
+        """Epistemic variance: this distribution's variance times the base's epistemic share of its own variance."""
         return self.summary(torch.zeros(0)).epistemic
 
     @property
     @without_gradient
     def aleatoric(self) -> Tensor:
-        """Mean variance within the components, as the same share of the variance as in the base."""
+        """Aleatoric variance: the rest of the variance, which is not epistemic."""
         return self.summary(torch.zeros(0)).aleatoric

@@ -175,7 +175,10 @@ class DoublePoissonSums(NamedTuple):
 
 
 def double_poisson_sums(mu: Tensor, gamma: Tensor) -> DoublePoissonSums:
-    """Sum over the 63 terms, in float64."""
+    """Return log normaliser, mean, variance and mean deviance of double Poisson distributions.
+
+    They are sums over 63 terms, in float64.
+    """
     terms = weigh_terms(torch.zeros_like(mu), mu, gamma)
     # Around the most probable term: where almost all mass is there, the variance stays accurate.
     centre = terms.y.gather(-1, terms.weight.detach().argmax(-1, keepdim=True))
@@ -202,7 +205,7 @@ def _log_prob_from_terms(terms: WeightedTerms, gamma: Tensor) -> Tensor:
 
 
 class DoublePoissonLogProb(torch.autograd.Function):
-    """log p(y) with its gradient in closed form: no operation on 64 terms is recorded."""
+    """log p(y) with a closed-form gradient, so that autograd stores no intermediate of 64 terms."""
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:

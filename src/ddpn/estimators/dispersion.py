@@ -87,8 +87,8 @@ def coefficient_warnings(
 ) -> list[str]:
     """Return sentences about columns without a coefficient, and about coefficients that the rows hardly determine.
 
-    `labels` name the raw outputs. `deviations` are standard deviations per raw output, of the intercept and of the
-    coefficients of columns that are kept, if it follows the columns.
+    `labels` name the raw outputs. `deviations`: per raw output, standard deviations of the intercept and, if that
+    output depends on the columns, of the coefficients of kept columns.
     """
     kept, constant = fit.coordinates.kept, fit.coordinates.is_constant
     names, sentences = np.array(columns, dtype=object), []

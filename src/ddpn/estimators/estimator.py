@@ -624,7 +624,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return leaderboard_of(self._fitted, draw.take(sample), total=draw.total)
 
     def _out_of_fold_leaderboard(self) -> Leaderboard:
-        raise InputError("X and y are missing: give a test set, rows that `fit` was not given.")
+        raise InputError("X and y are missing. Pass a test set: rows that were not used in `fit`.")
 
     def verdict(self, X: Any = None, y: Any = None, **options: Any) -> Verdict:
         """Decide whether to use the model, or a simpler one instead.

@@ -50,7 +50,7 @@ _NETWORKS = 5
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NetworkRegressor(CountEstimator):
-    """An estimator with networks: everything but how many there are, and what else is fitted."""
+    """Base class of estimators with networks; subclasses set the number of networks and other members."""
 
     likelihood: str | Sequence[str] = DEFAULT_LIKELIHOOD
     head_options: Mapping[str, Any] | None = None

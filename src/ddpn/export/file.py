@@ -223,7 +223,10 @@ def assemble(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[Inp
 def _find_group_code(graph: Graph, cells: Value, column: InputColumn, groups: IntervalGroups) -> Value:
     """Find the position of each row's group; the last one is for rows in no group. Shape: (rows, 1)."""
     if column.kind == Kind.DATE:
-        raise ConfigError(f"Groups of intervals to export must not be dates, got the column {groups.by!r}.")
+        raise ConfigError(
+            f"Interval groups cannot be exported if they are dates, got column {groups.by!r}. Calibrate with a group "
+            "column of text or numbers."
+        )
     unknown = len(groups.names)
     missing = groups.names.index("missing") if "missing" in groups.names else unknown
     if column.element == "s":

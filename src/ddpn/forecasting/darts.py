@@ -17,7 +17,7 @@ _Likelihood: Any = base_class("darts.utils.likelihood_models.torch", "TorchLikel
 
 
 class DoublePoissonType(Enum):
-    """The name of the likelihood, beside darts's `LikelihoodType`, which cannot have further members."""
+    """The likelihood type of ddpn for darts; a separate enum, as `LikelihoodType` cannot be extended."""
 
     DoublePoisson = "doublepoisson"
 

@@ -52,9 +52,9 @@ def mix_members(parts: Sequence[Sequence[Distribution]], weights: Sequence[float
 
 
 def stack_parts(parts: Sequence[Distribution]) -> Any:
-    """Stack components of equal weight into one distribution of batch shape (rows, k).
+    """Put equally weighted components side by side: batch shape (rows, k).
 
-    If their families differ they become a mixture, with k = 1.
+    Parts of different families or widths become one mixture, with k = 1.
     """
     joined = join_stacks(parts)
     if len(joined) == 1 and len({part.batch_shape[-1] for part in parts}) == 1:

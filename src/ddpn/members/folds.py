@@ -75,9 +75,9 @@ class Folds:
                 return cls(train.rows(~kept), train.rows(kept))
         # Equal rows count as one, as do rows of one group.
         if train.group is None and len(train) < 2:
-            raise InputError("X and y must have at least two different rows, to leave one out, got one sample.")
+            raise InputError("X and y must have at least two different rows, as one is held out, got one sample.")
         if train.group is not None and len(np.unique(train.group)) < 2:
-            raise InputError("groups must have at least two different values, to leave one out, got one.")
+            raise InputError("groups must have at least two different values, as one is held out, got one.")
         return cls(train, None, assign_folds(len(train), FOLDS, seed, train.group))
 
     @property

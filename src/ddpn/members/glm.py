@@ -80,7 +80,7 @@ class Design:
         return self.matrix(table)
 
     def matrix(self, table: ColumnTable) -> np.ndarray:
-        """Build the matrix of complete rows. Shape: (rows, coefficients), float64."""
+        """Build the design matrix; `table` must have no missing values. Shape: (rows, coefficients), float64."""
         parts = [
             _encode_levels(column, self._codes[column.name], table.index)
             if column.is_category

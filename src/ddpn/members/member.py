@@ -105,7 +105,12 @@ class Member(ABC):
         Parameters
         ----------
         task : Task
-            The likelihood and what else is known. A `NotApplicableError` says that there is no such member.
+            The likelihood and what else is known.
+
+        Raises
+        ------
+        NotApplicableError
+            If there is no such member for the task.
         """
         return cls()
 

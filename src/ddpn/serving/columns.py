@@ -140,8 +140,8 @@ def _serve_roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
 def make_row_model(name: str, columns: Iterable[ServedColumn]) -> type[Row]:
     """Create the pydantic model of a row: fields c0, c1, ..., whose aliases are the names of the columns.
 
-    A column may be a feature and have a role. Then its cells must satisfy the role, which comes later in `columns`.
-    Only for a group, whose name may be anything, the feature decides.
+    If two of `columns` share a name, the later one (the role) defines the type of the cells. A group is the exception:
+    there the feature does.
     """
     by_name: dict[str, ServedColumn] = {}
     for column in columns:

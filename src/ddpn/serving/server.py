@@ -82,7 +82,7 @@ def serve(
     on_start : callable
         Called with the address, once connections are accepted.
     **columns
-        Columns (exposure, upper) that models saved in Python do not know.
+        Names of the columns `exposure` and `upper`, for models saved from Python, which do not store them.
     """
     configure_logs(log_level)
     limits = limits or Limits()

@@ -116,7 +116,7 @@ def read_file(source: str, as_text: Iterable[str] = ()) -> "pl.DataFrame":
     with explain_read_errors(name, f"as a {kind[1:]} file"):
         frame = _parse_content(library, content, kind, set(as_text), name)
     if frame.height == 0 or frame.width == 0:
-        raise InputError(f"{name} is an empty table: {frame.height} rows and {frame.width} columns.")
+        raise InputError(f"{name} is empty: it has {frame.height} rows and {frame.width} columns.")
     return frame
 
 

@@ -45,7 +45,8 @@ class RowDraw:
     positions : array of int, shape (rows,)
         Where the rows are in the table, ascending.
     weight : array of float, shape (rows,), or None
-        How many times each row counts; the sum is that of all rows. None if the rows of the table have no weights.
+        How many times each row counts, scaled so that they sum to the total weight of the table. None if the rows of
+        the table have no weights.
     total : int
         The number of rows of the table that have a weight above 0.
     """

@@ -238,7 +238,7 @@ def _to_frame(X: Any) -> nw.DataFrame[Any] | None:
     except nw.exceptions.DuplicateError:
         names = list(X.columns)
         twice = join_words(sorted({repr(name) for name in names if names.count(name) > 1}))
-        raise InputError(f"X must have each column name once, got {twice} more than once.") from None
+        raise InputError(f"X must have unique column names, got {twice} more than once. Rename one.") from None
     if isinstance(frame, nw.LazyFrame):
         raise InputError("X must be a data frame, got a lazy one. Call collect() on it.")
     return frame if isinstance(frame, nw.DataFrame) else None
@@ -369,7 +369,8 @@ def _convert_to_kind(column: Column, kind: Kind) -> Column:
     if kind == Kind.CATEGORY:
         if column.is_category:
             return column._replace(kind=kind)
-        raise InputError(f"column {column.name!r} must hold text as in fit, got {column.kind.words}.")
+        must = f"X must hold text in column {column.name!r}, as when fitted"
+        raise InputError(f"{must}, got {column.kind.words}. Convert the column to text.")
     return _convert_to_numbers(column, kind)
 
 

@@ -238,7 +238,7 @@ class ParquetFile(TableFile):
             types = dict(self._lazy().collect_schema())
             self.rows = self._lazy().select(library.len()).collect().item()
         if not self.rows or not types:
-            raise InputError(f"{source} is an empty table: {self.rows} rows and {len(types)} columns.")
+            raise InputError(f"{source} is empty: it has {self.rows} rows and {len(types)} columns.")
         # Every file has codes of its own.
         coded = (library.Categorical, library.Enum)
         self.schema = {name: library.String if dtype in coded else dtype for name, dtype in types.items()}

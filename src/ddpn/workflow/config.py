@@ -341,7 +341,10 @@ class FitConfig(ModelConfig):
         totals = [name for name in names if name in TOTALS]
         has_total = self.count_range.upper_is_total or self.exposure or "total" in (self.head_options or {})
         if totals and not has_total:
-            raise ConfigError(f"{totals[0]} needs the total of every row: give `upper`, `upper_column` or `exposure`.")
+            raise ConfigError(
+                f"{totals[0]} needs the largest possible count (number of trials) of every row: give `upper`, "
+                "`upper_column` or `exposure`."
+            )
         options = self.estimator_options
         network_options: JsonObject = {
             name: options[name] for name in ("hidden", "numeric", "epochs") if name in options

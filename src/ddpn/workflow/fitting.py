@@ -173,8 +173,8 @@ def fit_into(
         Whether to replace a model that is there already.
     **options
         `verbose` (bool) shows progress; `on_step` is called with a description of each step; `started` is when the time
-        budget began, as `time.monotonic` counts; `n_jobs` is where members are fitted, if not in this process; `runner`
-        runs the steps after them, of which Ctrl-C ends one without losing the others.
+        budget began, as `time.monotonic` counts; `n_jobs` is the number of processes, or a RayCluster, that fits
+        members; `runner` runs the later steps, and Ctrl-C then ends the current one and skips those after it.
 
     Returns
     -------
@@ -336,4 +336,7 @@ def _save(fitted: Fitted, path: Path, overwrite: bool, checkpoint: Path) -> None
             continue
         kept = f"The fitted model is kept in {folder / name}. Use it there, or move that folder to a better place."
         raise InputError(f"The model cannot be saved in {path}: {reason}. {kept}")
-    raise InputError(f"The model cannot be saved in {path}: {reason}. Nor can it be kept in {cache}: it is lost.")
+    raise InputError(
+        f"The model cannot be saved in {path}: {reason}. Saving it in {cache} and in the temporary folder failed too, "
+        "so the model is lost. Free disk space and fit again."
+    )

@@ -120,7 +120,7 @@ class SavedModel:
 
     @cached_property
     def task(self) -> JsonObject:
-        """How the model was fitted."""
+        """What the model was fitted for: likelihood, columns and options, as saved (JSON)."""
         return _read_task(self.path, self.manifest)
 
     @cached_property

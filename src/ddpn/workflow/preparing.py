@@ -59,8 +59,8 @@ if TYPE_CHECKING:
 class Prepared:
     """A table ready for fitting; `leaks` and `warnings` are sentences about it that stay with the model.
 
-    `time_columns` are inputs that follow time, where rows are split by time. `stream` has the training rows of a table
-    that is larger than memory, of which `sample` then has some.
+    `time_columns` are inputs that follow time, where rows are split by time. `stream` reads the training rows of a
+    table larger than memory; `sample` then holds only a subset.
     """
 
     plan: FitConfig
@@ -311,8 +311,8 @@ _EXPANSION = 10
 class TrainingRows:
     """The training rows of many files, as `ddpn.networks.training.RowStream`; about `rows` of them.
 
-    Not trained on are the rows with the numbers `held_out` (sorted), those from the time `before` on, where rows are
-    split by time, and all rows, sampled or not, of the groups whose labels are `held_out_groups`.
+    Leaves out: rows numbered in `held_out` (sorted); rows at or after time `before`, if split by time; and all rows of
+    the groups in `held_out_groups`.
     """
 
     table: Table

@@ -96,7 +96,9 @@ def predict_files(
     table.check(saved.roles)
     if isinstance(n_jobs, RayCluster):
         if STDIN in (target, *table.sources):
-            raise ConfigError("A cluster reads and writes files, got standard input or output. Name files.")
+            raise ConfigError(
+                "A cluster cannot use standard input or output. Give file names for the tables and for the predictions."
+            )
         n_jobs.connect()
     from ddpn.workflow.prediction import Findings, check_spec  # imports torch: wrong tables end before
 
@@ -170,7 +172,10 @@ class _Work(NamedTuple):
             how = "Put tables into a folder that all nodes see under the same path"
             raise ConfigError(f"A node of the cluster cannot read {path}. {how}.")
         if size and os.path.getsize(path) != size:
-            raise ConfigError(f"{path} has another size on a node: it was changed, or nodes see different files.")
+            raise ConfigError(
+                f"{path} differs in size between this machine and a node of the cluster. It changed during the run, or "
+                "the path is a different file there. Use a shared folder."
+            )
 
 
 def _check_job(work: _Work, block: Block) -> dict[str, bytes]:

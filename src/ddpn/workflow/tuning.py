@@ -133,8 +133,9 @@ def tune(
 
     Trials are fitted to training rows and scored by the CRPS of rows that they were not fitted to; test rows are only
     used at the end, to score the model. The first trial has the default settings, which are kept unless another trial
-    is better by more than the best of as many equal trials would be by chance. A search that was interrupted or killed
-    continues if `tune` is called again with the same table and settings; `budget` and `trials` may differ.
+    beats them by more than selecting the best of that many equally good trials would by chance. A search that was
+    interrupted or killed continues if `tune` is called again with the same table and settings; `budget` and `trials`
+    may differ.
 
     Parameters
     ----------
@@ -159,8 +160,8 @@ def tune(
         Called with a line on the progress: the trial, its score, the best score so far and the time left.
     n_jobs : int or RayCluster, optional
         How many trials run at once, in processes of one thread each; -1 is one per core. A
-        `ddpn.runtime.cluster.RayCluster` runs as many as it has room for. They are others than those of a search one by
-        one, which knows the scores of all earlier trials. Default: one trial after the other, in this process.
+        `ddpn.runtime.cluster.RayCluster` runs as many as it has room for. Parallel trials differ from sequential ones,
+        as each knows fewer earlier scores. Default: one trial after the other, in this process.
     started : float, optional
         When the budget began, as `time.monotonic` counts. Default: now.
     runner : StepRunner, optional

@@ -113,14 +113,14 @@ def test_trees_of_a_dispersion_follow_the_derivatives_of_the_weighted_loss(monke
     rows = build_rows(X, sample.y, sample.weight, two_folds(400, 150))
     head, steps = make_head("negative_binomial"), []
     fit = boosting.DispersionFit(head, sample, 0, log_rate)
-    grow = boosting.Growing.grow
+    grow = boosting.BoostedTrees.grow
 
     def watch(growing, derivatives):
         raw = np.column_stack([log_rate[growing.inner], fit.constant + growing.scores])
         steps.append((growing.inner, raw, *derivatives))
         grow(growing, derivatives)
 
-    monkeypatch.setattr(boosting.Growing, "grow", watch)
+    monkeypatch.setattr(boosting.BoostedTrees, "grow", watch)
     fit.boost(rows, Settings(leaves=4, rate=0.1, rounds=8, patience=20))
     assert len(steps) == 16
     share = sample.weight / sample.weight.mean()

@@ -295,7 +295,10 @@ class ProbabilityTable(NamedTuple):
 
 @torch.no_grad()
 def tabulate(family: FittedFamily, sample: CountRows, mean: np.ndarray) -> ProbabilityTable | None:
-    """Tabulate a fitted distribution, with a line per mean of a grid; return None if the counts are too large."""
+    """Tabulate probabilities and scores of a fitted family; return None if counts are too large.
+
+    There is one line per mean on a grid, and one column per count.
+    """
     # A count that is hardly ever exceeded.
     largest = float(family.distribution(np.array([mean.max()])).icdf(torch.tensor(1 - 1e-7))[0])
     if sample.y.max() > _MAX_COUNT:

@@ -235,10 +235,9 @@ def diagnose_sample(
     options: Mapping[str, int | str] = MappingProxyType({}),
     total: int | None = None,
 ) -> Diagnosis:
-    """Diagnose rows that are validated already.
+    """Diagnose the dispersion of validated rows.
 
-    `options` (arguments by name) describe their bounds and limits; `total` is the number of rows that they were drawn
-    from.
+    `options`: arguments that gave the bounds and limits of the rows, by name; `total`: number of rows before sampling.
     """
     CountRange().check_known(sample)
     step = progress or (lambda words: None)

@@ -124,7 +124,7 @@ class Effect:
         Parameters
         ----------
         of : {"mean", "spread"}
-            The effect on what.
+            Whether to use the effect on the mean or on the spread.
         """
         return float(np.sqrt(self.share @ getattr(self, of).effect ** 2))
 
@@ -274,7 +274,7 @@ class EffectGrid(NamedTuple):
 
     @property
     def shares(self) -> np.ndarray:
-        """The share of rows that each point stands for; the two ends of a bin share its rows."""
+        """Fraction of rows at each grid point; the rows of a bin are divided equally between its two ends."""
         size, used = len(self.points), self.code[self.code >= 0]
         counts = np.bincount(used, minlength=size).astype(float)
         if not self.discrete:

@@ -95,8 +95,11 @@ def find_largest(values, n):
     return np.int64(best).view(np.float64)
 
 
-def multiply_up(values, n, start):
-    """Replace n numbers by `start` times the products up to them: by fours, as a product waits for the one before."""
+def cumulate_product(values, n, start):
+    """Replace values[:n] in place by start * their running product.
+
+    Unrolled by four to shorten the chain of dependent multiplications.
+    """
     total, fours = start, n - n % 4
     for j in range(0, fours, 4):
         two, others = values[j] * values[j + 1], values[j + 2] * values[j + 3]

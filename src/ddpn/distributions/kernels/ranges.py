@@ -28,8 +28,11 @@ FIRST, LAST, WIDTH, LOW, HIGH, CENTRE, REFERENCE = range(7)
 EXTENT = 7
 
 
-def is_clear(p):
-    """Return whether weights are a bell that is smooth at the scale of integers, far from both ends."""
+def is_interior_bell(p):
+    """Return whether the weights form a bell curve many integers wide, clear of both ends.
+
+    Its tails vanish before both ends of the range.
+    """
     centre, width, end = p.shape()
     return width >= WIDE and centre > CLEAR * width and centre + CLEAR * width < end
 

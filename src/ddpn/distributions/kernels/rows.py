@@ -28,7 +28,7 @@ from ddpn.distributions.kernels.ranges import (
     LAST,
     SUMS,
     find_extent,
-    is_clear,
+    is_interior_bell,
     sum_information,
     sum_log_prob,
     sum_log_range,
@@ -53,7 +53,7 @@ def find_log_probs(family, inputs, results):
         y, p = inputs[0, i], prepare(family, inputs[1, i], inputs[2, i], inputs[3, i])
         if y > p.shape()[2]:
             results[0, i], results[1, i], results[2, i], results[3, i] = -inf, 0.0, 0.0, 0.0
-        elif is_clear(p) or not walk_log_prob(p, y, weights, results, i):
+        elif is_interior_bell(p) or not walk_log_prob(p, y, weights, results, i):
             sum_log_prob(p, y, sums, results, i)
 
 

@@ -4,7 +4,7 @@ from math import inf, log
 
 import numpy as np
 
-from ddpn.distributions.kernels.arrays import multiply_up, sum_values
+from ddpn.distributions.kernels.arrays import cumulate_product, sum_values
 from ddpn.distributions.kernels.family import has_quick, has_ratio
 from ddpn.distributions.kernels.scalar import LOG, LOG_H, TABLE, exponential
 
@@ -105,7 +105,7 @@ def write_weights(p, block, n, y, last, is_first, reference):
             block[j] = above / under
         if is_first:
             block[0], last = 1.0, 1.0
-        multiply_up(block, n, last)
+        cumulate_product(block, n, last)
     elif has_quick(p) and y + n < TABLE and p.quick(1.0, 0.0, 0.0) < inf:
         logs, log_hs = LOG[int(y) : int(y) + n], LOG_H[int(y) : int(y) + n]
         for j in range(n):

@@ -169,7 +169,7 @@ def _get_column_options(rows: int, columns: int, share: float) -> dict[str, floa
     return {"feature_fraction" if rows >= SMALL_TABLE_ROWS else "feature_fraction_bynode": share}
 
 
-class Growing:
+class BoostedTrees:
     """The booster of one fold while it grows; `scores` and `held_out` are its sums for rows inside and outside.
 
     It boosts a mean, unless it has a custom objective. Rows are in ascending order of their positions.
@@ -264,7 +264,7 @@ class Growing:
         return Booster(text, self.chosen)
 
     def predict(self, matrix: np.ndarray, rounds: int) -> np.ndarray:
-        """Sum the trees of the first rounds for other rows."""
+        """Return the raw score of new rows, from the first `rounds` trees."""
         inputs = select_columns(matrix, self.chosen)
         return np.asarray(self._booster.predict(inputs, num_iteration=rounds, raw_score=True))
 
@@ -310,7 +310,7 @@ class MeanFit:
     def __init__(self, rows: TreeRows, settings: Settings, data: FoldData | None = None) -> None:
         self.rows, self.settings = rows, settings
         self._data = FoldData(rows) if data is None else data
-        self._growing: list[Growing] = []
+        self._growing: list[BoostedTrees] = []
         self._best = 0
 
     @classmethod
@@ -335,7 +335,9 @@ class MeanFit:
 
     def run(self, folds: int, clock: Clock = NO_LIMIT) -> None:
         """Boost the first folds until the clock ends; boosters that exist already are continued."""
-        self._growing += [Growing(self._data, self.rows, k, self.settings) for k in range(len(self._growing), folds)]
+        self._growing += [
+            BoostedTrees(self._data, self.rows, k, self.settings) for k in range(len(self._growing), folds)
+        ]
         shares = [self.rows.weight[growing.outer].sum() for growing in self._growing]
 
         def step(done: int) -> float:
@@ -355,7 +357,7 @@ class MeanFit:
         """Fit a booster to all rows, with the number of rounds that was best for the held-out rows."""
         rows, every = self.rows, Fold(np.arange(len(self.rows.rate)), np.arange(0))
         (part,) = choose_fold_columns([every], rows.matrix, rows.rate, rows.weight)
-        growing = Growing(self._data, self.rows, len(self.rows.folds), self.settings, part=part)
+        growing = BoostedTrees(self._data, self.rows, len(self.rows.folds), self.settings, part=part)
         while growing.rounds < self._best and not growing.is_finished:
             growing.grow()
         return growing.to_booster(self._best)
@@ -393,7 +395,7 @@ class DispersionFit:
         self.sample = sample.replace(X=None, weight=None).map(torch.from_numpy)
         #: Raw outputs of every row, out of fold.
         self.raw = np.stack([log_rate, np.zeros_like(log_rate) if offset is None else offset], 1)
-        self._growing: list[Growing] = []
+        self._growing: list[BoostedTrees] = []
         self._curvature: np.ndarray | None = None
         # The constant at which the loss of some rows is smallest.
         some = np.random.default_rng(seed).permutation(len(sample))[:_CONSTANT_ROWS]
@@ -422,7 +424,7 @@ class DispersionFit:
         """Boost until the out-of-fold loss falls no more; keep the constant if that is not clearly worse."""
         constant, before = self.raw, self.losses()
         data = FoldData(rows)
-        self._growing = [Growing(data, rows, fold, settings, is_custom=True) for fold in range(len(rows.folds))]
+        self._growing = [BoostedTrees(data, rows, fold, settings, is_custom=True) for fold in range(len(rows.folds))]
         kept, best = [0] * len(self._growing), self.raw.copy()
 
         def step(done: int) -> float:

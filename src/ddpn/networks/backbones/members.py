@@ -256,7 +256,8 @@ def check_rows(x: Any, row_axes: int, takes: str | None = None, n_networks: int 
     if axes == 2:
         raise InputError(f"x must have {n_networks} networks on its second axis, got shape {tuple(x.shape)}.")
     got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
-    expected = f"a tensor with {row_axes + 1} axes, or {row_axes + 2} with rows of each network"
+    sizes = ", ".join(f"d{axis}" for axis in range(1, row_axes + 1))
+    expected = f"a tensor of shape (rows, {sizes}), or (rows, networks, {sizes}) if each network has its own rows"
     raise InputError(f"x must be {takes or expected}, got {got}.")
 
 

@@ -90,5 +90,7 @@ def _count_people(path: Path) -> tuple[list[str], list[float]]:
     if not ids:
         raise InputError(f"{path} must have annotations of the category person, got none.")
     if unknown := [image for image in ids if image not in files]:
-        raise InputError(f"{path} must list the image of every annotation, got {len(unknown)} others: {unknown[0]}.")
+        raise InputError(
+            f"{path} has annotations of {len(unknown)} images that it does not list, such as image {unknown[0]}."
+        )
     return [files[image] for image in ids], [float(counts[image]) for image in ids]

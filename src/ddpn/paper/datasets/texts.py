@@ -79,7 +79,10 @@ def verses() -> Texts:
 
 
 def _find(folder: Path) -> Path:
-    """Return the paper's file, or that of women's clothing."""
+    """Return the path of the reviews file: the paper's, else the women's clothing one.
+
+    Raise an `InputError` if neither exists.
+    """
     if path := next((folder / name for name in SOURCE.files if (folder / name).is_file()), None):
         return path
     paper, clothing = (Path(name).name for name in SOURCE.files)

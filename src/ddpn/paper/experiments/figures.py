@@ -121,7 +121,10 @@ def recovery(experiment: Experiment, out: Path) -> "Figure":
 
 
 def beta(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 6: one column per beta, mu above gamma, one line per snapshot of the training of one network."""
+    """Draw Figure 6: one column of panels per beta; upper row mu, lower row gamma.
+
+    There is one line per snapshot of the training of one network.
+    """
     runs = find_finished_runs(experiment, out, glms=False)
     return _draw_trainings(experiment, [[(f"β = {run.head.options['beta']:g}", run) for run in runs]])
 

@@ -127,14 +127,17 @@ class _ColumnLabels:
         """Hash all cells of each row."""
         return hash_rows(list(self.hashes.values()), self.X.height)
 
-    def choose(self, columns: tuple[str, ...], hashes: np.ndarray, least: int) -> Candidate | None:
-        """Choose rows of groups; return None unless there are enough groups, of several rows, none of them large."""
+    def choose(self, columns: tuple[str, ...], hashes: np.ndarray, min_groups: int) -> Candidate | None:
+        """Draw rows of groups, whole groups unless they are large, to test whether `columns` identify units.
+
+        Return None with fewer than `min_groups` groups, too few rows per group, or one very large group.
+        """
         rows, some = len(hashes), hashes[self.some]
         largest = int(encode_groups(len(some), some)[1].max())
         if largest > _MAX_GROUP_SHARE * len(some):
             return None
         groups = count_groups(hashes)
-        if not least <= groups <= rows / _MIN_ROWS_PER_GROUP:
+        if not min_groups <= groups <= rows / _MIN_ROWS_PER_GROUP:
             return None
         chosen = choose_rows_of_groups(hashes, groups, self.most, self.seed)
         return Candidate(columns, chosen, hashes[chosen])
@@ -169,10 +172,10 @@ def _find_near_inputs(X: "pl.DataFrame") -> Iterator[Candidate]:
             yield Candidate(() if len(names) == X.width else names, rows, clumps, are_near=True)
 
 
-def _may_be_units(sizes: np.ndarray, least: int) -> bool:
+def _may_be_units(sizes: np.ndarray, min_groups: int) -> bool:
     """Return True if there are enough groups, of several rows each, none of them very large."""
     rows = int(sizes.sum())
-    return bool(least <= len(sizes) <= rows / _MIN_ROWS_PER_GROUP and sizes.max() <= _MAX_GROUP_SHARE * rows)
+    return bool(min_groups <= len(sizes) <= rows / _MIN_ROWS_PER_GROUP and sizes.max() <= _MAX_GROUP_SHARE * rows)
 
 
 def _find_unit_columns(columns: _ColumnLabels, scores: np.ndarray, skipped: Collection[str]) -> list[Candidate]:
@@ -184,9 +187,9 @@ def _find_unit_columns(columns: _ColumnLabels, scores: np.ndarray, skipped: Coll
     chosen = list[tuple[bool, int, Candidate]]()
     for series in columns.X.iter_columns():
         name, is_named = series.name, _is_named_like_id(series.name)
-        least = _MIN_NAMED_GROUPS if is_named else _MIN_UNITS if series.dtype.is_numeric() else _MIN_GROUPS
+        min_groups = _MIN_NAMED_GROUPS if is_named else _MIN_UNITS if series.dtype.is_numeric() else _MIN_GROUPS
         if name not in skipped and str(series.dtype) != "Boolean":
-            candidate = columns.choose((name,), columns.hashes[name], least)
+            candidate = columns.choose((name,), columns.hashes[name], min_groups)
             if candidate is not None and _are_alike(scores[candidate.rows], candidate.labels):
                 chosen.append((not is_named, -count_groups(candidate.labels), candidate))
     signs = {candidate.columns: _sign_partition(columns.hashes[candidate.columns[0]]) for *_, candidate in chosen}

@@ -36,11 +36,11 @@ def describe_identifier(values: "pl.Series", is_category: bool) -> str:
 
 
 def _describe_row_numbers(numbers: np.ndarray, name: str) -> str:
-    """Describe distinct integers that number the rows: 1, 2, 3, ... in any order, or some of them in order.
+    """Return a phrase if distinct integers look like row numbers, else "".
 
-    Rows left of a larger table have steps of 1 at least a quarter as often as a random choice of rows, along a straight
-    line from near 0. Years, dates, doses and quantities that a table is sorted by are not like that. A period of time
-    may matter, so it is recognised by its name.
+    Either they are consecutive, in any order, or they increase with gaps, as after rows were dropped: starting near 0,
+    nearly linear in position, with at least 1/4 of the steps of 1 that random dropping would leave. With gaps, names
+    that suggest time are excepted.
     """
     rows = len(numbers)
     if rows >= _MIN_ID_ROWS and np.ptp(numbers) == rows - 1:

@@ -165,9 +165,9 @@ def _describe_near_copy(series: "pl.Series", targets: Sequence[_Target]) -> str:
 
 
 def _describe_target_mean(name: str, X: "pl.DataFrame", y: np.ndarray) -> str:
-    """Describe a column of means of the target, as a question to the user; "" if it is none.
+    """Return a sentence if a float column equals the mean target of the rows that share its value, else "".
 
-    All rows of a group are needed.
+    `X` and `y` must hold every row of each group.
     """
     series = X[name]
     if not series.dtype.is_float() or series.null_count():

@@ -111,7 +111,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         -------
         self
         """
-        bins = self.check_bins()
+        bins = self.resolve_bins()
         table = read_table(X, type(self))
         rows = len(table)
         checked_weight = check_vector("sample_weight", sample_weight, rows, zero=True, labels=get_row_labels(X))
@@ -281,8 +281,11 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         ]
         return np.array(join_words, dtype=object)
 
-    def check_bins(self) -> int:
-        """Validate all options; return the number of bins or steps per column."""
+    def resolve_bins(self) -> int:
+        """Validate `numeric`, `categorical` and `bins`; return the number of bins.
+
+        If `bins` is None, it is the default of `numeric`.
+        """
         check_choice("numeric", self.numeric, DEFAULT_BINS)
         check_choice("categorical", self.categorical, LEVELS_WITHOUT_EFFECT)
         if self.bins is not None:
@@ -364,7 +367,7 @@ def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEn
         if about["format"] != _FORMAT:
             raise ValueError(f"format {about['format']!r}")
         encoder = FeatureEncoder(**about["options"])
-        encoder.check_bins()
+        encoder.resolve_bins()
         schema = Schema.from_dict(about["schema"])
         columns = [_load_column(kind, **fields) for kind, fields in zip(schema.kinds, about["columns"], strict=True)]
         encoder.set_schema(schema)
