@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import recording
 import torch
-from recording import seconds
+from recording import time_call
 from torch import Tensor
 
 from ddpn.distributions import DoublePoisson, Mixture
@@ -28,15 +28,15 @@ REGIMES = {
 TARGETS = {"log_prob + gradients": 40, "cdf": 25, "crps": 12, "mixture crps": 8}
 
 
-def draw(rows: int, regime: str, device: str, members: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+def draw_rows(rows: int, regime: str, device: str, members: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(7)
     ranges = REGIMES[regime]
 
-    def log_uniform(low: float, high: float) -> Tensor:
+    def draw_log_uniform(low: float, high: float) -> Tensor:
         u = torch.rand(rows, generator=generator)
         return torch.exp(torch.lerp(torch.tensor(low).log(), torch.tensor(high).log(), u))
 
-    mu, gamma = (log_uniform(*r) for r in ranges)
+    mu, gamma = (draw_log_uniform(*r) for r in ranges)
     y = torch.poisson(mu, generator=generator)
     if members:
         # An ensemble whose members disagree by about half a standard deviation, and on gamma by a fifth.
@@ -47,7 +47,7 @@ def draw(rows: int, regime: str, device: str, members: int | None = None) -> tup
 
 
 def table_log_pmf(mu: Tensor, gamma: Tensor) -> Tensor:
-    """What the paper's code evaluates: the unnormalised log pmf at 0..1999. Shape: (..., 2000)."""
+    """Return the unnormalised log pmf at 0..1999, which the paper's code evaluates. Shape: (..., 2000)."""
     z = torch.arange(float(TABLE), device=mu.device)
     z_log_z = torch.where(z > 0, z * z.clamp(min=1).log(), 0.0)
     mu, gamma = mu.unsqueeze(-1), gamma.unsqueeze(-1)
@@ -55,7 +55,7 @@ def table_log_pmf(mu: Tensor, gamma: Tensor) -> Tensor:
     return 0.5 * gamma.log() - gamma * mu + log_h + gamma * (z + z * mu.log() - z_log_z)
 
 
-def table_log_prob(mu: Tensor, gamma: Tensor, y: Tensor) -> None:
+def backpropagate_table(mu: Tensor, gamma: Tensor, y: Tensor) -> None:
     log_p = table_log_pmf(mu, gamma)
     value = log_p.gather(-1, y.long().unsqueeze(-1)).squeeze(-1) - log_p.logsumexp(-1)
     value.sum().backward()
@@ -72,28 +72,31 @@ def table_crps(mu: Tensor, gamma: Tensor, y: Tensor) -> Tensor:
     return ((cdf - (z >= y.unsqueeze(-1)).float()) ** 2).sum(-1)
 
 
-def gradients(mu: Tensor, gamma: Tensor, y: Tensor) -> None:
+def backpropagate(mu: Tensor, gamma: Tensor, y: Tensor) -> None:
     DoublePoisson(mu, gamma).log_prob(y).sum().backward()
 
 
-def with_grad(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
+def copy_with_gradients(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
     return mu.detach().clone().requires_grad_(), gamma.detach().clone().requires_grad_()
 
 
-def cpu_ratios(regime: str, rows: int, repeat: int) -> list[dict]:
-    """Ours and the table on the same rows; a mixture of five has a fifth of them, and as many tables."""
+def measure_on_cpu(regime: str, rows: int, repeat: int) -> list[dict]:
+    """Time our distributions and the table on the same rows.
+
+    A mixture of five components has a fifth of the rows, and so as many tables.
+    """
     results = []
     for name in TARGETS:
         members = 5 if name == "mixture crps" else None
         count = rows // 5 if members else rows
-        mu, gamma, y = draw(count, regime, "cpu", members)
-        ours = seconds(ours_of(name, mu, gamma, y), repeat) / count
+        mu, gamma, y = draw_rows(count, regime, "cpu", members)
+        ours = time_call(make_call(name, mu, gamma, y), repeat) / count
         at_most = y.clamp(max=TABLE - 1)
-        whole = seconds(lambda n=name, m=mu, g=gamma, y=at_most: table_of(n, m, g, y), 1, warm=False) / count
+        whole = time_call(lambda n=name, m=mu, g=gamma, y=at_most: call_table(n, m, g, y), 1, warm=False) / count
         part = 200 if members else 1000
         few = slice(0, 5 * part)
         rows_of_blocks = mu[few], gamma[few], at_most[few]
-        blocks = seconds(lambda n=name, r=rows_of_blocks, p=part: in_blocks(n, *r, p), repeat)
+        blocks = time_call(lambda n=name, r=rows_of_blocks, p=part: call_table_in_blocks(n, *r, p), repeat)
         result = {
             "what": name,
             "regime": regime,
@@ -105,35 +108,35 @@ def cpu_ratios(regime: str, rows: int, repeat: int) -> list[dict]:
     return results
 
 
-def ours_of(name: str, mu: Tensor, gamma: Tensor, y: Tensor) -> Callable[[], object]:
+def make_call(name: str, mu: Tensor, gamma: Tensor, y: Tensor) -> Callable[[], object]:
     if name == "log_prob + gradients":
-        leaves = with_grad(mu, gamma)
-        return lambda: gradients(*leaves, y)
+        leaves = copy_with_gradients(mu, gamma)
+        return lambda: backpropagate(*leaves, y)
     dist = Mixture(DoublePoisson(mu, gamma)) if mu.dim() == 2 else DoublePoisson(mu, gamma)
     return lambda: (dist.cdf if name == "cdf" else dist.crps)(y)
 
 
-def table_of(name: str, mu: Tensor, gamma: Tensor, y: Tensor) -> None:
-    baseline = {"log_prob + gradients": table_log_prob, "cdf": table_cdf}.get(name, table_crps)
-    baseline(*(with_grad(mu, gamma) if name.startswith("log_prob") else (mu, gamma)), y)
+def call_table(name: str, mu: Tensor, gamma: Tensor, y: Tensor) -> None:
+    baseline = {"log_prob + gradients": backpropagate_table, "cdf": table_cdf}.get(name, table_crps)
+    baseline(*(copy_with_gradients(mu, gamma) if name.startswith("log_prob") else (mu, gamma)), y)
 
 
-def in_blocks(name: str, mu: Tensor, gamma: Tensor, y: Tensor, size: int) -> None:
+def call_table_in_blocks(name: str, mu: Tensor, gamma: Tensor, y: Tensor, size: int) -> None:
     for i in range(0, len(y), size):
         part = slice(i, i + size)
-        table_of(name, mu[part], gamma[part], y[part])
+        call_table(name, mu[part], gamma[part], y[part])
 
 
-def gpu_times(rows: int) -> list[dict]:
-    """`log_prob` with gradients, by CUDA events; the cdf and the CRPS of CUDA tensors are computed on the host."""
+def measure_on_gpu(rows: int) -> list[dict]:
+    """Time `log_prob` with gradients by CUDA events; cdf and CRPS of CUDA tensors are computed on the host."""
     results = []
     for regime in REGIMES:
-        mu, gamma, y = draw(rows, regime, "cuda")
-        leaves, took = with_grad(mu, gamma), []
+        mu, gamma, y = draw_rows(rows, regime, "cuda")
+        leaves, took = copy_with_gradients(mu, gamma), []
         for _ in range(6):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
-            gradients(*leaves, y)
+            backpropagate(*leaves, y)
             end.record()
             torch.cuda.synchronize()
             took.append(start.elapsed_time(end))
@@ -142,15 +145,15 @@ def gpu_times(rows: int) -> list[dict]:
 
 
 def main() -> None:
-    parser = recording.parser(__doc__)
+    parser = recording.make_parser(__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--repeat", type=int, default=5)
     args = parser.parse_args()
 
     def measure(device: str) -> list[dict]:
         if device == "cuda":
-            return gpu_times(1_000_000)
-        return [row for regime in REGIMES for row in cpu_ratios(regime, args.rows, args.repeat)]
+            return measure_on_gpu(1_000_000)
+        return [row for regime in REGIMES for row in measure_on_cpu(regime, args.rows, args.repeat)]
 
     recording.record("distributions", args, measure, TARGETS)
 

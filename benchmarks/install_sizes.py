@@ -16,8 +16,8 @@ from packaging.utils import canonicalize_name
 PROJECT = tomllib.loads((Path(__file__).resolve().parents[1] / "pyproject.toml").read_text())["project"]
 
 
-def packages(requirements: list[str]) -> set[str]:
-    """Return the names of all packages that these need, directly or through others."""
+def list_packages(requirements: list[str]) -> set[str]:
+    """Return the names of all packages that the requirements need, directly or through others."""
     done: set[tuple[str, frozenset[str]]] = set()
     todo = [Requirement(text) for text in requirements]
     while todo:
@@ -33,13 +33,15 @@ def packages(requirements: list[str]) -> set[str]:
             continue
         extras = {"", *requirement.extras}
         todo += [
-            each for each in needed if each.marker is None or any(each.marker.evaluate({"extra": e}) for e in extras)
+            candidate
+            for candidate in needed
+            if candidate.marker is None or any(candidate.marker.evaluate({"extra": e}) for e in extras)
         ]
     return {name for name, _ in done}
 
 
-def megabytes(names: set[str]) -> float:
-    """Return the size of the installed packages among these."""
+def measure_megabytes(names: set[str]) -> float:
+    """Return the size on disk of the named packages, without those that are not installed."""
     total = 0
     for name in names:
         try:
@@ -50,15 +52,15 @@ def megabytes(names: set[str]) -> float:
     return total / 1e6
 
 
-def describe() -> list[str]:
+def describe_sizes() -> list[str]:
     """Return a line for the core, its largest packages and each extra."""
-    core = packages(PROJECT["dependencies"])
-    lines = [f"- core: {len(core)} packages, {megabytes(core):,.0f} MB"]
-    for name in sorted(core, key=lambda name: -megabytes({name}))[:8]:
-        lines.append(f"  - {name}: {megabytes({name}):,.0f} MB")
+    core = list_packages(PROJECT["dependencies"])
+    lines = [f"- core: {len(core)} packages, {measure_megabytes(core):,.0f} MB"]
+    for name in sorted(core, key=lambda name: -measure_megabytes({name}))[:8]:
+        lines.append(f"  - {name}: {measure_megabytes({name}):,.0f} MB")
     for extra, requirements in PROJECT["optional-dependencies"].items():
-        more = packages([text for text in requirements if not text.startswith("ddpn[")]) - core
-        lines.append(f"- {extra}: {len(more)} packages, {megabytes(more):,.0f} MB")
+        more = list_packages([text for text in requirements if not text.startswith("ddpn[")]) - core
+        lines.append(f"- {extra}: {len(more)} packages, {measure_megabytes(more):,.0f} MB")
     return lines
 
 
@@ -66,7 +68,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="the folder of install_sizes.md")
     path = parser.parse_args().out / "install_sizes.md"
-    path.write_text("\n".join(["# What an installation takes on disk", "", *describe(), ""]), encoding="utf-8")
+    path.write_text("\n".join(["# What an installation takes on disk", "", *describe_sizes(), ""]), encoding="utf-8")
     print(path)
 
 

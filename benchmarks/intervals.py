@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.tables.catalogue import Entry, catalogue, load_frame, split
+from benchmarks.tables.catalogue import Entry, load_frame, read_catalogue, split_rows
 
 LEVELS, KINDS = (0.5, 0.9), ("narrowest", "central")
 
 
-def measure(entry: Entry) -> dict[str, Any]:
+def measure_table(entry: Entry) -> dict[str, Any]:
     from ddpn import CountRegressor
 
     frame = load_frame(entry)
     y = frame.pop(entry.target).to_numpy(float)
     for name in entry.categories:
         frame[name] = frame[name].astype(str)
-    train, test = split(len(y), entry.role, 0)
+    train, test = split_rows(len(y), entry.role, 0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the table, such as rows in order of time
         model = CountRegressor(random_state=0).fit(frame.iloc[train], y[train])
@@ -33,16 +33,16 @@ def measure(entry: Entry) -> dict[str, Any]:
     row: dict[str, Any] = {"table": entry.name, "rows": len(counts), "crps": model.crps(X, counts)}
     for level in LEVELS:
         for kind in KINDS:
-            interval, own = model.predict_interval(X, level, kind=kind, return_probability=True)
+            interval, probability = model.predict_interval(X, level, kind=kind, return_probability=True)
             inside = (interval[:, 0] <= counts) & (counts <= interval[:, 1])
             width = float((interval[:, 1] - interval[:, 0]).mean())
-            numbers = float(inside.mean()), float(own.mean()), float(own.min()), width
+            numbers = float(inside.mean()), float(probability.mean()), float(probability.min()), width
             row[f"{kind} {level}"] = dict(zip(("coverage", "expected", "least", "width"), numbers, strict=True))
     return row
 
 
-def page(rows: list[dict[str, Any]]) -> str:
-    """The page: one table per level, and the means."""
+def format_page(rows: list[dict[str, Any]]) -> str:
+    """Format the page: one table per level, and the means."""
     lines = [
         "# Coverage of intervals",
         "",
@@ -56,13 +56,13 @@ def page(rows: list[dict[str, Any]]) -> str:
         lines += ["", f"## {level:.0%} asked", ""]
         lines += ["| table | test rows | coverage | expected | least | width | coverage, central | width, central |"]
         lines += ["|---|---|---|---|---|---|---|---|"]
-        found = [(row["table"], row["rows"], *(row[f"{kind} {level}"] for kind in KINDS)) for row in rows]
-        for name, number, narrow, central in found:
+        results = [(row["table"], row["rows"], *(row[f"{kind} {level}"] for kind in KINDS)) for row in rows]
+        for name, number, narrow, central in results:
             shares = " | ".join(f"{narrow[key]:.1%}" for key in ("coverage", "expected", "least"))
             more = f"{narrow['width']:.2f} | {central['coverage']:.1%} | {central['width']:.2f}"
             lines.append(f"| {name} | {number:,} | {shares} | {more} |")
-        mean = {key: np.mean([narrow[key] for _, _, narrow, _ in found]) for key in ("coverage", "expected", "width")}
-        other = {key: np.mean([central[key] for *_, central in found]) for key in ("coverage", "width")}
+        mean = {key: np.mean([narrow[key] for _, _, narrow, _ in results]) for key in ("coverage", "expected", "width")}
+        other = {key: np.mean([central[key] for *_, central in results]) for key in ("coverage", "width")}
         lines.append(
             f"| **mean** | | {mean['coverage']:.1%} | {mean['expected']:.1%} | | {mean['width']:.2f} | "
             f"{other['coverage']:.1%} | {other['width']:.2f} |"
@@ -76,13 +76,13 @@ def main() -> None:
     out = parser.parse_args().out / "interval_coverage.md"
     kept = out.with_suffix(".jsonl")
     rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
-    for entry in catalogue().values():
+    for entry in read_catalogue().values():
         if entry.role == "reported" and entry.name not in {row["table"] for row in rows}:
-            rows.append(measure(entry))
+            rows.append(measure_table(entry))
             with kept.open("a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
             print(entry.name, rows[-1]["narrowest 0.9"], flush=True)
-    out.write_text(page(sorted(rows, key=lambda row: row["table"])), encoding="utf-8")
+    out.write_text(format_page(sorted(rows, key=lambda row: row["table"])), encoding="utf-8")
     kept.unlink()
 
 

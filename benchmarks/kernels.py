@@ -12,7 +12,7 @@ import numba
 import numpy as np
 import recording
 import torch
-from recording import seconds
+from recording import time_call
 from scipy.special import gammaln
 
 from ddpn.distributions import DoublePoisson, GeneralizedPoisson, Mixture, NegativeBinomial
@@ -27,7 +27,7 @@ LOG_H = Y_LOG_Y - _Y - gammaln(_Y + 1.0)
 
 
 @numba.njit(cache=True)
-def yardstick(mu, gamma, mean, alpha, weights, y, levels, y_log_y, log_h, found):
+def yardstick(mu, gamma, mean, alpha, weights, y, levels, y_log_y, log_h, results):
     terms, mass = np.empty(60_000), np.empty(60_000)
     for i in range(len(y)):
         top = 0
@@ -73,13 +73,13 @@ def yardstick(mu, gamma, mean, alpha, weights, y, levels, y_log_y, log_h, found)
             gap = cdf - (1.0 if t >= y[i] else 0.0)
             score += gap * gap
             while q < len(levels) and cdf >= levels[q]:
-                found[i, 3 + q] = t
+                results[i, 3 + q] = t
                 q += 1
-        found[i, 0], found[i, 1], found[i, 2] = first, square - first * first, score + max(y[i] - top - 1.0, 0.0)
+        results[i, 0], results[i, 1], results[i, 2] = first, square - first * first, score + max(y[i] - top - 1.0, 0.0)
 
 
-def draw(size: float, rows: int) -> tuple[np.ndarray, ...]:
-    """Parameters of members that disagree a little, weights and counts."""
+def draw_components(size: float, rows: int) -> tuple[np.ndarray, ...]:
+    """Draw parameters of components that disagree a little, mixture weights and counts."""
     rng = np.random.default_rng(7)
     centre = size * np.exp(0.3 * rng.standard_normal((rows, 1)))
     mu = centre * np.exp(0.1 * rng.standard_normal((rows, 10)))
@@ -89,26 +89,26 @@ def draw(size: float, rows: int) -> tuple[np.ndarray, ...]:
     return mu, gamma, mean, alpha, rng.dirichlet(np.full(15, 5.0), rows), rng.poisson(centre[:, 0]).astype(float)
 
 
-def compared(size: float, repeat: int) -> dict:
+def compare_with_loops(size: float, repeat: int) -> dict:
     rows = SIZES[size]
-    mu, gamma, mean, alpha, weights, y = draw(size, rows)
-    found = np.empty((rows, 6))
-    loops = seconds(
-        lambda: yardstick(mu, gamma, mean, alpha, weights, y, np.array(LEVELS), Y_LOG_Y, LOG_H, found), repeat
+    mu, gamma, mean, alpha, weights, y = draw_components(size, rows)
+    results = np.empty((rows, 6))
+    loops = time_call(
+        lambda: yardstick(mu, gamma, mean, alpha, weights, y, np.array(LEVELS), Y_LOG_Y, LOG_H, results), repeat
     )
     tensors = [torch.from_numpy(x) for x in (mu, gamma, mean, alpha, weights, y)]
     mixture = Mixture.concatenate([DoublePoisson(*tensors[:2]), NegativeBinomial(*tensors[2:4])], tensors[4])
     levels = torch.tensor(LEVELS, dtype=torch.float64)
-    ours = seconds(lambda: mixture.summary(levels, tensors[5]), repeat)
+    ours = time_call(lambda: mixture.summary(levels, tensors[5]), repeat)
     got = mixture.summary(levels, tensors[5])
     apart = max(
-        np.abs(got.mean.numpy() / found[:, 0] - 1.0).max(),
-        np.abs(got.variance.numpy() / found[:, 1] - 1.0).max(),
-        np.abs(got.crps.numpy() / found[:, 2] - 1.0).max(),
+        np.abs(got.mean.numpy() / results[:, 0] - 1.0).max(),
+        np.abs(got.variance.numpy() / results[:, 1] - 1.0).max(),
+        np.abs(got.crps.numpy() / results[:, 2] - 1.0).max(),
     )
-    same = float((got.quantiles.numpy() == found[:, 3:]).mean())
+    same = float((got.quantiles.numpy() == results[:, 3:]).mean())
     other = Mixture.concatenate([DoublePoisson(*tensors[:2]), GeneralizedPoisson(*tensors[2:4])], tensors[4])
-    third = seconds(lambda: other.summary(levels, tensors[5]), 1)
+    third = time_call(lambda: other.summary(levels, tensors[5]), 1)
     return {
         "what": f"typical count {size:g}",
         "yardstick us per row": 1e6 * loops / rows,
@@ -119,11 +119,11 @@ def compared(size: float, repeat: int) -> dict:
 
 
 def main() -> None:
-    parser = recording.parser(__doc__)
+    parser = recording.make_parser(__doc__)
     parser.add_argument("--repeat", type=int, default=5)
     args = parser.parse_args()
     args.device = "cpu"
-    recording.record("kernels", args, lambda _: [compared(size, args.repeat) for size in SIZES], {})
+    recording.record("kernels", args, lambda _: [compare_with_loops(size, args.repeat) for size in SIZES], {})
 
 
 if __name__ == "__main__":

@@ -39,22 +39,24 @@ class Cost(NamedTuple):
     used: str
 
 
-def generate(rows: int, seed: int) -> pl.DataFrame:
+def generate_table(rows: int, seed: int) -> pl.DataFrame:
     """Make rows whose counts depend on most columns; the effects of levels are the same for every seed."""
     rng, effect_rng = np.random.default_rng(seed), np.random.default_rng(99)
     numbers = rng.normal(size=(rows, 8)).round(4)
     codes = [rng.integers(0, count, rows) for count in LEVELS]
     effects = [effect_rng.normal(scale=scale, size=count) for count, scale in zip(LEVELS, EFFECTS, strict=True)]
     log_mean = 1.0 + 0.4 * numbers[:, 0] + 0.3 * np.sin(2.0 * numbers[:, 1]) + 0.2 * numbers[:, 2] * numbers[:, 3]
-    log_mean += 0.1 * np.abs(numbers[:, 4]) + sum(own[code] for own, code in zip(effects, codes, strict=True))
+    log_mean += 0.1 * np.abs(numbers[:, 4]) + sum(effect[code] for effect, code in zip(effects, codes, strict=True))
     y = rng.poisson(np.exp(log_mean) * rng.gamma(3.0, 1.0 / 3.0, rows))
     numbers[rng.random(numbers.shape) < 0.05] = np.nan
     columns = {f"x{j}": pl.Series(numbers[:, j]).fill_nan(None) for j in range(numbers.shape[1])}
-    columns |= {f"c{j}": pl.Series([f"L{j}_{code}" for code in own.tolist()]) for j, own in enumerate(codes)}
+    columns |= {
+        f"c{j}": pl.Series([f"L{j}_{code}" for code in column_codes.tolist()]) for j, column_codes in enumerate(codes)
+    }
     return pl.DataFrame(columns | {"y": y})
 
 
-def run(folder: Path, *arguments: str) -> tuple[str, float, float]:
+def run_command(folder: Path, *arguments: str) -> tuple[str, float, float]:
     """Run a command in a process without other children; return its output, CPU seconds and largest memory in MB."""
     script = (
         "import resource, subprocess, sys\n"
@@ -73,8 +75,8 @@ def run(folder: Path, *arguments: str) -> tuple[str, float, float]:
     return done.stdout, float(seconds), float(megabytes)
 
 
-def used_rows(command: str, output: str) -> str:
-    """Which rows a command says it used, from its JSON; the report has those of evaluate."""
+def describe_used_rows(command: str, output: str) -> str:
+    """Describe the rows that a command used, from its JSON output; the report uses those of evaluate."""
     if command == "report":
         return "those of evaluate and explain"
     draw: dict[str, Any] = json.loads(output)["draw"]
@@ -83,16 +85,16 @@ def used_rows(command: str, output: str) -> str:
     return ", ".join(f"{labels.get(name, name)} {part['rows']:,}".strip() for name, part in parts.items())
 
 
-def measure(folder: Path, model: Path | None) -> Iterator[Cost]:
-    """Fit unless there is a model, and measure every command on every table."""
+def measure_commands(folder: Path, model: Path | None) -> Iterator[Cost]:
+    """Fit a model unless one is passed, and measure every command on every table."""
     if model is None:
-        generate(FITTED_ROWS, 0).write_parquet(folder / "fit.parquet")
-        run(folder, "fit", "fit.parquet", "--target", "y", "-o", "model")
+        generate_table(FITTED_ROWS, 0).write_parquet(folder / "fit.parquet")
+        run_command(folder, "fit", "fit.parquet", "--target", "y", "-o", "model")
     else:
         shutil.copytree(model, folder / "model")
     for rows in ROWS:
         table = f"rows{rows}.parquet"
-        generate(rows, 1).write_parquet(folder / table)
+        generate_table(rows, 1).write_parquet(folder / table)
         for command, arguments in {
             "evaluate": ["evaluate", "model", table, "--json"],
             "report": ["report", "model", table, "-o", "report.html", "--overwrite"],
@@ -100,12 +102,12 @@ def measure(folder: Path, model: Path | None) -> Iterator[Cost]:
             "monitor": ["monitor", "model", table, "--json"],
             "diagnose": ["diagnose", table, "--target", "y", "--json"],
         }.items():
-            output, seconds, megabytes = run(folder, *arguments)
-            yield Cost(command, rows, seconds, megabytes, used_rows(command, output))
+            output, seconds, megabytes = run_command(folder, *arguments)
+            yield Cost(command, rows, seconds, megabytes, describe_used_rows(command, output))
 
 
-def page(found: list[Cost]) -> str:
-    """The results as Markdown."""
+def format_page(costs: list[Cost]) -> str:
+    """Format the results as Markdown."""
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, one thread"
     lines = [
         "# What commands cost on long tables", "",
@@ -113,7 +115,7 @@ def page(found: list[Cost]) -> str:
         "| command | rows of the table | CPU seconds | memory, MB | rows used |",
         "|---|---:|---:|---:|---|",
     ]  # fmt: skip
-    lines += [f"| {c.command} | {c.rows:,} | {c.seconds:.1f} | {c.megabytes:,.0f} | {c.used} |" for c in found]
+    lines += [f"| {c.command} | {c.rows:,} | {c.seconds:.1f} | {c.megabytes:,.0f} | {c.used} |" for c in costs]
     return "\n".join(lines) + "\n"
 
 
@@ -123,12 +125,12 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="a model of such rows, which is not fitted again")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    found = list[Cost]()
+    costs = list[Cost]()
     with tempfile.TemporaryDirectory() as folder:
-        for cost in measure(Path(folder), args.model):
-            found.append(cost)
+        for cost in measure_commands(Path(folder), args.model):
+            costs.append(cost)
             print(cost, flush=True)
-            (args.out / "large_tables.md").write_text(page(found))
+            (args.out / "large_tables.md").write_text(format_page(costs))
 
 
 if __name__ == "__main__":

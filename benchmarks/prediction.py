@@ -40,7 +40,7 @@ ASKED = {
 }
 
 
-def table(rows: int) -> tuple[pl.DataFrame, np.ndarray]:
+def simulate_table(rows: int) -> tuple[pl.DataFrame, np.ndarray]:
     rng = np.random.default_rng(0)
     numbers = rng.normal(size=(rows, COLUMNS - 1))
     y = rng.poisson(np.exp(1.5 + 0.6 * numbers[:, 0] + rng.normal(0.0, 0.5, rows)))
@@ -48,8 +48,8 @@ def table(rows: int) -> tuple[pl.DataFrame, np.ndarray]:
     return frame.with_columns(ward=pl.Series(rng.choice(["A", "B", "C"], rows))), y
 
 
-def cpu_seconds(*calls: Callable[[], object], repeat: int = 3) -> list[float]:
-    """The shortest times of calls that take turns."""
+def time_in_turns(*calls: Callable[[], object], repeat: int = 3) -> list[float]:
+    """Return the shortest time of each call; the calls take turns."""
     best = [float("inf")] * len(calls)
     for _ in range(repeat):
         for i, call in enumerate(calls):
@@ -59,8 +59,8 @@ def cpu_seconds(*calls: Callable[[], object], repeat: int = 3) -> list[float]:
     return best
 
 
-def each_row(call: Callable[[pl.DataFrame], object], frame: pl.DataFrame, calls: int) -> tuple[float, float]:
-    """Median and 99th percentile of single rows, in ms."""
+def time_single_rows(call: Callable[[pl.DataFrame], object], frame: pl.DataFrame, calls: int) -> tuple[float, float]:
+    """Return the median and the 99th percentile of the time of a single row, in ms."""
     took = []
     for i in range(calls + 10):
         row = frame[i % frame.height : i % frame.height + 1]
@@ -71,38 +71,38 @@ def each_row(call: Callable[[pl.DataFrame], object], frame: pl.DataFrame, calls:
     return float(median), float(high)
 
 
-def predictions(model: DDPNRegressor, frame: pl.DataFrame, calls: int) -> Iterator[dict]:
-    """The full table of many rows against the networks alone, and single rows."""
+def measure_predictions(model: DDPNRegressor, frame: pl.DataFrame, calls: int) -> Iterator[dict]:
+    """Compare the full table of many rows with the networks alone, and time single rows."""
     member = model.predictor_.members["networks"]
     inputs = torch.from_numpy(member.encoder.transform(frame))
     single, rows = copy.deepcopy(member.model).float(), frame.height
     knots = np.linspace(0.0, 1.0, 21)
     change = MonotoneMap.from_knots(knots, knots + 0.06 * knots * np.sin(2.0 * np.pi * knots))
 
-    def networks() -> None:
+    def run_networks() -> None:
         for part in inputs.split(4096):
             single.raw(part)
 
-    def full(is_changed: bool = False) -> None:
+    def predict_table(is_changed: bool = False) -> None:
         for base in model.predictor_.blocks(frame):
             model.predictor_.wrap(Recalibrated(base, change) if is_changed else base).to_columns(PredictionSpec())
 
     with torch.no_grad():
-        bare, whole, changed = cpu_seconds(networks, full, lambda: full(True), repeat=5)
+        bare, whole, changed = time_in_turns(run_networks, predict_table, lambda: predict_table(True), repeat=5)
     yield {"what": "bare forward pass, float32", "rows/s": rows / bare}
     yield {"what": "mean, median, interval, variance", "rows/s": rows / whole, "full / bare": bare / whole}
     yield {"what": "the same, recalibrated", "rows/s": rows / changed, "us per row": changed / rows * 1e6}
     for name, call in (("mean", model.predict), ("interval", model.predict_interval)):
-        median, high = each_row(call, frame, calls)
+        median, high = time_single_rows(call, frame, calls)
         yield {"what": f"{name} of one row", "median ms": median, "99% ms": high}
 
 
-def files(model: DDPNRegressor, rows: int) -> dict:
-    """`ddpn predict` from CSV to CSV, in a process of its own."""
+def measure_files(model: DDPNRegressor, rows: int) -> dict:
+    """Measure `ddpn predict` from CSV to CSV, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         model.save(path / "model")
-        table(rows)[0].write_csv(path / "new.csv")
+        simulate_table(rows)[0].write_csv(path / "new.csv")
         command = [sys.executable, "-m", "ddpn.cli", "predict", "model", "new.csv", "-o", "out.csv"]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
@@ -111,22 +111,22 @@ def files(model: DDPNRegressor, rows: int) -> dict:
     return {"what": "ddpn predict, CSV to CSV", "rows": rows, "rows/s": rows / seconds, "MB": after.ru_maxrss / 1024}
 
 
-def measured(rows: int, calls: int, file_rows: int) -> list[dict]:
-    frame, y = table(rows)
+def measure(rows: int, calls: int, file_rows: int) -> list[dict]:
+    frame, y = simulate_table(rows)
     few = min(rows, 2000)
     model = DDPNRegressor(epochs=1, random_state=0, device="cpu").fit(frame.head(few), y[:few])
-    found = list(predictions(model, frame, calls))
-    return [*found, files(model, file_rows)] if file_rows else found
+    results = list(measure_predictions(model, frame, calls))
+    return [*results, measure_files(model, file_rows)] if file_rows else results
 
 
 def main() -> None:
-    parser = recording.parser(__doc__)
+    parser = recording.make_parser(__doc__)
     parser.add_argument("--rows", type=int, default=16_384)
     parser.add_argument("--calls", type=int, default=300)
     parser.add_argument("--file-rows", type=int, default=200_000)
     args = parser.parse_args()
     args.device, sizes = "cpu", (args.rows, args.calls, args.file_rows)
-    recording.record("prediction", args, lambda _: measured(*sizes), ASKED, "one thread, CPU seconds")
+    recording.record("prediction", args, lambda _: measure(*sizes), ASKED, "one thread, CPU seconds")
 
 
 if __name__ == "__main__":

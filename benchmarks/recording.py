@@ -10,15 +10,15 @@ from pathlib import Path
 import torch
 
 
-def parser(about: str | None) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    made.add_argument("--device", choices=["cpu", "cuda"], default=None, help="default: cpu, and cuda where present")
-    return made
+def make_parser(about: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--device", choices=["cpu", "cuda"], default=None, help="default: cpu, and cuda where present")
+    return parser
 
 
-def seconds(call: Callable[[], object], repeat: int, warm: bool = True) -> float:
-    """The shortest of so many calls; the first, which may set things up, is not counted."""
+def time_call(call: Callable[[], object], repeat: int, warm: bool = True) -> float:
+    """Return the shortest time of `repeat` calls; an additional first call, which may set things up, does not count."""
     if warm:
         call()
     best = float("inf")
@@ -36,7 +36,7 @@ def record(
     targets: dict[str, float],
     on_cpu: str = "one thread",
 ) -> None:
-    """Run `measure` on each device, on one thread; write <name>_<device>.json and .md, with what was asked for."""
+    """Run `measure` on each device, on one thread; write <name>_<device>.json and .md, with the targets."""
     torch.set_num_threads(1)
     args.out.mkdir(parents=True, exist_ok=True)
     for device in [args.device] if args.device else ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
@@ -45,12 +45,12 @@ def record(
         results = measure(device)
         content = json.dumps({"title": title, "results": results}, indent=1) + "\n"
         (args.out / f"{name}_{device}.json").write_text(content)
-        text = "\n".join([f"# {title}", "", *_lines(results, targets if device == "cpu" else {})]) + "\n"
+        text = "\n".join([f"# {title}", "", *_format_lines(results, targets if device == "cpu" else {})]) + "\n"
         (args.out / f"{name}_{device}.md").write_text(text)
         print(text)
 
 
-def _lines(results: list[dict], targets: dict[str, float]) -> Iterable[str]:
+def _format_lines(results: list[dict], targets: dict[str, float]) -> Iterable[str]:
     for row in results:
         shown = (f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items() if k != "what")
         asked = f" (asked: {targets[row['what']]:g})" if row["what"] in targets else ""

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 import polars as pl
 import torch
-from streaming import _resident, generate, part
+from streaming import generate_table, make_part, read_resident_bytes
 
 import ddpn.workflow.preparing as preparing
 from ddpn.members.network_options import NetworkOptions
@@ -53,29 +53,29 @@ BLOCK_ROWS = 32_768
 Row = dict[str, Any]
 
 
-def measured(call: Callable[[], Any]) -> tuple[float, Any]:
-    """CPU seconds of this process, and what was returned."""
+def time_call(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the CPU seconds of a call in this process, and its result."""
     started = time.process_time()
-    found = call()
-    return time.process_time() - started, found
+    result = call()
+    return time.process_time() - started, result
 
 
-def names(columns: int) -> list[str]:
-    """So many columns of the table: numbers, integers and text in the proportions of all 40."""
-    every = part(0, 1).drop("y").columns
+def choose_columns(columns: int) -> list[str]:
+    """Choose some columns of the table: numbers, integers and text in the proportions of all 40."""
+    every = make_part(0, 1).drop("y").columns
     return [every[i] for i in np.linspace(0, len(every) - 1, columns).astype(int)]
 
 
-def sample_of(rows: int, columns: int) -> CountRows:
-    frame = part(0, rows)
-    return CountRows(frame.select(names(columns)), frame["y"].to_numpy().astype(float))
+def draw_sample(rows: int, columns: int) -> CountRows:
+    frame = make_part(0, rows)
+    return CountRows(frame.select(choose_columns(columns)), frame["y"].to_numpy().astype(float))
 
 
-def check_pass(folder: Path, columns: int) -> Row:
-    """The first pass over a folder, which has so many columns."""
+def measure_check(folder: Path, columns: int) -> Row:
+    """Measure the first pass over a folder, which checks all rows."""
     plan = FitConfig(target="y")
     table = preparing.open_table([str(folder)], plan, stream=True)[0]
-    seconds, _ = measured(lambda: preparing.check_and_draw_rows(table, plan, draw_row_numbers(table, 0)))
+    seconds, _ = time_call(lambda: preparing.check_and_draw_rows(table, plan, draw_row_numbers(table, 0)))
     return Row(what="check of all rows", rows=table.rows, columns=columns, networks="", seconds=seconds, per=table.rows)
 
 
@@ -99,40 +99,42 @@ class Stream:
         return self.rows.rows(np.sort(chunk))
 
 
-def networks(rows: int, columns: int, n_networks: int) -> tuple[list[Row], Networks]:
-    """The encoding of a stream, and a pass of a training on it."""
-    sample = sample_of(rows, columns)
+def measure_networks(rows: int, columns: int, n_networks: int) -> tuple[list[Row], Networks]:
+    """Measure the encoding of a stream, and a pass of a training on it."""
+    sample = draw_sample(rows, columns)
     options = NetworkOptions(n_networks=n_networks, hidden=(64, 64), epochs=1, numeric="steps")
     member = Networks(options=options, runtime=Runtime("cpu"), stream=Stream(sample))
-    seconds, _ = measured(lambda: member.fit(sample.rows(slice(0, 20_000)), None, 0))
+    seconds, _ = time_call(lambda: member.fit(sample.rows(slice(0, 20_000)), None, 0))
     config = options.make_config(rows, tuple(range(n_networks)))
-    encoded, _ = member._streamed("steps", sample.rows(slice(0, 20_000)), None, config)
+    encoded, _ = member._encode_stream("steps", sample.rows(slice(0, 20_000)), None, config)
     chunks = rows // CHUNK_ROWS
-    encoding, _ = measured(
+    encoding, _ = time_call(
         lambda: [encoded.train.encode(c) for c in islice(member.stream.chunks(CHUNK_ROWS, 0), chunks)]
     )
     common = {"rows": rows, "columns": columns, "networks": n_networks}
-    found = [
+    results = [
         Row(what="encoding", **common, seconds=encoding, per=chunks * CHUNK_ROWS),
         Row(what="pass of networks, with encoding", **common, seconds=seconds, per=rows),
     ]
-    return found, member
+    return results, member
 
 
-def trees(rows: int, columns: int, rounds: int = 5) -> Row:
-    """Rounds of boosting over a stream, and the memory of LightGBM per row."""
-    sample = sample_of(20_000, columns)
+def measure_trees(rows: int, columns: int, rounds: int = 5) -> Row:
+    """Measure rounds of boosting over a stream, and the memory of LightGBM per row."""
+    sample = draw_sample(20_000, columns)
     (table, matrix), (rate, weight) = TreeTable.fit(sample.X), compute_rates(sample)
-    places = np.arange(len(rate))
-    known = TreeRows(matrix, table.is_category, rate, weight, [Fold(places, places)])
+    row_numbers = np.arange(len(rate))
+    rows_in_memory = TreeRows(matrix, table.is_category, rate, weight, [Fold(row_numbers, row_numbers)])
     stream = _Generated(rows // BLOCK_ROWS * BLOCK_ROWS, columns)
     chunks = StreamedRows(stream, table, 1.0, len(stream), 0)
     gc.collect()
-    before = _resident()
-    growing = BoostedTrees(StreamedData(known, known, chunks), known, 0, Settings(leaves=63, rate=0.1))
-    seconds, _ = measured(lambda: [growing.grow() for _ in range(rounds)])
+    before = read_resident_bytes()
+    growing = BoostedTrees(
+        StreamedData(rows_in_memory, rows_in_memory, chunks), rows_in_memory, 0, Settings(leaves=63, rate=0.1)
+    )
+    seconds, _ = time_call(lambda: [growing.grow() for _ in range(rounds)])
     gc.collect()
-    taken = (_resident() - before) / len(stream)
+    taken = (read_resident_bytes() - before) / len(stream)
     return Row(
         what="round of trees (63 leaves)", rows=len(stream), columns=columns, networks="", seconds=seconds / rounds,
         per=len(stream), note=f"{taken:.0f} bytes per row",
@@ -140,10 +142,10 @@ def trees(rows: int, columns: int, rounds: int = 5) -> Row:
 
 
 class _Generated(Stream):
-    """Rows that are made when they are read, and not kept."""
+    """Rows that are generated when they are read, and not kept."""
 
     def __init__(self, rows: int, columns: int) -> None:
-        self._rows, self._names = rows, names(columns)
+        self._rows, self._names = rows, choose_columns(columns)
 
     def __len__(self) -> int:
         return self._rows
@@ -152,63 +154,63 @@ class _Generated(Stream):
         yield from (np.full(rows, number) for number in range(10_000))
 
     def sample(self, chunk: np.ndarray) -> CountRows:
-        frame = part(int(chunk[0]), len(chunk))
+        frame = make_part(int(chunk[0]), len(chunk))
         return CountRows(frame.select(self._names), frame["y"].to_numpy().astype(float))
 
 
-def predictions(member: Networks, columns: int, rows: int = 8192) -> Row:
-    """Mean, median, mode, interval and variances of networks alone."""
+def measure_predictions(member: Networks, columns: int, rows: int = 8192) -> Row:
+    """Measure the mean, median, mode, interval and variances of networks alone."""
     from ddpn.prediction.spec import PredictionSpec
     from ddpn.predictor import Predictor
 
     spec = PredictionSpec()
-    predictor, X = Predictor({"networks": member}, {"networks": 1.0}), sample_of(rows, columns).X
-    seconds, _ = measured(lambda: [predictor.predict(X[i : i + 4096]).to_columns(spec) for i in (0, 4096)])
+    predictor, X = Predictor({"networks": member}, {"networks": 1.0}), draw_sample(rows, columns).X
+    seconds, _ = time_call(lambda: [predictor.predict(X[i : i + 4096]).to_columns(spec) for i in (0, 4096)])
     return Row(
         what="predictions", rows=rows, columns=columns, networks=member.options.n_networks, seconds=seconds, per=rows
     )
 
 
-def driver(folder: Path, blocks: int = 200) -> Row:
-    """What the program that controls a cluster does for each block: write a part, and what is known of it."""
+def measure_driver(folder: Path, blocks: int = 200) -> Row:
+    """Measure what the program that controls a cluster does for each block: write a part and its facts."""
     frame = pl.DataFrame(np.random.default_rng(0).normal(size=(BLOCK_ROWS, 9)))
     frame.write_parquet(content := io.BytesIO())
     findings = {"rows": BLOCK_ROWS, "flagged": 0, "groups": {}, "notes": {}, "states": [[BLOCK_ROWS] * 6] * COLUMNS}
     facts = json.dumps({"rows": BLOCK_ROWS, "columns": frame.columns, "findings": findings}).encode()
     parts, files = ResultStore(folder / "out.parquet.parts", {}), {"content": content.getvalue(), "facts": facts}
-    seconds, _ = measured(lambda: [parts.write(Block(0, 0, 0, at), files, "a part") for at in range(blocks)])
+    seconds, _ = time_call(lambda: [parts.write(Block(0, 0, 0, at), files, "a part") for at in range(blocks)])
     rows = blocks * BLOCK_ROWS
     return Row(what="parts and what is known of them", rows=rows, columns=9, networks="", seconds=seconds, per=rows)
 
 
-def measure(rows: int, tree_rows: int) -> Iterator[Row]:
-    """All results."""
+def measure_all(rows: int, tree_rows: int) -> Iterator[Row]:
+    """Measure every step."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for number, columns in ((rows, COLUMNS), (4 * rows, COLUMNS), (4 * rows, COLUMNS // 4)):
             data = folder / f"{number}-{columns}"
-            generate(data, number)
+            generate_table(data, number)
             for path in data.iterdir():
-                pl.read_parquet(path).select([*names(columns), "y"]).write_parquet(path, row_group_size=50_000)
-            yield check_pass(data, columns)
+                pl.read_parquet(path).select([*choose_columns(columns), "y"]).write_parquet(path, row_group_size=50_000)
+            yield measure_check(data, columns)
         for number, columns, n_networks in (
             (rows, COLUMNS, MEMBERS), (2 * rows, COLUMNS, MEMBERS), (rows, COLUMNS // 4, MEMBERS),
             (rows, COLUMNS, 1), (rows, COLUMNS, 2 * MEMBERS),
         ):  # fmt: skip
-            found, member = networks(number, columns, n_networks)
-            yield from found
+            results, member = measure_networks(number, columns, n_networks)
+            yield from results
             if number == rows:
-                yield predictions(member, columns)
+                yield measure_predictions(member, columns)
         for number, columns in ((tree_rows, COLUMNS), (2 * tree_rows, COLUMNS), (tree_rows, COLUMNS // 4)):
             # In a process of its own: memory that was used before would hide what is taken.
             command = [sys.executable, __file__, "trees", str(number), str(columns)]
             output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
             yield Row(json.loads(output.splitlines()[-1]))
-        yield driver(folder)
+        yield measure_driver(folder)
 
 
-def page(found: list[Row], command: str) -> str:
-    """The results as Markdown."""
+def format_page(results: list[Row], command: str) -> str:
+    """Format the results as Markdown."""
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, one thread"
     lines = [
         "# How the cost grows", "", f"`{command}`, {machine}; CPU seconds. Networks are of two layers of 64.",
@@ -216,20 +218,20 @@ def page(found: list[Row], command: str) -> str:
         "| step | rows | columns | networks | CPU seconds | CPU seconds per million rows | |",
         "|---|---:|---:|---:|---:|---:|---|",
     ]  # fmt: skip
-    return "\n".join([*lines, *map(line, found)]) + "\n"
+    return "\n".join([*lines, *map(format_line, results)]) + "\n"
 
 
-def line(row: Row) -> str:
-    """A row of the table."""
-    each = f"{1e6 * row['seconds'] / row['per']:.3g}"
-    cells = [row["what"], f"{row['rows']:,}", row["columns"], row["networks"], f"{row['seconds']:.3g}", each]
+def format_line(row: Row) -> str:
+    """Format a row of the table."""
+    per_million = f"{1e6 * row['seconds'] / row['per']:.3g}"
+    cells = [row["what"], f"{row['rows']:,}", row["columns"], row["networks"], f"{row['seconds']:.3g}", per_million]
     return f"| {' | '.join(map(str, cells))} | {row.get('note', '')} |"
 
 
 def main() -> None:
     torch.set_num_threads(1)
     if sys.argv[1:2] == ["trees"]:
-        print(json.dumps(trees(int(sys.argv[2]), int(sys.argv[3]))))
+        print(json.dumps(measure_trees(int(sys.argv[2]), int(sys.argv[3]))))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
@@ -237,13 +239,13 @@ def main() -> None:
     parser.add_argument("--tree-rows", type=int, default=TREE_ROWS)
     args = parser.parse_args()
     target = args.out / "scaling.md"
-    found = []
-    for row in measure(args.rows, args.tree_rows):
-        found.append(row)
+    results = []
+    for row in measure_all(args.rows, args.tree_rows):
+        results.append(row)
         print(dict(row), flush=True)
     args.out.mkdir(parents=True, exist_ok=True)
     command = " ".join(["python benchmarks/scaling.py", *sys.argv[1:]])
-    target.write_text(page(found, command))
+    target.write_text(format_page(results, command))
     print(target.read_text())
 
 

@@ -41,8 +41,8 @@ BAD = [
 ]  # fmt: skip
 
 
-def table(rows: int = 1500) -> pl.DataFrame:
-    """Patients: numbers with gaps, a category, a flag, a date and an exposure."""
+def simulate_patients(rows: int = 1500) -> pl.DataFrame:
+    """Simulate patients: numbers with gaps, a category, a flag, a date and an exposure."""
     rng = np.random.default_rng(0)
     age, ward, smoker = rng.uniform(18, 90, rows), rng.choice(list("ABCD"), rows), rng.random(rows) < 0.3
     years = rng.uniform(0.5, 3.0, rows)
@@ -56,7 +56,7 @@ def table(rows: int = 1500) -> pl.DataFrame:
 # The bare app ------------------------------------------------------------------------------------------------------
 
 
-def bare(model: Path, port: int) -> None:
+def serve_bare_app(model: Path, port: int) -> None:
     """Serve predictions without micro-batching."""
     import torch
     import uvicorn
@@ -85,8 +85,8 @@ def bare(model: Path, port: int) -> None:
 
 
 @contextmanager
-def serving(command: list[str], port: int) -> Iterator[psutil.Process]:
-    """A server that answers, as a process."""
+def run_server(command: list[str], port: int) -> Iterator[psutil.Process]:
+    """Start a server, yield its process when it answers, and end it afterwards."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     try:
@@ -112,53 +112,53 @@ async def _connect(port: int) -> None:
 # The client --------------------------------------------------------------------------------------------------------
 
 
-def request_of(body: bytes, path: str) -> bytes:
+def format_request(body: bytes, path: str) -> bytes:
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
-async def connection(
-    place: tuple[int, str], bodies: list[bytes], bad: float, until: float, seed: int, found: dict[str, Any]
+async def send_requests(
+    address: tuple[int, str], bodies: list[bytes], bad: float, until: float, seed: int, outcomes: dict[str, Any]
 ) -> None:
     """Send one request after the other until the time is over."""
-    rng, (port, path) = np.random.default_rng(seed), place
+    rng, (port, path) = np.random.default_rng(seed), address
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while time.perf_counter() < until:
         is_bad = rng.random() < bad
         body = BAD[rng.integers(len(BAD))] if is_bad else bodies[rng.integers(len(bodies))]
         start = time.perf_counter()
-        writer.write(request_of(body, path))
+        writer.write(format_request(body, path))
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(re.search(rb"content-length: (\d+)", head, re.I)[1])  # type: ignore[index]
             await reader.readexactly(length)
         except (asyncio.IncompleteReadError, ConnectionError):
-            found["errors"] += 1
+            outcomes["errors"] += 1
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             continue
         status = int(head.split(b" ", 2)[1])
-        found["bad" if is_bad else "times"].append(time.perf_counter() - start)
-        found["errors"] += not (400 <= status < 500 if is_bad else status == 200)
+        outcomes["bad" if is_bad else "times"].append(time.perf_counter() - start)
+        outcomes["errors"] += not (400 <= status < 500 if is_bad else status == 200)
     writer.close()
 
 
-async def load(
-    place: tuple[int, str], bodies: list[bytes], bad: float, seconds: float, connections: int
+async def load_server(
+    address: tuple[int, str], bodies: list[bytes], bad: float, seconds: float, connections: int
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {"times": [], "bad": [], "errors": 0}
+    outcomes: dict[str, Any] = {"times": [], "bad": [], "errors": 0}
     start = time.perf_counter()
-    each = (connection(place, bodies, bad, start + seconds, seed, found) for seed in range(connections))
-    await asyncio.gather(*each)
+    senders = (send_requests(address, bodies, bad, start + seconds, seed, outcomes) for seed in range(connections))
+    await asyncio.gather(*senders)
     took = time.perf_counter() - start
-    p50, p99 = (1000 * float(q) for q in np.quantile(found["times"], (0.5, 0.99)))
-    number = len(found["times"]) + len(found["bad"])
-    return {"requests": number, "per second": number / took, "p50": p50, "p99": p99, "errors": found["errors"]}
+    p50, p99 = (1000 * float(q) for q in np.quantile(outcomes["times"], (0.5, 0.99)))
+    number = len(outcomes["times"]) + len(outcomes["bad"])
+    return {"requests": number, "per second": number / took, "p50": p50, "p99": p99, "errors": outcomes["errors"]}
 
 
-def client(
+def run_client(
     port: int, bodies: Path, bad: float, seconds: float, path: str = "/predict", connections: int = CONNECTIONS
 ) -> dict[str, Any]:
-    """The load of a client in a process of its own."""
+    """Run a client in a process of its own, and return its counts and times."""
     command = [sys.executable, __file__, "--role", "client", "--port", str(port), "--bodies", str(bodies)]
     command += ["--bad", str(bad), "--seconds", str(seconds), "--path", path, "--connections", str(connections)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -168,49 +168,49 @@ def client(
 # All of it ---------------------------------------------------------------------------------------------------------
 
 
-def written_bodies(path: Path, frame: pl.DataFrame, outputs: list[str] | None) -> Path:
+def write_bodies(path: Path, frame: pl.DataFrame, outputs: list[str] | None) -> Path:
     rows = json.loads(frame.head(500).drop("visits").with_columns(pl.col("admitted").dt.to_string()).write_json())
     more = {} if outputs is None else {"outputs": outputs}
     path.write_text("\n".join(json.dumps({"rows": [row], **more}) for row in rows))
     return path
 
 
-def measured(folder: Path, model: Path, seconds: float, many: float) -> dict[str, Any]:
-    frame = table()
-    lean = written_bodies(folder / "lean", frame, LEAN)
-    full = written_bodies(folder / "full", frame, None)
+def measure_servers(folder: Path, model: Path, seconds: float, many: float) -> dict[str, Any]:
+    frame = simulate_patients()
+    lean = write_bodies(folder / "lean", frame, LEAN)
+    full = write_bodies(folder / "full", frame, None)
     ddpn = [sys.executable, "-m", "ddpn.cli", "serve", str(model), "--port", "8911", "--log-level", "warning"]
     alone = [sys.executable, __file__, "--role", "bare", "--model", str(model), "--port", "8912"]
-    found: dict[str, Any] = {"served": [], "bare": []}
+    runs: dict[str, Any] = {"served": [], "bare": []}
     for path in ("/threads", "/predict"):
         for name, command, port in (("served", ddpn, 8911), ("bare", alone, 8912)):
             where = path if name == "bare" else "/predict"
-            with serving(command, port):
-                client(port, lean, 0.0, 2.0, where)  # warm
-                found[name].append(client(port, lean, 0.0, seconds, where))
-    with serving(ddpn, 8911) as process:
-        client(8911, full, 0.0, 2.0)
-        found["default outputs"] = client(8911, full, 0.0, seconds)
+            with run_server(command, port):
+                run_client(port, lean, 0.0, 2.0, where)  # warm
+                runs[name].append(run_client(port, lean, 0.0, seconds, where))
+    with run_server(ddpn, 8911) as process:
+        run_client(8911, full, 0.0, 2.0)
+        runs["default outputs"] = run_client(8911, full, 0.0, seconds)
         used = sum(process.cpu_times()[:2])
-        found["alone"] = client(8911, full, 0.0, seconds, connections=1)
-        found["alone CPU, ms"] = 1000 * (sum(process.cpu_times()[:2]) - used) / found["alone"]["requests"]
-        found["malformed"] = client(8911, full, MALFORMED, seconds)
+        runs["alone"] = run_client(8911, full, 0.0, seconds, connections=1)
+        runs["alone CPU, ms"] = 1000 * (sum(process.cpu_times()[:2]) - used) / runs["alone"]["requests"]
+        runs["malformed"] = run_client(8911, full, MALFORMED, seconds)
         memory = [process.memory_info().rss / 2**20]
         numbers = [0]
         for _ in range(3):
-            numbers.append(numbers[-1] + client(8911, full, MALFORMED, many)["requests"])
+            numbers.append(numbers[-1] + run_client(8911, full, MALFORMED, many)["requests"])
             memory.append(process.memory_info().rss / 2**20)
-        found["memory"] = list(zip(numbers, memory, strict=True))
-    return found
+        runs["memory"] = list(zip(numbers, memory, strict=True))
+    return runs
 
 
-def line(name: str, run: dict[str, Any]) -> str:
+def format_line(name: str, run: dict[str, Any]) -> str:
     speed = f"{run['per second']:,.0f} | {run['p50']:.1f} | {run['p99']:.1f}"
     return f"| {name} | {run['requests']:,} | {speed} | {run['errors']} |"
 
 
-def page(found: dict[str, Any], members: str) -> str:
-    best = {name: max(found[name], key=lambda run: run["per second"]) for name in ("served", "bare")}
+def format_page(runs: dict[str, Any], members: str) -> str:
+    best = {name: max(runs[name], key=lambda run: run["per second"]) for name in ("served", "bare")}
     ratio = best["served"]["per second"] / best["bare"]["per second"]
     tail = best["served"]["p99"] / best["bare"]["p99"]
     count_cores, busy = len(os.sched_getaffinity(0)), os.getloadavg()[0]
@@ -223,18 +223,18 @@ def page(found: dict[str, Any], members: str) -> str:
         "",
         "| server | requests | per second | p50, ms | p99, ms | errors |",
         "|---|---:|---:|---:|---:|---:|",
-        *(line(f"ddpn serve, mean and interval, run {i}", run) for i, run in enumerate(found["served"], 1)),
-        line("bare app in threads, mean and interval", found["bare"][0]),
-        line("bare app in the event loop, mean and interval", found["bare"][1]),
-        line("ddpn serve, default outputs", found["default outputs"]),
-        line("ddpn serve, default outputs, one connection", found["alone"]),
-        line("ddpn serve, 5% malformed bodies", found["malformed"]),
+        *(format_line(f"ddpn serve, mean and interval, run {i}", run) for i, run in enumerate(runs["served"], 1)),
+        format_line("bare app in threads, mean and interval", runs["bare"][0]),
+        format_line("bare app in the event loop, mean and interval", runs["bare"][1]),
+        format_line("ddpn serve, default outputs", runs["default outputs"]),
+        format_line("ddpn serve, default outputs, one connection", runs["alone"]),
+        format_line("ddpn serve, 5% malformed bodies", runs["malformed"]),
         "",
         f"- throughput of the better runs, ddpn serve / bare app: {ratio:.1f} (asked: at least 3)",
         f"- p99 of the same runs, ddpn serve / bare app: {tail:.2f} (asked: at most 1)",
-        f"- CPU of the server per request of one connection: {found['alone CPU, ms']:.1f} ms (asked: at most 8)",
+        f"- CPU of the server per request of one connection: {runs['alone CPU, ms']:.1f} ms (asked: at most 8)",
         "- memory of the server: "
-        + ", ".join(f"{size:,.0f} MiB after {number:,} requests" for number, size in found["memory"]),
+        + ", ".join(f"{size:,.0f} MiB after {number:,} requests" for number, size in runs["memory"]),
     ]
     return "\n".join(lines) + "\n"
 
@@ -255,23 +255,23 @@ def main() -> None:
     parser.add_argument("--connections", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.role == "bare":
-        bare(args.model, args.port)
+        serve_bare_app(args.model, args.port)
         return
     if args.role == "client":
         bodies = args.bodies.read_bytes().splitlines()
         address = args.port, args.path
-        print(json.dumps(asyncio.run(load(address, bodies, args.bad, args.seconds, args.connections))))
+        print(json.dumps(asyncio.run(load_server(address, bodies, args.bad, args.seconds, args.connections))))
         return
     with tempfile.TemporaryDirectory() as name:
         folder, model = Path(name), args.model
         if model is None:
             model = folder / "visits.model"
-            table().write_parquet(folder / "visits.parquet")
+            simulate_patients().write_parquet(folder / "visits.parquet")
             command = [sys.executable, "-m", "ddpn.cli", "fit", str(folder / "visits.parquet"), "--target", "visits"]
             subprocess.run([*command, "--exposure", "years", *FIT, "-o", str(model)], check=True)
         members = json.loads((model / "model.json").read_text())["members"]
-        mixed = ", ".join(f"{each} {known['weight']:.0%}" for each, known in members.items() if known["weight"])
-        text = page(measured(folder, model, args.seconds, args.many), mixed)
+        mixed = ", ".join(f"{member} {facts['weight']:.0%}" for member, facts in members.items() if facts["weight"])
+        text = format_page(measure_servers(folder, model, args.seconds, args.many), mixed)
     print(text)
     if args.out is not None:
         (args.out / "serving.md").write_text(text)

@@ -35,8 +35,8 @@ _SEED = 7
 MODEL = {"likelihood": "negative_binomial", "n_networks": 2, "hidden": [64, 64], "epochs": 1, "device": "cpu"}
 
 
-def part(number: int, rows: int) -> Any:
-    """One part of the table: 40 columns and the target `y`; the same for the same number."""
+def make_part(number: int, rows: int) -> Any:
+    """Make one part of the table: 40 columns and the target `y`. The same number gives the same part."""
     import polars as pl
 
     rng = np.random.default_rng([_SEED, number])
@@ -54,16 +54,16 @@ def part(number: int, rows: int) -> Any:
     return pl.DataFrame(columns | {"y": y})
 
 
-def generate(folder: Path, rows: int, part_rows: int = PART_ROWS) -> None:
-    """Write so many rows, one file after the other."""
+def generate_table(folder: Path, rows: int, part_rows: int = PART_ROWS) -> None:
+    """Write a table of `rows` rows, one file after the other."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, start in enumerate(range(0, rows, part_rows)):
-        table = part(number, min(part_rows, rows - start))
+        table = make_part(number, min(part_rows, rows - start))
         table.write_parquet(folder / f"part-{number:05d}.parquet", row_group_size=GROUP_ROWS)
 
 
-def fit(folder: Path, stream: bool, model: dict[str, Any]) -> dict[str, Any]:
-    """Fit in this process; seconds, rows per second, memory, and the CRPS of new rows."""
+def measure_fit(folder: Path, stream: bool, model: dict[str, Any]) -> dict[str, Any]:
+    """Fit in this process; return seconds, CPU seconds, peak memory and the CRPS of new rows."""
     import torch
 
     import ddpn.workflow.fitting as fitting
@@ -75,7 +75,7 @@ def fit(folder: Path, stream: bool, model: dict[str, Any]) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     training = _time_networks()
-    before = _resident()
+    before = read_resident_bytes()
     started, cpu = time.perf_counter(), time.process_time()
     plan = FitConfig(target="y", **model, compare_with=())
     prepared = prepare(open_table([str(folder)], plan, stream=stream)[0], plan)
@@ -83,7 +83,7 @@ def fit(folder: Path, stream: bool, model: dict[str, Any]) -> dict[str, Any]:
     fitted = fitting.fit(prepared, {}, on_step=lambda step: print(f"  {step}", file=sys.stderr))
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    test = part(TEST_PART, TEST_ROWS)
+    test = make_part(TEST_PART, TEST_ROWS)
     roles, predictor = fitted.folder.roles, fitted.folder.model.predictor_
     scores = []
     for start in range(0, TEST_ROWS, 5000):
@@ -105,34 +105,39 @@ def fit(folder: Path, stream: bool, model: dict[str, Any]) -> dict[str, Any]:
 
 
 def _time_networks() -> list[float]:
-    """CPU seconds that networks are trained in this process, reading and encoding included: the first entry."""
+    """Add up the CPU seconds of `Networks.fit` in this process, reading and encoding included.
+
+    They are the only entry of the list returned, which every later fit updates.
+    """
     from ddpn.members.networks import Networks
 
     taken, fit = [0.0], Networks.fit
 
-    def timed(self: Any, *rows: Any) -> Any:
+    def fit_and_time(self: Any, *rows: Any) -> Any:
         started = time.process_time()
         try:
             return fit(self, *rows)
         finally:
             taken[0] += time.process_time() - started
 
-    Networks.fit = timed  # type: ignore[method-assign]
+    Networks.fit = fit_and_time  # type: ignore[method-assign]
     return taken
 
 
-def _resident() -> int:
+def read_resident_bytes() -> int:
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def measure(rows: Sequence[int], compare: Sequence[int], model: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
-    """All fits, each in its own process; tables and results that are in the folder already are used again."""
-    found = []
+def measure_fits(
+    rows: Sequence[int], compare: Sequence[int], model: dict[str, Any], folder: Path
+) -> list[dict[str, Any]]:
+    """Run all fits, each in its own process; reuse tables and results that are in the folder already."""
+    results = []
     for number in sorted({*rows, *compare}):
         data = folder / str(number)
         if not (data / "complete").exists():
-            generate(data, number)
+            generate_table(data, number)
             (data / "complete").touch()
         for stream in [*([True] if number in rows else []), *([False] if number in compare else [])]:
             word = "stream" if stream else "memory"
@@ -142,13 +147,13 @@ def measure(rows: Sequence[int], compare: Sequence[int], model: dict[str, Any], 
                 print(f"{number:,} rows, {word}", file=sys.stderr, flush=True)
                 output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
                 result.write_text(output.splitlines()[-1])
-            found.append({"rows": number, "how": word, **json.loads(result.read_text())})
-            print(found[-1], file=sys.stderr, flush=True)
-    return found
+            results.append({"rows": number, "how": word, **json.loads(result.read_text())})
+            print(results[-1], file=sys.stderr, flush=True)
+    return results
 
 
-def page(found: list[dict[str, Any]], command: str, model: dict[str, Any]) -> str:
-    """The results as Markdown."""
+def format_page(results: list[dict[str, Any]], command: str, model: dict[str, Any]) -> str:
+    """Format the results as Markdown."""
     machine = platform.processor() or platform.machine()
     lines = [
         "# Fits of many Parquet files", "",
@@ -161,7 +166,7 @@ def page(found: list[dict[str, Any]], command: str, model: dict[str, Any]) -> st
         "| peak memory | CRPS |",
         "|---:|---|---:|---:|---:|---:|---:|---:|---:|",
     ]  # fmt: skip
-    for row in found:
+    for row in results:
         cells = [f"{row['rows']:,}", row["how"], f"{row['seconds']:.0f}", f"{row['cpu']:.0f}"]
         cells += [f"{row['reading']:.0f}", f"{row['training']:.0f}", f"{row['trained'] / row['training']:,.0f}"]
         cells.append(f"{row['peak'] / 1e9:.2f} GB")
@@ -182,7 +187,7 @@ def main() -> None:
         parser.add_argument("folder", type=Path)
         parser.add_argument("--rows", type=int, required=True)
         args = parser.parse_args(sys.argv[2:])
-        generate(args.folder, args.rows)
+        generate_table(args.folder, args.rows)
         return
     if sys.argv[1:2] == ["fit"]:
         parser = argparse.ArgumentParser()
@@ -190,14 +195,14 @@ def main() -> None:
         parser.add_argument("how", choices=["stream", "memory"])
         parser.add_argument("--model", type=json.loads, required=True)
         args = parser.parse_args(sys.argv[2:])
-        print(json.dumps(fit(args.folder, args.how == "stream", args.model)))
+        print(json.dumps(measure_fit(args.folder, args.how == "stream", args.model)))
         return
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(args.rows, args.compare, args.model, args.data or Path(folder))
+        results = measure_fits(args.rows, args.compare, args.model, args.data or Path(folder))
     args.out.mkdir(parents=True, exist_ok=True)
     command = " ".join(["python benchmarks/streaming.py", *sys.argv[1:]])
-    (args.out / "streaming.md").write_text(page(found, command, args.model))
+    (args.out / "streaming.md").write_text(format_page(results, command, args.model))
     print((args.out / "streaming.md").read_text())
 
 

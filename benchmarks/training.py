@@ -32,15 +32,15 @@ TARGETS = {
 }
 
 
-def simulated(rows: int = ROWS) -> CountRows:
+def simulate_rows(rows: int = ROWS) -> CountRows:
     generator = torch.Generator().manual_seed(7)
     x = torch.randn(rows, COLUMNS, generator=generator)
     mean = torch.exp(1.4 + 0.4 * torch.sin(2 * x[:, 0]) + 0.2 * x[:, 1] * x[:, 2])
     return CountRows(x, torch.poisson(mean, generator=generator))
 
 
-def stacked(data: CountRows, objective: str, steps: int, device: str = "cpu") -> tuple[float, CountModel]:
-    """Seconds for `steps` steps of all networks, set-up and capture included."""
+def time_stacked_loop(data: CountRows, objective: str, steps: int, device: str = "cpu") -> tuple[float, CountModel]:
+    """Return the seconds for `steps` steps of all networks, set-up and capture included, and the model."""
     head = make_head("double_poisson", objective=objective)
     model = CountModel(MLP(n_in=COLUMNS, hidden=HIDDEN, n_networks=NETWORKS), head, NETWORKS)
     seeds = tuple(range(NETWORKS))
@@ -57,13 +57,13 @@ def stacked(data: CountRows, objective: str, steps: int, device: str = "cpu") ->
     return time.perf_counter() - start, model
 
 
-def plain_network() -> nn.Sequential:
+def make_plain_network() -> nn.Sequential:
     widths = [COLUMNS, *HIDDEN]
     layers = [m for a, b in pairwise(widths) for m in (nn.Linear(a, b), nn.ReLU())]
     return nn.Sequential(*layers, nn.Linear(widths[-1], 2))
 
 
-def plain_step(network: nn.Module, optimizer: torch.optim.Optimizer, head: Head, x: Tensor, y: Tensor) -> None:
+def take_plain_step(network: nn.Module, optimizer: torch.optim.Optimizer, head: Head, x: Tensor, y: Tensor) -> None:
     optimizer.zero_grad()
     head.loss(network(x), y).mean().backward()
     nn.utils.clip_grad_norm_(network.parameters(), 5.0)
@@ -85,10 +85,10 @@ class FrameRows(Dataset):
         return torch.tensor(self.x.iloc[index].to_numpy()), torch.tensor(self.y.iloc[index])
 
 
-def plain_loop(data: CountRows, objective: str, steps: int, source: str) -> float:
-    """Seconds for `steps` steps of one network."""
+def time_plain_loop(data: CountRows, objective: str, steps: int, source: str) -> float:
+    """Return the seconds for `steps` steps of one network."""
     torch.manual_seed(0)
-    network, head = plain_network(), make_head("double_poisson", objective=objective)
+    network, head = make_plain_network(), make_head("double_poisson", objective=objective)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=1e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     start = time.perf_counter()
@@ -99,21 +99,21 @@ def plain_loop(data: CountRows, objective: str, steps: int, source: str) -> floa
         rows = TensorDataset(data.X, data.y) if source == "tensors" else FrameRows(data)
         batches = iter(DataLoader(rows, BATCH, shuffle=True, drop_last=True))
     for _ in range(steps):
-        plain_step(network, optimizer, head, *next(batches))
+        take_plain_step(network, optimizer, head, *next(batches))
         schedule.step()
     return time.perf_counter() - start
 
 
-def best(call: Callable[[], float], repeat: int) -> float:
+def repeat_and_take_best(call: Callable[[], float], repeat: int) -> float:
     return min(call() for _ in range(repeat))
 
 
-def cpu(steps: int, repeat: int) -> list[dict]:
-    data, results = simulated(), []
-    stacked(data, "exact", 20)  # what is imported and set up on first use
+def measure_on_cpu(steps: int, repeat: int) -> list[dict]:
+    data, results = simulate_rows(), []
+    time_stacked_loop(data, "exact", 20)  # what is imported and set up on first use
     seconds = {}
     for objective in ("exact", "paper"):
-        ours = best(lambda o=objective: stacked(data, o, steps)[0], repeat) / steps
+        ours = repeat_and_take_best(lambda o=objective: time_stacked_loop(data, o, steps)[0], repeat) / steps
         seconds[objective] = ours
         results.append({"what": f"stacked, {objective} objective", "ms per step of five networks": ours * 1e3})
         for name, source in (
@@ -121,28 +121,37 @@ def cpu(steps: int, repeat: int) -> list[dict]:
             ("DataLoader loops", "tensors"),
             ("DataLoader loops over a frame", "frame"),
         ):
-            theirs = best(lambda o=objective, s=source: plain_loop(data, o, steps, s), repeat) / steps * NETWORKS
+            theirs = (
+                repeat_and_take_best(lambda o=objective, s=source: time_plain_loop(data, o, steps, s), repeat)
+                / steps
+                * NETWORKS
+            )
             results.append({"what": f"{name} / stacked", "objective": objective, "ratio": theirs / ours})
     results.append({"what": "exact / paper step", "ratio": seconds["exact"] / seconds["paper"]})
     return results
 
 
-def gpu() -> list[dict]:
-    data = simulated()
-    stacked(data, "exact", 20, "cuda")
+def measure_on_gpu() -> list[dict]:
+    data = simulate_rows()
+    time_stacked_loop(data, "exact", 20, "cuda")
     results = []
     for objective in ("exact", "paper"):
-        seconds = min(stacked(data, objective, 9375, "cuda")[0] for _ in range(2))
+        seconds = min(time_stacked_loop(data, objective, 9375, "cuda")[0] for _ in range(2))
         results.append({"what": f"9,375 steps of five, {objective}, end to end", "seconds": seconds})
     return results
 
 
 def main() -> None:
-    parser = recording.parser(__doc__)
+    parser = recording.make_parser(__doc__)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--repeat", type=int, default=3)
     args = parser.parse_args()
-    recording.record("training", args, lambda d: gpu() if d == "cuda" else cpu(args.steps, args.repeat), TARGETS)
+    recording.record(
+        "training",
+        args,
+        lambda d: measure_on_gpu() if d == "cuda" else measure_on_cpu(args.steps, args.repeat),
+        TARGETS,
+    )
 
 
 if __name__ == "__main__":

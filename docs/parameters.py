@@ -86,59 +86,61 @@ lr = 0.002
 """
 
 
-def type_words(annotation: Any) -> str:
-    """Return a type in the words of a settings file."""
+def describe_type(annotation: Any) -> str:
+    """Describe a type in the words of a settings file."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        return type_words(get_args(annotation)[0])
+        return describe_type(get_args(annotation)[0])
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(type_words(each) for each in get_args(annotation) if each is not NoneType))
+        return " or ".join(
+            dict.fromkeys(describe_type(argument) for argument in get_args(annotation) if argument is not NoneType)
+        )
     if origin is Literal:
         return " or ".join(f'"{value}"' for value in get_args(annotation))
     return _TYPES.get(origin or annotation, "list")
 
 
-def option_row(name: str) -> list[str]:
+def format_option(name: str) -> list[str]:
     """Return the cells of an option of a fit."""
     field, text = FitConfig.model_fields[name], OPTION_TEXTS.get(name)
     meaning, _, default = (text.help if text else IN_FILES[name]).partition(" Default")
     default = default.removeprefix(":").strip().rstrip(".")
     # Two dashes would become one long dash.
     meaning, default = (re.sub(r"--[a-z-]+", r"`\g<0>`", words) for words in (meaning, default))
-    arguments = {each.name: each.default for each in fields(CountRegressor)}
+    arguments = {item.name: item.default for item in fields(CountRegressor)}
     in_python = IN_PYTHON.get(name, f"`{name}`")
     if not default and not field.is_required():
-        default = _value(field.default if field.default not in (None, ()) else arguments.get(name))
+        default = _format_value(field.default if field.default not in (None, ()) else arguments.get(name))
     flag = f"`{text.flag or '--' + name.replace('_', '-')}`" if text else ""
-    annotation = next((each for each in field.metadata if get_origin(each)), field.annotation)
-    return [f"`{name}`", flag, in_python, type_words(annotation), default or "required", meaning]
+    annotation = next((item for item in field.metadata if get_origin(item)), field.annotation)
+    return [f"`{name}`", flag, in_python, describe_type(annotation), default or "required", meaning]
 
 
-def training_row(name: str) -> list[str]:
+def format_training_option(name: str) -> list[str]:
     """Return the cells of an option of the training."""
     described = {
-        each: " ".join(part.desc)
+        option: " ".join(part.desc)
         for documented in (TrainingConfig, NetworkOptions)
         for part in NumpyDocString(inspect.cleandoc(documented.__doc__ or ""))["Parameters"]
-        for each in part.name.split(", ")
+        for option in part.name.split(", ")
         if not part.desc[0].startswith("As in")
     }
-    (field,) = (each for each in fields(NetworkOptions) if each.name == name)
+    (field,) = (option for option in fields(NetworkOptions) if option.name == name)
     assert field.default is not MISSING
-    return [f"`{name}`", type_words(field.type), _value(field.default), described[name]]
+    return [f"`{name}`", describe_type(field.type), _format_value(field.default), described[name]]
 
 
-def _value(value: object) -> str:
+def _format_value(value: object) -> str:
     return "none" if value is None or value == () else f"`{value}`" if not isinstance(value, str) else f'`"{value}"`'
 
 
-def page() -> str:
-    """Return the page."""
-    rows = [option_row(name) for name in (*OPTION_TEXTS, *IN_FILES)]
-    training = [training_row(name) for name in sorted(TRAINING_OPTIONS)]
+def format_page() -> str:
+    """Format the page."""
+    rows = [format_option(name) for name in (*OPTION_TEXTS, *IN_FILES)]
+    training = [format_training_option(name) for name in sorted(TRAINING_OPTIONS)]
     tables = ["".join("| " + " | ".join(row) + " |\n" for row in table) for table in (rows, training)]
     return _HEAD + tables[0] + _EXAMPLE + _TRAINING + tables[1]
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(format_page(), encoding="utf-8")

@@ -38,47 +38,47 @@ WAYS = {
 }
 
 
-def layers() -> list[list[str]]:
-    """Packages from the top down; those in one list do not import each other."""
+def read_layers() -> list[list[str]]:
+    """Read the packages from the top down; those in one list do not import each other."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     return [[name.strip() for name in line.split("|")] for line in settings["contracts"][0]["layers"]]
 
 
-def arrows(order: list[list[str]]) -> list[tuple[str, str]]:
-    """Imports between packages, less those that a longer way through other packages implies."""
+def find_arrows(order: list[list[str]]) -> list[tuple[str, str]]:
+    """Return imports between packages, without those that a longer way through other packages implies."""
     graph, level = grimp.build_graph("ddpn"), {name: n for n, line in enumerate(order) for name in line}
     for name in level:
         graph.squash_module(f"ddpn.{name}")
-    direct = {name: {each for each in level if _imports(graph, level, name, each)} for name in level}
+    direct = {name: {imported for imported in level if _has_import(graph, level, name, imported)} for name in level}
     reached: dict[str, set[str]] = {}
     for name in reversed(level):
-        reached[name] = direct[name].union(*(reached[each] for each in direct[name]))
+        reached[name] = direct[name].union(*(reached[imported] for imported in direct[name]))
     return [
-        (name, each)
+        (name, imported)
         for name in level
-        for each in sorted(direct[name])
-        if not any(each in reached[other] for other in direct[name])
+        for imported in sorted(direct[name])
+        if not any(imported in reached[other] for other in direct[name])
     ]
 
 
-def _imports(graph: grimp.ImportGraph, level: dict[str, int], upper: str, lower: str) -> bool:
+def _has_import(graph: grimp.ImportGraph, level: dict[str, int], upper: str, lower: str) -> bool:
     return level[upper] < level[lower] and graph.direct_import_exists(
         importer=f"ddpn.{upper}", imported=f"ddpn.{lower}"
     )
 
 
-def places(order: list[list[str]]) -> dict[str, tuple[int, int]]:
-    """The left upper corner of each box."""
-    found = {}
+def place_boxes(order: list[list[str]]) -> dict[str, tuple[int, int]]:
+    """Return the left upper corner of each box."""
+    corners = {}
     for row, names in enumerate(order):
         for column, name in enumerate(names):
             shift = (2 * column + 2 - len(names)) * (WIDTH + GAP) // 2
-            found[name] = (LEFT + shift, TOP + row * (HEIGHT + GAP))
-    return found
+            corners[name] = (LEFT + shift, TOP + row * (HEIGHT + GAP))
+    return corners
 
 
-def arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
-    """A line down to the next box; a longer one leaves and arrives at the side, around the boxes between."""
+def draw_arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
+    """Draw a line down to the next box; a longer one leaves and arrives at the side, around the boxes between."""
     (x, y), (u, v) = start, end
     if v - y <= HEIGHT + GAP:
         x, y, u, v = x + WIDTH // 2, y + HEIGHT, u + WIDTH // 2, v - 4
@@ -90,26 +90,26 @@ def arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
     return f'<path class="arrow" d="M{x},{y} C{bend},{y} {bend},{v} {u},{v}"/>'
 
 
-def way(colour: str, at: int, boxes: dict[str, tuple[int, int]]) -> list[str]:
-    """The numbered stops of a row, joined by a line, with a word about each."""
+def draw_way(colour: str, at: int, boxes: dict[str, tuple[int, int]]) -> list[str]:
+    """Draw the numbered stops of a row, joined by a line, with a word about each."""
     steps = WAYS[colour]
     spots = [(at, boxes[name][1] + HEIGHT // 2) for name, _ in steps]
-    found = []
+    shapes = []
     for (x, y), (_, v) in pairwise(spots):
         bend = x - 15 - abs(v - y) // 9
-        found.append(f'<path d="M{x},{y} C{bend},{y} {bend},{v} {x},{v}" stroke="{colour}"/>')
+        shapes.append(f'<path d="M{x},{y} C{bend},{y} {bend},{v} {x},{v}" stroke="{colour}"/>')
     for number, ((name, words), (x, y)) in enumerate(zip(steps, spots, strict=True), 1):
-        found.append(f'<circle cx="{x}" cy="{y}" r="10" fill="{colour}"/>')
-        found.append(f'<text class="number" x="{x}" y="{y + 4}">{number}</text>')
-        found.append(f'<text class="word" x="{x + 18}" y="{y - 1}" fill="{colour}">{name}</text>')
-        found.append(f'<text class="word" x="{x + 18}" y="{y + 12}">{escape(words)}</text>')
-    return found
+        shapes.append(f'<circle cx="{x}" cy="{y}" r="10" fill="{colour}"/>')
+        shapes.append(f'<text class="number" x="{x}" y="{y + 4}">{number}</text>')
+        shapes.append(f'<text class="word" x="{x + 18}" y="{y - 1}" fill="{colour}">{name}</text>')
+        shapes.append(f'<text class="word" x="{x + 18}" y="{y + 12}">{escape(words)}</text>')
+    return shapes
 
 
-def drawing() -> str:
-    """The picture as SVG."""
-    order = layers()
-    boxes = places(order)
+def draw_picture() -> str:
+    """Draw the picture as SVG."""
+    order = read_layers()
+    boxes = place_boxes(order)
     height = TOP + len(order) * (HEIGHT + GAP)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1000 {height}" font-family="sans-serif" font-size="12">',
@@ -123,13 +123,13 @@ def drawing() -> str:
     ]
     for x, colour, words in ((LEFT, "#334", "imports"), (530, FIT, "a row is fitted"), (780, PREDICT, "and predicted")):
         lines.append(f'<text class="head" x="{x}" y="28" fill="{colour}">{words}</text>')
-    lines += [arrow(boxes[upper], boxes[lower]) for upper, lower in arrows(order)]
+    lines += [draw_arrow(boxes[upper], boxes[lower]) for upper, lower in find_arrows(order)]
     for name, (x, y) in boxes.items():
         lines.append(f'<rect class="room" x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="5"/>')
         lines.append(f'<text class="name" x="{x + WIDTH // 2}" y="{y + 22}">{name}</text>')
-    lines += [*way(FIT, 540, boxes), *way(PREDICT, 790, boxes), "</svg>"]
+    lines += [*draw_way(FIT, 540, boxes), *draw_way(PREDICT, 790, boxes), "</svg>"]
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    PICTURE.write_text(drawing(), encoding="utf-8")
+    PICTURE.write_text(draw_picture(), encoding="utf-8")

@@ -34,16 +34,16 @@ class ZeroInflatedPoisson(CountDistribution):
         super().__init__(self.mu.shape, validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log p(y), differentiable."""
+        """Return log p(y), differentiable."""
         others = torch.log1p(-self.never) + Poisson(self.mu, validate_args=False).log_prob(value)
         return torch.where(torch.as_tensor(value) > 0, others, torch.logaddexp(self.never.log(), others))
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """From 0, where the spike is, to where the Poisson ends."""
+        """Return a range that holds nearly all probability: from 0, where the spike is, to where the Poisson ends."""
         return torch.zeros_like(self.mu), Poisson(self.mu, validate_args=False).bracket(depth)[1]
 
     def rows(self, index: Any) -> "ZeroInflatedPoisson":
-        """The distributions of some rows."""
+        """Return the distributions of some rows."""
         return ZeroInflatedPoisson(self.mu[index], self.never[index], validate_args=False)
 
     @property
@@ -70,7 +70,7 @@ class ZeroInflatedHead(Head):
     parameter_names = ("log mu", "log-odds of never")
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> ZeroInflatedPoisson:
-        """ZeroInflatedPoisson(exposure * e^raw0, sigmoid(raw1))."""
+        """Return ZeroInflatedPoisson(exposure * e^raw0, sigmoid(raw1))."""
         raw = promote_precision(raw)
         mu, never = log_mean(raw[..., 0], exposure).exp(), bend(raw[..., 1], *LOG_ODDS).sigmoid()
         return ZeroInflatedPoisson(mu, never, validate_args=False)
@@ -80,8 +80,8 @@ class ZeroInflatedHead(Head):
 HEADS[ZeroInflatedHead.name] = ZeroInflatedHead
 
 
-def anglers(rows: int = 3000, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Inputs, catches, and the probability that a party does not fish at all."""
+def simulate_anglers(rows: int = 3000, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Simulate inputs, catches, and the probability that a party does not fish at all."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, size=(rows, 2))
     never = 1 / (1 + np.exp(-2 * X[:, 1]))
@@ -90,21 +90,21 @@ def anglers(rows: int = 3000, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np
 
 
 def run(rows: int = 3000, **options: Any) -> dict[str, float]:
-    """CRPS of the new likelihood and of two built-in ones, and the error of `never`."""
-    X, y, never = anglers(rows)
+    """Return the CRPS of the new likelihood and of two built-in ones, and the error of `never`."""
+    X, y, never = simulate_anglers(rows)
     train, test = slice(0, int(0.8 * rows)), slice(int(0.8 * rows), None)
     settings = {"n_networks": 2, "hidden": (32, 32), "numeric": "standard", "random_state": 0, **options}
-    found = {}
+    scores = {}
     for name in (ZeroInflatedHead.name, "double_poisson", "poisson"):
         model = DDPNRegressor(likelihood=name, preset="default", **settings).fit(X[train], y[train])
-        found[name] = model.crps(X[test], y[test])
-        print(f"{name:>22}: CRPS {found[name]:.4f}")
+        scores[name] = model.crps(X[test], y[test])
+        print(f"{name:>22}: CRPS {scores[name]:.4f}")
         if name == ZeroInflatedHead.name:
             members = model.predict_distribution(X[test]).distribution.components
             error = members.never.mean(-1).numpy() - never[test]
-            found["never"] = float(np.abs(error).mean())
-    print(f"\nThe probability of not fishing at all is off by {found['never']:.3f} on average.")
-    return found
+            scores["never"] = float(np.abs(error).mean())
+    print(f"\nThe probability of not fishing at all is off by {scores['never']:.3f} on average.")
+    return scores
 
 
 def main() -> None:

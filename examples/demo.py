@@ -28,7 +28,7 @@ compare_with = ["constant", "poisson_glm"]
 
 
 def main() -> None:
-    options = arguments()
+    options = parse_arguments()
     # Threads that wait in a loop are ten times slower on a busy machine. Read when torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     sys.stdout.reconfigure(line_buffering=True)  # in order with standard error, also in a pipe
@@ -48,27 +48,27 @@ def run(out: Path, fast: bool = False) -> None:
     if fast:
         (out / "fast.toml").write_text(FAST)
         small = ("--config", str(out / "fast.toml"))
-    title("How many of ten words somebody knows: the General Social Survey")
+    print_title("How many of ten words somebody knows: the General Social Survey")
     table, model = str(write_words(out, 1000 if fast else PEOPLE)), str(out / "words.model")
     # --upper 10: no probability is predicted beyond ten.
-    ddpn("fit", table, "--target", "words", "--upper", "10", *small, "-o", model, "--overwrite")
-    title("Three people of 2016 with 10, 12 and 16 years of education")
+    run_command("fit", table, "--target", "words", "--upper", "10", *small, "-o", model, "--overwrite")
+    print_title("Three people of 2016 with 10, 12 and 16 years of education")
     people, predictions = str(write_people(out)), out / "predictions.csv"
-    ddpn("predict", model, people, "--keep", "-o", str(predictions), "--overwrite")
+    run_command("predict", model, people, "--keep", "-o", str(predictions), "--overwrite")
     for row in polars.read_csv(predictions).iter_rows(named=True):
         interval = f"between {row['lower']} and {row['upper']} (probability {row['interval_probability']:.0%})"
         print(f"{row['education']:2} years of education: {row['mean']:.1f} words, {interval}")
-    title("A report to open in a browser")
+    print_title("A report to open in a browser")
     report = out / "report.html"
-    ddpn("report", model, table, "-o", str(report), "--overwrite")
+    run_command("report", model, table, "-o", str(report), "--overwrite")
     print(f"{report}   {report.resolve().as_uri()}")
 
 
-def title(words: str) -> None:
+def print_title(words: str) -> None:
     print(f"\n=== {words} ===", flush=True)
 
 
-def ddpn(*words: str) -> None:
+def run_command(*words: str) -> None:
     """Print a command and run it in this process, so that torch is imported once."""
     from typer import Abort
 
@@ -76,13 +76,13 @@ def ddpn(*words: str) -> None:
 
     print(f"\n$ ddpn {shlex.join(words)}", flush=True)
     # A model keeps the command that fitted it.
-    given, sys.argv = sys.argv, ["ddpn", *words]
+    argv, sys.argv = sys.argv, ["ddpn", *words]
     try:
         code = app(list(words), standalone_mode=False)
     except Abort:  # Ctrl-C before the command could handle it
         raise KeyboardInterrupt from None
     finally:
-        sys.argv = given
+        sys.argv = argv
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     if code:
@@ -106,7 +106,7 @@ def write_people(out: Path) -> Path:
     return path
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for tables, models and reports")
     parser.add_argument(

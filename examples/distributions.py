@@ -22,40 +22,42 @@ VARIANCES = {"Under-dispersed": MEAN / 4, "Equi-dispersed": MEAN, "Over-disperse
 COVERAGE = 0.9
 LAST_COUNT = 30
 #: Poisson's markers stop where they would only thicken the axis.
-LEAST_SEEN = 1e-3
+MIN_DRAWN_PROBABILITY = 1e-3
 #: Light fill, dark ink: bars against a marked line also read in black and white.
 FILL, INK, FAINT = "#9cc5e6", "#1b263b", "#d9d9d9"
 
 
-def float64(value: float) -> torch.Tensor:
+def to_float64(value: float) -> torch.Tensor:
     return torch.tensor(value, dtype=torch.float64)
 
 
-def double_poisson(variance: float) -> DoublePoisson:
-    return DoublePoisson.from_moments(mean=float64(MEAN), variance=float64(variance))
+def make_double_poisson(variance: float) -> DoublePoisson:
+    return DoublePoisson.from_moments(mean=to_float64(MEAN), variance=to_float64(variance))
 
 
-def row(name: str, mu: str, gamma: str, dist: DoublePoisson | Poisson) -> str:
+def format_row(name: str, mu: str, gamma: str, dist: DoublePoisson | Poisson) -> str:
     low, high = dist.interval(COVERAGE)
-    none = dist.log_prob(float64(0.0)).exp()
+    none = dist.log_prob(to_float64(0.0)).exp()
     return (
         f"{name:<32}{mu:>8}{gamma:>8}{dist.mean.item():>9.3f}{dist.variance.item():>10.3f}"
         f"{f'{low.item():.0f} to {high.item():.0f}':>14}{none.item():>11.1e}"
     )
 
 
-def table() -> str:
+def format_table() -> str:
     head = f"{'':<32}{'mu':>8}{'gamma':>8}{'mean':>9}{'variance':>10}{f'{COVERAGE:.0%} interval':>14}{'P(Z = 0)':>11}"
     lines = [head, "-" * len(head)]
     for name, variance in VARIANCES.items():
-        dist = double_poisson(variance)
-        lines.append(row(f"Double Poisson, {name.lower()}", f"{dist.mu.item():.3f}", f"{dist.gamma.item():.3f}", dist))
-    lines.append(row("Poisson", f"{MEAN:.3f}", "", Poisson(float64(MEAN))))
+        dist = make_double_poisson(variance)
+        lines.append(
+            format_row(f"Double Poisson, {name.lower()}", f"{dist.mu.item():.3f}", f"{dist.gamma.item():.3f}", dist)
+        )
+    lines.append(format_row("Poisson", f"{MEAN:.3f}", "", Poisson(to_float64(MEAN))))
     return "\n".join(lines)
 
 
 def draw_panel(axes: Axes, name: str, variance: float) -> None:
-    dist, poisson = double_poisson(variance), Poisson(float64(MEAN))
+    dist, poisson = make_double_poisson(variance), Poisson(to_float64(MEAN))
     counts = torch.arange(LAST_COUNT + 1, dtype=torch.float64)
     axes.bar(
         counts.numpy(),
@@ -66,10 +68,10 @@ def draw_panel(axes: Axes, name: str, variance: float) -> None:
         linewidth=0.7,
         label="Double Poisson",
     )
-    seen = counts[poisson.log_prob(counts).exp() > LEAST_SEEN]
+    drawn_counts = counts[poisson.log_prob(counts).exp() > MIN_DRAWN_PROBABILITY]
     axes.plot(
-        seen.numpy(),
-        poisson.log_prob(seen).exp().numpy(),
+        drawn_counts.numpy(),
+        poisson.log_prob(drawn_counts).exp().numpy(),
         color=INK,
         linewidth=1.1,
         marker="o",
@@ -100,7 +102,7 @@ def draw_interval(axes: Axes, dist: DoublePoisson, height: float = 0.285) -> Non
     axes.text((low + high) / 2, height + 0.011, label, ha="center", fontsize=9, color=INK)
 
 
-def draw() -> Figure:
+def draw_figure() -> Figure:
     figure, panels = plt.subplots(
         1, len(VARIANCES), figsize=(10.0, 3.7), sharex=True, sharey=True, layout="constrained"
     )
@@ -118,7 +120,7 @@ def draw() -> Figure:
     return figure
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--out",
@@ -132,12 +134,12 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    paths = arguments().out
+    paths = parse_arguments().out
     print(f"Counts with mean {MEAN:g}: a Poisson fixes the variance, a Double Poisson does not.\n")
-    print(table())
+    print(format_table())
     # A fixed salt and no date: the same image is the same file.
     with plt.rc_context({"svg.hashsalt": "ddpn", "font.size": 10}):
-        figure = draw()
+        figure = draw_figure()
         for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)

@@ -15,23 +15,23 @@ from ddpn.serving import Limits, create_app
 from ddpn.serving.server import name_models
 
 
-def app_builder(paths: Mapping[str, Path]) -> Callable[[], Any]:
-    """A function that makes the app, which Ray sends to every replica: models themselves are not sent."""
-    known = {name: path.absolute() for name, path in paths.items()}
+def make_app_builder(paths: Mapping[str, Path]) -> Callable[[], Any]:
+    """Return a function that makes the app. Ray sends it to every replica, without the models themselves."""
+    folders = {name: path.absolute() for name, path in paths.items()}
 
-    def app() -> Any:
-        return create_app(known, token=os.environ.get("DDPN_TOKEN"))
+    def build_app() -> Any:
+        return create_app(folders, token=os.environ.get("DDPN_TOKEN"))
 
-    return app
+    return build_app
 
 
 def build(arguments: Mapping[str, str]) -> Any:
-    """The application of `serve run`: `models` are folders, or NAME=FOLDER, separated by commas."""
+    """Build the application of `serve run`: `models` are folders, or NAME=FOLDER, separated by commas."""
     from ray import serve  # replicas need not import it to make the app
 
     # As many requests at a time as may wait, so that a replica can batch them.
     deployment = serve.deployment(
-        serve.ingress(app_builder(name_models(arguments["models"].split(","))))(),
+        serve.ingress(make_app_builder(name_models(arguments["models"].split(","))))(),
         name="ddpn",
         num_replicas=int(arguments.get("replicas", "1")),
         max_ongoing_requests=Limits().max_queue,

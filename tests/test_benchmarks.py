@@ -28,7 +28,7 @@ def test_options_are_shown(benchmark_module, monkeypatch, capsys, path):
 
 def test_prediction(benchmark_module):
     prediction = benchmark_module("prediction")
-    found = {row["what"]: row for row in prediction.measured(rows=60, calls=2, file_rows=0)}
+    found = {row["what"]: row for row in prediction.measure(rows=60, calls=2, file_rows=0)}
     assert found["mean, median, interval, variance"]["full / bare"] > 0.0
     assert found["interval of one row"]["99% ms"] >= found["interval of one row"]["median ms"] > 0.0
     assert set(prediction.ASKED) <= set(found) | {"ddpn predict, CSV to CSV"}  # of a file, which has no rows here

@@ -14,12 +14,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .catalogue import ROLES, catalogue, prepare
+from .catalogue import ROLES, prepare_tables, read_catalogue
 from .models import MODELS
-from .running import Run, Setup, run_all, waiting
+from .running import Run, Setup, run_all, select_waiting_runs
 
 
-def arguments() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", help="names in tables.toml, with commas (default: all of the roles)")
     parser.add_argument("--role", default="reported,apart", help=f"of {', '.join(ROLES)} (default: reported,apart)")
@@ -38,52 +38,55 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def chosen(names: str | None, known: Any, what: str) -> list[str]:
-    """Names with commas, in the given order; all by default."""
+def choose_names(names: str | None, choices: Any, what: str) -> list[str]:
+    """Split names at commas, in their order; return all choices if `names` is None."""
     if names is None:
-        return list(known)
-    found = [name.strip() for name in names.split(",") if name.strip()]
-    if unknown := [name for name in found if name not in known]:
-        sys.exit(f"No {what} named {', '.join(unknown)}. There are: {', '.join(known)}.")
-    return found
+        return list(choices)
+    selected = [name.strip() for name in names.split(",") if name.strip()]
+    if unknown := [name for name in selected if name not in choices]:
+        sys.exit(f"No {what} named {', '.join(unknown)}. There are: {', '.join(choices)}.")
+    return selected
 
 
 def main(argv: list[str] | None = None) -> None:
-    args = arguments().parse_args(argv)
-    entries, roles = catalogue(), chosen(args.role, ROLES, "role")
+    args = make_parser().parse_args(argv)
+    entries, roles = read_catalogue(), choose_names(args.role, ROLES, "role")
     every = [name for name, entry in entries.items() if entry.role in roles]
-    tables = every if args.tables is None else chosen(args.tables, entries, "table")
+    tables = every if args.tables is None else choose_names(args.tables, entries, "table")
     folder = args.prepare or args.prepared or args.work / "tables"
-    prepare([entries[name] for name in tables], folder)
+    prepare_tables([entries[name] for name in tables], folder)
     if args.prepare:
         return
     setup = Setup(
         tables=folder,
         environments=args.work / "envs",
         out=args.out or args.work / "results",
-        own=args.python,
+        python=args.python,
         threads=args.threads,
         timeout=args.timeout,
         retry=args.retry,
     )
-    models = chosen(args.models, MODELS, "model")
+    models = choose_names(args.models, MODELS, "model")
     runs = [Run(table, number, model) for number in range(args.splits) for table in tables for model in models]
-    left = waiting(runs, setup)
-    print(f"{len(runs)} fits, {len(runs) - len(left)} of them done before.", flush=True)
-    for count, (run, found) in enumerate(run_all(left, setup, args.jobs), start=1):
-        print(f"[{count}/{len(left)}] {run.table}, split {run.split}, {run.model}: {sentence(found)}", flush=True)
+    waiting = select_waiting_runs(runs, setup)
+    print(f"{len(runs)} fits, {len(runs) - len(waiting)} of them done before.", flush=True)
+    for count, (run, result) in enumerate(run_all(waiting, setup, args.jobs), start=1):
+        print(
+            f"[{count}/{len(waiting)}] {run.table}, split {run.split}, {run.model}: {describe_result(result)}",
+            flush=True,
+        )
     if args.page:
         from .page import write_page
 
         write_page(setup.out, folder, [entries[name] for name in tables], args.page, args.splits)
 
 
-def sentence(found: dict[str, Any]) -> str:
-    """One line about a result."""
-    if found["status"] != "done":
-        return f"{found['status']}: {found['reason'].splitlines()[-1]}"
-    cost = f"{found['fit_seconds']:.1f} s, CPU {found['fit_cpu_seconds']:.1f} s"
-    return f"CRPS {found['crps']:.4f}, coverage {found['coverage']:.1%}, fitted in {cost}"
+def describe_result(result: dict[str, Any]) -> str:
+    """Describe a result in one line."""
+    if result["status"] != "done":
+        return f"{result['status']}: {result['reason'].splitlines()[-1]}"
+    cost = f"{result['fit_seconds']:.1f} s, CPU {result['fit_cpu_seconds']:.1f} s"
+    return f"CRPS {result['crps']:.4f}, coverage {result['coverage']:.1%}, fitted in {cost}"
 
 
 if __name__ == "__main__":

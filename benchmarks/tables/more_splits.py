@@ -31,35 +31,35 @@ class Ratio:
     further_error: float
 
 
-def with_splits(results: Results, is_wanted: Callable[[int], bool]) -> Results:
-    """The results of some splits."""
+def select_splits(results: Results, is_selected: Callable[[int], bool]) -> Results:
+    """Return the results of the selected splits."""
     return {
-        table: {model: {n: one for n, one in each.items() if is_wanted(n)} for model, each in models.items()}
+        table: {model: {n: fit for n, fit in fits.items() if is_selected(n)} for model, fits in models.items()}
         for table, models in results.items()
     }
 
 
-def ratios(results: Results, ours: str | None, number: int) -> list[Ratio]:
-    """Our model relative to each peer on tables with at least two more than `number` splits of both."""
-    found = []
+def compute_ratios(results: Results, ours: str | None, number: int) -> list[Ratio]:
+    """Compare our model with each peer on tables with at least `number` + 2 splits of both."""
+    ratios = []
     for table, models in results.items():
-        own = _crps(models.get(ours or "", {}))
+        our_crps = _select_crps(models.get(ours or "", {}))
         for peer in (name for name in MODELS if name in models and not MODELS[name].is_ours):
-            pairs = np.array(list(_pairs(own, _crps(models[peer]))))
+            pairs = np.array(list(_pair_splits(our_crps, _select_crps(models[peer]))))
             if len(pairs) >= number + 2:
                 worse, further = int((pairs[:, 1] > pairs[:, 2]).sum()), pairs[pairs[:, 0] >= number, 1:]
                 every = ratio_of_means(pairs[:, 1:])
-                found.append(Ratio(table, peer, len(pairs), *every, worse, *ratio_of_means(further)))
-    return found
+                ratios.append(Ratio(table, peer, len(pairs), *every, worse, *ratio_of_means(further)))
+    return ratios
 
 
-def more_splits_table(found: list[Ratio]) -> str:
-    """A line per table and peer."""
+def format_ratios(ratios: list[Ratio]) -> str:
+    """Format one line per table and peer."""
     lines = [
         "| table | peer | splits | ratio | standard error | ours worse on | further splits alone | standard error |",
         "|---" * 8 + "|",
     ]
-    for one in found:
+    for one in ratios:
         cells = [one.table, MODELS[one.peer].label, str(one.splits), f"{one.ratio:.3f}", f"{one.error:.3f}"]
         lines.append(
             "| " + " | ".join([*cells, str(one.worse), f"{one.further:.3f}", f"{one.further_error:.3f}"]) + " |"
@@ -67,12 +67,12 @@ def more_splits_table(found: list[Ratio]) -> str:
     return "\n".join(lines)
 
 
-def sentence(found: list[Ratio], table: str) -> str:
-    """What further splits of a table say about the peer that is best on them; nothing if there are none."""
-    own = [one for one in found if one.table == table]
-    if not own:
+def describe_worst_ratio(ratios: list[Ratio], table: str) -> str:
+    """Describe our model against the best peer on further splits of a table; "" if there are none."""
+    table_ratios = [one for one in ratios if one.table == table]
+    if not table_ratios:
         return ""
-    worst = max(own, key=lambda one: one.ratio)
+    worst = max(table_ratios, key=lambda one: one.ratio)
     return (
         f" On {worst.splits} splits of {table} it is {worst.ratio - 1:+.1%} with a standard error of {worst.error:.1%} "
         f"(against {MODELS[worst.peer].label}; see [more splits](#more-splits-of-small-tables))."
@@ -80,16 +80,16 @@ def sentence(found: list[Ratio], table: str) -> str:
 
 
 def ratio_of_means(pairs: np.ndarray) -> tuple[float, float]:
-    """The mean of the first column over that of the second, and its standard error. Shape of pairs: (splits, 2)."""
+    """Return mean of first column / mean of second, and its standard error. Shape of pairs: (splits, 2)."""
     first, second = pairs.T
     ratio = first.mean() / second.mean()
     return float(ratio), float((first - ratio * second).std(ddof=1) / np.sqrt(len(pairs)) / second.mean())
 
 
-def _crps(fits: dict[int, dict[str, Any]]) -> dict[int, float]:
+def _select_crps(fits: dict[int, dict[str, Any]]) -> dict[int, float]:
     return {split: one["crps"] for split, one in fits.items() if one["status"] == "done"}
 
 
-def _pairs(ours: dict[int, float], theirs: dict[int, float]) -> Iterator[tuple[int, float, float]]:
+def _pair_splits(ours: dict[int, float], theirs: dict[int, float]) -> Iterator[tuple[int, float, float]]:
     for split in sorted(ours.keys() & theirs.keys()):
         yield split, ours[split], theirs[split]

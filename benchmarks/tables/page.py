@@ -9,8 +9,8 @@ from typing import Any
 
 from .catalogue import Entry
 from .models import MODELS, REFERENCE
-from .more_splits import NOTE, Ratio, more_splits_table, ratios, sentence, with_splits
-from .summary import Results, Row, headline, means, read_results, summary
+from .more_splits import NOTE, Ratio, compute_ratios, describe_worst_ratio, format_ratios, select_splits
+from .summary import Results, Row, average_scores, choose_headline, read_results, summarize_models
 
 FOLDER = Path(__file__).parent
 FIGURE = "tables.svg"
@@ -20,42 +20,42 @@ def write_page(out: Path, tables: Path, entries: list[Entry], folder: Path, spli
     """Write tables.md and tables.svg from the results in `out`; further splits than these have their own section."""
     roles = [entry for entry in entries if entry.role != "apart"], [entry for entry in entries if entry.role == "apart"]
     every_split, apart = (read_results(out, [entry.name for entry in part]) for part in roles)
-    main = with_splits(every_split, lambda split: split < splits)
+    main = select_splits(every_split, lambda split: split < splits)
     facts = {entry.name: json.loads((tables / f"{entry.name}.json").read_text(encoding="utf-8")) for entry in entries}
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tables.md").write_text(page(main, apart, facts, every_split), encoding="utf-8")
-    draw(means(main, "crps"), headline(main), folder / FIGURE)
+    (folder / "tables.md").write_text(format_page(main, apart, facts, every_split), encoding="utf-8")
+    draw_ratios(average_scores(main, "crps"), choose_headline(main), folder / FIGURE)
 
 
-def page(main: Results, apart: Results, facts: dict[str, dict[str, Any]], every_split: Results) -> str:
-    """The whole page; `every_split` has the results of `main` and of further splits."""
-    rows = summary(main)
+def format_page(main: Results, apart: Results, facts: dict[str, dict[str, Any]], every_split: Results) -> str:
+    """Format the whole page; `every_split` has the results of `main` and of further splits."""
+    rows = summarize_models(main)
     tables = [name for name in main if REFERENCE in main[name]]
-    splits = sorted({split for models in main.values() for each in models.values() for split in each})
-    more = ratios(every_split, headline(main), len(splits))
+    splits = sorted({split for models in main.values() for fits in models.values() for split in fits})
+    more = compute_ratios(every_split, choose_headline(main), len(splits))
     parts = [
         "# Count models on real tables",
         "`make bench-tables` writes this page.",
         f"{len(tables)} tables with {len(splits)} splits each; 20% of the rows are test rows. {_PROTOCOL} "
-        f"Machine: {', '.join(every(main, 'machine'))}. Based on commits {', '.join(commits(main))}.",
-        *verdict(rows, headline(main), more),
-        summary_table(rows),
+        f"Machine: {', '.join(list_values(main, 'machine'))}. Based on commits {', '.join(list_commits(main))}.",
+        *describe_verdict(rows, choose_headline(main), more),
+        format_summary(rows),
         _SUMMARY_NOTE,
         f"![CRPS of each model relative to {MODELS[REFERENCE].label}, by table]({FIGURE})",
         "## CRPS by table",
-        score_table(main, "crps", facts),
+        format_scores(main, "crps", facts),
         "## Intervals, likelihood and cost",
-        other_table(main),
+        format_costs(main),
         _COST_NOTE,
     ]
     if more:
-        further = with_splits(every_split, lambda split: split not in splits)
-        note = f"{NOTE} Based on commits {', '.join(commits(further))}."
-        parts += ["## More splits of small tables", note, more_splits_table(more)]
+        further = select_splits(every_split, lambda split: split not in splits)
+        note = f"{NOTE} Based on commits {', '.join(list_commits(further))}."
+        parts += ["## More splits of small tables", note, format_ratios(more)]
     if apart:
-        parts += ["## Length of stay and bikes", _APART_NOTE + several_machines(apart), apart_table(apart)]
-    parts += ["## Tables", tables_table(facts), "## How models are read and scored", *methods()]
-    parts += ["## Failed and skipped fits", *failures({**main, **apart})]
+        parts += ["## Length of stay and bikes", _APART_NOTE + describe_machines(apart), format_apart(apart)]
+    parts += ["## Tables", format_tables(facts), "## How models are read and scored", *read_methods()]
+    parts += ["## Failed and skipped fits", *describe_failures({**main, **apart})]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -86,50 +86,52 @@ _APART_NOTE = (
 )
 
 
-def verdict(rows: list[Row], ours: str | None, more: list[Ratio]) -> list[str]:
-    """What the results say about our model: against the targets of the project, and where a peer wins."""
-    own = next((row for row in rows if row.model == ours), None)
+def describe_verdict(rows: list[Row], ours: str | None, more: list[Ratio]) -> list[str]:
+    """Describe our model's rank, CRPS and cost against the peers, and where a peer wins."""
+    our_row = next((row for row in rows if row.model == ours), None)
     peers = [row for row in rows if not MODELS[row.model].is_ours]
-    peers = [row for row in peers if row.tables == max(each.tables for each in peers)]
-    if own is None or not peers:
+    peers = [row for row in peers if row.tables == max(peer.tables for peer in peers)]
+    if our_row is None or not peers:
         return []
     ranked, best = min(peers, key=lambda row: row.rank), min(peers, key=lambda row: row.ratio)
-    gain = 1.0 - own.ratio / best.ratio
+    gain = 1.0 - our_row.ratio / best.ratio
     side = "below" if gain > 0 else "above"
     return [
-        f"**{MODELS[own.model].label}**: mean rank {own.rank:.2f} (best peer: {MODELS[ranked.model].label}, "
+        f"**{MODELS[our_row.model].label}**: mean rank {our_row.rank:.2f} (best peer: {MODELS[ranked.model].label}, "
         f"{ranked.rank:.2f}); CRPS {abs(gain):.1%} {side} the best single peer ({MODELS[best.model].label}) in the "
-        f"geometric mean; at worst {own.behind - 1:+.1%} against the best peer of a table ({own.behind_table}); "
-        f"{own.cpu_ratio:.1f} times the CPU time of the reference." + sentence(more, own.behind_table)
+        f"geometric mean; at worst {our_row.behind - 1:+.1%} against the best peer of a table "
+        f"({our_row.behind_table}); "
+        f"{our_row.cpu_ratio:.1f} times the CPU time of the reference."
+        + describe_worst_ratio(more, our_row.behind_table)
     ]
 
 
-def summary_table(rows: list[Row]) -> str:
+def format_summary(rows: list[Row]) -> str:
     lines = [
         "| model | rank | CRPS ratio | worst | table | behind best peer | table | wins/losses | NLL | CPU | tables |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         nll = "" if row.nll_gain is None else f"{row.nll_gain:+.3f}"
-        cells = [_name(row.model), f"{row.rank:.2f}", f"{row.ratio:.4f}", f"{row.worst:.3f}", row.worst_table]
+        cells = [_find_label(row.model), f"{row.rank:.2f}", f"{row.ratio:.4f}", f"{row.worst:.3f}", row.worst_table]
         cells += [f"{row.behind:.3f}", row.behind_table, f"{row.wins}/{row.losses}", nll, f"{row.cpu_ratio:.2g}"]
         lines.append("| " + " | ".join([*cells, str(row.tables)]) + " |")
     return "\n".join(lines)
 
 
-def score_table(results: Results, key: str, facts: dict[str, dict[str, Any]]) -> str:
-    """Scores of every model and table, the best of a table in bold."""
-    scores = means(results, key)
-    models = [name for name in MODELS if any(name in each for each in scores.values())]
-    lines = ["| table (rows) | " + " | ".join(map(_name, models)) + " |", "|---" * (len(models) + 1) + "|"]
-    for table, each in scores.items():
-        best = min(each.values())
-        cells = [_number(each.get(model), best) for model in models]
+def format_scores(results: Results, key: str, facts: dict[str, dict[str, Any]]) -> str:
+    """Format the scores of every model and table, the best of a table in bold."""
+    scores = average_scores(results, key)
+    models = [name for name in MODELS if any(name in table_scores for table_scores in scores.values())]
+    lines = ["| table (rows) | " + " | ".join(map(_find_label, models)) + " |", "|---" * (len(models) + 1) + "|"]
+    for table, table_scores in scores.items():
+        best = min(table_scores.values())
+        cells = [_format_number(table_scores.get(model), best) for model in models]
         lines.append(f"| {table} ({facts[table]['rows']:,}) | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def other_table(results: Results) -> str:
+def format_costs(results: Results) -> str:
     lines = [
         "| model | calibrated coverage | smallest | width | own coverage | width | fit s | CPU s | predict 100k |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -139,14 +141,14 @@ def other_table(results: Results) -> str:
         if fits:
             keys = ("coverage", "width", "own_coverage", "own_width", "fit_seconds", "fit_cpu_seconds")
             average = {key: _mean(fits, key) for key in (*keys, "predict_cpu_seconds_100k")}
-            cells = [_name(name), f"{average['coverage']:.1%}", f"{min(one['coverage'] for one in fits):.1%}"]
+            cells = [_find_label(name), f"{average['coverage']:.1%}", f"{min(one['coverage'] for one in fits):.1%}"]
             cells += [f"{average['width']:.2f}", f"{average['own_coverage']:.1%}", f"{average['own_width']:.2f}"]
             cells += [f"{average[key]:.3g}" for key in ("fit_seconds", "fit_cpu_seconds", "predict_cpu_seconds_100k")]
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def apart_table(results: Results) -> str:
+def format_apart(results: Results) -> str:
     lines = ["| table | model | splits | MAE | CRPS | NLL | first split MAE / CRPS | CPU s |", "|---" * 8 + "|"]
     for table, models in results.items():
         for name in MODELS:
@@ -154,12 +156,18 @@ def apart_table(results: Results) -> str:
             if fits:
                 nll = "" if fits[0]["nll"] is None else f"{_mean(fits, 'nll'):.3f}"
                 first = f"{fits[0]['mae']:.3f} / {fits[0]['crps']:.4f}" if fits[0]["split"] == 0 else ""
-                cells = [table, _name(name), str(len(fits)), f"{_mean(fits, 'mae'):.3f}", f"{_mean(fits, 'crps'):.4f}"]
+                cells = [
+                    table,
+                    _find_label(name),
+                    str(len(fits)),
+                    f"{_mean(fits, 'mae'):.3f}",
+                    f"{_mean(fits, 'crps'):.4f}",
+                ]
                 lines.append("| " + " | ".join([*cells, nll, first, f"{_mean(fits, 'fit_cpu_seconds'):.3g}"]) + " |")
     return "\n".join(lines)
 
 
-def tables_table(facts: dict[str, dict[str, Any]]) -> str:
+def format_tables(facts: dict[str, dict[str, Any]]) -> str:
     lines = ["| table | counts | source | rows | columns | mean | variance / mean | left out, why |", "|---" * 8 + "|"]
     for name, fact in facts.items():
         left = f"{', '.join(fact['drop'])}: {fact['why']}" if fact["drop"] else ""
@@ -169,57 +177,59 @@ def tables_table(facts: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def methods() -> Iterable[str]:
-    """What the modules say about themselves: how quantiles are read, how all are scored, what each adapter does."""
+def read_methods() -> Iterable[str]:
+    """Yield the docstrings of modules: how quantiles are read, how models are scored, what each adapter does."""
     for name in ("predictions", "scoring"):
-        yield _docstring(FOLDER / f"{name}.py")
+        yield _read_docstring(FOLDER / f"{name}.py")
     used = dict.fromkeys(model.adapter for model in MODELS.values() if not model.is_ours)
-    yield "\n".join(f"- `{name}`: {' '.join(_docstring(FOLDER / 'adapters' / f'{name}.py').split())}" for name in used)
+    yield "\n".join(
+        f"- `{name}`: {' '.join(_read_docstring(FOLDER / 'adapters' / f'{name}.py').split())}" for name in used
+    )
 
 
-def failures(results: Results) -> Iterable[str]:
-    """Every reason, and for which model and how often."""
-    found: Counter[tuple[str, str, str]] = Counter()
+def describe_failures(results: Results) -> Iterable[str]:
+    """Describe every reason of a failure, with its model and how often it occurred."""
+    frequencies: Counter[tuple[str, str, str]] = Counter()
     where: dict[tuple[str, str, str], list[str]] = {}
     for table, models in results.items():
-        for model, each in models.items():
-            for split, one in each.items():
-                if one["status"] != "done":
-                    key = (model, one["status"], one["reason"].splitlines()[-1])
-                    found[key] += 1
+        for model, fits in models.items():
+            for split, fit in fits.items():
+                if fit["status"] != "done":
+                    key = (model, fit["status"], fit["reason"].splitlines()[-1])
+                    frequencies[key] += 1
                     where.setdefault(key, []).append(f"{table} {split}")
-    if not found:
+    if not frequencies:
         return ["None."]
     lines = []
-    for key, number in found.items():
+    for key, number in frequencies.items():
         model, status, reason = key
-        places = ", ".join(where[key][:6]) + (", ..." if number > 6 else "")
-        lines.append(f"- {_name(model)}: {number} {status} ({places}): `{reason}`")
+        examples = ", ".join(where[key][:6]) + (", ..." if number > 6 else "")
+        lines.append(f"- {_find_label(model)}: {number} {status} ({examples}): `{reason}`")
     return ["\n".join(lines)]
 
 
-def several_machines(results: Results) -> str:
-    """A warning where fits ran on different machines."""
-    machines = every(results, "machine")
+def describe_machines(results: Results) -> str:
+    """Return a warning if fits ran on different machines, else ""."""
+    machines = list_values(results, "machine")
     if len(machines) < 2:
         return ""
-    join_words = f"({'; '.join(machines)}; based on commits {', '.join(commits(results))})"
+    join_words = f"({'; '.join(machines)}; based on commits {', '.join(list_commits(results))})"
     return f" Not all fits ran on the same machine {join_words}: CPU seconds can be compared only within one."
 
 
-def commits(results: Results) -> list[str]:
-    """The commits that fits are based on."""
-    return sorted({name.removesuffix("-dirty") for name in every(results, "commit")})
+def list_commits(results: Results) -> list[str]:
+    """List the commits that fits are based on."""
+    return sorted({name.removesuffix("-dirty") for name in list_values(results, "commit")})
 
 
-def every(results: Results, key: str) -> list[str]:
-    """All values of a fact about the fits."""
-    fits = (one for models in results.values() for each in models.values() for one in each.values())
+def list_values(results: Results, key: str) -> list[str]:
+    """List the distinct values of a fact about the fits."""
+    fits = (one for models in results.values() for by_split in models.values() for one in by_split.values())
     return sorted({one.get(key, "unknown") for one in fits})
 
 
-def draw(crps: dict[str, dict[str, float]], ours: str | None, path: Path) -> None:
-    """CRPS relative to the reference: a line per table, a point per model, ours on top."""
+def draw_ratios(crps: dict[str, dict[str, float]], ours: str | None, path: Path) -> None:
+    """Draw the CRPS relative to the reference: a line per table, a point per model, ours on top."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -245,11 +255,11 @@ def draw(crps: dict[str, dict[str, float]], ours: str | None, path: Path) -> Non
     plt.close(figure)
 
 
-def _name(model: str) -> str:
+def _find_label(model: str) -> str:
     return MODELS[model].label
 
 
-def _number(value: float | None, best: float) -> str:
+def _format_number(value: float | None, best: float) -> str:
     if value is None:
         return ""
     return f"**{value:.4g}**" if value == best else f"{value:.4g}"
@@ -259,5 +269,5 @@ def _mean(fits: list[dict[str, Any]], key: str) -> float:
     return sum(one[key] for one in fits) / len(fits)
 
 
-def _docstring(path: Path) -> str:
+def _read_docstring(path: Path) -> str:
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""

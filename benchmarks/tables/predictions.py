@@ -44,11 +44,11 @@ class CountTable(CountDistribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         value, first = torch.broadcast_tensors(torch.as_tensor(value, dtype=self.pmf.dtype), self.first)
-        place = (value - first).long()
-        inside = (place >= 0) & (place < self.pmf.shape[-1])
+        offset = (value - first).long()
+        inside = (offset >= 0) & (offset < self.pmf.shape[-1])
         pmf = self.pmf.expand(*value.shape, -1)
-        found = pmf.gather(-1, place.clamp(0, self.pmf.shape[-1] - 1).unsqueeze(-1)).squeeze(-1)
-        return torch.where(inside, found, 0.0).log()
+        probability = pmf.gather(-1, offset.clamp(0, self.pmf.shape[-1] - 1).unsqueeze(-1)).squeeze(-1)
+        return torch.where(inside, probability, 0.0).log()
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
         steps = torch.arange(self.pmf.shape[-1], dtype=self.pmf.dtype)
@@ -60,7 +60,7 @@ class CountTable(CountDistribution):
 
 
 def from_quantiles(levels: np.ndarray, quantiles: np.ndarray) -> CountTable:
-    """The distributions that quantiles describe. Shape: levels (m,), quantiles (rows, m)."""
+    """Make distributions from quantiles. Shape: levels (m,), quantiles (rows, m)."""
     points = np.maximum(np.sort(np.asarray(quantiles, dtype=float), axis=1), 0.0)
     if not np.isfinite(points).all():
         raise ValueError("Quantiles must be finite.")
@@ -77,7 +77,7 @@ def from_quantiles(levels: np.ndarray, quantiles: np.ndarray) -> CountTable:
 
 
 def read_prediction(path: Path) -> tuple[Any, bool]:
-    """The distributions in a file of an adapter, and whether they have a likelihood."""
+    """Read the distributions in a file of an adapter; return them and True if they have a likelihood."""
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
     if "quantiles" in arrays:

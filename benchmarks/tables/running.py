@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .catalogue import split
-from .environments import NoEnvironmentError, python_of
+from .catalogue import split_rows
+from .environments import NoEnvironmentError, find_python
 from .models import MODELS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,49 +49,54 @@ class Setup:
     tables: Path
     environments: Path
     out: Path
-    own: str = "venv"
+    python: str = "venv"
     threads: int = 1
     timeout: float = 1800.0
     retry: bool = False
 
 
-def waiting(runs: Iterable[Run], setup: Setup) -> list[Run]:
-    """The runs without a result; with `retry`, those that failed or were skipped as well."""
-    left = []
+def select_waiting_runs(runs: Iterable[Run], setup: Setup) -> list[Run]:
+    """Return the runs without a result; with `retry`, also those that failed or were skipped."""
+    waiting = []
     for run in runs:
         path = run.path(setup.out)
         if not path.exists() or (setup.retry and json.loads(path.read_text())["status"] != "done"):
-            left.append(run)
-    return left
+            waiting.append(run)
+    return waiting
 
 
 def run_all(runs: list[Run], setup: Setup, jobs: int) -> Iterator[tuple[Run, dict[str, Any]]]:
-    """Every run with its result, in the order in which they end."""
+    """Complete every run; yield it with its result, in the order in which they end."""
     _LOCKS.update({model.environment: threading.Lock() for model in MODELS.values()})
     with ThreadPoolExecutor(jobs) as pool:
-        futures = {pool.submit(one, run, setup): run for run in runs}
+        futures = {pool.submit(complete_run, run, setup): run for run in runs}
         for done in as_completed(futures):
             yield futures[done], done.result()
 
 
-def one(run: Run, setup: Setup) -> dict[str, Any]:
+def complete_run(run: Run, setup: Setup) -> dict[str, Any]:
     """Fit, predict and score in a process of its own, and write the result."""
     path, start = run.path(setup.out), time.perf_counter()
     work = path.with_suffix(".work")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     try:
-        found = {"status": "done", **_measured(run, setup, work)}
+        result = {"status": "done", **_measure_run(run, setup, work)}
     except _SkippedError as reason:
-        found = {"status": "skipped", "reason": str(reason)}
+        result = {"status": "skipped", "reason": str(reason)}
     except (_FailedError, ValueError) as reason:
-        found = {"status": "failed", "reason": str(reason)}
-    found |= {**run._asdict(), "wall_seconds": time.perf_counter() - start, "machine": machine(), "commit": commit()}
+        result = {"status": "failed", "reason": str(reason)}
+    result |= {
+        **run._asdict(),
+        "wall_seconds": time.perf_counter() - start,
+        "machine": describe_machine(),
+        "commit": read_commit(),
+    }
     partial = path.with_suffix(".part")
-    partial.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    partial.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     partial.replace(path)
     shutil.rmtree(work)
-    return found
+    return result
 
 
 class _SkippedError(Exception):
@@ -102,17 +107,17 @@ class _FailedError(Exception):
     pass
 
 
-def _measured(run: Run, setup: Setup, work: Path) -> dict[str, Any]:
+def _measure_run(run: Run, setup: Setup, work: Path) -> dict[str, Any]:
     model = MODELS[run.model]
     try:
         with _LOCKS.setdefault(model.environment, threading.Lock()):
-            python = python_of(model.environment, setup.environments, setup.own)
+            python = find_python(model.environment, setup.environments, setup.python)
     except NoEnvironmentError as error:
         raise _SkippedError(f"environment {model.environment}: {error}") from None
     facts = json.loads((setup.tables / f"{run.table}.json").read_text(encoding="utf-8"))
-    fit, test = split(facts["rows"], facts["role"], run.split)
+    fit, test = split_rows(facts["rows"], facts["role"], run.split)
     _write_job(run, setup, work, fit, test)
-    _adapter(python, model.adapter, work, setup)
+    _run_adapter(python, model.adapter, work, setup)
     if (work / "skipped.txt").exists():
         raise _SkippedError((work / "skipped.txt").read_text(encoding="utf-8"))
     times = json.loads((work / "times.json").read_text(encoding="utf-8"))
@@ -120,10 +125,10 @@ def _measured(run: Run, setup: Setup, work: Path) -> dict[str, Any]:
         return json.loads((work / "scores.json").read_text(encoding="utf-8")) | times
     from .adapters.common import read_table
     from .predictions import read_prediction
-    from .scoring import scores
+    from .scoring import score_rows
 
     dist, has_likelihood = read_prediction(work / "prediction.npz")
-    return scores(dist, read_table(setup.tables / run.table)[1][test], has_likelihood) | times
+    return score_rows(dist, read_table(setup.tables / run.table)[1][test], has_likelihood) | times
 
 
 def _write_job(run: Run, setup: Setup, work: Path, fit: np.ndarray, test: np.ndarray) -> None:
@@ -141,7 +146,7 @@ def _write_job(run: Run, setup: Setup, work: Path, fit: np.ndarray, test: np.nda
     (work / "job.json").write_text(json.dumps(job), encoding="utf-8")
 
 
-def _adapter(python: str, adapter: str, work: Path, setup: Setup) -> None:
+def _run_adapter(python: str, adapter: str, work: Path, setup: Setup) -> None:
     environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(setup.threads)) | {"CUDA_VISIBLE_DEVICES": ""}
     command = [python, "-m", f"benchmarks.tables.adapters.{adapter}", str((work / "job.json").resolve())]
     options = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True, "timeout": setup.timeout}
@@ -157,8 +162,8 @@ def _adapter(python: str, adapter: str, work: Path, setup: Setup) -> None:
 
 
 @cache
-def commit() -> str:
-    """The commit of this repository, with "-dirty" after changes; "unknown" outside of git."""
+def read_commit() -> str:
+    """Return the commit of this repository, with "-dirty" after changes; "unknown" outside of git."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -167,5 +172,5 @@ def commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def machine() -> str:
+def describe_machine() -> str:
     return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"

@@ -13,8 +13,8 @@ import torch
 COVERAGE, DIVISIONS = 0.9, 3
 
 
-def scores(dist: Any, y: np.ndarray, has_likelihood: bool = True) -> dict[str, float | None]:
-    """Means over the rows; `nll` is None where there is no likelihood."""
+def score_rows(dist: Any, y: np.ndarray, has_likelihood: bool = True) -> dict[str, float | None]:
+    """Score predictions by means over the rows; `nll` is None if there is no likelihood."""
     from ddpn.calibration.intervals import make_interval, score_counts
 
     counts = torch.from_numpy(y)
@@ -24,7 +24,7 @@ def scores(dist: Any, y: np.ndarray, has_likelihood: bool = True) -> dict[str, f
         median = dist.icdf(torch.tensor(0.5, dtype=torch.float64)).double().numpy()
         row_scores = score_counts(dist, counts, np.random.default_rng(0).random(len(y)))
         low, high = (end.double().numpy() for end in make_interval(dist, COVERAGE)[:2])
-        coverage, width = calibrated(row_scores, y, lambda level: make_interval(dist, level)[:2])
+        coverage, width = score_calibrated_intervals(row_scores, y, lambda level: make_interval(dist, level)[:2])
     if not np.isfinite(crps).all():
         raise ValueError("The CRPS of some rows is not finite.")
     return {
@@ -40,19 +40,20 @@ def scores(dist: Any, y: np.ndarray, has_likelihood: bool = True) -> dict[str, f
     }
 
 
-def calibrated(row_scores: np.ndarray, y: np.ndarray, interval: Any) -> tuple[float, float]:
-    """Coverage and width of intervals whose level comes from other rows."""
+def score_calibrated_intervals(row_scores: np.ndarray, y: np.ndarray, interval: Any) -> tuple[float, float]:
+    """Return coverage and width of intervals whose level comes from other rows."""
     from ddpn.calibration.intervals import IntervalLevels
 
-    rng, found = np.random.default_rng(0), []
+    rng, results = np.random.default_rng(0), []
     for _ in range(DIVISIONS):
         order = rng.permutation(len(y))
         halves = order[: len(y) // 2], order[len(y) // 2 :]
-        for known, rest in (halves, halves[::-1]):
+        for calibration, test in (halves, halves[::-1]):
             low, high = (
-                end.double().numpy() for end in interval(IntervalLevels.from_scores(row_scores[known]).at(COVERAGE))
+                end.double().numpy()
+                for end in interval(IntervalLevels.from_scores(row_scores[calibration]).at(COVERAGE))
             )
-            inside = (low[rest] <= y[rest]) & (y[rest] <= high[rest])
-            found.append((inside.mean(), (high[rest] - low[rest]).mean()))
-    coverage, width = np.mean(found, axis=0)
+            inside = (low[test] <= y[test]) & (y[test] <= high[test])
+            results.append((inside.mean(), (high[test] - low[test]).mean()))
+    coverage, width = np.mean(results, axis=0)
     return float(coverage), float(width)

@@ -27,7 +27,7 @@ def test_a_grid_of_quantiles_scores_as_the_distribution_it_came_from(number):
     read = module("predictions").from_quantiles(levels, stats.poisson.ppf(levels, mean[:, None]))
     exact = Poisson(torch.from_numpy(mean))
     assert torch.allclose(read.cdf(torch.from_numpy(y)), exact.cdf(torch.from_numpy(y)), atol=0.6 / number)
-    found, wanted = (module("scoring").scores(dist, y) for dist in (read, exact))
+    found, wanted = (module("scoring").score_rows(dist, y) for dist in (read, exact))
     assert found["crps"] == pytest.approx(wanted["crps"], rel=0.3 / number)
     assert found["coverage"] == pytest.approx(wanted["coverage"], abs=0.02)
     assert found["mae"] == pytest.approx(wanted["mae"], rel=0.01)
@@ -61,8 +61,8 @@ def test_calibration_repairs_coverage_for_all_alike():
     """Of a Poisson read for overdispersed counts: intervals cover too little, calibrated ones 90%."""
     rng, mean = np.random.default_rng(1), np.full(1000, 30.0)
     y = rng.negative_binomial(2.0, 2.0 / (2.0 + mean)).astype(float)
-    found = module("scoring").scores(Poisson(torch.from_numpy(mean)), y)
-    right = module("scoring").scores(NegativeBinomial(torch.from_numpy(mean), torch.full((1000,), 0.5).double()), y)
+    found = module("scoring").score_rows(Poisson(torch.from_numpy(mean)), y)
+    right = module("scoring").score_rows(NegativeBinomial(torch.from_numpy(mean), torch.full((1000,), 0.5).double()), y)
     assert found["own_coverage"] < 0.5
     assert found["coverage"] == pytest.approx(0.9, abs=0.03)
     assert right["coverage"] == pytest.approx(0.9, abs=0.03)
@@ -73,7 +73,7 @@ def test_calibration_repairs_coverage_for_all_alike():
 
 
 def test_reported_tables_are_none_of_the_development():
-    entries = module("catalogue").catalogue()
+    entries = module("catalogue").read_catalogue()
     roles = {role: {e.source for e in entries.values() if e.role == role} for role in module("catalogue").ROLES}
     assert len(roles["reported"]) >= 12
     assert not roles["reported"] & roles["development"]
@@ -82,7 +82,7 @@ def test_reported_tables_are_none_of_the_development():
 
 @pytest.mark.parametrize(("role", "share"), [("reported", 0.2), ("apart", 0.1)])
 def test_splits_are_disjoint_and_differ(role, share):
-    split = module("catalogue").split
+    split = module("catalogue").split_rows
     fit, test = split(1000, role, 0)
     assert sorted([*fit, *test]) == list(range(1000))
     assert len(test) == share * 1000
@@ -110,8 +110,8 @@ def test_a_prepared_table_is_read_back(prepared):
     assert columns.names == ["size", "plan", "code"]
     assert columns.is_category == [False, True, True]
     assert np.array_equal(columns.values[0], frame["size"].to_numpy(), equal_nan=True)
-    assert list(columns.mixed()[10:, 1]) == list(frame["plan"][10:])
-    assert columns.mixed()[0, 1] is None
+    assert list(columns.decode_levels()[10:, 1]) == list(frame["plan"][10:])
+    assert columns.decode_levels()[0, 1] is None
     assert np.array_equal(y, frame["y"])
     design = module("adapters.common").Design(columns, at_least=10)(columns)
     assert design.shape == (300, 6)
@@ -130,7 +130,7 @@ def test_the_lightgbm_recipe_against_a_direct_computation(prepared):
     tried = {}
     for leaves in recipe.LEAVES:
         means, rounds = np.empty(300), []
-        for inner, outer in recipe.folds_of(300, 0):
+        for inner, outer in recipe.split_folds(300, 0):
             own = {"n_estimators": 2000, "num_leaves": leaves, "random_state": 0, "n_jobs": 1}
             model = lightgbm.LGBMRegressor(**own, **_named(settings))
             stop = lightgbm.early_stopping(50, verbose=False)
@@ -171,7 +171,7 @@ def test_a_run_is_done_once_and_failures_are_kept(prepared, tmp_path, monkeypatc
     folder, _ = prepared
     running, models = module("running"), module("models")
     monkeypatch.setitem(models.MODELS, "no_package", models.Model("none", "no_such_adapter"))
-    setup = running.Setup(tables=folder, environments=tmp_path, out=tmp_path / "out", own="current")
+    setup = running.Setup(tables=folder, environments=tmp_path, out=tmp_path / "out", python="current")
     runs = [running.Run("small", 0, name) for name in ("sklearn_hgb", "no_package")]
     results = dict(running.run_all(runs, setup, jobs=1))
     done, skipped = (results[run] for run in runs)
@@ -182,7 +182,7 @@ def test_a_run_is_done_once_and_failures_are_kept(prepared, tmp_path, monkeypatc
     assert skipped["status"] != "done"
     assert "no_such_adapter" in skipped["reason"]
     assert json.loads(runs[0].path(setup.out).read_text()) == done
-    assert running.waiting(runs, setup) == []
+    assert running.select_waiting_runs(runs, setup) == []
 
 
 def result(table, model, split, crps, cpu=1.0):
@@ -212,7 +212,7 @@ def results():
 
 
 def test_the_summary(results):
-    rows = {row.model: row for row in module("summary").summary(results)}
+    rows = {row.model: row for row in module("summary").summarize_models(results)}
     ours, boosting = rows["ddpn_networks"], rows["sklearn_hgb"]
     assert (ours.rank, rows["lightgbm_nb"].rank, boosting.rank) == (1.5, 1.5, 3.0)
     assert ours.ratio == pytest.approx(np.sqrt(0.9 * 1.1))
@@ -227,7 +227,7 @@ def test_the_page_names_failures_and_the_best_of_a_table(results):
     column = {"name": "x", "kind": "number"}
     fact = {"rows": 100, "columns": [column], "mean": 1.0, "variance": 2.0, "about": "things", "source": "none"}
     facts = {name: {**fact, "drop": [], "why": ""} for name in results}
-    text = module("page").page(results, {}, facts, results)
+    text = module("page").format_page(results, {}, facts, results)
     assert "scikit-learn boosting, Poisson: 1 failed (two 0): `out of memory`" in text
     assert "| one (100) | **0.9** | 1 | 1.2 |" in text
     assert "at worst +10.0% against the best peer of a table (two)" in text
@@ -240,13 +240,13 @@ def test_further_splits_have_their_own_ratios_and_no_other_part(results):
         more["two"]["ddpn_networks"][split] = result("two", "ddpn_networks", split, own[split])
         more["two"]["lightgbm_nb"][split] = result("two", "lightgbm_nb", split, peer[split])
     splits = module("more_splits")
-    (found,) = splits.ratios(more, "ddpn_networks", 2)
+    (found,) = splits.compute_ratios(more, "ddpn_networks", 2)
     assert (found.table, found.peer, found.splits, found.worse) == ("two", "lightgbm_nb", 6, 3)
     assert (found.ratio, found.further) == pytest.approx((np.mean(own) / np.mean(peer), 8.0 / 8.2))
     # The error of a ratio of means, against its spread over bootstrap samples of splits.
     pairs, rng = np.column_stack([own, peer]), np.random.default_rng(0)
     drawn = pairs[rng.integers(0, 6, size=(20_000, 6))].mean(1)
     assert found.error == pytest.approx(np.std(drawn[:, 0] / drawn[:, 1]) * np.sqrt(6 / 5), rel=0.03)
-    assert splits.with_splits(more, lambda split: split < 2) == results
-    assert "On 6 splits of two it is +1.6% with a standard error of" in splits.sentence([found], "two")
-    assert splits.sentence([found], "one") == ""
+    assert splits.select_splits(more, lambda split: split < 2) == results
+    assert "On 6 splits of two it is +1.6% with a standard error of" in splits.describe_worst_ratio([found], "two")
+    assert splits.describe_worst_ratio([found], "one") == ""

@@ -26,7 +26,7 @@ def figures():
 def test_the_drawing_of_the_packages_shows_the_imports_of_the_code():
     pytest.importorskip("grimp", reason="import-linter, which brings grimp, is not installed")
     rooms = script("rooms")
-    assert rooms.PICTURE.read_text(encoding="utf-8") == rooms.drawing(), "run python docs/rooms.py"
+    assert rooms.PICTURE.read_text(encoding="utf-8") == rooms.draw_picture(), "run python docs/rooms.py"
 
 
 @pytest.mark.parametrize("name", ["dispersion", "attenuation", "scoring"])

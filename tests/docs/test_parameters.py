@@ -13,4 +13,4 @@ def test_the_page_of_parameters_is_that_of_the_code():
     spec = importlib.util.spec_from_file_location("parameters", DOCS / "parameters.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    assert script.PAGE.read_text(encoding="utf-8") == script.page(), "run python docs/parameters.py"
+    assert script.PAGE.read_text(encoding="utf-8") == script.format_page(), "run python docs/parameters.py"

@@ -13,7 +13,7 @@ def tabular(example):
 
 
 def test_intervals_cover_and_far_rows_are_flagged(tabular, capsys):
-    found = tabular.run(tabular.shop(900), "jobs", **SMALL)
+    found = tabular.run(tabular.simulate_shop(900), "jobs", **SMALL)
     assert 0.82 < found["coverage"] < 0.99
     assert found["far"] > 0.5 > 0.2 > found["flagged"]
     shown = capsys.readouterr().out
@@ -22,7 +22,7 @@ def test_intervals_cover_and_far_rows_are_flagged(tabular, capsys):
 
 
 def test_a_file_of_your_own(tabular, tmp_path, monkeypatch, capsys):
-    table = tabular.shop(400).rename(columns={"jobs": "repairs"})
+    table = tabular.simulate_shop(400).rename(columns={"jobs": "repairs"})
     table.to_csv(tmp_path / "mine.csv", index=False)
     monkeypatch.setattr(sys, "argv", ["tabular.py", str(tmp_path / "mine.csv"), "--target", "repairs"])
     given = tabular.run

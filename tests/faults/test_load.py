@@ -27,19 +27,19 @@ def shown(run) -> str:
 @pytest.mark.slow
 @pytest.mark.proof("Load", "64 connections: no error, flat memory; malformed bodies get 4xx")
 def test_many_connections(bench, program, free_port, tmp_path, proved):
-    bench.table().write_parquet(tmp_path / "visits.parquet")
+    bench.simulate_patients().write_parquet(tmp_path / "visits.parquet")
     words = ["fit", "visits.parquet", "--target", "visits", "--exposure", "years", *bench.FIT, "-o", "m"]
     fit = program(*words, folder=tmp_path)
     assert fit.wait() == 0, fit.err.read_text()
-    bodies = bench.written_bodies(tmp_path / "bodies", bench.table(), None)
+    bodies = bench.write_bodies(tmp_path / "bodies", bench.simulate_patients(), None)
     command = [sys.executable, "-m", "ddpn.cli", "serve", str(tmp_path / "m"), "--port", str(free_port)]
-    with bench.serving([*command, "--log-level", "warning"], free_port) as process:
-        bench.client(free_port, bodies, 0.05, 3.0)
+    with bench.run_server([*command, "--log-level", "warning"], free_port) as process:
+        bench.run_client(free_port, bodies, 0.05, 3.0)
         warm = process.memory_info().rss / 2**20
-        good, bad = (bench.client(free_port, bodies, share, 60.0) for share in (0.0, bench.MALFORMED))
+        good, bad = (bench.run_client(free_port, bodies, share, 60.0) for share in (0.0, bench.MALFORMED))
         runs = [good, bad]
         while sum(run["requests"] for run in runs) < MANY and len(runs) < 12:
-            runs.append(bench.client(free_port, bodies, bench.MALFORMED, 20.0))
+            runs.append(bench.run_client(free_port, bodies, bench.MALFORMED, 20.0))
         end = process.memory_info().rss / 2**20
     assert [run["errors"] for run in runs] == [0] * len(runs)
     assert end - warm < GROWTH

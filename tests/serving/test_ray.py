@@ -45,7 +45,7 @@ def example():
 
 def test_what_ray_sends_to_a_replica_makes_the_app(example, saved, row, client):
     cloudpickle = pytest.importorskip("ray.cloudpickle")
-    sent = cloudpickle.dumps(example.app_builder({"patients": saved}))
+    sent = cloudpickle.dumps(example.make_app_builder({"patients": saved}))
     assert len(sent) < 10_000
     with TestClient(cloudpickle.loads(sent)()) as replica:
         body = {"rows": [row]}

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from autogluon.tabular import TabularPredictor
 
-from .common import Columns, Job, levels_of, main
-from .frames import frame
+from .common import Columns, Job, main, make_levels
+from .frames import make_frame
 
-LEVELS, SECONDS = levels_of(39), 60
+LEVELS, SECONDS = make_levels(39), 60
 LABEL = "(target)"
 
 
@@ -23,11 +23,11 @@ def fit(job: Job) -> Any:
         verbosity=0,
         learner_kwargs={"random_state": job.seed},
     )
-    data = frame(job.train).assign(**{LABEL: job.counts})
+    data = make_frame(job.train).assign(**{LABEL: job.counts})
     predictor.fit(data, time_limit=SECONDS, num_cpus=job.threads, num_gpus=0)
 
     def predict(columns: Columns) -> dict[str, Any]:
-        return {"levels": LEVELS, "quantiles": np.asarray(predictor.predict(frame(columns)), dtype=float)}
+        return {"levels": LEVELS, "quantiles": np.asarray(predictor.predict(make_frame(columns)), dtype=float)}
 
     return predict
 

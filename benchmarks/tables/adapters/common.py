@@ -40,12 +40,12 @@ class Columns:
         return [levels is not None for levels in self.levels]
 
     def codes(self) -> np.ndarray:
-        """Numbers as they are and codes of categories, NaN where missing."""
+        """Return numbers unchanged and categories as codes, NaN where missing."""
         parts = zip(self.values, self.is_category, strict=True)
         return np.column_stack([np.where(v < 0, np.nan, v) if category else v for v, category in parts])
 
-    def mixed(self) -> np.ndarray:
-        """Numbers, and categories as text with None where missing; an array of floats where there is no text."""
+    def decode_levels(self) -> np.ndarray:
+        """Return numbers, and categories as text with None where missing; floats alone if there is no category."""
         if not any(self.is_category):
             return self.codes()
         cells = np.empty((len(self), len(self.values)), dtype=object)
@@ -66,9 +66,11 @@ class Design:
         self.medians = [np.nan_to_num(np.nanmedian(v)) if np.isfinite(v).any() else 0.0 for v in columns.values]
         self.kept: list[list[int]] = []
         for category, values in zip(columns.is_category, columns.values, strict=True):
-            found = np.bincount(values[values >= 0].astype(int)) if category else np.empty(0)
-            base = int(found.argmax()) if len(found) else -1
-            self.kept.append([code for code in range(len(found)) if found[code] >= at_least and code != base])
+            frequencies = np.bincount(values[values >= 0].astype(int)) if category else np.empty(0)
+            base = int(frequencies.argmax()) if len(frequencies) else -1
+            self.kept.append(
+                [code for code in range(len(frequencies)) if frequencies[code] >= at_least and code != base]
+            )
         matrix = self._matrix(columns)
         self.varies = matrix.std(0) > 1e-12
         self.mean = matrix.mean(0) if standard else np.zeros(matrix.shape[1])
@@ -89,7 +91,7 @@ class Design:
 
 
 def read_table(path: Path) -> tuple[Columns, np.ndarray]:
-    """The columns and the counts of a prepared table."""
+    """Read the columns and the counts of a prepared table."""
     facts = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))["columns"]
     with path.with_suffix(".csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))[1:]
@@ -105,10 +107,10 @@ def read_table(path: Path) -> tuple[Columns, np.ndarray]:
     return Columns(names, levels, values), np.array(counts, dtype=float)
 
 
-def cpu_seconds() -> float:
-    """User and system time of this process and of the children that it has waited for."""
-    each = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(used.ru_utime + used.ru_stime for used in each)
+def read_cpu_seconds() -> float:
+    """Return the user and system time of this process and of the children that it has waited for."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(used.ru_utime + used.ru_stime for used in usages)
 
 
 @dataclass(frozen=True)
@@ -141,50 +143,50 @@ Fit = Callable[[Job], Callable[[Columns], dict[str, Any]]]
 def main(fit: Fit, packages: tuple[str, ...] = ()) -> None:
     """Run the job that the command line names."""
     job = Job.read(Path(sys.argv[1]))
-    prediction, times = timed(fit, job)
+    prediction, times = time_fit(fit, job)
     np.savez(job.out / "prediction.npz", **prediction)
     write_times(job, times, packages)
 
 
-def timed(fit: Callable[[Job], Callable[[Columns], Any]], job: Job) -> tuple[Any, dict[str, float]]:
-    """The prediction of the test rows, and how long fit and prediction took."""
-    start, cpu = time.perf_counter(), cpu_seconds()
+def time_fit(fit: Callable[[Job], Callable[[Columns], Any]], job: Job) -> tuple[Any, dict[str, float]]:
+    """Fit and predict the test rows; return the prediction and the times of both."""
+    start, cpu = time.perf_counter(), read_cpu_seconds()
     predict = fit(job)
-    times = {"fit_seconds": time.perf_counter() - start, "fit_cpu_seconds": cpu_seconds() - cpu}
-    prediction, used = _predicted(predict, job.test)
+    times = {"fit_seconds": time.perf_counter() - start, "fit_cpu_seconds": read_cpu_seconds() - cpu}
+    prediction, used = _time_prediction(predict, job.test)
     if len(job.test) < TIMED_ROWS and used["predict_seconds_100k"] * TIMED_ROWS / 1e5 < TIMED_SECONDS:
-        _, used = _predicted(predict, job.test.rows(np.arange(TIMED_ROWS) % len(job.test)))
+        _, used = _time_prediction(predict, job.test.rows(np.arange(TIMED_ROWS) % len(job.test)))
     return prediction, times | used
 
 
-def _predicted(predict: Callable[[Columns], Any], columns: Columns) -> tuple[Any, dict[str, float]]:
-    """A prediction, and its seconds per 100,000 rows."""
-    start, cpu = time.perf_counter(), cpu_seconds()
+def _time_prediction(predict: Callable[[Columns], Any], columns: Columns) -> tuple[Any, dict[str, float]]:
+    """Return a prediction, and its seconds per 100,000 rows."""
+    start, cpu = time.perf_counter(), read_cpu_seconds()
     prediction = predict(columns)
-    used = {"predict_seconds_100k": time.perf_counter() - start, "predict_cpu_seconds_100k": cpu_seconds() - cpu}
+    used = {"predict_seconds_100k": time.perf_counter() - start, "predict_cpu_seconds_100k": read_cpu_seconds() - cpu}
     return prediction, {key: value * 1e5 / len(columns) for key, value in used.items()}
 
 
 def write_times(job: Job, times: dict[str, float], packages: tuple[str, ...]) -> None:
-    versions = {name: version_of(name) for name in packages}
-    facts = {**times, "process_cpu_seconds": cpu_seconds(), "versions": versions}
+    versions = {name: find_version(name) for name in packages}
+    facts = {**times, "process_cpu_seconds": read_cpu_seconds(), "versions": versions}
     (job.out / "times.json").write_text(json.dumps(facts), encoding="utf-8")
 
 
-def version_of(package: str) -> str:
-    """The installed version, also of a package that comes with another name, as xgboost does with xgboost-cpu."""
+def find_version(package: str) -> str:
+    """Return the installed version, also if the distribution has another name, as xgboost-cpu for xgboost."""
     try:
         return version(package)
     except PackageNotFoundError:
         return version(packages_distributions()[package][0])
 
 
-def held_out(rows: int, seed: int, share: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers to fit and to stop early by, for models that have no rule of their own."""
+def hold_out_rows(rows: int, seed: int, share: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
+    """Split row numbers into those to fit and those to stop early by, for models without a rule of their own."""
     order = np.random.default_rng(seed).permutation(rows)
     return order[int(share * rows) :], order[: int(share * rows)]
 
 
-def levels_of(number: int) -> np.ndarray:
-    """So many quantile levels, evenly spread: 0.5/m, 1.5/m, ..."""
+def make_levels(number: int) -> np.ndarray:
+    """Return `number` evenly spread quantile levels: 0.5/m, 1.5/m, ..."""
     return (np.arange(number) + 0.5) / number

@@ -7,8 +7,8 @@ import numpy as np
 from .common import Columns
 
 
-def frame(columns: Columns) -> Any:
-    """Numbers as floats and categories as pandas' own, with all their levels."""
+def make_frame(columns: Columns) -> Any:
+    """Make a data frame: numbers as floats, and categories as pandas' categoricals with all their levels."""
     import pandas
 
     cells: dict[str, Any] = {}

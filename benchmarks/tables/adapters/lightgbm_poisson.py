@@ -31,47 +31,47 @@ SETTINGS = {
 }
 
 
-def folds_of(rows: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Row numbers to fit and to predict, five times."""
+def split_folds(rows: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Split row numbers into those to fit and those to predict, once per fold."""
     fold = np.random.default_rng(seed).permutation(rows) % FOLDS
     return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(FOLDS)]
 
 
 def deviance(y: np.ndarray, mean: np.ndarray) -> float:
-    """Mean Poisson deviance."""
+    """Return the mean Poisson deviance."""
     return float(2.0 * (xlogy(y, y / mean) - y + mean).mean())
 
 
-def out_of_fold(X: np.ndarray, y: np.ndarray, categories: list[int], settings: dict) -> tuple[np.ndarray, int]:
-    """Out-of-fold means, and the mean number of rounds."""
-    found, rounds = np.empty(len(y)), []
-    for inner, outer in folds_of(len(y), settings["seed"]):
+def predict_out_of_fold(X: np.ndarray, y: np.ndarray, categories: list[int], settings: dict) -> tuple[np.ndarray, int]:
+    """Return out-of-fold means, and the mean number of rounds."""
+    means, rounds = np.empty(len(y)), []
+    for inner, outer in split_folds(len(y), settings["seed"]):
         train = lightgbm.Dataset(X[inner], y[inner], categorical_feature=categories, params={"verbosity": -1})
         stop = lightgbm.early_stopping(PATIENCE, verbose=False)
-        known = lightgbm.Dataset(X[outer], y[outer], reference=train)
-        booster = lightgbm.train(settings, train, ROUNDS, valid_sets=[known], callbacks=[stop])
-        found[outer] = booster.predict(X[outer], num_threads=settings["num_threads"])
+        validation = lightgbm.Dataset(X[outer], y[outer], reference=train)
+        booster = lightgbm.train(settings, train, ROUNDS, valid_sets=[validation], callbacks=[stop])
+        means[outer] = booster.predict(X[outer], num_threads=settings["num_threads"])
         rounds.append(booster.best_iteration)
-    return np.maximum(found, TINY), max(1, round(np.mean(rounds)))
+    return np.maximum(means, TINY), max(1, round(np.mean(rounds)))
 
 
-def boosters_of(X: np.ndarray, y: np.ndarray, categories: list[int], settings: dict) -> tuple[list, np.ndarray]:
-    """Boosters of all rows, and the out-of-fold means of the leaf count that was chosen."""
+def fit_boosters(X: np.ndarray, y: np.ndarray, categories: list[int], settings: dict) -> tuple[list, np.ndarray]:
+    """Choose the leaf count, and fit boosters to all rows; return them and the out-of-fold means."""
     tried = []
     for leaves in LEAVES:
-        mean, rounds = out_of_fold(X, y, categories, settings | {"num_leaves": leaves})
+        mean, rounds = predict_out_of_fold(X, y, categories, settings | {"num_leaves": leaves})
         tried.append((deviance(y, mean), leaves, rounds, mean))
-    _, leaves, rounds, mean = min(tried, key=lambda each: each[0])
+    _, leaves, rounds, mean = min(tried, key=lambda result: result[0])
     boosters = []
     for seed in range(SEEDS):
         data = lightgbm.Dataset(X, y, categorical_feature=categories, params={"verbosity": -1})
-        own = settings | {"num_leaves": leaves, "seed": 1000 * settings["seed"] + seed}
-        boosters.append(lightgbm.train(own, data, rounds))
+        options = settings | {"num_leaves": leaves, "seed": 1000 * settings["seed"] + seed}
+        boosters.append(lightgbm.train(options, data, rounds))
     return boosters, mean
 
 
-def overdispersion(y: np.ndarray, mean: np.ndarray) -> float:
-    """The alpha of a Negative Binomial (variance = mean + alpha mean^2) that makes the counts most likely."""
+def fit_overdispersion(y: np.ndarray, mean: np.ndarray) -> float:
+    """Fit the alpha of a Negative Binomial (variance = mean + alpha mean^2) by maximum likelihood."""
 
     def loss(log_alpha: float) -> float:
         size = np.exp(-log_alpha)
@@ -86,24 +86,28 @@ def fit(job: Job) -> Any:
     X, y = job.train.codes(), job.counts
     categories = np.flatnonzero(job.train.is_category).tolist()
     settings = SETTINGS | {"seed": job.seed, "num_threads": job.threads}
-    boosters, known = boosters_of(X, y, categories, settings)
+    boosters, out_of_fold_means = fit_boosters(X, y, categories, settings)
 
-    def averaged(columns: Columns, models: list) -> np.ndarray:
+    def average_boosters(columns: Columns, models: list) -> np.ndarray:
         codes = columns.codes()
-        return np.mean([each.predict(codes, num_threads=job.threads) for each in models], axis=0)
+        return np.mean([booster.predict(codes, num_threads=job.threads) for booster in models], axis=0)
 
     if not job.options.get("variance"):
-        alpha = overdispersion(y, known)
+        alpha = fit_overdispersion(y, out_of_fold_means)
         return lambda columns: {
             "family": "negative_binomial",
-            "mean": np.maximum(averaged(columns, boosters), TINY),
+            "mean": np.maximum(average_boosters(columns, boosters), TINY),
             "alpha": np.full(len(columns), alpha),
         }
-    spread, _ = boosters_of(X, (y - known) ** 2 / known, categories, settings)
+    spread, _ = fit_boosters(X, (y - out_of_fold_means) ** 2 / out_of_fold_means, categories, settings)
 
     def predict(columns: Columns) -> dict[str, Any]:
-        mean = np.maximum(averaged(columns, boosters), TINY)
-        return {"family": "double_poisson", "mean": mean, "gamma": 1.0 / averaged(columns, spread).clip(*DISPERSIONS)}
+        mean = np.maximum(average_boosters(columns, boosters), TINY)
+        return {
+            "family": "double_poisson",
+            "mean": mean,
+            "gamma": 1.0 / average_boosters(columns, spread).clip(*DISPERSIONS),
+        }
 
     return predict
 

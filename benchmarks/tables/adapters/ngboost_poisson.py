@@ -6,13 +6,13 @@ import numpy as np
 from ngboost import NGBRegressor
 from ngboost.distns import Poisson
 
-from .common import Columns, Design, Job, held_out, main
+from .common import Columns, Design, Job, hold_out_rows, main
 
 
 def fit(job: Job) -> Any:
     design = Design(job.train, standard=False)
     X, y = design(job.train), job.counts.astype(int)
-    inner, outer = held_out(len(y), job.seed)
+    inner, outer = hold_out_rows(len(y), job.seed)
     model = NGBRegressor(
         Dist=Poisson,
         n_estimators=2000,

@@ -11,35 +11,35 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..scoring import scores
-from .common import Columns, Job, timed, write_times
+from ..scoring import score_rows
+from .common import Columns, Job, time_fit, write_times
 
 
 class NotAvailableError(Exception):
     """This version of the library has no such model."""
 
 
-def networks(seed: int) -> Any:
+def make_networks(seed: int) -> Any:
     from ddpn import DDPNRegressor
 
     return DDPNRegressor(mix_with=("glm",), random_state=seed, device="cpu")
 
 
-def portfolio(seed: int) -> Any:
-    """The default of `ddpn fit` as a Python call."""
+def make_portfolio(seed: int) -> Any:
+    """Make the default model of `ddpn fit`."""
     from ddpn import CountRegressor
 
     return CountRegressor(random_state=seed, device="cpu")
 
 
-def boosted(seed: int) -> Any:
+def make_trees(seed: int) -> Any:
     from ddpn import CountRegressor
 
     return CountRegressor(members=["trees"], random_state=seed)
 
 
-def glm(seed: int) -> Any:
-    """A Double Poisson GLM with one dispersion for all rows, and a small ridge penalty for rare levels."""
+def make_glm(seed: int) -> Any:
+    """Make a Double Poisson GLM with one dispersion for all rows, and a small ridge penalty for rare levels."""
     from ddpn import CountGLM
 
     return CountGLM(likelihood="double_poisson", dispersion="constant", alpha=1e-3)
@@ -47,10 +47,10 @@ def glm(seed: int) -> Any:
 
 #: Estimators of scikit-learn's kind by name, each made from a seed.
 FACTORIES: dict[str, Callable[[int], Any]] = {
-    "networks": networks,
-    "portfolio": portfolio,
-    "boosted": boosted,
-    "glm": glm,
+    "networks": make_networks,
+    "portfolio": make_portfolio,
+    "boosted": make_trees,
+    "glm": make_glm,
 }
 #: Those that refuse missing values get the matrix that other GLMs get.
 COMPLETE = ("glm",)
@@ -60,7 +60,7 @@ def fit(job: Job) -> Callable[[Columns], Any]:
     from ddpn.runtime.errors import ConfigError
 
     name = job.options["factory"]
-    model, inputs = FACTORIES[name](job.seed), Columns.mixed
+    model, inputs = FACTORIES[name](job.seed), Columns.decode_levels
     if name in COMPLETE:
         from .common import Design
 
@@ -74,7 +74,7 @@ def fit(job: Job) -> Callable[[Columns], Any]:
 
 
 def import_all() -> None:
-    """Import what a fit imports when it is first needed: the other adapters import their libraries at the top."""
+    """Import what a fit imports on first use, because the other adapters import their libraries at the top."""
     import lightgbm  # noqa: F401
 
     from ddpn import CountGLM, CountRegressor, DDPNRegressor  # noqa: F401
@@ -92,13 +92,13 @@ def main() -> None:
         warnings.simplefilter("ignore")
         try:
             import_all()
-            prediction, times = timed(fit, job)
+            prediction, times = time_fit(fit, job)
         except NotAvailableError as error:
             (job.out / "skipped.txt").write_text(str(error), encoding="utf-8")
             return
         write_times(job, times, ("torch", "scikit-learn"))
-        found = scores(prediction, job.test_counts)
-    (job.out / "scores.json").write_text(json.dumps(found), encoding="utf-8")
+        results = score_rows(prediction, job.test_counts)
+    (job.out / "scores.json").write_text(json.dumps(results), encoding="utf-8")
 
 
 if __name__ == "__main__":

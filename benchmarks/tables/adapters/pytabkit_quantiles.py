@@ -11,26 +11,26 @@ from typing import Any
 import numpy as np
 from pytabkit import RealMLP_TD_Regressor
 
-from .common import Columns, Job, levels_of, main
-from .frames import frame
+from .common import Columns, Job, main, make_levels
+from .frames import make_frame
 
-LEVELS = levels_of(39)
+LEVELS = make_levels(39)
 #: Its tuned number of epochs, and up to how many rows to fit it is kept.
 EPOCHS, ROWS = 256, 10_000
 
 
-def complete(train: Columns) -> Callable[[Columns], Any]:
-    """Data frames without missing numbers, by what was seen in the rows to fit."""
+def make_imputer(train: Columns) -> Callable[[Columns], Any]:
+    """Return a function that replaces missing numbers by the medians of the rows to fit, with indicators."""
     numbers = [j for j, category in enumerate(train.is_category) if not category]
     missing = [j for j in numbers if np.isnan(train.values[j]).any()]
     medians = {j: np.nanmedian(v) if np.isfinite(v := train.values[j]).any() else 0.0 for j in numbers}
 
-    def filled(columns: Columns) -> Any:
-        found = frame(columns)
+    def impute(columns: Columns) -> Any:
+        data = make_frame(columns)
         indicators = {f"{columns.names[j]} (missing)": np.isnan(columns.values[j]).astype(float) for j in missing}
-        return found.fillna({columns.names[j]: median for j, median in medians.items()}).assign(**indicators)
+        return data.fillna({columns.names[j]: median for j, median in medians.items()}).assign(**indicators)
 
-    return filled
+    return impute
 
 
 def fit(job: Job) -> Any:
@@ -44,9 +44,9 @@ def fit(job: Job) -> Any:
         n_epochs=min(EPOCHS, round(EPOCHS * ROWS / len(job.counts))),
         verbosity=0,
     )
-    filled = complete(job.train)
-    model.fit(filled(job.train), job.counts.astype(np.float32))
-    return lambda columns: {"levels": LEVELS, "quantiles": np.asarray(model.predict(filled(columns)))}
+    impute = make_imputer(job.train)
+    model.fit(impute(job.train), job.counts.astype(np.float32))
+    return lambda columns: {"levels": LEVELS, "quantiles": np.asarray(model.predict(impute(columns)))}
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from .common import Columns, Design, Job, main
 STEPS, TOLERANCE = 25, 1e-4
 
 
-def negative_binomial(y: np.ndarray, X: np.ndarray) -> tuple[Any, float]:
-    """The fitted model and its alpha."""
+def fit_negative_binomial(y: np.ndarray, X: np.ndarray) -> tuple[Any, float]:
+    """Fit coefficients and dispersion in turn; return the model and its alpha."""
     fitted, alpha = sm.GLM(y, X, sm.families.Poisson()).fit(), None
     for _ in range(STEPS):
         mean = np.maximum(fitted.mu, 1e-9)
@@ -25,35 +25,38 @@ def negative_binomial(y: np.ndarray, X: np.ndarray) -> tuple[Any, float]:
         def loss(log_alpha: float, mean: np.ndarray = mean) -> float:
             return -float(sm.families.NegativeBinomial(alpha=np.exp(log_alpha)).loglike(y, mean))
 
-        found = float(np.exp(minimize_scalar(loss, bounds=(-12.0, 5.0), method="bounded").x))
-        fitted = sm.GLM(y, X, sm.families.NegativeBinomial(alpha=found)).fit(start_params=fitted.params)
-        if alpha is not None and abs(found - alpha) < TOLERANCE * (1.0 + alpha):
+        new_alpha = float(np.exp(minimize_scalar(loss, bounds=(-12.0, 5.0), method="bounded").x))
+        fitted = sm.GLM(y, X, sm.families.NegativeBinomial(alpha=new_alpha)).fit(start_params=fitted.params)
+        if alpha is not None and abs(new_alpha - alpha) < TOLERANCE * (1.0 + alpha):
             break
-        alpha = found
-    return fitted, found
+        alpha = new_alpha
+    return fitted, new_alpha
 
 
-def independent(X: np.ndarray) -> np.ndarray:
-    """The columns of X that are no combination of others, as glm of R keeps them: with more the search may diverge."""
+def find_independent_columns(X: np.ndarray) -> np.ndarray:
+    """Return the columns of X that are no linear combination of others, as R's glm does.
+
+    With dependent columns the search may diverge.
+    """
     _, triangle, order = qr(X, mode="economic", pivoting=True)
     size = np.abs(np.diag(triangle))
     return np.sort(order[: int((size > 1e-7 * size[0]).sum())])
 
 
 def fit(job: Job) -> Any:
-    design, most = Design(job.train), 10.0 * job.counts.max()
+    design, max_mean = Design(job.train), 10.0 * job.counts.max()
     X = sm.add_constant(design(job.train), has_constant="add")
-    kept = independent(X)
+    kept = find_independent_columns(X)
     X = X[:, kept]
     if job.options["family"] == "poisson":
         fitted, alpha = sm.GLM(job.counts, X, sm.families.Poisson()).fit(), None
     else:
-        fitted, alpha = negative_binomial(job.counts, X)
+        fitted, alpha = fit_negative_binomial(job.counts, X)
 
     def predict(columns: Columns) -> dict[str, Any]:
         linear = sm.add_constant(design(columns), has_constant="add")[:, kept] @ fitted.params
-        found = {"family": job.options["family"], "mean": np.exp(np.clip(linear, -20.0, np.log(most)))}
-        return found if alpha is None else found | {"alpha": np.full(len(columns), alpha)}
+        prediction = {"family": job.options["family"], "mean": np.exp(np.clip(linear, -20.0, np.log(max_mean)))}
+        return prediction if alpha is None else prediction | {"alpha": np.full(len(columns), alpha)}
 
     return predict
 

@@ -27,20 +27,20 @@ def fit(job: Job) -> Any:
     torch.set_num_threads(job.threads)
     kinds = ["c" if category else "float" for category in job.train.is_category]
 
-    def data(columns: Columns, y: np.ndarray | None = None) -> xgboost.DMatrix:
+    def make_matrix(columns: Columns, y: np.ndarray | None = None) -> xgboost.DMatrix:
         options = {"feature_types": kinds, "enable_categorical": True, "nthread": job.threads}
         return xgboost.DMatrix(columns.codes(), label=y, **options)
 
     model = XGBoostLSS(NegativeBinomial(response_fn_total_count="exp", response_fn_probs="sigmoid", initialize=True))
     settings = SETTINGS | {"seed": job.seed, "nthread": job.threads}
-    train = data(job.train, job.counts)
+    train = make_matrix(job.train, job.counts)
     options = {"num_boost_round": ROUNDS, "nfold": FOLDS, "early_stopping_rounds": PATIENCE, "seed": job.seed}
     rounds = len(model.cv(settings, train, verbose_eval=False, **options))
-    model.train(settings, data(job.train, job.counts), num_boost_round=rounds, verbose_eval=False)
+    model.train(settings, make_matrix(job.train, job.counts), num_boost_round=rounds, verbose_eval=False)
 
     def predict(columns: Columns) -> dict[str, Any]:
-        found = model.predict(data(columns), pred_type="parameters")
-        total, p = found["total_count"].to_numpy(float), found["probs"].to_numpy(float)
+        parameters = model.predict(make_matrix(columns), pred_type="parameters")
+        total, p = parameters["total_count"].to_numpy(float), parameters["probs"].to_numpy(float)
         mean = (total * p / np.maximum(1.0 - p, 1e-12)).clip(*MEANS)
         return {"family": "negative_binomial", "mean": mean, "alpha": (1.0 / np.maximum(total, 1e-12)).clip(*ALPHAS)}
 
