@@ -103,7 +103,7 @@ PEOPLE = [{"id": 1, "name": "person"}]
         ({"images": [], "annotations": [], "categories": PEOPLE}, "category person, got none"),
         (
             {"images": [], "annotations": [{"image_id": 3, "category_id": 1}], "categories": PEOPLE},
-            "image of every annotation, got 1 others: 3",
+            "annotations of 1 images that it does not list, such as image 3",
         ),
         (annotations({3: [1]}), "1 of 1, such as 000000000003.jpg"),
     ],
