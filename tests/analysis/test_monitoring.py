@@ -15,7 +15,7 @@ from ddpn.members.glm import PoissonGLM
 from ddpn.metrics import pit_distance
 from ddpn.pipeline import calibrate_predictor
 from ddpn.predictor import Predictor
-from ddpn.rows.count_rows import CountRows
+from ddpn.rows.count_rows import BLOCK, CountRows
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.tables.columns import Column, Kind, Levels
 
@@ -237,6 +237,19 @@ def test_coverage_and_pit_are_compared_with_what_is_expected_of_so_many_rows(pre
     assert found["PIT of the counts"].drift
     generous = checks_of(predictor, rows.replace(y=np.round(mean_of(predictor, rows))))["coverage of 90% intervals"]
     assert (generous.effect, generous.drift) == (0.0, False)
+
+
+def test_more_rows_than_a_block_are_compared_as_one_table(predictor, rows):
+    """A table of forty copies has the effects of one, and the p-values of so many rows."""
+    copies = 40
+    assert copies * len(rows) > 2 * BLOCK
+    many = CountRows(pl.concat([rows.X] * copies), np.tile(rows.y, copies))
+    once, often = (checks_of(predictor, sample, max_rows=None) for sample in (rows, many))
+    for name in ("coverage of 90% intervals", "PIT of the counts"):
+        assert often[name].effect == pytest.approx(once[name].effect)
+    distance = often["PIT of the counts"].effect
+    expected = stats.kstwobign.sf(distance * np.sqrt(len(many)))
+    assert often["PIT of the counts"].p_value == pytest.approx(expected)
 
 
 def mean_of(predictor, sample: CountRows) -> np.ndarray:

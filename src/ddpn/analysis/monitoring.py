@@ -18,6 +18,7 @@ from ddpn.analysis.plots import Pit
 from ddpn.calibration.columns import ColumnProfile
 from ddpn.calibration.ood import format_day
 from ddpn.distributions import discretize
+from ddpn.distributions.limits import censor_rows
 from ddpn.metrics import pit_distance
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.checks import get_row_count
@@ -368,7 +369,10 @@ def _compare_counts(predictor: Predictor, sample: CountRows) -> list[Check]:
     """
     rows = len(sample)
     with single_thread():
-        (dist,) = (discretize(dist) for dist, _ in predictor.iter_recorded_blocks(sample))
+        # All rows as one distribution: they were drawn, and are few.
+        arguments = predictor.counts.arguments(sample)
+        prediction = predictor.predict(sample.X, arguments["exposure"], arguments["upper"])
+        dist = discretize(censor_rows(prediction.distribution, sample.limit))
         y = torch.from_numpy(sample.y)
         low, high, probability = predictor.wrap(dist, groups=sample.interval_groups).interval_with_probability(COVERAGE)
         is_covered, expected = int(((low <= y) & (y <= high)).sum()), float(probability.mean())
