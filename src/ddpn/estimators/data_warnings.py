@@ -9,8 +9,8 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import DataWarning
 from ddpn.tables.checks import (
-    Finding,
     FindingKind,
+    TableFinding,
     find_column_problems,
     find_identifiers,
     find_row_problems,
@@ -65,7 +65,7 @@ class _Names:
         return f"X[:, {places}]" if len(names) == 1 else f"X[:, [{places}]]"
 
 
-def _describe_remedy(finding: Finding, names: _Names) -> str:
+def _describe_remedy(finding: TableFinding, names: _Names) -> str:
     it, is_known = ("it", "it is") if len(finding.columns) == 1 else ("them", "they are")
     match finding.kind:
         case FindingKind.LEAK:
@@ -88,7 +88,7 @@ def _describe_remedy(finding: Finding, names: _Names) -> str:
             return _describe_groups(finding, names)
 
 
-def _describe_groups(finding: Finding, names: _Names) -> str:
+def _describe_groups(finding: TableFinding, names: _Names) -> str:
     selected = names.select(finding.columns)
     is_named = bool(finding.columns) and not finding.are_near
     groups = selected if is_named else f"ddpn.group_similar_rows({selected})"

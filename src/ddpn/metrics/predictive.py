@@ -14,7 +14,7 @@ from ddpn.distributions.mixture import ContinuousMixture
 from ddpn.runtime.errors import InputError
 
 
-class Prediction(Protocol):
+class HasDistribution(Protocol):
     """An object that holds the distributions it predicts, such as `ddpn.prediction.Prediction`."""
 
     @property
@@ -23,7 +23,7 @@ class Prediction(Protocol):
 
 
 #: What metrics take: distributions, or an object that holds them.
-Predicted = Distribution | Prediction
+Predicted = Distribution | HasDistribution
 #: The distributions that metrics beyond the likelihood support.
 Supported = CountDistribution | ContinuousMixture | Normal
 

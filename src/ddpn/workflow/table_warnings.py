@@ -1,32 +1,32 @@
 """What `ddpn fit` says about the findings of the checks of a table: sentences that name the options to use."""
 
 from ddpn.runtime.errors import format_argument
-from ddpn.tables.checks.findings import Finding, FindingKind
+from ddpn.tables.checks.findings import FindingKind, TableFinding
 from ddpn.tables.row_hashes import EQUAL_INPUTS
 
 
-def describe_finding(finding: Finding) -> str:
+def describe_finding(finding: TableFinding) -> str:
     """Return the warning about a finding, and the options that act on it.
 
-    >>> describe_finding(Finding(FindingKind.IDENTIFIER, "Column a b has row numbers.", ("a b",)))
+    >>> describe_finding(TableFinding(FindingKind.IDENTIFIER, "Column a b has row numbers.", ("a b",)))
     'Column a b has row numbers. Leave it out with `drop=["a b"]`.'
     """
     return f"{finding.statement} {_REMEDIES[finding.kind](finding)}"
 
 
-def _advise_on_leak(finding: Finding) -> str:
+def _advise_on_leak(finding: TableFinding) -> str:
     it, is_known = ("it", "it is") if len(finding.columns) == 1 else ("them", "they are")
     drop, use = (format_argument(name, finding.columns) for name in ("drop", "use"))
     return f"Leave {it} out with {drop}; if {is_known} known before the count, keep {it} with {use}."
 
 
-def _advise_on_question(finding: Finding) -> str:
+def _advise_on_question(finding: TableFinding) -> str:
     drop, use = (format_argument(name, finding.columns) for name in ("drop", "use"))
     which, it = ("Is it", "it") if len(finding.columns) == 1 else ("Are they", "them")
     return f"{which} known before the count? If not, leave {it} out with {drop}; if so, confirm with {use}."
 
 
-def _advise_on_groups(finding: Finding) -> str:
+def _advise_on_groups(finding: TableFinding) -> str:
     what = f"values of {' and '.join(finding.columns)}" if finding.columns else "inputs"
     return (
         f"Rows are split at random, so the scores hold for {what} that occur in this table. If the model is to predict "
@@ -34,28 +34,28 @@ def _advise_on_groups(finding: Finding) -> str:
     )
 
 
-def _advise_on_order(finding: Finding) -> str:
+def _advise_on_order(finding: TableFinding) -> str:
     return (
         "Rows are split at random: if they are in order of time and the model is to predict later rows, the scores are "
         "too good. Then add a column with the time, or with the number of the row, and name it with `time`."
     )
 
 
-def _advise_on_date(finding: Finding) -> str:
+def _advise_on_date(finding: TableFinding) -> str:
     return (
         f"Rows are split at random: if the model is to predict later dates, the scores are too good. Then split by "
         f"time, with {format_argument('time', finding.columns[0])}."
     )
 
 
-def _advise_on_marker(finding: Finding) -> str:
+def _advise_on_marker(finding: TableFinding) -> str:
     columns = finding.columns
     end = f"; if it is an ordinary number, confirm with {format_argument('use', columns)}" if columns else ""
     missing = format_argument("missing", [finding.value])
     return f"Does {finding.value} stand for an unknown value? Then use {missing}{end}."
 
 
-def _advise_on_identifier(finding: Finding) -> str:
+def _advise_on_identifier(finding: TableFinding) -> str:
     return f"Leave it out with {format_argument('drop', finding.columns)}."
 
 

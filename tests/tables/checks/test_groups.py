@@ -7,14 +7,14 @@ import polars as pl
 import pytest
 
 from ddpn.rows.count_rows import CountRows
-from ddpn.tables.checks.findings import Finding
+from ddpn.tables.checks.findings import TableFinding
 from ddpn.tables.checks.groups import find_groups
 
 #: One draw of every design, and two more in `make prove`.
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 
 
-def find(inputs: dict, mean: np.ndarray, rng: np.random.Generator, dispersion: float = 5.0) -> Finding | None:
+def find(inputs: dict, mean: np.ndarray, rng: np.random.Generator, dispersion: float = 5.0) -> TableFinding | None:
     """What is found in a table of over-dispersed counts with these means."""
     y = rng.poisson(mean * rng.gamma(dispersion, 1 / dispersion, len(mean))).astype(float)
     return find_groups(CountRows(pl.DataFrame(inputs), y))

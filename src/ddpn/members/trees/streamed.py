@@ -63,13 +63,13 @@ def fit_stream(
         leaves=settings.leaves * (2 if rows >= _MANY_ROWS else 1),
         rounds=int(min(settings.rounds, max(_MIN_ROUNDS, MAX_FITTED_CELLS / (rows * columns)))),
     )
-    streamed = StreamedRows(stream, table, unit, rows, settings.seed)
+    streamed = StreamedTreeRows(stream, table, unit, rows, settings.seed)
     fit = MeanFit(held_out, settings, StreamedData(sample, held_out, streamed))
     fit.run(1, clock)
     return fit.to_boosters()[0], settings.leaves, rows
 
 
-class StreamedRows(lightgbm.Sequence):
+class StreamedTreeRows(lightgbm.Sequence):
     """Rows of a stream as LightGBM reads them, in consecutive slices; `rate` and `weight` are filled meanwhile."""
 
     def __init__(self, stream: RowStream, table: TreeTable, unit: float, rows: int, seed: int) -> None:
@@ -107,7 +107,7 @@ class StreamedRows(lightgbm.Sequence):
 class StreamedData(FoldData):
     """LightGBM data sets of the stream to fit to, and of the validation rows."""
 
-    def __init__(self, sample: TreeRows, validation: TreeRows, streamed: StreamedRows) -> None:
+    def __init__(self, sample: TreeRows, validation: TreeRows, streamed: StreamedTreeRows) -> None:
         super().__init__(sample._replace(folds=[Fold(np.arange(0), np.arange(0))]))
         self._validation, self._streamed = validation, streamed
 

@@ -1,6 +1,6 @@
 """Checks of a table before a fit: target leaks, rows that belong together, codes for unknown values, row numbers.
 
-Every check returns a `Finding`, which is data. `ddpn fit` and `CountRegressor` run the same checks, and word the
+Every check returns a `TableFinding`, which is data. `ddpn fit` and `CountRegressor` run the same checks, and word the
 remedies in options and in arguments.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock, TimeLimitError
-from ddpn.tables.checks.findings import Finding, FindingKind
+from ddpn.tables.checks.findings import FindingKind, TableFinding
 from ddpn.tables.checks.groups import find_groups
 from ddpn.tables.checks.identifiers import describe_identifier
 from ddpn.tables.checks.leaks import find_leaks
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "Finding",
     "FindingKind",
+    "TableFinding",
     "describe_identifier",
     "find_column_problems",
     "find_identifiers",
@@ -35,13 +35,13 @@ __all__ = [
 _MAX_TIME_SHARE = 0.1
 
 
-def run_checks(checks: Sequence[Callable[[], list[Finding]]], clock: Clock) -> tuple[list[Finding], str]:
+def run_checks(checks: Sequence[Callable[[], list[TableFinding]]], clock: Clock) -> tuple[list[TableFinding], str]:
     """Run checks; return their findings, and a sentence if there was no time for all of them.
 
     >>> run_checks([lambda: []], Clock()), run_checks([lambda: []], Clock(0.0))[1][:31]
     (([], ''), 'The checks of the table were no')
     """
-    findings, limit = list[Finding](), clock.part(_MAX_TIME_SHARE * clock.left)
+    findings, limit = list[TableFinding](), clock.part(_MAX_TIME_SHARE * clock.left)
     for check in checks:
         try:
             with limit.limit():
@@ -54,7 +54,9 @@ def run_checks(checks: Sequence[Callable[[], list[Finding]]], clock: Clock) -> t
     return findings, ""
 
 
-def find_column_problems(sample: CountRows, dates: Mapping[str, str], confirmed: Collection[str] = ()) -> list[Finding]:
+def find_column_problems(
+    sample: CountRows, dates: Mapping[str, str], confirmed: Collection[str] = ()
+) -> list[TableFinding]:
     """Find target leaks, columns that may be leaks, and numbers that stand for "unknown".
 
     Parameters
@@ -79,14 +81,14 @@ def find_column_problems(sample: CountRows, dates: Mapping[str, str], confirmed:
     return [*leaks, *markers]
 
 
-def _find_markers(X: "pl.DataFrame", sample: CountRows) -> list[Finding]:
+def _find_markers(X: "pl.DataFrame", sample: CountRows) -> list[TableFinding]:
     """Find numbers that seem to stand for "unknown", in the counts and in the columns."""
     findings = []
     # The largest possible count, and one that stands for "so many or more", are not unknown.
     marker = find_marker(sample.y) if sample.is_unrestricted and sample.exposure is None else None
     if marker is not None:
         findings.append(
-            Finding(FindingKind.MARKER, _describe_marker("The target", sample.y, marker), (), f"{marker:g}")
+            TableFinding(FindingKind.MARKER, _describe_marker("The target", sample.y, marker), (), f"{marker:g}")
         )
     for series in X.iter_columns():
         if series.dtype.is_numeric():
@@ -94,7 +96,7 @@ def _find_markers(X: "pl.DataFrame", sample: CountRows) -> list[Finding]:
             marker = find_marker(values)
             if marker is not None:
                 statement = _describe_marker(f"Column {series.name}", values, marker)
-                findings.append(Finding(FindingKind.MARKER, statement, (series.name,), f"{marker:g}"))
+                findings.append(TableFinding(FindingKind.MARKER, statement, (series.name,), f"{marker:g}"))
     return findings
 
 
@@ -106,7 +108,7 @@ def _describe_marker(what: str, values: np.ndarray, marker: float) -> str:
 
 def find_row_problems(
     sample: CountRows, dates: Mapping[str, str], confirmed: Collection[str] = (), seed: int = 0
-) -> list[Finding]:
+) -> list[TableFinding]:
     """Find rows that belong together, which a random split would divide.
 
     Parameters
@@ -128,12 +130,12 @@ def find_row_problems(
     return [*([] if together is None else [together]), *_find_dates(dates)]
 
 
-def _find_dates(dates: Mapping[str, str]) -> list[Finding]:
+def _find_dates(dates: Mapping[str, str]) -> list[TableFinding]:
     names = list(dict.fromkeys(dates.values()))[:1]
-    return [Finding(FindingKind.DATE, f"Column {name} is a date.", (name,)) for name in names]
+    return [TableFinding(FindingKind.DATE, f"Column {name} is a date.", (name,)) for name in names]
 
 
-def find_identifiers(X: "pl.DataFrame", dates: Mapping[str, str]) -> list[Finding]:
+def find_identifiers(X: "pl.DataFrame", dates: Mapping[str, str]) -> list[TableFinding]:
     """Find columns of a polars frame that number or name the rows, and are no parts of a date.
 
     If all columns do so, none is returned.
@@ -147,5 +149,5 @@ def find_identifiers(X: "pl.DataFrame", dates: Mapping[str, str]) -> list[Findin
         is_category = not series.dtype.is_numeric() and str(series.dtype) != "Boolean"
         if words := describe_identifier(series, is_category):
             statement = f"Column {series.name} seems to identify rows: {words}."
-            findings.append(Finding(FindingKind.IDENTIFIER, statement, (series.name,)))
+            findings.append(TableFinding(FindingKind.IDENTIFIER, statement, (series.name,)))
     return findings if len(findings) < X.width else []

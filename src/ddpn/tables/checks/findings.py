@@ -1,4 +1,4 @@
-"""`Finding`: something in a table that makes scores or intervals misleading, as data for every interface."""
+"""`TableFinding`: something in a table that makes scores or intervals misleading, as data for every interface."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,7 +26,7 @@ class FindingKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class TableFinding:
     """What a check found in a table, without the remedy, which each interface words for itself.
 
     Parameters

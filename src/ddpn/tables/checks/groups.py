@@ -15,7 +15,7 @@ import numpy as np
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import encode_groups
 from ddpn.tables.cells import import_polars
-from ddpn.tables.checks.findings import Finding, FindingKind, are_whole_numbers
+from ddpn.tables.checks.findings import FindingKind, TableFinding, are_whole_numbers
 from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, count_quick_model_rows, estimate_effects
 from ddpn.tables.checks.sampling import choose_rows, choose_rows_of_groups, hash_values
 from ddpn.tables.near_rows import (
@@ -85,7 +85,7 @@ class Candidate(NamedTuple):
     are_alike: bool = False
 
 
-def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0) -> Finding | None:
+def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0) -> TableFinding | None:
     """Find the groups that a random split divides with the largest clear gain for a quick model.
 
     `sample` has inputs in a polars frame, and columns named in `skipped` are not checked on their own. Returns None if
@@ -325,7 +325,7 @@ class Comparison:
         return shares if wilcoxon(differences, alternative="greater").pvalue < largest else None
 
 
-def _describe_groups(candidate: Candidate, shares: Explained, columns: _ColumnLabels) -> Finding:
+def _describe_groups(candidate: Candidate, shares: Explained, columns: _ColumnLabels) -> TableFinding:
     named = " and ".join(candidate.columns)
     what = f"values of {named}" if named else "inputs"
     if candidate.are_near:
@@ -340,4 +340,4 @@ def _describe_groups(candidate: Candidate, shares: Explained, columns: _ColumnLa
         f"{start}, and {alike} are alike: a quick model explains {max(shares.seen, 0):.0%} of the deviance if it was "
         f"fitted to other rows of the same group, and {max(shares.new, 0):.0%} if it was not."
     )
-    return Finding(FindingKind.GROUPS, statement, candidate.columns, are_near=candidate.are_near)
+    return TableFinding(FindingKind.GROUPS, statement, candidate.columns, are_near=candidate.are_near)

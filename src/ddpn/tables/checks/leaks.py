@@ -14,7 +14,7 @@ import numpy as np
 from ddpn.runtime.validation import join_words
 from ddpn.tables.cells import DAY, import_polars
 from ddpn.tables.checks.encodings import choose_levels, find_rolling_means, is_group_mean
-from ddpn.tables.checks.findings import Finding, FindingKind
+from ddpn.tables.checks.findings import FindingKind, TableFinding
 from ddpn.tables.checks.sampling import choose_rows
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ _SEED = 0
 
 def find_leaks(
     X: "pl.DataFrame", y: np.ndarray, dates: Mapping[str, str] | None = None, exposure: np.ndarray | None = None
-) -> list[Finding]:
+) -> list[TableFinding]:
     """Find columns that are made of the target, or of the target per exposure, or predict it nearly without error.
 
     `dates` has the name of the date for columns that are parts of one. Of these only the day is asked about on its own,
@@ -125,12 +125,12 @@ def _format_column(name: str) -> str:
     return f"Column {name}"
 
 
-def _make_leak(names: Sequence[str], statement: str) -> Finding:
-    return Finding(FindingKind.LEAK, statement, tuple(names))
+def _make_leak(names: Sequence[str], statement: str) -> TableFinding:
+    return TableFinding(FindingKind.LEAK, statement, tuple(names))
 
 
-def _make_question(names: Sequence[str], statement: str) -> Finding:
-    return Finding(FindingKind.QUESTION, statement, tuple(names))
+def _make_question(names: Sequence[str], statement: str) -> TableFinding:
+    return TableFinding(FindingKind.QUESTION, statement, tuple(names))
 
 
 class _Target(NamedTuple):

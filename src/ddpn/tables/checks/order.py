@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpn.rows.count_rows import CountRows
-from ddpn.tables.checks.findings import Finding, FindingKind
+from ddpn.tables.checks.findings import FindingKind, TableFinding
 from ddpn.tables.checks.groups import Candidate, Comparison
 from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, count_quick_model_rows
 
@@ -105,7 +105,7 @@ _COUNT_STANDARD_ERRORS = 4.0
 _SORTED_BY_TARGET, _SORTED_BY_COLUMN = 0.8, 0.9
 
 
-def find_drift(sample: CountRows, seed: int = 0) -> Finding | None:
+def find_drift(sample: CountRows, seed: int = 0) -> TableFinding | None:
     """Find rows that are alike where they follow each other in the table; return None if they are not.
 
     A quick model predicts rows with and without the rows around them. The predictions differ if both counts and some
@@ -136,7 +136,7 @@ def find_drift(sample: CountRows, seed: int = 0) -> Finding | None:
         f"Rows that follow each other in the table are alike: a quick model explains {max(shares.seen, 0):.0%} of "
         f"their deviance if it has seen the rows around them, {max(shares.new, 0):.0%} if not."
     )
-    return Finding(FindingKind.ORDER, statement, tuple(drifting))
+    return TableFinding(FindingKind.ORDER, statement, tuple(drifting))
 
 
 def _rank_values(values: np.ndarray) -> np.ndarray:
