@@ -167,7 +167,7 @@ def test_the_importance_of_a_column_is_that_for_the_rows_with_the_weight(heavy):
     y = rng.poisson(np.exp(1.0 + X[:, 0] + X[:, 1])).astype(float)
     model = Predictor({"poisson_glm": PoissonGLM().fit(CountRows(X, y), None, seed=0)})
     weight = np.where(half == (heavy == "b"), 1.0, 1e-6)
-    shown = importance(Inputs.from_sample(model, CountRows(X, y, weight)), repeats=2).each
+    shown = importance(Inputs.from_sample(model, CountRows(X, y, weight)), repeats=2).results
     for measure in ("mean", "crps"):
         first, second = (getattr(one, measure).mean() for one in shown[:2])
         # A shuffled column is 0 in half of its values, wherever it is shuffled to.
@@ -243,7 +243,7 @@ def test_intervals_maps_scores_and_drift_are_those_of_counts_with_their_exposure
 
 
 def test_the_importance_of_an_exposure_is_not_that_of_columns_that_tell_it(exposed, rate_model):
-    shown = {one.name: one for one in importance(Inputs.from_sample(rate_model, exposed), repeats=1).each}
+    shown = {one.name: one for one in importance(Inputs.from_sample(rate_model, exposed), repeats=1).results}
     assert shown["exposure"].mean.mean() > 0.5
     assert max(np.abs(shown[name].crps).max() for name in exposed.X.columns) == pytest.approx(0.0, abs=1e-9)
 

@@ -202,7 +202,7 @@ def _show_explanation(explanation: "Explanation", note: str) -> None:
 
     for sentence in filter(None, (note, explanation.draws)):
         typer.echo(sentence)
-    effects, typical = {effect.name: effect for effect in explanation.effects}, explanation.effects.each[0]
+    effects, typical = {effect.name: effect for effect in explanation.effects}, explanation.effects.results[0]
     importance = (
         {} if explanation.importance is None else {effect.name: effect for effect in explanation.importance.by("crps")}
     )

@@ -293,11 +293,11 @@ def test_tables_of_many_means_have_the_probabilities_of_the_nearest():
     mean = rng.gamma(2.0, 3.0, 5000)
     table = tabulate(FittedFamily("double_poisson", 1.0, 0.0), CountRows(None, rng.poisson(mean).astype(float)), mean)
     assert len(table.mean) <= 257
-    np.testing.assert_allclose(np.log(table.mean[table.place]), np.log(mean), atol=0.12)
+    np.testing.assert_allclose(np.log(table.mean[table.position]), np.log(mean), atol=0.12)
     np.testing.assert_allclose(table.pmf.sum(1), 1.0)
     assert (table.pmf[:, -1] < 1e-4).all()
     nearest = np.abs(table.mean[None] - mean[:, None]).argmin(1)
-    assert np.mean(nearest == table.place) > 0.98
+    assert np.mean(nearest == table.position) > 0.98
     assert len(table.counts) >= rng.poisson(mean).max()
     assert tabulate(FittedFamily("double_poisson", 1.0, 0.0), CountRows(None, np.array([20_001.0])), mean) is None
 

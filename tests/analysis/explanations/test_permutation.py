@@ -37,12 +37,12 @@ def test_the_importances_agree_with_scikit_learn(fitted, data):
     found = importance(observed(fitted, X, y))
     assert found.by("crps")[0].name == "x"
     assert found.by("crps")[0].crps.mean() == pytest.approx(shares["x"], rel=0.2)
-    for one in found.each:
+    for one in found.results:
         assert one.crps.mean() == pytest.approx(shares[one.name], rel=0.2, abs=0.06)
         assert one.mean.min() >= 0.0
         assert one.crps.shape == (3,)
     # A Poisson: the spread is the mean.
-    assert max(one.spread.max() for one in found.each) < 1e-6
+    assert max(one.spread.max() for one in found.results) < 1e-6
     table = found.to_dict()
     assert table["column"][0] == "x"
     assert table["crps_low"][0] <= table["crps"][0] <= table["crps_high"][0]
@@ -51,7 +51,7 @@ def test_the_importances_agree_with_scikit_learn(fitted, data):
 def test_mean_and_spread_have_columns_of_their_own(formula):
     X = np.random.default_rng(0).normal(size=(300, 3))
     model = formula(lambda c: 1 + c["x0"], alpha=lambda c: 0.2 * np.exp(c["x1"]) / np.exp(1 + c["x0"]))
-    found = {one.name: one for one in importance(observed(model, X, np.ones(300)), repeats=2).each}
+    found = {one.name: one for one in importance(observed(model, X, np.ones(300)), repeats=2).results}
     assert found["x0"].mean.mean() > 0.5
     assert found["x0"].spread.max() < 1e-9
     assert found["x1"].mean.max() < 1e-9
@@ -71,7 +71,7 @@ def test_a_constant_column_changes_nothing_and_an_exposure_is_shuffled_too():
     X, days = rng.normal(size=(160, 1)), rng.uniform(0.1, 20.0, 160)
     y = rng.poisson(days)
     model = CountGLM(likelihood="poisson").fit(X, y, exposure=days)
-    same, found = importance(observed(model, np.full((80, 1), 0.5), y[:80], exposure=days[:80])).each
+    same, found = importance(observed(model, np.full((80, 1), 0.5), y[:80], exposure=days[:80])).results
     assert (found.name, found.position) == ("exposure", 1)
     assert found.crps.min() > 0.5
     assert np.abs([getattr(same, name) for name in module.MEASURES]).max() == pytest.approx(0.0, abs=1e-9)
@@ -84,7 +84,7 @@ def test_rows_without_weight_do_not_count_and_censored_counts_do(fitted, data):
     assert with_weight.rows == 100
     assert with_weight.to_dict() == importance(observed(fitted, X[:100], y[:100]), repeats=1).to_dict()
     censored = importance(observed(fitted, X[:100], y[:100], censored=np.ones(100, dtype=bool)), repeats=1)
-    assert censored.each[0].crps != with_weight.each[0].crps
+    assert censored.results[0].crps != with_weight.results[0].crps
 
 
 def test_of_many_columns_those_that_change_predictions_most_are_measured(monkeypatch, formula):
@@ -92,8 +92,8 @@ def test_of_many_columns_those_that_change_predictions_most_are_measured(monkeyp
     model = formula(lambda c: c["x1"] + c["x4"])
     monkeypatch.setattr(inputs_module, "MAX_COLUMNS", 2)
     kept = importance(observed(model, X, y), repeats=1)
-    assert [one.name for one in kept.each] == ["x1", "x4"]
+    assert [one.name for one in kept.results] == ["x1", "x4"]
     assert kept.columns == 6
     monkeypatch.setattr(module, "_MAX_SCREENED", 3)
-    assert importance(observed(model, X, y)).each == []
-    assert len(importance(observed(model, X, y), columns=["x0", "x1", "x2", "x3"], repeats=1).each) == 4
+    assert importance(observed(model, X, y)).results == []
+    assert len(importance(observed(model, X, y), columns=["x0", "x1", "x2", "x3"], repeats=1).results) == 4

@@ -272,13 +272,13 @@ def fit_families(sample: CountRows, mean: np.ndarray) -> dict[str, FittedFamily]
 
 
 class ProbabilityTable(NamedTuple):
-    """Probabilities of every count for a grid of means, and each row's place in it. Shape: pmf (means, counts)."""
+    """Probabilities of every count for a grid of means, and each row's position in it. Shape: pmf (means, counts)."""
 
     counts: np.ndarray
     mean: np.ndarray
     pmf: np.ndarray
     score: np.ndarray
-    place: np.ndarray
+    position: np.ndarray
     sample: CountRows
 
     @property
@@ -344,15 +344,15 @@ def moment_test(table: ProbabilityTable, values: np.ndarray) -> MomentTest:
     s = np.broadcast_to(values, table.pmf.shape)
     residual, score = table.residual(s), table.residual(table.score)
     share = table.sample.weight_or_ones / table.sample.weight_or_ones.sum()
-    squares, cubes = (np.bincount(table.place, share**power, len(table.mean)) for power in (2, 3))
+    squares, cubes = (np.bincount(table.position, share**power, len(table.mean)) for power in (2, 3))
     information = squares @ np.sum(table.pmf * score * score, axis=1)
     if information > 0:
         residual = residual - (squares @ np.sum(table.pmf * residual * score, axis=1)) / information * score
     variance, third = (
         float(sums @ np.sum(table.pmf * residual**power, axis=1)) for sums, power in ((squares, 2), (cubes, 3))
     )
-    of_rows = share * residual[table.place, table.y]
-    excess, observed = float(of_rows.sum()), float(share @ s[table.place, table.y])
+    of_rows = share * residual[table.position, table.y]
+    excess, observed = float(of_rows.sum()), float(share @ s[table.position, table.y])
     effect = design_effect(of_rows - share * excess, table.sample.group)
     null = sum_null(effect * variance, effect**1.5 * third)
     return MomentTest(observed, observed - excess, float(null.sf(excess)), float(null.cdf(excess)))
@@ -389,7 +389,7 @@ def check_ceiling(table: ProbabilityTable) -> Finding:
     """Compare the rows at the largest count with a smooth distribution, for a limit or "that many or more"."""
     top, total = int(table.y.max()), len(table.y)
     at_top, inside = int(np.sum(table.y == top)), np.clip(table.pmf[:, : top + 1].sum(axis=1), 1e-300, 1.0)
-    rows = np.bincount(table.place, minlength=len(inside))
+    rows = np.bincount(table.position, minlength=len(inside))
     expected, beyond = float(rows @ np.minimum(table.pmf[:, top] / inside, 1.0)), float(rows @ (1.0 - inside))
     pile = stats.binom(total, expected / total)
     # Given that one row is there: the largest count is chosen by the rows. So is what is expected beyond it, which has
@@ -444,7 +444,7 @@ def check_tail(table: ProbabilityTable) -> Finding:
     level = float(np.clip(5.0 / len(table.y), 1e-3, 1e-2))
     above = np.cumsum(table.pmf[:, ::-1], axis=1)[:, ::-1]
     test = moment_test(table, (above <= level).astype(float))
-    of_rows = np.sort(above[table.place, table.y])
+    of_rows = np.sort(above[table.position, table.y])
     third = float(stats.binom.sf(_EXTREME - 1, len(of_rows), of_rows[_EXTREME - 1]))
     p_value, rows = min(1.0, 2.0 * min(test.p_more, third)), int(np.sum(of_rows <= level))
     matters = rows >= 5 and (test.observed >= 2.0 * test.expected or third < test.p_more)

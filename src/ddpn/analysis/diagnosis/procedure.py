@@ -362,7 +362,7 @@ def zero_inflation(y: np.ndarray, mean: np.ndarray) -> tuple[str, float]:
         rows = np.random.default_rng(0).choice(len(y), _MAX_BIC_ROWS, replace=False)
         y, mean = y[rows], mean[rows]
 
-    def share_of(x: float) -> float:
+    def to_share(x: float) -> float:
         return float(0.98 * expit(x))
 
     def loss(share: float, alpha: float) -> float:
@@ -372,11 +372,11 @@ def zero_inflation(y: np.ndarray, mean: np.ndarray) -> tuple[str, float]:
         mixed = np.where(y == 0, np.log(share + (1 - share) * np.exp(log_pmf)), np.log1p(-share) + log_pmf)
         return -float(mixed.sum())
 
-    poisson = minimize(lambda at: loss(share_of(at[0]), 0.0), [0.0], method="Nelder-Mead")
+    poisson = minimize(lambda at: loss(to_share(at[0]), 0.0), [0.0], method="Nelder-Mead")
     start = [float(poisson.x[0]), -1.0]
     wide = minimize(
-        lambda at: loss(share_of(at[0]), float(np.exp(np.clip(at[1], -12, 4)))), start, method="Nelder-Mead"
+        lambda at: loss(to_share(at[0]), float(np.exp(np.clip(at[1], -12, 4)))), start, method="Nelder-Mead"
     )
     if 2 * (poisson.fun - wide.fun) > np.log(len(y)):
-        return "negative_binomial", share_of(wide.x[0])
-    return "poisson", share_of(poisson.x[0])
+        return "negative_binomial", to_share(wide.x[0])
+    return "poisson", to_share(poisson.x[0])

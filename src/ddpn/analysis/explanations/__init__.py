@@ -62,7 +62,7 @@ class Explanation(ExplanationResult):
     def draws(self) -> str:
         """Sentences on the rows that were drawn; empty if all rows were used."""
         sentences = [describe_draw("Effects are measured on", self.effects.rows, self.effects.total)]
-        if self.importance is not None and self.importance.each:
+        if self.importance is not None and self.importance.results:
             one = self.importance
             scored = f"CRPS on {one.scored_rows:,} of these in each repeat" if one.scored_rows < one.rows else ""
             words = describe_draw("Importance is measured on", one.rows, one.total)

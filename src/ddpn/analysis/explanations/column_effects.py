@@ -145,13 +145,13 @@ class Effects(ByColumn[Effect]):
 
     Attributes
     ----------
-    each : list of Effect
+    results : list of Effect
         In the order of the columns.
     rows, total : int
         The number of rows that they were measured on, and of how many these were drawn.
     """
 
-    each: list[Effect]
+    results: list[Effect]
     rows: int
     total: int
     measures: ClassVar[tuple[str, ...]] = ("mean", "spread")
@@ -159,7 +159,7 @@ class Effects(ByColumn[Effect]):
     def table(self) -> Table:
         """Return a long table by columns, one row per point, ready for a data frame or for JSON."""
         table: Table = {"column": [], "value": [], "share": []}
-        for one in self.each:
+        for one in self.results:
             table["column"] += [one.name] * len(one.points)
             table["value"] += one.points
             table["share"] += one.share.tolist()
@@ -346,14 +346,14 @@ def _order_levels(columns: list[Column], position: int) -> np.ndarray:
 class Steps(NamedTuple):
     """Differences of predictions: `delta` is that of `row` over `step`, from one point of the grid to the next.
 
-    Shape: row and step (n,), delta (quantities, n, 1 + components). `own` are the rows without a value, `gap` how much
+    Shape: row and step (n,), delta (quantities, n, 1 + components). `missing_rows` have no value, and `gap` is how much
     their prediction exceeds that with the value of the grid's point `at`.
     """
 
     row: np.ndarray
     step: np.ndarray
     delta: np.ndarray
-    own: np.ndarray
+    missing_rows: np.ndarray
     at: np.ndarray
     gap: np.ndarray
 
@@ -402,9 +402,9 @@ def accumulate(grid: EffectGrid, steps: Steps, delta: np.ndarray, gap: np.ndarra
         format_rows = (format_rows + curve[:, grid.code[used] - 1]) / 2.0
     inside = weight[:, used].sum(1)
     curve = curve - _mean(format_rows, weight[:, used])[:, None]
-    if not len(steps.own):
+    if not len(steps.missing_rows):
         return np.append(curve, np.zeros((len(weight), 1)), 1) if grid.missing.any() else curve
-    missing = _mean(gap + curve[:, steps.at], weight[:, steps.own])
+    missing = _mean(gap + curve[:, steps.at], weight[:, steps.missing_rows])
     outside = weight[:, grid.missing].sum(1)
     shift = outside * missing / np.maximum(outside + inside, 1e-300)
     return np.concatenate([curve, missing[:, None]], 1) - shift[:, None]

@@ -71,7 +71,7 @@ class Importances(ByColumn[Importance]):
 
     Attributes
     ----------
-    each : list of Importance
+    results : list of Importance
         In the order of the columns.
     rows : int
         The number of rows that were shuffled.
@@ -83,7 +83,7 @@ class Importances(ByColumn[Importance]):
         The number of shuffled rows whose CRPS each repeat measures, as it takes longer.
     """
 
-    each: list[Importance]
+    results: list[Importance]
     rows: int
     columns: int
     total: int
@@ -136,7 +136,7 @@ def importance(
     >>> X = rng.normal(size=(400, 2))
     >>> y = rng.poisson(np.exp(1 + 0.5 * X[:, 0]))
     >>> result = importance(Inputs.from_sample(CountGLM(likelihood="poisson").fit(X, y), CountRows(X, y.astype(float))))
-    >>> result.by("crps")[0].name, round(float(result.each[0].spread.mean()), 3)
+    >>> result.by("crps")[0].name, round(float(result.results[0].spread.mean()), 3)
     ('x0', 0.0)
     """
     check_integer("repeats", repeats, 1)

@@ -63,20 +63,20 @@ class ByColumn(ExplanationResult, Generic[One]):
     `measures` are what they can be ordered by, the default first.
     """
 
-    each: list[One]
+    results: list[One]
     measures: ClassVar[tuple[str, ...]]
 
     def __iter__(self) -> Iterator[One]:
-        return iter(self.each)
+        return iter(self.results)
 
     def __len__(self) -> int:
-        return len(self.each)
+        return len(self.results)
 
     def __getitem__(self, name: str | int) -> One:
         if isinstance(name, int):
-            return self.each[name]
-        names = [one.name for one in self.each]
-        return self.each[names.index(check_column(name, names, error=InputError))]
+            return self.results[name]
+        names = [one.name for one in self.results]
+        return self.results[names.index(check_column(name, names, error=InputError))]
 
     def by(self, of: str | None = None) -> list[One]:
         """Return the results, the strongest first.
@@ -87,4 +87,4 @@ class ByColumn(ExplanationResult, Generic[One]):
             What to order by, one of `measures`. Default: the first of them.
         """
         measure = self.measures[0] if of is None else check_choice("of", of, self.measures)
-        return sorted(self.each, key=lambda one: -one.strength(measure))
+        return sorted(self.results, key=lambda one: -one.strength(measure))

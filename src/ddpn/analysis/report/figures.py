@@ -82,7 +82,7 @@ def draw_importance(importances: Importances, key: str, title: str) -> Figure:
     draw = partial(plots.draw_importance, importances=shown, of=key, words=words)
     drawing = plots.draw_panel(draw, plots.bars_height(len(shown)), margins=plots.NAMED)
     caption = ""
-    if len(importances.each) > len(shown):
+    if len(importances.results) > len(shown):
         caption = f"The {len(shown)} largest of {plural(importances.columns, 'column')} are shown."
     description = "; ".join(f"{one.name}: {text}" for one, text in zip(shown, words, strict=True)) + "."
     return to_figure(drawing, f"importance-{key}", title, description, caption)

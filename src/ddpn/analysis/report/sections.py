@@ -117,12 +117,12 @@ def collect_content(
         "interval_groups": tabulate_interval_groups(model.predictor_, evidence),
         "groups": [tabulate_groups(groups) for groups in (group_by_mean(evidence), *groups_of_columns)],
         "columns": plural(importances.columns, "column"),
-        "repeats": plural(len(importances.each[0].crps), "time") if importances.each else "",
+        "repeats": plural(len(importances.results[0].crps), "time") if importances.results else "",
         "shuffled_rows": format_drawn_rows(importances.rows, importances.total),
-        "importances": importances.each,
-        "importance_figures": [draw_importance(importances, *key) for key in _IMPORTANCES if importances.each],
+        "importances": importances.results,
+        "importance_figures": [draw_importance(importances, *key) for key in _IMPORTANCES if importances.results],
         "effect_rows": format_drawn_rows(explanation.effects.rows, explanation.effects.total),
-        "effects": explanation.effects.each,
+        "effects": explanation.effects.results,
         "effect_figures": draw_effects(explanation.effects),
         "best": best,
         "worst": worst,
@@ -228,7 +228,7 @@ def explain_columns(evidence: Evidence, progress: Callable[[str], object]) -> Ex
     """Shuffle every column, and measure the effects of the most important ones."""
     measured = evidence.inputs if evidence.measured is None else evidence.measured
     importances = importance(measured, seed=SEED, progress=progress)
-    if not importances.each:
+    if not importances.results:
         return Explanation(Effects([], 0, 0), importances)
     order = sorted(importances, key=lambda column: -max(column.strength("mean"), column.strength("spread")))
     positions = [column.position for column in order[:_MAX_EFFECTS]]
@@ -237,7 +237,7 @@ def explain_columns(evidence: Evidence, progress: Callable[[str], object]) -> Ex
 
 def draw_effects(effects: Effects) -> list[tuple[Figure, Figure]]:
     """Draw curves of the mean and of the spread of each column."""
-    if not effects.each:
+    if not effects.results:
         return []
     mean, spread = (plots.shared_scale([getattr(effect, name) for effect in effects]) for name in ("mean", "spread"))
     return [
