@@ -35,7 +35,7 @@ from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.members.trees.boosting import BoostedTrees, Fold, Settings, TreeRows, compute_rates
 from ddpn.members.trees.member import TreeTable
-from ddpn.members.trees.streamed import StreamedData, StreamedRows
+from ddpn.members.trees.streamed import StreamedData, StreamedTreeRows
 from ddpn.networks.training import Runtime
 from ddpn.networks.training.batches import CHUNK_ROWS
 from ddpn.rows.count_rows import CountRows
@@ -126,7 +126,7 @@ def measure_trees(rows: int, columns: int, rounds: int = 5) -> Row:
     row_numbers = np.arange(len(rate))
     rows_in_memory = TreeRows(matrix, table.is_category, rate, weight, [Fold(row_numbers, row_numbers)])
     stream = _Generated(rows // BLOCK_ROWS * BLOCK_ROWS, columns)
-    chunks = StreamedRows(stream, table, 1.0, len(stream), 0)
+    chunks = StreamedTreeRows(stream, table, 1.0, len(stream), 0)
     gc.collect()
     before = read_resident_bytes()
     growing = BoostedTrees(
