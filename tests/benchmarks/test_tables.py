@@ -118,6 +118,28 @@ def test_a_prepared_table_is_read_back(prepared):
     assert np.abs(design.mean(0)).max() < 1e-12
 
 
+def test_our_models_are_fitted_and_scored_from_a_job(prepared, monkeypatch):
+    folder, _ = prepared
+    np.save(folder / "fit.npy", np.arange(200))
+    np.save(folder / "test.npy", np.arange(200, 300))
+    job = {
+        "table": str(folder / "small"),
+        "fit": str(folder / "fit.npy"),
+        "test": str(folder / "test.npy"),
+        "seed": 0,
+        "threads": 1,
+        "options": {"factory": "glm"},
+        "out": str(folder),
+    }
+    (folder / "job.json").write_text(json.dumps(job))
+    monkeypatch.setattr("sys.argv", ["ours", str(folder / "job.json")])
+    module("adapters.ours").main()
+    scores = json.loads((folder / "scores.json").read_text())
+    assert 0.0 < scores["crps"] < 5.0
+    assert 0.6 < scores["coverage"] <= 1.0
+    assert json.loads((folder / "times.json").read_text())["fit_cpu_seconds"] > 0.0
+
+
 def test_the_lightgbm_recipe_against_a_direct_computation(prepared):
     """The mean is that of five boosters trained by hand, the dispersion the most likely one by scipy's pmf."""
     lightgbm = pytest.importorskip("lightgbm")

@@ -76,11 +76,9 @@ def fit(job: Job) -> Callable[[Columns], Any]:
 def import_all() -> None:
     """Import what a fit imports on first use, because the other adapters import their libraries at the top."""
     import lightgbm  # noqa: F401
+    import numba  # noqa: F401
 
     from ddpn import CountGLM, CountRegressor, DDPNRegressor  # noqa: F401
-    from ddpn.distributions import components
-
-    components.kernel("of_rows")  # imports numba, which prepares itself to read compiled functions
 
 
 def main() -> None:
