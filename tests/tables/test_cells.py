@@ -7,19 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddpn.tables.cells import (
+from ddpn.tables.dates import (
     DAY_FIRST,
     MONTH_FIRST,
-    PLAIN,
     DateFormat,
-    NumberFormat,
     extract_date_parts,
     find_date_format,
-    find_number_format,
     parse_dates,
-    parse_numbers,
     to_local_times,
 )
+from ddpn.tables.numbers import PLAIN, NumberFormat, find_number_format, parse_numbers
 
 
 def parse_cells(cells: list[str | None]) -> list[float | None]:

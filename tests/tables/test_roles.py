@@ -9,10 +9,11 @@ import polars as pl
 import pytest
 
 from ddpn.runtime.errors import InputError
-from ddpn.tables.cells import DateFormat, NumberFormat
 from ddpn.tables.columns import Kind
+from ddpn.tables.dates import DateFormat
 from ddpn.tables.files import read_file
 from ddpn.tables.kinds import TableColumn
+from ddpn.tables.numbers import NumberFormat
 from ddpn.tables.roles import Roles
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import find_roles

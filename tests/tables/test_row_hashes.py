@@ -7,9 +7,10 @@ import polars as pl
 import pytest
 
 from ddpn.rows.count_rows import CountRows
+from ddpn.rows.groups import EQUAL_INPUTS
 from ddpn.runtime.errors import InputError
 from ddpn.tables.cells import MISSING
-from ddpn.tables.row_hashes import EQUAL_INPUTS, SeenRows, hash_sample_rows, label_groups
+from ddpn.tables.row_hashes import SeenRows, hash_sample_rows, label_groups
 from ddpn.tables.schema import read_table
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import fingerprint, prepare

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.rows.splits import encode_groups
+from ddpn.rows.groups import encode_groups
 from ddpn.statistics import TAIL, effective_rows, mean_and_error, weighted_mean
 
 #: A handful of rows is a hundredth of all, within these bounds.

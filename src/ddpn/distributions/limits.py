@@ -273,7 +273,7 @@ def truncate_rows(dist: Any, lower: RowBound, upper: RowBound) -> Any:
     )
 
 
-def apply_record_limits(dist: Any, sample: CountRows) -> Any:
+def apply_record_limits(dist: Any, sample: CountRows[object, Tensor]) -> Any:
     """Truncate distributions to the bounds of their rows, and censor them at the limits up to which rows are recorded.
 
     A count equal to the limit then stands for that many or more: `log_prob` is the likelihood of a right-censored

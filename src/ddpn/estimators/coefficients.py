@@ -6,10 +6,10 @@ from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
+import polars as pl
 from scipy.special import ndtr, ndtri
 
 from ddpn.runtime.display import TextTable
-from ddpn.tables.cells import import_polars as load_polars
 
 if TYPE_CHECKING:
     import polars
@@ -64,7 +64,7 @@ class CoefficientTable(NamedTuple):
 
     def to_frame(self) -> "polars.DataFrame":
         """Return the table as a polars data frame, one row per coefficient."""
-        return load_polars().DataFrame(self.columns)
+        return pl.DataFrame(self.columns)
 
     def __str__(self) -> str:
         return str(TextTable(list(self.columns), _format_rows(self.columns), names=2))

@@ -16,7 +16,7 @@ from ddpn.tables.checks import (
     find_row_problems,
     run_checks,
 )
-from ddpn.tables.dates import DateColumns
+from ddpn.tables.date_columns import DateColumns
 
 
 def warn_about_table(sample: CountRows, dates: DateColumns, is_split: bool, clock: Clock) -> None:

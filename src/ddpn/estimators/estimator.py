@@ -26,9 +26,10 @@ from ddpn.metrics import crps, nll
 from ddpn.networks.heads import Head, check_likelihood, make_head
 from ddpn.prediction.prediction import Prediction
 from ddpn.predictor import Predictor
-from ddpn.rows.checks import check_groups, get_row_labels
+from ddpn.rows.checks import get_row_labels
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
+from ddpn.rows.groups import check_groups
 from ddpn.runtime.errors import ConfigError, DataWarning, InputError
 from ddpn.runtime.frames import library_name
 from ddpn.runtime.threads import single_thread
@@ -36,7 +37,7 @@ from ddpn.runtime.validation import check_choice, check_number, is_integer, is_n
 from ddpn.statistics import explained_deviance
 from ddpn.storage.model_files import TASK, read_files, read_manifest, wrap_load_errors, write_model
 from ddpn.tables.columns import ColumnTable, Kind
-from ddpn.tables.dates import DateColumns
+from ddpn.tables.date_columns import DateColumns
 from ddpn.tables.kinds import TableColumn
 from ddpn.tables.roles import Roles
 from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, draw_sample

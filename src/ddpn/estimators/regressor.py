@@ -40,7 +40,7 @@ from ddpn.runtime.time_plan import clock_of_budget
 from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number, refuse_old_names
 from ddpn.storage.results import ResultStore
 from ddpn.tables.columns import ColumnTable, Kind
-from ddpn.tables.dates import DateColumns
+from ddpn.tables.date_columns import DateColumns
 from ddpn.tables.encoding import FeatureEncoder
 from ddpn.tables.schema import Schema, read_table
 

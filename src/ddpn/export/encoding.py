@@ -13,8 +13,8 @@ from ddpn.export.source import InputColumn
 from ddpn.members.glm import Design
 from ddpn.members.trees.member import MAX_LEVELS, TreeTable
 from ddpn.storage.contents import JsonObject
-from ddpn.tables.cells import DAY, HOUR, MONTH, WEEKDAY
 from ddpn.tables.columns import Kind
+from ddpn.tables.dates import DAY, HOUR, MONTH, WEEKDAY
 from ddpn.tables.encoding import FeatureEncoder
 from ddpn.tables.encoding.columns import LARGEST, SOFT_CLIP_LIMIT, CategoryEncoding, NumberEncoding
 from ddpn.tables.levels import NUMBER, parse_number_level

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ddpn.networks.heads import Head
 from ddpn.networks.heads.rates import PoissonHead
+from ddpn.networks.training import TensorRows
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import check_deadline
 from ddpn.runtime.threads import single_blas_thread, threads_for
@@ -88,7 +89,7 @@ class LinearObjective:
     (True, True)
     """
 
-    def __init__(self, head: Head, sample: CountRows, linear: tuple[bool, ...], alpha: float = 0.0) -> None:
+    def __init__(self, head: Head, sample: TensorRows, linear: tuple[bool, ...], alpha: float = 0.0) -> None:
         self.head, self.sample, self.linear = head, sample, linear
         self._last: tuple[np.ndarray, np.ndarray] | None = None
         self.weight = torch.ones_like(sample.y) if sample.weight is None else sample.weight

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
+import polars as pl
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
@@ -25,7 +26,16 @@ from ddpn.networks.backbones import MLP
 from ddpn.networks.backbones.packed import InputPacking, UnpackedInputs
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.networks.model import CountModel
-from ddpn.networks.training import History, PerNetworkRows, RowStream, Runtime, StreamedRows, TrainingConfig, fit
+from ddpn.networks.training import (
+    History,
+    PerNetworkRows,
+    RowStream,
+    Runtime,
+    StreamedRows,
+    TensorRows,
+    TrainingConfig,
+    fit,
+)
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit
 from ddpn.rows.splits import FOLDS, assign_folds
@@ -59,8 +69,8 @@ class Encoded(NamedTuple):
 
     encoder: FeatureEncoder
     chosen: np.ndarray | None
-    train: CountRows | StreamedRows
-    validation: CountRows | None
+    train: TensorRows | StreamedRows
+    validation: TensorRows | None
     packing: InputPacking | None = None
 
     @property
@@ -259,7 +269,7 @@ class Networks(Member):
         )
         mean = float(train.weight_or_ones.mean())
 
-        def encode(rows: Any) -> CountRows:
+        def encode(rows: "pl.DataFrame") -> TensorRows:
             part = source.sample(rows)
             inputs = encoder.transform(part.X) if crossed is None else crossed.encode_by_content(part.X)
             return self._to_tensors(part, torch.from_numpy(_select_inputs(inputs, chosen)), mean)
@@ -271,7 +281,7 @@ class Networks(Member):
         stream, config = StreamedRows.plan_chunks(source, encode, config)
         return Encoded(encoder, chosen, stream, validation_rows), config
 
-    def _to_tensors(self, sample: CountRows, inputs: Tensor, mean: float | None = None) -> CountRows:
+    def _to_tensors(self, sample: CountRows, inputs: Tensor, mean: float | None = None) -> TensorRows:
         """Convert rows to float32 tensors (counts to float64 if needed), weights with mean 1, exposures in units.
 
         `mean` is the mean weight where the sample is a part of the rows.
@@ -299,8 +309,8 @@ class Networks(Member):
     def _train(
         self,
         model: CountModel,
-        rows: CountRows | PerNetworkRows | StreamedRows,
-        validation: CountRows | None,
+        rows: TensorRows | PerNetworkRows | StreamedRows,
+        validation: TensorRows | None,
         config: TrainingConfig,
         clock: Clock,
     ) -> History:

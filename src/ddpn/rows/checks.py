@@ -1,36 +1,44 @@
 """Checks of what users pass for each row: counts, weights, exposures and groups, with errors that name the rows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 import narwhals as nw
 import numpy as np
+from narwhals.typing import IntoDataFrame
+from numpy.typing import ArrayLike
 
 from ddpn.runtime.errors import Argument, InputError, format_rows
 from ddpn.runtime.validation import check_choice
 
+#: Rows of a table to take: a mask, positions or a slice.
+RowIndex: TypeAlias = np.ndarray | slice | list[int]
+
+
+class SparseMatrix(Protocol):
+    """A sparse matrix or array of scipy."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def tocsr(self) -> "SparseMatrix": ...
+
+
+class RowTable(Protocol):
+    """A table that takes its rows by itself, as `ddpn.tables.columns.ColumnTable` does."""
+
+    def __len__(self) -> int: ...
+
+    def rows(self, index: RowIndex) -> Self: ...
+
+
+#: What users pass as a table: a data frame of any library, an array, a sparse matrix or lists of rows.
+TableLike: TypeAlias = IntoDataFrame | ArrayLike | SparseMatrix | RowTable
 #: Labels of rows in messages; None for their positions.
 Labels: TypeAlias = Sequence[object] | np.ndarray | None
 #: The largest count: float64 has every integer up to here.
 LARGEST_COUNT = 2.0**53
-
-
-def check_groups(groups: object, n: int, name: str = "groups") -> np.ndarray | None:
-    """Check the group labels of `n` rows; return them as text, or None without groups.
-
-    A row with a missing label is a group of its own.
-    """
-    if groups is None:
-        return None
-    labels = to_array(groups)
-    if labels.shape != (n,):
-        got = f"shape {labels.shape} for {n} rows"
-        raise InputError(argument=name, must="have one label per row of X", got=got)
-    is_missing = np.array([label is None or label != label for label in labels.tolist()])
-    names = np.array([f"{type(label).__name__} {label}" for label in labels.tolist()], dtype=object)
-    names[is_missing] = [f"row {row}" for row in np.flatnonzero(is_missing)]
-    return names.astype(str)
 
 
 def get_row_count(X: object) -> int:
@@ -43,11 +51,11 @@ def get_row_count(X: object) -> int:
         raise InputError(f"X must be an array or a data frame, got {type(X).__name__}.") from None
 
 
-def get_row_labels(*sources: Any) -> np.ndarray | None:
+def get_row_labels(*sources: object) -> np.ndarray | None:
     """Return the index of the first pandas object among `sources`; None if rows have no labels but positions."""
     for source in sources:
         index = getattr(source, "index", None)
-        if index is not None and not callable(index) and len(index) == len(source):
+        if isinstance(source, Sized) and isinstance(index, Sized) and len(index) == len(source):
             return np.asarray(index)
     return None
 
@@ -139,8 +147,6 @@ def check_vector(
 
     Numbers must be positive, or not negative if `zero`. If all are 0 they are refused, unless `all_zero`: weights of 0
     alone would leave nothing to fit.
-
-    Zeros alone are accepted only with `all_zero`: weights of this kind would leave nothing to fit.
     """
     if values is None:
         return None

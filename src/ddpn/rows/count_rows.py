@@ -3,13 +3,29 @@
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Generic, overload
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike
+from typing_extensions import TypeVar  # of Python 3.13, with defaults
 
-from ddpn.rows.checks import check_counts, check_flags, check_groups, check_vector, get_row_count, get_row_labels
+from ddpn.rows.checks import (
+    RowIndex,
+    check_counts,
+    check_flags,
+    check_vector,
+    get_row_count,
+    get_row_labels,
+)
+from ddpn.rows.groups import check_groups
+
+#: The type of the inputs, and that of vectors such as the counts: arrays, but tensors in the training of networks.
+Inputs = TypeVar("Inputs", covariant=True)
+Vector = TypeVar("Vector", default=np.ndarray)
+_NewInputs = TypeVar("_NewInputs")
+_Table = TypeVar("_Table")
+_NewVector = TypeVar("_NewVector")
 
 #: The parts that are vectors of numbers.
 _VECTORS = ("y", "weight", "exposure", "lower", "upper", "limit")
@@ -20,7 +36,7 @@ BLOCK = 4096
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class CountRows:
+class CountRows(Generic[Inputs, Vector]):
     """Rows with inputs and counts, and optionally weights, exposures, bounds, censoring limits and groups.
 
     The constructor checks every part. Results of `rows`, `map` and `replace` are not checked again.
@@ -67,22 +83,22 @@ class CountRows:
     ([2.0, 2.0], [inf, 5.0])
     """
 
-    X: Any
-    y: Any
-    weight: Any = None
-    exposure: Any = None
-    labels: Any = None
-    interval_groups: Any = None
-    lower: Any = None
-    upper: Any = None
-    limit: Any = None
-    group: Any = None
+    X: Inputs
+    y: Vector
+    weight: Vector | None = None
+    exposure: Vector | None = None
+    labels: np.ndarray | None = None
+    interval_groups: np.ndarray | None = None
+    lower: Vector | None = None
+    upper: Vector | None = None
+    limit: Vector | None = None
+    group: np.ndarray | None = None
     #: Whether the counts were checked: not those of tensors that a user passes.
     is_checked: bool = True
 
     def __init__(
         self,
-        X: object,
+        X: Inputs,
         y: ArrayLike,
         weight: ArrayLike | None = None,
         exposure: ArrayLike | None = None,
@@ -107,7 +123,7 @@ class CountRows:
     @classmethod
     def from_arguments(
         cls,
-        X: object,
+        X: _NewInputs,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         exposure: ArrayLike | None = None,
@@ -115,24 +131,25 @@ class CountRows:
         censored: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         fractional: str = "error",
-    ) -> Self:
+    ) -> "CountRows[_NewInputs]":
         """Check the arguments of an estimator's method; messages name the parts as the method does."""
         parts = {"X": X, "y": y, "weight": sample_weight, "exposure": exposure, "upper": upper}
         checked = _check_parts(parts, censored, fractional, {"weight": "sample_weight"})
         return cls.from_checked(**checked | {"group": check_groups(groups, len(checked["y"]))})
 
     @classmethod
-    def from_checked(cls, X: Any, y: Any, **parts: Any) -> Self:
+    def from_checked(
+        cls, X: _NewInputs, y: _NewVector, **parts: _NewVector | np.ndarray | bool | None
+    ) -> "CountRows[_NewInputs, _NewVector]":
         """Make rows of parts that were checked already: float64 arrays or tensors of one length."""
-        rows = object.__new__(cls)
-        defaults: dict[str, Any] = dict.fromkeys((*_NAMES, *_VECTORS))
-        rows.__dict__.update(defaults | {"is_checked": True} | parts, X=X, y=y)
+        rows: CountRows[_NewInputs, _NewVector] = object.__new__(CountRows)
+        rows.__dict__.update(dict.fromkeys((*_NAMES, *_VECTORS)), X=X, y=y, **{"is_checked": True} | parts)
         return rows
 
     def __len__(self) -> int:
-        return len(self.y)
+        return len(self._get_parts("y")["y"])
 
-    def rows(self, index: Any) -> Self:
+    def rows(self, index: RowIndex) -> "CountRows[Inputs, Vector]":
         """Take some of the rows.
 
         Parameters
@@ -140,14 +157,15 @@ class CountRows:
         index : array or slice
             A mask, or positions.
         """
-        vectors = {name: None if v is None else v[index] for name, v in self._iter_vectors((*_NAMES, *_VECTORS))}
-        X = None if self.X is None else take_rows(self.X, index)
-        return self.from_checked(X, **vectors, is_checked=self.is_checked)
+        parts = self._get_parts((*_NAMES, *_VECTORS))
+        taken = {name: None if part is None else part[index] for name, part in parts.items()}
+        return self.replace(X=None if self.X is None else take_rows(self.X, index), **taken)
 
-    def _iter_vectors(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-        return ((name, getattr(self, name)) for name in names)
+    def _get_parts(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the parts of these names: inputs, vectors, names of rows, or None."""
+        return {name: getattr(self, name) for name in names}
 
-    def blocks(self, size: int = BLOCK) -> Iterator[Self]:
+    def blocks(self, size: int = BLOCK) -> Iterator["CountRows[Inputs, Vector]"]:
         """Yield the rows in blocks.
 
         Parameters
@@ -158,19 +176,34 @@ class CountRows:
         for start in range(0, len(self), size):
             yield self.rows(slice(start, start + size))
 
-    def map(self, change: Callable[[Any], Any]) -> Self:
+    def map(self, change: Callable[[Vector], _NewVector]) -> "CountRows[_NewVector, _NewVector]":
         """Apply `change` to every part that is present, for example to move it to another device."""
-        parts = {name: None if part is None else change(part) for name, part in self._iter_vectors(("X", *_VECTORS))}
-        return self.from_checked(**parts, **dict(self._iter_vectors(_NAMES)), is_checked=self.is_checked)
+        parts = self._get_parts(("X", *_VECTORS)).items()
+        changed = {name: None if part is None else change(part) for name, part in parts}
+        return CountRows.from_checked(**changed, **self._get_parts(_NAMES), is_checked=self.is_checked)
 
-    def replace(self, **parts: Any) -> Self:
+    @overload
+    def replace(
+        self, *, X: _NewInputs, **parts: Vector | np.ndarray | bool | None
+    ) -> "CountRows[_NewInputs, Vector]": ...
+
+    @overload
+    def replace(self, **parts: Vector | np.ndarray | bool | None) -> "CountRows[Inputs, Vector]": ...
+
+    def replace(self, **parts: object) -> object:
         """Return a copy with some parts replaced; they are not checked."""
         return self.from_checked(**self.__dict__ | parts)
 
     @property
     def parts(self) -> dict[str, Any]:
         """The parts that are present, by name, without labels and groups."""
-        return {name: part for name, part in self._iter_vectors(("X", *_VECTORS)) if part is not None}
+        return {name: part for name, part in self._get_parts(("X", *_VECTORS)).items() if part is not None}
+
+    @property
+    def row_numbers(self) -> np.ndarray:
+        """The labels of rows of a file: their numbers in it, from 1 on."""
+        assert self.labels is not None
+        return self.labels
 
     @property
     def is_unrestricted(self) -> bool:
@@ -178,16 +211,16 @@ class CountRows:
         return self.lower is None and self.upper is None and self.limit is None
 
     @property
-    def has_weight(self) -> np.ndarray:
+    def has_weight(self: "CountRows") -> np.ndarray:
         """Mask of the rows with a weight above 0."""
-        return np.ones(len(self), dtype=bool) if self.weight is None else self.weight > 0
+        return np.ones(len(self), dtype=bool) if self.weight is None else np.asarray(self.weight > 0)
 
     @property
-    def weight_or_ones(self) -> np.ndarray:
+    def weight_or_ones(self: "CountRows") -> np.ndarray:
         """The weights, or ones without weights."""
         return np.ones(len(self)) if self.weight is None else self.weight
 
-    def merge_equal_rows(self, values: np.ndarray) -> Self:
+    def merge_equal_rows(self: "CountRows[Inputs, np.ndarray]", values: np.ndarray) -> "CountRows[Inputs, np.ndarray]":
         """Merge rows with equal inputs and counts, adding their weights, and sort them.
 
         A fit with integer weights and one with repeated rows are then the same computation, not merely equal in
@@ -224,7 +257,7 @@ class CountRows:
         return digest.hexdigest()
 
 
-def take_rows(X: Any, index: Any) -> Any:
+def take_rows(X: _Table, index: RowIndex) -> _Table:
     """Take some rows of a data frame, array, sparse matrix, tensor or list."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
@@ -234,14 +267,16 @@ def take_rows(X: Any, index: Any) -> Any:
         return frame[positions].to_native()
     from scipy import sparse  # slow to import, and tables need it only here
 
+    table: Any = X
     if sparse.issparse(X):
-        return X.tocsr()[index]
+        return table.tocsr()[index]
     if hasattr(X, "rows"):
-        return X.rows(index)
+        return table.rows(index)
     if hasattr(X, "shape"):
-        return X[index]
+        return table[index]
     # Mixed lists keep their numbers as numbers instead of becoming text.
-    return np.asarray(X, dtype=object if np.asarray(X).dtype.kind in "US" else None)[index]
+    array: Any = np.asarray(X, dtype=object if np.asarray(X).dtype.kind in "US" else None)
+    return array[index]
 
 
 def _check_parts(

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ddpn.rows.groups import encode_groups
+
 #: Folds of cross-fitting.
 FOLDS = 5
 #: Tables of at most this many rows are cross-fitted, and have smaller networks and trees; of more rows, some are held
@@ -111,14 +113,3 @@ def draw_held_out_rows(rows: int, share: float, seed: int, group: np.ndarray | N
     chosen = np.zeros(len(sizes), dtype=bool)
     chosen[order[: min(number, len(sizes) - 1)]] = True
     return chosen[codes]
-
-
-def encode_groups(rows: int, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Encode groups: return an integer per row, the same within a group, and the number of rows of each group.
-
-    Without labels, each row is a group of its own.
-    """
-    if group is None:
-        return np.arange(rows), np.ones(rows, dtype=np.int64)
-    _, codes, sizes = np.unique(np.asarray(group), return_inverse=True, return_counts=True)
-    return codes.ravel(), sizes

@@ -1,14 +1,16 @@
 """A table as everything inside the package sees it: named columns of numbers, booleans and levels."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+import polars as pl
 
-from ddpn.tables.cells import import_polars
+from ddpn.rows.checks import RowIndex
 
 _Result = TypeVar("_Result")
+_Value = TypeVar("_Value")
 #: Results that levels keep: more than a mixture of cross-fitted members asks for, and bounded in a search of settings.
 _MAX_RESULTS = 64
 
@@ -62,14 +64,14 @@ class Levels(tuple[str, ...]):
 
     def compute_once(self, key: object, compute: Callable[["Levels"], _Result]) -> _Result:
         """Return `compute(self)`, computed at the first call with this `key` (compared by identity)."""
-        results: dict[int, tuple[object, Any]] = self.__dict__.setdefault("_results", {})
+        results: dict[int, tuple[object, _Result]] = self.__dict__.setdefault("_results", {})
         if (kept := results.get(id(key))) is None:
             kept = results[id(key)] = key, compute(self)  # the key is kept, so that no other object gets its id
             if len(results) > _MAX_RESULTS:
                 results.pop(next(iter(results)), None)
         return kept[1]
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type["Levels"], tuple[tuple[str, ...]]]:
         return Levels, (tuple(self),)
 
 
@@ -111,7 +113,7 @@ class Column(NamedTuple):
         """Mask of the rows without a value."""
         return self.values < 0 if self.is_category else np.isnan(self.values)
 
-    def map_levels(self, mapping: Mapping[str, Any], other: Any, missing: Any) -> np.ndarray:
+    def map_levels(self, mapping: Mapping[str, _Value], other: _Value, missing: _Value) -> np.ndarray:
         """Return `mapping[level]` for each row; `other` for a level it lacks, `missing` for a row without a value.
 
         Each level is looked up once per table and mapping, so a mapping must always come with the same `other` and
@@ -126,12 +128,10 @@ class Column(NamedTuple):
         """
         return self.map_names(mapping, lambda levels: [mapping.get(level, other) for level in levels], missing)
 
-    def map_names(self, key: object, compute: Callable[[Levels], Any], missing: Any) -> np.ndarray:
+    def map_names(self, key: object, compute: Callable[[Levels], Iterable[object]], missing: object) -> np.ndarray:
         """Compute one result per level, and return that of each row's level; rows without a value get `missing`.
 
         `compute` returns the results in the order of the levels. It is called once per table and `key`.
-
-        It is computed once per table and `key`. Rows without a value get `missing`.
         """
         results = self.levels.compute_once(key, lambda levels: np.array([*compute(levels), missing]))
         return results[self.values]  # the last result serves code -1
@@ -140,7 +140,7 @@ class Column(NamedTuple):
         """Return the number of rows of each level of a category."""
         return np.bincount(self.values[self.values >= 0], minlength=len(self.levels))
 
-    def rows(self, index: Any) -> "Column":
+    def rows(self, index: RowIndex) -> "Column":
         """Take some of the rows.
 
         Parameters
@@ -150,7 +150,7 @@ class Column(NamedTuple):
         """
         return self._replace(values=self.values[index])
 
-    def cells(self, missing: Any = None) -> np.ndarray:
+    def cells(self, missing: object = None) -> np.ndarray:
         """Return the cells as objects (text, numbers or booleans), with `missing` where there is no value.
 
         Parameters
@@ -212,7 +212,7 @@ class ColumnTable:
         """
         return self.columns[self.names.index(name)]
 
-    def rows(self, index: Any) -> "ColumnTable":
+    def rows(self, index: RowIndex) -> "ColumnTable":
         """Take some of the rows.
 
         Parameters
@@ -227,9 +227,9 @@ class ColumnTable:
         """Mask of the rows with a missing value in any column."""
         return np.logical_or.reduce([column.is_missing for column in self.columns])
 
-    def to_polars(self) -> Any:
+    def to_polars(self) -> pl.DataFrame:
         """Return the table as a polars frame: numbers, booleans and text, null where missing."""
-        return import_polars().DataFrame([_to_series(column) for column in self.columns])
+        return pl.DataFrame([_to_series(column) for column in self.columns])
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the values and levels of every column as arrays, from which a digest is computed."""
@@ -237,10 +237,9 @@ class ColumnTable:
         return values | {f"levels of {column.name}": np.array(column.levels, dtype=object) for column in self.columns}
 
 
-def _to_series(column: Column) -> Any:
-    library = import_polars()
+def _to_series(column: Column) -> pl.Series:
     if column.is_category:
-        levels = library.Series(column.name, [*column.levels, None], dtype=library.String)
+        levels = pl.Series(column.name, [*column.levels, None], dtype=pl.String)
         return levels.gather(np.where(column.is_missing, len(column.levels), column.values))
-    numbers = library.Series(column.name, np.asarray(column.values, dtype=np.float64), nan_to_null=True)
-    return numbers.cast(library.Boolean) if column.kind == Kind.BOOLEAN else numbers
+    numbers = pl.Series(column.name, np.asarray(column.values, dtype=np.float64), nan_to_null=True)
+    return numbers.cast(pl.Boolean) if column.kind == Kind.BOOLEAN else numbers

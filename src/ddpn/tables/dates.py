@@ -1,101 +1,176 @@
-"""Dates in data frames: the columns of dates that a frame has, as the numbers that a model sees of them."""
+"""Dates in text, in several orders and with several separators, and the numbers that a model sees of a date."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import date
-from typing import Any
+from dataclasses import dataclass
 
-import narwhals as nw
+import polars as pl
 
-from ddpn.tables.cells import DAY, HOUR, MISSING, MONTH, WEEKDAY, extract_date_parts
-from ddpn.tables.kinds import TableColumn, detect_dates
+from ddpn.tables.cells import read_distinct_cells
 
-_TEXT = (nw.String, nw.Categorical, nw.Enum)
+#: Parts of a date. The day itself is used only if later dates are not predicted.
+DAY, MONTH, WEEKDAY, HOUR = "day", "month", "weekday", "hour"
+YEAR_FIRST, DAY_FIRST, MONTH_FIRST, NAMED = "year first", "day first", "month first", "named month"
+_CLOCK_PATTERN = r"(?:[T ]\s*(\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?)\s*([AaPp][Mm])?\s*(Z|UTC|[+-]\d{2}:?\d{2})?)?$"
+#: The date part of a cell in each order, and how it is rewritten with the year first.
+_ORDERS = {
+    YEAR_FIRST: (r"^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})", "$1-$2-$3"),
+    DAY_FIRST: (r"^(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})", "$3-$2-$1"),
+    MONTH_FIRST: (r"^(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})", "$3-$1-$2"),
+}
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_NAMED_MONTH_PATTERNS = (
+    r"(?i)^(\d{1,2})[- .]+(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[- .,]+(\d{4})",
+    r"(?i)^(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[- .]+(\d{1,2})[ ,.-]+(\d{4})",
+)
+#: Two digits of a year: 70 to 99 are of the last century, as in POSIX.
+_SHORT_YEAR = r"^(\d{1,2}[-/.]\d{1,2}[-/.])(\d{2})((?:[T ].*)?)$"
+_DATE_SHAPE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|(?i)(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[- .,]+\d"
+#: Cells that the order of a date is guessed from, and the least share of them that must look like dates.
+_MAX_GUESSED_CELLS, _MIN_DATE_SHARE = 1000, 0.4
 
 
 @dataclass(frozen=True)
-class DateColumns:
-    """The date columns of a data frame, which are replaced by day, month and weekday (and hour) as in `ddpn fit`.
+class DateFormat:
+    """The order of day, month and year in text, and the time zone whose clock counts ("" for the clock as written).
 
-    Parameters
-    ----------
-    columns : tuple of TableColumn
-        How each column of dates is written, and the parts that it becomes.
+    `order` is "" if the column was not text in fit; the order of later text is then guessed again. `ambiguous` is a
+    cell such as "03/04/2021" if no cell shows which number is the day.
     """
 
-    columns: tuple[TableColumn, ...] = ()
-
-    @classmethod
-    def find(cls, X: Any) -> "DateColumns":
-        """Find the columns of a data frame that hold dates, or text that is dates; none for any other table."""
-        frame = _to_frame(X)
-        if frame is None:
-            return cls()
-        columns = (_describe_dates(series) for series in frame.iter_columns())
-        return cls(tuple(column for column in columns if column is not None))
-
-    @property
-    def inputs(self) -> dict[str, str]:
-        """The name of the date column for each derived column."""
-        return {name: column.name for column in self.columns for name in column.inputs}
-
-    @property
-    def days(self) -> list[str]:
-        """The columns that are days since 1970."""
-        return [f"{column.name} {DAY}" for column in self.columns]
-
-    def read(self, X: Any, report: Callable[[str], object]) -> Any:
-        """Replace the date columns of a data frame by their parts; return any other table unchanged.
-
-        `report` receives a sentence about each column with unreadable cells, which become missing.
-
-        `report` takes a sentence about each column with cells that cannot be read, which are missing then.
-        """
-        frame = _to_frame(X) if self.columns else None
-        if frame is None or not {column.name for column in self.columns} <= set(frame.columns):
-            return X  # a frame may have the parts already
-        columns = {column.name: column for column in self.columns}
-        parts = [part for column in self.columns for part in _read_parts(column, frame[column.name], report)]
-        numbers = [nw.new_series(part.name, part.to_numpy(), backend=frame.implementation) for part in parts]
-        names = [part for name in frame.columns for part in (columns[name].inputs if name in columns else [name])]
-        return frame.with_columns(*numbers).select(names).to_native()
+    order: str = ""
+    zone: str = ""
+    ambiguous: str = ""
 
 
-def _to_frame(X: Any) -> Any:
-    try:
-        frame = nw.from_native(X, eager_only=True, pass_through=True)
-    except nw.exceptions.DuplicateError:
-        return None  # which the reader of tables refuses
-    is_named = isinstance(frame, nw.DataFrame) and all(isinstance(name, str) for name in frame.columns)
-    return frame if is_named else None
+def parse_dates(text: pl.Series, written: DateFormat) -> pl.Series:
+    """Convert cleaned text to datetimes without a zone; null for cells that are not dates.
+
+    Cells with the year first are read whatever the format.
+
+    >>> parse_dates(pl.Series(["31.01.2021 12:30", "2021-02-01", "soon"]), DateFormat(DAY_FIRST)).to_list()
+    [datetime.datetime(2021, 1, 31, 12, 30), datetime.datetime(2021, 2, 1, 0, 0), None]
+    """
+    return read_distinct_cells(text, lambda cells: _parse_dates_as(cells, written))
 
 
-def _describe_dates(series: Any) -> TableColumn | None:
-    """Return how a date column is written, and its parts; None for any other column."""
-    if series.dtype not in (nw.Date, nw.Datetime, nw.Object, *_TEXT):
-        return None
-    if series.dtype == nw.Object:
-        first = next((value for value in series.to_list() if value is not None), None)
-        if not isinstance(first, date | str):
-            return None
-    column = detect_dates(_to_polars(series))
-    if column is None:
-        return None
-    times = column.convert(_to_polars(series), MISSING).values.drop_nulls()
-    has_hours = times.dt.hour().n_unique() > 1
-    return replace(column, parts=(DAY, MONTH, WEEKDAY, *([HOUR] if has_hours else [])))
-
-
-def _to_polars(series: Any) -> Any:
-    """Convert a column to a polars series; objects, such as dates beside None, become text."""
-    return (series.cast(nw.String) if series.dtype == nw.Object else series).to_polars()
-
-
-def _read_parts(column: TableColumn, series: Any, report: Callable[[str], object]) -> list[Any]:
-    converted = column.convert(_to_polars(series), MISSING)
-    if len(converted.odd):
-        report(
-            f"Column {column.name}: {len(converted.odd):,} of {len(series):,} values are not dates and are treated as "
-            f"missing."
+def _parse_dates_as(text: pl.Series, written: DateFormat) -> pl.Series:
+    times = _parse_ordered_dates(text, YEAR_FIRST, written.zone)
+    is_unread = times.is_null() & text.is_not_null()
+    if is_unread.any() and written.order not in ("", YEAR_FIRST):
+        return times.scatter(
+            is_unread.arg_true(), _parse_ordered_dates(text.filter(is_unread), written.order, written.zone)
         )
-    return extract_date_parts(converted.values, column.parts, column.inputs)
+    return times
+
+
+def _parse_ordered_dates(text: pl.Series, order: str, zone: str) -> pl.Series:
+    if order == NAMED:
+        text, order = _replace_month_names(text), YEAR_FIRST
+    elif order != YEAR_FIRST:
+        short = text.str.extract(_SHORT_YEAR, 2)
+        if short.is_not_null().any():
+            century = pl.select(pl.when(short >= "70").then(pl.lit("19")).otherwise(pl.lit("20")))
+            full = text.str.extract(_SHORT_YEAR, 1) + century.to_series() + short + text.str.extract(_SHORT_YEAR, 3)
+            text = full.zip_with(short.is_not_null(), text)
+    pattern, rewritten = _ORDERS[order]
+    parts = text.str.extract_groups(pattern + _CLOCK_PATTERN).struct.unnest()
+    one, two, three, clock, half, offset = parts.get_columns()
+    groups = {"$1": one, "$2": two, "$3": three}
+    year, month, day = (groups[name] for name in rewritten.split("-"))
+    days = (year + "-" + month + "-" + day).str.to_date("%Y-%m-%d", strict=False)
+    times = _parse_clock_times(clock, half)
+    local = days.cast(pl.Datetime("us")) + times
+    return _move_to_zone(local, offset, zone)
+
+
+def _replace_month_names(text: pl.Series) -> pl.Series:
+    """Replace month names: 5 March 2021 and March 5, 2021 become 2021-3-5."""
+    for number, name in enumerate(_MONTHS, start=1):
+        text = text.str.replace(_NAMED_MONTH_PATTERNS[0].replace("|".join(_MONTHS), name), f"${{3}}-{number}-${{1}}")
+        text = text.str.replace(_NAMED_MONTH_PATTERNS[1].replace("|".join(_MONTHS), name), f"${{3}}-{number}-${{2}}")
+    return text
+
+
+def _parse_clock_times(clock: pl.Series, half: pl.Series) -> pl.Series:
+    """Convert the time of day to a duration; without a time it is midnight, and an impossible time is null."""
+    parts = clock.str.extract_groups(r"^(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?$").struct.unnest()
+    hour, minute, second = (part.cast(pl.Int64).fill_null(0) for part in parts.get_columns()[:3])
+    fraction = ("0." + parts.get_columns()[3]).cast(pl.Float64, strict=False).fill_null(0.0)
+    afternoon = half.str.to_lowercase()
+    twelve = pl.select(
+        pl.when(afternoon == "pm").then(hour % 12 + 12).when(afternoon == "am").then(hour % 12).otherwise(hour)
+    ).to_series()
+    micros = ((twelve * 60 + minute) * 60 + second) * 1_000_000 + (fraction * 1e6).round().cast(pl.Int64)
+    possible = (twelve < 24) & (minute < 60) & (second < 61)
+    return pl.select(pl.when(possible).then(micros)).to_series().cast(pl.Duration("us"))
+
+
+def _move_to_zone(times: pl.Series, offset: pl.Series, zone: str) -> pl.Series:
+    """Convert times with an offset to the clock of `zone`; leave them unchanged without a zone or an offset."""
+    if not zone or not offset.is_not_null().any():
+        return times
+    parts = offset.str.extract_groups(r"^([+-])(\d{2}):?(\d{2})$").struct.unnest()
+    sign, hours, minutes = parts.get_columns()
+    size = (hours.cast(pl.Int64).fill_null(0) * 60 + minutes.cast(pl.Int64).fill_null(0)) * 60_000_000
+    east = pl.select(pl.when(sign == "-").then(-size).otherwise(size)).to_series()
+    moved = (times - east.cast(pl.Duration("us"))).dt.replace_time_zone("UTC")
+    local = moved.dt.convert_time_zone(zone).dt.replace_time_zone(None)
+    return local.zip_with(offset.is_not_null(), times)
+
+
+def find_date_format(text: pl.Series) -> DateFormat | None:
+    """Return the date format that most cells of cleaned text agree with; None if few look like dates."""
+    cells = text.drop_nulls().unique(maintain_order=True)
+    if cells.is_empty():
+        return None
+    some = cells.gather_every(max(1, len(cells) // _MAX_GUESSED_CELLS))
+    if some.str.contains(_DATE_SHAPE).sum() < _MIN_DATE_SHARE * len(some):
+        return None
+    guess = _guess_date_format(some)
+    # One decisive date is enough, wherever it stands.
+    return _guess_date_format(cells) if guess.ambiguous else guess
+
+
+def _guess_date_format(cells: pl.Series) -> DateFormat:
+    read = {order: _parse_ordered_dates(cells, order, "") for order in (*_ORDERS, NAMED)}
+    counts = {order: int(times.is_not_null().sum()) for order, times in read.items()}
+    order = max(counts, key=lambda name: counts[name])
+    ambiguous = ""
+    if order in (DAY_FIRST, MONTH_FIRST) and counts[DAY_FIRST] == counts[MONTH_FIRST]:
+        is_unsure = read[DAY_FIRST].is_not_null()
+        # Points and hyphens are usual where the day comes first; slashes are more often American.
+        slashes = cells.filter(is_unsure).str.contains("/", literal=True).any()
+        order = MONTH_FIRST if slashes else DAY_FIRST
+        differs = cells.filter((read[DAY_FIRST] != read[MONTH_FIRST]).fill_null(False))
+        ambiguous = differs[0] if len(differs) else ""
+    offsets = set(cells.str.extract(r"\d:\d{2}(?:[.,]\d+)?\s*(Z|UTC|[+-]\d{2}:?\d{2})$", 1).drop_nulls())
+    is_utc = bool(offsets) and offsets <= {"Z", "UTC", "+00:00", "+0000"}
+    return DateFormat(order, "UTC" if is_utc else "", ambiguous)
+
+
+def describe_date_format(name: str, written: DateFormat) -> tuple[str, ...]:
+    """Describe assumptions made to read the dates of a column, in one sentence; empty if there are none."""
+    if not written.ambiguous:
+        return ()
+    other = "day" if written.order == MONTH_FIRST else "month"
+    return (
+        f"Column {name}: dates such as {written.ambiguous!r} are read with the {written.order}, as no date of the "
+        f"column excludes it; write them as 2024-12-31 if the {other} comes first.",
+    )
+
+
+def to_local_times(series: pl.Series, zone: str) -> pl.Series:
+    """Convert dates or datetimes to datetimes without a zone, by the clock of `zone` (their own if it is empty)."""
+    if getattr(series.dtype, "time_zone", None) is not None:
+        series = (series.dt.convert_time_zone(zone) if zone else series).dt.replace_time_zone(None)
+    return series.cast(pl.Datetime("us"))
+
+
+def extract_date_parts(times: pl.Series, parts: tuple[str, ...], names: list[str]) -> list[pl.Series]:
+    """Convert datetimes to numbers: the day (since 1970), the month, the weekday (1 is Monday), the hour."""
+    compute = {
+        DAY: lambda: times.dt.epoch("us") / 86_400e6,
+        MONTH: times.dt.month,
+        WEEKDAY: times.dt.weekday,
+        HOUR: lambda: times.dt.hour() + times.dt.minute() / 60,
+    }
+    return [compute[part]().cast(pl.Float64).alias(name) for part, name in zip(parts, names, strict=True)]

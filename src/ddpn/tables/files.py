@@ -10,27 +10,18 @@ import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+
+import polars as pl
 
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import join_words
 from ddpn.storage.files import check_writable, write_bytes
-from ddpn.tables.cells import (
-    MISSING,
-    YEAR_FIRST,
-    DateFormat,
-    are_codes,
-    clean_text,
-    find_date_format,
-    has_grouped_points,
-    import_polars,
-    parse_dates,
-)
-
-if TYPE_CHECKING:
-    import polars as pl
+from ddpn.tables.cells import MISSING, clean_text
+from ddpn.tables.dates import YEAR_FIRST, DateFormat, find_date_format, parse_dates
+from ddpn.tables.numbers import are_codes, has_grouped_points
 
 STDIN = "-"
 #: Separators that a file of text may have, by its ending; None: found in the header.
@@ -93,46 +84,44 @@ def find_files(sources: Sequence[str]) -> list[Path]:
 @contextmanager
 def explain_read_errors(name: str, how: str) -> Iterator[None]:
     """Turn errors of polars and the file system into an `InputError` that says which file cannot be read, and why."""
-    library = import_polars()
     try:
         yield
-    except (library.exceptions.PolarsError, library.exceptions.PanicException, OSError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         reason = str(error).split("\n")[0]
         if "utf-8" in reason:
             reason = "it is not UTF-8 text"
         raise InputError(f"{name} cannot be read {how}: {reason}.") from None
 
 
-def read_file(source: str, as_text: Iterable[str] = ()) -> "pl.DataFrame":
+def read_file(source: str, as_text: Iterable[str] = ()) -> pl.DataFrame:
     """Read a table from a file into a polars frame; columns in `as_text` keep their digits as written.
 
     `source` is a path, or "-" for CSV from standard input. A text column gets the type that all its cells agree with,
     and stays text otherwise.
     """
-    library = import_polars()
     name = "standard input" if source == STDIN else source
     kind = ".csv" if source == STDIN else get_extension(source)
     content = sys.stdin.buffer.read() if source == STDIN else _read_bytes(Path(source))
     with explain_read_errors(name, f"as a {kind[1:]} file"):
-        frame = _parse_content(library, content, kind, set(as_text), name)
+        frame = _parse_content(content, kind, set(as_text), name)
     if frame.height == 0 or frame.width == 0:
         raise InputError(f"{name} is empty: it has {frame.height} rows and {frame.width} columns.")
     return frame
 
 
-def _parse_content(library: Any, content: bytes, kind: str, as_text: set[str], name: str) -> "pl.DataFrame":
+def _parse_content(content: bytes, kind: str, as_text: set[str], name: str) -> pl.DataFrame:
     if kind in TEXT:
         return read_text_table(content, TEXT[kind], name, as_text)
     if kind in EXCEL:
-        return infer_column_types(drop_empty_rows(_read_first_sheet(library, content, name), name), as_text)
+        return infer_column_types(drop_empty_rows(_read_first_sheet(content, name), name), as_text)
     if kind == ".json":
-        return library.read_json(content, infer_schema_length=None)
+        return pl.read_json(content, infer_schema_length=None)
     if kind in JSON:
-        return library.read_ndjson(content, infer_schema_length=None)
-    return getattr(library, BINARY[kind])(content)
+        return pl.read_ndjson(content, infer_schema_length=None)
+    return getattr(pl, BINARY[kind])(content)
 
 
-def _read_first_sheet(library: Any, content: bytes, name: str) -> "pl.DataFrame":
+def _read_first_sheet(content: bytes, name: str) -> pl.DataFrame:
     """Read the first sheet of a workbook."""
     engine = import_extra("fastexcel", "files")
     try:
@@ -141,9 +130,7 @@ def _read_first_sheet(library: Any, content: bytes, name: str) -> "pl.DataFrame"
             first = workbook.sheet_names[0]
             sentence = f"{name} has {len(workbook.sheet_names)} sheets; only the first, {first!r}, is read."
             warnings.warn(sentence, UserWarning, stacklevel=2)
-        frame = library.read_excel(
-            io.BytesIO(content), engine="calamine", infer_schema_length=None, drop_empty_rows=False
-        )
+        frame = pl.read_excel(io.BytesIO(content), engine="calamine", infer_schema_length=None, drop_empty_rows=False)
     except engine.FastExcelError as error:
         raise InputError(f"{name} cannot be read as an Excel file: {str(error).splitlines()[0]}.") from None
     return frame.rename(str.strip)
@@ -180,23 +167,22 @@ class LongRowError(InputError):
         super().__init__(f"{name} cannot be read as a table: {row} has more fields than the header.")
 
 
-def read_text_table(content: bytes, separator: str | None, name: str, as_text: set[str]) -> "pl.DataFrame":
+def read_text_table(content: bytes, separator: str | None, name: str, as_text: set[str]) -> pl.DataFrame:
     """Read a text table, without its empty rows; `name` is the file in messages."""
-    library = import_polars()
     content = _decode_to_utf8(content, name)
     if separator is None:
-        whole = {"has_header": False, "infer_schema": False, "separator": "\x01", "quote_char": None}
-        separator = find_separator(str(library.read_csv(content, n_rows=1, **whole).item(0, 0) or ""))
-    options: dict[str, Any] = {"has_header": False, "infer_schema": False, "separator": separator}
+        line = pl.read_csv(content, n_rows=1, has_header=False, infer_schema=False, separator="\x01", quote_char=None)
+        separator = find_separator(str(line.item(0, 0) or ""))
+    read = partial(pl.read_csv, has_header=False, infer_schema=False, separator=separator)
     try:
-        cells = library.read_csv(content, **options)
-    except library.exceptions.ComputeError:
-        library.read_csv(content, truncate_ragged_lines=True, **options)  # raises if long rows are not the reason
+        cells = read(content)
+    except pl.exceptions.ComputeError:
+        read(content, truncate_ragged_lines=True)  # raises if long rows are not the reason
         # Rows that end in one more separator than the header does: the header gets it too.
         first, end, body = content.partition(b"\n")
         try:
-            cells = library.read_csv(first.rstrip(b"\r") + separator.encode() + end + body, **options)
-        except library.exceptions.ComputeError:
+            cells = read(first.rstrip(b"\r") + separator.encode() + end + body)
+        except pl.exceptions.ComputeError:
             raise LongRowError(name) from None
         if cells[:, -1].drop_nulls().str.strip_chars().ne("").any():
             raise LongRowError(name) from None
@@ -241,9 +227,8 @@ def find_separator(header: str) -> str:
     return max(_SEPARATORS, key=outside.count)
 
 
-def _name_columns(cells: "pl.DataFrame", name: str) -> "pl.DataFrame":
+def _name_columns(cells: pl.DataFrame, name: str) -> pl.DataFrame:
     """Take column names from the first row; drop columns with neither a name nor values."""
-    library = import_polars()
     names = [str(word or "").lstrip("\ufeff").strip() for word in cells.row(0)]
     body = cells[1:]
     kept = [j for j, word in enumerate(names) if word or body[:, j].is_not_null().any()]
@@ -251,18 +236,17 @@ def _name_columns(cells: "pl.DataFrame", name: str) -> "pl.DataFrame":
     twice = sorted({column for column in names if names.count(column) > 1}) if len(set(names)) < len(names) else []
     if twice:
         raise InputError(f"{name} has columns of the same name: {join_words(twice)}.")
-    return library.DataFrame([body[:, j].alias(column) for j, column in zip(kept, names, strict=True)])
+    return pl.DataFrame([body[:, j].alias(column) for j, column in zip(kept, names, strict=True)])
 
 
-def drop_empty_rows(frame: "pl.DataFrame", name: str) -> "pl.DataFrame":
+def drop_empty_rows(frame: pl.DataFrame, name: str) -> pl.DataFrame:
     """Drop rows without any value; in a table of one column, an empty row is kept as a missing value."""
-    library = import_polars()
     if frame.width < 2 or not frame.height:
         return frame
-    text = [library.col(column) for column, dtype in frame.schema.items() if dtype == library.String]
-    others = [library.col(column) for column, dtype in frame.schema.items() if dtype != library.String]
+    text = [pl.col(column) for column, dtype in frame.schema.items() if dtype == pl.String]
+    others = [pl.col(column) for column, dtype in frame.schema.items() if dtype != pl.String]
     blank = [cell.is_null() | (cell.str.strip_chars() == "") for cell in text] + [cell.is_null() for cell in others]
-    empty = frame.select(library.all_horizontal(blank)).to_series()
+    empty = frame.select(pl.all_horizontal(blank)).to_series()
     if not empty.any():
         return frame
     count, at_the_end = int(empty.sum()), int((~empty).reverse().arg_max() or 0)
@@ -272,20 +256,19 @@ def drop_empty_rows(frame: "pl.DataFrame", name: str) -> "pl.DataFrame":
     return frame.filter(~empty)
 
 
-def infer_column_types(frame: "pl.DataFrame", as_text: set[str], decimal_commas: bool = False) -> "pl.DataFrame":
+def infer_column_types(frame: pl.DataFrame, as_text: set[str], decimal_commas: bool = False) -> pl.DataFrame:
     """Convert text columns to integers, numbers, booleans or dates if all cells agree, except those in `as_text`.
 
     With `decimal_commas`, 3,14 is a number if some column has such numbers, and 1.234 is then an integer.
     """
-    library = import_polars()
-    names = [name for name, dtype in frame.schema.items() if dtype == library.String and name not in as_text]
+    names = [name for name, dtype in frame.schema.items() if dtype == pl.String and name not in as_text]
     if decimal_commas:
         frame = _replace_decimal_commas(frame, names)
-    texts = [series for series in frame.iter_columns() if series.dtype == library.String]
+    texts = [series for series in frame.iter_columns() if series.dtype == pl.String]
     return frame.with_columns(_infer_type(series, series.name in as_text) for series in texts)
 
 
-def _replace_decimal_commas(frame: "pl.DataFrame", names: list[str]) -> "pl.DataFrame":
+def _replace_decimal_commas(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     """Rewrite decimal commas as points, if some cell's comma can only be a decimal sign."""
     texts = {name: clean_text(frame[name], MISSING) for name in names}
     commas = [name for name, text in texts.items() if text.drop_nulls().str.contains(_DECIMAL_COMMA).all()]
@@ -299,16 +282,15 @@ def _replace_decimal_commas(frame: "pl.DataFrame", names: list[str]) -> "pl.Data
     )
 
 
-def _infer_type(series: "pl.Series", as_text: bool) -> "pl.Series":
+def _infer_type(series: pl.Series, as_text: bool) -> pl.Series:
     """Convert text to numbers, booleans or dates (year first) if all cells agree; else set missing cells to null."""
-    library = import_polars()
     text = clean_text(series, MISSING)
     kept = series.set(text.is_null(), None) if text.null_count() > series.null_count() else series
     present = text.drop_nulls()
     if as_text or present.is_empty():
         return kept
     if not are_codes(present):
-        for dtype in (library.Int64, library.Float64):
+        for dtype in (pl.Int64, pl.Float64):
             numbers = present.cast(dtype, strict=False)
             # Text such as "inf" is a number to polars, and a cell to report to us.
             if not numbers.null_count() and numbers.is_finite().all():
@@ -320,7 +302,7 @@ def _infer_type(series: "pl.Series", as_text: bool) -> "pl.Series":
     times = parse_dates(text, find_date_format(present) or DateFormat(YEAR_FIRST))
     if times.null_count() > text.null_count():
         return kept
-    return times if present.str.contains(":", literal=True).any() else times.cast(library.Date)
+    return times if present.str.contains(":", literal=True).any() else times.cast(pl.Date)
 
 
 # Writing, whole or not at all -----------------------------------------------------------------------------------------
@@ -346,7 +328,7 @@ def check_output(target: str, overwrite: bool, source: str = STDIN) -> None:
     check_free(Path(target), overwrite, source)
 
 
-def write_file(frame: "pl.DataFrame", target: str) -> None:
+def write_file(frame: pl.DataFrame, target: str) -> None:
     """Write a polars frame in the format of the extension; "-" writes CSV to standard output."""
     if target == STDIN:
         sys.stdout.write(frame.write_csv())

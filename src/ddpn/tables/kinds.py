@@ -3,38 +3,43 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 
 from ddpn.runtime.errors import Argument, InputError, format_argument
+from ddpn.storage.contents import JsonObject
 from ddpn.tables.cells import (
     LOOKS_MISSING,
     MISSING,
-    OPEN_ENDED,
-    PLAIN,
-    YEAR_FIRST,
-    DateFormat,
-    NumberFormat,
-    are_codes,
     clean_text,
-    describe_date_format,
-    describe_number_format,
-    extract_date_parts,
-    find_date_format,
-    find_number_format,
     format_examples,
-    has_grouped_points,
-    import_polars,
     is_text,
     looks_missing,
-    parse_dates,
     parse_missing_numbers,
-    parse_numbers,
-    to_local_times,
 )
 from ddpn.tables.columns import Column, Kind, Levels
+from ddpn.tables.dates import (
+    YEAR_FIRST,
+    DateFormat,
+    describe_date_format,
+    extract_date_parts,
+    find_date_format,
+    parse_dates,
+    to_local_times,
+)
 from ddpn.tables.levels import canonical_level, canonical_number
+from ddpn.tables.numbers import (
+    OPEN_ENDED,
+    PLAIN,
+    NumberFormat,
+    are_codes,
+    describe_number_format,
+    find_number_format,
+    has_grouped_points,
+    parse_numbers,
+)
 
 #: Text is read as numbers or dates if at least this share of its present cells can be; above the lower share, a
 #: sentence says why it is not.
@@ -70,7 +75,7 @@ class TableColumn:
         return [f"{self.name} {part}" for part in self.parts] if self.kind == Kind.DATE else [self.name]
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> "TableColumn":
+    def from_dict(cls, plain: JsonObject) -> "TableColumn":
         """Rebuild a column from the result of `asdict`."""
         read = {**plain, **{name: tuple(plain.get(name, ())) for name in ("parts", "notes")}}
         read["kind"] = Kind(plain["kind"])
@@ -78,7 +83,7 @@ class TableColumn:
         read["date"] = DateFormat(**plain.get("date", {}))
         return cls(**read)
 
-    def parse(self, series: Any, missing: Sequence[str]) -> "ParsedColumn":
+    def parse(self, series: pl.Series, missing: Sequence[str]) -> "ParsedColumn":
         """Parse a column of a later table into the columns that the model sees; a date becomes its parts."""
         if self.kind.is_category:
             return _parse_levels(self, series, missing)
@@ -88,7 +93,7 @@ class TableColumn:
             return ParsedColumn([Column(name, Kind.NUMBER, _to_floats(part)) for name, part in parts], odd, notes)
         return ParsedColumn([Column(self.name, self.kind, _to_floats(values))], odd, notes)
 
-    def convert(self, series: Any, missing: Sequence[str]) -> "ConvertedColumn":
+    def convert(self, series: pl.Series, missing: Sequence[str]) -> "ConvertedColumn":
         """Convert a column of a later table to this kind; a date becomes datetimes, not its parts."""
         what = f"column {self.name!r}"
         if self.kind == Kind.NUMBER:
@@ -100,11 +105,11 @@ class TableColumn:
         return to_levels(series, self.kind, missing, what)
 
 
-def detect_column(series: Any, missing: tuple[str, ...], as_category: bool) -> TableColumn:
+def detect_column(series: pl.Series, missing: tuple[str, ...], as_category: bool) -> TableColumn:
     """Detect the kind of a column; with `as_category`, numbers become categories."""
-    library, dtype = import_polars(), series.dtype
-    if dtype in (library.Date, library.Datetime):
-        zone = dtype.time_zone if dtype == library.Datetime else None
+    dtype = series.dtype
+    if dtype in (pl.Date, pl.Datetime):
+        zone = getattr(dtype, "time_zone", None)
         return TableColumn(series.name, Kind.DATE, date=DateFormat(zone=zone or ""))
     if is_text(series):
         text = clean_text(series, missing)
@@ -114,17 +119,17 @@ def detect_column(series: Any, missing: tuple[str, ...], as_category: bool) -> T
         if len(cells) and cells.str.to_lowercase().is_in(_BOOLEAN_WORDS).all():
             return TableColumn(series.name, Kind.BOOLEAN_CATEGORY)
         return _classify_category(cells)
-    if dtype == library.Boolean:
+    if dtype == pl.Boolean:
         return TableColumn(series.name, Kind.BOOLEAN_CATEGORY if as_category else Kind.BOOLEAN)
     if dtype.is_numeric():
         return TableColumn(series.name, Kind.NUMBER_CATEGORY if as_category else Kind.NUMBER)
     return TableColumn(series.name, Kind.UNSUPPORTED)
 
 
-def detect_dates(series: Any) -> TableColumn | None:
+def detect_dates(series: pl.Series) -> TableColumn | None:
     """Return how the dates of a column are written; None if it does not hold dates."""
-    library, dtype = import_polars(), series.dtype
-    if dtype in (library.Date, library.Datetime):
+    dtype = series.dtype
+    if dtype in (pl.Date, pl.Datetime):
         return detect_column(series, MISSING, as_category=False)
     text = clean_text(series, MISSING)
     cells = text.filter(~looks_missing(text))
@@ -134,25 +139,24 @@ def detect_dates(series: Any) -> TableColumn | None:
     return TableColumn(series.name, Kind.DATE, date=order, notes=describe_date_format(series.name, order))
 
 
-def _classify_category(cells: Any, notes: tuple[str, ...] = ()) -> TableColumn:
+def _classify_category(cells: pl.Series, notes: tuple[str, ...] = ()) -> TableColumn:
     """Describe a category by its levels: one with numbers has 1.0 equal to 1, unless leading zeros matter."""
-    library = import_polars()
-    numbers = cells.filter(cells.cast(library.Float64, strict=False).is_not_null())
+    numbers = cells.filter(cells.cast(pl.Float64, strict=False).is_not_null())
     is_number = len(numbers) and not are_codes(cells)
     return TableColumn(cells.name, Kind.NUMBER_CATEGORY if is_number else Kind.CATEGORY, notes=notes)
 
 
-def _detect_text_kind(text: Any, cells: Any) -> TableColumn:
-    """Detect the kind of text from its cells; `known` are those that do not stand for a missing value."""
+def _detect_text_kind(text: pl.Series, cells: pl.Series) -> TableColumn:
+    """Detect the kind of text; `cells` are those that do not stand for a missing value."""
     if cells.is_empty() or are_codes(cells):
         return TableColumn(cells.name, Kind.CATEGORY)
     if cells[0].lower() in _BOOLEAN_WORDS and cells.str.to_lowercase().is_in(_BOOLEAN_WORDS).all():
         return TableColumn(
             cells.name, Kind.BOOLEAN, notes=_describe_unread_cells(text, cells, cells.is_not_null(), "booleans")
         )
-    written = find_number_format(cells)
-    numbers: Any = None if written is None else parse_numbers(cells, written).is_not_null()
-    share = 0.0 if written is None else numbers.sum() / len(cells)
+    written, order, none = find_number_format(cells), find_date_format(cells), cells.is_null()
+    numbers = none if written is None else parse_numbers(cells, written).is_not_null()
+    share = numbers.sum() / len(cells)
     is_number = share >= 1.0 - _MAX_UNREAD_SHARE or (
         share >= _MIN_PARSED_SHARE and cells.n_unique() > _MAX_LEVELS_FOR_DOUBT
     )
@@ -161,13 +165,12 @@ def _detect_text_kind(text: Any, cells: Any) -> TableColumn:
         return TableColumn(
             cells.name, Kind.NUMBER, number=written, notes=(*notes, *_describe_number_text(text, cells, written))
         )
-    order = find_date_format(cells)
-    dates: Any = None if order is None else parse_dates(cells, order).is_not_null()
+    dates = none if order is None else parse_dates(cells, order).is_not_null()
     if order is not None and dates.sum() >= _MIN_PARSED_SHARE * len(cells):
         notes = _describe_unread_cells(text, cells, dates, "dates")
         return TableColumn(cells.name, Kind.DATE, date=order, notes=(*notes, *describe_date_format(text.name, order)))
     for what, read in (("dates", dates), ("numbers", numbers)):
-        if read is not None and read.sum() >= _MIN_SHARE_TO_MENTION * len(cells):
+        if read.sum() >= _MIN_SHARE_TO_MENTION * len(cells):
             mixed = (
                 f"Column {text.name}: {read.sum():,} of {len(text) - text.null_count():,} values are {what}, but the "
                 f"others ({format_examples(cells.filter(~read))}) are too many to be treated as missing, so the column "
@@ -177,26 +180,26 @@ def _detect_text_kind(text: Any, cells: Any) -> TableColumn:
     return _classify_category(cells)
 
 
-def _describe_unread_cells(text: Any, cells: Any, read: Any, what: str) -> tuple[str, ...]:
-    """Describe the cells that cannot be read, if there are any; `read` is a mask of `known`."""
-    present, count = text.drop_nulls(), int(read.sum())
+def _describe_unread_cells(text: pl.Series, cells: pl.Series, is_read: pl.Series, what: str) -> tuple[str, ...]:
+    """Describe the cells that cannot be read, if there are any; `is_read` is a mask of `cells`."""
+    present, count = text.drop_nulls(), int(is_read.sum())
     lost = len(present) - count
     if not lost:
         return ()
     words = present.filter(looks_missing(present))
-    odd = format_examples(import_polars().concat([words, cells.filter(~read)]))
+    odd = format_examples(pl.concat([words, cells.filter(~is_read)]))
     verb = "is" if lost == 1 else "are"
     statement = f"{count:,} of {len(present):,} values are {what}; {lost:,} ({odd}) {verb} treated as missing."
     return (f"Column {text.name}: {statement}",)
 
 
-def _describe_number_text(text: Any, cells: Any, written: NumberFormat) -> tuple[str, ...]:
+def _describe_number_text(text: pl.Series, cells: pl.Series, written: NumberFormat) -> tuple[str, ...]:
     notes = describe_number_format(text.name, written)
     more = cells.filter(cells.str.contains(OPEN_ENDED))
     if len(more):
         notes = (*notes, f"Column {text.name}: values such as {more[0]!r} are read as {more[0].rstrip(' +')}.")
     is_plain = not notes and len(cells) == len(text) - text.null_count()
-    if is_plain and not cells.cast(import_polars().Float64, strict=False).null_count():
+    if is_plain and not cells.cast(pl.Float64, strict=False).null_count():
         option = format_argument("category", [text.name])
         return (f"Column {text.name}: its text is read as numbers; {option} keeps it categorical.",)
     return notes
@@ -211,21 +214,22 @@ TRUE, FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "
 class ConvertedColumn(NamedTuple):
     """Values of one kind, the cells that could not be read (`odd`), and sentences about assumptions."""
 
-    values: Any
-    odd: Any
+    values: pl.Series
+    odd: pl.Series
     notes: tuple[str, ...] = ()
 
 
-def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what: str | Argument) -> ConvertedColumn:
+def to_numbers(
+    series: pl.Series, written: NumberFormat, missing: Sequence[str], what: str | Argument
+) -> ConvertedColumn:
     """Convert a column to float64, null where missing; `what` names it in errors."""
-    library = import_polars()
     notes: tuple[str, ...] = ()
     if is_text(series):
         text = clean_text(series, missing)
         lower = text.str.to_lowercase()
         if (words := lower.drop_nulls()).len() and words.is_in(_BOOLEAN_WORDS).all():
             # A number that another program has written as a boolean.
-            numbers = (lower == "true").cast(library.Float64)
+            numbers = (lower == "true").cast(pl.Float64)
         else:
             present = text.filter(~looks_missing(text))
             if written.integers and written.decimal != "," and has_grouped_points(present):
@@ -236,44 +240,42 @@ def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what:
                 notes = describe_number_format(series.name, written)
             numbers = parse_numbers(text, written)
         odd = text.filter(numbers.is_null() & text.is_not_null())
-    elif series.dtype.is_numeric() or series.dtype in (library.Boolean, library.Null):
+    elif series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null):
         # By numpy: a table may have thousands of columns, and a call of polars takes as long as a thousand rows.
-        numbers, odd = series.cast(library.Float64), library.Series([], dtype=library.String)
+        numbers, odd = series.cast(pl.Float64), pl.Series([], dtype=pl.String)
         values = numbers.to_numpy()
         if not np.isfinite(values).all():
             infinite = np.isinf(values)
-            odd = library.Series(values[infinite]).cast(library.String)
-            numbers = library.Series(np.where(infinite, np.nan, values), nan_to_null=True)
+            odd = pl.Series(values[infinite]).cast(pl.String)
+            numbers = pl.Series(np.where(infinite, np.nan, values), nan_to_null=True)
     else:
         raise InputError(argument=what, must="hold numbers", got=str(series.dtype))
     markers = parse_missing_numbers(tuple(missing))
     if markers and (marked := np.isin(numbers.to_numpy(), markers)).any():
-        numbers = numbers.set(library.Series(marked), None)
+        numbers = numbers.set(pl.Series(marked), None)
     return ConvertedColumn(numbers.alias(series.name), odd, notes)
 
 
-def to_booleans(series: Any, missing: Sequence[str], what: str | Argument) -> ConvertedColumn:
+def to_booleans(series: pl.Series, missing: Sequence[str], what: str | Argument) -> ConvertedColumn:
     """Convert a column to booleans; 1 and 0 and words such as "yes" are accepted."""
-    library = import_polars()
-    if series.dtype == library.Boolean:
-        return ConvertedColumn(series, series.head(0).cast(library.String))
-    if series.dtype.is_numeric() or series.dtype == library.Null:
+    if series.dtype == pl.Boolean:
+        return ConvertedColumn(series, series.head(0).cast(pl.String))
+    if series.dtype.is_numeric() or series.dtype == pl.Null:
         numbers, odd, _ = to_numbers(series, PLAIN, missing, what)
         is_boolean = numbers.is_in([0.0, 1.0]).fill_null(False)
-        odd = library.concat([odd, numbers.filter(~is_boolean & numbers.is_not_null()).cast(library.String)])
-        return ConvertedColumn(numbers.set(~is_boolean, None).cast(library.Boolean), odd)
+        odd = pl.concat([odd, numbers.filter(~is_boolean & numbers.is_not_null()).cast(pl.String)])
+        return ConvertedColumn(numbers.set(~is_boolean, None).cast(pl.Boolean), odd)
     if not is_text(series):
         raise InputError(argument=what, must="hold booleans", got=str(series.dtype))
     text = clean_text(series, missing)
     lower = text.str.to_lowercase()
-    word = library.when(lower.is_in(TRUE)).then(True).when(lower.is_in(FALSE)).then(False)
-    flags = library.select(word).to_series().alias(series.name)
+    word = pl.when(lower.is_in(TRUE)).then(True).when(lower.is_in(FALSE)).then(False)
+    flags = pl.select(word).to_series().alias(series.name)
     return ConvertedColumn(flags, text.filter(flags.is_null() & text.is_not_null()))
 
 
-def to_times(series: Any, written: DateFormat, missing: Sequence[str], what: str) -> ConvertedColumn:
+def to_times(series: pl.Series, written: DateFormat, missing: Sequence[str], what: str) -> ConvertedColumn:
     """Convert a column to datetimes without a zone."""
-    library = import_polars()
     if is_text(series):
         text = clean_text(series, missing)
         notes: tuple[str, ...] = ()
@@ -283,11 +285,11 @@ def to_times(series: Any, written: DateFormat, missing: Sequence[str], what: str
             notes, written = describe_date_format(series.name, guess), replace(guess, zone=written.zone)
         times = parse_dates(text, written)
         return ConvertedColumn(times, text.filter(times.is_null() & text.is_not_null()), notes)
-    if series.dtype in (library.Date, library.Datetime):
-        return ConvertedColumn(to_local_times(series, written.zone), series.head(0).cast(library.String))
+    if series.dtype in (pl.Date, pl.Datetime):
+        return ConvertedColumn(to_local_times(series, written.zone), series.head(0).cast(pl.String))
     if series.null_count() == len(series):
-        empty = library.Series(series.name, [None] * len(series), dtype=library.Datetime("us"))
-        return ConvertedColumn(empty, series.head(0).cast(library.String))
+        empty = pl.Series(series.name, [None] * len(series), dtype=pl.Datetime("us"))
+        return ConvertedColumn(empty, series.head(0).cast(pl.String))
     raise InputError(f"{what} must hold dates such as 2024-12-31, got {series.dtype}.")
 
 
@@ -301,41 +303,40 @@ class ParsedColumn(NamedTuple):
     """The columns that the model sees, the cells that could not be read (`odd`), and sentences about assumptions."""
 
     columns: list[Column]
-    odd: Any
+    odd: pl.Series
     notes: tuple[str, ...] = ()
 
 
-def _to_floats(series: Any) -> np.ndarray:
+def _to_floats(series: pl.Series) -> np.ndarray:
     """Convert numbers or booleans to float64, with NaN for null."""
-    return np.asarray(series.cast(import_polars().Float64).to_numpy(), dtype=np.float64)
+    return np.asarray(series.cast(pl.Float64).to_numpy(), dtype=np.float64)
 
 
 class NamedLevels(NamedTuple):
     """The raw cells of a category, the level name of each distinct cell (None if missing), and unreadable cells."""
 
-    cells: Any
-    names: dict[Any, str | None]
-    odd: Any
+    cells: pl.Series
+    names: dict[object, str | None]
+    odd: pl.Series
 
 
-def to_levels(series: Any, kind: Kind, missing: Sequence[str], what: str) -> ConvertedColumn:
+def to_levels(series: pl.Series, kind: Kind, missing: Sequence[str], what: str) -> ConvertedColumn:
     """Convert a column to level names, the same for every file type and data frame (see `ddpn.tables.levels`)."""
-    library = import_polars()
     cells, names, odd = _name_levels(series, kind, missing, what)
     if all(level == name for level, name in names.items()):
-        return ConvertedColumn(cells.cast(library.String), odd)
-    replaced = cells.replace_strict([*names], [*names.values()], default=None, return_dtype=library.String)
+        return ConvertedColumn(cells.cast(pl.String), odd)
+    replaced = cells.replace_strict([*names], [*names.values()], default=None, return_dtype=pl.String)
     return ConvertedColumn(replaced, odd)
 
 
-def _parse_levels(column: TableColumn, series: Any, missing: Sequence[str]) -> ParsedColumn:
+def _parse_levels(column: TableColumn, series: pl.Series, missing: Sequence[str]) -> ParsedColumn:
     cells, names, odd = _name_levels(series, column.kind, missing, f"column {column.name!r}")
     index: dict[str, int] = {}
     codes = {level: -1 if name is None else index.setdefault(name, len(index)) for level, name in names.items()}
     if len(cells) <= _MAX_ROWS_CELL_BY_CELL:  # calls of polars take longer than all the rest of a few rows
         values = np.array([codes.get(cell, -1) for cell in cells.to_list()])
     elif codes:
-        replaced = cells.replace_strict([*codes], [*codes.values()], default=-1, return_dtype=import_polars().Int64)
+        replaced = cells.replace_strict([*codes], [*codes.values()], default=-1, return_dtype=pl.Int64)
         values = replaced.fill_null(-1).to_numpy()
     else:
         values = np.full(len(cells), -1)
@@ -343,19 +344,18 @@ def _parse_levels(column: TableColumn, series: Any, missing: Sequence[str]) -> P
     return ParsedColumn([Column(column.name, kind, values, Levels(index))], odd)
 
 
-def _name_levels(series: Any, kind: Kind, missing: Sequence[str], what: str) -> NamedLevels:
-    library = import_polars()
-    none = library.Series([], dtype=library.String)
-    if not (is_text(series) or series.dtype.is_numeric() or series.dtype in (library.Boolean, library.Null)):
-        if series.dtype not in (library.Date, library.Datetime, library.Time):
+def _name_levels(series: pl.Series, kind: Kind, missing: Sequence[str], what: str) -> NamedLevels:
+    none = pl.Series([], dtype=pl.String)
+    if not (is_text(series) or series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):
+        if series.dtype not in (pl.Date, pl.Datetime, pl.Time):
             raise InputError(f"{what} must hold text, got {series.dtype}.")
-        series = series.cast(library.String)
+        series = series.cast(pl.String)
     if kind == Kind.BOOLEAN_CATEGORY:
         flags, odd, _ = to_booleans(series, missing, what)
         return NamedLevels(flags, {True: "true", False: "false"}, odd)
-    if series.dtype == library.Float32:
-        series, kind = series.cast(library.String), Kind.NUMBER_CATEGORY
-    text = series.cast(library.String) if is_text(series) else series
+    if series.dtype == pl.Float32:
+        series, kind = series.cast(pl.String), Kind.NUMBER_CATEGORY
+    text = series.cast(pl.String) if is_text(series) else series
     # Each level is read once, in Python: calls of polars take longer than all the rest of a few rows.
     levels = [level for level in text.unique(maintain_order=True).to_list() if level is not None]
     canonical = canonical_number if kind == Kind.NUMBER_CATEGORY else canonical_level

@@ -7,14 +7,13 @@ is missing) or an array of objects. Fit and prediction must agree on its name.
 import re
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
-def canonical_level(value: Any) -> str:
+def canonical_level(value: object) -> str:
     """Return the name of a level: integers without a decimal point, booleans in lower case, text without outer blanks.
 
     >>> [canonical_level(value) for value in (1, 1.0, 0.5, True, " a ", "007", "1.0")]
@@ -35,7 +34,7 @@ def canonical_level(value: Any) -> str:
     return str(value).strip()
 
 
-def canonical_number(value: Any) -> str:
+def canonical_number(value: object) -> str:
     """Return the name of a level of a category of numbers: text that spells a number gets the name of the number.
 
     >>> [canonical_number(value) for value in ("007", "7.0", 7, " 7", "x", True, "-0", "-07", "+0")]

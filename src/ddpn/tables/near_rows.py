@@ -7,9 +7,13 @@ distance to its k-th neighbour with a probability of about (k - 1) s^m.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
+
+if TYPE_CHECKING:
+    from scipy.spatial import KDTree
 
 #: The probability that a row has a near neighbour by chance.
 _MAX_CHANCE = 0.05
@@ -33,7 +37,7 @@ _MIN_VALUES, _VALUES_PER_ROW, _INTEGERS_PER_ROW = 30, 0.1, 0.5
 _MISSING_POSITION = 1e6
 
 
-def find_continuous_columns(X: Any) -> list[str]:
+def find_continuous_columns(X: pl.DataFrame) -> list[str]:
     """Return the names of the columns of a polars frame that hold numbers with many distinct values."""
     names = []
     for series in X.iter_columns():
@@ -49,7 +53,7 @@ def find_continuous_columns(X: Any) -> list[str]:
     return names
 
 
-def scale_points(X: Any, names: Sequence[str]) -> np.ndarray:
+def scale_points(X: pl.DataFrame, names: Sequence[str]) -> np.ndarray:
     """Return columns of numbers in units of their spread, without missing values. Shape: (rows, columns)."""
     points = np.empty((X.height, len(names)))
     for column, name in enumerate(names):
@@ -96,7 +100,7 @@ def _link_near_points(points: np.ndarray, neighbours: int) -> np.ndarray | None:
     return clumps
 
 
-def _measure_neighbours(tree: Any, points: np.ndarray, neighbours: int) -> tuple[np.ndarray, float, np.ndarray]:
+def _measure_neighbours(tree: "KDTree", points: np.ndarray, neighbours: int) -> tuple[np.ndarray, float, np.ndarray]:
     """Measure the nearest neighbours of points in a tree that contains them.
 
     Returns three things: the distances to the nearest neighbours, as shares of the distance to a later neighbour; the
@@ -128,7 +132,7 @@ _MAX_COLUMNS, _MAX_ROWS = 50, 4_000
 _MIN_TOGETHER, _NEAR_RANKS, _NEAR_SHARE = 0.15, 5, 0.005
 
 
-def find_repeating_columns(X: Any) -> list[tuple[str, ...]]:
+def find_repeating_columns(X: pl.DataFrame) -> list[tuple[str, ...]]:
     """Return sets of continuous columns in which rows that are neighbours in one column are so in the others.
 
     These are candidates such as longitude and latitude, and smooth functions of each other. The last set has all
@@ -151,7 +155,7 @@ def find_repeating_columns(X: Any) -> list[tuple[str, ...]]:
     return list(dict.fromkeys([*(columns for columns in sets if len(columns) > 1), tuple(names)]))
 
 
-def choose_near_rows(X: Any, column: str, rows: int = _MAX_ROWS) -> np.ndarray:
+def choose_near_rows(X: pl.DataFrame, column: str, rows: int = _MAX_ROWS) -> np.ndarray:
     """Return positions of at most `rows` rows from the middle of a column, so that near rows stay together."""
     if X.height <= rows:
         return np.arange(X.height)

@@ -3,28 +3,23 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import numpy as np
+import polars as pl
 
 from ddpn.rows.checks import check_counts, check_vector, select_labels
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
+from ddpn.rows.groups import is_by_inputs
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column
-from ddpn.tables.cells import (
-    DAY,
-    MISSING,
-    NumberFormat,
-    clean_text,
-    format_examples,
-    import_polars,
-    is_text,
-    looks_missing,
-)
+from ddpn.storage.contents import JsonObject
+from ddpn.tables.cells import MISSING, clean_text, format_examples, is_text, looks_missing
 from ddpn.tables.columns import Column, ColumnTable, Kind
+from ddpn.tables.dates import DAY
 from ddpn.tables.kinds import TableColumn, to_booleans, to_numbers
-from ddpn.tables.row_hashes import is_by_inputs, label_groups, name_interval_groups
+from ddpn.tables.numbers import NumberFormat
+from ddpn.tables.row_hashes import label_groups, name_interval_groups
 
 #: What users call the column of a role, where that is not the name of the role.
 _ARGUMENTS = {"upper": "upper_column"}
@@ -75,11 +70,11 @@ class Roles:
         named = [column.name for column in self.columns if column.name.lower() == "id"]
         return next(iter([*named, *identifiers]), None)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> "Roles":
+    def from_dict(cls, plain: JsonObject) -> "Roles":
         read = dict(plain)
         read["columns"] = tuple(TableColumn.from_dict(column) for column in plain["columns"])
         read["formats"] = {name: NumberFormat(**written) for name, written in plain.get("formats", {}).items()}
@@ -87,7 +82,7 @@ class Roles:
 
     # Reading a table by them -------------------------------------------------------------------------------------
 
-    def parse(self, frame: Any, report: Callable[[str], None] | None = None) -> ColumnTable:
+    def parse(self, frame: pl.DataFrame, report: Callable[[str], None] | None = None) -> ColumnTable:
         """Parse the columns that the model sees, each as the kind it had in fit; others are ignored.
 
         Unreadable cells become missing. `report` receives a sentence about each column with such cells; by default, it
@@ -110,8 +105,10 @@ class Roles:
         report_all(sentences, report)
         return ColumnTable(columns)
 
-    def parse_times(self, frame: Any, name: str | None) -> Any:
+    def parse_times(self, frame: pl.DataFrame, name: str | None) -> pl.DataFrame:
         """Convert the column of times, if it is text, to datetimes or numbers; return the table."""
+        if name is None:
+            return frame
         column = next(
             (item for item in self.columns if item.name == name and item.kind in (Kind.DATE, Kind.NUMBER)), None
         )
@@ -121,7 +118,7 @@ class Roles:
 
     def read_rows(
         self,
-        frame: Any,
+        frame: pl.DataFrame,
         fractional: str = "error",
         report: Callable[[str], None] | None = None,
         counts: CountRange | None = None,
@@ -164,11 +161,11 @@ class Roles:
         counts = counts or CountRange(upper_per_row=self.upper is not None)
         return counts.apply(rows, Argument("target", self.target))
 
-    def _label_row_groups(self, frame: Any, X: ColumnTable) -> np.ndarray | None:
+    def _label_row_groups(self, frame: pl.DataFrame, X: ColumnTable) -> np.ndarray | None:
         inputs = X.to_polars() if is_by_inputs(self.group, frame.columns) else None
         return label_groups(frame, self.group, self.missing, inputs)
 
-    def find_rows_with_target(self, frame: Any, first: int = 0) -> np.ndarray:
+    def find_rows_with_target(self, frame: pl.DataFrame, first: int = 0) -> np.ndarray:
         """Return a mask of the rows that have a target; `first` is the number of rows before the table."""
         name = check_column(str(self.target), frame.columns, "target", InputError)
         return ~np.isnan(self._read_numbers(frame, name, "target", first + np.arange(1, frame.height + 1)))
@@ -178,23 +175,23 @@ class Roles:
         were = "1 row {} was" if rows == 1 else f"{rows:,} rows {{}} were"
         return [f"{were.format(f'without a value of {self.target!r}')} left out."] if rows else []
 
-    def read_interval_groups(self, frame: Any) -> np.ndarray | None:
+    def read_interval_groups(self, frame: pl.DataFrame) -> np.ndarray | None:
         """Read the name of each row's group; None if intervals are not calibrated by a column."""
         if self.groups is None:
             return None
         return name_interval_groups(frame[check_column(self.groups, frame.columns, "interval_groups", InputError)])
 
-    def read_exposure(self, frame: Any, first: int = 0) -> np.ndarray | None:
+    def read_exposure(self, frame: pl.DataFrame, first: int = 0) -> np.ndarray | None:
         """Read the exposures; None if the model has none. `first` is the number of rows before the table."""
         labels = first + np.arange(1, frame.height + 1)
         return None if self.exposure is None else self._read_vector(frame, "exposure", labels)
 
-    def read_upper(self, frame: Any, first: int = 0) -> np.ndarray | None:
+    def read_upper(self, frame: pl.DataFrame, first: int = 0) -> np.ndarray | None:
         """Read the upper bounds; None if the model has none. `first` is the number of rows before the table."""
         labels = first + np.arange(1, frame.height + 1)
         return None if self.upper is None else self._read_vector(frame, "upper", labels)
 
-    def _read_censored(self, frame: Any, labels: np.ndarray) -> np.ndarray | None:
+    def _read_censored(self, frame: pl.DataFrame, labels: np.ndarray) -> np.ndarray | None:
         """Read which counts are right-censored; None if the table does not say."""
         if self.censored is None or self.censored not in frame.columns:
             return None
@@ -205,7 +202,9 @@ class Roles:
             raise InputError(argument=argument, must="say true or false in every row", got="neither", rows=rows)
         return values.to_numpy().astype(bool)
 
-    def _read_vector(self, frame: Any, role: str, labels: np.ndarray, all_zero: bool = False) -> np.ndarray | None:
+    def _read_vector(
+        self, frame: pl.DataFrame, role: str, labels: np.ndarray, all_zero: bool = False
+    ) -> np.ndarray | None:
         argument = _ARGUMENTS.get(role, role)
         name = check_column(getattr(self, role), frame.columns, argument, InputError)
         values, zero = self._read_numbers(frame, name, argument, labels), role != "exposure"
@@ -213,14 +212,14 @@ class Roles:
             Argument(argument, name), values, frame.height, zero, labels, all_zero=all_zero or role == "upper"
         )
 
-    def _read_numbers(self, frame: Any, name: str, role: str, labels: np.ndarray) -> np.ndarray:
+    def _read_numbers(self, frame: pl.DataFrame, name: str, role: str, labels: np.ndarray) -> np.ndarray:
         """Read the column of a role as float64 with NaN where missing; any other cell must be a number."""
         series, what = frame[name], Argument(role, name)
         if series.dtype.is_float():
             # Infinity is left to the check of the role, which names its row.
             series = series.fill_nan(None)
             if series.is_infinite().any():
-                return series.cast(import_polars().Float64).to_numpy().astype(np.float64)
+                return series.cast(pl.Float64).to_numpy().astype(np.float64)
         numbers, odd, _ = to_numbers(series, self.formats.get(name, NumberFormat()), self.missing, what)
         if len(odd):
             text = clean_text(series, self.missing)

@@ -18,7 +18,6 @@ independently drawn rows, so that standard errors computed from the drawn rows a
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.display import plural
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_integer
+from ddpn.storage.contents import JsonObject
 
 #: The standard error of a mean over so many rows is 0.7% of the standard deviation of a row.
 MAX_ROWS = 20_000
@@ -162,7 +162,7 @@ def format_drawn_rows(rows: int, total: int, noun: str = "row", seed: int = SEED
     return f"{rows:,} of {total:,} {noun}s, drawn at random (seed {seed})" if rows < total else plural(rows, noun)
 
 
-def draw_to_json(rows: int, total: int, seed: int = SEED) -> dict[str, Any]:
+def draw_to_json(rows: int, total: int, seed: int = SEED) -> JsonObject:
     """Return the numbers of rows and the seed of a draw for JSON; the seed is None if all rows are used.
 
     >>> draw_to_json(20_000, 100_000)
@@ -171,7 +171,7 @@ def draw_to_json(rows: int, total: int, seed: int = SEED) -> dict[str, Any]:
     return {"rows": rows, "of": total, "seed": seed if rows < total else None}
 
 
-def check_max_rows(value: Any) -> int | None:
+def check_max_rows(value: object) -> int | None:
     """Check the largest number of rows to draw, None for all rows; raise a `ConfigError` for other values."""
     return None if value is None else check_integer("max_rows", value, MIN_MAX_ROWS)
 

@@ -3,17 +3,21 @@
 import hashlib
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import narwhals as nw
 import numpy as np
+import polars as pl
+from narwhals.typing import IntoSeries
+from numpy.typing import ArrayLike
 from safetensors.numpy import load, save
 
 from ddpn.rows.count_rows import CountRows
+from ddpn.rows.groups import is_by_inputs
 from ddpn.rows.splits import FOLDS
 from ddpn.runtime.errors import InputError
 from ddpn.statistics import Z
-from ddpn.tables.cells import clean_text, import_polars
+from ddpn.tables.cells import clean_text
 from ddpn.tables.columns import Column
 from ddpn.tables.levels import canonical_number
 from ddpn.tables.near_rows import find_clumps, find_continuous_columns, scale_points
@@ -36,13 +40,13 @@ def hash_rows(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
     return hashes
 
 
-def hash_cells(series: Any) -> np.ndarray:
+def hash_cells(series: pl.Series) -> np.ndarray:
     """Hash each cell of a column of text, numbers or booleans; numbers count as float32, so nine digits agree."""
     if series.dtype.is_numeric() or str(series.dtype) == "Boolean":
         return hash_numbers(series.cast(float).to_numpy().astype(np.float64))
     text = series.fill_null(MISSING_TEXT)
     levels = text.unique().to_list()
-    positions = text.replace_strict(levels, list(range(len(levels))), return_dtype=int).to_numpy()
+    positions = text.replace_strict(levels, list(range(len(levels))), return_dtype=pl.Int64).to_numpy()
     return hash_texts(levels)[positions]
 
 
@@ -77,12 +81,9 @@ def _mix_bits(codes: np.ndarray) -> np.ndarray:
 
 # Groups of rows that belong together, by the columns of `--group` -----------------------------------------------------
 
-#: In place of columns: rows whose inputs are all equal, or nearly equal, belong together.
-EQUAL_INPUTS = "equal-inputs"
-
 
 def label_groups(
-    frame: Any, columns: Sequence[str], missing: Sequence[str], X: Any, join_near: bool = True
+    frame: pl.DataFrame, columns: Sequence[str], missing: Sequence[str], X: pl.DataFrame | None, join_near: bool = True
 ) -> np.ndarray | None:
     """Label each row's group: labels are equal if all group columns are; None if the table lacks these columns.
 
@@ -90,7 +91,7 @@ def label_groups(
     `missing`) is a group of its own. `EQUAL_INPUTS` in place of columns compares all of `X`, the inputs of the model.
     With `join_near`, rows whose numbers are nearly equal are one group.
     """
-    if is_by_inputs(columns, frame.columns):
+    if X is not None and is_by_inputs(columns, frame.columns):
         return label_equal_rows(X, join_near)
     if not columns or not set(columns) <= set(frame.columns):
         return None
@@ -99,12 +100,12 @@ def label_groups(
     labels = _join_near_rows(frame.select(columns), labels) if join_near else labels
     alone = np.flatnonzero(np.any([series.is_null().to_numpy() for series in cells], axis=0))
     # Text of a column has no such character.
-    row_names = import_polars().Series([f"\0{row}" for row in alone.tolist()], dtype=import_polars().String)
+    row_names = pl.Series([f"\0{row}" for row in alone.tolist()], dtype=pl.String)
     labels[alone] = hash_cells(row_names) if len(alone) else labels[alone]
     return labels
 
 
-def label_equal_rows(X: Any, join_near: bool = True) -> np.ndarray:
+def label_equal_rows(X: pl.DataFrame, join_near: bool = True) -> np.ndarray:
     """Label the rows of a polars frame: labels are equal if all cells are, or (`join_near`) nearly are.
 
     The label is the hash of the cells, and the smallest hash in a group of nearly equal rows.
@@ -113,7 +114,7 @@ def label_equal_rows(X: Any, join_near: bool = True) -> np.ndarray:
     return _join_near_rows(X, labels) if join_near else labels
 
 
-def _join_near_rows(X: Any, labels: np.ndarray) -> np.ndarray:
+def _join_near_rows(X: pl.DataFrame, labels: np.ndarray) -> np.ndarray:
     """Give one label to rows whose numbers are far closer than chance and whose other cells are equal.
 
     Only continuous numbers may differ within a group. If no rows are closer than chance, labels stay unchanged.
@@ -130,12 +131,7 @@ def _join_near_rows(X: Any, labels: np.ndarray) -> np.ndarray:
     return joined
 
 
-def is_by_inputs(columns: Sequence[str], present: Sequence[str]) -> bool:
-    """Return True if rows with equal inputs are the groups; a column of that name takes precedence."""
-    return tuple(columns) == (EQUAL_INPUTS,) and EQUAL_INPUTS not in present
-
-
-def describe_missing_groups(frame: Any, columns: Sequence[str], missing: Sequence[str]) -> list[str]:
+def describe_missing_groups(frame: pl.DataFrame, columns: Sequence[str], missing: Sequence[str]) -> list[str]:
     """Describe the missing values of each group column that has some."""
     counts = {name: _to_clean_text(frame[name], missing).null_count() for name in columns if name in frame.columns}
     return [
@@ -145,13 +141,13 @@ def describe_missing_groups(frame: Any, columns: Sequence[str], missing: Sequenc
     ]
 
 
-def _to_clean_text(series: Any, missing: Sequence[str]) -> Any:
+def _to_clean_text(series: pl.Series, missing: Sequence[str]) -> pl.Series:
     """Convert cells to text, null where missing."""
     cells = series.fill_nan(None) if series.dtype.is_float() else series
-    return clean_text(cells.cast(import_polars().String), missing)
+    return clean_text(cells.cast(pl.String), missing)
 
 
-def name_interval_groups(values: Any, rows: int | None = None) -> np.ndarray:
+def name_interval_groups(values: IntoSeries | ArrayLike, rows: int | None = None) -> np.ndarray:
     """Name each row's group: 1, 1.0 and "1" are the same, and rows without a value are "missing".
 
     >>> name_interval_groups([1, 2.0, None, "b"]).tolist()

@@ -4,20 +4,22 @@ Frames of pandas, polars and pyarrow are read by narwhals, which requires none o
 scikit-learn, so that its messages and its `n_features_in_` are those of any of its estimators.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from typing import Any, Self
 
 import narwhals as nw
 import numpy as np
+from narwhals.typing import IntoDataFrame, IntoSeries
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from ddpn.rows.checks import RowError, get_row_labels, label_row_errors
+from ddpn.rows.checks import RowError, TableLike, get_row_labels, label_row_errors
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import join_words
+from ddpn.storage.contents import JsonObject
 from ddpn.tables.columns import Column, ColumnTable, Kind, Levels
 from ddpn.tables.levels import canonical_level, canonical_number, have_numbers, parse_boolean_level, parse_number_level
 
@@ -68,7 +70,7 @@ class Schema:
         """Make the schema that reads later tables like this one."""
         return cls(tuple(table.names), tuple(table.kinds), table.is_named)
 
-    def parse(self, X: Any) -> ColumnTable:
+    def parse(self, X: TableLike) -> ColumnTable:
         """Read a later table, with its columns in the order and of the kinds of the first one.
 
         Raises an `InputError`, which names the column and the rows, where a conversion would be a guess.
@@ -90,7 +92,7 @@ class Schema:
             columns = [_convert_to_kind(column, kind) for column, kind in zip(X, self.kinds, strict=True)]
         return ColumnTable(columns, X.is_named, X.index)
 
-    def _read(self, X: Any) -> ColumnTable:
+    def _read(self, X: TableLike) -> ColumnTable:
         labels = get_row_labels(X)
         with label_row_errors(labels):
             columns = _read_few_rows(list(self.names), X) if self.is_named else None
@@ -100,7 +102,7 @@ class Schema:
         self.set_names(reader)
         return _read(reader, X, is_first=False)
 
-    def set_names(self, estimator: Any) -> None:
+    def set_names(self, estimator: BaseEstimator) -> None:
         """Set the attributes in which scikit-learn keeps the columns that an estimator was fitted to."""
         estimator.n_features_in_ = len(self.names)
         if self.is_named:
@@ -108,12 +110,12 @@ class Schema:
         elif hasattr(estimator, "feature_names_in_"):
             del estimator.feature_names_in_
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Return the fields as values that JSON can hold."""
         return {"names": self.names, "kinds": self.kinds, "is_named": self.is_named}
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+    def from_dict(cls, fields: JsonObject) -> Self:
         """Rebuild a schema from the result of `as_dict`."""
         names, kinds = tuple(fields["names"]), tuple(map(Kind, fields["kinds"]))
         if not all(isinstance(name, str) for name in names) or len(names) != len(kinds):
@@ -121,7 +123,7 @@ class Schema:
         return cls(names, kinds, bool(fields["is_named"]))
 
 
-def read_table(X: Any, estimator: type[BaseEstimator] = BaseEstimator) -> ColumnTable:
+def read_table(X: TableLike, estimator: type[BaseEstimator] = BaseEstimator) -> ColumnTable:
     """Read a first table; the kinds of its columns follow from their types or cells.
 
     Parameters
@@ -134,7 +136,7 @@ def read_table(X: Any, estimator: type[BaseEstimator] = BaseEstimator) -> Column
     return X if isinstance(X, ColumnTable) else _read(estimator(), X, is_first=True)
 
 
-def _read(reader: BaseEstimator, X: Any, is_first: bool) -> ColumnTable:
+def _read(reader: BaseEstimator, X: TableLike, is_first: bool) -> ColumnTable:
     """Read a table: a first table sets the names of the reader's columns, and later tables are checked against them."""
     labels = get_row_labels(X)
     with label_row_errors(labels):
@@ -149,7 +151,7 @@ def _detect_number_levels(column: Column) -> Column:
     return column._replace(kind=Kind.NUMBER_CATEGORY) if is_numeric else column
 
 
-def _read_columns(reader: BaseEstimator, X: Any, is_first: bool) -> list[Column]:
+def _read_columns(reader: BaseEstimator, X: TableLike, is_first: bool) -> list[Column]:
     frame = _to_frame(X)
     if frame is not None:
         return _read_frame(reader, frame, is_first)
@@ -166,7 +168,7 @@ def _read_columns(reader: BaseEstimator, X: Any, is_first: bool) -> list[Column]
     return _read_numbers(reader, X, is_first)
 
 
-def _read_few_rows(names: Sequence[str], X: Any) -> list[Column] | None:
+def _read_few_rows(names: Sequence[str], X: TableLike) -> list[Column] | None:
     """Read few rows of a data frame with exactly these columns cell by cell; return None for any other table.
 
     To convert a frame of one row takes its library longer than all the rest of a prediction.
@@ -186,7 +188,7 @@ def _read_few_rows(names: Sequence[str], X: Any) -> list[Column] | None:
     return columns
 
 
-def _extract_few_cells(X: Any) -> tuple[list[str], list[Kind], list[list[Any]]] | None:
+def _extract_few_cells(X: Any) -> tuple[list[str], list[Kind], list[list[object]]] | None:
     """Return names, kinds and cells of the columns of few rows of polars or pandas; None for other types of columns."""
     library = type(X).__module__.partition(".")[0]
     if (
@@ -204,7 +206,7 @@ def _extract_few_cells(X: Any) -> tuple[list[str], list[Kind], list[list[Any]]] 
     return list(X.columns), supported, cells
 
 
-def _is_absent(cell: Any) -> bool:
+def _is_absent(cell: object) -> bool:
     """Return whether a cell is None, NaN, or pandas' NA, which cannot be compared."""
     return cell is None or type(cell).__name__ == "NAType" or bool(cell != cell)
 
@@ -215,7 +217,7 @@ def _get_names(reader: BaseEstimator) -> list[str]:
     return [f"x{j}" for j in range(reader.n_features_in_)] if names is None else list(names)
 
 
-def _read_numbers(reader: BaseEstimator, X: Any, is_first: bool) -> list[Column]:
+def _read_numbers(reader: BaseEstimator, X: TableLike, is_first: bool) -> list[Column]:
     kinds = [np.float64, np.float32]
     with np.errstate(invalid="ignore"):  # scikit-learn adds up all numbers, whose sum may overflow on both sides
         numbers = validate_data(
@@ -232,11 +234,11 @@ def _read_numbers(reader: BaseEstimator, X: Any, is_first: bool) -> list[Column]
     return [Column(name, Kind.NUMBER, numbers[:, j]) for j, name in enumerate(_get_names(reader))]
 
 
-def _to_frame(X: Any) -> nw.DataFrame[Any] | None:
+def _to_frame(X: TableLike) -> nw.DataFrame[IntoDataFrame] | None:
     try:
         frame = nw.from_native(X, pass_through=True)
     except nw.exceptions.DuplicateError:
-        names = list(X.columns)
+        names = list(getattr(X, "columns", ()))
         twice = join_words(sorted({repr(name) for name in names if names.count(name) > 1}))
         raise InputError(f"X must have unique column names, got {twice} more than once. Rename one.") from None
     if isinstance(frame, nw.LazyFrame):
@@ -244,7 +246,7 @@ def _to_frame(X: Any) -> nw.DataFrame[Any] | None:
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
-def _read_frame(reader: BaseEstimator, frame: nw.DataFrame[Any], is_first: bool) -> list[Column]:
+def _read_frame(reader: BaseEstimator, frame: nw.DataFrame[IntoDataFrame], is_first: bool) -> list[Column]:
     if not is_first and hasattr(reader, "feature_names_in_") and all(isinstance(name, str) for name in frame.columns):
         frame = _reorder_columns(frame, list(reader.feature_names_in_))
     validate_data(reader, frame.to_native(), reset=is_first, skip_check_array=True)
@@ -253,7 +255,7 @@ def _read_frame(reader: BaseEstimator, frame: nw.DataFrame[Any], is_first: bool)
     return [_read_series(name, series) for name, series in zip(_get_names(reader), frame.iter_columns(), strict=True)]
 
 
-def _reorder_columns(frame: nw.DataFrame[Any], names: list[str]) -> nw.DataFrame[Any]:
+def _reorder_columns(frame: nw.DataFrame[IntoDataFrame], names: list[str]) -> nw.DataFrame[IntoDataFrame]:
     _check_names(frame.columns, names)
     return frame if frame.columns == names else frame.select(names)
 
@@ -270,7 +272,7 @@ def _check_names(names: Sequence[str], fitted: Sequence[str]) -> None:
         raise InputError(f"X must have the columns of fit, got {' and '.join(both)}.")
 
 
-def _read_series(name: str, series: nw.Series[Any]) -> Column:
+def _read_series(name: str, series: nw.Series[IntoSeries]) -> Column:
     dtype = series.dtype
     if dtype.is_temporal():
         raise _make_type_error(name, f"dates or times ({dtype})", _DERIVE_NUMBERS)
@@ -288,7 +290,7 @@ def _read_series(name: str, series: nw.Series[Any]) -> Column:
         raise _make_type_error(name, "objects of other types", "Unnest it into columns of their own.") from None
 
 
-def _read_text(name: str, series: nw.Series[Any]) -> Column:
+def _read_text(name: str, series: nw.Series[IntoSeries]) -> Column:
     """Encode text by the frame's own library: a Python loop over a million rows is slow."""
     present = series.drop_nulls()
     levels = present.unique(maintain_order=True).to_list()
@@ -300,7 +302,7 @@ def _read_text(name: str, series: nw.Series[Any]) -> Column:
     return Column(name, Kind.CATEGORY, codes, names)
 
 
-def _name_levels(levels: Iterable[Any], name_level: Callable[[Any], str]) -> tuple[np.ndarray, Levels]:
+def _name_levels(levels: Iterable[object], name_level: Callable[[object], str]) -> tuple[np.ndarray, Levels]:
     """Return the distinct names of levels, and the position of each level's name among them."""
     index: dict[str, int] = {}
     positions = [index.setdefault(name_level(level), len(index)) for level in levels]

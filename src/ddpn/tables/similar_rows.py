@@ -1,15 +1,14 @@
 """Groups of rows with equal or nearly equal inputs, for `fit(..., groups=)`."""
 
-from typing import Any
-
 import numpy as np
 
-from ddpn.tables.dates import DateColumns
+from ddpn.rows.checks import TableLike
+from ddpn.tables.date_columns import DateColumns
 from ddpn.tables.row_hashes import label_equal_rows
 from ddpn.tables.schema import read_table
 
 
-def group_similar_rows(X: Any) -> np.ndarray:
+def group_similar_rows(X: TableLike) -> np.ndarray:
     """Return the number of each row's group: rows with equal inputs, or with numbers far closer than chance.
 
     Use it for `groups` of `CountRegressor.fit` if no column says which rows belong together: copies with tiny noise, or

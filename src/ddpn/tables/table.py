@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
+import polars as pl
 
 from ddpn.rows.checks import label_row_errors
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import join_words
 from ddpn.storage.files import sha256
-from ddpn.tables.cells import import_polars
 from ddpn.tables.files import (
     BINARY,
     STDIN,
@@ -33,9 +33,8 @@ from ddpn.tables.files import (
 )
 from ddpn.tables.roles import Roles
 
-if TYPE_CHECKING:
-    import polars as pl
-
+#: The type of each column of a table.
+ColumnTypes: TypeAlias = dict[str, pl.DataType]
 #: The approximate number of rows of a block.
 BLOCK_ROWS = 32_768
 #: The most bytes of a text file that is read whole.
@@ -112,7 +111,7 @@ class Table:
 
     def estimate_row_bytes(self, columns: Sequence[str] | None = None) -> int:
         """Estimate the memory of a row of these columns (default: all) in bytes."""
-        text = import_polars().String
+        text = pl.String
         return sum(_TEXT_BYTES if self.schema[name] == text else 8 for name in columns or self.schema)
 
     def list_blocks(self) -> list[Block]:
@@ -124,23 +123,23 @@ class Table:
             for block in file.list_blocks()
         ]
 
-    def read_block(self, block: Block, columns: Sequence[str] | None = None) -> "pl.DataFrame":
+    def read_block(self, block: Block, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """Read the rows of a block into a polars frame, with some columns or (default) all of them."""
         schema = self.schema if columns is None else {name: self.schema[name] for name in columns}
         return _cast_to_schema(self._files[block.file].read_block(block, list(schema)), schema)
 
-    def read(self) -> "pl.DataFrame":
+    def read(self) -> pl.DataFrame:
         """Read all rows into a polars frame."""
-        return import_polars().concat([self.read_block(block) for block in self.list_blocks()], rechunk=True)
+        return pl.concat([self.read_block(block) for block in self.list_blocks()], rechunk=True)
 
-    def take_rows(self, numbers: np.ndarray) -> "pl.DataFrame":
+    def take_rows(self, numbers: np.ndarray) -> pl.DataFrame:
         """Read the rows with these ascending numbers, from 0 on, into a polars frame, holding one block at a time."""
         frames = []
         for block in self.list_blocks():
             begin, end = np.searchsorted(numbers, [block.first, block.first + block.rows])
             if begin < end:
                 frames.append(self.read_block(block)[numbers[begin:end] - block.first])
-        return import_polars().concat(frames, rechunk=True)
+        return pl.concat(frames, rechunk=True)
 
     @contextmanager
     def locate_errors(self, block: Block) -> Iterator[None]:
@@ -192,7 +191,7 @@ class TableFile(ABC):
     """A file that is read block by block; `schema` has the types of its columns, `rows` is their number."""
 
     source: str
-    schema: dict[str, Any]
+    schema: ColumnTypes
     rows: int
     #: Whether all rows were read when the file was opened, so that damaged ones were found.
     is_scanned = True
@@ -203,7 +202,7 @@ class TableFile(ABC):
         return [Block(begin, end, end - begin, begin) for begin, end in ends]
 
     @abstractmethod
-    def read_block(self, block: Block, columns: list[str]) -> "pl.DataFrame":
+    def read_block(self, block: Block, columns: list[str]) -> pl.DataFrame:
         """Read the rows of a block, with at least these columns."""
 
     def identity(self) -> list[object]:
@@ -215,11 +214,11 @@ class TableFile(ABC):
 class InMemoryFile(TableFile):
     """A file that is read whole and kept in memory."""
 
-    def __init__(self, source: str, as_text: Sequence[str], frame: "pl.DataFrame | None" = None) -> None:
+    def __init__(self, source: str, as_text: Sequence[str], frame: pl.DataFrame | None = None) -> None:
         self.source, self._frame = source, read_file(source, as_text) if frame is None else frame
         self.schema, self.rows = dict(self._frame.schema), self._frame.height
 
-    def read_block(self, block: Block, columns: list[str]) -> "pl.DataFrame":
+    def read_block(self, block: Block, columns: list[str]) -> pl.DataFrame:
         return self._frame.slice(block.begin, block.rows)
 
     def identity(self) -> list[object]:
@@ -233,20 +232,19 @@ class ParquetFile(TableFile):
 
     def __init__(self, source: str) -> None:
         self.source, self._path = source, os.path.abspath(source)
-        library = import_polars()
         with explain_read_errors(source, "as a parquet file"):
             types = dict(self._lazy().collect_schema())
-            self.rows = self._lazy().select(library.len()).collect().item()
+            self.rows = self._lazy().select(pl.len()).collect().item()
         if not self.rows or not types:
             raise InputError(f"{source} is empty: it has {self.rows} rows and {len(types)} columns.")
         # Every file has codes of its own.
-        coded = (library.Categorical, library.Enum)
-        self.schema = {name: library.String if dtype in coded else dtype for name, dtype in types.items()}
+        coded = (pl.Categorical, pl.Enum)
+        self.schema = {name: pl.String() if dtype in coded else dtype for name, dtype in types.items()}
 
-    def _lazy(self) -> "pl.LazyFrame":
-        return import_polars().scan_parquet(self._path, glob=False)
+    def _lazy(self) -> pl.LazyFrame:
+        return pl.scan_parquet(self._path, glob=False)
 
-    def read_block(self, block: Block, columns: list[str]) -> "pl.DataFrame":
+    def read_block(self, block: Block, columns: list[str]) -> pl.DataFrame:
         with explain_read_errors(self.source, f"as a parquet file, rows {block.begin + 1:,} to {block.end:,}"):
             return self._lazy().select(columns).slice(block.begin, block.rows).collect()
 
@@ -287,20 +285,20 @@ class TextFile(TableFile):
                 self.schema = _merge_types(self.schema, dict(frame.schema), with_values)
                 self._places.append(Block(begin, begin + len(lines), frame.height, self.rows))
                 begin, self.rows = begin + len(lines), self.rows + frame.height
-        self.schema = {name: dtype or import_polars().String for name, dtype in self.schema.items()}
+        self.schema = {name: pl.String() if dtype == pl.Null else dtype for name, dtype in self.schema.items()}
         return self.rows > 0
 
     def list_blocks(self) -> list[Block]:
         return self._places
 
-    def read_block(self, block: Block, columns: list[str]) -> "pl.DataFrame":
-        as_text = self._as_text | {name for name, dtype in self.schema.items() if dtype == import_polars().String}
+    def read_block(self, block: Block, columns: list[str]) -> pl.DataFrame:
+        as_text = self._as_text | {name for name, dtype in self.schema.items() if dtype == pl.String}
         with open(self._path, "rb") as file:
             file.seek(block.begin)
             content = file.read(block.end - block.begin)
         return _cast_to_schema(self._frame(content, as_text, block.start), self.schema)
 
-    def _frame(self, lines: bytes, as_text: set[str], start: int) -> "pl.DataFrame":
+    def _frame(self, lines: bytes, as_text: set[str], start: int) -> pl.DataFrame:
         with explain_read_errors(self.source, f"as a csv file from row {start + 1:,} on"):
             try:
                 return read_text_table(self._header + lines, self._separator, self.source, as_text)
@@ -328,31 +326,30 @@ def _read_record(file: BinaryIO, source: str, already: int) -> bytes:
     return b"".join(parts)
 
 
-def _merge_types(one: dict[str, Any], other: dict[str, Any], with_values: set[str]) -> dict[str, Any]:
-    """Merge the column types of two blocks: None while there is no value, text if the blocks disagree."""
-    library, types = import_polars(), dict(one)
+def _merge_types(one: ColumnTypes, other: ColumnTypes, with_values: set[str]) -> ColumnTypes:
+    """Merge the column types of two blocks: null while there is no value, text if the blocks disagree."""
+    types = dict(one)
     for name, dtype in other.items():
-        before = types.get(name)
-        if name not in with_values or before == dtype:
-            types.setdefault(name, None)
-        elif before is None:
+        before = types.setdefault(name, pl.Null())
+        if name not in with_values or dtype in (before, pl.Null):
+            continue
+        if before == pl.Null:
             types[name] = dtype
         elif before.is_numeric() and dtype.is_numeric():
-            types[name] = library.Float64
+            types[name] = pl.Float64()
         elif before.is_temporal() and dtype.is_temporal():
-            types[name] = next(kind for kind in (before, dtype) if kind != library.Date)
+            types[name] = next(kind for kind in (before, dtype) if kind != pl.Date)
         else:
-            types[name] = library.String
+            types[name] = pl.String()
     return types
 
 
-def _cast_to_schema(frame: "pl.DataFrame", schema: dict[str, Any]) -> "pl.DataFrame":
+def _cast_to_schema(frame: pl.DataFrame, schema: ColumnTypes) -> pl.DataFrame:
     """Cast a block to the columns and types of the whole table."""
     if dict(frame.schema) == schema:
         return frame
-    library = import_polars()
     columns = [
-        frame[name].cast(dtype) if name in frame.columns else library.lit(None, dtype).alias(name)
+        frame[name].cast(dtype) if name in frame.columns else pl.lit(None, dtype).alias(name)
         for name, dtype in schema.items()
     ]
     return frame.select(columns)
@@ -369,7 +366,7 @@ MAX_MEMORY_SHARE = 0.5
 _MEMINFO = Path("/proc/meminfo")
 
 #: A table and the numbers of its rows -> which of them to use.
-Keep = Callable[["pl.DataFrame", np.ndarray], np.ndarray]
+Keep = Callable[[pl.DataFrame, np.ndarray], np.ndarray]
 
 
 def measure_free_memory() -> int | None:
@@ -401,7 +398,7 @@ def draw_row_numbers(table: Table, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng(seed).choice(table.rows, size, replace=False))
 
 
-def shuffle_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int, seed: int) -> Iterator["pl.DataFrame"]:
+def shuffle_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int, seed: int) -> Iterator[pl.DataFrame]:
     """Yield frames of exactly `rows` rows, pass after pass without end; the same for the same seed.
 
     Blocks are read in random order, and their rows are shuffled in a buffer. Rows left over at the end of a pass begin
@@ -414,7 +411,7 @@ def shuffle_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int, 
         for buffer in _fill_buffers(table, columns, keep, rng):
             used += buffer.height
             shuffled = buffer[rng.permutation(buffer.height)]
-            shuffled = shuffled if leftover is None else import_polars().concat([leftover, shuffled], rechunk=True)
+            shuffled = shuffled if leftover is None else pl.concat([leftover, shuffled], rechunk=True)
             whole = shuffled.height // rows * rows
             for start in range(0, whole, rows):
                 yield shuffled[start : start + rows]
@@ -423,9 +420,7 @@ def shuffle_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int, 
             raise InputError("The table must have training rows, got none.")
 
 
-def _fill_buffers(
-    table: Table, columns: Sequence[str], keep: Keep, rng: np.random.Generator
-) -> Iterator["pl.DataFrame"]:
+def _fill_buffers(table: Table, columns: Sequence[str], keep: Keep, rng: np.random.Generator) -> Iterator[pl.DataFrame]:
     """Yield the rows to use, from some random blocks at a time."""
     size = max(1024, min(BUFFER_ROWS, BUFFER_BYTES // table.estimate_row_bytes(columns)))
     blocks = table.list_blocks()
@@ -433,9 +428,9 @@ def _fill_buffers(
     for position in rng.permutation(len(blocks)).tolist():
         block = blocks[position]
         frame = table.read_block(block, columns)
-        held.append(frame.filter(import_polars().Series(keep(frame, block.first + np.arange(frame.height)))))
+        held.append(frame.filter(pl.Series(keep(frame, block.first + np.arange(frame.height)))))
         if sum(part.height for part in held) >= size:
-            yield import_polars().concat(held, rechunk=True)
+            yield pl.concat(held, rechunk=True)
             held = []
     if held:
-        yield import_polars().concat(held, rechunk=True)
+        yield pl.concat(held, rechunk=True)

@@ -23,12 +23,12 @@ from ddpn.members import find_member_name, list_mixable_members
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, TOTALS, check_likelihood, make_head
 from ddpn.rows.count_range import CountRange
+from ddpn.rows.groups import is_by_inputs
 from ddpn.runtime.column_lists import resolve_names, split_words
 from ddpn.runtime.deadlines import parse_duration
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import check_choice, check_column, check_keys, is_integer, is_number
 from ddpn.storage.contents import JsonObject
-from ddpn.tables.row_hashes import is_by_inputs
 
 if TYPE_CHECKING:
     from ddpn.estimators import CountRegressor, DDPNRegressor

@@ -58,8 +58,8 @@ def report_parts(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int
     shown |= {"split": task.get("split"), "seed": task.get("plan", {}).get("seed"), "fitted": task.get("date")}
     shown |= {"exposure": folder.roles.exposure, "note": rows.note, "numbering": _NUMBERING}
     # Held-out rows come fold by fold.
-    name, order = folder.roles.identifier, np.argsort(rows.sample.labels)
-    places = order[np.searchsorted(rows.sample.labels, sample.labels, sorter=order)]
+    name, order = folder.roles.identifier, np.argsort(rows.sample.row_numbers)
+    places = order[np.searchsorted(rows.sample.row_numbers, sample.row_numbers, sorter=order)]
     return {
         "model": folder.model,
         "sample": sample,

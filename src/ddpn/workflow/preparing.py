@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from ddpn.rows.count_rows import CountRows
+from ddpn.rows.groups import is_by_inputs
 from ddpn.rows.splits import FOLDS, SMALL_TABLE_ROWS
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.display import describe_parts
@@ -22,29 +23,18 @@ from ddpn.runtime.errors import Argument, InputError, format_argument
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.validation import join_words
 from ddpn.storage.files import sha256
-from ddpn.tables.cells import (
-    DAY,
-    HOUR,
-    MISSING,
-    MONTH,
-    OPEN_ENDED,
-    PLAIN,
-    WEEKDAY,
-    clean_text,
-    describe_number_format,
-    find_number_format,
-    is_text,
-    parse_numbers,
-)
+from ddpn.tables.cells import MISSING, clean_text, is_text
 from ddpn.tables.checks import FindingKind, describe_identifier, find_column_problems, find_row_problems, run_checks
 from ddpn.tables.checks.findings import are_whole_numbers
 from ddpn.tables.checks.order import find_time_columns, find_trend
 from ddpn.tables.columns import Kind
+from ddpn.tables.dates import DAY, HOUR, MONTH, WEEKDAY
 from ddpn.tables.files import is_pattern, read_file
 from ddpn.tables.kinds import TableColumn, detect_column
+from ddpn.tables.numbers import OPEN_ENDED, PLAIN, describe_number_format, find_number_format, parse_numbers
 from ddpn.tables.roles import Roles, report_all
 from ddpn.tables.row_draw import SEED
-from ddpn.tables.row_hashes import describe_missing_groups, is_by_inputs, label_groups
+from ddpn.tables.row_hashes import describe_missing_groups, label_groups
 from ddpn.tables.table import Table, draw_row_numbers, fits_in_memory, measure_free_memory, shuffle_chunks
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
@@ -163,7 +153,7 @@ def _prepare_frame(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepar
         warnings.append(f"{int((~kept).sum()):,} rows of weight 0 are left out.")
         sample = sample.rows(kept)
     if len(sample) < frame.height:
-        frame = frame[sample.labels - 1]
+        frame = frame[sample.row_numbers - 1]
     timed = roles.parse_times(frame, plan.time)
     split = split_rows(timed, plan, sample.labels, sample.group)
     warnings += describe_missing_groups(frame, plan.group, roles.missing)
@@ -363,7 +353,7 @@ class TrainingRows:
             kept &= frame[plan.weight].cast(float).to_numpy() > 0
         if plan.split_column is not None:
             kept &= read_parts(frame, plan.split_column, numbers + 1) == "train"
-        if self.before is not None:
+        if plan.time is not None:
             kept &= (self.roles.parse_times(frame, plan.time)[plan.time] < self.before).to_numpy()
         if self.held_out_groups is not None:
             by_inputs = is_by_inputs(self.roles.group, frame.columns)
@@ -378,7 +368,7 @@ def _training_rows(
     table: Table, frame: pl.DataFrame, prepared: Prepared, numbers: np.ndarray, used: int
 ) -> TrainingRows:
     """Return the stream of all training rows; `numbers` are those of the rows of `frame`."""
-    plan, rows, places = prepared.plan, prepared.split.rows, prepared.sample.labels - 1
+    plan, rows, places = prepared.plan, prepared.split.rows, prepared.sample.row_numbers - 1
     if not len(rows.validation):
         raise InputError("A streamed table must have validation rows, got a split without them.")
     before = None

@@ -102,7 +102,7 @@ def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
         sample = sample.rows(sample.has_weight)
         if not len(sample):
             continue
-        number = block.first - block.start + sample.labels - 1
+        number = block.first - block.start + sample.row_numbers - 1
         parts.append((number, sample.y, sample.weight_or_ones, hash_sample_rows(sample)))
     if not n_known:
         target = Argument("target", str(roles.target))
@@ -153,7 +153,7 @@ def _training_rows(folder: ModelFolder, table: Table, missing: str, max_rows: in
     sample = sample.rows(sample.has_weight)
     if fingerprint(sample) != folder.task.get("fingerprint"):
         return None
-    plan, frame = FitConfig(**folder.task["plan"]), frame[sample.labels - 1]
+    plan, frame = FitConfig(**folder.task["plan"]), frame[sample.row_numbers - 1]
     for name in (plan.split_column, plan.time):
         if name is not None and name not in frame.columns:
             raise InputError(

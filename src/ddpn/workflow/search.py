@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ddpn.analysis.gains import MIN_GROUPS, mean_gain
-from ddpn.rows.splits import encode_groups
+from ddpn.rows.groups import encode_groups
 from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration
 from ddpn.runtime.display import plural
 from ddpn.runtime.extras import import_extra

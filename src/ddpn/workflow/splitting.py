@@ -1,16 +1,15 @@
 """Training, validation and test rows: at random by a seed, by a column, or by time; groups of rows stay together."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from ddpn.rows.checks import select_labels
-from ddpn.rows.splits import MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, encode_groups, split_at_random
+from ddpn.rows.groups import describe_groups, describe_scores, encode_groups
+from ddpn.rows.splits import MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, split_at_random
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column, join_words
-from ddpn.tables.row_hashes import EQUAL_INPUTS
 from ddpn.workflow.config import FitConfig
 
 #: With fewer rows a test says nothing.
@@ -172,28 +171,3 @@ def read_times(frame: pl.DataFrame, name: str, labels: np.ndarray, of_text: bool
         rows, remedy = select_labels(missing.to_numpy(), labels), "Fill or drop these rows."
         raise InputError("is missing", argument=Argument("time", name), rows=rows, remedy=remedy)
     return series
-
-
-def describe_groups(columns: Sequence[str]) -> str:
-    """Write what the rows of one group share, within a sentence.
-
-    >>> describe_groups(["person"]), describe_groups(["person", "year"]), describe_groups(["equal-inputs"])
-    ('the same person', 'the same person and year', 'equal inputs')
-    """
-    return "equal inputs" if tuple(columns) == (EQUAL_INPUTS,) else f"the same {' and '.join(columns)}"
-
-
-def describe_scores(columns: Sequence[str], in_time: bool = False, is_out_of_fold: bool = False) -> str:
-    """Write what the scores of test rows, or out-of-fold scores, mean where rows are split by groups.
-
-    >>> describe_scores(["person"])
-    'Scores are for new groups: no value of person in the test rows occurs in the training rows.'
-    """
-    if is_out_of_fold:
-        kind, what = ("inputs", "with its inputs") if tuple(columns) == (EQUAL_INPUTS,) else ("groups", "of its group")
-        return f"Scores are for new {kind}: every row was predicted by models that had seen no other row {what}."
-    later = " that begin later" if in_time else ""
-    if tuple(columns) == (EQUAL_INPUTS,):
-        return f"Scores are for new inputs{later}: no test row has the same inputs as a training row."
-    what = f"value of {columns[0]}" if len(columns) == 1 else f"combination of {' and '.join(columns)}"
-    return f"Scores are for new groups{later}: no {what} in the test rows occurs in the training rows."

@@ -1,8 +1,8 @@
 """What `ddpn fit` says about the findings of the checks of a table: sentences that name the options to use."""
 
+from ddpn.rows.groups import EQUAL_INPUTS
 from ddpn.runtime.errors import format_argument
 from ddpn.tables.checks.findings import FindingKind, TableFinding
-from ddpn.tables.row_hashes import EQUAL_INPUTS
 
 
 def describe_finding(finding: TableFinding) -> str:

@@ -21,7 +21,7 @@ from ddpn.analysis.diagnosis.means import LABELS, Means, emphasis
 from ddpn.analysis.gains import mean_gain
 from ddpn.distributions import CountDistribution, DoublePoisson, NegativeBinomial
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.splits import encode_groups
+from ddpn.rows.groups import encode_groups
 from ddpn.runtime.display import percent
 from ddpn.storage.contents import JsonObject
 

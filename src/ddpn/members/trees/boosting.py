@@ -400,7 +400,7 @@ class DispersionFit:
         # The constant at which the loss of some rows is smallest.
         some = np.random.default_rng(seed).permutation(len(sample))[:_CONSTANT_ROWS]
         raw, share = torch.from_numpy(self.raw[some]), torch.from_numpy(self.share[some])
-        rows, where = self.sample.rows(torch.from_numpy(some)), torch.tensor([0.0, 1.0], dtype=torch.float64)
+        rows, where = self.sample.rows(some), torch.tensor([0.0, 1.0], dtype=torch.float64)
 
         def loss(constant: Tensor) -> Tensor:
             return share @ head.sample_loss(raw + constant * where, rows) / share.sum()
@@ -453,7 +453,7 @@ class DispersionFit:
         every = np.concatenate(inner)
         at, rows, share = (
             torch.from_numpy(np.concatenate(raws)),
-            self.sample.rows(torch.from_numpy(every)),
+            self.sample.rows(every),
             self.share[every],
         )
         with single_thread():
@@ -469,7 +469,7 @@ class DispersionFit:
             start = part.stop
         self.raw = after
 
-    def _compute_curvatures(self, raw: Tensor, rows: CountRows) -> Tensor:
+    def _compute_curvatures(self, raw: Tensor, rows: CountRows[object, Tensor]) -> Tensor:
         """Compute second derivatives.
 
         Without exposures they are computed once per raw output rounded to 0.1, since they only scale steps.

@@ -68,7 +68,7 @@ class DoubleBinomialHead(Head):
         log_gamma = bend(raw[..., 1] + log_total, _LOG_WIDEST, highest) - log_total
         return DoubleBinomial(total, total * torch.sigmoid(logit), log_gamma.exp(), validate_args=False)
 
-    def sample_loss(self, raw: Tensor, sample: CountRows) -> Tensor:
+    def sample_loss(self, raw: Tensor, sample: CountRows[object, Tensor]) -> Tensor:
         """Compute `Head.sample_loss` without upper bounds: they are the totals, above which there is no mass."""
         return super().sample_loss(raw, sample.replace(upper=None))
 

@@ -47,7 +47,7 @@ class WeightedCounts:
     """
 
     @torch.inference_mode(False)
-    def __init__(self, sample: CountRows) -> None:
+    def __init__(self, sample: CountRows[object, Tensor]) -> None:
         # Copied, because autograd takes no tensors that were made in inference mode.
         parts = {k: part.double().expand_as(sample.y).clone() for k, part in sample.parts.items() if k != "X"}
         self.weight = parts.pop("weight", torch.ones_like(parts["y"]))
@@ -61,7 +61,7 @@ class WeightedCounts:
                 columns = list(distinct.unbind(1))
             parts = dict(zip(parts, columns, strict=True))
             self.weight = torch.zeros_like(parts["y"]).index_add_(0, group, self.weight)
-        self.sample = CountRows(None, **parts)
+        self.sample: CountRows[None, Tensor] = CountRows(None, **parts)
         self.y, self.exposure = self.sample.y, self.sample.exposure
         #: Exposure of each row, 1 without exposures.
         self.scale = torch.ones_like(self.y) if self.exposure is None else self.exposure
@@ -164,7 +164,7 @@ class Head(ABC):
                 message = f"has no effect in {kind}, which has a forward of its own and is trained on -log p"
                 raise ConfigError(message, argument=name, remedy=f"Leave it out, or give {kind} a loss as well.")
 
-    def sample_loss(self, raw: Tensor, sample: CountRows) -> Tensor:
+    def sample_loss(self, raw: Tensor, sample: CountRows[object, Tensor]) -> Tensor:
         """Compute the loss of rows; for bounded or censored counts -log p of the recorded count, in float64."""
         if sample.is_unrestricted:
             return self.loss(raw, sample.y, sample.exposure)
@@ -173,14 +173,14 @@ class Head(ABC):
 
     @torch.inference_mode(False)
     @torch.enable_grad()
-    def gradient(self, raw: Tensor, sample: CountRows) -> Tensor:
+    def gradient(self, raw: Tensor, sample: CountRows[object, Tensor]) -> Tensor:
         """Differentiate the loss in every raw output, in float64. Shape: (N, n_raw)."""
         x = raw.detach().double().clone().requires_grad_()
         return torch.autograd.grad(self.sample_loss(x, sample).sum(), x)[0]
 
     @torch.inference_mode(False)
     @torch.enable_grad()
-    def curvature(self, raw: Tensor, sample: CountRows) -> Tensor:
+    def curvature(self, raw: Tensor, sample: CountRows[object, Tensor]) -> Tensor:
         """Compute a positive curvature of the loss in every raw output, in float64, which limits the length of steps.
 
         For families with kernels it is the expected second derivative, for other distributions the absolute second
@@ -197,7 +197,7 @@ class Head(ABC):
                     curvatures += information.unsqueeze(1) * slope.square()
             curvatures[:, 1:].clamp_(min=MIN_DISPERSION_CURVATURE)
             return curvatures.clamp(min=MIN_CURVATURE)
-        plain = CountRows(None, sample.y, exposure=sample.exposure)
+        plain: CountRows[None, Tensor] = CountRows(None, sample.y, exposure=sample.exposure)
         for p, step in enumerate(_DIFFERENCE_STEP * torch.eye(self.n_raw).to(x)):
             higher, lower = (self.gradient(at, plain)[:, p] for at in (x + step, x - step))
             curvatures[:, p] = (higher - lower) / (2.0 * _DIFFERENCE_STEP)
@@ -235,7 +235,7 @@ class Head(ABC):
             best = _choose_best(self._guesses(rows), loss)
         return minimise_loss(loss, best)
 
-    def sample_start(self, sample: CountRows) -> Tensor:
+    def sample_start(self, sample: CountRows[object, Tensor]) -> Tensor:
         """Fit the raw outputs without features, also to counts that are bounded or censored.
 
         The search of the recorded counts' likelihood has three starts: `start`, `start` with all raw outputs but the

@@ -107,7 +107,7 @@ class MixedHead(Head):
         """Fit every family without features; spread the log means of the components and give them equal weights."""
         return self.sample_start(CountRows(None, y, weight, exposure))
 
-    def sample_start(self, sample: CountRows) -> Tensor:
+    def sample_start(self, sample: CountRows[object, Tensor]) -> Tensor:
         """Fit like `start`, also to bounded or censored counts."""
         heads = {family: HEADS[family]() for family in dict.fromkeys(self.families)}
         first = {family: head.sample_start(sample) for family, head in heads.items()}

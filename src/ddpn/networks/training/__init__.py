@@ -1,6 +1,6 @@
 """Training: settings, the loop, checkpoints."""
 
-from ddpn.networks.training.batches import PerNetworkRows, RowStream, StreamedRows
+from ddpn.networks.training.batches import PerNetworkRows, RowStream, StreamedRows, TensorRows
 from ddpn.networks.training.config import Runtime, TrainingConfig
 from ddpn.networks.training.loop import fit
 from ddpn.networks.training.state import History
@@ -13,6 +13,7 @@ __all__ = [
     "RowStream",
     "Runtime",
     "StreamedRows",
+    "TensorRows",
     "TrainingConfig",
     "fit",
 ]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ from ddpn.runtime.errors import ConfigError, InputError
 if TYPE_CHECKING:
     import polars as pl
 
+#: Rows whose inputs and vectors are tensors.
+TensorRows: TypeAlias = CountRows[Tensor, Tensor]
 #: Rows of a table per batch where no gradients are kept.
 _SCORED_TABLE_ROWS = 8192
 #: Rows that fit into memory without gradients, per row of a training batch, in a network of a few layers or more.
@@ -40,7 +42,7 @@ class PerNetworkRows:
     the mean of their validation scores, which hardly depends on a single row.
     """
 
-    sample: CountRows
+    sample: TensorRows
     train: Sequence[Tensor]
     validation: Sequence[Tensor]
 
@@ -54,13 +56,13 @@ class PerNetworkRows:
         return len(self.sample)
 
 
-def gather_rows(sample: CountRows, index: Tensor) -> CountRows:
+def gather_rows(sample: TensorRows, index: Tensor) -> TensorRows:
     """Gather rows by position, for each network its own. Shape: index (M, B) gives (B, M, ...)."""
     flat = index.reshape(-1)
     return sample.map(lambda t: t.index_select(0, flat).view(*index.shape, *t.shape[1:]).transpose(0, 1))
 
 
-def iter_chunks(sample: CountRows, size: int) -> Iterator[CountRows]:
+def iter_chunks(sample: TensorRows, size: int) -> Iterator[TensorRows]:
     """Yield rows of tensors, `size` at a time; faster than `CountRows.blocks`, which takes other arrays, too."""
     for start in range(0, len(sample), size):
         yield sample.map(lambda t, part=slice(start, start + size): t[part])  # type: ignore[misc]
@@ -77,7 +79,7 @@ class MemoryBatches:
 
     def __init__(
         self,
-        sample: CountRows,
+        sample: TensorRows,
         batch_size: int,
         positions: Sequence[Tensor] | None = None,
         share: WorkerShard = WHOLE_BATCH,
@@ -125,12 +127,12 @@ class MemoryBatches:
         batches = torch.stack(drawn).to(self.device).split(self.batch, dim=1)
         return [index[:, self.share.rank :: self.share.world] for index in batches]
 
-    def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[CountRows]:
+    def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[TensorRows]:
         """Yield all batches of one epoch."""
         for index in self.indices(streams):
             yield gather_rows(self.sample, index)
 
-    def in_order(self) -> Iterator[CountRows]:
+    def in_order(self) -> Iterator[TensorRows]:
         """Yield every row once, the same for all networks; rows of a network with fewer than others are repeated."""
         X = self.sample.X
         # Of texts, images and clouds as many rows together as a training has room for.
@@ -187,13 +189,13 @@ class StreamedRows:
     """
 
     source: RowStream
-    encode: Callable[["pl.DataFrame"], CountRows]
+    encode: Callable[["pl.DataFrame"], TensorRows]
     rows: int
     chunks: int
 
     @classmethod
     def plan_chunks(
-        cls, source: RowStream, encode: Callable[["pl.DataFrame"], CountRows], config: TrainingConfig
+        cls, source: RowStream, encode: Callable[["pl.DataFrame"], TensorRows], config: TrainingConfig
     ) -> tuple["StreamedRows", TrainingConfig]:
         """Choose chunks of a size that suits encoding; return the rows, and settings whose epochs are a few chunks.
 
@@ -216,7 +218,7 @@ class StreamedRows:
 
 
 #: Sources of training rows.
-Source = CountRows | PerNetworkRows | StreamedRows
+Source = TensorRows | PerNetworkRows | StreamedRows
 
 
 class StreamBatches:
@@ -228,7 +230,7 @@ class StreamBatches:
     own_rows = False
 
     def __init__(
-        self, source: StreamedRows, batch_size: int, seed: int, load: Callable[[CountRows], CountRows], **shared: Any
+        self, source: StreamedRows, batch_size: int, seed: int, load: Callable[[TensorRows], TensorRows], **shared: Any
     ) -> None:
         self.source, self._seed, self._load = source, seed, load
         self.batch = min(batch_size, source.rows)
@@ -246,13 +248,13 @@ class StreamBatches:
                 next(self._chunks)
         self._next = epoch + 1
 
-    def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[CountRows]:
+    def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[TensorRows]:
         """Yield all batches of one epoch."""
         for _ in range(self.source.chunks):
             self._current = MemoryBatches(self._load(self.source.encode(next(self._chunks))), **self._shared)
             yield from self._current.epoch(streams)
 
-    def in_order(self) -> Iterator[CountRows]:
+    def in_order(self) -> Iterator[TensorRows]:
         """Yield the rows of the current chunk, the same for all networks, to locate losses that are not finite."""
         assert self._current is not None
         return self._current.in_order()
@@ -261,7 +263,7 @@ class StreamBatches:
 # Checks of the rows a training is given, before its first step -------------------------------------------------------
 
 
-def check_sample(sample: CountRows, head: Head, needs_weight: bool) -> None:
+def check_sample(sample: TensorRows, head: Head, needs_weight: bool) -> None:
     """Raise an `InputError` if the parts are not tensors of one length, or hold values that `head` cannot take.
 
     With `needs_weight`, weights of 0 in all rows are an error too; those of a chunk of a stream are not.

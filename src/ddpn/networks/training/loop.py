@@ -26,6 +26,7 @@ from ddpn.networks.training.batches import (
     Source,
     StreamBatches,
     StreamedRows,
+    TensorRows,
     check_sample,
     gather_rows,
     iter_chunks,
@@ -54,7 +55,7 @@ AnyBatches = MemoryBatches | StreamBatches
 def fit(
     model: CountModel,
     train: Source,
-    validation: CountRows | None = None,
+    validation: TensorRows | None = None,
     config: TrainingConfig = TrainingConfig(),  # noqa: B008
     *,
     augment: Callable[[Tensor], Tensor] | None = None,
@@ -166,7 +167,7 @@ class Training:
         self,
         model: CountModel,
         train: Source,
-        validation: CountRows | None,
+        validation: TensorRows | None,
         config: TrainingConfig,
         runtime: Runtime,
         clock: Clock | None = None,
@@ -219,7 +220,7 @@ class Training:
             shared |= {"augment": self._augment, "unchanged": rows.X}
         return MemoryBatches(sample, self.config.batch_size, positions, **shared)
 
-    def _load_rows(self, sample: CountRows, needs_weight: bool = False) -> CountRows:
+    def _load_rows(self, sample: TensorRows, needs_weight: bool = False) -> TensorRows:
         check_sample(sample, self.model.head, needs_weight)
         return sample.map(lambda t: t.to(self.runtime.device))
 
@@ -319,7 +320,7 @@ class Training:
         used = 1.0 - self._clock.left / (self._clock.end - self._clock.started)
         return max(self.state.step, round(used * self.steps))
 
-    def train_step(self, batch: CountRows) -> Tensor:
+    def train_step(self, batch: TensorRows) -> Tensor:
         """Update every network once; return their mean losses. Shape: (M,)."""
         loss, flat, size = None, self.state.flat, -(-len(batch) // self.config.accumulate)
         with threads_for(self.model.multiply_adds(batch.X[:size, 0])):
@@ -334,7 +335,7 @@ class Training:
             self.state.optimizer.apply(loss)
         return loss
 
-    def _losses(self, part: CountRows) -> Tensor:
+    def _losses(self, part: TensorRows) -> Tensor:
         """Compute the weighted objective per row and network. Shape: (B, M)."""
         with self.runtime.autocast(self.config.precision):
             raw = self.model.raw(part.X)
@@ -367,7 +368,7 @@ def mean_scores(model: CountModel, batches: AnyBatches, config: TrainingConfig, 
     return [score if score == score else float("inf") for score in scores]
 
 
-def _score_rows(head: Head, raw: Tensor, rows: CountRows, score: str) -> Tensor:
+def _score_rows(head: Head, raw: Tensor, rows: TensorRows, score: str) -> Tensor:
     """Return the score of every row and network. Shape: raw (B, M, P) -> (B, M)."""
     if score == "loss":
         return head.sample_loss(raw, rows)
@@ -402,7 +403,7 @@ class CapturedSteps:
     `step` takes a batch, updates all networks and returns their losses (M,).
     """
 
-    def __init__(self, step: Callable[[CountRows], Tensor], state: State, batches: MemoryBatches) -> None:
+    def __init__(self, step: Callable[[TensorRows], Tensor], state: State, batches: MemoryBatches) -> None:
         self._train_step, self._state, self._batches = step, state, batches
         config, device = state.config, state.flat.values.device
         steps = config.epochs * batches.steps

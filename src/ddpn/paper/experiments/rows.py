@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ddpn.distributions import CountDistribution
 from ddpn.networks.backbones import BACKBONES, MLP, FineTuned
 from ddpn.networks.backbones.pretrained import load_tokenizer
-from ddpn.networks.training import Runtime
+from ddpn.networks.training import Runtime, TensorRows
 from ddpn.paper.datasets import Dataset, bible, load, simulate, simulate_shelves
 from ddpn.paper.datasets.dataset import PARTS
 from ddpn.paper.experiments.catalogue import Experiment
@@ -79,9 +79,9 @@ class ExperimentRows(NamedTuple):
     x holds features of the network's frozen part, and `source` identifies the rows before it.
     """
 
-    train: CountRows
-    validation: CountRows | None
-    test: CountRows
+    train: TensorRows
+    validation: TensorRows | None
+    test: TensorRows
     note: str
     truth: CountDistribution | None = None
     ood: Tensor | None = None
@@ -148,7 +148,9 @@ def _replace_inputs(
 def _simulate_rows(name: str) -> ExperimentRows:
     drawn, fresh = simulate(name), simulate(name, n=TEST_ROWS, seed=TEST_SEED)
     train, validation = drawn.split.train, drawn.split.validation
-    rows = [CountRows(_floats(drawn.X[part]), _floats(drawn.y[part])) for part in (train, validation) if len(part)]
+    rows: list[TensorRows] = [
+        CountRows(_floats(drawn.X[part]), _floats(drawn.y[part])) for part in (train, validation) if len(part)
+    ]
     note = f"{len(train)} training rows, scored on {len(fresh.y)} fresh ones"
     return ExperimentRows(
         rows[0], rows[1] if len(rows) > 1 else None, CountRows(_floats(fresh.X), _floats(fresh.y)), note, fresh.truth

@@ -11,11 +11,10 @@ from typing import Literal, cast
 from torch import Tensor
 
 from ddpn.networks.model import CountModel
-from ddpn.networks.training import Runtime, TrainingConfig
+from ddpn.networks.training import Runtime, TensorRows, TrainingConfig
 from ddpn.networks.training.batches import MemoryBatches
 from ddpn.networks.training.loop import mean_scores
 from ddpn.networks.training.state import find_trained_tensors
-from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError
 from ddpn.storage.tensor_files import read, write
 
@@ -49,7 +48,7 @@ class SnapshotWriter:
         model: CountModel,
         config: TrainingConfig,
         runtime: Runtime,
-        validation: CountRows | None,
+        validation: TensorRows | None,
     ) -> None:
         self._paths = {name: path.with_name(f"{path.name}-{name}.safetensors") for name in names}
         self._model, self._config, self._runtime = model, config, runtime

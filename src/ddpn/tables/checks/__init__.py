@@ -5,9 +5,9 @@ remedies in options and in arguments.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock, TimeLimitError
@@ -17,9 +17,6 @@ from ddpn.tables.checks.identifiers import describe_identifier
 from ddpn.tables.checks.leaks import find_leaks
 from ddpn.tables.checks.markers import find_marker
 from ddpn.tables.checks.order import find_drift
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = [
     "FindingKind",
@@ -81,7 +78,7 @@ def find_column_problems(
     return [*leaks, *markers]
 
 
-def _find_markers(X: "pl.DataFrame", sample: CountRows) -> list[TableFinding]:
+def _find_markers(X: pl.DataFrame, sample: CountRows) -> list[TableFinding]:
     """Find numbers that seem to stand for "unknown", in the counts and in the columns."""
     findings = []
     # The largest possible count, and one that stands for "so many or more", are not unknown.
@@ -135,7 +132,7 @@ def _find_dates(dates: Mapping[str, str]) -> list[TableFinding]:
     return [TableFinding(FindingKind.DATE, f"Column {name} is a date.", (name,)) for name in names]
 
 
-def find_identifiers(X: "pl.DataFrame", dates: Mapping[str, str]) -> list[TableFinding]:
+def find_identifiers(X: pl.DataFrame, dates: Mapping[str, str]) -> list[TableFinding]:
     """Find columns of a polars frame that number or name the rows, and are no parts of a date.
 
     If all columns do so, none is returned.

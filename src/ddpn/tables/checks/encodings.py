@@ -1,13 +1,9 @@
 """Find columns that hold means of the target: by group (target encoding), or over neighbouring rows (rolling means)."""
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
+import polars as pl
 
 from ddpn.tables.checks.sampling import choose_groups, count_checked_rows, hash_values
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: The fewest levels with several rows, and the largest p-value of level means that are as even by chance.
 _MIN_LEVELS, _MAX_P_VALUE = 10, 1e-6
@@ -55,7 +51,7 @@ def is_group_mean(x: np.ndarray, y: np.ndarray) -> bool:
     return bool(noise.mean() < _MAX_NOISE and chi2.cdf(noise.sum() / 3.0, len(noise) / 3.0) < _MAX_P_VALUE)
 
 
-def choose_levels(series: Any, columns: int) -> np.ndarray:
+def choose_levels(series: pl.Series, columns: int) -> np.ndarray:
     """Choose all rows of enough values of a column to show whether it holds means of the target; return a mask.
 
     `columns` is the number of columns of the table.
@@ -63,11 +59,12 @@ def choose_levels(series: Any, columns: int) -> np.ndarray:
     rows, most = len(series), count_checked_rows(columns)
     if rows <= most:
         return np.ones(rows, dtype=bool)
-    share = max(most / rows, _MAX_CHOSEN_LEVELS / max(1, series.approx_n_unique()))
+    values = int(series.to_frame().select(pl.all().approx_n_unique()).item())
+    share = max(most / rows, _MAX_CHOSEN_LEVELS / max(1, values))
     return choose_groups(hash_values(series), share)
 
 
-def find_rolling_means(X: "pl.DataFrame", y: np.ndarray) -> list[str]:
+def find_rolling_means(X: pl.DataFrame, y: np.ndarray) -> list[str]:
     """Find columns of a polars frame that are weighted sums of the target over neighbouring rows.
 
     Only sums that include the row itself or later rows are reported; sums of earlier counts alone are known in time.

@@ -8,13 +8,13 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.splits import encode_groups
-from ddpn.tables.cells import import_polars
+from ddpn.rows.groups import encode_groups
 from ddpn.tables.checks.findings import FindingKind, TableFinding, are_whole_numbers
 from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, count_quick_model_rows, estimate_effects
 from ddpn.tables.checks.sampling import choose_rows, choose_rows_of_groups, hash_values
@@ -26,9 +26,6 @@ from ddpn.tables.near_rows import (
     scale_points,
 )
 from ddpn.tables.row_hashes import hash_rows
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: Fewer different values are categories, not persons; fewer are enough if a column is named like an id.
 _MIN_GROUPS, _MIN_NAMED_GROUPS = 30, 8
@@ -118,7 +115,7 @@ def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0)
 class _ColumnLabels:
     """The columns of a polars frame with a hash per cell, and the rows that groups of equal cells are compared by."""
 
-    def __init__(self, X: "pl.DataFrame", seed: int) -> None:
+    def __init__(self, X: pl.DataFrame, seed: int) -> None:
         self.X, self.seed, self.most = X, seed, count_quick_model_rows(X.width)
         self.hashes = {series.name: hash_values(series) for series in X.iter_columns()}
         self.some = choose_rows(X.height, X.width, seed)
@@ -145,7 +142,7 @@ class _ColumnLabels:
 
 def count_groups(hashes: np.ndarray) -> int:
     """Count the distinct values."""
-    return int(import_polars().Series(hashes).n_unique())
+    return int(pl.Series(hashes).n_unique())
 
 
 def _find_equal_inputs(columns: _ColumnLabels) -> Candidate | None:
@@ -162,7 +159,7 @@ def _find_equal_inputs(columns: _ColumnLabels) -> Candidate | None:
     return candidate if count_groups(shuffled) >= _SHUFFLED_RATIO * count_groups(hashes) else None
 
 
-def _find_near_inputs(X: "pl.DataFrame") -> Iterator[Candidate]:
+def _find_near_inputs(X: pl.DataFrame) -> Iterator[Candidate]:
     """Yield groups of rows that nearly agree in several columns, or in all columns of numbers."""
     for names in find_repeating_columns(X):
         # Clumps of a part of a large table, in which near rows stay together, are like those of the others.
@@ -214,12 +211,12 @@ def _is_named_like_id(name: str) -> bool:
     return bool(_ID_NAMES.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
 
 
-def _is_whole(series: "pl.Series") -> bool:
+def _is_whole(series: pl.Series) -> bool:
     values = series.drop_nulls().to_numpy()
     return are_whole_numbers(values[~np.isnan(values)] if values.dtype.kind == "f" else values)
 
 
-def _is_measured(series: "pl.Series") -> bool:
+def _is_measured(series: pl.Series) -> bool:
     """Return True for numbers with decimals, which name nobody."""
     return series.dtype.is_numeric() and not _is_whole(series)
 
@@ -237,7 +234,7 @@ def _score_counts(sample: CountRows) -> np.ndarray:
     from scipy.special import ndtri  # slow to import
 
     rate = sample.y if sample.exposure is None else sample.y / sample.exposure
-    ranks = import_polars().Series(rate).rank("average").to_numpy()
+    ranks = pl.Series(rate).rank("average").to_numpy()
     scores: np.ndarray = ndtri(ranks / (len(rate) + 1.0))
     scores = (scores - scores.mean()) / scores.std()
     return scores
@@ -252,7 +249,7 @@ def _are_alike(scores: np.ndarray, labels: np.ndarray) -> bool:
     return bool(pairs and same / pairs >= max(_MIN_CORRELATION, _MIN_STANDARD_ERRORS * np.sqrt(2.0 / pairs)))
 
 
-def _have_units(scores: np.ndarray, series: "pl.Series", max_neighbour_share: float) -> bool:
+def _have_units(scores: np.ndarray, series: pl.Series, max_neighbour_share: float) -> bool:
     """Return True if rows with one integer are more alike than rows with neighbouring integers.
 
     The values of a measurement are ordered, so neighbours resemble each other. The number of a shop says nothing about

@@ -1,14 +1,11 @@
 """Find columns that number or name the rows, from which nothing can be learned about new rows."""
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from ddpn.tables.checks.findings import are_whole_numbers
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: A categorical column with so large a share of distinct values identifies rows; in fewer rows that may be chance.
 _MIN_ID_SHARE, _MIN_ID_ROWS = 0.9, 20
@@ -20,7 +17,7 @@ _TIME_NAMES = re.compile(
 )
 
 
-def describe_identifier(values: "pl.Series", is_category: bool) -> str:
+def describe_identifier(values: pl.Series, is_category: bool) -> str:
     """Describe a polars series that identifies rows, in words such as "row numbers"; return "" for any other series."""
     present = len(values) - values.null_count()
     if is_category:

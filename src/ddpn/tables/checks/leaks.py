@@ -7,18 +7,16 @@ known before the count is a question to the user.
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
+import polars as pl
 
 from ddpn.runtime.validation import join_words
-from ddpn.tables.cells import DAY, import_polars
 from ddpn.tables.checks.encodings import choose_levels, find_rolling_means, is_group_mean
 from ddpn.tables.checks.findings import FindingKind, TableFinding
 from ddpn.tables.checks.sampling import choose_rows
-
-if TYPE_CHECKING:
-    import polars as pl
+from ddpn.tables.dates import DAY
 
 #: Rows that repeat a count, by which a function of it is recognised, and significant digits that are compared.
 _MIN_REPEATED_ROWS, _DIGITS = 10, 9
@@ -58,7 +56,7 @@ _SEED = 0
 
 
 def find_leaks(
-    X: "pl.DataFrame", y: np.ndarray, dates: Mapping[str, str] | None = None, exposure: np.ndarray | None = None
+    X: pl.DataFrame, y: np.ndarray, dates: Mapping[str, str] | None = None, exposure: np.ndarray | None = None
 ) -> list[TableFinding]:
     """Find columns that are made of the target, or of the target per exposure, or predict it nearly without error.
 
@@ -143,14 +141,14 @@ class _Target(NamedTuple):
 
     @classmethod
     def from_values(cls, name: str, values: np.ndarray, unit: np.ndarray) -> Self:
-        return cls(name, values, unit, import_polars().Series(values).rank("average").to_numpy())
+        return cls(name, values, unit, pl.Series(values).rank("average").to_numpy())
 
     @property
     def is_count(self) -> bool:
         return bool((self.unit == 1.0).all())
 
 
-def _describe_near_copy(series: "pl.Series", targets: Sequence[_Target]) -> str:
+def _describe_near_copy(series: pl.Series, targets: Sequence[_Target]) -> str:
     """Describe a column that predicts a target nearly without error, as a question; "" if it predicts none."""
     values = _fill_missing(series)
     for target in targets:
@@ -164,7 +162,7 @@ def _describe_near_copy(series: "pl.Series", targets: Sequence[_Target]) -> str:
     return ""
 
 
-def _describe_target_mean(name: str, X: "pl.DataFrame", y: np.ndarray) -> str:
+def _describe_target_mean(name: str, X: pl.DataFrame, y: np.ndarray) -> str:
     """Return a sentence if a float column equals the mean target of the rows that share its value, else "".
 
     `X` and `y` must hold every row of each group.
@@ -182,12 +180,12 @@ def _describe_target_mean(name: str, X: "pl.DataFrame", y: np.ndarray) -> str:
     )
 
 
-def _to_numbers(series: "pl.Series") -> np.ndarray:
+def _to_numbers(series: pl.Series) -> np.ndarray:
     """Convert values to float64, NaN where missing; levels and booleans become ranks."""
     return (series if series.dtype.is_numeric() else series.rank("dense")).cast(float).to_numpy().astype(np.float64)
 
 
-def _fill_missing(series: "pl.Series") -> np.ndarray:
+def _fill_missing(series: pl.Series) -> np.ndarray:
     """Convert values to float64 as `_to_numbers` does; missing values become one value below all others."""
     values = _to_numbers(series)
     present = values[~np.isnan(values)]
@@ -291,14 +289,13 @@ def _normalise(values: np.ndarray) -> np.ndarray:
 # Columns that are made of the target --------------------------------------------------------------------------------
 
 
-def describe_target_transform(series: "pl.Series", y: np.ndarray, is_count: bool = True) -> str:
+def describe_target_transform(series: pl.Series, y: np.ndarray, is_count: bool = True) -> str:
     """Describe how a column is made of the target, in words that follow its name; "" if it may be a predictor.
 
     `is_count` is True if `y` are counts, of which a column may be a part or a flag, and not rates.
 
-    >>> import polars
     >>> y = np.random.default_rng(0).poisson(3.0, 400)
-    >>> describe_target_transform(polars.Series(2 * y + 1), y), describe_target_transform(polars.Series(y > 0), y)
+    >>> describe_target_transform(pl.Series(2 * y + 1), y), describe_target_transform(pl.Series(y > 0), y)
     ('is {target} times a factor plus a constant', 'says whether {target} is 0')
     """
     values, is_number = _to_numbers(series), series.dtype.is_numeric()
@@ -357,7 +354,7 @@ def _is_part(x: np.ndarray, y: np.ndarray) -> bool:
     return bool((x[at_bound] / mean[at_bound]).sum() >= _MIN_EXPECTED_BELOW)
 
 
-def describe_missingness_leak(series: "pl.Series", y: np.ndarray) -> str:
+def describe_missingness_leak(series: pl.Series, y: np.ndarray) -> str:
     """Describe how a column's missing values follow from the counts, in words after its name; "" if they do not."""
     is_known = ~np.isnan(_to_numbers(series))
     if is_known.all() or not is_known.any():

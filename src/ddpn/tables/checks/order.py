@@ -1,16 +1,12 @@
 """Find what changes with time or with the order of rows: trends, columns that follow time, and rows that drift."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import polars as pl
 
 from ddpn.rows.count_rows import CountRows
 from ddpn.tables.checks.findings import FindingKind, TableFinding
 from ddpn.tables.checks.groups import Candidate, Comparison
 from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, count_quick_model_rows
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: A column of numbers that rises or falls with time has a rank correlation with it of this size or more.
 _MIN_TIME_CORRELATION = 0.95
@@ -25,7 +21,7 @@ _BLOCKS = 10
 _MIN_CHANGE, _MIN_STANDARD_ERRORS = 0.1, 4.0
 
 
-def find_trend(sample: CountRows, times: "pl.Series") -> float:
+def find_trend(sample: CountRows, times: pl.Series) -> float:
     """Return the relative difference of later counts from the predictions of a quick model of earlier rows.
 
     It is 0 if it may be chance. `times` is a series of the times of the rows. A difference of 0.5 means half as many
@@ -54,7 +50,7 @@ def _thin_rows(sample: CountRows, order: np.ndarray) -> CountRows:
     return sample.rows(order)
 
 
-def find_time_columns(X: "pl.DataFrame", times: "pl.Series") -> list[str]:
+def find_time_columns(X: pl.DataFrame, times: pl.Series) -> list[str]:
     """Find columns of a polars frame that are monotone in time, or constant over long stretches of it.
 
     `times` is a series of the times of its rows. Nothing is returned if all columns follow time, since rows need some
@@ -75,7 +71,7 @@ def find_time_columns(X: "pl.DataFrame", times: "pl.Series") -> list[str]:
     return names if len(names) < len(X.columns) else []
 
 
-def _follows_time(series: "pl.Series", ranks: np.ndarray) -> bool:
+def _follows_time(series: pl.Series, ranks: np.ndarray) -> bool:
     codes = series.rank("dense").fill_null(0).to_numpy().astype(np.int64)
     if not np.ptp(codes):
         return False
@@ -150,7 +146,7 @@ def _correlate(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.corrcoef(one, other)[0, 1])
 
 
-def _rank_numbers(series: "pl.Series") -> np.ndarray | None:
+def _rank_numbers(series: pl.Series) -> np.ndarray | None:
     """Return the ranks of a column with many different numbers; None for any other column."""
     if not series.dtype.is_numeric() or series.null_count() or series.n_unique() < _MIN_DRIFTING_VALUES:
         return None

@@ -4,14 +4,8 @@ Checks of columns need any rows. Checks of groups need several rows of a group, 
 is room.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-
-from ddpn.tables.cells import import_polars
-
-if TYPE_CHECKING:
-    import polars as pl
+import polars as pl
 
 #: Rows, and cells, that are looked at, at most.
 MAX_ROWS, MAX_CELLS = 20_000, 500_000
@@ -68,8 +62,8 @@ def choose_rows_of_groups(labels: np.ndarray, groups: int, most: int, seed: int)
     return np.flatnonzero(is_chosen)
 
 
-def hash_values(series: "pl.Series") -> np.ndarray:
+def hash_values(series: pl.Series) -> np.ndarray:
     """Hash the cells of a polars series; equal values have equal hashes, floats up to about seven digits."""
     is_float = series.dtype.is_float()
-    hashes: np.ndarray = (series.cast(import_polars().Float32) if is_float else series).hash(0).to_numpy()
+    hashes: np.ndarray = (series.cast(pl.Float32) if is_float else series).hash(0).to_numpy()
     return hashes

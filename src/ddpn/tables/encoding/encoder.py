@@ -3,18 +3,20 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ddpn.rows.checks import check_vector, get_row_count, get_row_labels, select_labels
+from ddpn.rows.checks import TableLike, check_vector, get_row_count, get_row_labels, select_labels
 from ddpn.rows.count_rows import take_rows
 from ddpn.rows.splits import FOLDS, assign_folds
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer
+from ddpn.storage.contents import JsonObject
 from ddpn.tables.columns import Column, ColumnTable, Kind
 from ddpn.tables.encoding.columns import (
     MAX_CODES,
@@ -93,7 +95,13 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         self.bins = bins
         self.categorical = categorical
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, exposure: Any = None) -> "FeatureEncoder":
+    def fit(
+        self,
+        X: TableLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> "FeatureEncoder":
         """Learn every column's encoding.
 
         Parameters
@@ -135,7 +143,12 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return 'numeric="steps"' if self.numeric == "steps" else by_effects
 
     def fit_transform(
-        self, X: Any, y: Any = None, sample_weight: Any = None, exposure: Any = None, fold: np.ndarray | None = None
+        self,
+        X: TableLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+        fold: np.ndarray | None = None,
     ) -> np.ndarray:
         """Learn every column's encoding and encode the rows, with level effects that leave out each row's fold.
 
@@ -157,7 +170,13 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return next(self.fit_blocks(X, y, sample_weight, exposure, fold, get_row_count(X)))
 
     def fit_blocks(
-        self, X: Any, y: Any, sample_weight: Any, exposure: Any, fold: np.ndarray | None, size: int
+        self,
+        X: TableLike,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        exposure: ArrayLike | None,
+        fold: np.ndarray | None,
+        size: int,
     ) -> Iterator[np.ndarray]:
         """Learn every column's encoding; return the blocks of rows that `fit_transform` returns at once.
 
@@ -228,7 +247,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
                 columns[j] = replace(cast(NumberEncoding, columns[j]), steps=thresholds[j][cuts[j]])
         return columns
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: TableLike) -> np.ndarray:
         """Encode rows.
 
         Parameters
@@ -244,7 +263,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return self.encode(X)
 
-    def encode(self, X: Any) -> np.ndarray:
+    def encode(self, X: TableLike) -> np.ndarray:
         """Encode rows as `transform` does, without its checks and whatever scikit-learn is set to return."""
         return self._plan.encode(self.schema_.parse(X))
 
@@ -266,7 +285,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return self._plan.numeric_inputs
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> np.ndarray:
         """Return the name of every input, such as "age", "age > 64.5" or "ward = B".
 
         Parameters
@@ -302,7 +321,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _check_target(y: Any, rows: int, used_by: str) -> np.ndarray:
+def _check_target(y: ArrayLike | None, rows: int, used_by: str) -> np.ndarray:
     """Check y; return it as float64 of shape (rows,), finite and not negative."""
     if y is None:
         # The words after the colon are those that scikit-learn's checks look for.
@@ -319,7 +338,7 @@ def _check_target(y: Any, rows: int, used_by: str) -> np.ndarray:
     return target
 
 
-def _check_fold(fold: Any, rows: int) -> np.ndarray:
+def _check_fold(fold: ArrayLike, rows: int) -> np.ndarray:
     """Check the numbers of folds; return them as int64 of shape (rows,)."""
     numbers = np.asarray(fold)
     if numbers.shape != (rows,) or numbers.dtype.kind not in "iu":
@@ -369,7 +388,7 @@ def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEn
         encoder = FeatureEncoder(**about["options"])
         encoder.resolve_bins()
         schema = Schema.from_dict(about["schema"])
-        columns = [_load_column(kind, **fields) for kind, fields in zip(schema.kinds, about["columns"], strict=True)]
+        columns = [_load_column(kind, fields) for kind, fields in zip(schema.kinds, about["columns"], strict=True)]
         encoder.set_schema(schema)
         encoder.set_columns(columns)
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
@@ -377,7 +396,7 @@ def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEn
     return encoder
 
 
-def _load_column(kind: Kind, **fields: Any) -> Encoded:
+def _load_column(kind: Kind, fields: JsonObject) -> Encoded:
     """Rebuild the encoding of a column of this kind; fields that do not fit it raise an error."""
     if not kind.is_category:
         fill, center, scale = (float(fields.pop(name)) for name in ("fill", "center", "scale"))
@@ -398,7 +417,7 @@ def _load_column(kind: Kind, **fields: Any) -> Encoded:
 _MIN_EFFECT_SPREAD = 0.2
 
 
-def has_effects(encoder: Any) -> bool:
+def has_effects(encoder: FeatureEncoder) -> bool:
     """Return True if some column of an encoder has level effects: training rows then need effects of other folds."""
     return any(isinstance(column, CategoryEncoding) and column.effects is not None for column in encoder.columns_)
 
@@ -412,8 +431,8 @@ class OutOfFoldEffects:
 
     def __init__(
         self,
-        encoder: Any,
-        X: Any,
+        encoder: FeatureEncoder,
+        X: TableLike,
         y: np.ndarray,
         weight: np.ndarray | None,
         exposure: np.ndarray | None,
@@ -438,7 +457,7 @@ class OutOfFoldEffects:
             if np.std(self._look_up(table[j], effects, fold)) < _MIN_EFFECT_SPREAD
         }
 
-    def encode(self, X: Any, fold: np.ndarray) -> np.ndarray:
+    def encode(self, X: TableLike, fold: np.ndarray) -> np.ndarray:
         """Encode rows as `FeatureEncoder.transform`, with the effects that left out each row's fold.
 
         Shape: (rows, inputs).
@@ -449,7 +468,7 @@ class OutOfFoldEffects:
             out[:, position] = self._look_up(table[j], effects, fold)
         return out
 
-    def encode_by_content(self, X: Any) -> np.ndarray:
+    def encode_by_content(self, X: TableLike) -> np.ndarray:
         """Encode rows as `encode`, with the folds of `assign_folds_by_content`."""
         return self.encode(X, assign_folds_by_content(self.encoder, X))
 
@@ -470,7 +489,7 @@ def drop_effects(columns: list[Encoded], positions: set[int]) -> list[Encoded]:
     ]
 
 
-def assign_folds_by_content(encoder: Any, X: Any) -> np.ndarray:
+def assign_folds_by_content(encoder: FeatureEncoder, X: TableLike) -> np.ndarray:
     """Assign folds by the cells of each row, so that a row read again from a file stays in its fold."""
     codes = [hash_column(column) for column in encoder.schema_.parse(X)]
     return (hash_rows(codes, len(codes[0])) % np.uint64(FOLDS)).astype(np.int64)

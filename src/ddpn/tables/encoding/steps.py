@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
 from ddpn.runtime.threads import tree_threads_for
+from ddpn.storage.contents import JsonObject
 from ddpn.tables.encoding.columns import Distinct, find_midpoints, quantiles
 
 #: Thresholds tried per column: with the values above the last one, as many codes as the trees have bins.
@@ -73,7 +73,7 @@ def merge_equal_tree_rows(
     return codes[rows][counted], y[rows][counted], totals[counted]
 
 
-def _boost_trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[dict[str, Any]]:
+def _boost_trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[JsonObject]:
     """Boost trees and return the root of each, as LightGBM writes it."""
     import lightgbm  # not needed by most encoders, and slow to import
 
@@ -89,7 +89,7 @@ def _boost_trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[
     return [tree["tree_structure"] for tree in trees]
 
 
-def _iter_splits(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _iter_splits(node: JsonObject) -> Iterator[JsonObject]:
     """Yield all nodes of a tree that split."""
     if "split_feature" in node:
         yield node

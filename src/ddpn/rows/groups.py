@@ -1,0 +1,69 @@
+"""Groups of rows that belong together, such as those of a person: their labels, their sizes and their words."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddpn.rows.checks import to_array
+from ddpn.runtime.errors import InputError
+
+#: In place of columns: rows whose inputs are all equal, or nearly equal, belong together.
+EQUAL_INPUTS = "equal-inputs"
+
+
+def check_groups(groups: object, n: int, name: str = "groups") -> np.ndarray | None:
+    """Check the group labels of `n` rows; return them as text, or None without groups.
+
+    A row with a missing label is a group of its own.
+    """
+    if groups is None:
+        return None
+    labels = to_array(groups)
+    if labels.shape != (n,):
+        got = f"shape {labels.shape} for {n} rows"
+        raise InputError(argument=name, must="have one label per row of X", got=got)
+    is_missing = np.array([label is None or label != label for label in labels.tolist()])
+    names = np.array([f"{type(label).__name__} {label}" for label in labels.tolist()], dtype=object)
+    names[is_missing] = [f"row {row}" for row in np.flatnonzero(is_missing)]
+    return names.astype(str)
+
+
+def encode_groups(rows: int, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Encode groups: return an integer per row, the same within a group, and the number of rows of each group.
+
+    Without labels, each row is a group of its own.
+    """
+    if group is None:
+        return np.arange(rows), np.ones(rows, dtype=np.int64)
+    _, codes, sizes = np.unique(np.asarray(group), return_inverse=True, return_counts=True)
+    return codes.ravel(), sizes
+
+
+def is_by_inputs(columns: Sequence[str], present: Sequence[str]) -> bool:
+    """Return True if rows with equal inputs are the groups; a column of that name takes precedence."""
+    return tuple(columns) == (EQUAL_INPUTS,) and EQUAL_INPUTS not in present
+
+
+def describe_groups(columns: Sequence[str]) -> str:
+    """Write what the rows of one group share, within a sentence.
+
+    >>> describe_groups(["person"]), describe_groups(["person", "year"]), describe_groups(["equal-inputs"])
+    ('the same person', 'the same person and year', 'equal inputs')
+    """
+    return "equal inputs" if tuple(columns) == (EQUAL_INPUTS,) else f"the same {' and '.join(columns)}"
+
+
+def describe_scores(columns: Sequence[str], in_time: bool = False, is_out_of_fold: bool = False) -> str:
+    """Write what the scores of test rows, or out-of-fold scores, mean where rows are split by groups.
+
+    >>> describe_scores(["person"])
+    'Scores are for new groups: no value of person in the test rows occurs in the training rows.'
+    """
+    if is_out_of_fold:
+        kind, what = ("inputs", "with its inputs") if tuple(columns) == (EQUAL_INPUTS,) else ("groups", "of its group")
+        return f"Scores are for new {kind}: every row was predicted by models that had seen no other row {what}."
+    later = " that begin later" if in_time else ""
+    if tuple(columns) == (EQUAL_INPUTS,):
+        return f"Scores are for new inputs{later}: no test row has the same inputs as a training row."
+    what = f"value of {columns[0]}" if len(columns) == 1 else f"combination of {' and '.join(columns)}"
+    return f"Scores are for new groups{later}: no {what} in the test rows occurs in the training rows."

@@ -1,0 +1,103 @@
+"""Dates in data frames: the columns of dates that a frame has, as the numbers that a model sees of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import date
+
+import narwhals as nw
+import polars as pl
+from narwhals.typing import IntoDataFrame, IntoSeries
+
+from ddpn.rows.checks import TableLike
+from ddpn.tables.cells import MISSING
+from ddpn.tables.dates import DAY, HOUR, MONTH, WEEKDAY, extract_date_parts
+from ddpn.tables.kinds import TableColumn, detect_dates
+
+_TEXT = (nw.String, nw.Categorical, nw.Enum)
+
+
+@dataclass(frozen=True)
+class DateColumns:
+    """The date columns of a data frame, which are replaced by day, month and weekday (and hour) as in `ddpn fit`.
+
+    Parameters
+    ----------
+    columns : tuple of TableColumn
+        How each column of dates is written, and the parts that it becomes.
+    """
+
+    columns: tuple[TableColumn, ...] = ()
+
+    @classmethod
+    def find(cls, X: TableLike) -> "DateColumns":
+        """Find the columns of a data frame that hold dates, or text that is dates; none for any other table."""
+        frame = _to_frame(X)
+        if frame is None:
+            return cls()
+        columns = (_describe_dates(series) for series in frame.iter_columns())
+        return cls(tuple(column for column in columns if column is not None))
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """The name of the date column for each derived column."""
+        return {name: column.name for column in self.columns for name in column.inputs}
+
+    @property
+    def days(self) -> list[str]:
+        """The columns that are days since 1970."""
+        return [f"{column.name} {DAY}" for column in self.columns]
+
+    def read(self, X: TableLike, report: Callable[[str], object]) -> TableLike:
+        """Replace the date columns of a data frame by their parts; return any other table unchanged.
+
+        `report` receives a sentence about each column with unreadable cells, which become missing.
+        """
+        frame = _to_frame(X) if self.columns else None
+        if frame is None or not {column.name for column in self.columns} <= set(frame.columns):
+            return X  # a frame may have the parts already
+        columns = {column.name: column for column in self.columns}
+        parts = [part for column in self.columns for part in _read_parts(column, frame[column.name], report)]
+        numbers = [nw.new_series(part.name, part.to_numpy(), backend=frame.implementation) for part in parts]
+        names = [part for name in frame.columns for part in (columns[name].inputs if name in columns else [name])]
+        return frame.with_columns(*numbers).select(names).to_native()
+
+
+def _to_frame(X: TableLike) -> nw.DataFrame[IntoDataFrame] | None:
+    try:
+        frame: object = nw.from_native(X, eager_only=True, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        return None  # which the reader of tables refuses
+    if isinstance(frame, nw.DataFrame) and all(isinstance(name, str) for name in frame.columns):
+        return frame
+    return None
+
+
+def _describe_dates(series: nw.Series[IntoSeries]) -> TableColumn | None:
+    """Return how a date column is written, and its parts; None for any other column."""
+    if series.dtype not in (nw.Date, nw.Datetime, nw.Object, *_TEXT):
+        return None
+    if series.dtype == nw.Object:
+        first = next((value for value in series.to_list() if value is not None), None)
+        if not isinstance(first, date | str):
+            return None
+    column = detect_dates(_to_polars(series))
+    if column is None:
+        return None
+    times = column.convert(_to_polars(series), MISSING).values.drop_nulls()
+    has_hours = times.dt.hour().n_unique() > 1
+    return replace(column, parts=(DAY, MONTH, WEEKDAY, *([HOUR] if has_hours else [])))
+
+
+def _to_polars(series: nw.Series[IntoSeries]) -> pl.Series:
+    """Convert a column to a polars series; objects, such as dates beside None, become text."""
+    return (series.cast(nw.String) if series.dtype == nw.Object else series).to_polars()
+
+
+def _read_parts(column: TableColumn, series: nw.Series[IntoSeries], report: Callable[[str], object]) -> list[pl.Series]:
+    converted = column.convert(_to_polars(series), MISSING)
+    if len(converted.odd):
+        report(
+            f"Column {column.name}: {len(converted.odd):,} of {len(series):,} values are not dates and are treated as "
+            f"missing."
+        )
+    return extract_date_parts(converted.values, column.parts, column.inputs)

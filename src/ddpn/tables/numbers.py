@@ -1,0 +1,153 @@
+"""Numbers in text: thousands separators, decimal commas, currencies, units, brackets, and "5+" for 5 or more."""
+
+import re
+from dataclasses import dataclass
+
+import polars as pl
+
+from ddpn.tables.cells import read_distinct_cells
+
+_CURRENCY = r"(?:US\$|[$€£¥₹₩₪₽฿]|EUR|USD|GBP|CHF|JPY)"
+#: What may follow a number. Letters in front of a number make a name: p12.
+_UNIT = rf"(?:%|‰|{_CURRENCY}|[A-Za-zµμ°][A-Za-zµμ°²³/]{{0,9}})"
+#: Digits with their separators, if the decimal sign is a point and if it is a comma.
+_DIGITS = {
+    ".": r"(?:(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3}|[0-9]{1,3}(?: [0-9]{3})+|"
+    r"[0-9]{1,3}(?:'[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+)",
+    ",": r"(?:(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]{1,3}(?: [0-9]{3})+|[0-9]{1,3}(?:'[0-9]{3})+|[0-9]+)(?:,[0-9]*)?|"
+    r",[0-9]+)",
+}
+_EXPONENT = r"(?:[eE][+-]?[0-9]{1,3})?"
+#: The plus of "5+": that many or more.
+OPEN_ENDED = r"([0-9])\s*\+$"
+_NEGATIVE = r"^\(|-$|^[^0-9.,]*-"
+_CORE = rf"([0-9.,](?:[0-9., ']*[0-9.,])?{_EXPONENT})"
+_BLANKS = r"[\u{00A0}\u{2009}\u{202F}\u{2212}]"
+#: Cells that a number format is guessed from, and the least share of them that must look like numbers.
+_MAX_GUESSED_CELLS, _MIN_NUMBER_SHARE = 2000, 0.4
+#: The share of leading zeros above which digits are codes such as zip codes, whatever their lengths.
+_MIN_LEADING_ZERO_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class NumberFormat:
+    """The format in which the numbers of a column are written: the decimal sign, and a unit.
+
+    `decimal` is "" if the column was not text in fit; the format of later text is then guessed again. `ambiguous` is a
+    cell such as "1,234" if no cell shows whether its comma is a decimal sign. `integers` is True if all values in fit
+    were integers: the points of a later 31.287 are then thousands separators.
+    """
+
+    decimal: str = ""
+    unit: str = ""
+    ambiguous: str = ""
+    integers: bool = False
+
+
+#: The format that programs write.
+PLAIN = NumberFormat(".")
+
+
+def _build_number_pattern(decimal: str, unit: str) -> str:
+    """Build the regular expression of a whole cell: signed, in brackets, or with a minus at its end."""
+    before, after = (rf"(?:{unit}\s*)?", rf"(?:\s*{unit})?") if unit else ("", "")
+    number = _DIGITS[decimal] + _EXPONENT
+    return (
+        rf"^(?:(?:[+-]\s*{before}|{before}[+-]?){number}{after}|"
+        rf"\(\s*{before}{number}{after}\s*\)|{before}{number}{after}\s*-)$"
+    )
+
+
+def parse_numbers(text: pl.Series, written: NumberFormat) -> pl.Series:
+    """Convert cleaned text to float64; null where a cell is not a finite number in this format.
+
+    >>> parse_numbers(pl.Series(["1,234", "(5)", "3 kg", "4 lb"]), NumberFormat(".", unit="kg")).to_list()
+    [1234.0, -5.0, 3.0, None]
+    >>> parse_numbers(pl.Series(["4", "5+"]), PLAIN).to_list()
+    [4.0, 5.0]
+    """
+    numbers = text.cast(pl.Float64, strict=False)
+    if written.decimal == ",":
+        # 1.234 is 1234 here, so that the plain reading serves digits alone.
+        numbers = numbers.set(~text.str.contains(r"^[+-]?[0-9]+$").fill_null(False), None)
+    is_unread = numbers.is_null() & text.is_not_null()
+    if is_unread.any():
+        others = read_distinct_cells(text.filter(is_unread), lambda cells: _parse_formatted_numbers(cells, written))
+        numbers = numbers.scatter(is_unread.arg_true(), others)
+    return numbers.set(~numbers.is_finite().fill_null(True), None).alias(text.name)
+
+
+def _parse_formatted_numbers(text: pl.Series, written: NumberFormat) -> pl.Series:
+    """Convert cells that polars cannot read as numbers, such as "1,234" or "(5)"."""
+    plain = _to_ascii(text).str.replace(OPEN_ENDED, "${1}")
+    is_valid = plain.str.contains(_build_number_pattern(written.decimal, re.escape(written.unit)))
+    core = plain.set(~is_valid, None).str.extract(_CORE, 1).str.replace_all("[ ']", "")
+    if written.decimal == ",":
+        core = core.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
+    else:
+        core = core.str.replace_all(",", "", literal=True)
+    values = core.cast(pl.Float64, strict=False)
+    return values.zip_with(~plain.str.contains(_NEGATIVE), -values)
+
+
+def _to_ascii(text: pl.Series) -> pl.Series:
+    """Replace typographic blanks and minus signs by those of a keyboard."""
+    if not text.str.contains(_BLANKS).any():
+        return text
+    return text.str.replace_all("\u2212", "-", literal=True).str.replace_all(_BLANKS, " ")
+
+
+def find_number_format(text: pl.Series) -> NumberFormat | None:
+    """Return the number format that most cells of cleaned text agree with; None if few look like numbers."""
+    cells = text.drop_nulls()
+    if cells.is_empty() or not cells.cast(pl.Float64, strict=False).null_count():
+        return PLAIN
+    guess = _guess_number_format(_to_ascii(cells.gather_every(max(1, len(cells) // _MAX_GUESSED_CELLS))))
+    # One decisive cell is enough, wherever it stands.
+    return _guess_number_format(_to_ascii(cells)) if guess is not None and guess.ambiguous else guess
+
+
+def _guess_number_format(some: pl.Series) -> NumberFormat | None:
+    fits = {decimal: some.str.contains(_build_number_pattern(decimal, _UNIT)) for decimal in _DIGITS}
+    counts = {decimal: int(fit.sum()) for decimal, fit in fits.items()}
+    decimal = "," if counts[","] > counts["."] else "."
+    if counts[decimal] < _MIN_NUMBER_SHARE * len(some):
+        return None
+    read = some.filter(fits[decimal])
+    ends = (rf"^[(+-]*\s*({_CURRENCY})", rf"({_UNIT})[) -]*$")
+    units = pl.concat([read.str.extract(end, 1) for end in ends]).drop_nulls()
+    unit = str(units.mode().sort()[0]) if len(units) else ""
+    unsure = read.filter(read.str.contains(r"^[^0-9]*[0-9]{1,3},[0-9]{3}(?:[^0-9].*)?$"))
+    is_ambiguous = len(unsure) and counts["."] == counts[","]
+    return NumberFormat(decimal, unit, unsure[0] if is_ambiguous else "")
+
+
+def describe_number_format(name: str, written: NumberFormat) -> tuple[str, ...]:
+    """Describe assumptions made to read the numbers of a column, in one sentence; empty if there are none."""
+    if written.ambiguous:
+        meaning = "a decimal comma" if written.decimal == "," else "a thousands separator"
+        return (f"Column {name}: the comma in values such as {written.ambiguous!r} is read as {meaning}.",)
+    if written.unit:
+        return (f"Column {name}: values with {written.unit!r} are read as numbers without it.",)
+    return ()
+
+
+def has_grouped_points(text: pl.Series) -> bool:
+    """Return True if cleaned text holds integers with points as thousands separators, before three digits each.
+
+    >>> has_grouped_points(pl.Series(["31.287", "-4", None])), has_grouped_points(pl.Series(["31.287", "4.5"]))
+    (True, False)
+    """
+    cells = text.drop_nulls()
+    is_dotted = cells.str.contains(".", literal=True)
+    return bool(is_dotted.any() and cells.str.contains(r"^[+-]?[0-9]{1,3}(?:\.[0-9]{3})*$").all())
+
+
+def are_codes(text: pl.Series) -> bool:
+    """Return True if cleaned text holds digits with leading zeros that matter, such as zip codes: 007 is not 7."""
+    zeros = text.str.contains("^0[0-9]+$").fill_null(False)
+    if not zeros.any():
+        return False
+    digits = text.filter(text.str.contains("^[0-9]+$").fill_null(False))
+    present = len(text) - text.null_count()
+    return digits.str.len_chars().n_unique() == 1 or int(zeros.sum()) > _MIN_LEADING_ZERO_SHARE * present
