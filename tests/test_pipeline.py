@@ -18,7 +18,7 @@ from ddpn.rows import count_rows
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
-from ddpn.runtime.time_plan import STEPS
+from ddpn.runtime.time_plan import STEPS, Schedule
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.preparing import prepare
@@ -33,12 +33,12 @@ def rows() -> CountRows:
     return CountRows(X, rng.poisson(np.exp(1.0 + 0.5 * X[:, 0])).astype(float))
 
 
-def run(rows: CountRows, clock: Clock = NO_LIMIT, **options):
+def run(rows: CountRows, clock: Clock = NO_LIMIT, steps: tuple[str, ...] = tuple(STEPS), **options):
     """Fit a Poisson GLM by the whole pipeline, and a constant for comparison."""
     plan = FitPlan(Folds.from_rows(rows, None, 0), [MemberSpec("poisson_glm", PoissonGLM(HEAD))], 0)
     lines: list[str] = []
-    steps = PipelineOptions(**{"steps": tuple(STEPS), "compare_with": ["constant"]} | options)
-    return fit_pipeline(plan, HEAD, CountRange(), steps, clock, lines.append), lines
+    chosen = PipelineOptions(**{"compare_with": ["constant"]} | options)
+    return fit_pipeline(plan, HEAD, CountRange(), chosen, Schedule(clock, lines.append, steps=steps)), lines
 
 
 def test_members_comparisons_and_calibration_come_one_after_the_other(rows):

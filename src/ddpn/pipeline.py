@@ -7,7 +7,7 @@ and never loses what was fitted before.
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -28,12 +28,13 @@ from ddpn.predictor import Predictor
 from ddpn.rows.count_range import CountRange
 from ddpn.runtime.deadlines import NO_LIMIT, Clock, TimeLimitError
 from ddpn.runtime.errors import describe_error
-from ddpn.runtime.steps import StepRunner
 from ddpn.runtime.threads import single_thread
-from ddpn.runtime.time_plan import MIN_SECONDS_TO_COMPARE, clock_of_step
+from ddpn.runtime.time_plan import MIN_SECONDS_TO_COMPARE, Schedule
 
-#: Names of steps in `FittedPipeline.missing`.
+#: Names in `FittedPipeline.missing`; the last two are names of steps as well.
 TRAINING, COMPARISONS, CALIBRATION = "training", "comparisons", "calibration"
+#: The steps of a fit that is not compared with other members and not scored.
+PLAIN_STEPS = ("members", CALIBRATION)
 
 
 class FitPlan(NamedTuple):
@@ -46,12 +47,10 @@ class FitPlan(NamedTuple):
 
 @dataclass(frozen=True)
 class PipelineOptions:
-    """The steps of a fit and their options.
+    """Options of the steps of a fit.
 
     Attributes
     ----------
-    steps : tuple of str
-        Names in `ddpn.runtime.time_plan.STEPS`, among which the time is divided. "scores" are up to the caller.
     compare_with : sequence of str
         Members to fit for comparison if they are not part of the mixture, names in `ddpn.members.MEMBERS`.
     calibration : CalibrationOptions or None
@@ -60,7 +59,6 @@ class PipelineOptions:
         Seed of comparisons and calibration, None for that of the members.
     """
 
-    steps: tuple[str, ...] = ("members", "calibration")
     compare_with: Sequence[str] = ()
     calibration: CalibrationOptions | None = CalibrationOptions()  # noqa: RUF009
     seed: int | None = None
@@ -105,10 +103,8 @@ def fit_pipeline(
     head: Head,
     counts: CountRange,
     options: PipelineOptions,
-    clock: Clock,
-    on_step: Callable[[str], object] = lambda text: None,
+    schedule: Schedule,
     jobs: JobOptions | None = None,
-    runner: StepRunner | None = None,
 ) -> FittedPipeline:
     """Fit members, choose their weights, fit models for comparison, and calibrate.
 
@@ -121,24 +117,20 @@ def fit_pipeline(
     counts : CountRange
         The range of possible counts.
     options : PipelineOptions
-        The steps and their options.
-    clock : Clock
-        The time of all steps.
-    on_step : callable
-        Called with a line on each step that begins.
+        Options of the steps.
+    schedule : Schedule
+        The steps and their time. "scores" are up to the caller.
     jobs : JobOptions, optional
         Where members are fitted as jobs. Default: in this process.
-    runner : StepRunner, optional
-        Runs the steps that Ctrl-C may end after the members are fitted.
 
     Returns
     -------
     FittedPipeline
         The fitted model. A `KeyboardInterrupt` is raised only if nothing was fitted.
     """
-    members_clock = clock_of_step(clock, "members", options.steps)
     seed = plan.seed if options.seed is None else options.seed
-    portfolio = Portfolio(plan.specs, members_clock, on_step, jobs).fit(plan.folds, plan.seed, seed)
+    portfolio = Portfolio(plan.specs, schedule.start_clock("members"), schedule.on_step, jobs)
+    portfolio.fit(plan.folds, plan.seed, seed)
     folds = portfolio.folds
     weights = portfolio.weights, counts.needs_exposure(folds.train), portfolio.seconds, counts, portfolio.fold_weights
     predictor = Predictor(portfolio.members, *weights)
@@ -147,33 +139,31 @@ def fit_pipeline(
     fitted = FittedPipeline(predictor, folds, seed, portfolio.left_out | portfolio.not_tried, held_out)
     fitted.notes += filter(None, [*portfolio.notes, find_heavy_tail(predictor, folds, held_out)])
     if portfolio.interrupted:
-        on_step("Stopping: the best so far is kept")
+        schedule.on_step("Stopping: the best so far is kept")
         fitted.missing.append(TRAINING)
-    if COMPARISONS in options.steps:
-        _fit_comparisons(fitted, head, options, clock, on_step)
-    if CALIBRATION in options.steps:
-        calibrate_pipeline(fitted, options, clock, on_step, runner or StepRunner())
+    if COMPARISONS in schedule.steps:
+        _fit_comparisons(fitted, head, options, schedule)
+    if CALIBRATION in schedule.steps:
+        calibrate_pipeline(fitted, options, schedule)
     return fitted
 
 
-def _fit_comparisons(
-    fitted: FittedPipeline, head: Head, options: PipelineOptions, clock: Clock, on_step: Callable[[str], object]
-) -> None:
+def _fit_comparisons(fitted: FittedPipeline, head: Head, options: PipelineOptions, schedule: Schedule) -> None:
     """Fit the members for comparison that are not part of the mixture, until time runs out or Ctrl-C."""
     predictor, folds = fitted.predictor, fitted.folds
     for name in (name for name in options.compare_with if name not in predictor.members):
         kind = MEMBERS.find(name)
         label = format_member_label(name, kind)
-        if clock.has_limit and clock.left <= MIN_SECONDS_TO_COMPARE:
+        if schedule.clock.has_limit and schedule.clock.left <= MIN_SECONDS_TO_COMPARE:
             fitted.notes.append(f"Not compared with {label}, because the time budget ran out.")
             continue
-        on_step(f"Fitting for comparison: {label}")
-        started, step_clock = time.perf_counter(), clock_of_step(clock, COMPARISONS, options.steps)
+        schedule.on_step(f"Fitting for comparison: {label}")
+        started, clock = time.perf_counter(), schedule.start_clock(COMPARISONS)
         try:
-            with single_thread(), warnings.catch_warnings(), step_clock.limit():
+            with single_thread(), warnings.catch_warnings(), clock.limit():
                 # A fit that is not quite at its maximum is good enough for a comparison.
                 warnings.simplefilter("ignore")
-                member = folds.fit(kind.from_task(Task(head, len(folds.train))), fitted.seed, step_clock)
+                member = folds.fit(kind.from_task(Task(head, len(folds.train))), fitted.seed, clock)
         except (NotApplicableError, TimeLimitError) as error:
             fitted.notes.append(f"Not compared with {label}: {error}.")
         except Exception as error:
@@ -181,7 +171,7 @@ def _fit_comparisons(
                 raise
             fitted.notes.append(f"Not compared with {label}: it raised {describe_error(error)}.")
         except KeyboardInterrupt:
-            on_step(f"Stopping: not compared with {label}")
+            schedule.on_step(f"Stopping: not compared with {label}")
             fitted.missing.append(COMPARISONS)
             return
         else:
@@ -189,13 +179,7 @@ def _fit_comparisons(
             fitted.predictions.predictions.add(name, member)
 
 
-def calibrate_pipeline(
-    fitted: FittedPipeline,
-    options: PipelineOptions,
-    clock: Clock,
-    on_step: Callable[[str], object],
-    runner: StepRunner,
-) -> None:
+def calibrate_pipeline(fitted: FittedPipeline, options: PipelineOptions, schedule: Schedule) -> None:
     """Calibrate a fitted model by its held-out rows; without any, only summarise the training rows."""
     predictor, folds, chosen = fitted.predictor, fitted.folds, options.calibration
     if chosen is None or not folds.held_out:
@@ -205,11 +189,11 @@ def calibrate_pipeline(
         return
 
     def work() -> None:
-        step_clock = clock_of_step(clock, CALIBRATION, options.steps)
-        fitted.held_out = calibrate_predictor(predictor, folds, fitted.predictions, chosen, fitted.seed, step_clock)
+        clock = schedule.start_clock(CALIBRATION)
+        fitted.held_out = calibrate_predictor(predictor, folds, fitted.predictions, chosen, fitted.seed, clock)
 
-    on_step("Calibrating on rows that were not trained on")
-    if runner.run(work):
+    schedule.on_step("Calibrating on rows that were not trained on")
+    if schedule.runner.run(work):
         assert fitted.held_out is not None
         fitted.notes += describe_fewer_rows(
             "calibrated with", len(fitted.held_out), sum(map(len, folds.held_out)), "rows"

@@ -25,6 +25,7 @@ from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock, TimeLimitError, check_deadline
 from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.time_plan import Schedule
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +80,8 @@ def test_counts_of_known_totals_are_fitted_step_by_step():
         counts.apply(CountRows(X, y, upper=upper)),
         None,
         counts,
-        PipelineOptions(("members",)),
-        Clock(1000.0),
-        lines.append,
+        PipelineOptions(),
+        Schedule(Clock(1000.0), lines.append, steps=("members",)),
     )
     labels = ["constant distribution", "boosted trees", "GLM", "networks"]
     assert [line.split(",")[0] for line in lines] == [f"Fitting {label}" for label in labels]

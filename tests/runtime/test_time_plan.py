@@ -9,11 +9,11 @@ from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.time_plan import (
     FIRST_ROWS,
     STEPS,
-    clock_of_budget,
-    clock_of_step,
-    clocks_of_member,
+    Schedule,
     count_affordable_rows,
+    make_budget_clock,
     run_with_rows,
+    start_member_clock,
 )
 
 
@@ -27,24 +27,24 @@ def stop_time(monkeypatch, now: list[float]) -> None:
 def test_steps_that_use_all_their_time_stay_within_the_budget(monkeypatch, budget):
     now = [0.0]
     stop_time(monkeypatch, now)
-    clock = clock_of_budget(budget)
+    schedule = Schedule(make_budget_clock(budget))
     for step in STEPS:
-        now[0] += clock_of_step(clock, step).left
+        now[0] += schedule.start_clock(step).left
     assert 0.9 * budget <= now[0] <= budget - 0.5
 
 
 def test_what_members_leave_over_goes_to_the_later_steps(monkeypatch):
     now = [0.0]
     stop_time(monkeypatch, now)
-    clock = clock_of_budget(100.0)
-    planned = clock_of_step(clock, "members").left
+    schedule = Schedule(make_budget_clock(100.0))
+    planned = schedule.start_clock("members").left
     now[0] += 10.0
-    assert clock_of_step(clock, "calibration").left > 97.0 - planned
-    assert clock_of_step(clock, "scores").left == pytest.approx(clock.left)
+    assert schedule.start_clock("calibration").left > 97.0 - planned
+    assert schedule.start_clock("scores").left == pytest.approx(schedule.clock.left)
 
 
 def test_without_a_budget_nothing_ends():
-    assert not clock_of_step(clock_of_budget(None), "members").has_limit
+    assert not Schedule(make_budget_clock(None)).start_clock("members").has_limit
     assert count_affordable_rows(Clock(), 100, 1.0, 5000) == 5000
 
 
@@ -53,9 +53,9 @@ def test_members_share_the_time_and_leave_some_to_be_scored(monkeypatch):
     stop_time(monkeypatch, now)
     clock, ends = Clock(90.0), []
     for members_left in (3, 2, 1):
-        own, hard = clocks_of_member(clock, members_left)
-        assert own.left < hard.left < clock.left
-        now[0] += own.left
+        member_clock = start_member_clock(clock, members_left)
+        assert member_clock.end < member_clock.hard_end < clock.end
+        now[0] += member_clock.left
         ends.append(now[0])
     assert ends == pytest.approx([30.0, 60.0, 84.0])
 

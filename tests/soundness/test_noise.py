@@ -10,6 +10,7 @@ from ddpn.pipeline import PipelineOptions, calibrate_predictor
 from ddpn.predictor import Predictor
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
+from ddpn.runtime.time_plan import Schedule
 
 #: Fresh rows of every table.
 FRESH = 2000
@@ -36,7 +37,8 @@ def measured(rows: int, columns: int, levels: int, seed: int) -> dict[str, float
     """CRPS of the default model on the rows that its copies left out and on fresh rows, and its coverage there."""
     X, y = noise_table(rows + FRESH, columns, levels, seed)
     model = CountRegressor(random_state=seed)
-    fitted = model.fit_rows(CountRows(X[:rows], y[:rows]), None, CountRange(), PipelineOptions(("members",)))
+    schedule = Schedule(steps=("members",))
+    fitted = model.fit_rows(CountRows(X[:rows], y[:rows]), None, CountRange(), PipelineOptions(), schedule)
     predictor, new, held_out = model.predictor_, CountRows(X[rows:], y[rows:]), fitted.predictions
     calibrate_predictor(predictor, fitted.folds, held_out, seed=seed)
     out_of_fold, fresh = (

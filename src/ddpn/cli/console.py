@@ -19,7 +19,7 @@ import typer
 
 from ddpn.cli.wording import render_error, render_fit_options
 from ddpn.runtime.errors import ConfigError, DDPNError, describe_os_error
-from ddpn.runtime.steps import StepRunner
+from ddpn.runtime.time_plan import StepRunner
 
 if TYPE_CHECKING:
     from rich.table import Table

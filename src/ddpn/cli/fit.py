@@ -68,7 +68,7 @@ def fit(
     Example: ddpn fit bikes.csv --target rentals --drop casual,registered -o bikes.model
     """
     from ddpn.runtime.errors import ConfigError
-    from ddpn.runtime.time_plan import clock_of_budget
+    from ddpn.runtime.time_plan import make_budget_clock
     from ddpn.storage.model_files import check_destination
     from ddpn.tables.table import Table
     from ddpn.workflow.config import read_config
@@ -84,7 +84,7 @@ def fit(
         if isinstance(table, Table) and cluster is not None:
             raise ConfigError("`cluster` needs a table in memory, got one that is streamed. Leave out one of the two.")
         # A time budget includes all that was done since the start of the program.
-        prepared = prepare(table, fit_config, True, clock_of_budget(fit_config.seconds, started))
+        prepared = prepare(table, fit_config, True, make_budget_clock(fit_config.seconds, started))
         del table  # prepared has copies of what it needs
     name = data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1:,} more files"
     _show_data(name, prepared, as_json)

@@ -28,15 +28,14 @@ from ddpn.members.networks import Networks
 from ddpn.members.portfolio import MemberSpec, make_chosen_specs, make_default_specs
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head
 from ddpn.networks.training import History, RowStream, Runtime
-from ddpn.pipeline import TRAINING, FitPlan, FittedPipeline, PipelineOptions, fit_pipeline
+from ddpn.pipeline import PLAIN_STEPS, TRAINING, FitPlan, FittedPipeline, PipelineOptions, fit_pipeline
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, HELD_OUT_SHARE, MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, draw_held_out_rows
-from ddpn.runtime.deadlines import NO_LIMIT, Clock, parse_duration
+from ddpn.runtime.deadlines import parse_duration
 from ddpn.runtime.errors import ConfigError, DataWarning, InputError
 from ddpn.runtime.jobs import Where, is_here
-from ddpn.runtime.steps import StepRunner
-from ddpn.runtime.time_plan import clock_of_budget
+from ddpn.runtime.time_plan import Schedule, make_budget_clock
 from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number, refuse_old_names
 from ddpn.storage.results import ResultStore
 from ddpn.tables.columns import ColumnTable, Kind
@@ -129,7 +128,7 @@ class NetworkRegressor(CountEstimator):
         is interrupted earlier, or fails, leaves the estimator as it was.
         """
         _raise_for_removed(removed)
-        clock = self._start_clock()
+        schedule = self._make_schedule()
         head = self._make_head()
         dates = DateColumns.find(X)
         X = dates.read(X, _warn_about_cells)
@@ -148,8 +147,8 @@ class NetworkRegressor(CountEstimator):
             validation = validation.replace(X=dates.read(validation.X, _warn_about_cells))
         for sentence in (note for column in dates.columns for note in column.notes):
             warnings.warn(sentence, DataWarning, stacklevel=2)
-        warn_about_table(train, dates, is_split=validation is not None, clock=clock)
-        fitted = self.fit_rows(train, validation, counts, self._pipeline_options(counts), clock)
+        warn_about_table(train, dates, is_split=validation is not None, clock=schedule.clock)
+        fitted = self.fit_rows(train, validation, counts, self._pipeline_options(counts), schedule)
         self._dates = dates
         for note in fitted.notes:
             warnings.warn(note, UserWarning, stacklevel=2)
@@ -157,9 +156,9 @@ class NetworkRegressor(CountEstimator):
             raise KeyboardInterrupt
         return self
 
-    def _start_clock(self) -> Clock:
-        """Return the clock of `fit`, which begins now."""
-        return NO_LIMIT
+    def _make_schedule(self) -> Schedule:
+        """Return the steps of `fit`, whose time begins now."""
+        return Schedule(steps=PLAIN_STEPS)
 
     @abstractmethod
     def _pipeline_options(self, counts: CountRange) -> PipelineOptions:
@@ -170,18 +169,16 @@ class NetworkRegressor(CountEstimator):
         train: CountRows,
         validation: CountRows | None,
         counts: CountRange,
-        steps: PipelineOptions,
-        clock: Clock = NO_LIMIT,
-        on_step: Callable[[str], object] = lambda text: None,
+        options: PipelineOptions,
+        schedule: Schedule,
         stream: RowStream | None = None,
-        runner: StepRunner | None = None,
     ) -> FittedPipeline:
         """Fit the model to rows that are checked already, by `ddpn.pipeline.fit_pipeline`.
 
         `train` is a sample of the `stream`, if there is one. Ctrl-C is not raised again if there is something to keep:
         the result names the steps that are missing.
         """
-        head, options, runtime = self.build_options()
+        head, network_options, runtime = self.build_options()
         counts.check_known(train)
         head.check_targets(train.y, train.exposure, train.labels)
         train = train.replace(X=read_table(train.X, type(self)))
@@ -199,19 +196,21 @@ class NetworkRegressor(CountEstimator):
             head,
             len(train),
             stream=stream,
-            options=options,
+            options=network_options,
             runtime=runtime if is_local or self.device == "cpu" else None,
             checkpoint=self._checkpoint() if is_local else None,
             verbose=bool(self.verbose) and is_local,
         )
         random = check_random_state(self.random_state)
         plan = self._plan_fit(task, train, validation, random)
-        jobs = None if is_local else self._job_options(on_step)
-        fitted = fit_pipeline(plan, head, counts, steps, clock, on_step, jobs, runner)
+        jobs = None if is_local else self._job_options(schedule.on_step)
+        fitted = fit_pipeline(plan, head, counts, options, schedule, jobs)
         if plan.folds.validation is not None:
             self.n_rows_, self.n_validation_rows_ = len(plan.folds.train), len(plan.folds.validation)
         self._store_fit(schema, fitted.predictor)
         self._interrupted, self.left_out_ = TRAINING in fitted.missing, fitted.left_out
+        # By these, every row is scored out of fold.
+        self._held_out = fitted.held_out if fitted.folds.are_crossed else None
         return fitted
 
     @abstractmethod
@@ -419,8 +418,9 @@ class CountRegressor(NetworkRegressor):
             raise ConfigError(argument="monotone", must=must, got=repr(self.monotone))
         return _NETWORKS
 
-    def _start_clock(self) -> Clock:
-        return clock_of_budget(None if self.time_budget is None else parse_duration(self.time_budget, "time_budget"))
+    def _make_schedule(self) -> Schedule:
+        seconds = None if self.time_budget is None else parse_duration(self.time_budget, "time_budget")
+        return Schedule(make_budget_clock(seconds), steps=PLAIN_STEPS)
 
     def _pipeline_options(self, counts: CountRange) -> PipelineOptions:
         if self.monotone is not None and counts.is_bounded:
@@ -429,12 +429,6 @@ class CountRegressor(NetworkRegressor):
             raise ConfigError(argument="monotone", must=must, got=repr(self.monotone))
         # After a recalibration the mean would depend on the spread as well, and might fall.
         return PipelineOptions(calibration=CalibrationOptions(recalibrate=self.monotone is None))
-
-    def fit_rows(self, *arguments: Any, **options: Any) -> FittedPipeline:
-        fitted = super().fit_rows(*arguments, **options)
-        # By these, every row is scored out of fold.
-        self._held_out = fitted.held_out if fitted.folds.are_crossed else None
-        return fitted
 
     def _out_of_fold_leaderboard(self) -> Leaderboard:
         _ = self._fitted  # or it is not fitted

@@ -205,30 +205,23 @@ class MemberJobs:
         digests = [None if part is None else part.compute_digest() for part in (folds.train, folds.validation)]
         self._about = [options.about, seed, digests if options.store else []]
 
-    def fit(self, name: str, members: Mapping[str, Member], soft: Clock, hard: Clock) -> Member:
-        """Return a fitted member, or raise its error.
-
-        At the first call, all `members` are fitted at once. They should end by themselves by the soft deadline `soft`,
-        and are ended at the hard one.
-
-        If it is not known yet, all of the unfitted `members` are fitted now: they end by themselves after their own
-        time, and are ended after the hard one.
-        """
+    def fit(self, name: str, members: Mapping[str, Member], clock: Clock) -> Member:
+        """Return a fitted member, or raise its error; at the first call, all `members` are fitted at once."""
         if name not in self._outcomes:
-            self._fit_all({key: member for key, member in members.items() if key not in self._outcomes}, soft, hard)
+            self._fit_all({key: member for key, member in members.items() if key not in self._outcomes}, clock)
         outcome = self._outcomes[name]
         if isinstance(outcome, DDPNError):
             raise outcome
         return outcome
 
-    def _fit_all(self, members: Mapping[str, Member], soft: Clock, hard: Clock) -> None:
+    def _fit_all(self, members: Mapping[str, Member], clock: Clock) -> None:
         jobs: dict[Job, tuple[str, int | None]] = {}
         for name, member in members.items():
             is_divided = self.folds.are_crossed and not member.fits_copies_together
             for number in range(len(self.folds.held_out)) if is_divided else [None]:
                 title = (member.label or name) + ("" if number is None else f", fold {number + 1}")
                 identity = [name, type(member).__name__, number, *self._about]
-                arguments = member, self.seed, number, soft, hard
+                arguments = member, self.seed, number, clock
                 jobs[Job(title, fit_member, arguments, identity)] = (name, number)
         results: dict[tuple[str, int | None], Result] = {}
         for result in run(jobs, self.folds, self.options.n_jobs, self.options.store):
@@ -258,14 +251,12 @@ class MemberJobs:
         return CrossFitted(copies) if is_divided else copies[0]
 
 
-def fit_member(
-    folds: Folds, member: Member, seed: int, number: int | None, soft: Clock, hard: Clock
-) -> dict[str, bytes]:
+def fit_member(folds: Folds, member: Member, seed: int, number: int | None, clock: Clock) -> dict[str, bytes]:
     """Fit a member, or the copy that leaves out one fold, and return its files."""
     started = time.perf_counter()
-    with warnings.catch_warnings(record=True) as caught, hard.limit():
+    with warnings.catch_warnings(record=True) as caught, clock.limit():
         warnings.simplefilter("always")
-        fitted = folds.fit(member, seed, soft) if number is None else folds.fit_copy(member, number, seed, soft)
+        fitted = folds.fit(member, seed, clock) if number is None else folds.fit_copy(member, number, seed, clock)
     shown = [warning for warning in caught if not issubclass(warning.category, DeprecationWarning | FutureWarning)]
     files = {f"{_MEMBER}{name}": content for name, content in fitted.state().items()}
     facts = {"seconds": time.perf_counter() - started, "warnings": [str(warning.message) for warning in shown]}

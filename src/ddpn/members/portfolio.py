@@ -20,7 +20,7 @@ from ddpn.runtime.deadlines import NO_LIMIT, Clock, TimeLimitError
 from ddpn.runtime.errors import ConfigError, DDPNError, InputError, describe_error
 from ddpn.runtime.jobs import JobError
 from ddpn.runtime.threads import single_thread
-from ddpn.runtime.time_plan import NEARLY_ALL_SHARE, clocks_of_member, count_affordable_rows
+from ddpn.runtime.time_plan import NEARLY_ALL_SHARE, count_affordable_rows, start_member_clock
 from ddpn.runtime.validation import join_words
 
 #: The most rows that weights are chosen by.
@@ -241,29 +241,29 @@ class Portfolio:
         total, started = len(self.folds.train), time.monotonic()
         has_held_out_rows = self.folds.are_crossed or self.folds.validation is not None
         if spec.is_baseline or not self.clock.has_limit or not has_held_out_rows:
-            return self._fit_to_rows(spec, seed, total, *self._make_clocks(spec, members_left))
-        soft, hard = self._make_clocks(spec, members_left)
+            return self._fit_to_rows(spec, seed, total, self._start_clock(spec, members_left))
+        clock = self._start_clock(spec, members_left)
         # What was affordable for all members before, some of which take much less time per row than others; then as
         # many as this member has time for.
         rows = min(self.rows.values()) if self.rows else min(total, self._guess_rows())
         rows = total if rows >= NEARLY_ALL_SHARE * total else rows
-        member = self._fit_to_rows(spec, seed, rows, soft, hard)
+        member = self._fit_to_rows(spec, seed, rows, clock)
         if member is None and self._ran_out_of_time(spec) and _RETRY_SHARE * rows >= _MIN_ROWS:
             # Jobs may have fitted it to fewer rows before.
             rows = max((number for number in self._fits if number < rows), default=int(_RETRY_SHARE * rows))
             del self.left_out[spec.name]
-            soft, hard = self._make_clocks(spec, members_left)
-            member = self._fit_to_rows(spec, seed, rows, soft, hard)
+            clock = self._start_clock(spec, members_left)
+            member = self._fit_to_rows(spec, seed, rows, clock)
         if member is None:
             return None
         # Of jobs, the first member stands for all that run at the same time.
         while not self.interrupted and (self.jobs is None or not self.rows):
-            more = count_affordable_rows(soft, rows, time.monotonic() - started, total)
+            more = count_affordable_rows(clock, rows, time.monotonic() - started, total)
             if not more:
                 break
             started = time.monotonic()
             self.on_step(f"Fitting {spec.label} to {more:,} rows after {rows:,}")
-            fitted = self._fit_to_rows(spec, seed, more, soft, hard)
+            fitted = self._fit_to_rows(spec, seed, more, clock)
             if fitted is None:
                 self.left_out.pop(spec.name, None)
                 break
@@ -280,12 +280,12 @@ class Portfolio:
     def _ran_out_of_time(self, spec: MemberSpec) -> bool:
         return self.left_out.get(spec.name) == _TIME_IS_UP
 
-    def _make_clocks(self, spec: MemberSpec, members_left: int) -> tuple[Clock, Clock]:
-        """Return the soft deadline, by which the member should end by itself, and the hard one that ends it."""
+    def _start_clock(self, spec: MemberSpec, members_left: int) -> Clock:
+        """Start the clock of a member."""
         if spec.is_baseline:
-            return NO_LIMIT, NO_LIMIT  # takes no time, and is what there is when nothing else could be fitted
+            return NO_LIMIT  # takes no time, and is what there is when nothing else could be fitted
         # Jobs run at the same time.
-        return clocks_of_member(self.clock, 1 if self.jobs is not None else members_left)
+        return start_member_clock(self.clock, 1 if self.jobs is not None else members_left)
 
     def _choose_rows(self, rows: int, seed: int) -> Folds:
         """Choose about this many training rows at random, whole groups; return their folds."""
@@ -297,15 +297,15 @@ class Portfolio:
             return self.folds  # a fold without rows would have no copy
         return replace(self.folds, train=train.rows(chosen), number=None if number is None else number[chosen])
 
-    def _fit_to_rows(self, spec: MemberSpec, seed: int, rows: int, soft: Clock, hard: Clock) -> Member | None:
+    def _fit_to_rows(self, spec: MemberSpec, seed: int, rows: int, clock: Clock) -> Member | None:
         """Fit a member to this many rows; return None, with the reason in `left_out`, if that is impossible."""
         started = time.monotonic()
         try:
-            with hard.limit():
+            with clock.limit():
                 if self.jobs is not None and not spec.is_baseline:
-                    member = self._fit_as_job(spec, self.jobs, seed, rows, soft, hard)
+                    member = self._fit_as_job(spec, self.jobs, seed, rows, clock)
                 else:
-                    member = self._choose_rows(rows, seed).fit(spec.member, seed, soft)
+                    member = self._choose_rows(rows, seed).fit(spec.member, seed, clock)
         except NotApplicableError as error:
             self.left_out[spec.name] = str(error)
             return None
@@ -331,12 +331,12 @@ class Portfolio:
         self.left_out[spec.name] = str(error) if isinstance(error, JobError) else f"it raised {describe_error(error)}"
         self._error = error
 
-    def _fit_as_job(self, spec: MemberSpec, jobs: JobOptions, seed: int, rows: int, soft: Clock, hard: Clock) -> Member:
+    def _fit_as_job(self, spec: MemberSpec, jobs: JobOptions, seed: int, rows: int, clock: Clock) -> Member:
         """Fit a member as a job, together with all members that will be fitted in any case."""
         if rows not in self._fits:
             self._fits[rows] = MemberJobs(jobs, self._choose_rows(rows, seed), seed)
         others = [other for other in self.specs if other is spec or not (other.larger_than or other.is_baseline)]
-        return self._fits[rows].fit(spec.name, {other.name: other.member for other in others}, soft, hard)
+        return self._fits[rows].fit(spec.name, {other.name: other.member for other in others}, clock)
 
     def _weigh(self, spec: MemberSpec, scores: MixtureScores, blocks: Sequence[np.ndarray]) -> bool:
         """Update the weights of all members so far; return False if there is no time to score the new one."""

@@ -80,22 +80,28 @@ def check_deadline() -> None:
 class Clock:
     """Counts down from a number of seconds since `started`, as `time.monotonic` counts; without one, there is no limit.
 
+    Work should end by itself when these seconds are over. `limit` ends it after `hard_seconds`, by default at the same
+    time.
+
     >>> Clock().left, Clock(60.0).left > 59.0
     (inf, True)
     """
 
-    def __init__(self, seconds: float | None = None, started: float | None = None) -> None:
+    def __init__(
+        self, seconds: float | None = None, started: float | None = None, hard_seconds: float | None = None
+    ) -> None:
         self.started = time.monotonic() if started is None else started
         self.end = float("inf") if seconds is None else self.started + seconds
+        self.hard_end = self.end if hard_seconds is None else self.started + hard_seconds
 
     def __getstate__(self) -> dict[str, float]:
         # By the clock on the wall, which processes and machines share.
         now = time.monotonic() - time.time()
-        return {"started": self.started - now, "end": self.end - now}
+        return {name: value - now for name, value in vars(self).items()}
 
     def __setstate__(self, state: dict[str, float]) -> None:
         now = time.monotonic() - time.time()
-        self.started, self.end = state["started"] + now, state["end"] + now
+        vars(self).update({name: value + now for name, value in state.items()})
 
     def __deepcopy__(self, memo: object) -> "Clock":
         return self  # what uses a clock never changes it
@@ -116,11 +122,11 @@ class Clock:
 
     @contextmanager
     def limit(self) -> Iterator[None]:
-        """Let `check_deadline` raise a `TimeLimitError` in the block, of this thread, as soon as the time is up.
+        """Let `check_deadline` raise a `TimeLimitError` in the block, of this thread, after the hard end.
 
         In a limit inside of another one, the earlier of the two ends counts.
         """
-        token = _END.set(min(self.end, _END.get()))
+        token = _END.set(min(self.hard_end, _END.get()))
         try:
             check_deadline()
             yield

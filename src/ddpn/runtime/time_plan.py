@@ -8,9 +8,10 @@ a step leaves over goes to the steps after it. Only the first rows of the first 
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.deadlines import NO_LIMIT, Clock, TimeLimitError
 
 Result = TypeVar("Result")
 
@@ -27,34 +28,80 @@ END_SHARE, MIN_END_SECONDS = 0.03, 0.6
 HARD_LIMIT, LAST_SHARE = 1.5, 0.8
 
 
-def clock_of_budget(seconds: float | None, started: float | None = None) -> Clock:
+def make_budget_clock(seconds: float | None, started: float | None = None) -> Clock:
     """Return the clock of a whole fit, which ends a moment before the budget; without a budget, it never ends."""
     return Clock(None if seconds is None else seconds - max(END_SHARE * seconds, MIN_END_SECONDS), started)
 
 
-def clock_of_step(clock: Clock, step: str, steps: tuple[str, ...] = tuple(STEPS)) -> Clock:
-    """Return the clock of a step: its share of the time left, of which the later ones of these `steps` get the rest.
+class StepRunner:
+    """Runs steps one after the other until a `KeyboardInterrupt` ends one of them; later ones are not begun.
 
-    >>> round(clock_of_step(Clock(100.0), "members").left), round(clock_of_step(Clock(100.0), "scores").left)
-    (77, 100)
+    >>> def stop():
+    ...     raise KeyboardInterrupt
+    >>> runner = StepRunner()
+    >>> [runner.run(step) for step in (list, stop, list)]
+    [True, False, False]
     """
-    if not clock.has_limit:
-        return clock
-    later = steps[steps.index(step) + 1 :]
-    share = STEPS[step] / (STEPS[step] + sum(STEPS[name] for name in later))
-    return Clock(max(MIN_SECONDS, min(share * clock.left, clock.left - MIN_SECONDS_LATER * len(later))))
+
+    def __init__(self) -> None:
+        self.is_stopped = False
+
+    def run(self, step: Callable[[], object]) -> bool:
+        """Run a step unless an earlier one was stopped; return whether it was completed."""
+        if self.is_stopped:
+            return False
+        try:
+            step()
+        except KeyboardInterrupt:
+            self.is_stopped = True
+        return not self.is_stopped
 
 
-def clocks_of_member(clock: Clock, members_left: int) -> tuple[Clock, Clock]:
-    """Return after which time a member should end by itself, and when it is ended.
+@dataclass(frozen=True)
+class Schedule:
+    """The steps of a fit: which there are, how they divide the time, who is told, and what Ctrl-C ends.
+
+    Parameters
+    ----------
+    clock : Clock
+        The time of all steps.
+    on_step : callable
+        Called with a line on each step that begins.
+    runner : StepRunner
+        Runs the steps after the fit of the members, each of which Ctrl-C may end.
+    steps : tuple of str
+        Names in `STEPS`, in that order.
+    """
+
+    clock: Clock = NO_LIMIT
+    on_step: Callable[[str], object] = lambda text: None
+    runner: StepRunner = field(default_factory=StepRunner)
+    steps: tuple[str, ...] = tuple(STEPS)
+
+    def start_clock(self, step: str) -> Clock:
+        """Start the clock of a step: its share of the time left, of which the later steps get the rest.
+
+        >>> schedule = Schedule(Clock(100.0))
+        >>> round(schedule.start_clock("members").left), round(schedule.start_clock("scores").left)
+        (77, 100)
+        """
+        clock = self.clock
+        if not clock.has_limit:
+            return clock
+        later = self.steps[self.steps.index(step) + 1 :]
+        share = STEPS[step] / (STEPS[step] + sum(STEPS[name] for name in later))
+        return Clock(max(MIN_SECONDS, min(share * clock.left, clock.left - MIN_SECONDS_LATER * len(later))))
+
+
+def start_member_clock(clock: Clock, members_left: int) -> Clock:
+    """Start the clock of a member, which should end by itself, and is ended somewhat later.
 
     The time left is divided equally among the members that are still to be fitted, this one included.
     """
     if not clock.has_limit:
-        return clock, clock
+        return clock
     share = clock.left / members_left if members_left > 1 else LAST_SHARE * clock.left
-    hard = min(HARD_LIMIT * share, 0.5 * (1.0 + LAST_SHARE) * clock.left)
-    return clock.part(share), clock.part(hard)
+    return Clock(share, hard_seconds=min(HARD_LIMIT * share, 0.5 * (1.0 + LAST_SHARE) * clock.left))
 
 
 # How many rows the time allows ----------------------------------------------------------------------------------------

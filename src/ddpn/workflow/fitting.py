@@ -36,12 +36,11 @@ from ddpn.pipeline import (
 )
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
-from ddpn.runtime.deadlines import Clock, format_duration
+from ddpn.runtime.deadlines import format_duration
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.jobs import Where
 from ddpn.runtime.progress import progress_bar
-from ddpn.runtime.steps import StepRunner
-from ddpn.runtime.time_plan import STEPS, clock_of_budget, clock_of_step, run_with_rows
+from ddpn.runtime.time_plan import Schedule, StepRunner, make_budget_clock, run_with_rows
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import folder_lock
 from ddpn.storage.model_files import check_destination
@@ -95,7 +94,7 @@ def fit(
     time budget, if there is one, counts from `started` (as `time.monotonic` counts) until the model is saved. Of an
     `unfinished` model, only what is missing is done.
     """
-    clock, runner = clock_of_budget(prepared.plan.seconds, started), runner or StepRunner()
+    clock = make_budget_clock(prepared.plan.seconds, started)
     # Before the time that is left is divided: these take seconds for many rows.
     hashes = {"identity": identity(prepared), "fingerprint": prepared.fingerprint}
     seen = SeenRows.from_sample(prepared.sample, prepared.split.rows.test)
@@ -103,16 +102,17 @@ def fit(
     def step(text: str) -> None:
         on_step(f"{text}, {format_duration(round(clock.left))} left of the budget" if clock.has_limit else text)
 
+    schedule = Schedule(clock, step, runner or StepRunner())
     with _collect_warnings() as kept:
         if unfinished is None:
             model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, n_jobs=n_jobs)
             with progress_bar("Fitting", None, verbose):
-                fitted = fit_prepared(model, prepared, pipeline_options(prepared), clock, step, runner)
+                fitted = fit_prepared(model, prepared, pipeline_options(prepared), schedule)
         else:
             step("Continuing with the members that were fitted")
             model = unfinished.model
-            fitted = _continue(unfinished, prepared, clock, step, runner)
-        scores = _score(fitted, prepared, clock, step, runner)
+            fitted = _continue(unfinished, prepared, schedule)
+        scores = _score(fitted, prepared, schedule)
         for note in fitted.notes:
             warnings.warn(note, UserWarning, stacklevel=2)
     missing, folds = fitted.missing, fitted.folds
@@ -225,18 +225,16 @@ def fit_prepared(
     model: NetworkRegressor,
     prepared: Prepared,
     options: PipelineOptions,
-    clock: Clock,
-    on_step: Callable[[str], None],
-    runner: StepRunner | None = None,
+    schedule: Schedule,
 ) -> FittedPipeline:
     """Fit a model to the rows of a prepared table, and remove its checkpoint if nothing can be kept."""
     train, validation = prepared.train, prepared.validation
     if prepared.is_cross_fitted:
         train, validation = prepared.known, validation.rows(slice(0, 0))
-    on_step("Training")
+    schedule.on_step("Training")
     counts, held_out = prepared.plan.count_range, validation if len(validation) else None
     try:
-        fitted = model.fit_rows(train, held_out, counts, options, clock, on_step, prepared.stream, runner)
+        fitted = model.fit_rows(train, held_out, counts, options, schedule, prepared.stream)
     except KeyboardInterrupt:
         if model.checkpoint is not None:
             Path(model.checkpoint).unlink(missing_ok=True)
@@ -248,9 +246,7 @@ def fit_prepared(
     return fitted
 
 
-def _continue(
-    unfinished: ModelFolder, prepared: Prepared, clock: Clock, on_step: Callable[[str], None], runner: StepRunner
-) -> FittedPipeline:
+def _continue(unfinished: ModelFolder, prepared: Prepared, schedule: Schedule) -> FittedPipeline:
     """Calibrate an unfinished model, if that is missing, by the rows that its members were not fitted to."""
     predictor = unfinished.model.predictor_
     folds = Folds(prepared.train, prepared.validation if len(prepared.validation) else None)
@@ -259,13 +255,11 @@ def _continue(
     seed = prepared.plan.seed
     fitted = FittedPipeline(predictor, folds, seed, {}, predictor.predict_folds(folds, seed))
     if CALIBRATION in unfinished.task["missing"]:
-        calibrate_pipeline(fitted, pipeline_options(prepared), clock, on_step, runner)
+        calibrate_pipeline(fitted, pipeline_options(prepared), schedule)
     return fitted
 
 
-def _score(
-    fitted: FittedPipeline, prepared: Prepared, clock: Clock, on_step: Callable[[str], None], runner: StepRunner
-) -> JsonObject | None:
+def _score(fitted: FittedPipeline, prepared: Prepared, schedule: Schedule) -> JsonObject | None:
     """Score the test rows or, without any, every row by copies that left it out: as many as there is time for.
 
     Returns the leaderboard, or None if Ctrl-C ended or prevented that, which `fitted` then says.
@@ -274,7 +268,7 @@ def _score(
     about, is_out_of_fold = (prepared.leaks, prepared.split.meaning), prepared.is_scored_out_of_fold
 
     def work() -> None:
-        score_clock = clock_of_step(clock, "scores")
+        score_clock = schedule.start_clock("scores")
         if is_out_of_fold:
             held_out = fitted.held_out or predict_out_of_fold(
                 predictor, fitted.folds, calibration_options(prepared.plan, prepared.time_columns), seed
@@ -294,8 +288,8 @@ def _score(
         boards.append(board)
         fitted.notes += describe_fewer_rows("scored on", board.rows, total, rows)
 
-    on_step("Scoring every row out of fold" if is_out_of_fold else "Scoring the test rows")
-    if not runner.run(work):
+    schedule.on_step("Scoring every row out of fold" if is_out_of_fold else "Scoring the test rows")
+    if not schedule.runner.run(work):
         fitted.missing.append("scores")
         fitted.notes.append("The model is not scored, because the fit was stopped.")
         return None
@@ -303,10 +297,10 @@ def _score(
 
 
 def pipeline_options(prepared: Prepared) -> PipelineOptions:
-    """Return the steps of `ddpn fit`."""
+    """Return the options of the steps of `ddpn fit`."""
     plan = prepared.plan
     calibration = calibration_options(plan, prepared.time_columns)
-    return PipelineOptions(tuple(STEPS), plan.compare_with, calibration, plan.seed)
+    return PipelineOptions(plan.compare_with, calibration, plan.seed)
 
 
 def calibration_options(plan: FitConfig, time_columns: Sequence[str] = ()) -> CalibrationOptions:

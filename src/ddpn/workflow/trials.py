@@ -15,6 +15,7 @@ from ddpn.rows.splits import MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, split_at_ra
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import TrainingError
 from ddpn.runtime.threads import single_thread
+from ddpn.runtime.time_plan import Schedule
 from ddpn.storage.contents import arrays_to_bytes
 from ddpn.workflow.fitting import fit_prepared
 from ddpn.workflow.preparing import Prepared
@@ -125,7 +126,9 @@ def score_fold(folds: list[Prepared], number: int, settings: Settings, clock: Cl
     with clock.limit(), warnings.catch_warnings():
         # A setting that is tried may converge badly: its score will tell.
         warnings.simplefilter("ignore")
-        fitted = fit_prepared(model, replace(fold, plan=plan), PipelineOptions(("members",)), Clock(), check_time)
+        fitted = fit_prepared(
+            model, replace(fold, plan=plan), PipelineOptions(), Schedule(on_step=check_time, steps=("members",))
+        )
         if fitted.missing:
             raise KeyboardInterrupt
         with single_thread():

@@ -20,7 +20,7 @@ from ddpn.runtime.deadlines import Clock, format_duration
 from ddpn.runtime.display import plural, value_text
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.jobs import Where
-from ddpn.runtime.steps import StepRunner
+from ddpn.runtime.time_plan import StepRunner
 from ddpn.storage.files import folder_lock, sha256
 from ddpn.storage.model_files import check_destination
 from ddpn.workflow.config import MIN_SECONDS
