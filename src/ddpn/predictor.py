@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 
 from ddpn.calibration.calibrate import CalibratedRows
 from ddpn.calibration.calibration import Calibration
-from ddpn.distributions import Mixture, Recalibrated
+from ddpn.distributions import CountDistribution, Mixture, Recalibrated
 from ddpn.distributions.limits import censor_rows, truncate_rows
 from ddpn.members import MEMBERS
 from ddpn.members.blending import MIXTURE, mix_members
@@ -173,7 +173,7 @@ class Predictor:
             distribution = self.distribution(X, exposure, of, upper)
         return self.wrap(distribution, of, table=X, groups=groups, labels=labels, library=library)
 
-    def wrap(self, distribution: Mixture | Recalibrated, of: str = MIXTURE, **rows: Any) -> Prediction:
+    def wrap(self, distribution: Mixture | CountDistribution, of: str = MIXTURE, **rows: Any) -> Prediction:
         """Make a prediction from distributions that `distribution` returned.
 
         Parameters

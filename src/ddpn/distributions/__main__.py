@@ -4,13 +4,13 @@ Those of other families are compiled when they are first needed, or by `python -
 """
 
 import sys
-from typing import Any
 
 import torch
 from joblib import Parallel, delayed
 
 from ddpn import distributions
 from ddpn.distributions.kernels import compiling
+from ddpn.distributions.parametric import ParametricDistribution
 
 #: The families of the default model's mixtures.
 DEFAULT_FAMILIES = ["DoublePoisson", "NegativeBinomial", "Poisson"]
@@ -19,7 +19,7 @@ DEFAULT_FAMILIES = ["DoublePoisson", "NegativeBinomial", "Poisson"]
 def compile_kernels(name: str) -> None:
     """Compile what fits and predictions need, by asking a distribution of ordinary and one of very large counts."""
     compiling.announced.append(True)
-    dist = make_example(getattr(distributions, name))
+    dist = make_example(name)
     y = torch.tensor([3.0, 3.0], dtype=torch.float64)
     levels = torch.tensor([0.5], dtype=torch.float64)
     for value in (dist.log_prob(y), dist.float32_log_prob(y), dist.cdf(y), dist.information()):
@@ -27,8 +27,9 @@ def compile_kernels(name: str) -> None:
     dist.summary(levels, y, entropy=True, interval_level=0.8)
 
 
-def make_example(kind: Any) -> Any:
-    """Make two distributions of a class, with three or fewer parameters."""
+def make_example(name: str) -> ParametricDistribution:
+    """Make two distributions of a class of this package, one with a very large mean."""
+    kind = getattr(distributions, name)
     large = torch.tensor([3.0, 1e9], dtype=torch.float64)
     if kind is distributions.Discretized:
         return kind(torch.distributions.Normal(large, 0.5 * large))

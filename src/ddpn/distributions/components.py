@@ -6,7 +6,7 @@ a family with parameters, restricted to a range of counts, or a table of probabi
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,11 @@ from ddpn.distributions.kernels.by_mean import find_rates
 from ddpn.distributions.kernels.compiling import compile_kernel
 from ddpn.distributions.kernels.family import Family
 from ddpn.runtime.errors import DDPNError
+
+if TYPE_CHECKING:
+    from ddpn.distributions.count import CountDistribution
+
+Block = TypeVar("Block")
 
 #: Loops over the rows of one family, each with its number of inputs per row.
 OPERATIONS = {
@@ -70,7 +75,7 @@ class Part(NamedTuple):
     weight: np.ndarray | None = None
     low: np.ndarray | None = None
     high: np.ndarray | None = None
-    table: Any = None
+    table: "CountDistribution | None" = None
     size: int = 1
     group: tuple[int, ...] = (0,)
 
@@ -107,6 +112,7 @@ class Part(NamedTuple):
     def _log_range(self, low: np.ndarray | None, high: np.ndarray | None) -> np.ndarray:
         """Find the log mass of each component between two counts, by default 0 and infinity. Shape: (rows, k)."""
         shape = self.parameters[0].shape
+        assert self.family is not None
         bounds = 0.0 if low is None else low, np.inf if high is None else high
         columns = [np.broadcast_to(x, shape).reshape(-1) for x in (*bounds, *self.parameters)]
         return call_per_row("log_range", self.family, columns, 4)[0].reshape(shape)
@@ -179,8 +185,8 @@ class SummaryRequest(NamedTuple):
     the first y enters it. `change` (2, knots) is a map of all cdfs.
     """
 
-    levels: np.ndarray
-    y: np.ndarray
+    levels: np.ndarray | None = None
+    y: np.ndarray | None = None
     interval_levels: np.ndarray | None = None
     entries: bool = False
     entropy: bool = False
@@ -203,7 +209,7 @@ class _Block(NamedTuple):
     families: list[tuple[type[Family], np.ndarray, int]]
     tables: list[tuple[np.ndarray, np.ndarray, int]]
 
-    def call(self, function: Any, *args: Any) -> None:
+    def call(self, function: Callable[..., None], *args: np.ndarray) -> None:
         """Call a kernel for the components of every family, with what it takes after these."""
         for family, components, column in self.families:
             compile_kernel(function, family)(components, self.weights, column, *args)
@@ -255,11 +261,12 @@ def _make_block(parts: Sequence[Part], index: slice | np.ndarray, count: int) ->
 
 def _tabulate(part: Part, index: slice | np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """Tabulate the rows of a part: first counts and probabilities of each of its columns."""
+    assert part.table is not None
     places = torch.arange(part.table.batch_shape[0]).reshape(-1, part.size)[index]
     return [tuple(x.numpy() for x in tabulate_pmf(part.table.rows(column))) for column in places.unbind(1)]  # type: ignore[misc]
 
 
-def tabulate_pmf(dist: Any) -> tuple[Tensor, Tensor]:
+def tabulate_pmf(dist: "CountDistribution") -> tuple[Tensor, Tensor]:
     """Tabulate a distribution by `log_prob`: the first count of each row, and n probabilities from it on with sum 1."""
     first, last = (x.double() for x in dist.bracket(DEPTH))
     size = int((last - first).max().item()) + 1 if len(first) else 1
@@ -272,13 +279,13 @@ def tabulate_pmf(dist: Any) -> tuple[Tensor, Tensor]:
 def _split_rows(parts: Sequence[Part], count: int) -> list[slice]:
     size = max(_BLOCK_COMPONENTS // max(sum(part.size for part in parts), 1), 1)
     for part in parts:
-        if part.family is None and count:
+        if part.table is not None and count:
             first, last = part.table.bracket(DEPTH)
             size = min(size, max(int(_TABLE_BLOCK_COUNTS / (part.size * (float((last - first).max()) + 1.0))), 1))
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
-def _run_blocks(task: Callable[[Any], None], blocks: Sequence[Any]) -> None:
+def _run_blocks(task: Callable[[Block], None], blocks: Sequence[Block]) -> None:
     """Run a task for every block, in as many threads as torch uses: kernels release the GIL."""
     threads = min(torch.get_num_threads(), len(blocks))
     if threads <= 1:
@@ -291,10 +298,10 @@ def _run_blocks(task: Callable[[Any], None], blocks: Sequence[Any]) -> None:
 
 def compute_summaries(parts: Sequence[Part], count: int, asked: SummaryRequest) -> Summaries:
     """Compute what is asked for about `count` rows, in blocks; rows with very many counts take panels instead."""
-    no_levels = asked.interval_levels is None
-    interval_levels = np.empty((count, 0)) if no_levels else asked.interval_levels
-    inputs = [np.require(x, np.float64, ["C", "W"]) for x in (asked.levels, asked.y, interval_levels)]
-    widths = 6, inputs[0].shape[1], inputs[1].shape[1], 0 if no_levels else 3, 2 if asked.entries else 0
+    nothing = np.empty((count, 0))
+    arrays = (nothing if x is None else x for x in (asked.levels, asked.y, asked.interval_levels))
+    inputs = [np.require(x, np.float64, ["C", "W"]) for x in arrays]
+    widths = 6, inputs[0].shape[1], inputs[1].shape[1], 3 * inputs[2].shape[1], 2 if asked.entries else 0
     results = Summaries(*(np.empty((count, width)) for width in widths))
     groups = np.array([group for part in parts for group in part.group], dtype=np.int64)
     has_tables = any(part.family is None for part in parts)
@@ -471,7 +478,7 @@ def _compute_table_sides(part: Part, y: np.ndarray) -> np.ndarray:
     return results
 
 
-def call_per_row(name: str, family: Any, columns: Sequence[np.ndarray], results: int) -> np.ndarray:
+def call_per_row(name: str, family: type[Family], columns: Sequence[np.ndarray], results: int) -> np.ndarray:
     """Call a kernel of one family for numbers per row: columns (rows,) -> (results, rows), in float64."""
     count = len(columns[0])
     function, size = OPERATIONS[name]

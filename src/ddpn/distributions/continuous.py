@@ -4,10 +4,13 @@
 """
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from ddpn.distributions.mixture import ContinuousMixture
 
 #: Halvings of a bracket until float64 can resolve no more.
 _HALVINGS = 80
@@ -15,7 +18,7 @@ _SQRT_TWO_OVER_PI = math.sqrt(2.0 / math.pi)
 _SQRT_TWO = math.sqrt(2.0)
 
 
-def quantile(mixture: Any, q: Tensor) -> Tensor:
+def quantile(mixture: "ContinuousMixture", q: Tensor) -> Tensor:
     """Bisect for a quantile of the mixture between the smallest and the largest quantile of its components."""
     quantiles, used = mixture.components.icdf(q.unsqueeze(-1)), mixture.weights > 0
     low, high = torch.where(used, quantiles, torch.inf).amin(-1), torch.where(used, quantiles, -torch.inf).amax(-1)

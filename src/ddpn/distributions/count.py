@@ -3,17 +3,26 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property, wraps
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Concatenate, NoReturn, ParamSpec, Self, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 from torch.distributions import Distribution, constraints
 
 from ddpn.distributions import arguments, components
 from ddpn.distributions.arguments import broadcast_shapes, flatten_rows, needs_validation
 from ddpn.distributions.components import DEPTH, Interval, Part, Summaries, Summary, SummaryRequest
 from ddpn.runtime.errors import DDPNError, InputError
+
+Dist = TypeVar("Dist", bound="CountDistribution")
+Parameters = ParamSpec("Parameters")
+
+
+class _BarrierContext(FunctionCtx):
+    name: str | Tensor
 
 
 class _Barrier(torch.autograd.Function):
@@ -24,19 +33,21 @@ class _Barrier(torch.autograd.Function):
         return value.view_as(value)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def setup_context(ctx: _BarrierContext, inputs: tuple[str | Tensor, ...], output: Tensor) -> None:
         ctx.name = inputs[0]
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
+    def backward(ctx: _BarrierContext, *grads: Tensor) -> NoReturn:
         raise DDPNError(f"{ctx.name} has no gradient, got a backward pass through it. Train on log_prob instead.")
 
 
-def without_gradient(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def without_gradient(
+    method: Callable[Concatenate[Dist, Parameters], Tensor],
+) -> Callable[Concatenate[Dist, Parameters], Tensor]:
     """Decorate a method to run outside autograd; a later `backward` through its result raises."""
 
     @wraps(method)
-    def call_without_gradient(self: Any, *args: Any, **options: Any) -> Tensor:
+    def call_without_gradient(self: Dist, /, *args: Parameters.args, **options: Parameters.kwargs) -> Tensor:
         with torch.no_grad():
             value = method(self, *args, **options)
         leaves = self._leaves() if torch.is_grad_enabled() else ()
@@ -78,7 +89,7 @@ class CountDistribution(Distribution, ABC):
     (tensor([ 3.5000, 10.5000]), tensor([ 3., 10.]), (tensor([1., 1.]), tensor([ 6., 19.])))
     """
 
-    arg_constraints: ClassVar[dict[str, Any]] = {}
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
     support = constraints.nonnegative_integer
 
     def __init__(self, batch_shape: Sequence[int] = (), validate_args: bool | None = None) -> None:
@@ -116,7 +127,7 @@ class CountDistribution(Distribution, ABC):
         """
 
     @abstractmethod
-    def rows(self, index: Any) -> Self:
+    def rows(self, index: Tensor) -> Self:
         """Select rows along the first batch axis: `index` is a tensor of positions."""
 
     # What a subclass may override ------------------------------------------------------------------------------------
@@ -125,19 +136,19 @@ class CountDistribution(Distribution, ABC):
     @without_gradient
     def mean(self) -> Tensor:
         """Mean E[Z]."""
-        return self._to_tensor(self._summarise().moments[:, 0])
+        return self._to_tensor(self._summarise(SummaryRequest()).moments[:, 0])
 
     @property
     @without_gradient
     def variance(self) -> Tensor:
         """Variance Var[Z]."""
-        return self._to_tensor(self._summarise().moments[:, 1])
+        return self._to_tensor(self._summarise(SummaryRequest()).moments[:, 1])
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> "CountDistribution":
         """Repeat the distributions along new or singleton batch axes."""
         return Selected(self, self._positions().expand(torch.Size(batch_shape)))
 
-    def _reshape(self, shape: Sequence[int]) -> Any:
+    def _reshape(self, shape: Sequence[int]) -> "CountDistribution":
         """Give the distributions another batch shape with the same elements."""
         return Selected(self, self._positions().reshape(tuple(shape)))
 
@@ -183,12 +194,12 @@ class CountDistribution(Distribution, ABC):
         """Return the position of each element in the flattened batch."""
         return torch.arange(self.batch_shape.numel(), device=self.device).view(self.batch_shape)
 
-    def _to_tensor(self, flat: Any, shape: Sequence[int] | None = None) -> Tensor:
+    def _to_tensor(self, flat: Tensor | np.ndarray, shape: Sequence[int] | None = None) -> Tensor:
         """Convert results of kernels, float64 per row, to a tensor of the distribution's shape, dtype and device."""
         values = torch.as_tensor(flat)
         return values.reshape(self.batch_shape if shape is None else tuple(shape)).to(self._like)
 
-    def as_counts(self, value: Any, negative: bool = False) -> Tensor:
+    def as_counts(self, value: ArrayLike, negative: bool = False) -> Tensor:
         """Convert counts to a tensor on the device of the distribution; raise an `InputError` for other values.
 
         Parameters
@@ -206,23 +217,23 @@ class CountDistribution(Distribution, ABC):
             arguments.check_counts("y", y, negative)
         return y
 
-    def _pair_counts(self, value: Any, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
+    def _pair_counts(self, value: ArrayLike, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
         """Broadcast counts with the batch; return them as flat float64 values, with the broadcast shape."""
         y = self.as_counts(value, negative)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         return flatten_rows(y, shape), shape
 
-    def _summarise(self, shape: torch.Size | None = None, **asked: Any) -> Summaries:
-        """Compute `components.Summaries` of every row after `expand(shape)`; `asked` is a `SummaryRequest`'s fields."""
+    def _summarise(self, request: SummaryRequest, shape: torch.Size | None = None) -> Summaries:
+        """Compute what is asked for of every row after `expand(shape)`."""
         shape = self.batch_shape if shape is None else shape
-        nothing, parts = np.empty((shape.numel(), 0)), self._parts(shape)
-        complete = SummaryRequest(**({"levels": nothing, "y": nothing} | asked))
-        if any(part.family is None for part in parts):  # of exp(log p) in the distribution's own dtype
-            slack = 16.0 * torch.finfo(self.dtype).eps * np.minimum(complete.levels, 1.0 - complete.levels)
-            complete = complete._replace(levels=complete.levels - slack)
-        return components.compute_summaries(parts, shape.numel(), complete)
+        parts, levels = self._parts(shape), request.levels
+        if levels is not None and any(part.family is None for part in parts):
+            # Tables hold exp(log p) in the distribution's own dtype.
+            slack = 16.0 * torch.finfo(self.dtype).eps * np.minimum(levels, 1.0 - levels)
+            request = request._replace(levels=levels - slack)
+        return components.compute_summaries(parts, shape.numel(), request)
 
-    def _compute_sides(self, value: Any) -> Tensor:
+    def _compute_sides(self, value: ArrayLike) -> Tensor:
         """Compute P(Z <= y) and P(Z > y), in float64. Shape: (2, ...)."""
         y, shape = self._pair_counts(value, negative=True)
         # Several counts for one row go along the last axis: its probabilities are computed once.
@@ -265,12 +276,12 @@ class CountDistribution(Distribution, ABC):
             Observed counts y; their shape broadcasts with `batch_shape`.
         """
         y, shape = self._pair_counts(value)
-        return self._to_tensor(self._summarise(shape, y=y[:, None]).scores, shape)
+        return self._to_tensor(self._summarise(SummaryRequest(y=y[:, None]), shape).scores, shape)
 
     @without_gradient
     def entropy(self) -> Tensor:
         """Compute the entropy -E[log p(Z)] in nats."""
-        return self._to_tensor(self._summarise(entropy=True).moments[:, 3])
+        return self._to_tensor(self._summarise(SummaryRequest(entropy=True)).moments[:, 3])
 
     def icdf(self, value: Tensor) -> Tensor:
         """Compute a quantile: the smallest count y with P(Z <= y) >= q.
@@ -294,13 +305,13 @@ class CountDistribution(Distribution, ABC):
     def _quantiles(self, levels: np.ndarray) -> np.ndarray:
         """Compute quantiles of the flattened rows at levels (rows, n)."""
         with torch.no_grad():
-            return self._summarise(levels=levels).quantiles
+            return self._summarise(SummaryRequest(levels=levels)).quantiles
 
     @property
     def mode(self) -> Tensor:
         """The most probable count, the smallest of several."""
         with torch.no_grad():
-            return self._to_tensor(self._summarise().moments[:, 2])
+            return self._to_tensor(self._summarise(SummaryRequest()).moments[:, 2])
 
     def interval(self, coverage: float) -> tuple[Tensor, Tensor]:
         """Compute the central prediction interval, with at most (1 - coverage) / 2 of the mass beyond either end.
@@ -322,7 +333,7 @@ class CountDistribution(Distribution, ABC):
         return self._to_tensor(quantiles[:, 0]), self._to_tensor(quantiles[:, 1])
 
     @torch.no_grad()
-    def narrowest_interval(self, level: Any) -> Interval:
+    def narrowest_interval(self, level: ArrayLike) -> Interval:
         """Find the shortest run of consecutive counts that has at least the probability `level`.
 
         Of several runs of that length, the most probable is returned. If a distribution spans thousands of counts, the
@@ -345,9 +356,11 @@ class CountDistribution(Distribution, ABC):
         >>> low.tolist(), high.tolist(), probability.round(decimals=3).tolist()
         ([0.0, 3.0], [1.0, 9.0], [0.963, 0.854])
         """
-        return self._as_interval(self._summarise(interval_levels=self._interval_levels(level)).intervals)
+        return self._as_interval(
+            self._summarise(SummaryRequest(interval_levels=self._interval_levels(level))).intervals
+        )
 
-    def _interval_levels(self, level: Any) -> np.ndarray:
+    def _interval_levels(self, level: ArrayLike) -> np.ndarray:
         """Validate levels of narrowest intervals, one per flattened row. Shape: (rows, 1)."""
         levels = torch.as_tensor(level, dtype=torch.float64, device="cpu")
         if needs_validation(self._check, levels):
@@ -378,13 +391,13 @@ class CountDistribution(Distribution, ABC):
             shape `batch_shape`; they are equal if a distribution spans thousands of counts.
         """
         y, shape = self._pair_counts(value)
-        entries = torch.from_numpy(self._summarise(shape, y=y[:, None], entries=True).entries)
+        entries = torch.from_numpy(self._summarise(SummaryRequest(y=y[:, None], entries=True), shape).entries)
         outside, inside = entries.T.reshape(2, *shape).to(self.device)
         return outside, inside
 
     @torch.no_grad()
     def summary(
-        self, levels: Tensor, y: Tensor | None = None, entropy: bool = False, interval_level: Any = None
+        self, levels: Tensor, y: Tensor | None = None, entropy: bool = False, interval_level: ArrayLike | None = None
     ) -> Summary:
         """Compute moments, quantiles, mode, score and interval together, in the time of one of them.
 
@@ -402,9 +415,9 @@ class CountDistribution(Distribution, ABC):
         rows = self.batch_shape.numel()
         level_tensor = torch.as_tensor(levels, dtype=torch.float64, device="cpu")
         q = flatten_rows(level_tensor, (rows, level_tensor.shape[-1])).reshape(rows, level_tensor.shape[-1])
-        counts = np.empty((rows, 0)) if y is None else self._pair_counts(y)[0][:, None]
+        counts = None if y is None else self._pair_counts(y)[0][:, None]
         interval_levels = None if interval_level is None else self._interval_levels(interval_level)
-        results = self._summarise(levels=q, y=counts, entropy=entropy, interval_levels=interval_levels)
+        results = self._summarise(SummaryRequest(q, counts, interval_levels, entropy=entropy))
         moments = self._to_tensor(results.moments.T, (6, *self.batch_shape))
         mean, variance, mode, spread, within, between = moments.unbind()
         scores = None if y is None else self._to_tensor(results.scores)
@@ -412,7 +425,7 @@ class CountDistribution(Distribution, ABC):
         interval = None if interval_levels is None else self._as_interval(results.intervals)
         return Summary(mean, variance, within, between, quantiles, mode, scores, spread if entropy else None, interval)
 
-    def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draw counts by inversion of the cdf, from uniforms in float64.
 
         Parameters
@@ -437,11 +450,14 @@ class CountDistribution(Distribution, ABC):
 class Selected(CountDistribution):
     """Selected elements of another distribution, by their positions in its flattened batch."""
 
-    def __init__(self, base: Any, index: Tensor) -> None:
+    _base: CountDistribution
+    _index: Tensor
+
+    def __init__(self, base: CountDistribution, index: Tensor) -> None:
         if isinstance(base, Selected):
-            base, index = base._base, base._index.reshape(-1)[index]
-        self._base: Any = base
-        self._index, self._like = index, base._like
+            index = base._index.reshape(-1)[index]
+            base = base._base
+        self._base, self._index, self._like = base, index, base._like
         super().__init__(index.shape, base._check)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -452,13 +468,14 @@ class Selected(CountDistribution):
         return self._select(lambda rows: rows.log_prob(y)).reshape(shape)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        first, last = (self._select(lambda rows, i=i: rows.bracket(depth)[i]) for i in (0, 1))
+        first = self._select(lambda rows: rows.bracket(depth)[0])
+        last = self._select(lambda rows: rows.bracket(depth)[1])
         return first.reshape(self.batch_shape), last.reshape(self.batch_shape)
 
-    def rows(self, index: Any) -> "Selected":
+    def rows(self, index: Tensor) -> "Selected":
         return Selected(self._base, self._index[index])
 
-    def _select(self, evaluate: Any) -> Tensor:
+    def _select(self, evaluate: Callable[[CountDistribution], Tensor]) -> Tensor:
         """Evaluate the rows of the base that are needed, then pick the elements in them. Shape: (..., positions)."""
         shape, flat = self._base.batch_shape, self._index.reshape(-1)
         if len(shape) < 2:
@@ -472,19 +489,19 @@ class Selected(CountDistribution):
 class Modified(CountDistribution):
     """A count distribution derived from another one, its `base`, of the same batch shape."""
 
-    base: Any
+    base: CountDistribution
     #: True if only the cdf is changed, so that counts may be censored before or after the change.
     changes_cdf_only: ClassVar[bool] = False
 
     @abstractmethod
-    def _modify(self, base: Any, change: Callable[[Tensor], Tensor]) -> Self:
+    def _modify(self, base: CountDistribution, change: Callable[[Tensor], Tensor]) -> Self:
         """Modify `base` in the same way; `change` reshapes parameters as `self.base` was reshaped to `base`."""
 
-    def rows(self, index: Any) -> Self:
+    def rows(self, index: Tensor) -> Self:
         """Select rows along the first batch axis."""
         return self._modify(self.base.rows(index), lambda x: x[index])
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
+    def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> Self:
         """Repeat the distributions along new or singleton batch axes."""
         shape = torch.Size(batch_shape)
         return self._modify(self.base.expand(shape), lambda x: x.expand(shape))
@@ -515,28 +532,28 @@ def _round_down(x: Tensor, dtype: torch.dtype) -> Tensor:
 # Changing the batch shape of any distribution, torch's own included ------------------------------------------------
 
 
-def map_parameters(dist: Distribution, change: Callable[[Tensor], Tensor]) -> Any:
+def map_parameters(dist: Distribution, change: Callable[[Tensor], Tensor]) -> Distribution:
     """Rebuild a torch distribution from changed parameters, which are expanded to its batch shape first."""
-    family: Any = type(dist)
+    family: Callable[..., Distribution] = type(dist)
     parameters = {name: change(getattr(dist, name).expand(dist.batch_shape)) for name in dist.arg_constraints}
     return family(**parameters, validate_args=False)
 
 
-def select_rows(dist: Any, index: Any) -> Any:
+def select_rows(dist: Distribution, index: Tensor) -> Distribution:
     """Select rows of any distribution along its first batch axis."""
     return dist.rows(index) if hasattr(dist, "rows") else map_parameters(dist, lambda x: x[index])
 
 
-def reshape_batch(dist: Any, shape: Sequence[int]) -> Any:
+def reshape_batch(dist: Distribution, shape: Sequence[int]) -> Distribution:
     """Give any distribution another batch shape with the same elements."""
     return (
         dist._reshape(shape) if hasattr(dist, "_reshape") else map_parameters(dist, lambda x: x.reshape(tuple(shape)))
     )
 
 
-def join_stacks(stacks: Sequence[Any]) -> list[Any]:
+def join_stacks(stacks: Sequence[Distribution]) -> list[Distribution]:
     """Join neighbouring stacks of one family along their last axis; their other axes must agree."""
-    joined: list[Any] = [stacks[0]]
+    joined = [stacks[0]]
     for stack in stacks[1:]:
         last, names = joined[-1], stack.arg_constraints
         # Stacks can be joined if parameters of their batch shape define them completely.
@@ -546,7 +563,8 @@ def join_stacks(stacks: Sequence[Any]) -> list[Any]:
                 name: torch.cat([getattr(d, name).expand(d.batch_shape) for d in (last, stack)], dim=-1)
                 for name in names
             }
-            joined[-1] = type(stack)(**parameters, validate_args=False)
+            family: Callable[..., Distribution] = type(stack)
+            joined[-1] = family(**parameters, validate_args=False)
         else:
             joined.append(stack)
     return joined

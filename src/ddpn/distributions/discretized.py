@@ -1,7 +1,7 @@
 """Normals as count distributions: rounded to the nearest integer, with what falls below 0 put on 0."""
 
 from math import cosh, exp, inf, log
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch.distributions import Distribution, Normal
 from ddpn.distributions.arguments import as_parameters, check_positive, needs_validation
 from ddpn.distributions.count import CountDistribution, without_gradient
 from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, log_normal_cdf
-from ddpn.distributions.mixture import Mixture
+from ddpn.distributions.mixture import CountMixture, Mixture
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.runtime.errors import InputError
 
@@ -105,7 +105,7 @@ class Discretized(ParametricDistribution):
         return super().log_prob(value)
 
 
-def discretize(dist: Distribution) -> Any:
+def discretize(dist: Distribution) -> CountDistribution:
     """Round a Normal, or a mixture component by component, to a count distribution.
 
     The mass of [k - 1/2, k + 1/2) goes to k, and the mass below 0 to 0. A mixture keeps its weights.
@@ -127,7 +127,10 @@ def discretize(dist: Distribution) -> Any:
     if isinstance(dist, Normal):
         return Discretized(dist)
     if isinstance(dist, Mixture):
-        return Mixture.concatenate([discretize(stack) for stack in dist._stacks], dist._weights, dist._check)
+        stacks = [discretize(stack) for stack in dist._stacks]
+        mixture = Mixture.concatenate(stacks, dist._weights, dist._check)
+        assert isinstance(mixture, CountMixture)
+        return mixture
     raise InputError(
         f"dist must be a Normal, a mixture of Normals or a count distribution, got {type(dist).__name__}. Sample it."
     )

@@ -1,11 +1,14 @@
 """Count distributions within limits: the mass between two counts, truncated and right-censored counts."""
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
+from torch.distributions import Distribution
 
 from ddpn.distributions import arguments, components
 from ddpn.distributions.arguments import broadcast_shapes, flatten_rows, needs_validation
@@ -18,6 +21,7 @@ from ddpn.runtime.errors import InputError
 Bound = Tensor | float | None
 #: A bound or limit in `CountRows`: an array has one value per row.
 RowBound = Bound | np.ndarray
+Dist = TypeVar("Dist", bound=Distribution)
 
 
 def log_mass(dist: CountDistribution, low: Bound = 0, high: Bound = None) -> Tensor:
@@ -58,7 +62,7 @@ def log_mass(dist: CountDistribution, low: Bound = 0, high: Bound = None) -> Ten
     return dist._log_mass(*bounds).to(dist.dtype)
 
 
-def as_bounds(dist: Any, low: Bound, high: Bound) -> tuple[Tensor, Tensor]:
+def as_bounds(dist: CountDistribution, low: Bound, high: Bound) -> tuple[Tensor, Tensor]:
     """Convert bounds to float64 tensors on the device of the distribution."""
     high = torch.inf if high is None else high
     first, last = (torch.as_tensor(x, dtype=torch.float64, device=dist.device) for x in (low, high))
@@ -90,8 +94,11 @@ class Truncated(Modified):
     (1.7172, 0.5172)
     """
 
+    low: Tensor
+    high: Tensor
+
     def __init__(
-        self, base: CountDistribution, low: Bound = 0, high: Bound = None, validate_args: bool | None = None
+        self, base: Distribution, low: Bound = 0, high: Bound = None, validate_args: bool | None = None
     ) -> None:
         if not isinstance(base, CountDistribution):
             raise InputError(f"base must be a count distribution of ddpn.distributions, got {type(base).__name__}.")
@@ -112,10 +119,11 @@ class Truncated(Modified):
                     "base must have mass between low and high, got none. Choose a range inside of its support."
                 )
 
-    def _set(self, base: Any, low: Tensor, high: Tensor, shape: Any, check: bool | None) -> None:
+    def _set(self, base: CountDistribution, low: Tensor, high: Tensor, shape: torch.Size, check: bool | None) -> None:
         super().__init__(shape, check)
         if isinstance(base, Truncated):
-            base, low, high = base.base, torch.maximum(low, base.low), torch.minimum(high, base.high)
+            low, high = torch.maximum(low, base.low), torch.minimum(high, base.high)
+            base = base.base
         self.base = base if base.batch_shape == shape else base.expand(shape)
         self.low, self.high = low.clamp(min=0.0), high
 
@@ -148,7 +156,7 @@ class Truncated(Modified):
         first, last = torch.minimum(first, high - span), torch.maximum(last, low + span)
         return torch.maximum(first, low), torch.minimum(last, high)
 
-    def _modify(self, base: Any, change: Callable[[Tensor], Tensor]) -> "Truncated":
+    def _modify(self, base: CountDistribution, change: Callable[[Tensor], Tensor]) -> "Truncated":
         low, high = (x if x.dim() == 0 else change(x.expand(self.batch_shape)) for x in (self.low, self.high))
         new = object.__new__(Truncated)
         new._set(base, low, high, base.batch_shape, self._check)
@@ -194,14 +202,17 @@ class Censored(Modified):
     tensor([0.1241, 0.2834, 0.0000], dtype=torch.float64)
     """
 
-    def __init__(self, base: Any, limit: Tensor | float, validate_args: bool | None = None) -> None:
+    limit: Tensor
+
+    def __init__(self, base: Distribution, limit: Tensor | float, validate_args: bool | None = None) -> None:
         if not isinstance(base, CountDistribution):
             raise InputError(f"base must be a count distribution, got {type(base).__name__}.")
         limit = torch.as_tensor(limit, dtype=torch.float64, device=base.device).detach()
         if validate_args is not False and limit.device.type == "cpu" and not bool((limit >= 0).all()):
             raise InputError(f"limit must be at least 0, got {limit.min().item():g}.")
         if isinstance(base, Censored):
-            base, limit = base.base, torch.minimum(limit, base.limit)
+            limit = torch.minimum(limit, base.limit)
+            base = base.base
         shape = torch.Size(broadcast_shapes(base=tuple(base.batch_shape), limit=tuple(limit.shape)))
         self.base = base if base.batch_shape == shape else base.expand(shape)
         self.limit = limit.floor().expand(shape)
@@ -229,10 +240,10 @@ class Censored(Modified):
         limit = self.limit.to(first)
         return torch.minimum(first, limit), torch.minimum(last, limit)
 
-    def _modify(self, base: Any, change: Callable[[Tensor], Tensor]) -> "Censored":
+    def _modify(self, base: CountDistribution, change: Callable[[Tensor], Tensor]) -> "Censored":
         return Censored(base, change(self.limit), validate_args=False)
 
-    def _pair_counts(self, value: Any, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
+    def _pair_counts(self, value: ArrayLike, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
         y, shape = super()._pair_counts(value, negative)
         return np.minimum(y, flatten_rows(self.limit, shape)), shape
 
@@ -245,7 +256,7 @@ class Censored(Modified):
         inner, points = [], []
         for part in self.base._parts(shape):
             at = np.repeat(limit, part.size, axis=1)
-            if part.family is None:
+            if part.table is not None:
                 table = Censored(part.table, torch.from_numpy(at).reshape(-1), validate_args=False)
                 inner.append(part._replace(table=table))
                 continue
@@ -261,19 +272,18 @@ class Censored(Modified):
 # Bounds and limits of rows --------------------------------------------------------------------------------------------
 
 
-def truncate_rows(dist: Any, lower: RowBound, upper: RowBound) -> Any:
+def truncate_rows(dist: Dist, lower: RowBound, upper: RowBound) -> Dist | Truncated:
     """Truncate each row's distribution to the counts from `lower` to `upper`; None means no bound.
 
     Shape: dist (N,) or (N, k); bounds (N,), a number, or tensors that broadcast.
     """
     if lower is None and upper is None:
         return dist
-    return Truncated(
-        dist, 0 if lower is None else _align_bound(lower, dist), _align_bound(upper, dist), validate_args=False
-    )
+    low, high = 0.0 if lower is None else lower, math.inf if upper is None else upper
+    return Truncated(dist, _align_bound(low, dist), _align_bound(high, dist), validate_args=False)
 
 
-def apply_record_limits(dist: Any, sample: CountRows[object, Tensor]) -> Any:
+def apply_record_limits(dist: Distribution, sample: CountRows[object, Tensor]) -> Distribution:
     """Truncate distributions to the bounds of their rows, and censor them at the limits up to which rows are recorded.
 
     A count equal to the limit then stands for that many or more: `log_prob` is the likelihood of a right-censored
@@ -282,7 +292,7 @@ def apply_record_limits(dist: Any, sample: CountRows[object, Tensor]) -> Any:
     return censor_rows(truncate_rows(dist, sample.lower, sample.upper), sample.limit)
 
 
-def censor_rows(dist: Any, limit: RowBound) -> Any:
+def censor_rows(dist: Dist, limit: RowBound) -> Dist | Censored:
     """Censor each row's distribution at the limit up to which its count is recorded; None means no limit.
 
     Shape: as in `truncate_rows`.
@@ -292,7 +302,7 @@ def censor_rows(dist: Any, limit: RowBound) -> Any:
     return dist if limit is None else Censored(dist, _align_bound(limit, dist), validate_args=False)
 
 
-def _align_bound(bound: RowBound, dist: Any) -> Any:
+def _align_bound(bound: Tensor | float | np.ndarray, dist: Distribution) -> Tensor | float:
     """Reshape one bound per row to broadcast with distributions per row, or per row and member."""
     if not isinstance(bound, np.ndarray):
         return bound

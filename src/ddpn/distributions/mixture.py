@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any, Self
+from typing import NoReturn, Self
 
 import torch
 from torch import Tensor
@@ -50,13 +50,18 @@ class Mixture(Distribution):
     """
 
     arg_constraints = {}
-    components: Any
-    _stacks: tuple[Any, ...]
+    components: Distribution | tuple[Distribution, ...]
+    _stacks: tuple[Distribution, ...]
     _weights: Tensor | None
     _check: bool | None
-    _like: Any
+    _like: Tensor
 
-    def __new__(cls, components: Any, weights: Any = None, validate_args: bool | None = None) -> "Mixture":
+    def __new__(
+        cls,
+        components: Distribution | Sequence[Distribution],
+        weights: Tensor | Sequence[float] | None = None,
+        validate_args: bool | None = None,
+    ) -> "Mixture":
         return super().__new__(_class_for(components) if cls is Mixture else cls)
 
     def __init__(
@@ -93,11 +98,13 @@ class Mixture(Distribution):
         >>> Mixture.concatenate([networks, tree], weights=[0.2, 0.2, 0.2, 0.4]).size
         4
         """
-        new: Any = object.__new__(_class_for(list(stacks)))
+        new = object.__new__(_class_for(list(stacks)))
         new._set(list(stacks), weights, validate_args)
         return new
 
-    def _set(self, stacks: list[Any], weights: Any, validate_args: bool | None) -> None:
+    def _set(
+        self, stacks: list[Distribution], weights: Tensor | Sequence[float] | None, validate_args: bool | None
+    ) -> None:
         for stack in stacks:
             if not stack.batch_shape:
                 raise InputError("components must have a last axis, one entry per component, got batch_shape ().")
@@ -114,7 +121,7 @@ class Mixture(Distribution):
         super().__init__(shape, validate_args=False)
         self._weights, self._check = weights, validate_args
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Callable[..., "Mixture"], tuple[object, ...]]:
         # Pickling would call __new__ without the components it chooses a class by.
         weights = None if self._weights is None else self._weights.detach()
         return Mixture.concatenate, (self._stacks, weights, self._check)
@@ -133,11 +140,6 @@ class Mixture(Distribution):
             else self._weights.to(self._like)
         )
 
-    def _map_components(self, function: Callable[[Any], Tensor]) -> Tensor:
-        """Apply a function to every stack, and join the results per component. Shape: (..., K)."""
-        values = [function(stack) for stack in self._stacks]
-        return values[0] if len(values) == 1 else torch.cat(values, dim=-1)
-
     def _average(self, values: Tensor) -> Tensor:
         return values.mean(-1) if self._weights is None else (self._weights.to(values.dtype) * values).sum(-1)
 
@@ -150,7 +152,7 @@ class Mixture(Distribution):
             Counts y, or real numbers; their shape broadcasts with `batch_shape`.
         """
         y = torch.as_tensor(value).unsqueeze(-1)
-        log_p = self._map_components(lambda stack: stack.log_prob(y))
+        log_p = _join([stack.log_prob(y) for stack in self._stacks])
         if self._weights is None:
             return torch.logsumexp(log_p, dim=-1) - math.log(self.size)
         return weighted_logsumexp(log_p, self._weights.to(log_p.dtype))
@@ -158,17 +160,17 @@ class Mixture(Distribution):
     @property
     def mean(self) -> Tensor:
         """Weighted mean of the components' means."""
-        return self._average(self._map_components(lambda stack: stack.mean))
+        return self._average(_join([stack.mean for stack in self._stacks]))
 
     @property
     def aleatoric(self) -> Tensor:
         """Weighted mean of the components' variances."""
-        return self._average(self._map_components(lambda stack: stack.variance))
+        return self._average(_join([stack.variance for stack in self._stacks]))
 
     @property
     def epistemic(self) -> Tensor:
         """Weighted variance of the components' means."""
-        means = self._map_components(lambda stack: stack.mean)
+        means = _join([stack.mean for stack in self._stacks])
         return self._average((means - self._average(means).unsqueeze(-1)) ** 2)
 
     @property
@@ -179,17 +181,17 @@ class Mixture(Distribution):
     @property
     def expected_entropy(self) -> Tensor:
         """Weighted mean of the components' entropies."""
-        return self._average(self._map_components(lambda stack: stack.entropy()))
+        return self._average(_join([stack.entropy() for stack in self._stacks]))
 
     @property
     def mutual_information(self) -> Tensor:
         """Disagreement of the components in nats: the entropy of the mixture minus `expected_entropy`."""
         return (self.entropy() - self.expected_entropy).clamp(min=0.0)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> "Mixture":
+    def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> Self:
         return self._with([s.expand((*batch_shape, s.batch_shape[-1])) for s in self._stacks], self._weights)
 
-    def rows(self, index: Any) -> Self:
+    def rows(self, index: Tensor) -> Self:
         """Select rows along the first batch axis."""
         return self._with(
             [select_rows(stack, index) for stack in self._stacks], self._change_weights(lambda x: x[index])
@@ -205,15 +207,15 @@ class Mixture(Distribution):
             return weights
         return change(weights.expand(*self.batch_shape, self.size))
 
-    def _flatten(self) -> Any:
+    def _flatten(self) -> Self:
         """Replace components that are mixtures by their own components."""
         if not any(isinstance(stack, Mixture) for stack in self._stacks):
             return self
         stacks, weights = [], []
         parts = self.weights.split([stack.batch_shape[-1] for stack in self._stacks], -1)
         for stack, stack_weights in zip(self._stacks, parts, strict=True):
-            is_nested = isinstance(stack, Mixture)
-            inner: Any = stack._flatten() if is_nested else Mixture(reshape_batch(stack, (*stack.batch_shape, 1)))
+            flat = stack if isinstance(stack, Mixture) else Mixture(reshape_batch(stack, (*stack.batch_shape, 1)))
+            inner = flat._flatten()
             sizes = [part.batch_shape[-1] for part in inner._stacks]
             joint = (stack_weights.unsqueeze(-1) * inner.weights).expand(*inner.batch_shape, -1).split(sizes, -1)
             stacks += [
@@ -227,14 +229,14 @@ class Mixture(Distribution):
         parts = ", ".join(f"{stack.batch_shape[-1]} {type(stack).__name__}" for stack in self._stacks)
         return f"Mixture({parts}, batch_shape={tuple(self.batch_shape)})"
 
-    def _with(self, stacks: Sequence[Any], weights: Tensor | None) -> Any:
+    def _with(self, stacks: Sequence[Distribution], weights: Tensor | None) -> Self:
         new = object.__new__(type(self))
         new._set(list(stacks), weights, False)
         new._check = self._check
         return new
 
 
-def _class_for(components: Any) -> type:
+def _class_for(components: Distribution | Sequence[Distribution]) -> type["Mixture"]:
     parts = [components] if isinstance(components, Distribution) else list(components)
     if not parts:
         raise InputError("components must hold at least one distribution, got none.")
@@ -247,8 +249,15 @@ def _class_for(components: Any) -> type:
     return CountMixture if all(counts) else _MixedMixture if mixed or any(counts) else ContinuousMixture
 
 
+def _join(values: Sequence[Tensor]) -> Tensor:
+    """Join values of every stack to values per component. Shape: (..., K)."""
+    return values[0] if len(values) == 1 else torch.cat(list(values), dim=-1)
+
+
 class CountMixture(Mixture, CountDistribution):
     """A mixture of count distributions."""
+
+    _stacks: tuple[CountDistribution, ...]
 
     def log_prob(self, value: Tensor) -> Tensor:
         y = self.as_counts(value)
@@ -257,7 +266,7 @@ class CountMixture(Mixture, CountDistribution):
 
     def float32_log_prob(self, value: Tensor) -> Tensor:
         y = torch.as_tensor(value).unsqueeze(-1)
-        log_p = self._map_components(lambda stack: stack.float32_log_prob(y))
+        log_p = _join([stack.float32_log_prob(y) for stack in self._stacks])
         return weighted_logsumexp(log_p, self.weights.to(log_p.dtype) if self._weights is None else self._weights)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
@@ -268,7 +277,8 @@ class CountMixture(Mixture, CountDistribution):
         return torch.where(used, first, torch.inf).amin(-1), torch.where(used, last, -torch.inf).amax(-1)
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
-        log_masses = self._map_components(lambda stack: stack._log_mass(low.unsqueeze(-1), high.unsqueeze(-1)))
+        bounds = low.unsqueeze(-1), high.unsqueeze(-1)
+        log_masses = _join([stack._log_mass(*bounds) for stack in self._stacks])
         weights = self.weights.double() if self._weights is None else self._weights
         return weighted_log_masses(log_masses, weights)
 
@@ -288,7 +298,7 @@ class CountMixture(Mixture, CountDistribution):
         return parts
 
 
-def _needs_rounding(self: Mixture, *args: Any, **options: Any) -> Any:
+def _needs_rounding(self: Mixture, *args: object, **options: object) -> NoReturn:
     raise InputError(
         "A mixture with Normals has no mode and no entropy, and only moments if it has counts, too. Use "
         "discretize() to get a count distribution."
@@ -298,13 +308,15 @@ def _needs_rounding(self: Mixture, *args: Any, **options: Any) -> Any:
 class ContinuousMixture(Mixture):
     """A mixture of Normals: its density, moments, quantiles and CRPS."""
 
+    components: Normal
     support = constraints.real
     entropy = _needs_rounding
     mode = property(_needs_rounding)
 
     def cdf(self, value: Tensor) -> Tensor:
         """Compute P(Z <= y)."""
-        return self._average(self._map_components(lambda stack: stack.cdf(torch.as_tensor(value).unsqueeze(-1))))
+        y = torch.as_tensor(value).unsqueeze(-1)
+        return self._average(_join([stack.cdf(y) for stack in self._stacks]))
 
     def survival(self, value: Tensor) -> Tensor:
         """Compute P(Z > y)."""
@@ -329,14 +341,15 @@ class ContinuousMixture(Mixture):
         tail = torch.full_like(self.mean, 0.5 * (1.0 - arguments.check_coverage(coverage)))
         return self.icdf(tail), self.icdf(1.0 - tail)
 
-    def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draw a component at random, then a value from it by inversion of its cdf."""
         shape = self._extended_shape(torch.Size(sample_shape))
         with torch.no_grad():
             u = torch.rand(2, *shape, dtype=torch.float64, device=self._like.device, generator=generator)
             upto = self.weights.double().cumsum(-1)
             chosen = (upto.expand(*shape, -1) < u[0].unsqueeze(-1) * upto[..., -1:]).sum(-1, keepdim=True)
-            draws = self._map_components(lambda stack: stack.icdf(u[1].clamp(2**-53, 1 - 2**-53).unsqueeze(-1)))
+            levels = u[1].clamp(2**-53, 1 - 2**-53).unsqueeze(-1)
+            draws = _join([stack.icdf(levels) for stack in self._stacks])
             return draws.expand(*shape, -1).gather(-1, chosen).squeeze(-1).to(self._like)
 
 
@@ -347,7 +360,9 @@ class _MixedMixture(Mixture):
     mode = property(_needs_rounding)
 
 
-def _normalise_weights(weights: Any, size: int, device: torch.device, validate_args: bool | None) -> Tensor:
+def _normalise_weights(
+    weights: Tensor | Sequence[float], size: int, device: torch.device, validate_args: bool | None
+) -> Tensor:
     """Convert weights to float64 with sum 1 along the last axis, which must have `size` entries."""
     weights = torch.as_tensor(weights, dtype=None if isinstance(weights, Tensor) else torch.float64, device=device)
     if weights.dim() == 0 or weights.shape[-1] != size:

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.distributions import Distribution
 
 from ddpn.distributions import components, rule
 from ddpn.distributions.arguments import broadcast_shapes, expand_to, flatten_rows, is_transformed
@@ -78,11 +79,11 @@ class ParametricDistribution(CountDistribution):
             name = "log_mass" if is_family_normalised(cls.family) else "log_prob"
         return components.call_per_row(name, cls.family, columns, 4)
 
-    def rows(self, index: Any) -> Self:
+    def rows(self, index: Tensor) -> Self:
         """Select rows along the first batch axis."""
         return self._map_parameters(lambda x: x[index])
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
+    def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> Self:
         """Repeat the distributions along new or singleton batch axes."""
         return self._map_parameters(lambda x: x.expand(torch.Size(batch_shape)))
 
@@ -143,51 +144,73 @@ class ParametricDistribution(CountDistribution):
         return self._parameters()[0].detach()[..., :0] if self.batch_shape else self._parameters()[0].detach()
 
 
-def log_prob(kind: Any, y: Tensor, *parameters: Tensor, name: str = "log_prob") -> Tensor:
+def log_prob(kind: type[ParametricDistribution], y: Tensor, *parameters: Tensor, name: str = "log_prob") -> Tensor:
     """Compute log p(y) for a class of distributions, in float64 and with gradients. All tensors have one shape."""
     if kind.torch_log_prob is not None and rule.needs_torch(y, *parameters):
         return kind.torch_log_prob(y.double(), *(x.double() for x in parameters))
     return _call_kernel(kind, name, (y,), parameters)
 
 
-def _call_kernel(kind: Any, name: str, counts: tuple[Tensor, ...], parameters: Sequence[Tensor]) -> Tensor:
+def _call_kernel(
+    kind: type[ParametricDistribution], name: str, counts: tuple[Tensor, ...], parameters: Sequence[Tensor]
+) -> Tensor:
     """Compute a log probability by a kernel, with gradients. All tensors have one shape."""
     if is_transformed(*counts, *parameters):
         raise DDPNError(f"{kind.__name__} has no formula for torch.func and torch.compile. Use torch.autograd instead.")
     return _Kernel.apply(kind, name, counts, *parameters)
 
 
+class _KernelContext(FunctionCtx):
+    """What `_Kernel` and `_Slopes` keep for their gradients."""
+
+    kind: type[ParametricDistribution]
+    name: str
+    counts: tuple[Tensor, ...]
+    saved_tensors: tuple[Tensor, ...]
+
+
 class _Kernel(torch.autograd.Function):
     """A log probability by a kernel, which computes the derivatives in the parameters at the same time."""
 
     @staticmethod
-    def forward(ctx: Any, kind: Any, name: str, counts: tuple[Tensor, ...], *parameters: Tensor) -> Tensor:
+    def forward(
+        ctx: _KernelContext,
+        kind: type[ParametricDistribution],
+        name: str,
+        counts: tuple[Tensor, ...],
+        *parameters: Tensor,
+    ) -> Tensor:
         outputs = _evaluate_kernel(kind, name, counts, parameters)
         ctx.kind, ctx.name, ctx.counts = kind, name, counts
         ctx.save_for_backward(*parameters, *outputs[1 : 1 + len(parameters)])
         return outputs[0]
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
+    def backward(ctx: _KernelContext, grad: Tensor) -> tuple[Tensor | None, ...]:
         size = len(ctx.saved_tensors) // 2
         parameters, slopes = ctx.saved_tensors[:size], ctx.saved_tensors[size:]
         if torch.is_grad_enabled():  # for second derivatives
-            if ctx.name != "log_range" and ctx.kind.torch_log_prob is not None:
-                return None, None, None, *_differentiate_formula(ctx.kind, ctx.counts[0], grad, parameters)
+            formula = None if ctx.name == "log_range" else ctx.kind.torch_log_prob
+            if formula is not None:
+                return None, None, None, *_differentiate_formula(formula, ctx.counts[0], grad, parameters)
             slopes = _Slopes.apply(ctx.kind, ctx.name, ctx.counts, *parameters)
         return None, None, None, *((grad * slope).to(x.dtype) for x, slope in zip(parameters, slopes, strict=True))
 
 
-def _evaluate_kernel(kind: Any, name: str, counts: Sequence[Tensor], parameters: Sequence[Tensor]) -> Tensor:
+def _evaluate_kernel(
+    kind: type[ParametricDistribution], name: str, counts: Sequence[Tensor], parameters: Sequence[Tensor]
+) -> Tensor:
     """Evaluate a kernel and its derivatives for tensors. Shape: (1 + derivatives, ...)."""
     columns = [flatten_rows(x, x.shape) for x in (*counts, *parameters)]
     outputs = torch.from_numpy(kind.evaluate_kernel(name, columns))
     return outputs.reshape(len(outputs), *parameters[0].shape).to(parameters[0].device)
 
 
-def _differentiate_formula(kind: Any, y: Tensor, grad: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
+def _differentiate_formula(
+    formula: Callable[..., Tensor], y: Tensor, grad: Tensor, parameters: Sequence[Tensor]
+) -> list[Tensor | None]:
     """Differentiate log p by the formula in torch, and multiply by `grad`; the result can be differentiated again."""
-    total = kind.torch_log_prob(y.double(), *(x.double() for x in parameters)).sum()
+    total = formula(y.double(), *(x.double() for x in parameters)).sum()
     leaves = [x for x in parameters if x.requires_grad]
     # Not of `grad` times the logarithms: it may depend on them, as in a mixture, and lead back here.
     slopes = iter(torch.autograd.grad(total, leaves, create_graph=True))
@@ -198,21 +221,28 @@ class _Slopes(torch.autograd.Function):
     """Derivatives by a kernel; second derivatives are central differences of these, with six digits."""
 
     @staticmethod
-    def forward(ctx: Any, kind: Any, name: str, counts: tuple[Tensor, ...], *parameters: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: _KernelContext,
+        kind: type[ParametricDistribution],
+        name: str,
+        counts: tuple[Tensor, ...],
+        *parameters: Tensor,
+    ) -> tuple[Tensor, ...]:
         ctx.kind, ctx.name, ctx.counts = kind, name, counts
         ctx.save_for_backward(*parameters)
         return tuple(_evaluate_kernel(kind, name, counts, parameters)[1 : 1 + len(parameters)])
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Any:
+    def backward(ctx: _KernelContext, *grads: Tensor) -> tuple[Tensor | None, ...]:
         parameters, totals = ctx.saved_tensors, []
         for i, parameter in enumerate(parameters):
             step = _RELATIVE_STEP * parameter.double().abs()
             moved = [[x.double() + sign * step if j == i else x for j, x in enumerate(parameters)] for sign in (1, -1)]
             up, down = (_evaluate_kernel(ctx.kind, ctx.name, ctx.counts, arguments)[1:] for arguments in moved)
             slopes = (up - down) / (2.0 * step)
-            totals.append(sum(g * slopes[j] for j, g in enumerate(grads)).to(parameter.dtype))
+            total = sum((g * slopes[j] for j, g in enumerate(grads)), torch.zeros_like(step))
+            totals.append(total.to(parameter.dtype))
         return None, None, None, *totals
 
 

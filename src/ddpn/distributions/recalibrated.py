@@ -1,15 +1,16 @@
 """Count distributions whose cdf is recalibrated: F'(y) = G(F(y)) with a monotone map G."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.distributions.components import Summaries, Summary
-from ddpn.distributions.count import Modified, without_gradient
+from ddpn.distributions.components import Summaries, Summary, SummaryRequest
+from ddpn.distributions.count import CountDistribution, Modified, without_gradient
 from ddpn.distributions.discretized import discretize
 from ddpn.distributions.mixture import Mixture
 from ddpn.runtime.errors import InputError
@@ -42,7 +43,7 @@ class MonotoneMap(NamedTuple):
     value: Tensor
 
     @classmethod
-    def from_knots(cls, at: Any, value: Any) -> "MonotoneMap":
+    def from_knots(cls, at: ArrayLike, value: ArrayLike) -> "MonotoneMap":
         """Make a map from its knots and its values there, which are validated.
 
         Parameters
@@ -151,14 +152,14 @@ class Recalibrated(Modified):
         slope = self.map.mean_slope(log_p.exp(), self.base._compute_sides(y)[0])
         return (log_p + slope.log()).to(self.dtype)
 
-    def _pair_counts(self, value: Any, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
+    def _pair_counts(self, value: ArrayLike, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
         return self.base._pair_counts(value, negative)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
         """Return the first and the last count of a window that leaves out about e^-depth of the mass."""
         return self.base.bracket(depth)
 
-    def _modify(self, base: Any, change: Callable[[Tensor], Tensor]) -> "Recalibrated":
+    def _modify(self, base: CountDistribution, change: Callable[[Tensor], Tensor]) -> "Recalibrated":
         return Recalibrated(base, self.map)
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
@@ -171,11 +172,11 @@ class Recalibrated(Modified):
         between = torch.where(before > 0.5, above - beyond, upto - before)
         return torch.where(low <= high, between.clamp(min=0.0), 0.0).log()
 
-    def _summarise(self, shape: torch.Size | None = None, **asked: Any) -> Summaries:
+    def _summarise(self, request: SummaryRequest, shape: torch.Size | None = None) -> Summaries:
         change = np.ascontiguousarray(np.stack([x.cpu().numpy() for x in self.map]))
-        return self.base._summarise(shape, change=change, **asked)
+        return self.base._summarise(request._replace(change=change), shape)
 
-    def _compute_sides(self, value: Any) -> Tensor:
+    def _compute_sides(self, value: ArrayLike) -> Tensor:
         below, above = self.base._compute_sides(value)
         return torch.stack([self.map(below), self.map.reflect()(above)])
 
@@ -186,7 +187,7 @@ class Recalibrated(Modified):
 
     @torch.no_grad()
     def summary(
-        self, levels: Tensor, y: Tensor | None = None, entropy: bool = False, interval_level: Any = None
+        self, levels: Tensor, y: Tensor | None = None, entropy: bool = False, interval_level: ArrayLike | None = None
     ) -> Summary:
         """Compute `CountDistribution.summary`, with the variance divided into its parts as in the base."""
         result = super().summary(levels, y, entropy, interval_level)

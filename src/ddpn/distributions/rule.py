@@ -7,12 +7,14 @@ gamma is at least 1e-4, as heads have it; below they grow, to 3e-6 at a gamma of
 """
 
 import math
+from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from ddpn.distributions.arguments import is_transformed
 from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, LOG_H
@@ -204,11 +206,17 @@ def _log_prob_from_terms(terms: WeightedTerms, gamma: Tensor) -> Tensor:
     return torch.log(terms.scaled_h / terms.total) + gamma * (terms.least - terms.deviance[..., -1])
 
 
+class Differentiation(Protocol):
+    """What autograd passes to a `backward`."""
+
+    saved_tensors: tuple[Tensor, ...]
+
+
 class DoublePoissonLogProb(torch.autograd.Function):
     """log p(y) with a closed-form gradient, so that autograd stores no intermediate of 64 terms."""
 
     @staticmethod
-    def forward(ctx: Any, y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
+    def forward(ctx: FunctionCtx, y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
         """Compute log p(y) and its gradient in blocks of rows, so that memory does not grow with their number."""
         flat = [x.reshape(-1).split(_MAX_BLOCK_ROWS) for x in (y, mu, gamma)]
         blocks = [_with_gradient(*block) for block in zip(*flat, strict=True)]
@@ -217,9 +225,10 @@ class DoublePoissonLogProb(torch.autograd.Function):
         return value.view(y.shape)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
+    def backward(ctx: Differentiation, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Multiply by the recorded gradient, or differentiate the formula again for second derivatives."""
-        y, mu, gamma, *slopes = ctx.saved_tensors
+        y, mu, gamma = ctx.saved_tensors[:3]
+        slopes: Sequence[Tensor] = ctx.saved_tensors[3:]
         if torch.is_grad_enabled():
             leaves = [x if x.requires_grad else x.detach().requires_grad_() for x in (mu, gamma)]
             slopes = torch.autograd.grad(_log_prob(y, *leaves).sum(), leaves, create_graph=True)

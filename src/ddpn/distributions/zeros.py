@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -52,7 +52,7 @@ class ZeroModified(Modified):
         )
         self._check = validate_args
 
-    def _set(self, base: Any, parameter: Tensor, is_logits: bool) -> None:
+    def _set(self, base: CountDistribution, parameter: Tensor, is_logits: bool) -> None:
         self.base = base
         self._pi, self._logits = (None, parameter) if is_logits else (parameter, None)
         super().__init__(base.batch_shape, base._check)
@@ -73,7 +73,7 @@ class ZeroModified(Modified):
 
     @property
     @abstractmethod
-    def _other_counts(self) -> Any:
+    def _other_counts(self) -> CountDistribution:
         """Distribution of the counts that are not extra zeros."""
 
     @property
@@ -110,7 +110,7 @@ class ZeroModified(Modified):
         first, last = self._other_counts.bracket(depth)
         return torch.zeros_like(first), last
 
-    def _modify(self, base: Any, change: Callable[[Tensor], Tensor]) -> Self:
+    def _modify(self, base: CountDistribution, change: Callable[[Tensor], Tensor]) -> Self:
         new = object.__new__(type(self))
         new._set(base, change(self._parameter), self._logits is not None)
         new._check = self._check
@@ -158,7 +158,7 @@ class ZeroInflated(ZeroModified):
     """
 
     @property
-    def _other_counts(self) -> Any:
+    def _other_counts(self) -> CountDistribution:
         return self.base
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -209,7 +209,7 @@ class Hurdle(ZeroModified):
     """
 
     @cached_property
-    def _other_counts(self) -> Any:
+    def _other_counts(self) -> CountDistribution:
         return Truncated(self.base, low=1, validate_args=False)
 
     def log_prob(self, value: Tensor) -> Tensor:

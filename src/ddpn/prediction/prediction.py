@@ -84,7 +84,7 @@ class Prediction:
     ([[0.135, 0.271]], [0.053])
     """
 
-    distribution: Mixture | Recalibrated
+    distribution: Mixture | CountDistribution
     calibration: Calibration = UNCALIBRATED
     of: str = MIXTURE
     interval_kind: str = "narrowest"
@@ -148,11 +148,13 @@ class Prediction:
     @property
     def aleatoric(self) -> np.ndarray:
         """The part of the variance that more data would not remove."""
+        assert isinstance(self.distribution, Mixture | Recalibrated)
         return _to_numpy(self.distribution.aleatoric)
 
     @property
     def epistemic(self) -> np.ndarray:
         """The part of the variance that the components of the mixture disagree about."""
+        assert isinstance(self.distribution, Mixture | Recalibrated)
         return _to_numpy(self.distribution.epistemic)
 
     @property

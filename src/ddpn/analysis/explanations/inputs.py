@@ -267,6 +267,7 @@ def join_columns(first: Column, second: Column) -> Column:
 
 def _moments(dist: Mixture | Recalibrated, variance: bool, recalibrated: bool) -> PredictedMoments:
     mixture = dist.base if isinstance(dist, Recalibrated) else dist
+    assert isinstance(mixture, Mixture)
     stacks = mixture.components if isinstance(mixture.components, tuple) else (mixture.components,)
     means = torch.cat([stack.mean.double() for stack in stacks], -1)
     weights = mixture.weights.double()

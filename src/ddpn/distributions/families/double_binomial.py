@@ -1,7 +1,7 @@
 """The Double Binomial distribution of Efron (1986): counts k of a known total n, exactly normalised."""
 
 from math import sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -106,7 +106,7 @@ class DoubleBinomial(ParametricDistribution):
         super().__init__(self.mu.shape, validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
-    def support(self) -> Any:
+    def support(self) -> constraints.Constraint:
         """Return the constraint of integers 0..total."""
         return constraints.integer_interval(0, self.total)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import cache
 from math import exp, inf, log, nan, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -218,7 +218,7 @@ def _log_ratio(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
 
 
 @register_kl(DoublePoisson, DoublePoisson)
-def kl_divergence(p: Any, q: Any) -> Tensor:
+def kl_divergence(p: DoublePoisson, q: DoublePoisson) -> Tensor:
     """Compute the Kullback-Leibler divergence KL(p || q).
 
     The exponential family's closed form: E_p of the log ratio, linear in E[Z] and E[Z log Z] under p.

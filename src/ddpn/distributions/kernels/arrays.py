@@ -2,18 +2,18 @@
 
 from collections.abc import Callable
 from math import log, log1p
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+Kernel = TypeVar("Kernel", bound=Callable[..., object])
 #: Two probabilities within this share of each other are equal: the smaller count is the mode.
 TIE = 1e-13
 #: Relative error of sums of probabilities, which must not move a quantile.
 SLACK = 1e-10
 
 #: Functions whose sums may be added in any order, and so several terms at once.
-ANY_ORDER: set[Callable[..., Any]] = set()
+ANY_ORDER: set[Callable[..., object]] = set()
 
 
 def any_order(function: Kernel) -> Kernel:

@@ -17,17 +17,18 @@ import numpy as np
 
 from ddpn.distributions.kernels import family as families
 from ddpn.distributions.kernels.arrays import ANY_ORDER
+from ddpn.distributions.kernels.family import Family
 
 #: Division by zero is infinite, and a product that is added to may be rounded once instead of twice.
-_OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
-_ANY_ORDER_OPTIONS = {**_OPTIONS, "fastmath": {"contract", "reassoc", "nsz"}}
+_OPTIONS: Any = {"error_model": "numpy", "fastmath": {"contract"}}
+_ANY_ORDER_OPTIONS: Any = {**_OPTIONS, "fastmath": {"contract", "reassoc", "nsz"}}
 #: Functions that say whether a tuple's type has an optional method, and the name of that method.
 _FLAGS = {families.has_ratio: "ratio", families.has_quick: "quick"}
 announced: list[bool] = []
 
 
 @cache
-def compile_kernel(function: Any, family: Any = None) -> Callable[..., Any]:
+def compile_kernel(function: FunctionType, family: type[Family] | None = None) -> Callable[..., Any]:
     """Return a loop over rows as a compiled function, which releases the GIL.
 
     It is compiled for the types of its arguments when it is first called, or read from disk if an earlier process
@@ -44,12 +45,12 @@ def compile_kernel(function: Any, family: Any = None) -> Callable[..., Any]:
 
     if family is None:
 
-        def loop(*args: Any) -> Any:
+        def loop(*args):
             return function(*args)
 
     else:
 
-        def loop(*args: Any) -> Any:
+        def loop(*args):
             return function(family, *args)
 
     _register_methods()
@@ -60,14 +61,14 @@ def compile_kernel(function: Any, family: Any = None) -> Callable[..., Any]:
     label = function.__name__ if family is None else f"{function.__name__}_{family.__name__}"
     loop.__qualname__ = f"{label}_{_hash_functions(functions, family)}"
     is_kept = family is None or family.__module__ != "__main__"
-    dispatcher: Any = numba.njit(cache=is_kept, nogil=True, **_OPTIONS)(loop)
+    dispatcher = numba.njit(cache=is_kept, nogil=True, **_OPTIONS)(loop)
     _announce(dispatcher)
     return dispatcher
 
 
-def _find_functions(function: Any, family: Any) -> Iterator[Any]:
+def _find_functions(function: FunctionType, family: type[Family] | None) -> Iterator[FunctionType]:
     """Yield a function, the methods of a family, and all that these call: plain functions, and methods of tuples."""
-    waiting, seen = [function, *_list_methods(family)], set()
+    waiting, seen = [function, *([] if family is None else _list_methods(family))], set()
     while waiting:
         caller = waiting.pop()
         if caller in seen:
@@ -82,16 +83,16 @@ def _find_functions(function: Any, family: Any) -> Iterator[Any]:
                 waiting += _list_methods(value)
 
 
-def _list_methods(family: Any) -> list[Any]:
+def _list_methods(family: type) -> list[FunctionType]:
     """Return the methods of a family, those of the tuples it is derived from included."""
-    kinds = [] if family is None else [kind for kind in family.__mro__ if kind not in (tuple, object)]
+    kinds = [kind for kind in family.__mro__ if kind not in (tuple, object)]
     public = [getattr(x, "__func__", x) for kind in kinds for name, x in vars(kind).items() if not name.startswith("_")]
     return [x for x in public if isinstance(x, FunctionType)]
 
 
-def _hash_functions(functions: list[Any], family: Any) -> str:
+def _hash_functions(functions: list[FunctionType], family: type[Family] | None) -> str:
     """Hash what functions compute, with the values of the constants that they use: numba sees changes of one file."""
-    fields = None if family is None else (family.__module__, family.__qualname__, family._fields)
+    fields = None if family is None else (family.__module__, family.__qualname__, getattr(family, "_fields", ()))
     digest = hashlib.sha256(repr(fields).encode())
     for function in sorted(functions, key=lambda x: (x.__module__, x.__qualname__)):
         digest.update(repr((function.__module__, function.__qualname__, _list_code(function.__code__))).encode())
@@ -106,17 +107,17 @@ def _hash_functions(functions: list[Any], family: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def _list_code(code: CodeType) -> tuple[Any, ...]:
+def _list_code(code: CodeType) -> tuple[bytes, tuple[str, ...], tuple[object, ...]]:
     constants = tuple(_list_code(x) if isinstance(x, CodeType) else repr(x) for x in code.co_consts)
     return code.co_code, code.co_names, constants
 
 
 @cache
-def _register_function(function: Any) -> None:
+def _register_function(function: FunctionType) -> None:
     """Let numba translate a function where compiled code calls it."""
     from numba.extending import overload
 
-    def choose(*args: Any) -> Any:
+    def choose(*args):
         kind: Any = getattr(args[0], "instance_class", None) if args else None
         if function is families.prepare:
             return kind.prepare.__func__
@@ -124,7 +125,7 @@ def _register_function(function: Any) -> None:
             return (lambda p: True) if hasattr(kind, _FLAGS[function]) else (lambda p: False)
         return function
 
-    options: Any = _ANY_ORDER_OPTIONS if function in ANY_ORDER else _OPTIONS
+    options = _ANY_ORDER_OPTIONS if function in ANY_ORDER else _OPTIONS
     overload(function, jit_options=options, strict=False)(choose)
 
 
@@ -138,7 +139,7 @@ def _register_methods() -> None:
     for name, default in (vars(families.Family) | vars(families.OptionalMethods)).items():
         if isinstance(default, FunctionType) and not name.startswith("_"):
 
-            def choose(p: Any, *args: Any, _name: str = name, _default: Any = default) -> Any:
+            def choose(p, *args, _name=name, _default=default):
                 return getattr(p.instance_class, _name, _default)
 
             choose.__signature__ = inspect.signature(default)  # type: ignore[attr-defined]

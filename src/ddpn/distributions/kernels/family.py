@@ -6,7 +6,7 @@ Methods are plain Python that numba can translate: numbers, tuples, `math` and f
 """
 
 from math import inf
-from typing import Any, Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 
 class Family(Protocol):
@@ -35,6 +35,9 @@ class Family(Protocol):
         """Return a rough centre, a rough standard deviation, and the end of the support."""
 
 
+Weights = TypeVar("Weights", bound=Family)
+
+
 class OptionalMethods:
     """What a family may have, too; `has_ratio` and `has_quick` say where these stand for a missing method."""
 
@@ -53,22 +56,21 @@ class OptionalMethods:
         return inf
 
 
-def prepare(family: Any, a: float, b: float, c: float) -> Any:
+def prepare(family: type[Weights], a: float, b: float, c: float) -> Weights:
     """Return the tuple of a distribution from its parameters."""
     return family.prepare(a, b, c)
 
 
 def is_family_normalised(family: type[Family]) -> bool:
     """Return whether the log weights of a family are logarithms of probabilities."""
-    without_parameters: Any = None
-    return family.is_normalised(without_parameters)
+    return family.is_normalised(None)  # type: ignore[arg-type]
 
 
-def has_ratio(p: Any) -> bool:
+def has_ratio(p: Family) -> bool:
     """Return whether the family has the optional method `ratio`."""
     return hasattr(p, "ratio")
 
 
-def has_quick(p: Any) -> bool:
+def has_quick(p: Family) -> bool:
     """Return whether the family has the optional method `quick`."""
     return hasattr(p, "quick")
