@@ -1,4 +1,4 @@
-"""Mean differences with their intervals: against scipy where there are no weights and no skewness, and by coverage."""
+"""Test mean differences with intervals: against scipy without weights and skewness, and by their coverage elsewhere."""
 
 import numpy as np
 import pytest
@@ -13,10 +13,10 @@ RNG = np.random.default_rng(0)
 def test_symmetric_differences_have_the_interval_of_students_t():
     half = RNG.normal(size=40)
     values = np.concatenate([0.3 + half, 0.3 - half])
-    found = mean_gain(values, np.ones(80))
+    gain = mean_gain(values, np.ones(80))
     low, high = stats.t.interval(0.95, 79, values.mean(), stats.sem(values))
-    assert (found.mean, found.error) == pytest.approx((values.mean(), stats.sem(values)))
-    assert (found.low, found.high) == pytest.approx((low, high))
+    assert (gain.mean, gain.error) == pytest.approx((values.mean(), stats.sem(values)))
+    assert (gain.low, gain.high) == pytest.approx((low, high))
 
 
 def test_only_the_upper_end_is_wider_for_the_best_of_several_candidates():
@@ -27,15 +27,15 @@ def test_only_the_upper_end_is_wider_for_the_best_of_several_candidates():
 
 
 def test_gains_in_scores_are_those_of_the_logarithm_of_their_ratio():
-    """By the delta method, against the same with matrices: the gradient of log(b / a) at the means."""
+    """Repeat the delta method with matrices: the gradient of log(b / a) at the means."""
     model, rival = RNG.gamma(9.0, size=400), 1.1 * RNG.gamma(9.0, size=400)
-    found = compare_scores(model, rival, np.ones(400))
-    assert (found.mean, found.error) == pytest.approx((rival.mean() - model.mean(), stats.sem(rival - model)))
+    gain = compare_scores(model, rival, np.ones(400))
+    assert (gain.mean, gain.error) == pytest.approx((rival.mean() - model.mean(), stats.sem(rival - model)))
     gradient = np.array([-1.0 / model.mean(), 1.0 / rival.mean()])
     error = np.sqrt(gradient @ np.cov(model, rival) @ gradient / 400)
     log = np.log(rival.mean() / model.mean())
     ends = rival.mean() * (1.0 - np.exp(-np.array(stats.t.interval(0.95, 399, log, error))))
-    assert (found.low, found.high) == pytest.approx(tuple(ends), abs=0.1 * (ends[1] - ends[0]))  # up to skewness
+    assert (gain.low, gain.high) == pytest.approx(tuple(ends), abs=0.1 * (ends[1] - ends[0]))  # up to skewness
 
 
 def test_out_of_fold_scores_have_intervals_that_are_wider_by_the_factor_of_nadeau_and_bengio():
@@ -55,22 +55,22 @@ def test_scores_of_zero_have_finite_gains():
 
 
 def test_skewed_differences_are_covered():
-    """Of a lognormal distribution the t interval of 50 rows misses the mean in more than 7% of samples on one side."""
-    below = above = of_t = 0
+    """On lognormal differences the t interval of 50 rows misses the mean too often, and ours does not."""
+    below = above = t_misses = 0
     for seed in range(400):
         values = np.exp(np.random.default_rng(seed).normal(size=50)) - np.exp(0.5)
-        found = mean_gain(values, np.ones(50))
-        below, above = below + (found.high < 0), above + (found.low > 0)
-        of_t += found.mean + stats.t.ppf(0.975, 49) * found.error < 0
-    assert of_t > 0.07 * 400
+        gain = mean_gain(values, np.ones(50))
+        below, above = below + (gain.high < 0), above + (gain.low > 0)
+        t_misses += gain.mean + stats.t.ppf(0.975, 49) * gain.error < 0
+    assert t_misses > 0.07 * 400
     assert below + above < 0.06 * 400
 
 
 def test_integer_weights_are_repeated_rows_and_zeros_are_none():
     values, weight = RNG.gamma(2.0, size=60), RNG.integers(0, 2, 60).astype(float)
-    found, kept = mean_gain(values, weight), mean_gain(values[weight > 0], np.ones(int(weight.sum())))
-    assert (found.mean, found.low, found.high) == pytest.approx((kept.mean, kept.low, kept.high))
-    assert mean_gain(values, 7 * weight).low == pytest.approx(found.low)
+    weighted, kept = mean_gain(values, weight), mean_gain(values[weight > 0], np.ones(int(weight.sum())))
+    assert (weighted.mean, weighted.low, weighted.high) == pytest.approx((kept.mean, kept.low, kept.high))
+    assert mean_gain(values, 7 * weight).low == pytest.approx(weighted.low)
     assert effective_rows(np.array([1.0, 1.0, 0.0, 2.0])) == pytest.approx(16 / 6)
 
 
@@ -84,30 +84,30 @@ def test_equal_differences_leave_no_doubt():
     assert mean_gain(np.full(60, 0.25), np.ones(60))[:4] == (0.25, 0.25, 0.25, 0.0)
 
 
-def test_a_gain_that_hangs_on_few_rows():
+def test_a_gain_that_depends_on_few_rows_says_so():
     values = np.r_[RNG.normal(0, 0.01, 397), [40.0, 50.0, 60.0]]
-    found = mean_gain(values, np.ones(400))
-    assert found.few == 4
-    assert found.without_few == pytest.approx(0.0, abs=0.01)
-    assert found.depends_on_few
-    assert (-found).depends_on_few
+    gain = mean_gain(values, np.ones(400))
+    assert gain.few == 4
+    assert gain.without_few == pytest.approx(0.0, abs=0.01)
+    assert gain.depends_on_few
+    assert (-gain).depends_on_few
     assert not mean_gain(RNG.normal(1.0, 1.0, 400), np.ones(400)).depends_on_few
 
 
 def test_few_rows_that_point_in_the_direction_of_the_rest_leave_its_sign_certain():
     values = np.r_[RNG.normal(0.5, 1.0, 397), [1e6, 2e6, 9e6]]
-    found = mean_gain(values, np.ones(400))
-    assert 0 < found.low < 0.5
-    assert found.mean + 1.96 * found.error > 2 * found.mean, "the usual interval is uncertain"
-    assert mean_gain(-values, np.ones(400)).high == pytest.approx(-found.low)
+    gain = mean_gain(values, np.ones(400))
+    assert 0 < gain.low < 0.5
+    assert gain.mean + 1.96 * gain.error > 2 * gain.mean, "the usual interval is uncertain"
+    assert mean_gain(-values, np.ones(400)).high == pytest.approx(-gain.low)
     values[-1] *= -1
     assert not mean_gain(values, np.ones(400)).is_clear
 
 
-def test_the_gain_of_the_other_candidate():
-    found = -Gain(1.0, -0.5, 2.5, 0.7, few=3, without_few=0.8)
-    assert found == Gain(-1.0, -2.5, 0.5, 0.7, few=3, without_few=-0.8)
-    assert not found.is_clear
+def test_the_gain_of_the_other_candidate_has_the_opposite_sign():
+    opposite = -Gain(1.0, -0.5, 2.5, 0.7, few=3, without_few=0.8)
+    assert opposite == Gain(-1.0, -2.5, 0.5, 0.7, few=3, without_few=-0.8)
+    assert not opposite.is_clear
 
 
 @pytest.mark.parametrize(("covered", "rows"), [(0, 10), (9, 10), (45, 50), (100, 100), (8123, 9000)])
@@ -117,19 +117,19 @@ def test_wilson_is_that_of_scipy(covered, rows):
 
 
 def test_intervals_of_groups_hold_where_rows_are_alike():
-    """Differences that are shared by the 10 rows of a group: 95% intervals hold for groups, and far less for rows."""
+    """Simulate differences shared by the 10 rows of a group: 95% intervals hold for groups, and far less for rows."""
     rng, group, weight = np.random.default_rng(0), np.repeat(np.arange(40), 10), np.ones(400)
     held = {"rows": 0, "groups": 0}
     for _ in range(400):
         values = np.repeat(rng.normal(size=40), 10) + 0.3 * rng.normal(size=400)
         for name, labels in (("rows", None), ("groups", group)):
-            found = mean_gain(values, weight, group=labels)
-            held[name] += found.low <= 0 <= found.high
+            gain = mean_gain(values, weight, group=labels)
+            held[name] += gain.low <= 0 <= gain.high
     assert held["groups"] >= 0.92 * 400
     assert held["rows"] <= 0.6 * 400
 
 
-def test_independent_rows():
+def test_rows_count_as_independent_unless_groups_are_alike():
     rng = np.random.default_rng(0)
     weight, group = np.ones(1000), np.repeat(np.arange(100), 10)
     alike, apart = np.repeat(rng.random(100) < 0.9, 10), rng.random(1000) < 0.9

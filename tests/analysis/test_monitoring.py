@@ -1,4 +1,4 @@
-"""Checks of columns: false alarms are rare, shifts are found, and differences that do not matter are no drift."""
+"""Test checks of columns: false alarms are rare, shifts are found, and differences that do not matter are no drift."""
 
 import numpy as np
 import polars as pl
@@ -20,28 +20,28 @@ from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.tables.columns import Column, Kind, Levels
 
 
-def numbers(values) -> Column:
+def make_numbers(values) -> Column:
     return Column("x", Kind.NUMBER, np.asarray(values, dtype=float))
 
 
-def levels(values) -> Column:
+def make_levels(values) -> Column:
     names, codes = np.unique(values, return_inverse=True)
     return Column("x", Kind.CATEGORY, codes, Levels(map(str, names)))
 
 
-def compared(before: Column, now: Column) -> Check:
+def compare_columns(before: Column, now: Column) -> Check:
     return compare_column(fit_column(before), now)
 
 
 SOURCES = {
-    "continuous": lambda rng, n: numbers(rng.normal(size=n)),
-    "skewed": lambda rng, n: numbers(rng.exponential(size=n) ** 3),
-    "few values": lambda rng, n: numbers(rng.poisson(2.0, n)),
-    "many values": lambda rng, n: numbers(rng.poisson(300.0, n)),
-    "levels": lambda rng, n: levels(rng.choice(list("abcd"), n, p=[0.6, 0.25, 0.1, 0.05])),
-    "rare levels": lambda rng, n: levels(rng.zipf(1.6, n) % 500),
-    "missing": lambda rng, n: numbers(np.where(rng.random(n) < 0.05, np.nan, rng.normal(size=n))),
-    "missing levels": lambda rng, n: numbers(np.where(rng.random(n) < 0.3, np.nan, rng.poisson(2.0, n))),
+    "continuous": lambda rng, n: make_numbers(rng.normal(size=n)),
+    "skewed": lambda rng, n: make_numbers(rng.exponential(size=n) ** 3),
+    "few values": lambda rng, n: make_numbers(rng.poisson(2.0, n)),
+    "many values": lambda rng, n: make_numbers(rng.poisson(300.0, n)),
+    "levels": lambda rng, n: make_levels(rng.choice(list("abcd"), n, p=[0.6, 0.25, 0.1, 0.05])),
+    "rare levels": lambda rng, n: make_levels(rng.zipf(1.6, n) % 500),
+    "missing": lambda rng, n: make_numbers(np.where(rng.random(n) < 0.05, np.nan, rng.normal(size=n))),
+    "missing levels": lambda rng, n: make_numbers(np.where(rng.random(n) < 0.3, np.nan, rng.poisson(2.0, n))),
 }
 
 
@@ -49,29 +49,31 @@ SOURCES = {
 @pytest.mark.parametrize("size", [60, pytest.param(1500, marks=pytest.mark.slow)])
 def test_rows_like_the_training_rows_rarely_look_different(source, size):
     rng, draw = np.random.default_rng(1), SOURCES[source]
-    small = sum(compared(draw(rng, 400), draw(rng, size)).p_value < 0.05 for _ in range(100))
+    small = sum(compare_columns(draw(rng, 400), draw(rng, size)).p_value < 0.05 for _ in range(100))
     # 100 draws with probability 0.05 are above 13 in one of two thousand cases.
     assert small <= 13
 
 
 def test_shifts_are_found_with_their_size():
     rng = np.random.default_rng(2)
-    found = compared(numbers(rng.normal(size=800)), numbers(rng.normal(1.0, 1.0, 400)))
+    check = compare_columns(make_numbers(rng.normal(size=800)), make_numbers(rng.normal(1.0, 1.0, 400)))
     # The Kolmogorov distance of Normals one standard deviation apart is 0.38.
-    assert found.effect == pytest.approx(0.38, abs=0.08)
-    assert found.p_value < 1e-9
-    found = compared(levels(rng.choice(list("ab"), 500)), levels(rng.choice(list("abz"), 500)))
-    assert found.effect == pytest.approx(1 / 3, abs=0.05)
-    assert found.p_value < 1e-9
-    assert found.now.endswith("unseen")
-    found = compared(levels(["a"] * 300), levels(["a"] * 200 + ["b"] * 100))  # a column that was constant
-    assert found.effect == pytest.approx(1 / 3)
-    assert found.p_value < 1e-9
+    assert check.effect == pytest.approx(0.38, abs=0.08)
+    assert check.p_value < 1e-9
+    check = compare_columns(make_levels(rng.choice(list("ab"), 500)), make_levels(rng.choice(list("abz"), 500)))
+    assert check.effect == pytest.approx(1 / 3, abs=0.05)
+    assert check.p_value < 1e-9
+    assert check.now.endswith("unseen")
+    check = compare_columns(
+        make_levels(["a"] * 300), make_levels(["a"] * 200 + ["b"] * 100)
+    )  # a column that was constant
+    assert check.effect == pytest.approx(1 / 3)
+    assert check.p_value < 1e-9
     for draw in (rng.normal, lambda size: rng.poisson(2.0, size)):
-        found = compared(numbers(draw(size=500)), numbers([*draw(size=400), *[np.nan] * 100]))
-        assert found.effect == pytest.approx(0.2, abs=0.06)
-        assert found.p_value < 1e-6
-        assert "20.0%" in found.now
+        check = compare_columns(make_numbers(draw(size=500)), make_numbers([*draw(size=400), *[np.nan] * 100]))
+        assert check.effect == pytest.approx(0.2, abs=0.06)
+        assert check.p_value < 1e-6
+        assert "20.0%" in check.now
 
 
 @pytest.mark.parametrize(
@@ -88,34 +90,35 @@ def test_shifts_are_found_with_their_size():
 )
 def test_the_first_missing_and_unseen_values_are_found_among_few_rows(values, new):
     if isinstance(values, list):
-        known = [value or "" for value in new]
-        codes = {name: code for code, name in enumerate(sorted(set(filter(None, known))))}
-        column = Column("x", Kind.CATEGORY, np.array([codes.get(value, -1) for value in known]), Levels(codes))
-        found = compared(levels(values), column)
+        cells = [value or "" for value in new]
+        codes = {name: code for code, name in enumerate(sorted(set(filter(None, cells))))}
+        column = Column("x", Kind.CATEGORY, np.array([codes.get(value, -1) for value in cells]), Levels(codes))
+        check = compare_columns(make_levels(values), column)
     else:
-        found = compared(numbers(values), numbers(new))
-    assert found.p_value < 1e-9
+        check = compare_columns(make_numbers(values), make_numbers(new))
+    assert check.p_value < 1e-9
 
 
 def test_many_rows_make_small_differences_significant_but_not_drift():
     rng = np.random.default_rng(3)
-    found = compared(numbers(rng.normal(size=100_000)), numbers(rng.normal(0.05, 1.0, 100_000)))
-    (check,) = decide_drift([found], 0.01, 0.1)
+    comparison = compare_columns(make_numbers(rng.normal(size=100_000)), make_numbers(rng.normal(0.05, 1.0, 100_000)))
+    (check,) = decide_drift([comparison], 0.01, 0.1)
     assert check.adjusted_p_value < 1e-6
     assert not check.drift
-    (check,) = decide_drift([found], 0.01, 0.01)
+    (check,) = decide_drift([comparison], 0.01, 0.01)
     assert check.drift
 
 
 @pytest.mark.parametrize("values", [np.arange(50.0), np.arange(50) % 2])
 def test_columns_of_which_all_values_are_missing_are_compared(values):
-    whole, empty = numbers(values), numbers([np.nan] * 50)
-    for found in (compared(whole, empty), compared(empty, whole)):
-        assert found.effect == 1.0
-        assert found.p_value < 1e-9
-    assert compared(empty, empty).p_value == 1.0
+    whole, empty = make_numbers(values), make_numbers([np.nan] * 50)
+    for check in (compare_columns(whole, empty), compare_columns(empty, whole)):
+        assert check.effect == 1.0
+        assert check.p_value < 1e-9
+    assert compare_columns(empty, empty).p_value == 1.0
     assert (
-        compared(levels(["a", "b"] * 40), Column("x", Kind.CATEGORY, np.full(50, -1), Levels())).now == "missing 100.0%"
+        compare_columns(make_levels(["a", "b"] * 40), Column("x", Kind.CATEGORY, np.full(50, -1), Levels())).now
+        == "missing 100.0%"
     )
 
 
@@ -129,7 +132,7 @@ def test_numbers_are_compared_as_by_kolmogorov_and_smirnov(shift, gaps, new_gaps
     rng = np.random.default_rng(0)
     old, new = (np.where(rng.random(n) < share, np.nan, rng.normal(by, 1.0, n)) for n, share, by in
                 ((600, gaps, 0.0), (250, new_gaps, shift)))  # fmt: skip
-    check = compared(numbers(old), numbers(new))
+    check = compare_columns(make_numbers(old), make_numbers(new))
     filled = [np.nan_to_num(values, nan=-1e9) for values in (old, new)]
     exact = stats.ks_2samp(*filled, method="asymp")
     assert check.effect == pytest.approx(exact.statistic, abs=0.02)
@@ -153,7 +156,7 @@ def test_levels_are_compared_as_by_a_chi_squared_test(seed):
     names = np.array(list("abcdefgh"))
     old = np.repeat(names, [300, 200, 100, 50, 6, 6, 3, 3])
     new = rng.choice(np.append(names, "?"), 150, p=[0.4, 0.3, 0.1, 0.1, 0.02, 0.02, 0.02, 0.02, 0.02])
-    check = compared(levels(old), levels(new))
+    check = compare_columns(make_levels(old), make_levels(new))
     frequent = [name for name in names if (old == name).sum() * 150 / 668 >= 5.0]
     assert frequent == list("abcd")
     table = np.array([[(values == name).sum() for name in frequent] for values in (old, new)])
@@ -172,13 +175,13 @@ def test_levels_are_compared_as_by_a_chi_squared_test(seed):
 def test_two_levels_are_compared_as_by_fisher_and_missing_levels_are_a_level():
     old, new = np.repeat(["a", "b"], [60, 40]), np.repeat(["a", "b"], [20, 30])
     expected = stats.fisher_exact([[60, 40], [20, 30]])[1]
-    assert compared(levels(old), levels(new)).p_value == pytest.approx(expected)
+    assert compare_columns(make_levels(old), make_levels(new)).p_value == pytest.approx(expected)
 
     def with_gaps(values, gaps: int) -> Column:
-        column = levels(values)
+        column = make_levels(values)
         return column._replace(values=np.r_[column.values, np.full(gaps, -1)])
 
-    check = compared(with_gaps(old, 50), with_gaps(new, 100))
+    check = compare_columns(with_gaps(old, 50), with_gaps(new, 100))
     table = np.array([[60, 40, 50], [20, 30, 100]])
     fisher = stats.fisher_exact([[50, 100], [100, 50]])[1]
     expected = stats.chi2_contingency(table, correction=False)[1]
@@ -190,7 +193,7 @@ def test_few_rows_of_rare_levels_join_the_rarest_of_the_others():
     """Of 200 and 100 rows, 2 and 1 have a rare level: fewer than five are expected of one of the tables."""
     old, new = np.repeat(list("abcd"), [100, 60, 38, 2]), np.repeat(list("abcd"), [50, 20, 29, 1])
     table = np.array([[100, 60, 40], [50, 20, 30]])
-    assert compared(levels(old), levels(new)).p_value == pytest.approx(
+    assert compare_columns(make_levels(old), make_levels(new)).p_value == pytest.approx(
         stats.chi2_contingency(table, correction=False)[1]
     )
 
@@ -208,34 +211,38 @@ def rows() -> CountRows:
 @pytest.fixture(scope="module")
 def predictor(rows) -> Predictor:
     """A Poisson GLM with calibrated intervals, and flags."""
-    found = Predictor({"poisson_glm": PoissonGLM().fit(rows, None, seed=0)})
+    predictor_with_flags = Predictor({"poisson_glm": PoissonGLM().fit(rows, None, seed=0)})
     folds = Folds(rows, rows)
-    calibrate_predictor(found, folds, found.predict_folds(folds), CalibrationOptions(recalibrate=False))
-    return found
+    calibrate_predictor(
+        predictor_with_flags, folds, predictor_with_flags.predict_folds(folds), CalibrationOptions(recalibrate=False)
+    )
+    return predictor_with_flags
 
 
-def checks_of(predictor, sample: CountRows, **options) -> dict:
+def check_sample(predictor, sample: CountRows, **options) -> dict:
     return {check.name: check for check in compare(predictor, sample.X, sample, **options).checks}
 
 
 def test_coverage_and_pit_are_compared_with_what_is_expected_of_so_many_rows(predictor, rows):
-    """Binomial with the variance of calibrated levels beside; Kolmogorov's distance of the PIT from uniform."""
+    """Coverage is binomial, with the variance of calibrated levels; the PIT has Kolmogorov's distance from uniform."""
     some = rows.rows(slice(0, 150)).replace(y=rows.y[:150] + 2.0)
-    found = checks_of(predictor, some)
+    checks = check_sample(predictor, some)
     mean = torch.from_numpy(np.exp(predictor.members["poisson_glm"].distribution(some.X).mean.log().numpy()[:, 0]))
     dist, y = Poisson(mean), torch.from_numpy(some.y)
     low, high, probability = predictor.wrap(dist).interval_with_probability(0.9)
     covered, expected = float(((low <= y) & (y <= high)).double().mean()), float(probability.mean())
-    coverage = found["coverage of 90% intervals"]
+    coverage = checks["coverage of 90% intervals"]
     assert coverage.effect == pytest.approx(expected - covered)
     deviation = np.sqrt(expected * (1 - expected) * (1 / 150 + 1 / 400))
     assert coverage.p_value == pytest.approx(stats.norm.cdf((covered - expected + 0.5 / 150) / deviation))
     assert coverage.now == f"{covered:.1%} covered"
     distance = pit_distance(dist, y)
-    assert found["PIT of the counts"].effect == pytest.approx(distance)
-    assert found["PIT of the counts"].p_value == pytest.approx(stats.kstwobign.sf(distance * np.sqrt(150)))
-    assert found["PIT of the counts"].drift
-    generous = checks_of(predictor, rows.replace(y=np.round(mean_of(predictor, rows))))["coverage of 90% intervals"]
+    assert checks["PIT of the counts"].effect == pytest.approx(distance)
+    assert checks["PIT of the counts"].p_value == pytest.approx(stats.kstwobign.sf(distance * np.sqrt(150)))
+    assert checks["PIT of the counts"].drift
+    generous = check_sample(predictor, rows.replace(y=np.round(predict_means(predictor, rows))))[
+        "coverage of 90% intervals"
+    ]
     assert (generous.effect, generous.drift) == (0.0, False)
 
 
@@ -244,7 +251,7 @@ def test_more_rows_than_a_block_are_compared_as_one_table(predictor, rows):
     copies = 40
     assert copies * len(rows) > 2 * BLOCK
     many = CountRows(pl.concat([rows.X] * copies), np.tile(rows.y, copies))
-    once, often = (checks_of(predictor, sample, max_rows=None) for sample in (rows, many))
+    once, often = (check_sample(predictor, sample, max_rows=None) for sample in (rows, many))
     for name in ("coverage of 90% intervals", "PIT of the counts"):
         assert often[name].effect == pytest.approx(once[name].effect)
     distance = often["PIT of the counts"].effect
@@ -252,15 +259,15 @@ def test_more_rows_than_a_block_are_compared_as_one_table(predictor, rows):
     assert often["PIT of the counts"].p_value == pytest.approx(expected)
 
 
-def mean_of(predictor, sample: CountRows) -> np.ndarray:
+def predict_means(predictor, sample: CountRows) -> np.ndarray:
     return predictor.members["poisson_glm"].distribution(sample.X).mean[:, 0].numpy()
 
 
 def test_the_share_of_flags_is_compared_with_a_beta_binomial(predictor, rows):
-    """n calibration rows leave a share of new rows that has a Beta distribution."""
+    """The share of new rows that n calibration rows flag has a Beta distribution."""
     X = rows.X.head(100).with_columns(a=pl.when(pl.int_range(100) < 12).then(30.0).otherwise("a"))
-    found = compare(predictor, X)
-    (check,) = (check for check in found.checks if check.kind == "ood")
+    monitoring = compare(predictor, X)
+    (check,) = (check for check in monitoring.checks if check.kind == "ood")
     flags = predictor.calibration.ood
     flagged = int((predictor.calibration.ood_pvalue(X) <= flags.alpha).sum())
     assert flagged >= 12
@@ -288,7 +295,7 @@ def test_ignored_columns_are_shown_last_and_are_no_drift(predictor, rows):
 
 
 def test_more_checks_ask_for_smaller_p_values_and_coverage_for_half_the_effect():
-    """Holm's method, and the order: drift, then by size, then what is ignored."""
+    """Use Holm's method, and show drift first, then by size, then ignored columns."""
     checks = [
         Check("values", "a", 0.3, 0.004, "", ""),
         Check("values", "b", 0.4, 0.02, "", ""),
@@ -296,10 +303,10 @@ def test_more_checks_ask_for_smaller_p_values_and_coverage_for_half_the_effect()
         Check("values", "d", 0.049, 1e-9, "", "", ignored=True),
         Check("pit", "e", 0.099, 1e-9, "", ""),
     ]
-    found = decide_drift(checks, 0.01, 0.1)
+    decided = decide_drift(checks, 0.01, 0.1)
     order = [("a", True), ("c", True), ("b", False), ("e", False), ("d", False)]
-    assert [(check.name, check.drift) for check in found] == order
-    adjusted = {check.name: check.adjusted_p_value for check in found}
+    assert [(check.name, check.drift) for check in decided] == order
+    adjusted = {check.name: check.adjusted_p_value for check in decided}
     assert adjusted == pytest.approx({"e": 4e-9, "c": 0.003, "a": 0.008, "b": 0.02, "d": 1.0})
 
 
@@ -314,11 +321,11 @@ def test_a_table_is_large_enough_and_levels_are_shares(predictor, rows):
         compare(Predictor(predictor.members), rows.X)
 
 
-def test_what_is_compared_is_counted(predictor, rows):
-    found = compare(predictor, rows.X, rows.rows(slice(0, 50)), max_rows=100)
-    assert (found.rows, found.total, found.training_rows) == (100, 400, 400)
-    assert (found.rows_with_counts, found.total_with_counts) == (50, 50)
-    assert found.draws.startswith("Columns and out-of-distribution rows are checked on")
+def test_compared_rows_and_counts_are_reported(predictor, rows):
+    monitoring = compare(predictor, rows.X, rows.rows(slice(0, 50)), max_rows=100)
+    assert (monitoring.rows, monitoring.total, monitoring.training_rows) == (100, 400, 400)
+    assert (monitoring.rows_with_counts, monitoring.total_with_counts) == (50, 50)
+    assert monitoring.draws.startswith("Columns and out-of-distribution rows are checked on")
     whole = compare(predictor, rows.X, max_rows=None)
     assert (whole.rows, whole.total, whole.rows_with_counts, whole.draws) == (400, 400, 0, "")
     assert f"{len(whole.checks)} checks of 400 rows" in whole.headline

@@ -1,4 +1,4 @@
-"""Plots show the numbers that metrics compute, and their labels do not overlap."""
+"""Test that plots show the numbers that metrics compute, and that their labels do not overlap."""
 
 import itertools
 import re
@@ -31,12 +31,12 @@ DIST = Poisson(torch.from_numpy(MU))
 
 
 def labels_overlap(figure) -> bool:
-    """Whether two tick labels of one axis cover each other."""
+    """Return True if two tick labels of one axis cover each other."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     axes = [axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)]
     boxes = [[t.get_window_extent() for t in axis.get_ticklabels() if t.get_text()] for axis in axes]
-    return any(a.overlaps(b) for each in boxes for a, b in itertools.pairwise(each))
+    return any(a.overlaps(b) for axis_boxes in boxes for a, b in itertools.pairwise(axis_boxes))
 
 
 def test_the_pit_histogram_has_the_heights_of_the_metric():
@@ -49,11 +49,11 @@ def test_the_pit_histogram_has_the_heights_of_the_metric():
 
 def test_predictions_are_drawn_with_their_masses():
     model = CountGLM(likelihood="poisson").fit(MU[:, None], Y)
-    found = model.predict_distribution(MU[:3, None])
-    figure = found.plot()
+    distribution = model.predict_distribution(MU[:3, None])
+    figure = distribution.plot()
     assert [len(figure.axes), labels_overlap(figure)] == [3, False]
     heights = np.array([bar.get_height() for bar in figure.axes[1].patches])
-    np.testing.assert_allclose(heights, found.pmf(np.arange(len(heights)))[1], rtol=1e-9)
+    np.testing.assert_allclose(heights, distribution.pmf(np.arange(len(heights)))[1], rtol=1e-9)
 
 
 def test_a_figure_draws_itself_in_a_notebook():

@@ -1,4 +1,4 @@
-"""What the tests of explanations share: members whose predictions are formulas, so that every answer is known."""
+"""Share members whose predictions are formulas, so that every answer of an explanation is known."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ class Formula(Member):
         self.log_mean, self.alpha = log_mean, alpha
 
     def distribution(self, X: ColumnTable, exposure: Any = None) -> Any:
-        cells = columns(X)
+        cells = cells_by_name(X)
         size = len(next(iter(cells.values())))
         mean = np.exp(np.broadcast_to(self.log_mean(cells), size)) * (1.0 if exposure is None else exposure)
         alpha = np.broadcast_to(self.alpha(cells), size).copy()
@@ -30,14 +30,14 @@ class Formula(Member):
     fit = state = from_state = None
 
 
-def columns(X: ColumnTable) -> dict[str, np.ndarray]:
-    """The columns of a table by name: numbers, or levels with None where missing."""
+def cells_by_name(X: ColumnTable) -> dict[str, np.ndarray]:
+    """Return the columns of a table by name: numbers, or levels with None where missing."""
     return {column.name: column.cells() if column.is_category else column.values for column in X}
 
 
 @pytest.fixture(scope="session")
 def formula() -> Callable[..., Predictor]:
-    """A predictor of members with the given log means, mixed equally."""
+    """Make a predictor of members with these log means, mixed equally."""
 
     def make(*log_means: Callable, alpha: Callable = lambda c: 1e-12, **options: Any) -> Predictor:
         members = {f"m{i}": Formula(log_mean, alpha) for i, log_mean in enumerate(log_means)}

@@ -1,4 +1,4 @@
-"""Accumulated local effects against formulas; every kind of column, table and model."""
+"""Test accumulated local effects against formulas, for every kind of column, table and model."""
 
 import numpy as np
 import pytest
@@ -38,38 +38,38 @@ def additive(c):
     return 0.5 * np.sin(2 * c["x"]) - 0.3 * c["z"] + ward(c) + age(c) + 0.2 * c["few"] ** 2 + 0.4 * c["flag"]
 
 
-def centred(effect, share):
+def center_effect(effect, share):
     return effect - share @ effect
 
 
 def test_effects_of_an_additive_model_are_its_terms_though_columns_are_correlated(formula, frame):
-    found = effects(Inputs(formula(additive), frame))
-    x = found["x"]
+    column_effects = effects(Inputs(formula(additive), frame))
+    x = column_effects["x"]
     points = np.array(x.points)
     assert x.continuous
     assert len(points) == 21
     assert np.isin(points, frame["x"]).all(), "values that occur"
     np.testing.assert_allclose(np.diff(x.mean.effect), np.diff(0.5 * np.sin(2 * points)), atol=1e-9)
-    z = found["z"]
+    z = column_effects["z"]
     np.testing.assert_allclose(np.diff(z.mean.effect), -0.3 * np.diff(z.points), atol=1e-9)
     # A Poisson: no column has an effect on the spread.
-    assert max(one.strength("spread") for one in found) < 1e-9
-    assert found.by("mean")[0].name == "few"
-    assert all(abs(one.share.sum() - 1) < 1e-9 for one in found)
+    assert max(one.strength("spread") for one in column_effects) < 1e-9
+    assert column_effects.by("mean")[0].name == "few"
+    assert all(abs(one.share.sum() - 1) < 1e-9 for one in column_effects)
 
 
 def test_levels_flags_few_values_and_missing_ones_have_the_effects_of_their_terms(formula, frame):
-    found = effects(Inputs(formula(additive), frame))
-    wards = found["ward"]
+    column_effects = effects(Inputs(formula(additive), frame))
+    wards = column_effects["ward"]
     assert wards.points == ["c", "a", "b", "missing"], "by their effect, missing last"
     terms = np.array([WARDS[level] for level in ("c", "a", "b", None)])
-    np.testing.assert_allclose(wards.mean.effect, centred(terms, wards.share), atol=1e-9)
+    np.testing.assert_allclose(wards.mean.effect, center_effect(terms, wards.share), atol=1e-9)
     np.testing.assert_allclose(wards.share[-1], frame["ward"].isna().mean())
-    few, flag = found["few"], found["flag"]
+    few, flag = column_effects["few"], column_effects["flag"]
     assert (few.points, flag.points, few.continuous) == ([0.0, 1.0, 2.0, 3.0], [False, True], False)
-    np.testing.assert_allclose(few.mean.effect, centred(0.2 * np.arange(4.0) ** 2, few.share), atol=1e-9)
-    np.testing.assert_allclose(flag.mean.effect, centred(np.array([0.0, 0.4]), flag.share), atol=1e-9)
-    old = found["age"]
+    np.testing.assert_allclose(few.mean.effect, center_effect(0.2 * np.arange(4.0) ** 2, few.share), atol=1e-9)
+    np.testing.assert_allclose(flag.mean.effect, center_effect(np.array([0.0, 0.4]), flag.share), atol=1e-9)
+    old = column_effects["age"]
     assert old.points[-1] == "missing"
     values = np.array(old.points[:-1])
     np.testing.assert_allclose(np.diff(old.mean.effect[:-1]), 0.01 * np.diff(values), atol=1e-9)
@@ -77,15 +77,15 @@ def test_levels_flags_few_values_and_missing_ones_have_the_effects_of_their_term
 
 
 def test_a_column_may_move_the_spread_only(formula, frame):
-    found = effects(Inputs(formula(lambda c: 1.0 + 0 * c["x"], alpha=lambda c: np.exp(c["z"])), frame))
-    assert (found["z"].mean.quantity, found["z"].spread.quantity) == ("mean", "variance / mean")
-    assert max(one.strength("mean") for one in found) < 1e-9
-    z = found["z"]
+    column_effects = effects(Inputs(formula(lambda c: 1.0 + 0 * c["x"], alpha=lambda c: np.exp(c["z"])), frame))
+    assert (column_effects["z"].mean.quantity, column_effects["z"].spread.quantity) == ("mean", "variance / mean")
+    assert max(one.strength("mean") for one in column_effects) < 1e-9
+    z = column_effects["z"]
     # Variance / mean of a Negative Binomial is 1 + alpha mean.
     expected = 1.0 + np.exp(z.points) * np.e
     np.testing.assert_allclose(z.spread.level / z.spread.level[0], expected / expected[0], rtol=1e-6)
-    assert found.by("spread")[0] is z
-    assert found["x"].strength("spread") < 1e-9
+    assert column_effects.by("spread")[0] is z
+    assert column_effects["x"].strength("spread") < 1e-9
 
 
 def test_bands_show_how_much_members_disagree(formula, frame):
@@ -103,16 +103,18 @@ def test_bands_show_how_much_members_disagree(formula, frame):
 
 def test_exposures_and_upper_bounds_are_inputs_with_effects(formula, frame):
     days = np.random.default_rng(2).uniform(1, 50, len(frame))
-    found = effects(Inputs(formula(lambda c: 0.1 * c["x"], needs_exposure=True), frame, exposure=days))
-    points = np.array(found["exposure"].points)
-    np.testing.assert_allclose(np.diff(found["exposure"].mean.effect), np.diff(np.log(points)), atol=1e-9)
-    np.testing.assert_allclose(np.diff(found["x"].mean.effect), 0.1 * np.diff(found["x"].points), atol=1e-9)
+    column_effects = effects(Inputs(formula(lambda c: 0.1 * c["x"], needs_exposure=True), frame, exposure=days))
+    points = np.array(column_effects["exposure"].points)
+    np.testing.assert_allclose(np.diff(column_effects["exposure"].mean.effect), np.diff(np.log(points)), atol=1e-9)
+    np.testing.assert_allclose(
+        np.diff(column_effects["x"].mean.effect), 0.1 * np.diff(column_effects["x"].points), atol=1e-9
+    )
     bounded = formula(lambda c: 3.0 + c["x"], counts=CountRange(upper_per_row=True))
     beds = np.random.default_rng(3).integers(2, 9, len(frame))
-    found = effects(Inputs(bounded, frame, upper=beds), columns=["upper", "x"])
-    assert found["upper"].points == list(range(2, 9))
-    assert (np.diff(found["upper"].mean.level) > 0).all()
-    assert found["x"].mean.level.max() < 8
+    column_effects = effects(Inputs(bounded, frame, upper=beds), columns=["upper", "x"])
+    assert column_effects["upper"].points == list(range(2, 9))
+    assert (np.diff(column_effects["upper"].mean.level) > 0).all()
+    assert column_effects["x"].mean.level.max() < 8
 
 
 class Gaussian(Member):
@@ -125,28 +127,30 @@ class Gaussian(Member):
 
 def test_a_gaussian_has_effects_in_counts_and_on_its_standard_deviation():
     X = np.random.default_rng(0).normal(size=(200, 2))
-    found = effects(Inputs(Predictor({"g": Gaussian()}), X))
-    first = found["x0"]
+    column_effects = effects(Inputs(Predictor({"g": Gaussian()}), X))
+    first = column_effects["x0"]
     assert not first.mean.log
     assert first.spread.quantity == "standard deviation"
     np.testing.assert_allclose(np.diff(first.mean.level), 2 * np.diff(first.points), atol=1e-9)
-    np.testing.assert_allclose(np.diff(found["x1"].spread.level), np.diff(np.array(found["x1"].points) ** 2), atol=1e-9)
+    np.testing.assert_allclose(
+        np.diff(column_effects["x1"].spread.level), np.diff(np.array(column_effects["x1"].points) ** 2), atol=1e-9
+    )
 
 
-def test_a_column_without_values_and_one_with_many_levels(formula, frame):
+def test_a_column_without_values_has_one_point_and_one_of_many_levels_the_most_frequent(formula, frame):
     table = frame[["x"]].assign(none=np.nan, code=[f"level {i % 50}" for i in range(len(frame))])
-    found = effects(Inputs(formula(lambda c: c["x"]), table))
-    assert found["none"].points == ["missing"]
-    assert found["none"].mean.effect.tolist() == [0.0]
-    assert len(found["code"].points) == 20
-    assert found["code"].share.sum() == pytest.approx(20 / 50)
+    column_effects = effects(Inputs(formula(lambda c: c["x"]), table))
+    assert column_effects["none"].points == ["missing"]
+    assert column_effects["none"].mean.effect.tolist() == [0.0]
+    assert len(column_effects["code"].points) == 20
+    assert column_effects["code"].share.sum() == pytest.approx(20 / 50)
 
 
 def test_neighbouring_levels_are_alike_in_the_other_columns():
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 4, 2000)
-    place = np.array([2.0, 0.0, 3.0, 1.0])[codes]
-    other = Column("o", Kind.NUMBER, place + 0.8 * rng.normal(size=2000))
+    centers = np.array([2.0, 0.0, 3.0, 1.0])[codes]
+    other = Column("o", Kind.NUMBER, centers + 0.8 * rng.normal(size=2000))
     points = make_grid([Column("c", Kind.CATEGORY, codes, ("p", "q", "r", "s")), other], 0, 20).points
     assert points in (["q", "s", "p", "r"], ["r", "p", "s", "q"])
     sizes = Column("c", Kind.CATEGORY, codes, ("10", "9", "30", "2"))
@@ -168,24 +172,24 @@ def test_a_fitted_model_with_recalibration_has_effects(frame):
 # By hand --------------------------------------------------------------------------------------------------------------
 
 
-def number_column(values) -> list[Column]:
+def make_number_column(values) -> list[Column]:
     return [Column("x", Kind.NUMBER, np.asarray(values, dtype=float))]
 
 
 def test_the_grid_of_a_number_has_quantiles_and_the_bins_of_its_rows():
     x = np.random.default_rng(0).exponential(size=400)
     x[:40] = np.nan
-    grid = make_grid(number_column(x), 0, 5)
-    known = x[40:]
-    edges = np.quantile(known, np.arange(6) / 5, method="inverted_cdf")
+    grid = make_grid(make_number_column(x), 0, 5)
+    values = x[40:]
+    edges = np.quantile(values, np.arange(6) / 5, method="inverted_cdf")
     assert not grid.discrete
     assert grid.points == edges.tolist()
     assert (x[grid.source] == edges).all()
     assert grid.missing.sum() == 40
     assert (grid.code[:40] == -1).all()
     code = grid.code[40:]
-    assert ((edges[code - 1] < known) | (known == edges[0])).all()
-    assert (known <= edges[code]).all()
+    assert ((edges[code - 1] < values) | (values == edges[0])).all()
+    assert (values <= edges[code]).all()
     assert code.min() == 1
     # A bin's rows count half at either end.
     rows = np.bincount(code, minlength=6) / 400
@@ -196,7 +200,7 @@ def test_the_grid_of_a_number_has_quantiles_and_the_bins_of_its_rows():
 @pytest.mark.parametrize(("values", "discrete"), [(31, True), (32, False)])
 def test_few_values_are_points_of_their_own(values, discrete):
     x = np.arange(values * 4) % values
-    grid = make_grid(number_column(x), 0, 20)
+    grid = make_grid(make_number_column(x), 0, 20)
     assert grid.discrete == discrete
     assert len(grid.points) == (values if discrete else 21)
     if discrete:
@@ -205,12 +209,12 @@ def test_few_values_are_points_of_their_own(values, discrete):
 
 
 def test_levels_without_numbers_are_ordered_by_what_their_rows_have_in_the_other_columns():
-    """Mean ranks of a number, and shares of another category's levels, of which the first component is the order."""
+    """Order levels by mean ranks of a number and shares of another category's levels: by their first component."""
     rng = np.random.default_rng(0)
     level = rng.permutation(np.repeat(np.arange(5), [80, 60, 50, 40, 30]))
-    place = np.array([2.0, 0.0, 4.0, 1.0, 3.0])
-    number = Column("y", Kind.NUMBER, place[level] + 0.1 * rng.normal(size=260))
-    codes = (rng.uniform(size=260) < place[level] / 4.0).astype(int)
+    centers = np.array([2.0, 0.0, 4.0, 1.0, 3.0])
+    number = Column("y", Kind.NUMBER, centers[level] + 0.1 * rng.normal(size=260))
+    codes = (rng.uniform(size=260) < centers[level] / 4.0).astype(int)
     other = Column("z", Kind.CATEGORY, codes, Levels(("no", "yes")))
     column = Column("x", Kind.CATEGORY, level, Levels(tuple("abcde")))
     for others in ([number], [other], [number, other]):
@@ -233,7 +237,7 @@ def test_the_most_frequent_levels_are_measured():
 
 @pytest.mark.parametrize("discrete", [True, False])
 def test_effects_accumulate_mean_differences_of_steps(discrete):
-    """Against loops: means of differences within each step, their sums, less the mean over the rows."""
+    """Repeat with loops: means of differences within a step, their sums, less the mean over the rows."""
     rng = np.random.default_rng(1)
     code = rng.integers(0 if discrete else 1, 4, 60)
     grid = EffectGrid([0.0, 1.0, 2.0, 3.0], np.zeros(4, dtype=int), code, np.zeros(60, dtype=bool), discrete)
@@ -243,14 +247,14 @@ def test_effects_accumulate_mean_differences_of_steps(discrete):
     row, step = row[inside], step[inside]
     delta, weight = rng.normal(size=len(row)), rng.integers(0, 3, (1, 60)).astype(float)
     none = np.zeros(0, dtype=int)
-    found = accumulate(grid, Steps(row, step, delta, none, none, none), delta, none, weight)[0]
+    effect = accumulate(grid, Steps(row, step, delta, none, none, none), delta, none, weight)[0]
     curve = [0.0]
     for number in (1, 2, 3):
-        own = step == number
-        curve.append(curve[-1] + np.average(delta[own], weights=weight[0, row[own]]))
+        rows_of_step = step == number
+        curve.append(curve[-1] + np.average(delta[rows_of_step], weights=weight[0, row[rows_of_step]]))
     curve = np.array(curve)
     format_rows = curve[code] if discrete else 0.5 * (curve[code] + curve[code - 1])
-    np.testing.assert_allclose(found, curve - np.average(format_rows, weights=weight[0]))
+    np.testing.assert_allclose(effect, curve - np.average(format_rows, weights=weight[0]))
     empty = np.where(np.isin(code, (2, 3)) if discrete else code == 2, 0.0, weight)
     again = accumulate(grid, Steps(row, step, delta, none, none, none), delta, none, empty)[0]
     assert again[2] - again[1] == pytest.approx(delta[step == 2].mean()) or discrete
@@ -261,10 +265,10 @@ def test_a_missing_value_has_the_mean_difference_to_points_that_are_drawn_for_it
     code = np.array([0, 0, 1, 1, -1, -1])
     grid = EffectGrid([0.0, 1.0], np.array([0, 2]), code, code < 0, True)
     row, step = np.arange(4), np.ones(4, dtype=int)
-    delta, own, at, gap = np.full(4, 2.0), np.array([4, 5]), np.array([0, 1]), np.array([3.0, 3.0])
-    found = accumulate(grid, Steps(row, step, delta, own, at, gap), delta, gap, np.ones((1, 6)))[0]
+    delta, missing_rows, at, gap = np.full(4, 2.0), np.array([4, 5]), np.array([0, 1]), np.array([3.0, 3.0])
+    effect = accumulate(grid, Steps(row, step, delta, missing_rows, at, gap), delta, gap, np.ones((1, 6)))[0]
     # Points at -1 and 1 about their own mean; a missing value lies 3 above the mean of both; two of six rows have it.
-    assert found == pytest.approx([-1.0 - 1.0, 1.0 - 1.0, 3.0 - 1.0])
+    assert effect == pytest.approx([-1.0 - 1.0, 1.0 - 1.0, 3.0 - 1.0])
 
 
 def test_errors_of_rows_and_of_components_add_up():

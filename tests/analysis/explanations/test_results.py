@@ -1,4 +1,4 @@
-"""What all results share: a table, the first rows of it as text, columns by name, their order, and figures."""
+"""Test what all results share: a table, its first rows as text, columns by name, their order, and figures."""
 
 import numpy as np
 import pytest
@@ -9,29 +9,31 @@ from ddpn.runtime.errors import ConfigError, InputError
 
 
 @pytest.fixture
-def found() -> Importances:
-    """Twelve columns, each worth more than the one before."""
-    each = [Importance(f"x{i}", *np.full((3, 3), i / 10.0)) for i in range(12)]
-    return Importances(each, 100, 12, 100, 100)
+def importances() -> Importances:
+    """Twelve columns, of which a later one is worth more than an earlier one."""
+    columns = [Importance(f"x{i}", *np.full((3, 3), i / 10.0)) for i in range(12)]
+    return Importances(columns, 100, 12, 100, 100)
 
 
-def test_the_text_has_the_first_rows_of_the_table(found):
-    title, header, *lines = repr(found).splitlines()
+def test_the_text_has_the_first_rows_of_the_table(importances):
+    title, header, *lines = repr(importances).splitlines()
     assert title == "Importances"
-    assert header.split() == list(found.table())
+    assert header.split() == list(importances.table())
     assert [line.split()[0] for line in lines[:-1]] == [f"x{i}" for i in range(11, 1, -1)]
     assert lines[-1] == "... and 2 more rows"
-    assert found.to_dict() == found.table() == found.to_frame().to_dict(as_series=False)
-    assert found["x3"] is found[3]
-    assert len(found) == len(list(found)) == 12
-    assert found.by("spread")[0].name == "x11"
+    assert importances.to_dict() == importances.table() == importances.to_frame().to_dict(as_series=False)
+    assert importances["x3"] is importances[3]
+    assert len(importances) == len(list(importances)) == 12
+    assert importances.by("spread")[0].name == "x11"
 
 
 def test_every_kind_of_column_is_drawn(formula, frame):
     model = formula(lambda c: c["x"] * np.where(c["ward"] == "b", 1.0, 0.1) + np.where(np.isnan(c["age"]), 1, 0))
-    found = explain(model, frame[:60], np.ones(60))
-    assert set(found.to_dict()) == {"rows", "effects", "importance", "draw"}
-    labels = [text.get_text() for ax in found.effects.plot(["ward", "flag"]).axes for text in ax.get_yticklabels()]
+    explanation = explain(model, frame[:60], np.ones(60))
+    assert set(explanation.to_dict()) == {"rows", "effects", "importance", "draw"}
+    labels = [
+        text.get_text() for ax in explanation.effects.plot(["ward", "flag"]).axes for text in ax.get_yticklabels()
+    ]
     assert {"a", "b", "c", "missing", "no", "yes"} <= set(labels)
     rows = contributions(Inputs(model, frame[:3]), Inputs(model, frame))
     table = rows.to_frame()

@@ -1,4 +1,4 @@
-"""What the tests of the report share: a data frame with hostile names, one small fitted model, and its report."""
+"""Share what tests of the report need: a data frame with hostile names, a small fitted model, and its report."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,21 +23,21 @@ from ddpn.tables.columns import Column, Kind
 HOSTILE = "<script>alert(1)</script> & \"co\" 'x'"
 
 
-class Known(Member):
-    """Predicts given distributions, by the position of a row."""
+class PositionalMember(Member):
+    """A member that predicts one of several distributions, by the position of a row."""
 
     def __init__(self, dist: Any) -> None:
         self.dist = dist
 
     def distribution(self, X, exposure=None):
-        own = self.dist.rows(torch.from_numpy(X[0].values.astype(int)))
-        return reshape_batch(own, (len(X), 1))
+        rows = self.dist.rows(torch.from_numpy(X[0].values.astype(int)))
+        return reshape_batch(rows, (len(X), 1))
 
     fit = state = from_state = None
 
 
-def frame_of(rows: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
-    """Counts driven by `x` and the level "b"; `noise` has no effect."""
+def simulate_frame(rows: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
+    """Simulate counts that are driven by `x` and the level "b"; `noise` has no effect."""
     rng = np.random.default_rng(seed)
     x, ward = rng.normal(size=rows), rng.choice(["a", "b", HOSTILE], rows)
     frame = pd.DataFrame(
@@ -58,8 +58,8 @@ def quick() -> Callable[..., DDPNRegressor]:
 
 
 @pytest.fixture(scope="session")
-def fitted(quick) -> DDPNRegressor:
-    return quick(epochs=5).fit(*frame_of(250, 0))
+def small_model(quick) -> DDPNRegressor:
+    return quick(epochs=5).fit(*simulate_frame(250, 0))
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +73,7 @@ def with_exposure() -> tuple[CountGLM, dict[str, np.ndarray]]:
 
 @pytest.fixture(scope="session")
 def data() -> tuple[pd.DataFrame, np.ndarray]:
-    return frame_of(300, 1)
+    return simulate_frame(300, 1)
 
 
 @pytest.fixture(scope="session")
@@ -85,29 +85,29 @@ def baselines(data) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def evidence(fitted, data, baselines) -> Evidence:
-    return gather(fitted, CountRows(*data), baselines)
+def evidence(small_model, data, baselines) -> Evidence:
+    return gather(small_model, CountRows(*data), baselines)
 
 
 @pytest.fixture(scope="session")
-def made() -> Callable[..., Evidence]:
-    """Evidence of given distributions and counts, without a model."""
+def make_evidence() -> Callable[..., Evidence]:
+    """Gather evidence of these distributions and counts, without a fitted model."""
 
     def make(dist: Any, y: Any, columns: Any = (), exposure: Any = None, **more: Any) -> Evidence:
         sample = CountRows(np.arange(len(y), dtype=float)[:, None], np.asarray(y, dtype=float))
         model: Any = BaseEstimator()
-        model.n_features_in_, model.predictor_ = 1, Predictor({"one": Known(dist)})
+        model.n_features_in_, model.predictor_ = 1, Predictor({"one": PositionalMember(dist)})
         model.parse = model.predictor_.parse
         extra = [] if exposure is None else [Column("exposure", Kind.NUMBER, exposure)]
-        place = {"exposure": len(columns)} if extra else {}
-        inputs = SimpleNamespace(columns=[*columns, *extra], width=len(columns), extra=place)
+        positions = {"exposure": len(columns)} if extra else {}
+        inputs = SimpleNamespace(columns=[*columns, *extra], width=len(columns), extra=positions)
         return gather(model, sample)._replace(**{"inputs": inputs, "components": 2} | more)
 
     return make
 
 
 @pytest.fixture(scope="session")
-def written(tmp_path_factory, fitted, data, baselines) -> Path:
+def report_path(tmp_path_factory, small_model, data, baselines) -> Path:
     """A whole report, with hostile text wherever a user's may be."""
     frame, y = data
     task = {
@@ -119,4 +119,4 @@ def written(tmp_path_factory, fitted, data, baselines) -> Path:
     others = {HOSTILE: baselines["truth"], "constant": baselines["constant"]}
     path = tmp_path_factory.mktemp("report") / "report.html"
     options = {"warnings": [f"Warning of {HOSTILE}."], "leak": "A leak is suspected."}
-    return write_report(path, fitted, CountRows(frame, y), baselines=others, task=task, **options)
+    return write_report(path, small_model, CountRows(frame, y), baselines=others, task=task, **options)

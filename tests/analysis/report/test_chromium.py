@@ -1,4 +1,4 @@
-"""The report in a real browser: no error, every figure visible, nothing wider than the window."""
+"""Test the report in a real browser: no error, every figure visible, nothing wider than the window."""
 
 import re
 
@@ -31,31 +31,31 @@ PROBE = """() => {
 
 
 @pytest.fixture(scope="module")
-def seen(chromium, written):
+def seen(chromium, report_path):
     """The measures of the page in windows of several kinds, and what the browser complained about and loaded."""
-    found = {"complaints": [], "loaded": []}
+    measures = {"complaints": [], "loaded": []}
     page = chromium.new_page()
-    page.on("console", lambda message: found["complaints"].append(message.text))
-    page.on("pageerror", lambda error: found["complaints"].append(str(error)))
-    page.on("request", lambda request: found["loaded"].append(request.url))
+    page.on("console", lambda message: measures["complaints"].append(message.text))
+    page.on("pageerror", lambda error: measures["complaints"].append(str(error)))
+    page.on("request", lambda request: measures["loaded"].append(request.url))
     for name, width, scheme in (("desktop", 1280, "light"), ("phone", 400, "light"), ("dark", 800, "dark")):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
-        page.goto(written.as_uri())
-        found[name] = page.evaluate(PROBE)
-    return found
+        page.goto(report_path.as_uri())
+        measures[name] = page.evaluate(PROBE)
+    return measures
 
 
 @pytest.mark.parametrize(("name", "width"), [("desktop", 1280), ("phone", 400)])
 def test_every_figure_is_visible_and_nothing_is_too_wide(seen, name, width):
-    found = seen[name]
-    assert found["inner"] == width
-    assert found["scroll"] <= width
-    assert found["far"] == []
-    assert found["outside"] == []
-    assert len(found["images"]) == 19
-    assert all(image["width"] > 150 and image["height"] > 50 for image in found["images"])
-    assert all(image["marks"] > 3 for image in found["images"])
+    measures = seen[name]
+    assert measures["inner"] == width
+    assert measures["scroll"] <= width
+    assert measures["far"] == []
+    assert measures["outside"] == []
+    assert len(measures["images"]) == 19
+    assert all(image["width"] > 150 and image["height"] > 50 for image in measures["images"])
+    assert all(image["marks"] > 3 for image in measures["images"])
 
 
 def test_dark_mode_has_light_text(seen):
@@ -64,6 +64,6 @@ def test_dark_mode_has_light_text(seen):
     assert page < 100
 
 
-def test_the_browser_complains_about_nothing_and_loads_nothing_else(seen, written):
+def test_the_browser_complains_about_nothing_and_loads_nothing_else(seen, report_path):
     assert seen["complaints"] == []
-    assert {url for url in seen["loaded"] if not url.startswith("data:")} == {written.as_uri()}
+    assert {url for url in seen["loaded"] if not url.startswith("data:")} == {report_path.as_uri()}

@@ -1,4 +1,4 @@
-"""Predictions and scores of every row against scipy, which rows are evaluated; sentences follow the numbers."""
+"""Test predictions and scores of rows against scipy, which rows are evaluated, and sentences that follow numbers."""
 
 import copy
 from dataclasses import replace
@@ -25,62 +25,62 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.tables.columns import Column, Kind
 
 
-def test_one_distribution_serves_every_row_and_a_normal_is_rounded(fitted, data):
+def test_one_distribution_serves_every_row_and_a_normal_is_rounded(small_model, data):
     frame, y = data
     others = {"constant": Poisson(2.0), "line": Normal(torch.full((300,), 3.0).double(), 2.0)}
-    board = gather(fitted, CountRows(frame, y), others).board
-    found = {entry["name"]: entry["nll"] for entry in board.entries}
-    assert found["constant"] == pytest.approx(-stats.poisson(2.0).logpmf(y).mean(), rel=1e-6)
+    board = gather(small_model, CountRows(frame, y), others).board
+    log_scores = {entry["name"]: entry["nll"] for entry in board.entries}
+    assert log_scores["constant"] == pytest.approx(-stats.poisson(2.0).logpmf(y).mean(), rel=1e-6)
     normal = stats.norm(3, 2)
     below = normal.cdf(y + 0.5) - np.where(y > 0, normal.cdf(y - 0.5), 0.0)
     rounded = np.where(y <= 3, below, normal.sf(y - 0.5) - normal.sf(y + 0.5))
-    assert found["line"] == pytest.approx(-np.log(rounded).mean(), rel=1e-6)
+    assert log_scores["line"] == pytest.approx(-np.log(rounded).mean(), rel=1e-6)
 
 
-def test_intervals_are_calibrated_ones(fitted, data, baselines):
+def test_intervals_are_calibrated_ones(small_model, data, baselines):
     frame, y = data
-    model = copy.deepcopy(fitted).fit_intervals(frame[:200], y[:200])
-    found = gather(model, CountRows(frame, y), baselines)
+    model = copy.deepcopy(small_model).fit_intervals(frame[:200], y[:200])
+    evidence = gather(model, CountRows(frame, y), baselines)
     ends = model.predict_interval(frame, 0.9)
-    assert np.column_stack([found.low, found.high]).tolist() == ends.tolist()
-    (width,) = (entry["width"] for entry in found.board.entries if entry["name"] == "constant")
+    assert np.column_stack([evidence.low, evidence.high]).tolist() == ends.tolist()
+    (width,) = (entry["width"] for entry in evidence.board.entries if entry["name"] == "constant")
     assert width == np.ptp(stats.poisson(baselines["constant"].mean.numpy()).ppf([0.05, 0.95]))
-    assert found.calibrated == 200
+    assert evidence.calibrated == 200
 
 
-def test_rows_of_weight_0_are_not_evaluated(fitted, data, baselines):
+def test_rows_of_weight_0_are_not_evaluated(small_model, data, baselines):
     frame, y = data
     weight = np.arange(len(y)) % 3.0
-    found = gather(fitted, CountRows(frame, y, weight=weight), baselines)
+    evidence = gather(small_model, CountRows(frame, y, weight=weight), baselines)
     kept = np.flatnonzero(weight)
-    assert found.labels.tolist() == kept.tolist()
-    assert found.weight.tolist() == weight[kept].tolist()
-    assert found.weighted
-    assert found.mean == pytest.approx(fitted.predict(frame.iloc[kept]))
+    assert evidence.labels.tolist() == kept.tolist()
+    assert evidence.weight.tolist() == weight[kept].tolist()
+    assert evidence.weighted
+    assert evidence.mean == pytest.approx(small_model.predict(frame.iloc[kept]))
     crps = np.average(baselines["truth"].crps(torch.from_numpy(y)).numpy(), weights=weight)
-    assert {entry["name"]: entry["crps"] for entry in found.board.entries}["truth"] == pytest.approx(crps)
+    assert {entry["name"]: entry["crps"] for entry in evidence.board.entries}["truth"] == pytest.approx(crps)
 
 
-def test_of_very_many_rows_a_draw_is_evaluated(fitted, data, baselines):
+def test_of_very_many_rows_a_draw_is_evaluated(small_model, data, baselines):
     frame, y = data
-    found = gather(fitted, CountRows(frame, y), baselines, max_rows=60)
-    assert (len(found.labels), len(set(found.labels)), found.total) == (60, 60, 300)
-    assert found.y.tolist() == y[found.labels].tolist()
-    assert found.columns[0].values == pytest.approx(frame["x"].to_numpy()[found.labels])
-    assert (found.board.rows, found.board.total, found.inputs.total) == (60, 300, 300)
-    crps = baselines["truth"].crps(torch.from_numpy(y)).numpy()[found.labels].mean()
-    assert {entry["name"]: entry["crps"] for entry in found.board.entries}["truth"] == pytest.approx(crps)
+    evidence = gather(small_model, CountRows(frame, y), baselines, max_rows=60)
+    assert (len(evidence.labels), len(set(evidence.labels)), evidence.total) == (60, 60, 300)
+    assert evidence.y.tolist() == y[evidence.labels].tolist()
+    assert evidence.columns[0].values == pytest.approx(frame["x"].to_numpy()[evidence.labels])
+    assert (evidence.board.rows, evidence.board.total, evidence.inputs.total) == (60, 300, 300)
+    crps = baselines["truth"].crps(torch.from_numpy(y)).numpy()[evidence.labels].mean()
+    assert {entry["name"]: entry["crps"] for entry in evidence.board.entries}["truth"] == pytest.approx(crps)
 
 
-def test_rows_are_called_by_the_index_or_by_given_labels(fitted, data):
+def test_rows_are_called_by_the_index_or_by_given_labels(small_model, data):
     frame, y = data[0][:9], data[1][:9]
     weight = np.arange(9) % 2
-    named = gather(fitted, CountRows(frame.set_axis(list("abcdefghi")), y, weight=weight))
+    named = gather(small_model, CountRows(frame.set_axis(list("abcdefghi")), y, weight=weight))
     assert named.labels.tolist() == list("bdfh")
     ids = ("patient", [f"p{row}" for row in range(9)])
-    found = gather(fitted, CountRows(frame, y, weight=weight, labels=np.arange(9) + 100), ids=ids)
-    assert found.labels.tolist() == [101, 103, 105, 107]
-    assert found.ids == ("patient", ["p1", "p3", "p5", "p7"])
+    evidence = gather(small_model, CountRows(frame, y, weight=weight, labels=np.arange(9) + 100), ids=ids)
+    assert evidence.labels.tolist() == [101, 103, 105, 107]
+    assert evidence.ids == ("patient", ["p1", "p3", "p5", "p7"])
 
 
 # Groups of rows ---
@@ -89,14 +89,14 @@ def test_rows_are_called_by_the_index_or_by_given_labels(fitted, data):
 def test_a_group_has_the_means_of_its_rows(evidence):
     weighted = evidence._replace(weight=np.arange(1.0, 1.0 + len(evidence.y)))
     column = weighted.columns[3]
-    found = group_by_column(weighted.columns, 3, weighted)
-    assert [(group.column, group.label) for group in found] == [("flag", "no"), ("flag", "yes")]
+    groups = group_by_column(weighted.columns, 3, weighted)
+    assert [(group.column, group.label) for group in groups] == [("flag", "no"), ("flag", "yes")]
     mask = column.values == 1.0
     error = weighted.scores.mae
-    assert found[1].mae == pytest.approx(np.average(error[mask], weights=weighted.weight[mask]))
-    assert found[1].aleatoric == pytest.approx(np.average(weighted.aleatoric[mask], weights=weighted.weight[mask]))
-    assert (found[1].rows, found[0].rows) == (mask.sum(), (~mask).sum())
-    assert 0.0 < found[1].share < 1.0
+    assert groups[1].mae == pytest.approx(np.average(error[mask], weights=weighted.weight[mask]))
+    assert groups[1].aleatoric == pytest.approx(np.average(weighted.aleatoric[mask], weights=weighted.weight[mask]))
+    assert (groups[1].rows, groups[0].rows) == (mask.sum(), (~mask).sum())
+    assert 0.0 < groups[1].share < 1.0
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_a_group_has_the_means_of_its_rows(evidence):
         ),
     ],
 )
-def test_rows_are_grouped_by_values_levels_or_ranges(made, column, expected):
-    evidence = made(Poisson(torch.ones(100).double()), np.ones(100), columns=[column])
+def test_rows_are_grouped_by_values_levels_or_ranges(make_evidence, column, expected):
+    evidence = make_evidence(Poisson(torch.ones(100).double()), np.ones(100), columns=[column])
     assert {group.label: group.rows for group in group_by_column([column], 0, evidence)} == expected
 
 
@@ -134,22 +134,22 @@ MU = RNG.uniform(3.0, 9.0, 400)
 Y = RNG.poisson(MU)
 
 
-def dist(mu):
+def make_poisson(mu):
     return Poisson(torch.as_tensor(np.broadcast_to(mu, MU.shape).copy()).double())
 
 
 # Coverage and errors ---------------------------------------------------------------------------------------------
 
 
-def covered(evidence):
+def describe_interval_coverage(evidence):
     return describe_coverage(evidence, evidence.board.evaluation)
 
 
-def covering(made, share, expected, **more):
-    """Evidence of 1,000 rows of which a share is inside the interval, and as many as `expected` should be."""
+def make_covering_evidence(made, share, expected, **more):
+    """Make evidence of 1,000 rows, a share of them inside the interval, and as many expected as `expected` says."""
     evidence = made(Poisson(torch.ones(1000).double()), np.ones(1000), **more)
-    found = replace(evidence.board.evaluation, coverage=share, expected=expected)
-    board = replace(evidence.board, evaluation=found)
+    evaluation = replace(evidence.board.evaluation, coverage=share, expected=expected)
+    board = replace(evidence.board, evaluation=evaluation)
     return evidence._replace(expected=np.full(1000, expected), board=board)
 
 
@@ -162,25 +162,25 @@ def covering(made, share, expected, **more):
         (0.98, 0.95, "wider than necessary"),
     ],
 )
-def test_coverage_is_compared_with_the_level_and_with_what_is_expected(made, share, expected, words):
-    found = covered(covering(made, share, expected))
-    assert words in found
-    assert "expected 95.0%; at least 90% asked" in found
+def test_coverage_is_compared_with_the_level_and_with_what_is_expected(make_evidence, share, expected, words):
+    sentence = describe_interval_coverage(make_covering_evidence(make_evidence, share, expected))
+    assert words in sentence
+    assert "expected 95.0%; at least 90% asked" in sentence
 
 
-def test_calibrated_intervals_are_compared_with_their_own_probability_too(made):
-    found = covered(covering(made, 0.95, 0.95, calibrated=120))
-    assert "calibrated on 120 held-out rows" in found
-    assert "as expected" in found
+def test_calibrated_intervals_are_compared_with_their_own_probability_too(make_evidence):
+    sentence = describe_interval_coverage(make_covering_evidence(make_evidence, 0.95, 0.95, calibrated=120))
+    assert "calibrated on 120 held-out rows" in sentence
+    assert "as expected" in sentence
 
 
-def test_the_typical_error_and_a_bias_are_reported(made):
-    biased = made(dist(1.3 * MU), Y)
+def test_the_typical_error_and_a_bias_are_reported(make_evidence):
+    biased = make_evidence(make_poisson(1.3 * MU), Y)
     words, error = describe_errors(biased, "visits"), np.abs(stats.poisson(1.3 * MU).median() - Y)
     assert f"off by {np.quantile(error, 0.5, method='inverted_cdf'):.0f} or less" in words
     assert f"mean absolute error is {error.mean():.2f}, and the mean of visits is {Y.mean():.2f}" in words
     assert f"{100 * abs((1.3 * MU - Y).mean()) / Y.mean():.1f}% above the counts" in words
-    assert "bias" not in describe_errors(made(dist(MU), Y), "visits")
+    assert "bias" not in describe_errors(make_evidence(make_poisson(MU), Y), "visits")
 
 
 # Calibration ----------------------------------------------------------------------------------------------------
@@ -210,32 +210,34 @@ AGE = Column("age", Kind.BOOLEAN, (np.arange(ROWS) % 2).astype(float))
 
 
 @pytest.fixture(scope="module")
-def noisy(made):
+def noisy(make_evidence):
     mu = torch.full((ROWS,), 4.0, dtype=torch.float64)
-    return made(Poisson(mu), RNG.poisson(4.0, ROWS), columns=[WARD, AGE], components=5)
+    return make_evidence(Poisson(mu), RNG.poisson(4.0, ROWS), columns=[WARD, AGE], components=5)
 
 
-def sentences(evidence):
+def describe_groups(evidence):
     changes = [np.full((3, 3), value) for value in (0.5, 0.1)]
-    found = Importances([Importance("ward", *changes[0], 0), Importance("age", *changes[1], 1)], ROWS, 2, ROWS, ROWS)
-    groups = important_groups(found, evidence)
-    assert [each[0].column for each in groups] == ["ward", "age"]
-    return dict(describe_uncertainty(evidence, [group for each in groups for group in each]))
+    importances = Importances(
+        [Importance("ward", *changes[0], 0), Importance("age", *changes[1], 1)], ROWS, 2, ROWS, ROWS
+    )
+    groups = important_groups(importances, evidence)
+    assert [column_groups[0].column for column_groups in groups] == ["ward", "age"]
+    return dict(describe_uncertainty(evidence, [group for column_groups in groups for group in column_groups]))
 
 
 def test_disagreement_is_reported_where_it_is_largest(noisy):
-    words = sentences(noisy)["Reason"]
+    words = describe_groups(noisy)["Reason"]
     assert "5 components of the mixture agree: their disagreement is 0% of the variance" in words
     epistemic = np.where(AGE.values == 1.0, 3.0, 0.3) * noisy.aleatoric
-    words = sentences(noisy._replace(epistemic=epistemic))["Reason"]
+    words = describe_groups(noisy._replace(epistemic=epistemic))["Reason"]
     assert "most where age is yes (75.0%)" in words
     share = epistemic.mean() / (epistemic + noisy.aleatoric).mean()
     assert f"{100 * share:.1f}% is disagreement between the components" in words
 
 
-def test_the_group_with_too_narrow_intervals_is_named(made, noisy):
+def test_the_group_with_too_narrow_intervals_is_named(make_evidence, noisy):
     mu = torch.full((ROWS,), 4.0, dtype=torch.float64)
     y = np.where(IN_B & (RNG.random(ROWS) < 0.5), 40, 4)
-    words = sentences(made(Poisson(mu), y, columns=[WARD, AGE]))["Narrow intervals"]
+    words = describe_groups(make_evidence(Poisson(mu), y, columns=[WARD, AGE]))["Narrow intervals"]
     assert f"Where ward is b, the 90% interval covers only {100 * (y[IN_B] == 4).mean():.1f}% of 100 rows" in words
-    assert "Narrow intervals" not in sentences(noisy)
+    assert "Narrow intervals" not in describe_groups(noisy)
