@@ -1,6 +1,6 @@
-"""Shared by the tests of the workflow: a small table with columns of every kind, and a plan that fits in a second.
+"""Share a small table with columns of every kind, and a plan that fits in a second.
 
-Tests of the commands and of estimators have the default likelihood, here it is the cheapest.
+Tests of the commands and of estimators use the default likelihood; these tests use the cheapest.
 """
 
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def table() -> pl.DataFrame:
 
 @pytest.fixture(scope="session")
 def plan() -> Callable[..., FitConfig]:
-    """A plan for the table, with other options; `model` adds to the quick ones."""
+    """Make a plan for the table with other options; `model` adds to the quick ones."""
 
     def make(**options) -> FitConfig:
         model = QUICK | options.pop("model", {})
@@ -57,18 +57,18 @@ def plan() -> Callable[..., FitConfig]:
 
 
 @pytest.fixture(scope="session")
-def prepared(table, plan) -> Prepared:
+def patients(table, plan) -> Prepared:
     """The table, ready for fitting."""
     return prepare(table, plan())
 
 
 @pytest.fixture(scope="session")
-def fitted(prepared) -> Fitted:
+def patients_fit(patients) -> Fitted:
     """Networks mixed with a GLM, and two members for comparison; tests must not change it."""
-    return fit(prepared, {"data": "patients.csv", "command": "ddpn fit"})
+    return fit(patients, {"data": "patients.csv", "command": "ddpn fit"})
 
 
 @pytest.fixture
-def unmixed(table, plan) -> Prepared:
+def patients_without_mixing(table, plan) -> Prepared:
     """The same table for networks alone: two batches per epoch, nothing to compare with."""
     return prepare(table, plan(compare_with=(), model={"mix_with": ()}))

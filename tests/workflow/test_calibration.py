@@ -1,4 +1,4 @@
-"""Recalibration and groups of intervals from a table to predictions, a saved folder and a report."""
+"""Test recalibration and groups of intervals from a table to predictions, a saved folder and a report."""
 
 from copy import copy
 from dataclasses import replace
@@ -20,14 +20,14 @@ from ddpn.workflow.prediction import predict
 from ddpn.workflow.preparing import prepare
 
 
-def drawn(rows: int, seed: int) -> pl.DataFrame:
-    """Half of the counts are 0, which a Poisson cannot express."""
+def simulate_half_zeros(rows: int, seed: int) -> pl.DataFrame:
+    """Simulate counts half of which are 0, which a Poisson cannot express."""
     rng = np.random.default_rng(seed)
     x, shop = rng.normal(size=rows), rng.choice(["a", "b"], rows)
     return pl.DataFrame({"x": x, "shop": shop, "y": (rng.random(rows) < 0.5) * rng.poisson(np.exp(1.5 + 0.3 * x))})
 
 
-TABLE = drawn(1200, seed=5)
+TABLE = simulate_half_zeros(1200, seed=5)
 
 
 OPTIONS = {
@@ -55,21 +55,23 @@ def test_a_poisson_of_many_zeros_is_recalibrated_before_its_intervals(folder):
 
 
 def test_recalibrated_distributions_of_fresh_rows_are_better(folder):
-    fresh = prepare(drawn(4000, seed=6), PLAN).test
+    fresh = prepare(simulate_half_zeros(4000, seed=6), PLAN).test
     plain = copy(folder.model.predictor_)
     plain.calibration = replace(plain.calibration, recalibrations={})
     for name in ("mixture", "networks"):
-        before, after = (score_rows(each, fresh, name).crps.mean() for each in (plain, folder.model.predictor_))
+        before, after = (
+            score_rows(predictor, fresh, name).crps.mean() for predictor in (plain, folder.model.predictor_)
+        )
         assert after < 0.97 * before, name
 
 
 def test_a_saved_folder_predicts_the_same_and_reports_groups_that_are_unknown(folder, tmp_path):
-    new, found = TABLE.head(40).with_columns(shop=pl.Series(["c"] * 3 + ["a"] * 37)), []
+    new, findings = TABLE.head(40).with_columns(shop=pl.Series(["c"] * 3 + ["a"] * 37)), []
     whole = predict(folder, new, PredictionSpec())
     folder.save(tmp_path / "model")
-    again = predict(load(tmp_path / "model", mixed_only=True), new, PredictionSpec(), on_finding=found.append)
+    again = predict(load(tmp_path / "model", mixed_only=True), new, PredictionSpec(), on_finding=findings.append)
     assert again.equals(whole)
-    assert found[0].startswith("3 of 40 rows have a shop that the calibration rows did not have ('c')")
+    assert findings[0].startswith("3 of 40 rows have a shop that the calibration rows did not have ('c')")
     about = describe(tmp_path / "model")
     assert (about["recalibration"]["is_used"], about["groups"]["by"]) == (True, "shop")
     with pytest.raises(InputError, match=r"No column named 'shop'"):

@@ -1,4 +1,4 @@
-"""Settings from a file and from the command, checked before any work."""
+"""Test settings from a file and from the command, which are checked before any work."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from ddpn.workflow.config import BASELINES, FitConfig, ModelConfig, read_config
 
 
 @pytest.fixture
-def file(tmp_path):
+def write_settings(tmp_path):
     def write(text: str):
         path = tmp_path / "settings.toml"
         path.write_text(text)
@@ -36,22 +36,24 @@ lr = 0.01
 """
 
 
-def test_a_file_and_what_takes_precedence_over_it(file):
-    found = read_config({"target": "y", "n_networks": 3, "seed": None, "drop": ["a, b,", "c"], "beta": 0.5}, file(TOML))
+def test_options_of_the_command_take_precedence_over_the_file(write_settings):
+    plan = read_config(
+        {"target": "y", "n_networks": 3, "seed": None, "drop": ["a, b,", "c"], "beta": 0.5}, write_settings(TOML)
+    )
     model = {"n_networks": 3, "hidden": (8, 4), "mix_with": ("glm", "poisson_glm"), "training_options": {"lr": 0.01}}
-    known = {"target": "y", "drop": ("a, b,", "c"), "use": ("id",), "seed": 7, "shares": (0.8, 0.1, 0.1)}
+    options = {"target": "y", "drop": ("a, b,", "c"), "use": ("id",), "seed": 7, "shares": (0.8, 0.1, 0.1)}
     head = {"head_options": {"objective": "paper", "beta": 0.25}, "beta": 0.5}
-    assert found == FitConfig(**known, compare_with=("constant", "poisson_glm"), **model, **head)
+    assert plan == FitConfig(**options, compare_with=("constant", "poisson_glm"), **model, **head)
     head_options = {"objective": "paper", "beta": 0.5}
-    assert found.estimator_options == model | {"head_options": head_options, "fractional": "error"}
-    assert FitConfig(**found.as_dict()) == found
+    assert plan.estimator_options == model | {"head_options": head_options, "fractional": "error"}
+    assert FitConfig(**plan.as_dict()) == plan
 
 
-def test_empty_lists_and_defaults(file):
-    given = {"target": "y", "mix_with": "", "compare_with": ""}
-    assert read_config(given) == FitConfig(target="y", compare_with=(), mix_with=())
+def test_empty_lists_differ_from_defaults(write_settings):
+    options = {"target": "y", "mix_with": "", "compare_with": ""}
+    assert read_config(options) == FitConfig(target="y", compare_with=(), mix_with=())
     assert FitConfig(target="y").compare_with == BASELINES
-    assert read_config({"target": "y"}, file("beta = 0.5")).estimator_options["head_options"] == {"beta": 0.5}
+    assert read_config({"target": "y"}, write_settings("beta = 0.5")).estimator_options["head_options"] == {"beta": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -65,12 +67,12 @@ def test_empty_lists_and_defaults(file):
     ],
 )
 def test_a_plan_makes_the_regressor(model, mix_with):
-    found = FitConfig(target="y", seed=5, **model).regressor(verbose=True)
-    assert (found.random_state, found.verbose, found.mix_with) == (5, True, mix_with)
-    assert {name: getattr(found, name) for name in model} == model
+    regressor = FitConfig(target="y", seed=5, **model).regressor(verbose=True)
+    assert (regressor.random_state, regressor.verbose, regressor.mix_with) == (5, True, mix_with)
+    assert {name: getattr(regressor, name) for name in model} == model
 
 
-def test_every_option_is_a_part_of_the_plan_and_none_is_forgotten():
+def test_every_option_of_the_estimator_is_a_part_of_the_plan():
     arguments = {*CountRegressor().get_params(), *DDPNRegressor().get_params()}
     assert set(ModelConfig.model_fields) - {"components", "beta"} == set(FitConfig.model_fields) & arguments
     assert not {"checkpoint", "random_state", "validation", "verbose", "model", "lr"} & set(FitConfig.model_fields)
@@ -111,10 +113,10 @@ def test_every_option_is_a_part_of_the_plan_and_none_is_forgotten():
         ("not toml", ["settings.toml is not valid TOML"]),
     ],
 )
-def test_wrong_settings_are_reported(file, text, words):
-    given = {} if text.startswith("target") else {"target": "y"}
+def test_wrong_settings_are_reported(write_settings, text, words):
+    options = {} if text.startswith("target") else {"target": "y"}
     with pytest.raises(ConfigError) as error:
-        read_config(given, file(text))
+        read_config(options, write_settings(text))
     assert [word for word in words if word not in str(error.value)] == []
 
 
@@ -123,7 +125,7 @@ def test_a_target_is_needed():
         read_config({"target": None})
 
 
-def test_a_file_that_cannot_be_read(tmp_path):
+def test_a_file_that_cannot_be_read_is_reported(tmp_path):
     with pytest.raises(InputError, match=r"File not found: .*none\.toml"):
         read_config({"target": "y"}, tmp_path / "none.toml")
     with pytest.raises(InputError, match="cannot be read as text"):
@@ -140,7 +142,7 @@ def test_a_mixture_of_unsuitable_families_is_found_before_the_table_is_read():
 # Test rows
 
 
-def test_shares_of_a_test_size():
+def test_a_test_size_divides_the_other_rows_and_asks_for_test_rows():
     assert FitConfig(target="y", test_size=0.4).split_shares == pytest.approx((0.525, 0.075, 0.4))
     assert FitConfig(target="y").split_shares == (0.7, 0.1, 0.2)
     for options in ({"test_size": 0.2}, {"shares": (0.5, 0.0, 0.5)}, {"time": "when"}, {"n_networks": 2}):
@@ -158,6 +160,6 @@ def test_a_test_size_is_a_share(size):
 
 
 @pytest.mark.parametrize("other", [{"shares": (0.7, 0.1, 0.2)}, {"split_column": "part"}])
-def test_a_test_size_beside_another_split(other):
+def test_a_test_size_beside_another_split_is_refused(other):
     with pytest.raises(ConfigError, match="Give either `test_size` or"):
         FitConfig(target="y", test_size=0.2, **other)

@@ -1,4 +1,4 @@
-"""Monitoring of a saved model: test rows show no drift, shifted rows do; the command and its exit code."""
+"""Test monitoring of a saved model: test rows show no drift, and shifted rows do; the command has an exit code."""
 
 import json
 
@@ -12,8 +12,8 @@ from ddpn.workflow.examining import monitor
 
 
 @pytest.fixture(scope="module")
-def folder(fitted):
-    return fitted.folder
+def folder(patients_fit):
+    return patients_fit.folder
 
 
 @pytest.fixture(scope="module")
@@ -29,21 +29,21 @@ def test_test_rows_show_no_drift_and_shifted_rows_do(folder, table, later):
     same = monitor(folder, table)
     assert not same.drift
     assert "only its 60 test rows are scored" in " ".join(same.not_compared)
-    found = monitor(folder, later, ignore=["smokes"])
-    drifted = {(check.kind, check.name) for check in found.checks if check.drift}
+    monitoring = monitor(folder, later, ignore=["smokes"])
+    drifted = {(check.kind, check.name) for check in monitoring.checks if check.drift}
     assert {("values", "age"), ("values", "ward"), ("ood", "out-of-distribution rows")} <= drifted
     assert {("coverage", "coverage of 90% intervals"), ("pit", "PIT of the counts")} <= drifted
     assert ("values", "severity") not in drifted
-    (ward,) = [check for check in found.checks if check.name == "ward"]
+    (ward,) = [check for check in monitoring.checks if check.name == "ward"]
     assert ward.now.endswith("100.0% unseen")
 
 
 def test_an_ignored_column_is_shown_and_does_not_count(folder, later):
-    found = monitor(folder, later.drop("visits"), ignore=["age"])
-    (age,) = [check for check in found.checks if (check.kind, check.name) == ("values", "age")]
+    monitoring = monitor(folder, later.drop("visits"), ignore=["age"])
+    (age,) = [check for check in monitoring.checks if (check.kind, check.name) == ("values", "age")]
     assert age.effect > 0.5
     assert not age.drift
-    assert "Coverage and PIT: the table has no column 'visits'." in found.not_compared
+    assert "Coverage and PIT: the table has no column 'visits'." in monitoring.not_compared
 
 
 def test_counts_that_have_arrived_are_scored(folder, later):
@@ -67,12 +67,12 @@ def test_the_command_ends_with_a_code_and_writes_json(folder, later, table, tmp_
     folder.save(tmp_path / "patients.model")
     later.write_parquet("later.parquet")
     table.write_parquet("same.parquet")
-    found = CliRunner().invoke(program, ["monitor", "patients.model", "later.parquet", "--json"])
-    assert found.exit_code == 3
-    assert json.loads(found.stdout)["drift"] is True
-    found = CliRunner().invoke(program, ["monitor", "patients.model", "same.parquet"])
-    assert found.exit_code == 0
-    assert "No drift" in found.output
-    found = CliRunner().invoke(program, ["monitor", "patients.model", "same.parquet", "--effect", "2"])
-    assert found.exit_code == 2
-    assert "--effect must lie between 0 and 1" in found.output
+    result = CliRunner().invoke(program, ["monitor", "patients.model", "later.parquet", "--json"])
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["drift"] is True
+    result = CliRunner().invoke(program, ["monitor", "patients.model", "same.parquet"])
+    assert result.exit_code == 0
+    assert "No drift" in result.output
+    result = CliRunner().invoke(program, ["monitor", "patients.model", "same.parquet", "--effect", "2"])
+    assert result.exit_code == 2
+    assert "--effect must lie between 0 and 1" in result.output

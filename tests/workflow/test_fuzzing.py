@@ -41,7 +41,7 @@ MARKERS = ["n/a", "-", "--", "n.a.", "unknown", "NA", "?", "null", "#N/A", "none
 WORDS = ["a", "b ", " c", "d e", "é", "x;y", "q,r", 'quo"te', "new\nline", "007", "1A", "True story", "NAN", "Ü|ß"]
 
 
-class Drawn(NamedTuple):
+class DrawnColumn(NamedTuple):
     """A column: its true values (None where missing), and its cells as text."""
 
     kind: str
@@ -49,7 +49,7 @@ class Drawn(NamedTuple):
     cells: list[str | None]
 
 
-def number_cell(value: float, style: str, decimals: int) -> str:
+def format_number(value: float, style: str, decimals: int) -> str:
     grouped = f"{value:,.{decimals}f}"
     plain = f"{value:.{decimals}f}"
     return {
@@ -65,7 +65,7 @@ def number_cell(value: float, style: str, decimals: int) -> str:
 
 
 @st.composite
-def columns(draw, rows: int) -> Drawn:
+def draw_column(draw, rows: int) -> DrawnColumn:
     kind = draw(st.sampled_from(["number", "number", "integer", "text", "flag", "date", "code"]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     if kind in ("number", "integer"):
@@ -75,7 +75,7 @@ def columns(draw, rows: int) -> Drawn:
         style = draw(
             st.sampled_from(["plain", "blanks", "thousands", "european", "euro", "percent", "unit", "brackets"])
         )
-        cells = [number_cell(value, style, decimals) for value in values]
+        cells = [format_number(value, style, decimals) for value in values]
     elif kind == "date":
         start = draw(st.sampled_from([datetime(1890, 1, 1), datetime(1969, 12, 1), datetime(2021, 1, 1)]))
         values = [start + timedelta(days=int(d)) for d in rng.integers(0, 500, rows)]
@@ -97,17 +97,17 @@ def columns(draw, rows: int) -> Drawn:
     marker = draw(st.sampled_from(["", "NA", "N/A"] if kind in ("text", "code") else ["", *MARKERS]))
     values = [None if gone else value for value, gone in zip(values, absent, strict=True)]
     cells = [marker if gone else cell for cell, gone in zip(cells, absent, strict=True)]
-    return Drawn(kind, values, cells)
+    return DrawnColumn(kind, values, cells)
 
 
 @st.composite
-def tables(draw) -> dict[str, Drawn]:
+def draw_table(draw) -> dict[str, DrawnColumn]:
     rows = draw(st.sampled_from([40, 60]))
-    return {f"x{j}": draw(columns(rows)) for j in range(draw(st.integers(1, 4)))}
+    return {f"x{j}": draw(draw_column(rows)) for j in range(draw(st.integers(1, 4)))}
 
 
-def typed(table: dict[str, Drawn]) -> pl.DataFrame:
-    """The true values, as Parquet would hold them."""
+def make_typed_frame(table: dict[str, DrawnColumn]) -> pl.DataFrame:
+    """Make a frame of the true values, as Parquet would hold them."""
     dtypes = {
         "number": pl.Float64, "integer": pl.Int64, "text": pl.String, "flag": pl.Boolean, "date": pl.Datetime("us"),
         "code": pl.String,
@@ -117,32 +117,32 @@ def typed(table: dict[str, Drawn]) -> pl.DataFrame:
     )
 
 
-def written(table: dict[str, Drawn], separator: str, encoding: str) -> bytes:
+def write_text(table: dict[str, DrawnColumn], separator: str, encoding: str) -> bytes:
     texts = pl.DataFrame({name: pl.Series(drawn.cells, dtype=pl.String) for name, drawn in table.items()})
     return texts.write_csv(separator=separator, quote_style="necessary").encode(encoding, errors="replace")
 
 
 @st.composite
-def files(draw, table: dict[str, Drawn]) -> tuple[str, bytes]:
-    """The table in a file: its name and content."""
+def draw_file(draw, table: dict[str, DrawnColumn]) -> tuple[str, bytes]:
+    """Write the table to a file of some type, and return the file's name and content."""
     kind = draw(st.sampled_from(["csv", "csv", "csv", "tsv", "parquet", "feather", "jsonl", "text.parquet"]))
     if kind in ("csv", "tsv"):
         separator = "\t" if kind == "tsv" else draw(st.sampled_from(",;|\t"))
         encoding = draw(st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "cp1252"]))
-        return f"t.{kind}", written(table, separator, encoding)
+        return f"t.{kind}", write_text(table, separator, encoding)
     out = io.BytesIO()
     if kind == "parquet":
-        typed(table).write_parquet(out)
+        make_typed_frame(table).write_parquet(out)
     elif kind == "feather":
-        typed(table).write_ipc(out)
+        make_typed_frame(table).write_ipc(out)
     elif kind == "text.parquet":
         pl.DataFrame({name: drawn.cells for name, drawn in table.items()}).write_parquet(out)
     else:
-        typed(table).write_ndjson(out)
+        make_typed_frame(table).write_ndjson(out)
     return f"t.{kind}", out.getvalue()
 
 
-def loaded(folder: Path, file: tuple[str, bytes], as_text: Any = ()) -> pl.DataFrame:
+def load_file(folder: Path, file: tuple[str, bytes], as_text: Any = ()) -> pl.DataFrame:
     name, content = file
     (folder / name).write_bytes(content)
     with warnings.catch_warnings():
@@ -151,7 +151,7 @@ def loaded(folder: Path, file: tuple[str, bytes], as_text: Any = ()) -> pl.DataF
         return read_file(str(folder / name), as_text)
 
 
-def decide_drift(frame: pl.DataFrame, **options) -> Roles:
+def decide_roles(frame: pl.DataFrame, **options) -> Roles:
     y = np.random.default_rng(0).poisson(3.0, frame.height)
     try:
         return find_roles(frame.with_columns(count=pl.Series(y)), FitConfig(target="count", **options))
@@ -160,8 +160,8 @@ def decide_drift(frame: pl.DataFrame, **options) -> Roles:
         raise
 
 
-def attempted(work: Callable[[], Any]) -> Any:
-    """The result, or the sentence of an error of ours, which is one line; any other error is a failure."""
+def attempt(work: Callable[[], Any]) -> Any:
+    """Return the result, or the one-line sentence of an error of ours; any other error is a failure."""
     try:
         return work()
     except DDPNError as error:
@@ -170,19 +170,19 @@ def attempted(work: Callable[[], Any]) -> Any:
     return sentence
 
 
-def quiet(sentence: str) -> None:
-    """For tests that do not look at what is reported."""
+def ignore_sentence(sentence: str) -> None:
+    """Ignore a sentence, in tests that do not look at what is reported."""
 
 
-def is_regular(table: dict[str, Drawn]) -> bool:
-    """Whether every file type keeps all rows: empty rows are left out of text, and one column has no separator."""
+def is_regular(table: dict[str, DrawnColumn]) -> bool:
+    """Return True if every file type keeps all rows: text leaves out empty rows, and one column has no separator."""
     rows = len(next(iter(table.values())).values)
     empty = [all(drawn.cells[row] in ("", None) for drawn in table.values()) for row in range(rows)]
     return len(table) > 1 and not any(empty)
 
 
-def expected(drawn: Drawn) -> np.ndarray:
-    """The true values as numbers, NaN where missing; for text and codes the values themselves."""
+def convert_to_numbers(drawn: DrawnColumn) -> np.ndarray:
+    """Return the true values as numbers, NaN where missing; for text and codes the values themselves."""
     if drawn.kind == "date":
         return np.array([np.nan if v is None else (v - datetime(1970, 1, 1)).days for v in drawn.values], dtype=float)
     if drawn.kind in ("text", "code"):
@@ -190,10 +190,10 @@ def expected(drawn: Drawn) -> np.ndarray:
     return np.array([np.nan if v is None else float(v) for v in drawn.values])
 
 
-def could_be_decimals(drawn: Drawn) -> bool:
-    """Whether every point between thousands could be a decimal point, as which it is read: 31.287."""
-    known = [cell for cell, value in zip(drawn.cells, drawn.values, strict=True) if value is not None]
-    dotted = [cell for cell in known if "." in cell]
+def could_be_decimals(drawn: DrawnColumn) -> bool:
+    """Return True if every point between thousands could be a decimal point, as which it is read: 31.287."""
+    present_cells = [cell for cell, value in zip(drawn.cells, drawn.values, strict=True) if value is not None]
+    dotted = [cell for cell in present_cells if "." in cell]
     return drawn.kind == "integer" and bool(dotted) and all(cell.count(".") == 1 for cell in dotted)
 
 
@@ -201,20 +201,20 @@ def could_be_decimals(drawn: Drawn) -> bool:
 @given(data=st.data())
 def test_a_dirty_table_is_read_as_its_true_values(data, tmp_path):
     """No cell with a value is lost: neither in silence nor by leaving a column out."""
-    table = data.draw(tables())
+    table = data.draw(draw_table())
     assume(is_regular(table))
-    frame = loaded(tmp_path, data.draw(files(table)))
-    roles = decide_drift(frame)
+    frame = load_file(tmp_path, data.draw(draw_file(table)))
+    roles = decide_roles(frame)
     sentences: list[str] = []
     X = roles.parse(frame, sentences.append).to_polars()
     for column in roles.columns:
         drawn = table[column.name]
-        known = [value for value in drawn.values if value is not None]
+        present = [value for value in drawn.values if value is not None]
         if column.left_out:
-            is_constant = len(set(known)) <= 1
+            is_constant = len(set(present)) <= 1
             assert is_constant or drawn.kind in ("text", "code") or "row numbers" in column.left_out, column
             continue
-        true = expected(drawn)
+        true = convert_to_numbers(drawn)
         if drawn.kind in ("text", "code"):
             assert [v or None for v in X[column.name].to_list()] == [v or None for v in true.tolist()], column
         elif drawn.kind == "date" and not column.date.ambiguous:
@@ -226,42 +226,42 @@ def test_a_dirty_table_is_read_as_its_true_values(data, tmp_path):
 @FUZZ
 @given(data=st.data())
 def test_the_same_rows_are_the_same_in_every_file_and_frame(data, tmp_path):
-    """Decided from one file, read from another: equal inputs and predictions."""
-    table = data.draw(tables())
+    """Columns are decided from one file and read from another: inputs and predictions are equal."""
+    table = data.draw(draw_table())
     assume(is_regular(table))
     # Levels such as €5 are names; only those that are plain numbers are the same level in every file.
     category = tuple(name for name, drawn in table.items() if drawn.kind == "integer" and has_plain_cells(drawn))
     clean = {
-        name: Drawn(drawn.kind, drawn.values, drawn.cells)
+        name: DrawnColumn(drawn.kind, drawn.values, drawn.cells)
         for name, drawn in table.items()
         if drawn.kind not in ("number", "integer", "date") or (is_exact(drawn) and not could_be_decimals(drawn))
     }
     assume(len(clean) > 1 and is_regular(clean))
-    first = loaded(tmp_path, data.draw(files(clean)), category)
-    roles = decide_drift(first, category=tuple(name for name in category if name in clean))
-    X = roles.parse(first, quiet).to_polars()
-    later = loaded(tmp_path, data.draw(files(clean)), roles.as_text)
+    first = load_file(tmp_path, data.draw(draw_file(clean)), category)
+    roles = decide_roles(first, category=tuple(name for name in category if name in clean))
+    X = roles.parse(first, ignore_sentence).to_polars()
+    later = load_file(tmp_path, data.draw(draw_file(clean)), roles.as_text)
     assume(first.height == later.height)
     rng = np.random.default_rng(1)
     order = rng.permutation(first.height)
     encoder = FeatureEncoder().fit(X)
     inputs = encoder.transform(X)
-    np.testing.assert_allclose(encoder.transform(roles.parse(later, quiet).to_polars()), inputs, atol=1e-5)
+    np.testing.assert_allclose(encoder.transform(roles.parse(later, ignore_sentence).to_polars()), inputs, atol=1e-5)
     np.testing.assert_allclose(
-        encoder.transform(roles.parse(later[order], quiet).to_polars()), inputs[order], atol=1e-5
+        encoder.transform(roles.parse(later[order], ignore_sentence).to_polars()), inputs[order], atol=1e-5
     )
     as_pandas = X.to_pandas()
     np.testing.assert_allclose(encoder.transform(as_pandas), inputs, atol=1e-5)
     np.testing.assert_allclose(encoder.transform(pd.DataFrame(as_pandas, dtype=object)), inputs, atol=1e-5)
 
 
-def has_plain_cells(drawn: Drawn) -> bool:
-    known = [cell for cell, value in zip(drawn.cells, drawn.values, strict=True) if value is not None]
-    return len(set(known)) < 12 and all(cell.strip().removeprefix("-").isdecimal() for cell in known)
+def has_plain_cells(drawn: DrawnColumn) -> bool:
+    present_cells = [cell for cell, value in zip(drawn.cells, drawn.values, strict=True) if value is not None]
+    return len(set(present_cells)) < 12 and all(cell.strip().removeprefix("-").isdecimal() for cell in present_cells)
 
 
-def is_exact(drawn: Drawn) -> bool:
-    """Whether the text says all of it: commas and days may be ambiguous in short columns."""
+def is_exact(drawn: DrawnColumn) -> bool:
+    """Return True if the text is unambiguous: commas and days may be ambiguous in short columns."""
     cells = [cell for cell, value in zip(drawn.cells, drawn.values, strict=True) if value is not None]
     if drawn.kind == "date":
         return any(int(value.day) > 12 for value in drawn.values if value is not None)
@@ -309,23 +309,23 @@ def predictor() -> DDPNRegressor:
 @given(data=st.data())
 def test_changed_columns_never_end_in_a_traceback(data, tmp_path):
     """Any change of type gives inputs, or one sentence of ours; cells that are lost are reported."""
-    table = data.draw(tables())
-    file = data.draw(files(table))
-    frame = attempted(lambda: loaded(tmp_path, file))
+    table = data.draw(draw_table())
+    file = data.draw(draw_file(table))
+    frame = attempt(lambda: load_file(tmp_path, file))
     # A file of one column whose cells hold a comma looks like one of more columns.
     assume(not isinstance(frame, str))
-    roles = decide_drift(frame)
+    roles = decide_roles(frame)
     used = [column.name for column in roles.features]
     name, change = data.draw(st.sampled_from(used)), data.draw(st.sampled_from(list(CHANGES)))
     later = frame.with_columns(CHANGES[change](frame[name]).alias(name))
     later = later.head(1) if change == "one row" else later
     reported: list[str] = []
-    X = attempted(lambda: roles.parse(later, reported.append).to_polars())
+    X = attempt(lambda: roles.parse(later, reported.append).to_polars())
     if isinstance(X, str):
         assert name in X
         return
-    column = next(each for each in roles.features if each.name == name)
-    before = roles.parse(frame, quiet).to_polars()[: X.height]
+    column = next(candidate for candidate in roles.features if candidate.name == name)
+    before = roles.parse(frame, ignore_sentence).to_polars()[: X.height]
     given_ = sum(cell is not None and cell == cell for cell in later[name].to_list())
     lost = given_ - (X.height - X[column.inputs[0]].null_count())
     marked = before[column.inputs[0]].null_count()
@@ -338,7 +338,7 @@ def test_changed_columns_never_end_in_a_traceback(data, tmp_path):
 @FUZZ
 @given(data=st.data())
 def test_frames_of_any_type_are_predicted_or_refused_in_one_sentence(data, predictor):
-    """DDPNRegressor itself, on pandas and polars frames whose types have changed."""
+    """Call DDPNRegressor itself, on pandas and polars frames whose types have changed."""
     rows = 6
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     plain = pl.DataFrame(
@@ -352,7 +352,7 @@ def test_frames_of_any_type_are_predicted_or_refused_in_one_sentence(data, predi
     name, change = data.draw(st.sampled_from(plain.columns)), data.draw(st.sampled_from(list(CHANGES)))
     later = plain.with_columns(CHANGES[change](plain[name]).alias(name))
     frame = later.to_pandas() if data.draw(st.booleans()) else later
-    mean = attempted(lambda: predictor.predict(frame))
+    mean = attempt(lambda: predictor.predict(frame))
     if isinstance(mean, str):
         return
     assert np.isfinite(mean).all()
@@ -366,4 +366,4 @@ def test_frames_of_any_type_are_predicted_or_refused_in_one_sentence(data, predi
 )
 def test_any_bytes_are_a_table_or_one_sentence(content, tmp_path):
     for name in ("t.csv", "t.tsv", "t.jsonl", "t.json", "t.parquet", "t.xlsx"):
-        attempted(lambda file=(name, content): loaded(tmp_path, file))
+        attempt(lambda file=(name, content): load_file(tmp_path, file))

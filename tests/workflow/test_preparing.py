@@ -1,4 +1,4 @@
-"""From a table and a plan to columns of known kinds and three samples; the digests that a fit is known by."""
+"""Test how a table and a plan become columns of known kinds, three samples, and digests that identify a fit."""
 
 from datetime import datetime, timedelta
 
@@ -14,37 +14,37 @@ from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import find_roles, fingerprint, identity, prepare
 
 
-def test_samples_are_the_rows_of_the_split(prepared, table):
-    assert prepared.counts == {"train": 210, "validation": 30, "test": 60}
+def test_samples_are_the_rows_of_the_split(patients, table):
+    assert patients.counts == {"train": 210, "validation": 30, "test": 60}
     for part in ("train", "validation", "test"):
-        sample, rows = getattr(prepared, part), getattr(prepared.split.rows, part)
+        sample, rows = getattr(patients, part), getattr(patients.split.rows, part)
         assert sample.y.tolist() == table["visits"].to_numpy()[rows].tolist()
         assert sample.labels.tolist() == (rows + 1).tolist()
-    assert prepared.sample.X.names == [
+    assert patients.sample.X.names == [
         "severity", "ward", "smokes", "age", "admitted day", "admitted month", "admitted weekday"
     ]  # fmt: skip
 
 
-def test_a_date_in_a_random_split_is_warned_about(prepared, table, plan):
-    (warning,) = prepared.warnings
+def test_a_date_in_a_random_split_is_warned_about(patients, table, plan):
+    (warning,) = patients.warnings
     assert "Column admitted is a date" in warning
     assert warning.endswith('`time="admitted"`.')
     assert prepare(table, plan(time="admitted")).warnings == ()
 
 
 def test_rows_of_weight_zero_are_left_out_with_a_warning(table, plan):
-    found = prepare(table.with_columns(weight=pl.Series(np.arange(300) % 3)), plan())
-    assert len(found.sample) == 200
-    assert found.sample.labels[:4].tolist() == [2, 3, 5, 6]
-    assert found.warnings[0] == "100 rows of weight 0 are left out."
+    prepared = prepare(table.with_columns(weight=pl.Series(np.arange(300) % 3)), plan())
+    assert len(prepared.sample) == 200
+    assert prepared.sample.labels[:4].tolist() == [2, 3, 5, 6]
+    assert prepared.warnings[0] == "100 rows of weight 0 are left out."
 
 
 def test_rows_without_a_target_are_left_out_with_a_warning(table, plan):
     missing = pl.int_range(pl.len()) % 25 == 3
-    found = prepare(table.with_columns(visits=pl.when(~missing).then("visits")), plan())
-    assert found.warnings[0] == "12 rows without a value of 'visits' were left out."
-    assert 4 not in found.sample.labels
-    assert sum(found.counts.values()) == 288
+    prepared = prepare(table.with_columns(visits=pl.when(~missing).then("visits")), plan())
+    assert prepared.warnings[0] == "12 rows without a value of 'visits' were left out."
+    assert 4 not in prepared.sample.labels
+    assert sum(prepared.counts.values()) == 288
     with pytest.raises(InputError, match="target 'visits' must have values"):
         prepare(table.with_columns(visits=pl.lit(None)), plan())
 
@@ -68,7 +68,7 @@ def test_row_numbers_are_those_of_the_file_even_after_rows_are_left_out(table, p
         ({}, {"split_column": "part"}, ["No column named 'part' (`split_column`)"]),
     ],
 )
-def test_tables_that_cannot_be_fitted(table, plan, change, options, words):
+def test_tables_that_cannot_be_fitted_are_refused(table, plan, change, options, words):
     with pytest.raises(InputError) as error:
         prepare(table.with_columns(**change), plan(**options))
     assert [word for word in words if word not in str(error.value)] == []
@@ -99,22 +99,22 @@ def test_a_fingerprint_follows_names_and_values():
     assert len({fingerprint(sample) for sample in (ONE, *others)}) == 6
 
 
-def test_another_plan_or_table_has_another_identity(prepared, table, plan):
+def test_another_plan_or_table_has_another_identity(patients, table, plan):
     others = [
         prepare(table, plan(seed=1)),
         prepare(table, plan(model={"n_networks": 3})),
         prepare(table, plan(model={"training_options": {"lr": 0.1}})),
         prepare(table.with_columns(age=pl.lit(1.0)), plan(use=("age",))),
     ]
-    assert len({identity(each) for each in (prepared, *others)}) == 5
-    assert identity(prepare(table, plan())) == identity(prepared)
+    assert len({identity(variant) for variant in (patients, *others)}) == 5
+    assert identity(prepare(table, plan())) == identity(patients)
 
 
 def test_columns_that_follow_time_are_known_where_rows_are_split_by_it(table, plan):
     years = table.with_columns(year=pl.col("admitted").rank("ordinal") // 60)
-    found = prepare(years, plan(time="admitted"))
-    assert "year" in found.time_columns
-    assert not {"days", "visits"} & set(found.time_columns)
+    prepared = prepare(years, plan(time="admitted"))
+    assert "year" in prepared.time_columns
+    assert not {"days", "visits"} & set(prepared.time_columns)
     assert prepare(years, plan()).time_columns == ()
 
 
@@ -142,23 +142,23 @@ FRAME = pl.DataFrame(
 )
 
 
-def columns(**options):
+def find_columns(**options):
     return {column.name: column for column in find_roles(FRAME, FitConfig(target="y", **options)).columns}
 
 
-def test_kinds():
-    found = columns()
-    kinds = {name: found[name].kind for name in ("number", "code", "word", "level", "yes", "day")}
+def test_the_kind_of_a_column_follows_its_values():
+    columns = find_columns()
+    kinds = {name: columns[name].kind for name in ("number", "code", "word", "level", "yes", "day")}
     assert kinds == {
         "number": "number", "code": "number", "word": "category", "level": "category", "yes": "boolean", "day": "date"
     }  # fmt: skip
-    assert found["day"].parts == ("day", "month", "weekday")
-    assert found["moment"].parts == ("day", "month", "weekday", "hour")
-    assert (found["holes"].missing, found["number"].missing, found["number"].distinct) == (2, 0, N)
+    assert columns["day"].parts == ("day", "month", "weekday")
+    assert columns["moment"].parts == ("day", "month", "weekday", "hour")
+    assert (columns["holes"].missing, columns["number"].missing, columns["number"].distinct) == (2, 0, N)
 
 
 def test_useless_columns_are_left_out_with_a_reason():
-    assert {name: column.left_out for name, column in columns().items() if column.left_out} == {
+    assert {name: column.left_out for name, column in find_columns().items() if column.left_out} == {
         "id": "nearly every value is different (60 of 60), like names or ids",
         "row": "row numbers",
         "same": "the same value in every row",
@@ -167,7 +167,7 @@ def test_useless_columns_are_left_out_with_a_reason():
     }
 
 
-def left_out(name: str, values: np.ndarray) -> str:
+def find_reason_to_leave_out(name: str, values: np.ndarray) -> str:
     frame = pl.DataFrame({name: values, "x": np.arange(len(values)) % 7, "y": np.arange(len(values)) % 5})
     return find_roles(frame, FitConfig(target="y")).columns[0].left_out
 
@@ -175,12 +175,12 @@ def left_out(name: str, values: np.ndarray) -> str:
 @pytest.mark.parametrize("rows", [60, 300, 5000])
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.9])
 def test_row_numbers_of_a_table_that_was_filtered_are_recognised(rows, share):
-    found = []
+    reasons = []
     for seed in range(20):
         kept = np.flatnonzero(np.random.default_rng(seed).random(int(3 * rows / share)) < share)[:rows]
-        found.append(left_out("id", kept))
+        reasons.append(find_reason_to_leave_out("id", kept))
     # At 5% of the rows, 60 of them have three steps of 1 on average.
-    assert sum("like row numbers" in each for each in found) >= (16 if rows * share < 10 else 20)
+    assert sum("like row numbers" in reason for reason in reasons) >= (16 if rows * share < 10 else 20)
 
 
 INCREASING = {
@@ -198,27 +198,27 @@ INCREASING = {
 
 @pytest.mark.parametrize(("name", "values"), INCREASING.values(), ids=INCREASING.keys())
 def test_other_increasing_columns_are_kept(name, values):
-    assert left_out(name, values) == ""
+    assert find_reason_to_leave_out(name, values) == ""
 
 
 def test_drop_use_and_category_take_precedence():
-    found = columns(drop=("number",), use=("id", "row"), category=("code",))
-    assert found["number"].left_out == "dropped as asked"
-    assert not found["id"].left_out
-    assert not found["row"].left_out
-    assert found["code"].kind == "category of numbers"
+    columns = find_columns(drop=("number",), use=("id", "row"), category=("code",))
+    assert columns["number"].left_out == "dropped as asked"
+    assert not columns["id"].left_out
+    assert not columns["row"].left_out
+    assert columns["code"].kind == "category of numbers"
 
 
 def test_of_the_time_column_only_the_calendar_is_an_input():
-    assert columns(time="day")["day"].parts == ("month", "weekday")
-    assert columns(time="number")["number"].left_out == "used for the split by time"
+    assert find_columns(time="day")["day"].parts == ("month", "weekday")
+    assert find_columns(time="number")["number"].left_out == "used for the split by time"
 
 
 # Text that is read as something else ---------------------------------------------------------------------------------
 
 
-def of(cells: list, **options):
-    """The column x of a table with these cells."""
+def read_column(cells: list, **options):
+    """Read the column x of a table with these cells."""
     frame = pl.DataFrame({"x": pl.Series(cells), "ok": [0.5, 1.5] * (len(cells) // 2), "y": [1] * len(cells)})
     return find_roles(frame, FitConfig(target="y", **options)).columns[0]
 
@@ -227,20 +227,20 @@ NUMBERS = [f"{value:.3f}" for value in RNG.normal(50, 9, 600)]
 
 
 def test_numbers_with_a_few_other_cells_are_numbers():
-    column = of(["n/a", *NUMBERS[:296], "n/a", *NUMBERS[296:596], "-", " 5 "])
+    column = read_column(["n/a", *NUMBERS[:296], "n/a", *NUMBERS[296:596], "-", " 5 "])
     assert (column.kind, column.left_out, column.missing) == ("number", "", 3)
     sentence = "Column x: 597 of 600 values are numbers; 3 ('n/a', '-') are treated as missing."
     assert column.notes == (sentence,)
 
 
 def test_words_for_missing_values_may_be_many():
-    assert of(["unknown"] * 500 + NUMBERS[:100]).kind == "number"
-    assert of(["-999"] * 100 + NUMBERS[:500], missing=("-999",)).missing == 100
-    assert of([-999.0, -999.0, *map(float, NUMBERS[:598])], missing=("-999",)).missing == 2
-    column = of(["refused"] * 100 + NUMBERS[:500])
+    assert read_column(["unknown"] * 500 + NUMBERS[:100]).kind == "number"
+    assert read_column(["-999"] * 100 + NUMBERS[:500], missing=("-999",)).missing == 100
+    assert read_column([-999.0, -999.0, *map(float, NUMBERS[:598])], missing=("-999",)).missing == 2
+    column = read_column(["refused"] * 100 + NUMBERS[:500])
     assert column.kind == "category of numbers"
     assert "500 of 600 values are numbers, but the others ('refused') are too many" in column.notes[0]
-    assert of(["refused"] * 100 + NUMBERS[:500], missing=("refused",)).kind == "number"
+    assert read_column(["refused"] * 100 + NUMBERS[:500], missing=("refused",)).kind == "number"
 
 
 @pytest.mark.parametrize(
@@ -261,8 +261,8 @@ def test_words_for_missing_values_may_be_many():
         ([1.0, float("inf")] * 20, "number", "20 infinite values are treated as missing"),
     ],
 )
-def test_kinds_of_text(cells, kind, words):
-    column = of(cells)
+def test_text_that_holds_numbers_or_dates_is_recognised(cells, kind, words):
+    column = read_column(cells)
     assert column.kind == kind
     assert bool(column.notes) == (words is not None)
     assert words is None or words in column.notes[0]
@@ -281,8 +281,8 @@ def test_kinds_of_text(cells, kind, words):
         (["a", "b"], Kind.CATEGORY),
     ],
 )
-def test_levels_of_a_category_on_request(cells, kind):
-    column = of(cells * 20, category=("x",))
+def test_a_category_that_is_asked_for_keeps_the_type_of_its_levels(cells, kind):
+    column = read_column(cells * 20, category=("x",))
     assert column.kind == kind
 
 
@@ -298,25 +298,27 @@ def test_a_category_of_floats_is_the_same_in_parquet_and_csv(tmp_path):
 
 
 def test_columns_with_a_role_are_not_inputs():
-    assert not {"y", "number", "code", "word"} & set(columns(exposure="number", weight="code", split_column="word"))
+    assert not {"y", "number", "code", "word"} & set(
+        find_columns(exposure="number", weight="code", split_column="word")
+    )
 
 
 LISTS, SINGLE = ("drop", "use", "category", "group"), ("target", "exposure", "weight", "split_column", "time")
 
 
 @pytest.mark.parametrize("role", [*SINGLE, "interval_groups", *LISTS])
-def test_every_name_is_checked(role):
-    given = {"target": "y", role: ("nmber",) if role in LISTS else "nmber"}
+def test_an_unknown_column_of_any_role_is_named(role):
+    options = {"target": "y", role: ("nmber",) if role in LISTS else "nmber"}
     with pytest.raises(InputError, match=rf"No column named 'nmber' \(`{role}`\)\. Did you mean 'number'\?"):
-        find_roles(FRAME, FitConfig(**given))
+        find_roles(FRAME, FitConfig(**options))
 
 
-def test_a_table_with_nothing_to_predict_from():
+def test_a_table_with_nothing_to_predict_from_is_refused():
     with pytest.raises(InputError, match=r"No column is left to predict from \(id: nearly every"):
         find_roles(FRAME.select("id", "y"), FitConfig(target="y"))
 
 
 def test_few_levels_with_a_word_among_them_stay_a_category():
     """A word in 5% of the rows is a level; among hundreds of different numbers it stands for a missing one."""
-    assert of(["1", "2", "3", "4"] * 19 + ["many"] * 4).kind == "category of numbers"
-    assert of([str(number) for number in range(100, 195)] + ["many"] * 5).kind == "number"
+    assert read_column(["1", "2", "3", "4"] * 19 + ["many"] * 4).kind == "category of numbers"
+    assert read_column([str(number) for number in range(100, 195)] + ["many"] * 5).kind == "number"

@@ -1,4 +1,4 @@
-"""Rows of long tables are read a block at a time, and a draw of them is scored, explained and compared."""
+"""Test that rows of long tables are read in blocks, and that a draw of them is scored, explained and compared."""
 
 import numpy as np
 import polars as pl
@@ -12,8 +12,8 @@ from ddpn.workflow.rows_to_score import rows_to_score
 
 
 @pytest.fixture(scope="module")
-def folder(fitted):
-    return fitted.folder
+def folder(patients_fit):
+    return patients_fit.folder
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def new(table) -> pl.DataFrame:
 
 
 @pytest.fixture
-def long_table(tmp_path, monkeypatch):
+def make_long_table(tmp_path, monkeypatch):
     """Write a frame to a file that is read in blocks of 64 rows."""
     monkeypatch.setattr(table_module, "BLOCK_ROWS", 64)
 
@@ -38,60 +38,60 @@ def long_table(tmp_path, monkeypatch):
     return write
 
 
-def test_a_long_table_is_scored_as_a_frame_is(folder, new, long_table):
-    assert len(long_table(new).list_blocks()) == 5
-    found, expected = rows_to_score(folder, long_table(new)), rows_to_score(folder, new)
-    assert found.sample.compute_digest() == expected.sample.compute_digest()
-    assert found.sample.labels.tolist() == expected.sample.labels.tolist()
-    assert found.note == expected.note == "6 rows without a value of 'visits' were left out."
-    assert found.frame.equals(expected.frame)
-    assert evaluate(folder, long_table(new)) == evaluate(folder, new)
+def test_a_long_table_is_scored_as_a_frame_is(folder, new, make_long_table):
+    assert len(make_long_table(new).list_blocks()) == 5
+    rows, expected = rows_to_score(folder, make_long_table(new)), rows_to_score(folder, new)
+    assert rows.sample.compute_digest() == expected.sample.compute_digest()
+    assert rows.sample.labels.tolist() == expected.sample.labels.tolist()
+    assert rows.note == expected.note == "6 rows without a value of 'visits' were left out."
+    assert rows.frame.equals(expected.frame)
+    assert evaluate(folder, make_long_table(new)) == evaluate(folder, new)
 
 
-def test_the_table_of_the_fit_is_recognised_in_blocks(folder, table, new, long_table):
-    found = rows_to_score(folder, long_table(table))
-    assert found.note == "The model was fitted to this table: only its 60 test rows are scored."
-    both = rows_to_score(folder, long_table(pl.concat([new, table], how="vertical_relaxed")))
+def test_the_table_of_the_fit_is_recognised_in_blocks(folder, table, new, make_long_table):
+    rows = rows_to_score(folder, make_long_table(table))
+    assert rows.note == "The model was fitted to this table: only its 60 test rows are scored."
+    both = rows_to_score(folder, make_long_table(pl.concat([new, table], how="vertical_relaxed")))
     assert "240 of " in both.note
     assert both.sample.labels.max() > 300
 
 
-def test_of_more_rows_some_are_drawn_and_that_is_said_everywhere(folder, new, long_table):
-    rows, total = rows_to_score(folder, long_table(new), 90), rows_to_score(folder, new).total
+def test_of_more_rows_some_are_drawn_and_that_is_said_everywhere(folder, new, make_long_table):
+    rows, total = rows_to_score(folder, make_long_table(new), 90), rows_to_score(folder, new).total
     assert (len(rows.sample), rows.total) == (90, total)
     every = rows_to_score(folder, new).sample
     assert rows.sample.weight.sum() == pytest.approx(every.weight.sum())
     assert rows.frame["visits"].to_list() == rows.sample.y.tolist()
     assert new["severity"].to_numpy()[rows.sample.labels - 1].tolist() == rows.frame["severity"].to_list()
     drawn = f"90 of {total} "
-    found = evaluate(folder, long_table(new), 90)
-    assert drawn in found["title"]
-    assert found["draw"] == {"rows": 90, "of": total, "seed": 0}
-    assert report_parts(folder, long_table(new), 90)["total"] == total
-    explanation = explain_table(folder, long_table(new), max_rows=90)[0]
+    scores = evaluate(folder, make_long_table(new), 90)
+    assert drawn in scores["title"]
+    assert scores["draw"] == {"rows": 90, "of": total, "seed": 0}
+    assert report_parts(folder, make_long_table(new), 90)["total"] == total
+    explanation = explain_table(folder, make_long_table(new), max_rows=90)[0]
     assert explanation.draws.count(drawn) == 2
     assert explanation.to_dict()["draw"]["importance"] == {"rows": 90, "of": total, "seed": 0, "scored_rows": 90}
-    compared = monitor(folder, long_table(new), max_rows=90)
-    assert (compared.rows, compared.total, compared.rows_with_counts, compared.total_with_counts) == (
+    monitoring = monitor(folder, make_long_table(new), max_rows=90)
+    assert (monitoring.rows, monitoring.total, monitoring.rows_with_counts, monitoring.total_with_counts) == (
         90,
         300,
         90,
         total,
     )
-    assert compared.draws.count(" drawn at random (seed 0).") == 2
-    assert not any("draw" in sentence for sentence in compared.not_compared)
+    assert monitoring.draws.count(" drawn at random (seed 0).") == 2
+    assert not any("draw" in sentence for sentence in monitoring.not_compared)
     assert monitor(folder, new, max_rows=None).draws == ""
 
 
-def test_without_the_target_rows_are_drawn_as_well(folder, new, long_table):
-    explanation, note = explain_table(folder, long_table(new.drop("visits")), max_rows=90)
+def test_without_the_target_rows_are_drawn_as_well(folder, new, make_long_table):
+    explanation, note = explain_table(folder, make_long_table(new.drop("visits")), max_rows=90)
     assert note == "Without the target, importance is not measured."
     assert (explanation.effects.rows, explanation.effects.total) == (90, 300)
     assert explanation.draws == "Effects are measured on 90 of 300 rows, drawn at random (seed 0)."
 
 
-def test_rows_of_a_long_table_are_explained_by_their_numbers(folder, new, long_table):
-    some, whole = (explain_rows(folder, source, [290, 3]) for source in (long_table(new), new))
+def test_rows_of_a_long_table_are_explained_by_their_numbers(folder, new, make_long_table):
+    some, whole = (explain_rows(folder, source, [290, 3]) for source in (make_long_table(new), new))
     assert some.prediction.tolist() == whole.prediction.tolist()
     assert some.cells[0] == whole.cells[0]
     assert (
@@ -100,16 +100,16 @@ def test_rows_of_a_long_table_are_explained_by_their_numbers(folder, new, long_t
     )
 
 
-def test_errors_in_later_blocks_name_the_row_of_the_file(folder, new, long_table):
+def test_errors_in_later_blocks_name_the_row_of_the_file(folder, new, make_long_table):
     bad = new.with_columns(visits=pl.when(pl.int_range(300) == 200).then(-1).otherwise("visits"))
     with pytest.raises(InputError, match="got -1 at row 201"):
-        evaluate(folder, long_table(bad))
+        evaluate(folder, make_long_table(bad))
     with pytest.raises(InputError, match="zero weights only"):
-        evaluate(folder, long_table(new.with_columns(weight=pl.lit(0))))
+        evaluate(folder, make_long_table(new.with_columns(weight=pl.lit(0))))
     with pytest.raises(InputError, match="missing values only"):
-        evaluate(folder, long_table(new.with_columns(visits=pl.lit(None, pl.Int64))))
+        evaluate(folder, make_long_table(new.with_columns(visits=pl.lit(None, pl.Int64))))
 
 
-def test_rows_of_a_table_are_taken_by_their_numbers(new, long_table):
+def test_rows_of_a_table_are_taken_by_their_numbers(new, make_long_table):
     numbers = np.array([0, 63, 64, 250, 299])
-    assert long_table(new).take_rows(numbers).equals(new[numbers])
+    assert make_long_table(new).take_rows(numbers).equals(new[numbers])

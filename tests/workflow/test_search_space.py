@@ -1,3 +1,5 @@
+"""Test the settings that a search tries: their defaults, limits and names, and plans made with them."""
+
 import sys
 
 import pytest
@@ -21,14 +23,14 @@ def test_defaults_are_tried_and_every_choice_is_a_valid_plan(name):
         with_settings(PLAN, {name: value}).regressor().build_options()
 
 
-def test_limits_and_names():
+def test_limits_and_names_of_a_search_are_read():
     assert check_search(PLAN, None, None, None) == (600.0, None, list(SETTINGS))
     assert check_search(PLAN, "90s", 4, " lr, hidden,lr ") == (90.0, 4, ["lr", "hidden"])
     plan = FitConfig(target="y", epochs=3, head_options={"components": 2})
     assert set(check_search(plan, None, 9, None)[2]) == set(SETTINGS) - {"epochs", "likelihood"}
 
 
-def test_settings_in_a_plan():
+def test_chosen_settings_replace_those_of_the_plan():
     plan = FitConfig(target="y", training_options={"clip": 1.0})
     made = with_settings(plan, {"lr": 0.1, "likelihood": "poisson*2", "epochs": 4, "hidden": "64-32"})
     assert made.estimator_options == {"fractional": "error", "likelihood": "poisson",

@@ -1,4 +1,4 @@
-"""Three parts that are all rows, each once."""
+"""Test that a split divides all rows into three parts, each row once."""
 
 from datetime import date, timedelta
 
@@ -13,34 +13,34 @@ from ddpn.workflow.splitting import split_rows
 N = 1000
 
 
-def parts(frame: pl.DataFrame, **options):
-    found = split_rows(frame, FitConfig(target="y", **options))
-    assert sorted(np.concatenate(list(found.rows)).tolist()) == list(range(frame.height)), "not every row once"
-    return found
+def split_all_rows(frame: pl.DataFrame, **options):
+    split = split_rows(frame, FitConfig(target="y", **options))
+    assert sorted(np.concatenate(list(split.rows)).tolist()) == list(range(frame.height)), "not every row once"
+    return split
 
 
-def frame(**columns) -> pl.DataFrame:
+def make_frame(**columns) -> pl.DataFrame:
     n = len(next(iter(columns.values()))) if columns else N
     return pl.DataFrame({"y": [1] * n, **columns})
 
 
-def test_by_seed():
-    one, again, other = (parts(frame(), seed=seed, test_size=0.2) for seed in (0, 0, 1))
+def test_the_seed_decides_the_random_split():
+    one, again, other = (split_all_rows(make_frame(), seed=seed, test_size=0.2) for seed in (0, 0, 1))
     assert [len(part) for part in one.rows] == [700, 100, 200]
     assert one.rows.test.tolist() == again.rows.test.tolist() != other.rows.test.tolist()
     assert one.how == "at random by seed 0"
 
 
 def test_up_to_5000_rows_are_all_fitted_unless_test_rows_are_asked_for():
-    few, many = frame(x=[0] * 5000), frame(x=[0] * 5001)
-    sizes = lambda rows, **options: [len(part) for part in parts(rows, **options).rows]
+    few, many = make_frame(x=[0] * 5000), make_frame(x=[0] * 5001)
+    sizes = lambda rows, **options: [len(part) for part in split_all_rows(rows, **options).rows]
     assert sizes(few) == [5000, 0, 0]
     assert sizes(many) == [3501, 500, 1000]
     assert sizes(few, test_size=0.4) == [2625, 375, 2000]
     assert sizes(few, shares=(0.5, 0.25, 0.25)) == [2500, 1250, 1250]
     assert sizes(few, n_networks=3) == [3500, 500, 1000], "networks alone are not cross-fitted"
     assert sizes(few.with_columns(when=pl.int_range(pl.len())), time="when", test_size=0.4) == [2625, 375, 2000]
-    grouped = split_rows(few, FitConfig(target="y", group=("person",)), group=labels(50, 5000))
+    grouped = split_rows(few, FitConfig(target="y", group=("person",)), group=draw_labels(50, 5000))
     assert grouped.meaning == (
         "Scores are for new groups: every row was predicted by models that had seen no other row of its group."
     )
@@ -48,29 +48,29 @@ def test_up_to_5000_rows_are_all_fitted_unless_test_rows_are_asked_for():
 
 @pytest.mark.parametrize("rows", [100, 240])
 def test_few_rows_are_not_kept_for_validation(rows):
-    found = parts(frame(x=[0] * rows), test_size=0.2)
-    assert len(found.rows.test) == rows // 5
-    assert [len(part) for part in found.rows] == [rows - len(found.rows.test), 0, len(found.rows.test)]
+    split = split_all_rows(make_frame(x=[0] * rows), test_size=0.2)
+    assert len(split.rows.test) == rows // 5
+    assert [len(part) for part in split.rows] == [rows - len(split.rows.test), 0, len(split.rows.test)]
 
 
-def test_too_few_rows():
+def test_too_few_rows_are_refused():
     with pytest.raises(InputError, match="at least 20 rows, got 19"):
-        parts(frame(x=[0] * 19))
+        split_all_rows(make_frame(x=[0] * 19))
 
 
-def test_by_column():
+def test_a_column_may_name_the_parts():
     words = ["train", "Val", " test ", "TRAINING", "validation", "holdout"] * 50
-    found = parts(frame(fold=words), split_column="fold")
-    assert found.rows.train.tolist() == [row for row in range(300) if row % 3 == 0]
-    assert found.rows.validation.tolist() == [row for row in range(300) if row % 3 == 1]
-    assert found.how == "by column fold"
+    split = split_all_rows(make_frame(fold=words), split_column="fold")
+    assert split.rows.train.tolist() == [row for row in range(300) if row % 3 == 0]
+    assert split.rows.validation.tolist() == [row for row in range(300) if row % 3 == 1]
+    assert split.how == "by column fold"
 
 
-def test_by_column_without_validation():
-    found = parts(frame(fold=["train"] * 800 + ["test"] * 200), split_column="fold")
-    assert found.rows.test.tolist() == list(range(800, 1000))
-    assert len(found.rows.validation) == 100
-    few = parts(frame(fold=["train"] * 100 + ["test"] * 20), split_column="fold")
+def test_validation_rows_are_drawn_where_the_column_names_none():
+    split = split_all_rows(make_frame(fold=["train"] * 800 + ["test"] * 200), split_column="fold")
+    assert split.rows.test.tolist() == list(range(800, 1000))
+    assert len(split.rows.validation) == 100
+    few = split_all_rows(make_frame(fold=["train"] * 100 + ["test"] * 20), split_column="fold")
     assert len(few.rows.validation) == 0
 
 
@@ -81,9 +81,9 @@ def test_by_column_without_validation():
         (["train"] * 30, "both train and test rows, got train only"),
     ],
 )
-def test_columns_that_do_not_split(words, message):
+def test_columns_that_name_no_parts_are_refused(words, message):
     with pytest.raises(InputError, match=message):
-        parts(frame(fold=words), split_column="fold")
+        split_all_rows(make_frame(fold=words), split_column="fold")
 
 
 @pytest.mark.parametrize("kind", ["dates", "numbers"])
@@ -91,17 +91,17 @@ def test_by_time_the_last_rows_are_the_test(kind):
     order = np.random.default_rng(0).permutation(N)
     first = date(2024, 1, 1)
     times = [first + timedelta(days=int(k)) for k in order] if kind == "dates" else (order * 0.5).tolist()
-    found = parts(frame(when=times), time="when")
-    ranks = [set(order[part].tolist()) for part in found.rows]
+    split = split_all_rows(make_frame(when=times), time="when")
+    ranks = [set(order[part].tolist()) for part in split.rows]
     assert ranks == [set(range(700)), set(range(700, 800)), set(range(800, 1000))]
     start = first + timedelta(days=800) if kind == "dates" else 400.0
-    assert found.how == f"by time: the test rows are those from when = {start} on"
+    assert split.how == f"by time: the test rows are those from when = {start} on"
 
 
 def test_rows_of_one_time_stay_together():
     years = np.repeat([2019, 2020, 2021, 2022], [300, 280, 220, 200])
-    found = parts(frame(year=years), time="year", shares=(0.6, 0.2, 0.2))
-    assert [sorted(set(years[part].tolist())) for part in found.rows] == [[2019, 2020], [2021], [2022]]
+    split = split_all_rows(make_frame(year=years), time="year", shares=(0.6, 0.2, 0.2))
+    assert [sorted(set(years[part].tolist())) for part in split.rows] == [[2019, 2020], [2021], [2022]]
 
 
 @pytest.mark.parametrize(
@@ -113,68 +113,70 @@ def test_rows_of_one_time_stay_together():
         ([1] * 30, "distinct values for three parts, got 1 different times in 30 rows"),
     ],
 )
-def test_times_that_do_not_split(values, message):
+def test_times_that_do_not_split_are_refused(values, message):
     with pytest.raises(InputError, match=message):
-        parts(frame(when=pl.Series(values, dtype=pl.String) if values[0] is None else values), time="when")
+        split_all_rows(
+            make_frame(when=pl.Series(values, dtype=pl.String) if values[0] is None else values), time="when"
+        )
 
 
 # Groups --------------------------------------------------------------------------------------------------------------
 
 
-def labels(groups: int, rows: int, seed: int = 0) -> np.ndarray:
-    """A label per row of groups of different sizes, in random order."""
+def draw_labels(groups: int, rows: int, seed: int = 0) -> np.ndarray:
+    """Draw a group label per row, of groups of different sizes in random order."""
     return np.random.default_rng(seed).integers(0, groups, rows).astype(np.uint64)
 
 
 def are_apart(rows, group: np.ndarray) -> bool:
-    """Whether no group is in two of the parts."""
+    """Return True if no group is in two of the parts."""
     seen = [set(group[part].tolist()) for part in rows]
     return len(set().union(*seen)) == sum(map(len, seen))
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_groups_are_in_one_part_each(seed):
-    group = labels(200, N, seed)
-    found = split_rows(frame(), FitConfig(target="y", group=("person",), seed=seed, test_size=0.2), group=group)
-    assert sorted(np.concatenate(list(found.rows)).tolist()) == list(range(N))
-    assert are_apart(found.rows, group)
-    for part, share in zip(found.rows, (0.7, 0.1, 0.2), strict=True):
+    group = draw_labels(200, N, seed)
+    split = split_rows(make_frame(), FitConfig(target="y", group=("person",), seed=seed, test_size=0.2), group=group)
+    assert sorted(np.concatenate(list(split.rows)).tolist()) == list(range(N))
+    assert are_apart(split.rows, group)
+    for part, share in zip(split.rows, (0.7, 0.1, 0.2), strict=True):
         assert abs(len(part) - share * N) <= 20  # the largest group at most
-    assert "person" in found.how
-    assert "person" in found.meaning
+    assert "person" in split.how
+    assert "person" in split.meaning
 
 
-def test_too_few_groups():
+def test_too_few_groups_are_refused():
     with pytest.raises(InputError, match=r"group 'person' must have at least 5 different values, got 4\."):
-        split_rows(frame(), FitConfig(target="y", group=("person",)), group=labels(4, N))
+        split_rows(make_frame(), FitConfig(target="y", group=("person",)), group=draw_labels(4, N))
 
 
 def test_a_split_column_must_not_divide_groups():
     plan = FitConfig(target="y", group=("person",), split_column="fold")
     words, group = ["train"] * 800 + ["test"] * 200, np.arange(N) // 10
-    found = split_rows(frame(fold=words), plan, group=group)
-    assert are_apart(found.rows, group)
-    assert len(found.rows.validation) == 100
+    split = split_rows(make_frame(fold=words), plan, group=group)
+    assert are_apart(split.rows, group)
+    assert len(split.rows.validation) == 100
     with pytest.raises(InputError, match=r"must not divide groups, got 1 groups in several parts.* at rows 791, 792"):
-        split_rows(frame(fold=words), plan, group=np.where(np.arange(N) >= 995, 79, group))
+        split_rows(make_frame(fold=words), plan, group=np.where(np.arange(N) >= 995, 79, group))
 
 
 def test_by_time_test_groups_begin_last_and_training_rows_are_earlier():
     rng = np.random.default_rng(0)
     group = np.repeat(np.arange(250), 4)
     when = np.repeat(rng.uniform(0, 100, 250), 4) + np.tile([0.0, 1.0, 3.0, 9.0], 250)
-    found = split_rows(frame(when=when), FitConfig(target="y", group=("person",), time="when"), group=group)
-    train, validation, test = found.rows
-    assert are_apart(found.rows, group)
+    split = split_rows(make_frame(when=when), FitConfig(target="y", group=("person",), time="when"), group=group)
+    train, validation, test = split.rows
+    assert are_apart(split.rows, group)
     assert when[train].max() < when[validation].min() <= when[validation].max() < when[test].min()
     assert len(test) == 200, "all rows of the test groups are tested"
     left = N - len(train) - len(validation) - len(test)
     assert left > 0
-    assert f"{left:,} later rows" in found.how
-    assert "begin later" in found.meaning
+    assert f"{left:,} later rows" in split.how
+    assert "begin later" in split.meaning
 
 
 def test_groups_that_last_the_whole_time_cannot_be_split_by_it():
     group, when = np.repeat(np.arange(100), 10), np.tile(np.arange(10), 100)
     with pytest.raises(InputError, match="groups that begin at different times, got 1 different first times of 100"):
-        split_rows(frame(when=when), FitConfig(target="y", group=("person",), time="when"), group=group)
+        split_rows(make_frame(when=when), FitConfig(target="y", group=("person",), time="when"), group=group)

@@ -1,3 +1,5 @@
+"""Test the search for settings: which rows score a trial, when trials are dropped, its budget, and what it saves."""
+
 import json
 import time
 from dataclasses import replace
@@ -30,7 +32,7 @@ DEFAULTS = {"lr": 0.004, "numeric": "auto"}
 
 
 @pytest.fixture(scope="module")
-def prepared():
+def small_table():
     """120 rows: no validation rows, and so three folds of 32."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=120)
@@ -39,7 +41,7 @@ def prepared():
 
 
 @pytest.fixture(scope="module")
-def larger():
+def larger_table():
     rng = np.random.default_rng(1)
     x = rng.normal(size=600)
     part = np.where(np.arange(600) % 5 == 0, "test", np.where(np.arange(600) % 5 == 1, "validation", "train"))
@@ -49,8 +51,8 @@ def larger():
 # The rows of trials
 
 
-def check_parts(prepared, folds):
-    """No test row is used, and no row of a fold twice."""
+def check_folds(prepared, folds):
+    """Check that no test row is used, and that no row of a fold is used twice."""
     test = set(prepared.split.rows.test.tolist())
     for fold in folds:
         rows = np.concatenate(fold.split.rows)
@@ -58,25 +60,25 @@ def check_parts(prepared, folds):
         assert not test & set(rows.tolist())
 
 
-def test_every_known_row_is_scored_once_or_some_of_many(prepared, larger, monkeypatch):
-    for each in (prepared, prepare(larger.drop("hour", "part"), FitConfig(target="visits", test_size=0.2))):
-        folds = split_for_trials(each)
-        check_parts(each, folds)
+def test_every_known_row_is_scored_once_or_some_of_many(small_table, larger_table, monkeypatch):
+    for table in (small_table, prepare(larger_table.drop("hour", "part"), FitConfig(target="visits", test_size=0.2))):
+        folds = split_for_trials(table)
+        check_folds(table, folds)
         scored = np.sort(np.concatenate([fold.split.rows.test for fold in folds]))
-        known = np.sort(np.concatenate([each.split.rows.train, each.split.rows.validation]))
-        np.testing.assert_array_equal(scored, known)
+        known_rows = np.sort(np.concatenate([table.split.rows.train, table.split.rows.validation]))
+        np.testing.assert_array_equal(scored, known_rows)
     assert all(len(fold.split.rows.validation) == round(320 / 8) for fold in folds)
-    assert not len(split_for_trials(prepared)[0].split.rows.validation)
+    assert not len(split_for_trials(small_table)[0].split.rows.validation)
     monkeypatch.setattr(trials, "MAX_SCORED_ROWS", 90)
-    assert [len(fold.split.rows.test) for fold in split_for_trials(each)] == [30, 30, 30]
+    assert [len(fold.split.rows.test) for fold in split_for_trials(table)] == [30, 30, 30]
 
 
-def test_by_time_scored_rows_are_later(larger):
-    prepared = prepare(larger.drop("part"), FitConfig(target="visits", time="hour"))
+def test_by_time_scored_rows_are_later(larger_table):
+    prepared = prepare(larger_table.drop("part"), FitConfig(target="visits", time="hour"))
     folds = split_for_trials(prepared)
-    check_parts(prepared, folds)
+    check_folds(prepared, folds)
     assert len(folds) == 3
-    hours = larger["hour"].to_numpy()
+    hours = larger_table["hour"].to_numpy()
     for fold in folds:
         rows = fold.split.rows
         assert hours[rows.train].max() < hours[rows.validation].min() < hours[rows.test].min()
@@ -84,22 +86,22 @@ def test_by_time_scored_rows_are_later(larger):
 
 
 @pytest.mark.parametrize(("options", "crossed"), [({"split_column": "part"}, 5000), ({"drop": ("part",)}, 400)])
-def test_chosen_or_many_validation_rows_are_scored(larger, options, crossed, monkeypatch):
+def test_chosen_or_many_validation_rows_are_scored(larger_table, options, crossed, monkeypatch):
     monkeypatch.setattr(trials, "SMALL_TABLE_ROWS", crossed)
-    prepared = prepare(larger, FitConfig(target="visits", **options).with_test_rows())
+    prepared = prepare(larger_table, FitConfig(target="visits", **options).with_test_rows())
     (fold,) = split_for_trials(prepared)
-    check_parts(prepared, [fold])
+    check_folds(prepared, [fold])
     np.testing.assert_array_equal(fold.split.rows.test, np.sort(prepared.split.rows.validation))
 
 
 @pytest.mark.parametrize("how", ["at random", "by time", "many rows"])
-def test_groups_are_not_divided(larger, how, monkeypatch):
+def test_groups_are_not_divided(larger_table, how, monkeypatch):
     monkeypatch.setattr(trials, "SMALL_TABLE_ROWS", 400 if how == "many rows" else 5000)
     person = np.arange(600) // 4
     plan = FitConfig(target="visits", group=("person",), time="hour" if how == "by time" else None)
-    prepared = prepare(larger.drop("part").with_columns(person=person), plan.with_test_rows())
+    prepared = prepare(larger_table.drop("part").with_columns(person=person), plan.with_test_rows())
     folds = split_for_trials(prepared)
-    check_parts(prepared, folds)
+    check_folds(prepared, folds)
     assert len(folds) == (3 if how == "at random" else 1)
     for fold in folds:
         parts = [set(person[part].tolist()) for part in fold.split.rows]
@@ -109,8 +111,8 @@ def test_groups_are_not_divided(larger, how, monkeypatch):
 # The search, with trials that are not fitted
 
 
-def scored_by(monkeypatch, score):
-    """Trials are not fitted, but `score` a fold and settings."""
+def replace_scores(monkeypatch, score):
+    """Replace the fits of trials by `score`, a function of a fold and settings."""
 
     def job(folds, number, settings, clock):
         return {"scores": arrays_to_bytes(crps=score(folds[number], settings), seconds=np.array(0.05))}
@@ -118,134 +120,139 @@ def scored_by(monkeypatch, score):
     monkeypatch.setattr(search_module, "score_fold", job)
 
 
-def best_near(fold, settings):
-    """The CRPS is smallest near lr = 0.008."""
+def score_near_optimum(fold, settings):
+    """Return a CRPS that is smallest near lr = 0.008."""
     rng = np.random.default_rng(len(fold.test.y))
     worse = abs(np.log(settings["lr"] / 0.008)) + 0.1 * (settings["numeric"] == "steps")
     return 1 + worse + 0.1 * rng.random(len(fold.test))
 
 
 @pytest.fixture
-def calls(monkeypatch):
+def settings_log(monkeypatch):
     """The settings of every call."""
-    found = []
-    scored_by(monkeypatch, lambda fold, settings: (found.append(dict(settings)), best_near(fold, settings))[1])
-    return found
+    settings_of_calls = []
+    replace_scores(
+        monkeypatch,
+        lambda fold, settings: (settings_of_calls.append(dict(settings)), score_near_optimum(fold, settings))[1],
+    )
+    return settings_of_calls
 
 
 @pytest.fixture
-def search(tmp_path, prepared, monkeypatch):
-    """Runs a search in a folder, and returns it with its trials; jobs run in this process."""
+def run_search(tmp_path, small_table, monkeypatch):
+    """Run a search in a folder, and return it with its trials; jobs run in this process."""
     monkeypatch.setattr(search_module, "run", lambda jobs, shared, n_jobs, store: run_jobs(jobs, shared, None, store))
 
     def go(folder="study", trials=None, seconds=None, seed=0, **options):
-        table = replace(prepared, plan=prepared.plan.replace(seed=seed))
-        found = Search(table, SEARCHED, tmp_path / folder, Clock(seconds), trials, **options)
-        found.run()
-        return found
+        table = replace(small_table, plan=small_table.plan.replace(seed=seed))
+        search = Search(table, SEARCHED, tmp_path / folder, Clock(seconds), trials, **options)
+        search.run()
+        return search
 
     return go
 
 
-def outcome(search):
+def list_outcomes(search):
     return [(trial.settings, trial.crps, trial.dropped) for trial in search.trials]
 
 
-def test_defaults_come_first_and_the_same_seed_makes_the_same_trials(search, calls):
-    first = [trial.settings for trial in search("a", trials=12).trials]
+def test_defaults_come_first_and_the_same_seed_makes_the_same_trials(run_search, settings_log):
+    first = [trial.settings for trial in run_search("a", trials=12).trials]
     assert first[0] == DEFAULTS
     assert len(first) == 12
-    assert len({str(each) for each in first}) > 8
-    assert [trial.settings for trial in search("b", trials=12).trials] == first
-    assert [trial.settings for trial in search("c", trials=12, seed=1).trials] != first
+    assert len({str(settings) for settings in first}) > 8
+    assert [trial.settings for trial in run_search("b", trials=12).trials] == first
+    assert [trial.settings for trial in run_search("c", trials=12, seed=1).trials] != first
 
 
 @pytest.mark.parametrize("n_jobs", [None, 3])
-def test_a_search_that_is_continued_makes_the_trials_of_an_uninterrupted_one(search, calls, monkeypatch, n_jobs):
-    whole, lines = search("a", trials=9, n_jobs=n_jobs), []
+def test_a_search_that_is_continued_makes_the_trials_of_an_uninterrupted_one(
+    run_search, settings_log, monkeypatch, n_jobs
+):
+    whole, lines = run_search("a", trials=9, n_jobs=n_jobs), []
 
     def interrupt(fold, settings):
-        calls.append(settings)
-        if len(calls) == 9:
+        settings_log.append(settings)
+        if len(settings_log) == 9:
             raise KeyboardInterrupt
-        return best_near(fold, settings)
+        return score_near_optimum(fold, settings)
 
-    calls.clear()
+    settings_log.clear()
     with monkeypatch.context() as patch:
-        scored_by(patch, interrupt)
+        replace_scores(patch, interrupt)
         with pytest.raises(KeyboardInterrupt):
-            search("b", trials=9, n_jobs=n_jobs)
-    calls.clear()
-    again = search("b", trials=9, on_step=lines.append)  # on one machine
-    assert outcome(again) == outcome(whole)
-    assert len(calls) == sum(len(trial.seconds) for trial in whole.trials) - 8, "no fold is scored twice"
+            run_search("b", trials=9, n_jobs=n_jobs)
+    settings_log.clear()
+    again = run_search("b", trials=9, on_step=lines.append)  # on one machine
+    assert list_outcomes(again) == list_outcomes(whole)
+    assert len(settings_log) == sum(len(trial.seconds) for trial in whole.trials) - 8, "no fold is scored twice"
     assert lines[0].startswith("Continuing")
     assert "Trial 8: " in lines[-1]
     assert [trial.number for trial in again.trials] == list(range(9))
 
 
-def test_few_groups_do_not_make_a_gain_certain(larger, tmp_path, monkeypatch):
+def test_few_groups_do_not_make_a_gain_certain(larger_table, tmp_path, monkeypatch):
     """With all scored rows in one group, the mean of that group has no spread: rows decide, and the result says so."""
     monkeypatch.setattr(trials, "SMALL_TABLE_ROWS", 400)
     noise = np.random.default_rng(0)
-    scored_by(monkeypatch, lambda fold, settings: noise.random(len(fold.test)))
+    replace_scores(monkeypatch, lambda fold, settings: noise.random(len(fold.test)))
     prepared = prepare(
-        larger.drop("part").with_columns(shop=np.arange(600) // 100),
+        larger_table.drop("part").with_columns(shop=np.arange(600) // 100),
         FitConfig(target="visits", group=("shop",), test_size=0.2),
     )
-    found = Search(prepared, SEARCHED, tmp_path / "study", Clock(), 6)
-    found.run()
-    result = summarize_search(found)
+    search = Search(prepared, SEARCHED, tmp_path / "study", Clock(), 6)
+    search.run()
+    result = summarize_search(search)
     assert "group only: the gain in others may differ" in result.scored_on or "groups only" in result.scored_on
     assert result.gain.low < 0 < result.gain.high
 
 
-def test_bad_trials_are_dropped_after_a_fold(search, calls):
-    found = search(trials=12)
-    dropped = [trial for trial in found.trials if trial.dropped]
+def test_bad_trials_are_dropped_after_a_fold(run_search, settings_log):
+    search = run_search(trials=12)
+    dropped = [trial for trial in search.trials if trial.dropped]
     assert dropped
     assert all(len(trial.seconds) < 3 and "after fold" in trial.dropped for trial in dropped)
-    assert not found.best.dropped
-    assert found.best.crps <= found.trials[0].crps
+    assert not search.best.dropped
+    assert search.best.crps <= search.trials[0].crps
 
 
-def test_failed_trials_are_kept_and_those_of_the_defaults_raise(search, monkeypatch):
+def test_failed_trials_are_kept_and_those_of_the_defaults_raise(run_search, monkeypatch):
     def fail(fold, settings):
         if settings["lr"] != DEFAULTS["lr"]:
             raise TrainingError("loss must stay finite")
-        return best_near(fold, settings)
+        return score_near_optimum(fold, settings)
 
-    scored_by(monkeypatch, fail)
-    found = search("a", trials=5, n_jobs=3)
-    assert any(trial.dropped == "failed: loss must stay finite" for trial in found.trials)
-    json.dumps(summarize_search(found).as_dict(), allow_nan=False)
-    scored_by(monkeypatch, lambda fold, settings: fail(fold, {"lr": 1.0}))
+    replace_scores(monkeypatch, fail)
+    search = run_search("a", trials=5, n_jobs=3)
+    assert any(trial.dropped == "failed: loss must stay finite" for trial in search.trials)
+    json.dumps(summarize_search(search).as_dict(), allow_nan=False)
+    replace_scores(monkeypatch, lambda fold, settings: fail(fold, {"lr": 1.0}))
     with pytest.raises(TrainingError):
-        search("b", trials=4)
+        run_search("b", trials=4)
 
 
-def test_the_budget_is_kept(search, monkeypatch):
-    scored_by(monkeypatch, lambda fold, settings: (time.sleep(0.05), np.ones(len(fold.test)))[1])
+def test_the_budget_is_kept(run_search, monkeypatch):
+    replace_scores(monkeypatch, lambda fold, settings: (time.sleep(0.05), np.ones(len(fold.test)))[1])
     monkeypatch.setattr(search_module, "_REFIT_SECONDS", 0.2)
     lines = []
-    found = search(seconds=2.0, on_step=lines.append)
+    search = run_search(seconds=2.0, on_step=lines.append)
     assert "left before the refit" in lines[0]
-    assert found.trials[-1].elapsed < 2.0
-    assert len(found.trials) >= 2
-    assert found.reserved == pytest.approx(0.2 + 2.0 * 96 / 64 * np.mean(found.best.seconds))
+    assert search.trials[-1].elapsed < 2.0
+    assert len(search.trials) >= 2
+    assert search.reserved == pytest.approx(0.2 + 2.0 * 96 / 64 * np.mean(search.best.seconds))
 
 
-def test_no_time_for_the_defaults(search, monkeypatch):
+def test_without_time_for_the_defaults_they_are_the_result(run_search, monkeypatch):
     def score(*_):
         while True:
             check_deadline()
             time.sleep(0.01)
 
-    scored_by(monkeypatch, score)
-    found = search(seconds=0.5)
-    assert found.stopped
-    assert not found.trials
-    result = summarize_search(found)
+    replace_scores(monkeypatch, score)
+    search = run_search(seconds=0.5)
+    assert search.stopped
+    assert not search.trials
+    result = summarize_search(search)
     assert (result.best_number, result.best, result.details) == (0, DEFAULTS, [])
     assert "time for the default settings only" in result.headline
 
@@ -253,8 +260,8 @@ def test_no_time_for_the_defaults(search, monkeypatch):
 # When the best trial replaces the defaults
 
 
-def trials_of(gains, seed=0, rows=400):
-    """Trials that are better than the defaults by so many standard errors of the paired difference."""
+def simulate_trials(gains, seed=0, rows=400):
+    """Simulate trials that are better than the defaults by so many standard errors of the paired difference."""
     rng = np.random.default_rng(seed)
     first = 2.0 + rng.random(rows)
     trials = [Trial(0, {"lr": 0.0}, first.mean(), 0.0, 0.0, scores=first)]
@@ -277,24 +284,24 @@ def trials_of(gains, seed=0, rows=400):
     ],
 )
 def test_a_trial_must_be_better_than_the_best_of_as_many_equal_ones(gains, number, is_clear):
-    best, gain = choose_trial(trials_of(gains), np.ones(400))
+    best, gain = choose_trial(simulate_trials(gains), np.ones(400))
     assert (None if best is None else best.number) == number
     assert gain.mean == pytest.approx(0.1 * gains[0] / 20), "of the best trial, though it may not be used"
     assert (gain.low > 0.0) == is_clear
 
 
 def test_chance_finds_a_winner_among_equal_trials_in_about_half_of_the_searches():
-    found = [
-        choose_trial(trials_of(np.random.default_rng(seed).normal(size=20), seed), np.ones(400))[0] is not None
+    has_winner = [
+        choose_trial(simulate_trials(np.random.default_rng(seed).normal(size=20), seed), np.ones(400))[0] is not None
         for seed in range(60)
     ]
-    assert 0.35 < np.mean(found) < 0.85
+    assert 0.35 < np.mean(has_winner) < 0.85
     assert required_standard_errors(0) == required_standard_errors(1) == 0.5
 
 
 def test_rows_of_a_group_are_one_observation():
     """Of ten equal rows per group the gain is less clear than of as many rows that are independent."""
-    first, second = trials_of([3.0], rows=40)
+    first, second = simulate_trials([3.0], rows=40)
     copies = [replace(trial, scores=np.repeat(trial.scores, 10)) for trial in (first, second)]
     (best, gain), (_, rows) = choose_trial([first, second], np.ones(40)), choose_trial(copies, np.ones(400))
     _, groups = choose_trial(copies, np.ones(400), np.repeat(np.arange(40), 10))
@@ -307,24 +314,24 @@ def test_rows_of_a_group_are_one_observation():
 
 
 @pytest.fixture(scope="module")
-def tuned(prepared, tmp_path_factory):
+def tuning_outcome(small_table, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tuned")
     lines: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(tuning.SETTINGS, "lr", (0.003, 0.1))
-        _, result = tune(folder / "m", prepared, trials=4, search=["lr"], about={"data": "d"}, on_step=lines.append)
+        _, result = tune(folder / "m", small_table, trials=4, search=["lr"], about={"data": "d"}, on_step=lines.append)
     return result, folder, lines
 
 
-def test_a_search_needs_test_rows(larger, tmp_path):
-    """The rows that choose settings would make the best ones look better than they are."""
+def test_a_search_needs_test_rows(larger_table, tmp_path):
+    """The rows that choose settings would make the best settings look better than they are."""
     with pytest.raises(ConfigError, match="A search needs test rows"):
-        tune(tmp_path / "m", prepare(larger.drop("hour", "part"), FitConfig(target="visits")), trials=2)
+        tune(tmp_path / "m", prepare(larger_table.drop("hour", "part"), FitConfig(target="visits")), trials=2)
 
 
-def test_the_best_trial_is_refitted_and_saved(tuned):
-    result, folder, lines = tuned
-    assert [each.name for each in folder.iterdir()] == ["m"], "the trials are removed"
+def test_the_best_trial_is_refitted_and_saved(tuning_outcome):
+    result, folder, lines = tuning_outcome
+    assert [path.name for path in folder.iterdir()] == ["m"], "the trials are removed"
     assert result.best_number, "the usual learning rate is too small for three epochs"
     model = load(folder / "m").model
     assert model.training_options["lr"] == result.best["lr"] == result.trials[result.best_number].settings["lr"]
@@ -339,8 +346,8 @@ def test_the_best_trial_is_refitted_and_saved(tuned):
     assert any(line.startswith("Refitting trial") for line in lines)
 
 
-def test_the_gain_is_that_of_the_same_rows(tuned):
-    result = tuned[0]
+def test_the_gain_is_that_of_the_same_rows(tuning_outcome):
+    result = tuning_outcome[0]
     best = result.trials[result.best_number]
     assert result.gain.mean == pytest.approx(best.gain) == pytest.approx(result.trials[0].crps - best.crps)
     assert result.gain.low < result.gain.mean < result.gain.high
@@ -349,33 +356,33 @@ def test_the_gain_is_that_of_the_same_rows(tuned):
     assert "96 rows, 3 folds of the training and validation rows" in result.details[0]
 
 
-def test_defaults_are_kept_where_nothing_is_better(prepared, tmp_path, monkeypatch):
-    scored_by(monkeypatch, lambda fold, settings: np.full(len(fold.test), 1.0 + (settings != {"lr": 0.004})))
-    _, result = tune(tmp_path / "m", prepared, trials=2, search=["lr"])
+def test_defaults_are_kept_where_nothing_is_better(small_table, tmp_path, monkeypatch):
+    replace_scores(monkeypatch, lambda fold, settings: np.full(len(fold.test), 1.0 + (settings != {"lr": 0.004})))
+    _, result = tune(tmp_path / "m", small_table, trials=2, search=["lr"])
     assert not result.best_number
     assert "the defaults are used" in result.headline
-    assert read_task(tmp_path / "m")["plan"] == json.loads(json.dumps(prepared.plan.as_dict()))
+    assert read_task(tmp_path / "m")["plan"] == json.loads(json.dumps(small_table.plan.as_dict()))
 
 
-def test_other_tables_plans_and_searches_have_other_trials(prepared, tmp_path, monkeypatch):
-    monkeypatch.setattr(Search, "run", lambda search: found.add(search.store.folder))
+def test_other_tables_plans_and_searches_have_other_trials(small_table, tmp_path, monkeypatch):
+    monkeypatch.setattr(Search, "run", lambda search: folders.add(search.store.folder))
     monkeypatch.setattr(tuning, "fit_into", lambda *_, **__: SimpleNamespace(interrupted=True))
-    seeded = replace(prepared, plan=prepared.plan.replace(seed=1))
-    fewer = replace(prepared, sample=prepared.sample.rows(slice(0, 120)).replace(weight=np.full(120, 2.0)))
-    found = set()
+    seeded = replace(small_table, plan=small_table.plan.replace(seed=1))
+    fewer = replace(small_table, sample=small_table.sample.rows(slice(0, 120)).replace(weight=np.full(120, 2.0)))
+    folders = set()
     for table, names in (
-        (prepared, ["lr"]),
-        (prepared, "lr"),
-        (prepared, ["batch_size"]),
+        (small_table, ["lr"]),
+        (small_table, "lr"),
+        (small_table, ["batch_size"]),
         (seeded, ["lr"]),
         (fewer, "lr"),
     ):
         tune(tmp_path / "m", table, trials=1, search=names)
-    assert len(found) == 4
+    assert len(folders) == 4
 
 
-def test_a_folder_that_is_taken_is_refused_before_the_search(prepared, tmp_path):
+def test_a_folder_that_is_taken_is_refused_before_the_search(small_table, tmp_path):
     (tmp_path / "taken").mkdir()
     with pytest.raises(InputError, match="already exists"):
-        tune(tmp_path / "taken", prepared, trials=1)
+        tune(tmp_path / "taken", small_table, trials=1)
     assert list(tmp_path.iterdir()) == [tmp_path / "taken"]
