@@ -1,4 +1,4 @@
-"""A small model of every kind of column, fitted once, and its server in this process."""
+"""Share a small model with every kind of column, fitted once, and its server in this process."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -52,7 +52,7 @@ def folder(table) -> Any:
 
 
 @pytest.fixture(scope="session")
-def saved(folder, tmp_path_factory) -> Path:
+def model_path(folder, tmp_path_factory) -> Path:
     """The model folder."""
     path = tmp_path_factory.mktemp("serving") / "patients.model"
     folder.save(path)
@@ -60,16 +60,16 @@ def saved(folder, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def app(saved) -> Any:
+def app(model_path) -> Any:
     """A server of two models, which are the same."""
-    return create_app({"patients": saved, "again": saved}, reload_every=0.0)
+    return create_app({"patients": model_path, "again": model_path}, reload_every=0.0)
 
 
 @pytest.fixture(scope="session")
 def client(app) -> Iterator[TestClient]:
-    """Sends requests to the server."""
-    with TestClient(app) as found:
-        yield found
+    """A client that sends requests to the server."""
+    with TestClient(app) as test_client:
+        yield test_client
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def row() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def predict(client) -> Callable[..., Any]:
-    """Predicts one row, some of its cells changed, and returns the response."""
+    """Predict one row, some of its cells changed, and return the response."""
 
     def send(path: str = "/predict", more: dict[str, Any] | None = None, **cells: Any) -> Any:
         content = json.dumps({"rows": [{**ROW, **cells}], **(more or {})})  # clients may escape what is no UTF-8

@@ -1,4 +1,4 @@
-"""The endpoints: what is answered, and that nothing a client sends is answered by an error of the server."""
+"""Test the endpoints: what they answer, and that no request of a client ends in an error of the server."""
 
 import json
 import sys
@@ -19,12 +19,12 @@ from ddpn.serving.schemas import DEFAULT_OUTPUTS, RequestError
 from ddpn.workflow.prediction import predict as predict_table
 
 
-def served(app):
-    """The first model of a server."""
+def get_first_model(app):
+    """Return the first model of a server."""
     return next(iter(app.app.models.values()))
 
 
-def json_rows(table: pl.DataFrame) -> list[dict]:
+def list_json_rows(table: pl.DataFrame) -> list[dict]:
     return json.loads(table.with_columns(pl.col("admitted").dt.to_string()).write_json())
 
 
@@ -32,11 +32,11 @@ def test_predictions_are_those_of_the_command(client, folder, table):
     some = table.head(120)
     expected = predict_table(folder, some, PredictionSpec(coverage=0.8, quantiles=(0.1, 0.99), pmf=4, ood=0.05))
     more = {"outputs": [*DEFAULT_OUTPUTS], "coverage": 0.8, "quantiles": [0.1, 0.99], "pmf": 4}
-    answer = client.post("/predict", json={"rows": json_rows(some), **more}).json()
+    answer = client.post("/predict", json={"rows": list_json_rows(some), **more}).json()
     assert answer["model"] == "patients"
     for name in [*DEFAULT_OUTPUTS, "q0.1", "q0.99"]:
-        found = np.array([row[name] for row in answer["predictions"]], dtype=float)
-        np.testing.assert_allclose(found, expected[name].cast(pl.Float64), rtol=1e-9, err_msg=name)
+        predictions = np.array([row[name] for row in answer["predictions"]], dtype=float)
+        np.testing.assert_allclose(predictions, expected[name].cast(pl.Float64), rtol=1e-9, err_msg=name)
     pmf = np.array([row["pmf"] for row in answer["predictions"]])
     np.testing.assert_allclose(pmf, expected.select(f"p{k}" for k in range(5)).to_numpy(), rtol=1e-7, atol=1e-12)
 
@@ -142,16 +142,18 @@ def test_other_types_methods_and_paths_are_refused(client):
     assert client.post("/models/other/predict", json={"rows": [{}]}).status_code == 404
 
 
-def test_models_side_by_side(client, predict):
-    assert [each["name"] for each in client.get("/models").json()["models"]] == ["patients", "again"]
+def test_a_server_of_two_models_answers_for_each_by_name(client, predict):
+    assert [model["name"] for model in client.get("/models").json()["models"]] == ["patients", "again"]
     assert client.get("/model").json()["name"] == "patients"
     assert client.get("/models/again").json()["name"] == "again"
     assert predict("/models/again/predict").json()["model"] == "again"
     assert predict(more={"model": "again"}).json()["message"] == "The body has an unknown field 'model'. Leave it out."
 
 
-def test_limits_of_rows_and_bytes(saved, row):
-    with TestClient(create_app({"m": saved}, limits=Limits(max_rows=2, max_bytes=600), reload_every=0.0)) as client:
+def test_requests_beyond_the_limits_are_refused(model_path, row):
+    with TestClient(
+        create_app({"m": model_path}, limits=Limits(max_rows=2, max_bytes=600), reload_every=0.0)
+    ) as client:
         response = client.post("/predict", json={"rows": [row] * 3})
         assert (response.status_code, "1 to 2 rows" in response.json()["message"]) == (422, True)
         assert client.post("/predict", json={"rows": [row] * 9}).status_code == 413
@@ -159,9 +161,9 @@ def test_limits_of_rows_and_bytes(saved, row):
         assert client.post("/predict", content=parts, headers={"content-type": "application/json"}).status_code == 413
 
 
-def test_an_answer_that_takes_too_long_is_503(saved, row):
-    app = create_app({"m": saved}, limits=Limits(timeout=0.2), reload_every=0.0)
-    model, go = served(app), threading.Event()
+def test_an_answer_that_takes_too_long_is_503(model_path, row):
+    app = create_app({"m": model_path}, limits=Limits(timeout=0.2), reload_every=0.0)
+    model, go = get_first_model(app), threading.Event()
     answered, model.predict = model.predict, lambda requests: go.wait(5) and answered(requests)
     with TestClient(app) as client:
         response = client.post("/predict", json={"rows": [row]})
@@ -171,7 +173,7 @@ def test_an_answer_that_takes_too_long_is_503(saved, row):
 
 
 def test_one_bad_request_of_a_batch_does_not_fail_the_others(app, row):
-    model = served(app)
+    model = get_first_model(app)
     good, huge = ([model.Row.model_validate({**row, "days": days})] for days in (1.0, 1e300))
     first, second, third = model.predict(
         [(good, DEFAULT_SPEC), (huge, DEFAULT_SPEC), (good, replace(DEFAULT_SPEC, coverage=0.5))]
@@ -188,7 +190,7 @@ def test_a_missing_extra_is_named(monkeypatch):
         import_module("ddpn.serving")
 
 
-def test_probes_and_metrics(client, predict):
+def test_probes_and_metrics_are_answered(client, predict):
     predict(severity=50.0)
     assert client.get("/livez").json() == {"status": "alive"}
     assert client.head("/livez").status_code == client.head("/").status_code == 200
@@ -200,10 +202,10 @@ def test_probes_and_metrics(client, predict):
     assert "ddpn_model_info" in text
 
 
-def test_a_token_is_required_where_there_is_one(saved, row):
-    with TestClient(create_app({"m": saved}, token="s3cret-token", reload_every=0.0)) as client:
-        for given in ({}, {"Authorization": "Bearer wrong-token"}, {"Authorization": "s3cret-token"}):
-            response = client.post("/predict", json={"rows": [row]}, headers=given)
+def test_a_token_is_required_where_there_is_one(model_path, row):
+    with TestClient(create_app({"m": model_path}, token="s3cret-token", reload_every=0.0)) as client:
+        for headers in ({}, {"Authorization": "Bearer wrong-token"}, {"Authorization": "s3cret-token"}):
+            response = client.post("/predict", json={"rows": [row]}, headers=headers)
             assert response.status_code == 401
             assert "s3cret" not in response.text
         assert client.get("/metrics").status_code == client.get("/openapi.json").status_code == 401

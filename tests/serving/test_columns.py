@@ -1,4 +1,4 @@
-"""Columns with roles: an upper bound per row that is a feature, too, groups of intervals, dates in another order."""
+"""Test columns with roles: upper bounds per row that are features, groups of intervals, dates in another order."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ def wards() -> pl.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def bounded(wards):
+def wards_folder(wards):
     """A model of beds that are taken, with intervals that are calibrated by ward."""
     model = {"n_networks": 1, "hidden": (8,), "numeric": "standard", "epochs": 3, "device": "cpu", "mix_with": ("glm",)}
     model["likelihood"] = "poisson"
@@ -35,55 +35,55 @@ def bounded(wards):
 
 
 @pytest.fixture(scope="module")
-def server(bounded, tmp_path_factory):
+def server(wards_folder, tmp_path_factory):
     path = tmp_path_factory.mktemp("roles") / "wards.model"
-    bounded.save(path)
+    wards_folder.save(path)
     with TestClient(create_app({"wards": path}, reload_every=0.0)) as client:
         yield client
 
 
-def iso(text: str) -> str:
-    day, month, rest = text.split(".")
-    year, clock = rest.split(" ")
+def format_iso(text: str) -> str:
+    day, month, year_and_clock = text.split(".")
+    year, clock = year_and_clock.split(" ")
     return f"{year}-{month}-{day}T{clock}"
 
 
-def test_predictions_are_those_of_the_command(server, bounded, wards):
+def test_predictions_are_those_of_the_command(server, wards_folder, wards):
     some = wards.head(60)
-    expected = predict(bounded, some, PredictionSpec())
-    rows = [{**row, "when": iso(row["when"])} for row in some.to_dicts()]
-    found = server.post("/predict", json={"rows": rows}).json()["predictions"]
+    expected = predict(wards_folder, some, PredictionSpec())
+    rows = [{**row, "when": format_iso(row["when"])} for row in some.to_dicts()]
+    predictions = server.post("/predict", json={"rows": rows}).json()["predictions"]
     for name in ("mean", "median", "lower", "upper", "ood_pvalue"):
-        np.testing.assert_allclose([row[name] for row in found], expected[name], rtol=1e-9, err_msg=name)
-    assert all(row["upper"] <= beds for row, beds in zip(found, some["beds"].to_list(), strict=True))
+        np.testing.assert_allclose([row[name] for row in predictions], expected[name], rtol=1e-9, err_msg=name)
+    assert all(row["upper"] <= beds for row, beds in zip(predictions, some["beds"].to_list(), strict=True))
 
 
 def test_the_example_of_the_model_is_predicted(server):
     example = server.get("/model").json()["example"]
-    (found,) = server.post("/predict", json={"rows": [example]}).json()["predictions"]
-    assert found["upper"] <= example["beds"]
+    (prediction,) = server.post("/predict", json={"rows": [example]}).json()["predictions"]
+    assert prediction["upper"] <= example["beds"]
 
 
 def test_a_bound_is_shown_with_the_range_and_the_median_of_the_training_rows(server, wards):
-    (column,) = [each for each in server.get("/model").json()["columns"] if each["kind"] == "upper"]
+    (column,) = [candidate for candidate in server.get("/model").json()["columns"] if candidate["kind"] == "upper"]
     low, high = column["range"]
     assert wards["beds"].min() <= low < column["typical"] < high <= wards["beds"].max()
     assert abs(column["typical"] - wards["beds"].median()) <= 0.1 * (high - low)
 
 
-def test_the_example_has_a_typical_exposure_also_of_older_models(saved, table, tmp_path, rewrite):
+def test_the_example_has_a_typical_exposure_also_of_older_models(model_path, table, tmp_path, rewrite):
     """Models that were saved without a summary of exposures start from 1."""
     old = tmp_path / "old.model"
-    shutil.copytree(saved, old)
+    shutil.copytree(model_path, old)
     manifest = json.loads((old / "model.json").read_text())
     del manifest["scales"]
     (old / "model.json").write_text(json.dumps(manifest))
     rewrite(old)
-    with TestClient(create_app({"new": saved, "old": old}, reload_every=0.0)) as client:
+    with TestClient(create_app({"new": model_path, "old": old}, reload_every=0.0)) as client:
         new, before = (client.get(f"/models/{name}").json() for name in ("new", "old"))
     days = table["days"]
     assert days.quantile(0.4) < new["example"]["days"] < days.quantile(0.6)
-    (column,) = [each for each in new["columns"] if each["name"] == "days"]
+    (column,) = [candidate for candidate in new["columns"] if candidate["name"] == "days"]
     assert days.min() <= column["range"][0] < column["range"][1] <= days.max()
     assert before["example"] == {**new["example"], "days": 1.0}
 
@@ -106,8 +106,10 @@ def test_groups_that_are_booleans_are_those_of_the_command(tmp_path, drop):
     folder.save(tmp_path / "calls.model")
     expected = predict(folder, table.head(40), PredictionSpec())
     with TestClient(create_app({"calls": tmp_path / "calls.model"}, reload_every=0.0)) as client:
-        found = client.post("/predict", json={"rows": table.head(40).drop("calls").to_dicts()}).json()["predictions"]
+        predictions = client.post("/predict", json={"rows": table.head(40).drop("calls").to_dicts()}).json()[
+            "predictions"
+        ]
         if not drop:
             wrong = client.post("/predict", json={"rows": [{"x": 1.0, "urgent": "abc"}]})
             assert (wrong.status_code, "urgent" in wrong.json()["message"]) == (422, True)
-    assert [row["upper"] for row in found] == expected["upper"].to_list()
+    assert [row["upper"] for row in predictions] == expected["upper"].to_list()

@@ -1,4 +1,4 @@
-"""The page in a real browser: it shows the model, follows what is typed, and loads nothing from elsewhere."""
+"""Test the page in a real browser: it shows the model, follows what is typed, and loads nothing from elsewhere."""
 
 import re
 import threading
@@ -27,8 +27,8 @@ FACTS = f"""() => {{
 
 
 @contextmanager
-def running(app):
-    """The address of the app on a free port."""
+def run_server(app):
+    """Yield the address of the app on a free port."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -56,8 +56,8 @@ class Window:
     def field(self, column: str, which: str = "input"):
         return self.page.locator(f'.field[data-column="{column}"] {which}').first
 
-    def settled(self) -> dict:
-        """Facts once the newest values are predicted."""
+    def wait_for_predictions(self) -> dict:
+        """Return facts of the page once the newest values are predicted."""
         for _ in range(200):
             self.page.wait_for_timeout(100)
             if self.page.evaluate("Number(document.body.dataset.answered) === state.newest"):
@@ -66,80 +66,80 @@ class Window:
 
 
 @pytest.fixture(scope="module")
-def seen(chromium, saved):
+def page_states(chromium, model_path):
     """What the page showed in several situations, and what the browser complained about and loaded."""
     apps = (
-        create_app({"patients": saved}, reload_every=0.0),
-        create_app({"patients": saved}, reload_every=0.0, token="the-right-token"),
+        create_app({"patients": model_path}, reload_every=0.0),
+        create_app({"patients": model_path}, reload_every=0.0, token="the-right-token"),
     )
     window = Window(chromium)
-    with running(apps[0]) as address, running(apps[1]) as locked:
-        found = {"address": address}
+    with run_server(apps[0]) as address, run_server(apps[1]) as locked:
+        states = {"address": address}
         window.show(address, 1280)
-        found["desktop"] = window.settled()
+        states["desktop"] = window.wait_for_predictions()
         window.field("severity", "input[type=range]").fill("2")
-        found["dragged"] = window.settled()
+        states["dragged"] = window.wait_for_predictions()
         window.field("severity").fill("60")
-        found["outside"] = window.settled()
+        states["outside"] = window.wait_for_predictions()
         window.field("days").fill("-1")
         window.page.wait_for_selector(".why")
-        found["wrong"] = window.page.evaluate(FACTS)
+        states["wrong"] = window.page.evaluate(FACTS)
         window.show(address, 400)
-        found["phone"] = window.settled()
+        states["phone"] = window.wait_for_predictions()
         window.page.locator(".field input[type=number]").first.focus()
         for key in ("ArrowUp", "ArrowUp", "Tab", "Tab"):
             window.page.keyboard.press(key)
-        found["focus"] = window.page.evaluate("document.activeElement.closest('.field').dataset.column")
-        found["keys"] = window.settled()
+        states["focus"] = window.page.evaluate("document.activeElement.closest('.field').dataset.column")
+        states["keys"] = window.wait_for_predictions()
         window.show(address, 800, "dark")
-        found["dark"] = window.settled()
-        found["complaints"], found["loaded"] = list(window.complaints), list(window.loaded)
+        states["dark"] = window.wait_for_predictions()
+        states["complaints"], states["loaded"] = list(window.complaints), list(window.loaded)
         window.show(locked, 800)
         window.page.locator("#token").fill("the-right-token")
         window.page.locator("#login button").click()
-        found["login"] = window.settled()
-    return found
+        states["login"] = window.wait_for_predictions()
+    return states
 
 
 @pytest.mark.parametrize(("name", "width"), [("desktop", 1280), ("phone", 400)])
-def test_the_page_shows_everything_and_nothing_is_too_wide(seen, name, width):
-    found = seen[name]
-    assert (found["inner"], found["far"]) == (width, [])
-    assert found["scroll"] <= width
-    assert re.match(r"[\d.]+ visits expected; \d+ to \d+ with [\d.]+% \(at least 90% asked\)", found["headline"])
-    assert found["fields"] == 7
-    assert found["bars"] > 3
-    assert found["lines"] == 2
-    assert found["cut"] == 0
-    assert "Intervals are calibrated on" in found["about"]
-    assert found["nameless"] == 0
+def test_the_page_shows_everything_and_nothing_is_too_wide(page_states, name, width):
+    state = page_states[name]
+    assert (state["inner"], state["far"]) == (width, [])
+    assert state["scroll"] <= width
+    assert re.match(r"[\d.]+ visits expected; \d+ to \d+ with [\d.]+% \(at least 90% asked\)", state["headline"])
+    assert state["fields"] == 7
+    assert state["bars"] > 3
+    assert state["lines"] == 2
+    assert state["cut"] == 0
+    assert "Intervals are calibrated on" in state["about"]
+    assert state["nameless"] == 0
 
 
-def test_the_axis_ends_where_hardly_any_mass_is_left(seen, client):
-    body = {"rows": [seen["desktop"]["row"]], "quantiles": [0.998, 0.9995]}
+def test_the_axis_ends_where_hardly_any_mass_is_left(page_states, client):
+    body = {"rows": [page_states["desktop"]["row"]], "quantiles": [0.998, 0.9995]}
     (expected,) = client.post("/predict", json=body).json()["predictions"]
-    last = int(re.match(r"P\((\d+)\)", seen["desktop"]["last"])[1])
+    last = int(re.match(r"P\((\d+)\)", page_states["desktop"]["last"])[1])
     assert expected["q0.998"] <= last <= expected["q0.9995"]
 
 
-def test_the_form_works_by_mouse_and_keyboard_and_explains_a_wrong_value(seen):
-    assert seen["dragged"]["headline"] != seen["desktop"]["headline"]
-    assert seen["desktop"]["flag"].startswith("Like the training data")
-    assert "'severity' above the training range: 60" in seen["outside"]["flag"]
-    assert seen["focus"] != "severity"
-    assert seen["keys"]["headline"] != seen["phone"]["headline"]
-    assert seen["wrong"]["why"] == ["The value must be a number above 0, got -1."]
+def test_the_form_works_by_mouse_and_keyboard_and_explains_a_wrong_value(page_states):
+    assert page_states["dragged"]["headline"] != page_states["desktop"]["headline"]
+    assert page_states["desktop"]["flag"].startswith("Like the training data")
+    assert "'severity' above the training range: 60" in page_states["outside"]["flag"]
+    assert page_states["focus"] != "severity"
+    assert page_states["keys"]["headline"] != page_states["phone"]["headline"]
+    assert page_states["wrong"]["why"] == ["The value must be a number above 0, got -1."]
 
 
-def test_dark_mode_has_light_text_and_a_token_opens_the_page(seen):
-    ink, page = (sum(map(int, re.findall(r"\d+", seen["dark"][key])[:3])) for key in ("ink", "page"))
+def test_dark_mode_has_light_text_and_a_token_opens_the_page(page_states):
+    ink, page = (sum(map(int, re.findall(r"\d+", page_states["dark"][key])[:3])) for key in ("ink", "page"))
     assert ink > 600
     assert page < 100
-    assert seen["login"]["bars"] > 3
+    assert page_states["login"]["bars"] > 3
 
 
-def test_the_browser_complains_about_nothing_and_loads_nothing_from_elsewhere(seen):
+def test_the_browser_complains_about_nothing_and_loads_nothing_from_elsewhere(page_states):
     # The wrong value alone is reported by the browser itself, as an answer with status 422.
-    assert [text for text in seen["complaints"] if "422" not in text] == []
-    assert len(seen["loaded"]) > 5
-    assert [url for url in seen["loaded"] if not url.startswith((seen["address"], "data:"))] == []
+    assert [text for text in page_states["complaints"] if "422" not in text] == []
+    assert len(page_states["loaded"]) > 5
+    assert [url for url in page_states["loaded"] if not url.startswith((page_states["address"], "data:"))] == []

@@ -1,4 +1,4 @@
-"""The example of a deployment on Ray Serve: the same answers as the app has in this process."""
+"""Test the example of a deployment on Ray Serve: it answers as the app does in this process."""
 
 import json
 import os
@@ -43,9 +43,9 @@ def example():
     return module
 
 
-def test_what_ray_sends_to_a_replica_makes_the_app(example, saved, row, client):
+def test_what_ray_sends_to_a_replica_makes_the_app(example, model_path, row, client):
     cloudpickle = pytest.importorskip("ray.cloudpickle")
-    sent = cloudpickle.dumps(example.make_app_builder({"patients": saved}))
+    sent = cloudpickle.dumps(example.make_app_builder({"patients": model_path}))
     assert len(sent) < 10_000
     with TestClient(cloudpickle.loads(sent)()) as replica:
         body = {"rows": [row]}
@@ -53,9 +53,9 @@ def test_what_ray_sends_to_a_replica_makes_the_app(example, saved, row, client):
 
 
 @pytest.mark.skipif("DDPN_RAY" not in os.environ, reason="starts Ray, 20 s of CPU: set DDPN_RAY=1")
-def test_a_replica_answers_as_the_app_does(saved, row, client, free_port):
+def test_a_replica_answers_as_the_app_does(model_path, row, client, free_port):
     body = {"rows": [row]}
-    command = [sys.executable, "-c", SCRIPT, str(saved), json.dumps(body), str(free_port)]
+    command = [sys.executable, "-c", SCRIPT, str(model_path), json.dumps(body), str(free_port)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=ROOT)
     line = next((line for line in done.stdout.splitlines() if line.startswith("ANSWER")), None)
     assert line is not None, done.stderr[-2000:]

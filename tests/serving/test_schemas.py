@@ -1,4 +1,4 @@
-"""The OpenAPI document: generated requests are answered as it says, and no client can cause an error of the server."""
+"""Test that generated requests are answered as the OpenAPI document says, and that none causes a server error."""
 
 import copy
 import json
@@ -22,13 +22,13 @@ PROOF = pytest.mark.proof("Fuzz", "generated requests are answered as the OpenAP
 REQUESTS = [3, pytest.param(80, marks=[pytest.mark.slow, PROOF])]
 
 
-def served(app):
-    """The first model of a server."""
+def get_first_model(app):
+    """Return the first model of a server."""
     return next(iter(app.app.models.values()))
 
 
-def described(app, mode):
-    """The document as schemathesis reads it, without long lists of rows."""
+def load_document(app, mode):
+    """Load the document as schemathesis reads it, without long lists of rows."""
     document = copy.deepcopy(app.app.api.openapi())
     schemas = document["components"]["schemas"]
     if mode == GenerationMode.POSITIVE:  # most larger exposures only lead to predictions that are too large
@@ -49,8 +49,8 @@ def test_generated_requests_are_answered_as_documented(app, client, mode, reques
     # Without shrinking, which takes minutes where a test fails.
     options = {"suppress_health_check": list(HealthCheck), "phases": [Phase.generate], "derandomize": True}
     methods = []
-    for found in described(app, mode).get_all_operations():
-        operation = found.ok()
+    for result in load_document(app, mode).get_all_operations():
+        operation = result.ok()
         if operation.method.upper() == "GET" and mode == GenerationMode.NEGATIVE:
             continue  # it has nothing that could be wrong
         methods.append(operation.method)
@@ -58,14 +58,14 @@ def test_generated_requests_are_answered_as_documented(app, client, mode, reques
         @settings(max_examples=requests, deadline=None, **options)
         @given(case=operation.as_strategy(generation_mode=mode))
         def check(case):
-            answer_is_documented(case, client, mode)
+            check_answer(case, client, mode)
 
         check()
     assert methods.count("post") == 1
     proved(f"{requests} requests to each of {len(methods)} operations", f"all {mode.value} ones answered as described")
 
 
-def answer_is_documented(case, client, mode) -> None:
+def check_answer(case, client, mode) -> None:
     is_post = case.method.upper() == "POST"
     content = json.dumps(case.body, default=str) if is_post else None
     headers = {"content-type": "application/json"} if is_post else {}
@@ -86,12 +86,12 @@ values = st.recursive(
 )
 
 
-def validated(kind, row):
-    """A valid row, and the columns that are wrong."""
+def validate_row(kind, row):
+    """Return a valid row, or the columns that are wrong."""
     try:
         return kind.model_validate(row), set()
     except ValidationError as error:
-        return None, {each["loc"][0] for each in error.errors()}
+        return None, {problem["loc"][0] for problem in error.errors()}
 
 
 @settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -101,7 +101,7 @@ def validated(kind, row):
     )
 )
 def test_any_row_is_read_or_refused(cells, app, row):
-    model = served(app)
-    valid, wrong = validated(model.Row, {**row, **cells})
+    model = get_first_model(app)
+    valid, wrong = validate_row(model.Row, {**row, **cells})
     assert wrong <= set(cells)
     assert valid is None or model.parse_rows([valid]).X.shape == (1, 8)

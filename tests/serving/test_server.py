@@ -1,4 +1,4 @@
-"""The program `ddpn serve` as a process: its port, its logs, and its end by SIGTERM."""
+"""Test the program `ddpn serve` as a process: its port, its logs, and its end by SIGTERM."""
 
 import json
 import re
@@ -17,11 +17,11 @@ SECRET = "a-token-of-some-length"
 
 
 @pytest.fixture(scope="module")
-def ended(saved, tmp_path_factory, program):
-    """What a server answered, printed and logged, and how it ended: SIGTERM came while requests were predicted."""
+def server_after_sigterm(model_path, tmp_path_factory, program):
+    """What a server answered, printed and logged, and how it ended when SIGTERM came in the middle of requests."""
     file = tmp_path_factory.mktemp("token") / "token"
     file.write_text(f"{SECRET}\n")
-    command = ["serve", str(saved), "--port", "0", "--token-file", str(file)]
+    command = ["serve", str(model_path), "--port", "0", "--token-file", str(file)]
     process = program(*command, "--reload-every", "0", OMP_NUM_THREADS="1")
     try:
         while process.poll() is None and "\n" not in process.out.read_text():
@@ -46,23 +46,23 @@ def ended(saved, tmp_path_factory, program):
     return {"line": line, "bad": bad, "answers": answers, "out": out, "logs": logs, "code": code}
 
 
-def test_the_chosen_port_is_printed(ended):
-    assert re.fullmatch(r"Serving patients at http://127\.0\.0\.1:\d+\n", ended["line"])
+def test_the_chosen_port_is_printed(server_after_sigterm):
+    assert re.fullmatch(r"Serving patients at http://127\.0\.0\.1:\d+\n", server_after_sigterm["line"])
 
 
-def test_sigterm_finishes_what_was_taken(ended):
-    assert [answer.status_code for answer in ended["answers"]] == [200] * 4
-    assert ended["code"] == 0
+def test_sigterm_finishes_requests_that_were_taken(server_after_sigterm):
+    assert [answer.status_code for answer in server_after_sigterm["answers"]] == [200] * 4
+    assert server_after_sigterm["code"] == 0
 
 
-def test_logs_are_json_without_rows_and_secrets(ended):
-    lines = [json.loads(line) for line in ended["logs"].splitlines()]
+def test_logs_are_json_without_rows_and_secrets(server_after_sigterm):
+    lines = [json.loads(line) for line in server_after_sigterm["logs"].splitlines()]
     requests = [line for line in lines if line["event"] == "request" and line["path"] == "/predict"]
     assert [line["status"] for line in requests] == [422, 200, 200, 200, 200]
     assert requests[1]["rows"] == 300
-    assert ended["bad"].status_code == 422
+    assert server_after_sigterm["bad"].status_code == 422
     for secret in (SECRET, "0.123454321", "hidden-ward", "secret-cell"):
-        assert secret not in ended["logs"] + ended["out"] + ended["line"]
+        assert secret not in server_after_sigterm["logs"] + server_after_sigterm["out"] + server_after_sigterm["line"]
 
 
 def test_a_short_token_is_refused_and_not_shown(tmp_path):
