@@ -1,4 +1,4 @@
-"""Files and folders are written whole or not at all."""
+"""Test that files and folders are written whole or not at all."""
 
 import errno
 import os
@@ -36,7 +36,7 @@ def test_a_file_is_written_with_its_folders(tmp_path):
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, step, error):
     write_text(tmp_path / "x", "old")
 
-    def fail(*given):
+    def fail(*arguments):
         raise error
 
     monkeypatch.setattr(os, step, fail)
@@ -213,13 +213,13 @@ def test_a_file_that_a_killed_process_was_writing_is_removed(tmp_path):
     assert (tmp_path / "table.csv").read_text() == "first"
 
 
-def test_disks_without_locks(tmp_path, monkeypatch):
-    """Some network disks refuse every lock: files are written all the same."""
+def test_files_are_written_on_disks_that_refuse_locks(tmp_path, monkeypatch):
+    """Some network disks refuse every lock."""
 
-    def refused(*given):
+    def refuse(*arguments):
         raise OSError(errno.ENOSYS, "Function not implemented")
 
-    monkeypatch.setattr("fcntl.flock", refused)
+    monkeypatch.setattr("fcntl.flock", refuse)
     write_text(tmp_path / "a.txt", "content")
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
     assert (tmp_path / "a.txt").read_text() == "content"

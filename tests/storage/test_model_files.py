@@ -1,4 +1,4 @@
-"""A saved model has a manifest with hashes; what does not match it is refused."""
+"""Test that a saved model has a manifest with hashes, and that files which do not match it are refused."""
 
 import shutil
 from pathlib import Path
@@ -13,17 +13,17 @@ FILES = {"weights.bin": b"\0" * 100, "glm/arrays.bin": b"12345"}
 
 
 @pytest.fixture
-def saved(tmp_path) -> Path:
+def model_path(tmp_path) -> Path:
     write_model(tmp_path / "model", FILES, {"rows": 3})
     return tmp_path / "model"
 
 
-def test_it_is_read_as_it_was_written(saved):
-    manifest = read_manifest(saved)
+def test_a_model_is_read_as_it_was_written(model_path):
+    manifest = read_manifest(model_path)
     assert (manifest["format"], manifest["rows"]) == (FORMAT, 3)
     assert set(manifest["files"]) == set(FILES)
     assert manifest["ddpn"]
-    assert read_files(saved, manifest) == FILES
+    assert read_files(model_path, manifest) == FILES
 
 
 @pytest.mark.parametrize(
@@ -38,18 +38,18 @@ def test_it_is_read_as_it_was_written(saved):
         ("model.json", b"{}", "model.json was changed or damaged"),
     ],
 )
-def test_a_damaged_file_is_refused(saved, name, content, words):
-    (saved / name).unlink()
+def test_a_damaged_file_is_refused(model_path, name, content, words):
+    (model_path / name).unlink()
     if content is not None:
-        (saved / name).write_bytes(content)
+        (model_path / name).write_bytes(content)
     with pytest.raises(InputError, match=words):
-        read_files(saved, read_manifest(saved))
+        read_files(model_path, read_manifest(model_path))
 
 
-def test_another_format_is_reported_with_its_version(saved, rewrite):
-    rewrite(saved, format=1, ddpn="0.1")
+def test_another_format_is_reported_with_its_version(model_path, rewrite):
+    rewrite(model_path, format=1, ddpn="0.1")
     with pytest.raises(InputError, match=r"saved in format 1 by ddpn 0\.1; this version reads"):
-        read_manifest(saved)
+        read_manifest(model_path)
 
 
 @pytest.mark.parametrize(
@@ -61,14 +61,14 @@ def test_a_folder_without_a_model_is_reported(tmp_path, path, words):
         read_manifest(tmp_path / path)
 
 
-def test_a_model_is_overwritten_on_request_only(saved):
+def test_a_model_is_overwritten_on_request_only(model_path):
     with pytest.raises(InputError, match="already exists"):
-        write_model(saved, {}, {})
-    assert read_manifest(saved)["rows"] == 3
-    write_model(saved, {}, {"rows": 9}, overwrite=True)
-    assert read_manifest(saved)["rows"] == 9
-    assert [path.name for path in saved.iterdir()] == ["model.json"]
-    assert [path.name for path in saved.parent.iterdir()] == ["model"]
+        write_model(model_path, {}, {})
+    assert read_manifest(model_path)["rows"] == 3
+    write_model(model_path, {}, {"rows": 9}, overwrite=True)
+    assert read_manifest(model_path)["rows"] == 9
+    assert [path.name for path in model_path.iterdir()] == ["model.json"]
+    assert [path.name for path in model_path.parent.iterdir()] == ["model"]
 
 
 def test_other_folders_are_never_overwritten(tmp_path):
@@ -81,29 +81,29 @@ def test_other_folders_are_never_overwritten(tmp_path):
         check_destination(tmp_path / "notes" / "thesis.tex" / "model", overwrite=False)
 
 
-def test_every_changed_byte_is_found(saved):
-    """One bit of a byte of any file is flipped: the model is refused in one sentence."""
+def test_every_changed_byte_is_found(model_path):
+    """Flip one bit of a byte of any file: the model is refused in one sentence."""
     rng = np.random.default_rng(0)
-    for file in [path for path in saved.rglob("*") if path.is_file()]:
+    for file in [path for path in model_path.rglob("*") if path.is_file()]:
         content = file.read_bytes()
-        for place in range(0, len(content), 3 if file.name == "model.json" else 9):
+        for position in range(0, len(content), 3 if file.name == "model.json" else 9):
             damaged = bytearray(content)
-            damaged[place] ^= 1 << int(rng.integers(8))
+            damaged[position] ^= 1 << int(rng.integers(8))
             file.write_bytes(damaged)
             with pytest.raises(InputError, match=f"{file.name} (is damaged|was truncated|was changed)") as error:
-                read_files(saved, read_manifest(saved))
+                read_files(model_path, read_manifest(model_path))
             assert "\n" not in str(error.value)
         file.write_bytes(content)
-    assert read_files(saved, read_manifest(saved)) == FILES
+    assert read_files(model_path, read_manifest(model_path)) == FILES
 
 
-def test_a_model_under_a_hidden_name_is_found_again(saved):
-    scratch = saved.parent / ".model.12345678.draft"
+def test_a_model_under_a_hidden_name_is_found_again(model_path):
+    scratch = model_path.parent / ".model.12345678.draft"
     scratch.mkdir()
-    shutil.copytree(saved, scratch / "new")
-    saved.rename(scratch / "old")
-    assert read_manifest(saved)["rows"] == 3
-    assert [path.name for path in saved.parent.iterdir()] == ["model"]
+    shutil.copytree(model_path, scratch / "new")
+    model_path.rename(scratch / "old")
+    assert read_manifest(model_path)["rows"] == 3
+    assert [path.name for path in model_path.parent.iterdir()] == ["model"]
 
 
 def test_what_ddpn_fit_wrote_is_not_overwritten_by_a_model_without_it(tmp_path):

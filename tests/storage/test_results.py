@@ -1,4 +1,4 @@
-"""The store of results: nothing is lost, damage is found, and no file can run code."""
+"""Test the store of results: nothing is lost, damage is found, and no file can run code."""
 
 import pickle
 

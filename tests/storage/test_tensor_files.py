@@ -1,4 +1,4 @@
-"""Tensors come back as they were; what is damaged is refused, and nothing in a file is run."""
+"""Test that tensors come back as they were, damaged files are refused, and nothing in a file is run."""
 
 import os
 import pickle
@@ -30,7 +30,7 @@ def file(tmp_path):
     return path
 
 
-def test_what_is_written_is_read(file):
+def test_written_tensors_are_read(file):
     tensors, info = tensor_files.read(file)
     assert info == INFO
     assert tensors.keys() == TENSORS.keys()
@@ -39,12 +39,12 @@ def test_what_is_written_is_read(file):
         assert torch.equal(tensors[name], tensor)
 
 
-class Bomb:
+class AbortOnLoad:
     def __reduce__(self):
         return os.abort, ()
 
 
-def flipped(content: bytes, after: bytes) -> bytes:
+def flip_bit(content: bytes, after: bytes) -> bytes:
     at = content.index(after) + 3
     return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
 
@@ -53,9 +53,9 @@ def flipped(content: bytes, after: bytes) -> bytes:
     ("damaged", "words"),
     [
         *((lambda content, kept=kept: content[:kept], "is damaged") for kept in (0, 4, 100, -1)),
-        (lambda content: flipped(content, b"[0.30"), "is damaged"),  # in the description
-        (lambda content: flipped(content, b"\x00\x00\x80?"), "is damaged"),  # in a tensor
-        (lambda content: pickle.dumps(Bomb()), "is damaged"),
+        (lambda content: flip_bit(content, b"[0.30"), "is damaged"),  # in the description
+        (lambda content: flip_bit(content, b"\x00\x00\x80?"), "is damaged"),  # in a tensor
+        (lambda content: pickle.dumps(AbortOnLoad()), "is damaged"),
         (lambda content: save({"x": torch.zeros(2)}), "was not written by ddpn"),
     ],
 )
