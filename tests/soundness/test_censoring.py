@@ -1,4 +1,4 @@
-"""Counts recorded as "5 or more": what lies beyond is recovered from the shape of the likelihood, never assumed."""
+"""Test counts recorded as "5 or more": the likelihood tells what lies beyond, which is never assumed."""
 
 import numpy as np
 import pytest
@@ -15,28 +15,28 @@ from ddpn.rows.count_rows import CountRows
 LIMIT = 5
 
 
-def simulated(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Inputs, Negative Binomial counts of which 45% are at least 5, and their true means."""
+def simulate_counts(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Simulate inputs, Negative Binomial counts of which 45% are at least 5, and their true means."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rows, 2))
     mean = np.exp(1.8 + 0.4 * X[:, 0])
     return X, rng.negative_binomial(1.0, 1.0 / (1.0 + mean)).astype(float), mean
 
 
-def censored(X: np.ndarray, y: np.ndarray) -> CountRows:
+def censor_rows(X: np.ndarray, y: np.ndarray) -> CountRows:
     return CountRows(X, np.minimum(y, LIMIT), limit=np.full(len(y), float(LIMIT)))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_negative_binomial_is_recovered_from_censored_counts(seed):
-    X, y, mean = simulated(1000, seed)
+    X, y, mean = simulate_counts(1000, seed)
     model = CountGLM(likelihood="negative_binomial", dispersion="constant", censored_above=LIMIT).fit(X, y)
     assert model.predict(X).sum() == pytest.approx(mean.sum(), rel=0.15)
     assert np.exp(model.intercept_[1]) == pytest.approx(1.0, rel=0.4)
 
 
 @pytest.mark.parametrize("name", ["negative_binomial", "generalized_poisson", "zero_inflated_negative_binomial"])
-def test_the_start_does_not_collapse(name):
+def test_the_start_of_censored_counts_is_not_under_dispersed(name):
     """Censored counts vary less than a Poisson; the likelihood of what was recorded knows that the counts do not."""
     y = np.random.default_rng(0).negative_binomial(4.0, 0.4, 2000).astype(float)  # mean 6, variance 15
     sample = CountRows(None, np.minimum(y, 4.0), limit=np.full(len(y), 4.0)).map(torch.from_numpy)
@@ -53,14 +53,14 @@ def test_the_start_of_plain_counts_is_that_of_start():
 
 
 def test_a_constant_is_fitted_to_what_was_recorded():
-    _, y, _ = simulated(4000, 0)
-    member = Constant().fit(censored(np.zeros((len(y), 1)), y), None, seed=0)
+    _, y, _ = simulate_counts(4000, 0)
+    member = Constant().fit(censor_rows(np.zeros((len(y), 1)), y), None, seed=0)
     assert member.distribution(np.zeros((1, 1))).mean.item() == pytest.approx(y.mean(), rel=0.15)
 
 
 def test_the_glm_of_a_mixture_takes_the_family_that_fits():
-    X, y, mean = simulated(600, 0)
-    member = GLM.from_task(Task(make_head("mixed"))).fit(censored(X, y), None, seed=0)
+    X, y, mean = simulate_counts(600, 0)
+    member = GLM.from_task(Task(make_head("mixed"))).fit(censor_rows(X, y), None, seed=0)
     assert member.head.name == "negative_binomial"
     assert member.distribution(X).mean.sum().item() == pytest.approx(mean.sum(), rel=0.15)
     plain = GLM.from_task(Task(make_head("mixed"))).fit(CountRows(X, y), None, seed=0)
@@ -69,7 +69,7 @@ def test_the_glm_of_a_mixture_takes_the_family_that_fits():
 
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.99])
 def test_intervals_of_censored_counts_keep_the_level_of_a_right_model(coverage):
-    _, y, _ = simulated(400, 0)
+    _, y, _ = simulate_counts(400, 0)
     dist = Censored(NegativeBinomial(torch.full((len(y),), 6.6, dtype=torch.float64), 1.0), LIMIT)
     counts = dist.base.sample().clamp(max=LIMIT).double().numpy()
     for prior_rows in (0.0, 50.0):
@@ -81,9 +81,9 @@ def test_intervals_of_censored_counts_keep_the_level_of_a_right_model(coverage):
 
 @pytest.mark.parametrize("likelihood", ["negative_binomial", "double_poisson"])
 def test_calibrated_intervals_cover_the_counts_behind_the_limit(likelihood):
-    X, y, _ = simulated(500, 0)
-    rest, known, _ = simulated(500, 1)
-    new, counts, _ = simulated(2000, 2)
+    X, y, _ = simulate_counts(500, 0)
+    calibration_X, calibration_y, _ = simulate_counts(500, 1)
+    new, counts, _ = simulate_counts(2000, 2)
     model = CountGLM(likelihood=likelihood, dispersion="constant", censored_above=LIMIT).fit(X, y)
-    low, high = model.fit_intervals(rest, known).predict_interval(new).T
+    low, high = model.fit_intervals(calibration_X, calibration_y).predict_interval(new).T
     assert np.mean((counts >= low) & (counts <= high)) > 0.86

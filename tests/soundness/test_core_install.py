@@ -1,4 +1,4 @@
-"""`pip install ddpn` is enough to fit, predict and report a table: no package of an extra is imported."""
+"""Test that `pip install ddpn` is enough to fit, predict and report a table: no package of an extra is imported."""
 
 import re
 import subprocess
@@ -38,30 +38,32 @@ for words in (
 """
 
 
-def core_packages() -> set[str]:
-    """The distributions that the core dependencies bring, by their normalised names."""
-    found: set[str] = set()
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    while wanted:
-        requirement = wanted.pop()
-        name = normalised(re.match(r"[\w.-]+", requirement)[0])
-        if "extra ==" in requirement or name in found:
+def list_core_packages() -> set[str]:
+    """List the distributions that the core dependencies bring, by their normalised names."""
+    names: set[str] = set()
+    requirements = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    while requirements:
+        requirement = requirements.pop()
+        name = normalize_name(re.match(r"[\w.-]+", requirement)[0])
+        if "extra ==" in requirement or name in names:
             continue
-        found.add(name)
+        names.add(name)
         try:
-            wanted += distribution(name).requires or []
+            requirements += distribution(name).requires or []
         except ModuleNotFoundError:
             continue  # of another platform
-    return found
+    return names
 
 
-def normalised(name: str) -> str:
+def normalize_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def test_the_main_job_needs_no_extra(tmp_path):
-    core = core_packages() | {"ddpn", "pip", "setuptools"}
-    owners = {module: {normalised(each) for each in names} for module, names in packages_distributions().items()}
+    core = list_core_packages() | {"ddpn", "pip", "setuptools"}
+    owners = {
+        module: {normalize_name(package) for package in names} for module, names in packages_distributions().items()
+    }
     missing = sorted(module for module, names in owners.items() if not names & core)
     assert {"pyarrow", "pandas", "optuna", "statsmodels"} <= set(missing)
     assert not {"polars", "lightgbm", "matplotlib", "torch", "sklearn"} & set(missing)

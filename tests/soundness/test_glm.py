@@ -1,4 +1,4 @@
-"""GLMs against simulated truth: no member on a plateau, and Wald intervals that cover what was simulated."""
+"""Test GLMs against simulated truth: no member ends on a plateau, and Wald intervals cover what was simulated."""
 
 import numpy as np
 import pytest
@@ -6,17 +6,21 @@ import pytest
 from ddpn import CountGLM, CountRegressor
 
 
-def beta_table(rng: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
+def draw_beta_table(rng: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
     X = rng.beta(1.0, 3.0, (rows, 1))
     return X, rng.poisson(np.exp(-2.0 + 7.0 * X[:, 0]))
 
 
-def exponential_table(rng: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
+def draw_exponential_table(rng: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
     X = rng.exponential(1.0, (rows, 1))
     return X, rng.poisson(np.exp(-1.0 + 0.8 * X[:, 0]))
 
 
-SHAPES = {"beta 1500": (beta_table, 1500), "beta 500": (beta_table, 500), "exponential": (exponential_table, 1000)}
+SHAPES = {
+    "beta 1500": (draw_beta_table, 1500),
+    "beta 500": (draw_beta_table, 500),
+    "exponential": (draw_exponential_table, 1000),
+}
 
 
 # One input explains nearly all, and one row of an exponential input may have much of the sum: both are asked about.
@@ -38,15 +42,15 @@ def test_no_copy_of_the_glm_member_ends_on_a_plateau(make_table, rows):
 
 def test_the_glm_member_is_as_good_as_the_glm_of_its_rows():
     rng = np.random.default_rng(3)
-    X, y = beta_table(rng, 1500)
-    new, counts = beta_table(rng, 6000)
+    X, y = draw_beta_table(rng, 1500)
+    new, counts = draw_beta_table(rng, 6000)
     member = CountRegressor(members=["glm"], random_state=0).fit(X, y)
     assert member.crps(new, counts) == pytest.approx(CountGLM("poisson").fit(X, y).crps(new, counts), rel=0.02)
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0])
 def test_wald_intervals_of_the_default_cover_under_a_negative_binomial(alpha):
-    """95% intervals of intercept, slope and a column of noise."""
+    """Cover intercept, slope and a column of noise by 95% intervals."""
     truth, covered = np.array([0.5, 0.5, 0.0]), []
     for seed in range(25):
         rng = np.random.default_rng(seed)
@@ -74,7 +78,7 @@ def test_rate_ratios_of_overdispersed_counts_are_those_that_were_simulated():
 
 
 def test_clustered_intervals_cover_where_rows_of_a_group_are_alike():
-    """A column and an effect per group: errors for independent rows cover far too little."""
+    """With an effect per group, errors for independent rows cover far too little."""
     covered = {"clustered": 0, "independent": 0}
     for seed in range(40):
         rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Heavy tails: where one row decides the mean this is said, and not where counts are ordinary."""
+"""Test heavy tails: a warning where one row decides the mean, and none where counts are ordinary."""
 
 import warnings
 
@@ -38,7 +38,7 @@ def draw_counts(rng: np.random.Generator, kind: str, x: np.ndarray) -> tuple[np.
     return y.astype(float), exposure
 
 
-def warn_of(kind: str, seed: int, weighted: bool = False) -> str:
+def find_warning(kind: str, seed: int, weighted: bool = False) -> str:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(ROWS, 2))
     y, exposure = draw_counts(rng, kind, x)
@@ -50,15 +50,15 @@ def warn_of(kind: str, seed: int, weighted: bool = False) -> str:
 
 @pytest.mark.parametrize("kind", ["poisson", "sparse", "wide means", "exposure", "negative binomial"])
 def test_ordinary_counts_give_no_warning(kind):
-    assert [warn_of(kind, seed, weighted=seed % 2 == 1) for seed in range(SEEDS)] == [""] * SEEDS
+    assert [find_warning(kind, seed, weighted=seed % 2 == 1) for seed in range(SEEDS)] == [""] * SEEDS
 
 
 @pytest.mark.parametrize("kind", ["log-normal", "power law", "outliers"])
-def test_counts_whose_mean_is_not_determined_are_said(kind):
-    assert sum(bool(warn_of(kind, seed, weighted=seed % 2 == 1)) for seed in range(SEEDS)) >= SEEDS / 2
+def test_counts_whose_mean_is_not_determined_give_a_warning(kind):
+    assert sum(bool(find_warning(kind, seed, weighted=seed % 2 == 1)) for seed in range(SEEDS)) >= SEEDS / 2
 
 
-def test_a_fit_says_it_once_and_names_the_count():
+def test_a_fit_warns_once_of_a_heavy_tail_and_names_the_count():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 2))
     y = rng.poisson(np.exp(1.0 + 0.5 * x[:, 0]))
@@ -66,6 +66,6 @@ def test_a_fit_says_it_once_and_names_the_count():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         CountRegressor(members=["poisson_glm"], random_state=0).fit(x, y)
-    (sentence,) = [str(each.message) for each in caught if "decide the mean" in str(each.message)]
+    (sentence,) = [str(warning.message) for warning in caught if "decide the mean" in str(warning.message)]
     assert "One of 400 training rows has a count of 5,000" in sentence
     assert f"{5000 / y.sum():.0%} of the sum" in sentence

@@ -1,4 +1,4 @@
-"""Intervals keep their word in every row: where counts are small and where they are large, at every level.
+"""Test that intervals keep their word in every row, for small and large counts, at every level.
 
 Counts are drawn from known distributions. A right model covers what its intervals' own probabilities say, in bands of
 the predicted mean; a wrong one covers what is asked.
@@ -17,7 +17,7 @@ LEVELS = (0.5, 0.8, 0.9, 0.99)
 CALIBRATION, TEST = 1500, 24_000
 
 
-def predicted_means(rows, seed):
+def draw_means(rows, seed):
     return torch.from_numpy(np.exp(np.random.default_rng(seed).uniform(np.log(0.1), np.log(200.0), rows)))
 
 
@@ -30,7 +30,7 @@ TRUTHS = {
 }
 
 
-def share_inside(interval, y):
+def check_inside(interval, y):
     low, high, _ = interval
     return ((low <= y) & (y <= high)).double()
 
@@ -38,13 +38,13 @@ def share_inside(interval, y):
 @pytest.mark.parametrize("truth", TRUTHS)
 def test_a_right_model_covers_what_its_intervals_say_in_every_band_of_means(truth):
     torch.manual_seed(1)
-    known, new = (TRUTHS[truth](predicted_means(rows, seed)) for rows, seed in ((CALIBRATION, 0), (TEST, 1)))
-    counts = known.sample().double().numpy()
-    levels = IntervalLevels.from_scores(score_blocks([(slice(None), known)], counts), prior_rows=100.0)
+    calibration, new = (TRUTHS[truth](draw_means(rows, seed)) for rows, seed in ((CALIBRATION, 0), (TEST, 1)))
+    counts = calibration.sample().double().numpy()
+    levels = IntervalLevels.from_scores(score_blocks([(slice(None), calibration)], counts), prior_rows=100.0)
     y, mean = new.sample(), new.mean
     for asked in LEVELS:
         interval = make_interval(new, levels.at(asked))
-        inside = share_inside(interval, y)
+        inside = check_inside(interval, y)
         assert interval.probability.min() >= asked - 1e-9
         assert levels.at(asked) < asked + 0.025, "a right model keeps its level"
         for band in (mean < 2, (mean >= 2) & (mean <= 20), mean > 20):
@@ -54,20 +54,20 @@ def test_a_right_model_covers_what_its_intervals_say_in_every_band_of_means(trut
 @pytest.mark.parametrize("wrong", ["too narrow", "too low", "too high"])
 def test_a_wrong_model_covers_at_least_what_is_asked(wrong):
     rng = np.random.default_rng(2)
-    mean = predicted_means(4000, 3)
+    mean = draw_means(4000, 3)
     y = rng.poisson(mean.numpy()).astype(float)
     if wrong == "too narrow":
         y = rng.negative_binomial(2.0, 2.0 / (2.0 + mean.numpy())).astype(float)
     rate = mean * {"too narrow": 1.0, "too low": 0.6, "too high": 1.5}[wrong]
     levels = IntervalLevels.from_scores(score_blocks([(slice(None), Poisson(rate[:2000]))], y[:2000]))
     for asked in LEVELS[:3]:
-        inside = share_inside(make_interval(Poisson(rate[2000:]), levels.at(asked)), torch.from_numpy(y[2000:]))
+        inside = check_inside(make_interval(Poisson(rate[2000:]), levels.at(asked)), torch.from_numpy(y[2000:]))
         # Three deviations of a share of 2,000 rows whose level is from 2,000 rows.
         assert inside.mean() > asked - 3 * np.sqrt(asked * (1 - asked) / 1000)
 
 
 def test_a_glm_that_is_right_covers_large_counts_as_small_ones():
-    """Inputs of which most have small means: one level for all rows would pay for them with the few large ones."""
+    """Most inputs have small means: one level for all rows would pay for them with the few large ones."""
     rng = np.random.default_rng(3)
 
     def draw(rows):
@@ -78,14 +78,14 @@ def test_a_glm_that_is_right_covers_large_counts_as_small_ones():
     X, y = draw(30_000)
     mean = model.predict(X)
     for asked in (0.5, 0.8, 0.9):
-        (low, high), own = (part.T for part in model.predict_interval(X, asked, return_probability=True))
+        (low, high), probability = (part.T for part in model.predict_interval(X, asked, return_probability=True))
         for band in (mean < 5, (mean >= 5) & (mean < 20), mean >= 20):
             covered = ((low <= y) & (y <= high))[band].mean()
             # The largest band has few rows: four deviations.
-            assert abs(covered - own[band].mean()) < 0.02 + 4 * np.sqrt(
-                own[band].mean() * (1 - own[band].mean()) / band.sum()
+            assert abs(covered - probability[band].mean()) < 0.02 + 4 * np.sqrt(
+                probability[band].mean() * (1 - probability[band].mean()) / band.sum()
             )
-            assert own[band].min() >= asked - 1e-9
+            assert probability[band].min() >= asked - 1e-9
 
 
 def test_neighbouring_rows_have_intervals_of_like_probability():
@@ -93,9 +93,9 @@ def test_neighbouring_rows_have_intervals_of_like_probability():
     X = rng.uniform(-1, 1, (1500, 1))
     y = rng.poisson(np.exp(0.9 + 0.3 * X[:, 0]))
     model = CountRegressor(members=["glm"], random_state=0).fit(X, y)
-    intervals, own = model.predict_interval(np.linspace(-1, 1, 200)[:, None], return_probability=True)
-    assert own.min() >= 0.9
-    assert own.max() < 0.975
+    intervals, probability = model.predict_interval(np.linspace(-1, 1, 200)[:, None], return_probability=True)
+    assert probability.min() >= 0.9
+    assert probability.max() < 0.975
     assert (np.abs(np.diff(intervals, axis=0)) <= 2).all()
 
 
@@ -110,10 +110,10 @@ def test_long_exposures_are_covered_by_a_model_of_short_ones():
     model = CountRegressor(members=["glm"], random_state=0).fit(X, y, exposure=exposure)
     X, y, exposure = draw(6000, 20.0, 200.0)
     for asked in (0.5, 0.9):
-        (low, high), own = (
+        (low, high), probability = (
             part.T for part in model.predict_interval(X, asked, exposure=exposure, return_probability=True)
         )
-        assert ((low <= y) & (y <= high)).mean() == pytest.approx(own.mean(), abs=0.03)
+        assert ((low <= y) & (y <= high)).mean() == pytest.approx(probability.mean(), abs=0.03)
 
 
 def test_censored_counts_are_covered_as_expected():
@@ -122,9 +122,9 @@ def test_censored_counts_are_covered_as_expected():
     y = rng.poisson(np.exp(1.2 + 0.5 * X[:, 0]))
     model = CountRegressor(members=["glm"], censored_above=6, random_state=0)
     model.fit(X[:1000], np.minimum(y[:1000], 6))
-    (low, high), own = (part.T for part in model.predict_interval(X[1000:], return_probability=True))
-    assert ((low <= y[1000:]) & (y[1000:] <= high)).mean() == pytest.approx(own.mean(), abs=0.025)
-    assert own.min() >= 0.9
+    (low, high), probability = (part.T for part in model.predict_interval(X[1000:], return_probability=True))
+    assert ((low <= y[1000:]) & (y[1000:] <= high)).mean() == pytest.approx(probability.mean(), abs=0.025)
+    assert probability.min() >= 0.9
 
 
 def test_recalibration_reaches_every_row():
@@ -145,7 +145,7 @@ def test_recalibration_reaches_every_row():
 
 
 @pytest.mark.parametrize("mean", [2000.0, 1e4])
-def test_moments_and_scores_of_recalibrated_rows_with_many_counts_by_sums(mean):
+def test_moments_and_scores_of_recalibrated_rows_with_many_counts_are_sums(mean):
     change = MonotoneMap.from_knots([0.0, 0.05, 0.5, 0.9, 1.0], [0.0, 0.1, 0.4, 0.85, 1.0])
     dist = Recalibrated(NegativeBinomial(torch.tensor([mean]).double(), torch.tensor([0.6]).double()), change)
     z = np.arange(0.0, 40 * mean)

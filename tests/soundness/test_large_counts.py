@@ -1,4 +1,4 @@
-"""Counts of any size that float64 can hold: predictions are those of small counts, times the scale."""
+"""Test counts of any size that float64 can hold: predictions are those of small counts, times the scale."""
 
 import warnings
 
@@ -19,59 +19,59 @@ from ddpn.runtime.errors import InputError
 ALPHA = 0.04
 
 
-def simulated(rows: int, scale: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Inputs, counts around `scale`, and their true means."""
+def simulate_scaled_counts(rows: int, scale: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Simulate inputs, counts around `scale`, and their true means."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rows, 2))
     mean = scale * np.exp(0.5 * X[:, 0] - 0.125)
     return X, np.rint(rng.gamma(1.0 / ALPHA, ALPHA, rows) * mean), mean
 
 
-def coverage(low, high, y) -> float:
+def compute_coverage(low, high, y) -> float:
     return float(np.mean((y >= np.asarray(low)) & (y <= np.asarray(high))))
 
 
 @pytest.mark.parametrize("scale", [1e6, 1e12])
 @pytest.mark.parametrize("likelihood", ["double_poisson", "negative_binomial"])
 def test_a_glm_recovers_means_and_spread(likelihood, scale):
-    X, y, _ = simulated(500, scale, 0)
-    new, counts, mean = simulated(300, scale, 1)
+    X, y, _ = simulate_scaled_counts(500, scale, 0)
+    new, counts, mean = simulate_scaled_counts(300, scale, 1)
     model = CountGLM(likelihood=likelihood).fit(X, y)
     assert model.predict(new).sum() == pytest.approx(mean.sum(), rel=0.03)
     assert model.intercept_[0] == pytest.approx(np.log(scale) - 0.125, abs=0.05)
     assert model.coef_[0] == pytest.approx([0.5, 0.0], abs=0.04)
-    assert 0.86 < coverage(*model.predict_interval(new).T, counts) < 0.95
+    assert 0.86 < compute_coverage(*model.predict_interval(new).T, counts) < 0.95
 
 
 def test_a_poisson_glm_recovers_means_beyond_float32():
-    X, _, mean = simulated(300, 1e9, 0)
+    X, _, mean = simulate_scaled_counts(300, 1e9, 0)
     y = np.random.default_rng(2).poisson(mean)
     model = CountGLM(likelihood="poisson").fit(X, y)
     np.testing.assert_allclose(model.predict(X), mean, rtol=1e-4)
-    assert 0.85 < coverage(*model.predict_interval(X).T, y) < 0.95
+    assert 0.85 < compute_coverage(*model.predict_interval(X).T, y) < 0.95
 
 
 @pytest.mark.parametrize("member", [GLM, Trees, Constant])
 def test_members_scale_with_the_counts(member):
-    """A million times the counts: the same predictions times a million, and the same coverage."""
-    X, y, _ = simulated(400, 1000.0, 0)
-    new, counts, _ = simulated(300, 1000.0, 1)
-    found = []
+    """A million times the counts give the same predictions times a million, and the same coverage."""
+    X, y, _ = simulate_scaled_counts(400, 1000.0, 0)
+    new, counts, _ = simulate_scaled_counts(300, 1000.0, 1)
+    results = []
     for scale in (1.0, 1e6):
         fitted = member().fit(CountRows(X, y * scale), None, seed=0)
         dist = Mixture(type(fitted).from_state(fitted.state()).distribution(new))
         low, high = dist.interval(0.9)
         crps = dist.crps(torch.from_numpy(counts * scale)).mean().item()
-        found.append((dist.mean.mean().item() / scale, crps / scale, coverage(low, high, counts * scale)))
-    small, large = found
+        results.append((dist.mean.mean().item() / scale, crps / scale, compute_coverage(low, high, counts * scale)))
+    small, large = results
     assert large[0] == pytest.approx(small[0], rel=0.01)
     assert large[1] == pytest.approx(small[1], rel=0.02)
     assert large[2] == pytest.approx(small[2], abs=0.03)
 
 
 def test_networks_recover_means():
-    X, y, _ = simulated(300, 1e10, 0)
-    new, _, mean = simulated(100, 1e10, 1)
+    X, y, _ = simulate_scaled_counts(300, 1e10, 0)
+    new, _, mean = simulate_scaled_counts(100, 1e10, 1)
     options = {
         "n_networks": 1,
         "hidden": (8,),
@@ -86,8 +86,8 @@ def test_networks_recover_means():
 
 
 def test_an_exposure_scales_large_counts():
-    """Counts of a billion at an exposure of 1, from rows with exposures of a thousand."""
-    X, _, mean = simulated(400, 1.0, 0)
+    """Predict counts of a billion at an exposure of 1, from rows with exposures of a thousand."""
+    X, _, mean = simulate_scaled_counts(400, 1.0, 0)
     rng = np.random.default_rng(3)
     exposure = 1e3 * rng.uniform(0.5, 2.0, len(X))
     y = np.rint(rng.gamma(1.0 / ALPHA, ALPHA, len(X)) * 1e6 * exposure * mean)
@@ -96,8 +96,8 @@ def test_an_exposure_scales_large_counts():
 
 
 @pytest.mark.parametrize("mu", [1e6, 1e9, 1e12])
-def test_quantiles_and_scores_of_large_negative_binomials(mu):
-    """With such a mean it is a gamma distribution."""
+def test_large_negative_binomials_have_quantiles_and_scores_of_a_gamma(mu):
+    """With such a mean a Negative Binomial is a gamma distribution."""
     truth, levels = stats.gamma(25.0, scale=mu / 25.0), torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64)
     raw = torch.tensor([[np.log(1e6), np.log(0.04)]], dtype=torch.float64)
     dist = Mixture(make_head("negative_binomial")(raw, torch.tensor([mu / 1e6])).expand((1, 1)))

@@ -1,4 +1,4 @@
-"""Columns made of the target are found, whatever way they are made of it; honest predictors are at most asked about."""
+"""Test that columns made of the target are found however they are made, and that honest predictors are accepted."""
 
 from datetime import date, timedelta
 
@@ -17,15 +17,17 @@ SEEDS = range(4)
 ROWS = 500
 
 
-def counts_of(mean: float, seed: int, rows: int = ROWS) -> tuple[np.random.Generator, np.ndarray, np.ndarray]:
-    """A predictor, and counts that follow it log-linearly, over-dispersed for odd seeds."""
+def simulate_predictor_and_counts(
+    mean: float, seed: int, rows: int = ROWS
+) -> tuple[np.random.Generator, np.ndarray, np.ndarray]:
+    """Simulate a predictor, and counts that follow it log-linearly, over-dispersed for odd seeds."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=rows)
     spread = rng.gamma(4.0, 0.25, rows) if seed % 2 else 1.0
     return rng, x, rng.poisson(mean * np.exp(0.6 * x) * spread).astype(float)
 
 
-def with_gaps(rng, values, share=0.4):
+def drop_some(rng, values, share=0.4):
     return [None if gap else value for gap, value in zip(rng.random(len(values)) < share, values, strict=True)]
 
 
@@ -37,10 +39,10 @@ LEAKS = {
     "root": (lambda rng, y: np.sqrt(y), "a function of"),
     "logarithm": (lambda rng, y: np.log1p(y), "a function of"),
     "codes": (lambda rng, y: [f"code {value:g}" for value in y], "a function of"),
-    "copy with gaps": (lambda rng, y: with_gaps(rng, y), "itself, with missing values"),
-    "line with many gaps": (lambda rng, y: with_gaps(rng, 2.5 * y + 1, 0.8), "plus a constant, with missing values"),
+    "copy with gaps": (lambda rng, y: drop_some(rng, y), "itself, with missing values"),
+    "line with many gaps": (lambda rng, y: drop_some(rng, 2.5 * y + 1, 0.8), "plus a constant, with missing values"),
     "part": (rng_part := lambda rng, y: rng.binomial(y.astype(int), 0.6), "a part of"),
-    "part with gaps": (lambda rng, y: with_gaps(rng, rng_part(rng, y).tolist(), 0.3), "a part of"),
+    "part with gaps": (lambda rng, y: drop_some(rng, rng_part(rng, y).tolist(), 0.3), "a part of"),
     "flag of zeros": (lambda rng, y: (y == 0).astype(int), "whether the target is 0"),
     "flag in words": (lambda rng, y: np.where(y > 0, "some", "none"), "whether the target is 0"),
     "flag as a boolean": (lambda rng, y: y > 0, "whether the target is 0"),
@@ -71,7 +73,7 @@ CASES += [(3000.0, kind) for kind in LEAKS if kind not in (*SMALL, "codes")]
 def test_columns_made_of_the_target_are_certain_leaks(kind, mean):
     make, words = LEAKS[kind]
     for seed in SEEDS:
-        rng, x, y = counts_of(mean, seed)
+        rng, x, y = simulate_predictor_and_counts(mean, seed)
         X = pl.DataFrame({"x": x, "noise": rng.normal(size=ROWS), "made": make(rng, y)}, strict=False)
         (finding,) = find_leaks(X, y)
         assert (finding.kind, finding.columns) == (FindingKind.LEAK, ("made",)), seed
@@ -81,9 +83,9 @@ def test_columns_made_of_the_target_are_certain_leaks(kind, mean):
         )
 
 
-def test_parts_that_sum_to_the_target_and_dates_that_end_with_it():
+def test_parts_that_sum_to_the_target_and_dates_that_end_with_it_are_leaks():
     for seed in SEEDS:
-        rng, x, y = counts_of(30.0, seed)
+        rng, x, y = simulate_predictor_and_counts(30.0, seed)
         part = rng.binomial(y.astype(int), 0.4)
         (leak,) = find_leaks(pl.DataFrame({"x": x, "one": part, "two": y - part}), y)
         assert leak.kind == FindingKind.LEAK
@@ -98,8 +100,8 @@ def test_parts_that_sum_to_the_target_and_dates_that_end_with_it():
 # Honest predictors ---------------------------------------------------------------------------------------------------
 
 
-def under_dispersed(rng, mean):
-    """Counts that are nearly their mean."""
+def draw_near_means(rng, mean):
+    """Draw counts that are nearly their mean."""
     return np.round(np.maximum(mean + rng.normal(scale=0.4, size=len(mean)), 0.0))
 
 
@@ -114,7 +116,7 @@ HONEST = {
     "groups of it": lambda rng, mean, y: [
         f"g{group}" for group in np.searchsorted(np.quantile(mean, [0.3, 0.6]), mean)
     ],
-    "known at random": lambda rng, mean, y: with_gaps(rng, mean),
+    "known at random": lambda rng, mean, y: drop_some(rng, mean),
     "a small number": lambda rng, mean, y: rng.integers(0, 3, len(mean)),
 }
 
@@ -122,11 +124,11 @@ HONEST = {
 @pytest.mark.parametrize("kind", HONEST)
 @pytest.mark.parametrize("mean", [1.0, 12.0, 400.0, 200_000.0])
 @pytest.mark.parametrize(
-    "draw", [lambda rng, mean: rng.poisson(mean), under_dispersed], ids=["Poisson", "under-dispersed"]
+    "draw", [lambda rng, mean: rng.poisson(mean), draw_near_means], ids=["Poisson", "under-dispersed"]
 )
 def test_honest_predictors_are_at_most_asked_about(kind, mean, draw):
     for seed in SEEDS:
-        rng, x, _ = counts_of(mean, seed)
+        rng, x, _ = simulate_predictor_and_counts(mean, seed)
         means = mean * np.exp(0.8 * x)
         y = draw(rng, means).astype(float)
         frame = pl.DataFrame({"column": HONEST[kind](rng, means, y), "noise": rng.normal(size=ROWS)}, strict=False)
@@ -137,15 +139,15 @@ def test_honest_predictors_are_at_most_asked_about(kind, mean, draw):
 
 def test_the_mean_of_poisson_counts_is_not_even_asked_about():
     for seed in SEEDS:
-        rng, x, _ = counts_of(1.0, seed)
+        rng, x, _ = simulate_predictor_and_counts(1.0, seed)
         for mean in (0.5, 3.0, 40.0, 5000.0):
             means = mean * np.exp(0.8 * x)
             assert find_leaks(pl.DataFrame({"mean": means}), rng.poisson(means).astype(float)) == []
 
 
 def test_a_question_leaves_the_verdict_usable_and_a_leak_does_not():
-    rng, x, _ = counts_of(12.0, 0)
-    y = under_dispersed(rng, 12.0 * np.exp(0.8 * x)).astype(int)
+    rng, x, _ = simulate_predictor_and_counts(12.0, 0)
+    y = draw_near_means(rng, 12.0 * np.exp(0.8 * x)).astype(int)
     model = {"n_networks": 1, "hidden": (8,), "epochs": 3, "device": "cpu"}
     frame = pl.DataFrame({"x": x, "y": y, "flag": x > 1})
     asked = fit(prepare(frame, FitConfig(target="y", compare_with=("constant",), **model)), {}).folder.task

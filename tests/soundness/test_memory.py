@@ -1,4 +1,4 @@
-"""Memory grows with the table by no more than a few copies of it, in fits and in predictions."""
+"""Test that memory grows with the table by no more than a few copies of it, in fits and in predictions."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""On pure noise a model must not believe that it has learned anything."""
+"""Test that on pure noise a model does not believe that it has learned anything."""
 
 import numpy as np
 import pytest
@@ -18,8 +18,8 @@ FRESH = 2000
 MEAN, SIZE = 4.0, 2.0
 
 
-def noise_table(rows: int, columns: int, levels: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Columns and counts that have nothing to do with each other; with `levels`, columns of text."""
+def simulate_noise(rows: int, columns: int, levels: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Simulate columns and counts that have nothing to do with each other; with `levels`, columns of text."""
     rng = np.random.default_rng(seed)
     y = rng.negative_binomial(SIZE, SIZE / (SIZE + MEAN), rows).astype(float)
     if levels:
@@ -29,28 +29,28 @@ def noise_table(rows: int, columns: int, levels: int, seed: int) -> tuple[np.nda
     return rng.normal(size=(rows, columns)), y
 
 
-def scores(blocks) -> np.ndarray:
+def list_scores(blocks) -> np.ndarray:
     return np.concatenate([np.asarray(crps(dist, y)) for dist, y in blocks])
 
 
-def measured(rows: int, columns: int, levels: int, seed: int) -> dict[str, float]:
-    """CRPS of the default model on the rows that its copies left out and on fresh rows, and its coverage there."""
-    X, y = noise_table(rows + FRESH, columns, levels, seed)
+def measure_fit(rows: int, columns: int, levels: int, seed: int) -> dict[str, float]:
+    """Measure CRPS of the default model on held-out rows of its copies and on fresh rows, and its coverage there."""
+    X, y = simulate_noise(rows + FRESH, columns, levels, seed)
     model = CountRegressor(random_state=seed)
     schedule = Schedule(steps=("members",))
     fitted = model.fit_rows(CountRows(X[:rows], y[:rows]), None, CountRange(), PipelineOptions(), schedule)
     predictor, new, held_out = model.predictor_, CountRows(X[rows:], y[rows:]), fitted.predictions
     calibrate_predictor(predictor, fitted.folds, held_out, seed=seed)
     out_of_fold, fresh = (
-        scores((dist, held_out.rows.y[index]) for _, index, dist in held_out.blocks()),
-        scores((dist, block.y) for dist, block in predictor.iter_recorded_blocks(new)),
+        list_scores((dist, held_out.rows.y[index]) for _, index, dist in held_out.blocks()),
+        list_scores((dist, block.y) for dist, block in predictor.iter_recorded_blocks(new)),
     )
     constant = Predictor({"constant": Constant().fit(CountRows(X[:rows], y[:rows]), None, seed)})
     low, high = np.asarray(model.predict_interval(new.X, coverage=0.9)).T
     error = np.sqrt(out_of_fold.var() / rows + fresh.var() / FRESH)
     return {
         "difference": (out_of_fold.mean() - fresh.mean()) / error,
-        "loss": fresh.mean() / scores((dist, block.y) for dist, block in constant.iter_recorded_blocks(new)).mean()
+        "loss": fresh.mean() / list_scores((dist, block.y) for dist, block in constant.iter_recorded_blocks(new)).mean()
         - 1.0,
         "coverage": ((low <= new.y) & (new.y <= high)).mean(),
     }
@@ -73,11 +73,11 @@ MANY = [
         *(pytest.param(*table, 8, marks=MANY) for table in TABLES),
     ],
 )
-def test_noise_looks_like_noise(rows, columns, levels, seeds, proved):
-    found = [measured(rows, columns, levels, seed) for seed in range(seeds)]
-    mean = {name: np.mean([each[name] for each in found]) for name in found[0]}
+def test_nothing_is_learned_from_noise(rows, columns, levels, seeds, proved):
+    measures = [measure_fit(rows, columns, levels, seed) for seed in range(seeds)]
+    mean = {name: np.mean([one[name] for one in measures]) for name in measures[0]}
     # The difference is in standard errors: three of a mean of so many.
-    assert abs(mean["difference"]) < 3.0 / np.sqrt(seeds), found
-    assert mean["loss"] < 0.02, found
-    assert 0.87 <= mean["coverage"] <= 0.95, found
+    assert abs(mean["difference"]) < 3.0 / np.sqrt(seeds), measures
+    assert mean["loss"] < 0.02, measures
+    assert 0.87 <= mean["coverage"] <= 0.95, measures
     proved(f"{seeds} tables of {rows} rows", f"90% intervals cover {mean['coverage']:.1%} of fresh rows")

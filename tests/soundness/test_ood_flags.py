@@ -1,4 +1,4 @@
-"""Out-of-distribution flags: of ordinary rows, the share alpha is flagged, however few rows there are."""
+"""Test out-of-distribution flags: the share alpha of ordinary rows is flagged, however few rows there are."""
 
 import warnings
 
@@ -45,7 +45,7 @@ def flag_ordinary_rows(rng: np.random.Generator, n: int, kind: str) -> float:
 @pytest.mark.parametrize("kind", ["numbers", "mixed"])
 @pytest.mark.parametrize("n", [20, 30, 50, 100, 300])
 def test_ordinary_rows_are_flagged_at_the_documented_rate(n, kind):
-    """The share of one table varies as that of n exchangeable rows does: by a Beta distribution."""
+    """The share of one table varies like that of n exchangeable rows, by a Beta distribution."""
     shares = [flag_ordinary_rows(np.random.default_rng([seed, n]), n, kind) for seed in range(TABLES)]
     error = np.std(shares) / np.sqrt(TABLES)
     assert np.mean(shares) <= ALPHA + 3.0 * error
@@ -84,7 +84,7 @@ def test_too_few_rows_for_a_flag_are_said():
 
 
 def test_rows_of_a_group_do_not_calibrate_each_other():
-    """Rows of one person are nearly equal: whole persons are left out, as those to come will be new."""
+    """Rows of one person are nearly equal, so whole persons are left out, as new persons will be unseen."""
     shares, person = [], np.repeat(np.arange(40), 6)
 
     def draw_people(rng, n):

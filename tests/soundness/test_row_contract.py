@@ -1,6 +1,7 @@
-"""Weights, exposures and groups in every step from an encoding to a verdict; members: tests/members/test_contract.py.
+"""Test weights, exposures and groups in every step from an encoding to a verdict.
 
 A weight equals a row given as often, rates are per exposure, and nothing that scores a group has seen its counts.
+tests/members/test_contract.py tests the members.
 """
 
 from collections.abc import Callable
@@ -42,8 +43,8 @@ from ddpn.tables.schema import read_table
 # Weights -------------------------------------------------------------------------------------------------------------
 
 
-def weighted_rows(rows: int = 240, seed: int = 0) -> CountRows:
-    """Over-dispersed counts that follow a number and levels; rows of some levels weigh three times as much."""
+def simulate_weighted_rows(rows: int = 240, seed: int = 0) -> CountRows:
+    """Simulate over-dispersed counts that follow a number and levels; rows of some levels weigh three times as much."""
     rng = np.random.default_rng(seed)
     a, level = rng.normal(size=rows).round(1), rng.integers(0, 8, rows)
     mean = np.exp(1.0 + 0.4 * a + 0.5 * (level % 3))
@@ -52,41 +53,43 @@ def weighted_rows(rows: int = 240, seed: int = 0) -> CountRows:
     return CountRows(X, y, np.where(level % 3 == 2, 3.0, 1.0 + (a > 0)), group=np.arange(rows).astype(str))
 
 
-def means_of(sample: CountRows) -> torch.Tensor:
-    return means_of_inputs(sample.X)
+def compute_means(sample: CountRows) -> torch.Tensor:
+    return predict_inputs(sample.X)
 
 
-def means_of_inputs(X: pl.DataFrame) -> torch.Tensor:
+def predict_inputs(X: pl.DataFrame) -> torch.Tensor:
     return torch.from_numpy(np.exp(1.2 + 0.3 * X["a"].to_numpy()))
 
 
-def encoding(**options) -> Callable[[CountRows], np.ndarray]:
-    return lambda sample: FeatureEncoder(**options).fit(sample.X, sample.y, sample.weight).transform(weighted_rows().X)
+def make_encoding_step(**options) -> Callable[[CountRows], np.ndarray]:
+    return lambda sample: (
+        FeatureEncoder(**options).fit(sample.X, sample.y, sample.weight).transform(simulate_weighted_rows().X)
+    )
 
 
-def mixture_weights(sample: CountRows) -> np.ndarray:
-    scores, mean = MixtureScores([sample]), means_of(sample)[:, None]
+def choose_mixture_weights(sample: CountRows) -> np.ndarray:
+    scores, mean = MixtureScores([sample]), compute_means(sample)[:, None]
     for dist in (Poisson(0.6 * mean), NegativeBinomial(1.3 * mean, torch.full_like(mean, 0.4)), Poisson(2.0 * mean)):
         scores.add([[dist]])
     return scores.minimize_crps(scores.weight / scores.weight.sum())
 
 
-class Known(Constant):
-    """Predicts Poissons of known means."""
+class KnownMeans(Constant):
+    """A member that predicts Poissons of known means."""
 
     def distribution(self, X, exposure=None):
-        return Poisson(means_of_inputs(X)[:, None])
+        return Poisson(predict_inputs(X)[:, None])
 
 
-def recalibration(sample: CountRows) -> np.ndarray:
+def fit_recalibration(sample: CountRows) -> np.ndarray:
     rows = MemberPredictions(sample, sample.group.astype(int) % 2, is_crossed=False)
-    fitted, maps = Recalibration.fit(Predictor({"known": Known()}).mix_held_out(rows), prior_rows=0.0)
+    fitted, maps = Recalibration.fit(Predictor({"known": KnownMeans()}).mix_held_out(rows), prior_rows=0.0)
     return np.concatenate([fitted.value, [fitted.gain], *(one.value.numpy() for one in maps)])
 
 
 @cache
-def scored_predictor() -> Predictor:
-    rows = weighted_rows(200, 5)
+def fit_scored_predictor() -> Predictor:
+    rows = simulate_weighted_rows(200, 5)
     return Predictor(
         {
             "constant": Constant().fit(rows, None, seed=0),
@@ -97,8 +100,8 @@ def scored_predictor() -> Predictor:
     )
 
 
-def board(sample: CountRows) -> np.ndarray:
-    shown = leaderboard(scored_predictor(), sample)
+def score_on_leaderboard(sample: CountRows) -> np.ndarray:
+    shown = leaderboard(fit_scored_predictor(), sample)
     entries = sorted(shown.entries, key=lambda entry: entry["name"])
     scores = [entry[name] for entry in entries for name in RowScores._fields]
     one = shown.evaluation
@@ -106,13 +109,13 @@ def board(sample: CountRows) -> np.ndarray:
     return np.array([*scores, *gains, *one.crps.values(), *one.errors.values(), one.mean_count, one.coverage])
 
 
-def summary(sample: CountRows) -> np.ndarray:
-    scores = evaluate(Poisson(means_of(sample)), sample.y, weight=sample.weight)
+def summarize_scores(sample: CountRows) -> np.ndarray:
+    scores = evaluate(Poisson(compute_means(sample)), sample.y, weight=sample.weight)
     return np.array([value for value in scores.values() if isinstance(value, float)])
 
 
-def diagnosed_means(kind: str) -> Callable[[CountRows], np.ndarray]:
-    """Out-of-fold means of each row, how much of the deviance they explain, and the dispersion of families."""
+def make_diagnosis_step(kind: str) -> Callable[[CountRows], np.ndarray]:
+    """Make a step that returns out-of-fold means, the deviance they explain, and the dispersion of families."""
 
     def compute(sample: CountRows) -> np.ndarray:
         fitted = means_module.out_of_fold_means(sample, kind, 0, lambda words: None)
@@ -125,22 +128,22 @@ def diagnosed_means(kind: str) -> Callable[[CountRows], np.ndarray]:
 
 
 STEPS = {
-    "standardised numbers": encoding(),
-    "piecewise numbers": encoding(numeric="piecewise"),
-    "level effects": encoding(categorical="effects"),
-    "mixture weights": mixture_weights,
-    "recalibration": recalibration,
-    "leaderboard": board,
-    "metrics": summary,
-    "diagnosis, constant": diagnosed_means("constant"),
-    "diagnosis, GLM": diagnosed_means("glm"),
+    "standardised numbers": make_encoding_step(),
+    "piecewise numbers": make_encoding_step(numeric="piecewise"),
+    "level effects": make_encoding_step(categorical="effects"),
+    "mixture weights": choose_mixture_weights,
+    "recalibration": fit_recalibration,
+    "leaderboard": score_on_leaderboard,
+    "metrics": summarize_scores,
+    "diagnosis, constant": make_diagnosis_step("constant"),
+    "diagnosis, GLM": make_diagnosis_step("glm"),
 }
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_weight_equals_a_row_given_as_often(step, monkeypatch):
     monkeypatch.setattr(means_module, "assign_folds", lambda rows, folds, seed, group: group.astype(int) % folds)
-    sample = weighted_rows()
+    sample = simulate_weighted_rows()
     repeated = sample.rows(np.repeat(np.arange(len(sample)), sample.weight.astype(int))).replace(weight=None)
     by_weight, by_rows, without = (STEPS[step](rows) for rows in (sample, repeated, sample.replace(weight=None)))
     np.testing.assert_allclose(by_weight, by_rows, rtol=2e-4, atol=2e-5)
@@ -148,11 +151,11 @@ def test_a_weight_equals_a_row_given_as_often(step, monkeypatch):
 
 
 def test_weights_say_nothing_about_what_is_ordinary():
-    """Flags and drift are about rows: any weights above 0 leave them as they are."""
-    sample = weighted_rows()
+    """Any weights above 0 leave flags and drift as they are, because these are about rows."""
+    sample = simulate_weighted_rows()
     by_weight, without = (FeatureProfile.fit(sample.X, weight) for weight in (sample.weight, None))
     assert by_weight.state() == without.state()
-    predictor = scored_predictor()
+    predictor = fit_scored_predictor()
     predictor.calibration = replace(predictor.calibration, profile=without)
     monitored = (compare(predictor, sample.X, rows).as_dict() for rows in (sample, sample.replace(weight=None)))
     assert next(monitored) == next(monitored)
@@ -175,7 +178,7 @@ def test_the_importance_of_a_column_is_that_for_the_rows_with_the_weight(heavy):
 
 
 def test_rows_of_no_weight_make_no_trend_and_no_groups():
-    """Later counts, and counts of persons, that differ in rows without a weight alone."""
+    """Later counts, and counts of persons, differ in rows without a weight only."""
     rng = np.random.default_rng(0)
     person, ignored = np.repeat(np.arange(150), 4), np.arange(600) % 2 == 0
     X = pl.DataFrame({"x": rng.normal(size=600), "person": [f"p{k}" for k in person]})
@@ -192,7 +195,7 @@ def test_rows_of_no_weight_make_no_trend_and_no_groups():
 
 
 @pytest.fixture(scope="module")
-def exposed() -> CountRows:
+def rows_with_exposure() -> CountRows:
     """Poisson counts of 5 per unit, and columns that tell the exposure: without it they would predict the count."""
     rng = np.random.default_rng(0)
     level = rng.integers(0, 5, 600)
@@ -202,50 +205,52 @@ def exposed() -> CountRows:
 
 
 @pytest.fixture(scope="module")
-def rate_model(exposed) -> Predictor:
+def rate_model(rows_with_exposure) -> Predictor:
     """One rate for all rows, with calibrated intervals and a summary of its training rows."""
-    predictor = Predictor({"constant": Constant().fit(exposed, None, seed=0)}, needs_exposure=True)
-    predictor.calibration = fit_intervals(predictor.calibration, predictor.predict_held_out(exposed))
-    predictor.calibration = replace(predictor.calibration, profile=FeatureProfile.fit(exposed.X))
+    predictor = Predictor({"constant": Constant().fit(rows_with_exposure, None, seed=0)}, needs_exposure=True)
+    predictor.calibration = fit_intervals(predictor.calibration, predictor.predict_held_out(rows_with_exposure))
+    predictor.calibration = replace(predictor.calibration, profile=FeatureProfile.fit(rows_with_exposure.X))
     return predictor
 
 
-def test_effects_of_levels_are_those_of_rates(exposed):
+def test_effects_of_levels_are_those_of_rates(rows_with_exposure):
     def spread(exposure) -> float:
-        encoder = FeatureEncoder(categorical="effects").fit(exposed.X, exposed.y, None, exposure)
+        encoder = FeatureEncoder(categorical="effects").fit(rows_with_exposure.X, rows_with_exposure.y, None, exposure)
         names = encoder.get_feature_names_out().tolist()
-        place = [j for j, name in enumerate(names) if name.endswith("effect")]
-        return float(np.ptp(encoder.transform(exposed.X)[:, place])) if place else 0.0
+        effect_columns = [j for j, name in enumerate(names) if name.endswith("effect")]
+        return float(np.ptp(encoder.transform(rows_with_exposure.X)[:, effect_columns])) if effect_columns else 0.0
 
-    assert spread(exposed.exposure) == 0.0
+    assert spread(rows_with_exposure.exposure) == 0.0
     assert spread(None) > 1.0
 
 
 @pytest.mark.parametrize("mean_model", ["constant", "glm", "boosting"])
-def test_a_diagnosis_is_about_counts_given_their_exposures(exposed, mean_model):
-    shown = diagnose(exposed.X, exposed.y, exposure=exposed.exposure, mean_model=mean_model)
+def test_a_diagnosis_is_about_counts_given_their_exposures(rows_with_exposure, mean_model):
+    shown = diagnose(
+        rows_with_exposure.X, rows_with_exposure.y, exposure=rows_with_exposure.exposure, mean_model=mean_model
+    )
     assert shown.dispersion.estimate == pytest.approx(1.0, abs=0.15)
     assert shown.labels == ()
     assert shown.explained < 0.05
 
 
-def test_intervals_maps_scores_and_drift_are_those_of_counts_with_their_exposures(exposed, rate_model):
-    """By the truth: Poisson counts of known means."""
-    truth = Poisson(torch.from_numpy(5.0 * exposed.exposure))
-    y = torch.from_numpy(exposed.y)
+def test_intervals_maps_scores_and_drift_are_those_of_counts_with_their_exposures(rows_with_exposure, rate_model):
+    """Compare with the truth: Poisson counts of known means."""
+    truth = Poisson(torch.from_numpy(5.0 * rows_with_exposure.exposure))
+    y = torch.from_numpy(rows_with_exposure.y)
     assert rate_model.calibration.interval_level(0.9) < 0.95
-    fitted, _ = Recalibration.fit(rate_model.predict_held_out(exposed))
+    fitted, _ = Recalibration.fit(rate_model.predict_held_out(rows_with_exposure))
     assert abs(fitted.gain) < 0.01 * float(truth.crps(y).mean())
-    entry = leaderboard(rate_model, exposed).entries[0]
+    entry = leaderboard(rate_model, rows_with_exposure).entries[0]
     assert entry["crps"] == pytest.approx(float(truth.crps(y).mean()), rel=0.02)
     assert entry["coverage"] == pytest.approx(entry["expected"], abs=0.04)
-    assert not compare(rate_model, exposed.X, exposed).drift
+    assert not compare(rate_model, rows_with_exposure.X, rows_with_exposure).drift
 
 
-def test_the_importance_of_an_exposure_is_not_that_of_columns_that_tell_it(exposed, rate_model):
-    shown = {one.name: one for one in importance(Inputs.from_sample(rate_model, exposed), repeats=1).results}
+def test_the_importance_of_an_exposure_is_not_that_of_columns_that_tell_it(rows_with_exposure, rate_model):
+    shown = {one.name: one for one in importance(Inputs.from_sample(rate_model, rows_with_exposure), repeats=1).results}
     assert shown["exposure"].mean.mean() > 0.5
-    assert max(np.abs(shown[name].crps).max() for name in exposed.X.columns) == pytest.approx(0.0, abs=1e-9)
+    assert max(np.abs(shown[name].crps).max() for name in rows_with_exposure.X.columns) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_exposures_of_persons_and_of_later_rows_are_neither_groups_nor_a_trend():
@@ -293,18 +298,18 @@ class OneColumn(PoissonGLM):
     """A GLM that reads the first column alone."""
 
     def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock):
-        return super().fit(train.replace(X=first_column(train.X)), validation, seed, clock)
+        return super().fit(train.replace(X=select_first_column(train.X)), validation, seed, clock)
 
     def distribution(self, X, exposure=None):
-        return super().distribution(first_column(X), exposure)
+        return super().distribution(select_first_column(X), exposure)
 
 
-def first_column(X: ColumnTable) -> ColumnTable:
+def select_first_column(X: ColumnTable) -> ColumnTable:
     return ColumnTable(X.columns[:1], X.is_named)
 
 
-def grouped_rows() -> CountRows:
-    """Sixty groups of four rows with a level of their own, which a column tells; much wider than Poisson counts."""
+def simulate_grouped_rows() -> CountRows:
+    """Simulate sixty groups of four rows with a level of their own, which a column tells."""
     rng = np.random.default_rng(3)
     group, a, b = np.repeat(np.arange(60), 4), rng.normal(size=240), rng.normal(size=240)
     mean = np.exp(1.5 + 0.4 * a + 0.3 * b) * rng.gamma(2.0, 0.5, 60)[group]
@@ -315,7 +320,7 @@ def grouped_rows() -> CountRows:
 
 @pytest.fixture(scope="module")
 def folds() -> Folds:
-    return Folds.from_rows(grouped_rows(), None, seed=0)
+    return Folds.from_rows(simulate_grouped_rows(), None, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -325,7 +330,7 @@ def members(folds) -> dict[str, Member]:
 
 
 @pytest.fixture
-def mix(members, monkeypatch) -> Callable[[Folds], tuple[Predictor, CalibratedRows]]:
+def mix_and_calibrate(members, monkeypatch) -> Callable[[Folds], tuple[Predictor, CalibratedRows]]:
     """Choose weights and calibrate with the counts of some folds, of members that are fitted already."""
     monkeypatch.setattr(Folds, "fit", lambda self, member, seed, clock: member)
     specs = [MemberSpec(name, member) for name, member in members.items()]
@@ -341,8 +346,8 @@ def mix(members, monkeypatch) -> Callable[[Folds], tuple[Predictor, CalibratedRo
 
 @pytest.mark.parametrize("recalibrate", [True, False])
 @pytest.mark.parametrize("scored", [0, 2])
-def test_what_weighs_maps_and_widens_the_predictions_of_a_group_is_chosen_without_its_counts(
-    folds, mix, scored, recalibrate
+def test_weights_maps_and_levels_of_a_group_are_chosen_without_its_counts(
+    folds, mix_and_calibrate, scored, recalibrate
 ):
     """With other counts in the groups of one fold, its weights, maps and levels are the same, and others differ.
 
@@ -355,7 +360,7 @@ def test_what_weighs_maps_and_widens_the_predictions_of_a_group_is_chosen_withou
     results = []
     for counts in (folds.train.y, y):
         rows = Folds(folds.train.replace(y=counts), None, folds.number)
-        predictor, held_out = mix(rows, recalibrate)
+        predictor, held_out = mix_and_calibrate(rows, recalibrate)
         assert all(one.is_used for one in predictor.calibration.recalibrations.values())
         assert set(predictor.calibration.recalibrations) == ({"mixture", "glm", "line"} if recalibrate else set())
         results.append(
@@ -374,7 +379,7 @@ def test_what_weighs_maps_and_widens_the_predictions_of_a_group_is_chosen_withou
 
 @pytest.mark.parametrize("kind", ["constant", "glm"])
 def test_means_of_a_diagnosis_are_those_of_models_that_left_the_group_out(kind):
-    sample = grouped_rows()
+    sample = simulate_grouped_rows()
     number = means_module.assign_folds(240, means_module.FOLDS, 0, sample.group)
     inside = number == 1
     poisoned = sample.replace(y=np.where(inside, sample.y + 5.0, sample.y))
@@ -383,14 +388,14 @@ def test_means_of_a_diagnosis_are_those_of_models_that_left_the_group_out(kind):
     assert not np.isclose(before.mean[~inside], after.mean[~inside]).any()
 
 
-def many_rows(sample: CountRows) -> CountRows:
-    """So many rows that a tenth of them is held out."""
+def repeat_rows(sample: CountRows) -> CountRows:
+    """Repeat rows until a tenth of them is held out."""
     return sample.rows(np.tile(np.arange(len(sample)), 25))
 
 
 DIVISIONS = {
     "folds": lambda sample: Folds.from_rows(sample, None, seed=0).held_out,
-    "a tenth": lambda sample: [(found := Folds.from_rows(many_rows(sample), None, seed=0)).train, *found.held_out],
+    "a tenth": lambda sample: [(folds := Folds.from_rows(repeat_rows(sample), None, seed=0)).train, *folds.held_out],
     "parts of calibration rows": lambda sample: [
         rows.rows.rows(rows.part == number) for rows in [MemberPredictions.from_rows(sample)] for number in range(5)
     ],
@@ -399,17 +404,17 @@ DIVISIONS = {
 
 @pytest.mark.parametrize("division", DIVISIONS)
 def test_parts_of_rows_share_no_group(division):
-    parts = [set(part.group) for part in DIVISIONS[division](grouped_rows())]
+    parts = [set(part.group) for part in DIVISIONS[division](simulate_grouped_rows())]
     assert len(parts) > 1
     assert sum(map(len, parts)) == len(set().union(*parts)) == 60
 
 
 def test_a_group_of_equal_rows_counts_as_one_row():
-    """Intervals of gains and of the coverage, on which the verdict stands."""
-    sample = weighted_rows(150, 7).replace(weight=None)
+    """Check the intervals of gains and of the coverage, on which the verdict stands."""
+    sample = simulate_weighted_rows(150, 7).replace(weight=None)
     copied = sample.rows(np.repeat(np.arange(150), 4))
-    alone, grouped = (leaderboard(scored_predictor(), rows).evaluation for rows in (sample, copied))
-    loose = leaderboard(scored_predictor(), copied.replace(group=None)).evaluation
+    alone, grouped = (leaderboard(fit_scored_predictor(), rows).evaluation for rows in (sample, copied))
+    loose = leaderboard(fit_scored_predictor(), copied.replace(group=None)).evaluation
     for name, gain in alone.gains.items():
         assert grouped.gains[name][:4] == pytest.approx(gain[:4], rel=1e-2)
         assert loose.gains[name].error < 0.6 * gain.error
@@ -417,9 +422,9 @@ def test_a_group_of_equal_rows_counts_as_one_row():
     assert loose.effective_rows == 600
 
 
-def test_out_of_fold_scores_are_those_of_the_copies_that_left_a_row_out(folds, members, mix):
-    """By hand, from the copies of members, weights and maps."""
-    predictor, held_out = mix(folds)
+def test_out_of_fold_scores_are_those_of_the_copies_that_left_a_row_out(folds, members, mix_and_calibrate):
+    """Compute scores by hand from the copies of members, weights and maps."""
+    predictor, held_out = mix_and_calibrate(folds)
     shown = out_of_fold_leaderboard(predictor, held_out)
     (entry,) = (entry for entry in shown.entries if entry["name"] == "mixture")
     crps = np.zeros(240)

@@ -1,4 +1,4 @@
-"""Scores of drawn rows are those of all rows, within the standard error that the drawn rows give themselves."""
+"""Test that scores of drawn rows are those of all rows, within the standard error that the drawn rows give."""
 
 import numpy as np
 import pytest
@@ -10,8 +10,8 @@ from ddpn.tables.row_draw import draw_rows
 ROWS, DRAWN, DRAWS = 20_000, 1_000, 300
 
 
-def simulated(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
-    """Counts, scores that depend on them, weights, and groups of rows."""
+def simulate_scores(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+    """Simulate counts, scores that depend on them, weights, and groups of rows."""
     rng, group, noise = np.random.default_rng(3), None, 0.3
     mean, weight = np.full(ROWS, 2.0), np.ones(ROWS)
     if kind == "rare events":
@@ -30,7 +30,7 @@ def simulated(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray
 
 @pytest.mark.parametrize("kind", ["plain", "rare events", "time order", "groups", "weights"])
 def test_scores_of_draws_are_those_of_all_rows(kind):
-    y, score, weight, group = simulated(kind)
+    y, score, weight, group = simulate_scores(kind)
     truth, z = np.average(score, weights=weight), []
     for seed in range(DRAWS):
         draw = draw_rows(ROWS, DRAWN, y=y, weight=weight, seed=seed)

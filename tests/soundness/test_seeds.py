@@ -1,4 +1,4 @@
-"""Where rows are drawn at random, the seed decides which."""
+"""Test that the seed decides which rows are drawn at random."""
 
 import numpy as np
 import pytest
@@ -23,8 +23,10 @@ def test_the_parts_of_a_recalibration_follow_the_seed():
     y = np.random.default_rng(0).negative_binomial(2, 0.4, 300).astype(float)
     sample = CountRows(np.zeros((300, 1)), y)
     predictor = Predictor({"glm": PoissonGLM().fit(sample, None, seed=0)})  # too narrow
-    found = [Recalibration.fit(predictor.predict_held_out(sample, seed))[0] for seed in (1, 1, 2)]
-    assert found[0].gain == found[1].gain
-    assert found[0].gain != found[2].gain
-    assert found[2].gain == pytest.approx(found[0].gain, rel=0.2)  # chance, not another result
-    np.testing.assert_allclose(found[0].value, found[2].value, rtol=1e-6)  # the map itself is fitted to all rows
+    recalibrations = [Recalibration.fit(predictor.predict_held_out(sample, seed))[0] for seed in (1, 1, 2)]
+    assert recalibrations[0].gain == recalibrations[1].gain
+    assert recalibrations[0].gain != recalibrations[2].gain
+    assert recalibrations[2].gain == pytest.approx(recalibrations[0].gain, rel=0.2)  # chance, not another result
+    np.testing.assert_allclose(
+        recalibrations[0].value, recalibrations[2].value, rtol=1e-6
+    )  # the map itself is fitted to all rows

@@ -1,4 +1,4 @@
-"""A fit that Ctrl-C ends in any phase leaves a model that predicts, names what is missing, and can be continued."""
+"""Test that a fit which Ctrl-C ends in any phase leaves a model that predicts, names what is missing, and continues."""
 
 import contextlib
 import re
@@ -26,32 +26,32 @@ def rows() -> pl.DataFrame:
     return pl.DataFrame({"a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "y": y})
 
 
-def ddpn(folder: Path, *words: str):
+def run_command(folder: Path, *words: str):
     """Run a command in this process and in a folder."""
     with contextlib.chdir(folder):
-        found = CliRunner().invoke(app, list(words))
-    assert found.exit_code == 0, found.output
-    return found
+        result = CliRunner().invoke(app, list(words))
+    assert result.exit_code == 0, result.output
+    return result
 
 
 FIT = ("fit", "t.csv", "--target", "y", "-o", "m", "--only", "glm", "--compare-with", "poisson_glm,constant")
 
 
 @pytest.fixture(scope="module")
-def expected(rows, tmp_path_factory) -> dict[str, tuple]:
+def scores_of_whole_fit(rows, tmp_path_factory) -> dict[str, tuple]:
     """The scores of a fit that nothing stops."""
     folder = tmp_path_factory.mktemp("whole")
     rows.write_csv(folder / "t.csv")
-    ddpn(folder, *FIT)
-    return scores(folder / "m")
+    run_command(folder, *FIT)
+    return read_scores(folder / "m")
 
 
-def scores(model: Path) -> dict[str, tuple]:
+def read_scores(model: Path) -> dict[str, tuple]:
     entries = describe(model)["task"]["scores"]["entries"]
     return {entry["name"]: (entry["crps"], entry["coverage"], entry["weight"]) for entry in entries}
 
 
-def interrupted(program, folder: Path, step: str, times: int):
+def interrupt_program(program, folder: Path, step: str, times: int):
     """Send SIGINT, once or more often, as soon as the program says that it begins a step."""
     process = program(*FIT, folder=folder)
     while step not in process.err.read_text() and process.poll() is None:
@@ -70,10 +70,10 @@ def interrupted(program, folder: Path, step: str, times: int):
     ],
 )
 def test_the_model_is_saved_and_the_same_command_continues(
-    program, rows, expected, tmp_path, step, times, missing, words
+    program, rows, scores_of_whole_fit, tmp_path, step, times, missing, words
 ):
     rows.write_csv(tmp_path / "t.csv")
-    code, printed, told = interrupted(program, tmp_path, step, times)
+    code, printed, told = interrupt_program(program, tmp_path, step, times)
     assert code == 130, told
     assert "Traceback" not in told
     task = describe(tmp_path / "m")["task"]
@@ -81,13 +81,13 @@ def test_the_model_is_saved_and_the_same_command_continues(
     assert re.search(rf"Stopped\. The fitted model is saved in m, {words}; the same command with --overwrite ", told)
     assert "Saved in m." in printed
     assert {path.name for path in tmp_path.iterdir()} == {"t.csv", "m"}
-    assert f"yes, by Ctrl-C: {words}" in ddpn(tmp_path, "show", "m").stdout
-    predicted = ddpn(tmp_path, "predict", "m", "t.csv", "-o", "p.csv")
+    assert f"yes, by Ctrl-C: {words}" in run_command(tmp_path, "show", "m").stdout
+    predicted = run_command(tmp_path, "predict", "m", "t.csv", "-o", "p.csv")
     assert ("not calibrated" in predicted.stderr) == ("calibration" in missing)
     assert pl.read_csv(tmp_path / "p.csv").height == 1500
 
-    again = ddpn(tmp_path, *FIT, "--overwrite")
+    again = run_command(tmp_path, *FIT, "--overwrite")
     assert ("Continuing with the members that were fitted" in again.stderr) == (missing == ["scores"])
     task = describe(tmp_path / "m")["task"]
     assert (task["missing"], task["interrupted"], task["warnings"]) == ([], False, [])
-    assert scores(tmp_path / "m") == expected
+    assert read_scores(tmp_path / "m") == scores_of_whole_fit

@@ -1,4 +1,4 @@
-"""Verdicts from out-of-fold scores: what they say about new rows is true, and following their advice loses little."""
+"""Test that verdicts from out-of-fold scores hold on new rows, and that following their advice loses little."""
 
 import numpy as np
 import pytest
@@ -24,13 +24,13 @@ FRESH = 3000
 
 
 def draw_log_linear(rng: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Poisson counts of a log-linear mean: the GLM is the truth, and nothing else can be better."""
+    """Draw Poisson counts of a log-linear mean: the GLM is the truth, and nothing else can be better."""
     X = rng.normal(size=(rows, 4))
     return X, rng.poisson(np.exp(1.0 + 0.4 * X[:, 0] - 0.3 * X[:, 1])).astype(float)
 
 
-def draw_curved(rng: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Over-dispersed counts of a curved mean with an interaction, which trees can learn and a GLM cannot."""
+def draw_counts_of_curve(rng: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw over-dispersed counts of a curved mean with an interaction, which trees can learn and a GLM cannot."""
     X = rng.normal(size=(rows, 4))
     mean = np.exp(1.0 + 0.4 * X[:, 0] + 0.6 * np.sin(2.0 * X[:, 1]) * (X[:, 2] > 0.0))
     return X, rng.negative_binomial(5.0, 5.0 / (5.0 + mean)).astype(float)
@@ -41,15 +41,16 @@ def measure_table(draw, rows: int, seed: int) -> dict[str, bool]:
     rng = np.random.default_rng(10_000 + seed)
     (X, y), (new_X, new_y) = draw(rng, rows), draw(rng, FRESH)
     model = CountRegressor(members=["trees", "glm"], random_state=seed).fit(X, y)
-    found, predictor = model.leaderboard().evaluation, model.predictor_
+    evaluation, predictor = model.leaderboard().evaluation, model.predictor_
     new = CountRows(new_X, new_y)
-    crps = {name: score_rows(predictor, new, name).crps.mean() for name in (MIXTURE, found.rival)}
-    gain, base = found.gain, found.crps[found.rival]
-    true = 1.0 - crps[MIXTURE] / crps[found.rival]
+    crps = {name: score_rows(predictor, new, name).crps.mean() for name in (MIXTURE, evaluation.rival)}
+    gain, base = evaluation.gain, evaluation.crps[evaluation.rival]
+    true = 1.0 - crps[MIXTURE] / crps[evaluation.rival]
     return {
         "covered": gain.low / base <= true <= gain.high / base,
-        "better than the GLM": "glm" in found.gains and found.against("glm") == "better",
-        "possible": max(each.high / found.crps[name] for name, each in found.gains.items()) <= 1.0,
+        "better than the GLM": "glm" in evaluation.gains and evaluation.against("glm") == "better",
+        "possible": max(other_gain.high / evaluation.crps[name] for name, other_gain in evaluation.gains.items())
+        <= 1.0,
     }
 
 
@@ -57,14 +58,14 @@ def measure_table(draw, rows: int, seed: int) -> dict[str, bool]:
     ("draw", "rows", "seeds"),
     [
         (draw_log_linear, 300, 8),
-        (draw_curved, 400, 6),
+        (draw_counts_of_curve, 400, 6),
         pytest.param(draw_log_linear, 300, 200, marks=pytest.mark.slow),
-        pytest.param(draw_curved, 400, 100, marks=pytest.mark.slow),
+        pytest.param(draw_counts_of_curve, 400, 100, marks=pytest.mark.slow),
     ],
 )
 def test_the_stated_gain_is_that_on_new_rows(draw, rows, seeds):
-    found = [measure_table(draw, rows, seed) for seed in range(seeds)]
-    share = {name: np.mean([one[name] for one in found]) for name in found[0]}
+    measures = [measure_table(draw, rows, seed) for seed in range(seeds)]
+    share = {name: np.mean([one[name] for one in measures]) for name in measures[0]}
     assert share["possible"] == 1.0
     # Three standard errors of a share of so many tables, around 95%.
     assert share["covered"] >= 0.95 - 3.0 * np.sqrt(0.95 * 0.05 / seeds)
@@ -73,16 +74,16 @@ def test_the_stated_gain_is_that_on_new_rows(draw, rows, seeds):
 
 
 @pytest.fixture(scope="module")
-def fitted():
+def model_and_fresh_rows():
     """A model of 1,500 rows, and 6,000 fresh rows."""
     rng = np.random.default_rng(3)
-    (X, y), (new_X, new_y) = draw_curved(rng, 1500), draw_curved(rng, 6000)
+    (X, y), (new_X, new_y) = draw_counts_of_curve(rng, 1500), draw_counts_of_curve(rng, 6000)
     return CountRegressor(members=["trees", "glm"], random_state=0).fit(X, y), CountRows(new_X, new_y)
 
 
 @pytest.mark.parametrize("of", [MIXTURE, "trees", "glm"])
-def test_out_of_fold_scores_are_those_of_new_rows_with_small_and_large_means(fitted, of):
-    model, new = fitted
+def test_out_of_fold_scores_are_those_of_new_rows_with_small_and_large_means(model_and_fresh_rows, of):
+    model, new = model_and_fresh_rows
     blocks = list(model.predictor_.predict_out_of_fold(model._held_out, of))
     parts = [(score_prediction(prediction, sample), sample) for prediction, sample in blocks]
     fresh = score_rows(model.predictor_, new, of)
@@ -90,15 +91,17 @@ def test_out_of_fold_scores_are_those_of_new_rows_with_small_and_large_means(fit
         chosen = [(model.predict(sample.X) > 3.0) == is_large for _, sample in parts]
         new_chosen = (model.predict(new.X) > 3.0) == is_large
         for name, most in (("crps", 0.04), ("coverage", 0.02)):
-            own = np.concatenate([getattr(scores, name)[keep] for (scores, _), keep in zip(parts, chosen, strict=True)])
+            held_out = np.concatenate(
+                [getattr(scores, name)[keep] for (scores, _), keep in zip(parts, chosen, strict=True)]
+            )
             other = getattr(fresh, name)[new_chosen]
-            error = np.sqrt(own.var() / len(own) + other.var() / len(other))
+            error = np.sqrt(held_out.var() / len(held_out) + other.var() / len(other))
             # Copies were fitted to four fifths of the rows, and are mixed with no others: they score a little worse.
-            assert abs(own.mean() - other.mean()) < 3.0 * error + most * other.mean(), (name, is_large)
+            assert abs(held_out.mean() - other.mean()) < 3.0 * error + most * other.mean(), (name, is_large)
 
 
-def test_every_row_is_scored_once_by_copies_that_left_it_out(fitted):
-    model, _ = fitted
+def test_every_row_is_scored_once_by_copies_that_left_it_out(model_and_fresh_rows):
+    model, _ = model_and_fresh_rows
     predictor, whole = model.predictor_, model._held_out.held_out.predictions
     folds = Folds(whole.rows, None, whole.part)
     rows = predict_out_of_fold(predictor, folds, CalibrationOptions(), whole.seed)
@@ -111,9 +114,9 @@ def test_every_row_is_scored_once_by_copies_that_left_it_out(fitted):
     changed = folds.train.replace(y=np.where(folds.number == 2, folds.train.y + 5.0, folds.train.y))
     other = predict_out_of_fold(predictor, Folds(changed, None, folds.number), CalibrationOptions(), whole.seed)
     for name in (MIXTURE, "trees", "glm"):
-        levels = [each.parts[2].interval_level(0.9, name) for each in (rows, other)]
+        levels = [predictions.parts[2].interval_level(0.9, name) for predictions in (rows, other)]
         assert levels[0] == levels[1]
-        levels = [each.parts[1].interval_level(0.9, name) for each in (rows, other)]
+        levels = [predictions.parts[1].interval_level(0.9, name) for predictions in (rows, other)]
         assert levels[0] != levels[1]
 
 
@@ -129,7 +132,7 @@ def test_no_interval_says_that_a_score_is_more_than_100_percent_lower():
 
 
 def test_following_the_advice_loses_little_and_ends():
-    """Of counts that follow one column weakly, the simplest model is preferred only where that is shown to be safe."""
+    """Where counts follow one column weakly, the simplest model is preferred only if that is shown to be safe."""
     for seed, slope in ((0, 0.0), (1, 0.0), (2, 0.15), (3, 0.4)):
         rng = np.random.default_rng(seed)
         X, new_X = rng.normal(size=(1500, 2)), rng.normal(size=(4000, 2))
@@ -147,13 +150,13 @@ def test_following_the_advice_loses_little_and_ends():
 
 
 def test_a_few_rows_do_not_make_models_equal():
-    """Fifty rows cannot show equality within 1%: the answer is undecided, and the model is kept."""
+    """Fifty rows cannot show equality within 1%, so the answer is undecided, and the model is kept."""
     rng = np.random.default_rng(0)
-    own = rng.gamma(2.0, size=50)
+    model_scores = rng.gamma(2.0, size=50)
     zeros = np.zeros(50)
     scores = {
         name: RowScores(values, values, values, zeros, zeros, zeros)
-        for name, values in (("model", own), ("simple", own * rng.uniform(0.8, 1.2, 50)))
+        for name, values in (("model", model_scores), ("simple", model_scores * rng.uniform(0.8, 1.2, 50)))
     }
-    found = verdict(Evaluation.from_rows("model", scores, rng.poisson(3.0, 50).astype(float)))
-    assert (found.level, found.prefer) == ("undecided", None)
+    decision = verdict(Evaluation.from_rows("model", scores, rng.poisson(3.0, 50).astype(float)))
+    assert (decision.level, decision.prefer) == ("undecided", None)
