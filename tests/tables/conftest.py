@@ -1,4 +1,4 @@
-"""Shared by the tests of tables: a table in several Parquet files of several row groups."""
+"""Share a table in several Parquet files of several row groups."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ def table() -> pl.DataFrame:
 
 @pytest.fixture(scope="session")
 def write_parts() -> Callable[[pl.DataFrame, Path], None]:
-    """Writes a table to a folder, in files of `PART` rows each."""
+    """Write a table to a folder, in files of `PART` rows each."""
 
     def write(frame: pl.DataFrame, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

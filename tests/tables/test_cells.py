@@ -1,4 +1,4 @@
-"""Numbers and dates written as text: every usual spelling is read, and what is neither is not."""
+"""Test numbers and dates written as text: every usual spelling is read, and other text is not."""
 
 from datetime import UTC, datetime
 
@@ -20,7 +20,7 @@ from ddpn.tables.numbers import PLAIN, NumberFormat, find_number_format, parse_n
 
 
 def parse_cells(cells: list[str | None]) -> list[float | None]:
-    """The cells in the format that is found in them."""
+    """Parse the cells in the format that is found in them."""
     text = pl.Series("x", cells, dtype=pl.String)
     return parse_numbers(text, find_number_format(text) or PLAIN).to_list()
 
@@ -48,7 +48,7 @@ def parse_cells(cells: list[str | None]) -> list[float | None]:
          [1, 2, *[None] * 11]),
     ],
 )  # fmt: skip
-def test_spellings_of_numbers(cells, numbers):
+def test_every_spelling_of_numbers_is_read(cells, numbers):
     assert parse_cells(cells) == numbers
 
 
@@ -57,7 +57,7 @@ def test_names_times_and_dates_are_no_numbers(name):
     assert parse_cells(name) == [None, None]
 
 
-def test_blanks_and_minus_signs_of_typesetters_among_plain_cells():
+def test_blanks_and_minus_signs_of_typesetters_are_read_among_plain_cells():
     text = pl.Series(["1\u202f000", "7", "\u22125", "12"])
     assert parse_numbers(text, PLAIN).to_list() == [1000.0, 7.0, -5.0, 12.0]
 
@@ -70,7 +70,7 @@ def test_the_decimal_sign_is_decided_by_all_cells():
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.floats(-1e9, 1e9).map(lambda x: round(x, 2)), min_size=3, max_size=30), st.sampled_from([".", ","]))
-def test_thousands_of_both_styles(values, decimal):
+def test_thousands_are_read_in_both_styles(values, decimal):
     texts = [f"{value:,.2f}" for value in values]
     if decimal == ",":
         texts = [text.translate(str.maketrans(",.", ".,")) for text in texts]
@@ -80,7 +80,7 @@ def test_thousands_of_both_styles(values, decimal):
 # Dates ----------------------------------------------------------------------------------------------------------------
 
 
-def found(cells: list[str]) -> list[datetime | None]:
+def parse_times(cells: list[str]) -> list[datetime | None]:
     text = pl.Series("d", cells)
     return parse_dates(text, find_date_format(text) or DateFormat()).to_list()
 
@@ -102,8 +102,8 @@ def found(cells: list[str]) -> list[datetime | None]:
         (["2021-02-30", "2021-13-01", "2021-01-01 25:00", "2021-01-01"], [None, None, None, datetime(2021, 1, 1)]),
     ],
 )  # fmt: skip
-def test_spellings_of_dates(cells, times):
-    assert found(cells) == times
+def test_every_spelling_of_dates_is_read(cells, times):
+    assert parse_times(cells) == times
 
 
 def test_an_ambiguous_order_is_assumed_and_named():
@@ -115,19 +115,19 @@ def test_an_ambiguous_order_is_assumed_and_named():
 
 
 @pytest.mark.parametrize("cells", [["a", "b"], ["1.5", "2.5"], ["12:30"], ["May 1st and 2nd"], ["192.168.0.1"]])
-def test_what_is_no_date(cells):
-    assert found(cells) == [None] * len(cells)
+def test_text_that_is_no_date_is_not_read(cells):
+    assert parse_times(cells) == [None] * len(cells)
 
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.datetimes(datetime(1000, 1, 1)), min_size=1, max_size=20), st.sampled_from(["%d.%m.%Y", "%m/%d/%Y"]))
-def test_what_is_written_is_read(times, written):
+def test_a_written_time_is_read(times, written):
     order = DAY_FIRST if written.startswith("%d") else MONTH_FIRST
     text = pl.Series([time.strftime(written).rjust(10, "0") + time.strftime(" %H:%M:%S.%f") for time in times])
     assert parse_dates(text, DateFormat(order)).to_list() == times
 
 
-def test_zones():
+def test_times_are_moved_to_the_zone_of_the_column():
     noon = pl.Series([datetime(2024, 7, 1, 12, tzinfo=UTC)]).dt.convert_time_zone("Asia/Tokyo")
     assert to_local_times(noon, "").to_list() == [datetime(2024, 7, 1, 21)]
     assert to_local_times(noon, "UTC").to_list() == [datetime(2024, 7, 1, 12)]
@@ -138,7 +138,7 @@ def test_zones():
     assert find_date_format(text).zone == ""
 
 
-def test_parts():
+def test_parts_of_dates_are_numbers():
     times = pl.Series([datetime(1969, 12, 31, 18), datetime(2024, 2, 29, 6, 30), None])
     day, month, weekday, hour = extract_date_parts(times, ("day", "month", "weekday", "hour"), list("abcd"))
     assert day.to_list() == [-0.25, 19782 + 6.5 / 24, None]

@@ -1,4 +1,4 @@
-"""Columns of a table that was read: what is missing, what levels map to, and some of the rows."""
+"""Test columns of a table that was read: what is missing, what levels map to, and some of the rows."""
 
 import numpy as np
 import polars as pl
@@ -47,7 +47,7 @@ def test_some_rows_keep_the_levels_of_all(table, index):
     assert len(rows) == len(expected[0])
 
 
-def test_a_column_without_values():
+def test_a_column_without_values_is_missing_everywhere():
     column = Column("empty", Kind.CATEGORY, np.full(3, -1), Levels())
     assert column.map_levels({}, other=1.0, missing=0.0).tolist() == [0.0] * 3
     assert column.cells().tolist() == [None] * 3

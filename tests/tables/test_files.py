@@ -1,4 +1,4 @@
-"""Every format gives the same frame, what is not a table is one sentence, and files are written whole or not at all."""
+"""Test that every format gives the same frame, other files are refused, and files are written whole or not at all."""
 
 import gzip
 import io
@@ -49,7 +49,7 @@ def test_every_format_gives_the_same_frame(tmp_path, name):
     assert read_file(str(path)).equals(FRAME)
 
 
-def test_standard_input(monkeypatch):
+def test_a_table_is_read_from_standard_input(monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO(TEXT.encode()))
     monkeypatch.setattr(sys, "stdin", stream)
     assert read_file(STDIN).equals(FRAME)
@@ -69,7 +69,7 @@ def test_digits_stay_as_written_where_asked(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("cells", "found"),
+    ("cells", "expected"),
     [
         (["01234", "98765", "00001"], ["01234", "98765", "00001"]),
         (["007", "01", "5"], ["007", "01", "5"]),
@@ -78,10 +78,10 @@ def test_digits_stay_as_written_where_asked(tmp_path):
     ],
     ids=["one length", "many zeros", "zeros that are numbers", "a stray zero"],
 )
-def test_leading_zeros_that_matter_stay(tmp_path, cells, found):
+def test_leading_zeros_that_matter_stay(tmp_path, cells, expected):
     path = tmp_path / "t.csv"
     path.write_text("code,n\n" + "".join(f"{cell},1\n" for cell in cells))
-    assert read_file(str(path))["code"].to_list() == found
+    assert read_file(str(path))["code"].to_list() == expected
 
 
 def test_other_encodings_are_read_and_reported(tmp_path):
@@ -115,7 +115,7 @@ def test_other_encodings_are_read_and_reported(tmp_path):
         ('"a;b;c;d",e\n1,2\n', [{"a;b;c;d": 1, "e": 2}]),
     ],
 )
-def test_untidy_files(tmp_path, text, rows):
+def test_untidy_text_is_read(tmp_path, text, rows):
     path = tmp_path / "t.csv"
     path.write_bytes(text.encode())
     assert read_file(str(path)).rows(named=True) == rows
@@ -128,7 +128,7 @@ def test_empty_rows_between_others_are_left_out_and_counted(tmp_path):
         assert read_file(str(path))["a"].to_list() == [1, 2]
 
 
-def test_json(tmp_path):
+def test_json_is_read_as_lines_and_as_a_list(tmp_path):
     for name in ("t.jsonl", "t.ndjson"):
         FRAME.write_ndjson(tmp_path / name)
         assert read_file(str(tmp_path / name)).drop("d").equals(FRAME.drop("d"))
@@ -136,7 +136,7 @@ def test_json(tmp_path):
     assert read_file(str(tmp_path / "t.json")).equals(FRAME.drop("d"))
 
 
-def test_excel():
+def test_a_workbook_is_read():
     with pytest.warns(UserWarning, match="1 empty row is left out"):
         table = read_file(str(Path(__file__).with_name("workbook.xlsx")))
     assert table.rows(named=True) == [{"a": 1, "b": "x", "c": 0.5}, {"a": 2, "b": "n/a", "c": 1.5}]
@@ -162,7 +162,7 @@ def test_excel():
         ("t.feather", b"garbage", "cannot be read as a feather file"),
     ],
 )
-def test_what_is_not_a_table_is_one_sentence(tmp_path, name, content, words):
+def test_files_that_are_no_table_are_refused_in_one_sentence(tmp_path, name, content, words):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(InputError, match=words) as result:
@@ -170,7 +170,7 @@ def test_what_is_not_a_table_is_one_sentence(tmp_path, name, content, words):
     assert "\n" not in str(result.value)
 
 
-def test_a_missing_file_and_a_folder(tmp_path):
+def test_a_missing_file_and_a_folder_are_refused(tmp_path):
     (tmp_path / "t.csv").mkdir()
     for name, words in {"none.csv": r"File not found: .*none\.csv", "t.csv": "is a folder, not a file"}.items():
         with pytest.raises(InputError, match=words):
@@ -181,7 +181,7 @@ def test_a_missing_file_and_a_folder(tmp_path):
     ("cells", "first"), [("31,287;18,395", "31,287"), ("31,287;0,395", 31.287), ("31,287;18,3", 31.287)]
 )
 def test_commas_are_decimal_signs_only_where_a_cell_says_so(tmp_path, cells, first):
-    """31,287 may be either: such a column stays text, and whoever reads numbers from it says how."""
+    """Since 31,287 may be either, such a column stays text, and whoever reads numbers from it says how."""
     path = tmp_path / "t.csv"
     path.write_text("a;b\n" + "".join(f"x;{cell}\n" for cell in cells.split(";")))
     assert read_file(str(path))["b"][0] == first
@@ -200,7 +200,7 @@ def test_every_format_that_is_written_is_read_again(tmp_path, name):
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_standard_output(capsys):
+def test_a_table_is_written_to_standard_output(capsys):
     write_file(WRITTEN, "-")
     assert capsys.readouterr().out == "a,b,c\n1,x,0.1\n2,,1e-20\n"
 

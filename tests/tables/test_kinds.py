@@ -1,4 +1,4 @@
-"""One name for a level, whatever type it arrives as."""
+"""Test that a level has one name, whatever type it arrives as."""
 
 from decimal import Decimal
 
@@ -26,7 +26,7 @@ from ddpn.tables.levels import canonical_level, canonical_number, parse_boolean_
         (["007", b" 007"], "007"),
     ],
 )
-def test_names_of_levels(values, name):
+def test_equal_values_of_any_type_have_one_name(values, name):
     assert {canonical_level(value) for value in values} == {name}
 
 
@@ -49,7 +49,7 @@ def test_text_that_is_no_number_stays(text):
     assert parse_number_level(text) is None
 
 
-def test_flags():
+def test_only_words_for_true_and_false_are_booleans():
     assert [parse_boolean_level(word) for word in ("true", "True", "1", "1.0", "false", "0", "no")] == [
         1,
         1,
@@ -63,7 +63,7 @@ def test_flags():
 
 @pytest.mark.parametrize(("odd", "kind"), [(8, Kind.NUMBER), (12, Kind.NUMBER_CATEGORY)])
 def test_text_is_numbers_if_at_least_90_in_100_cells_are(odd, kind):
-    """Of 100 different cells; with few levels, an odd one in a hundred is enough against it."""
+    """Of 100 different cells 90 suffice; with few levels, one other cell in a hundred is enough against it."""
     cells = pl.Series("x", [f"word {k}" for k in range(odd)] + [f"{k}.5" for k in range(100 - odd)])
     assert detect_column(cells, (), as_category=False).kind == kind
     few = pl.Series("x", [f"word {k % 2}" for k in range(odd)] + [f"{k % 9}.5" for k in range(100 - odd)])

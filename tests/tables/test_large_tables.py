@@ -1,4 +1,4 @@
-"""`ddpn fit --stream`: every row is checked, and the model is as good as that of a fit in memory."""
+"""Test `ddpn fit --stream`: every row is checked, and the model is as good as that of a fit in memory."""
 
 import numpy as np
 import polars as pl
@@ -31,7 +31,7 @@ lr = 0.01
 MODEL = {"n_networks": 2, "epochs": 4, "hidden": [32], "likelihood": "negative_binomial"}
 
 
-def ddpn(*arguments):
+def run_command(*arguments):
     return CliRunner().invoke(app, [str(word) for word in arguments])
 
 
@@ -43,9 +43,9 @@ def fits(folder, tmp_path_factory):
     quick = ["--target", "y", "--config", out / "quick.toml"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ddpn.tables.table.SAMPLE_ROWS", 6000)
-        streamed = ddpn("fit", folder / "*.parquet", *quick, "--stream", "-o", out / "stream")
+        streamed = run_command("fit", folder / "*.parquet", *quick, "--stream", "-o", out / "stream")
     assert streamed.exit_code == 0, streamed.output
-    memory = ddpn("fit", *sorted(folder.iterdir()), *quick, "-o", out / "memory")
+    memory = run_command("fit", *sorted(folder.iterdir()), *quick, "-o", out / "memory")
     assert memory.exit_code == 0, memory.output
     return out, streamed
 
@@ -56,9 +56,9 @@ def test_the_folder_is_an_ordinary_model(fits, folder):
     task = read_task(out / "stream")
     assert task["stream"] == {"files": 3, "rows": 9000, "streamed": 9000 - 600 - 1200, "sampled": 6000}
     assert task["split"]["rows"] == {"train": 4200, "validation": 600, "test": 1200}
-    shown = ddpn("show", out / "stream")
+    shown = run_command("show", out / "stream")
     assert "Streamed" in shown.output
-    result = ddpn("predict", out / "stream", folder / "part-1.parquet", "-o", out / "predictions.csv")
+    result = run_command("predict", out / "stream", folder / "part-1.parquet", "-o", out / "predictions.csv")
     assert result.exit_code == 0, result.output
     assert pl.read_csv(out / "predictions.csv").height == 3000
 
@@ -83,10 +83,10 @@ def test_held_out_rows_are_never_streamed(folder):
     prepared = prepare(open_table([str(folder)], plan, stream=True)[0], plan)
     chunk = next(prepared.stream.chunks(len(prepared.stream), seed=0))
     streamed, held_out = prepared.stream.sample(chunk), prepared.stream.held_out
-    known = np.concatenate([prepared.validation.X.column("x").values, prepared.test.X.column("x").values])
-    assert len(held_out) == len(known)
-    assert not np.isin(streamed.X.column("x").values, known).any()
-    assert len(np.unique(streamed.X.column("x").values)) == 9000 - len(known)
+    held_out_x = np.concatenate([prepared.validation.X.column("x").values, prepared.test.X.column("x").values])
+    assert len(held_out) == len(held_out_x)
+    assert not np.isin(streamed.X.column("x").values, held_out_x).any()
+    assert len(np.unique(streamed.X.column("x").values)) == 9000 - len(held_out_x)
 
 
 @pytest.mark.parametrize("how", ["time", "split_column"])
@@ -106,7 +106,7 @@ def test_only_training_rows_of_the_split_are_streamed(table, tmp_path, write_par
 def test_a_bad_row_leaves_nothing_behind(table, tmp_path, write_parts):
     frame = table.with_columns(y=pl.when(pl.col("row") == 8000).then(-1).otherwise(pl.col("y")))
     write_parts(frame, tmp_path / "data")
-    result = ddpn("fit", tmp_path / "data", "--target", "y", "--stream", "-o", tmp_path / "model")
+    result = run_command("fit", tmp_path / "data", "--target", "y", "--stream", "-o", tmp_path / "model")
     assert result.exit_code == 1, result.output
     words = " ".join(result.output.split())
     assert "part-2.parquet: target 'y' must hold non-negative integers, got -1 at row 2001." in words
@@ -114,8 +114,8 @@ def test_a_bad_row_leaves_nothing_behind(table, tmp_path, write_parts):
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_a_cluster_cannot_stream(folder, tmp_path):
-    result = ddpn("fit", folder, "--target", "y", "--stream", "--cluster", "auto", "-o", tmp_path / "model")
+def test_a_stream_on_a_cluster_is_refused(folder, tmp_path):
+    result = run_command("fit", folder, "--target", "y", "--stream", "--cluster", "auto", "-o", tmp_path / "model")
     assert result.exit_code != 0
     assert "--cluster needs a table in memory" in result.output
 
@@ -151,7 +151,7 @@ def test_text_is_streamed_as_parquet_is(folder, table, tmp_path, monkeypatch):
     )
     assert_frame_equal(actual.sample.X.to_polars(), expected.sample.X.to_polars())
     assert len(actual.stream) == len(expected.stream)
-    chunks = [next(each.stream.chunks(len(each.stream), seed=0)).sort("x") for each in (actual, expected)]
+    chunks = [next(prepared.stream.chunks(len(prepared.stream), seed=0)).sort("x") for prepared in (actual, expected)]
     assert_frame_equal(*chunks)
 
 
@@ -174,21 +174,21 @@ def test_rows_of_held_out_groups_are_never_streamed(table, tmp_path, write_parts
 # The pass that checks every row ---------------------------------------------------------------------------------------
 
 
-def checked(folder, **plan):
+def draw_checked_rows(folder, **plan):
     table = Table([str(folder)])
     return check_and_draw_rows(table, FitConfig(**{"target": "y"} | plan), np.arange(0, table.rows, 3))
 
 
 def test_rows_are_counted_and_those_that_are_asked_for_returned(folder, table):
-    frame, used = checked(folder)
+    frame, used = draw_checked_rows(folder)
     assert used == 9000
     assert frame.equals(table[::3])
 
 
 def test_rows_without_a_target_do_not_count(table, tmp_path, write_parts):
-    known = (pl.col("row") % 10 != 3) & (pl.col("row") < 6000)
-    write_parts(table.with_columns(pl.when(known).then(pl.col("y")).alias("y")), tmp_path)
-    assert checked(tmp_path)[1] == 5400
+    has_target = (pl.col("row") % 10 != 3) & (pl.col("row") < 6000)
+    write_parts(table.with_columns(pl.when(has_target).then(pl.col("y")).alias("y")), tmp_path)
+    assert draw_checked_rows(tmp_path)[1] == 5400
 
 
 #: Row 7,000 of the table is row 1,001 of the third file.
@@ -208,17 +208,17 @@ def test_a_bad_value_is_named_by_file_and_row(table, tmp_path, write_parts, valu
         frame = frame.with_columns(pl.when(pl.col("row") == 7000).then(bad).otherwise(pl.col(name)).alias(name))
     write_parts(frame, tmp_path)
     with pytest.raises(InputError, match=rf"part-2\.parquet: {words}"):
-        checked(tmp_path, **roles)
+        draw_checked_rows(tmp_path, **roles)
 
 
 def test_a_target_of_text_and_an_unknown_column_are_refused(folder):
     with pytest.raises(InputError, match=r"part-0\.parquet: target 'kind' must hold numbers, got '[abc]' at rows 1, 2"):
-        checked(folder, target="kind")
+        draw_checked_rows(folder, target="kind")
     with pytest.raises(InputError, match="'yy'"):
-        checked(folder, target="yy")
+        draw_checked_rows(folder, target="yy")
 
 
 def test_weights_of_zero_alone_are_refused(table, tmp_path, write_parts):
     write_parts(table.with_columns(w=pl.lit(0.0)), tmp_path)
     with pytest.raises(InputError, match="weight 'w' must be positive in some row"):
-        checked(tmp_path, weight="w")
+        draw_checked_rows(tmp_path, weight="w")

@@ -1,4 +1,4 @@
-"""Columns that are continuous, points in their units, and clumps of near points."""
+"""Test columns that are continuous, points in their units, and clumps of near points."""
 
 import numpy as np
 import polars as pl
@@ -91,10 +91,10 @@ def test_large_clumps_are_found_by_more_neighbours():
 
 def test_columns_that_repeat_together_are_a_set_and_so_are_all_of_them():
     rng = np.random.default_rng(0)
-    place = rng.normal(size=(60, 2))[np.repeat(np.arange(60), 5)]
+    coordinates = rng.normal(size=(60, 2))[np.repeat(np.arange(60), 5)]
     X = pl.DataFrame(
-        {"lon": place[:, 0] + 1e-5 * rng.normal(size=300), "x": rng.normal(size=300),
-         "lat": place[:, 1] + 1e-5 * rng.normal(size=300), "z": rng.normal(size=300)}
+        {"lon": coordinates[:, 0] + 1e-5 * rng.normal(size=300), "x": rng.normal(size=300),
+         "lat": coordinates[:, 1] + 1e-5 * rng.normal(size=300), "z": rng.normal(size=300)}
     )  # fmt: skip
     assert find_repeating_columns(X) == [("lon", "lat"), ("lon", "x", "lat", "z")]
     assert find_repeating_columns(X.select("lon", "lat")) == [("lon", "lat")]

@@ -1,4 +1,4 @@
-"""How values reach the model: the same in fit and in predictions; bad values are reported with the rows of the file."""
+"""Test that values reach the model alike in fit and in predictions, and that bad values are reported."""
 
 import re
 from dataclasses import replace
@@ -45,7 +45,7 @@ FRAME = pl.DataFrame(
 PLAIN = Roles("y", None, None, (TableColumn("n", Kind.NUMBER),))
 
 
-def counts(values: list, fractional: str = "error") -> list[float]:
+def read_counts(values: list, fractional: str = "error") -> list[float]:
     frame = pl.DataFrame({"y": values, "n": [0.0] * len(values)})
     return PLAIN.read_rows(frame, fractional).y.tolist()
 
@@ -169,8 +169,8 @@ def test_a_sample_has_counts_weights_exposures_and_the_rows_of_the_file():
 
 
 def test_fractions_are_rounded_on_request_and_text_may_hold_numbers():
-    assert counts([0.6, 2.2], "round") == [1, 2]
-    assert counts(["3", "4.0"]) == [3, 4]
+    assert read_counts([0.6, 2.2], "round") == [1, 2]
+    assert read_counts(["3", "4.0"]) == [3, 4]
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,9 @@ def test_fractions_are_rounded_on_request_and_text_may_hold_numbers():
         ([date(2024, 1, 1)], ["must hold numbers", "got Date"]),
     ],
 )
-def test_a_target_that_is_not_a_count(values, words):
+def test_a_target_that_is_not_a_count_is_refused(values, words):
     with pytest.raises(InputError) as error:
-        counts(values)
+        read_counts(values)
     assert [word for word in words if word not in str(error.value)] == []
 
 
@@ -203,7 +203,7 @@ def test_a_target_that_is_not_a_count(values, words):
         ({"w": [0, 0]}, ["weight 'w' must be positive in some row"]),
     ],
 )
-def test_columns_with_bad_values(change, words):
+def test_columns_with_bad_values_are_reported(change, words):
     with pytest.raises(InputError) as error:
         ROLES.read_rows(FRAME.with_columns(**{name: pl.Series(values) for name, values in change.items()}))
     assert [word for word in words if word not in str(error.value)] == []
@@ -217,7 +217,7 @@ def test_columns_with_bad_values(change, words):
         (FRAME.drop("y"), r"No column named 'y' \(`target`\)\. .*The columns are: extra, n"),
     ],
 )
-def test_missing_columns(frame, words):
+def test_missing_columns_are_named(frame, words):
     with pytest.raises(InputError, match=words):
         ROLES.read_rows(frame)
 
@@ -232,7 +232,7 @@ def test_missing_columns(frame, words):
     ],
     ids=["thousands", "decimals", "plain"],
 )
-def test_points_among_numbers_that_were_integers_in_fit(tmp_path, kind, cells, values):
+def test_points_separate_thousands_where_fit_had_integers(tmp_path, kind, cells, values):
     """Points before three digits, and no others, separate thousands where fit had integers only."""
     fitted = pl.DataFrame({"n": [20_000, 300, 4, -7], "y": [1, 2, 3, 4]})
     roles = find_roles(fitted, FitConfig(target="y"))

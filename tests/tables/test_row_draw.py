@@ -1,4 +1,4 @@
-"""Drawing rows of long tables: the shares of counts, parts and weights in the draw are those of all rows."""
+"""Test that a draw of rows has the shares of counts, parts and weights of all rows."""
 
 import numpy as np
 import pytest

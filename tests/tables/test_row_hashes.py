@@ -1,4 +1,4 @@
-"""Groups of rows that belong together, and rows of fit that are recognised in any order and format."""
+"""Test groups of rows that belong together, and rows of fit that are recognised in any order and format."""
 
 import io
 
@@ -26,18 +26,18 @@ def panel() -> pl.DataFrame:
     return pl.DataFrame({"person": person, "year": year, "age": age, "visits": rng.poisson(2.0, 300)})
 
 
-def same(labels: np.ndarray, expected: np.ndarray) -> bool:
-    """Whether labels are equal exactly where the expected ones are."""
+def group_alike(labels: np.ndarray, expected: np.ndarray) -> bool:
+    """Return True if labels are equal exactly where the expected ones are."""
     pairs = np.unique(np.stack([labels.astype(np.uint64), expected.astype(np.uint64)]), axis=1).shape[1]
     return pairs == len(np.unique(labels)) == len(np.unique(expected))
 
 
 def test_labels_follow_one_column_several_or_all_inputs(panel):
     X = panel.select("age")
-    assert same(label_groups(panel, ("person",), MISSING, X), panel["person"].to_numpy())
-    assert same(label_groups(panel, ("person", "year"), MISSING, X), np.arange(300))
+    assert group_alike(label_groups(panel, ("person",), MISSING, X), panel["person"].to_numpy())
+    assert group_alike(label_groups(panel, ("person", "year"), MISSING, X), np.arange(300))
     equal = panel["age"].rank("dense").to_numpy()
-    assert same(label_groups(panel, (EQUAL_INPUTS,), MISSING, X), equal)
+    assert group_alike(label_groups(panel, (EQUAL_INPUTS,), MISSING, X), equal)
     assert label_groups(panel, (), MISSING, X) is None
     assert label_groups(panel.drop("person"), ("person",), MISSING, X) is None
 
@@ -46,14 +46,14 @@ def test_labels_follow_one_column_several_or_all_inputs(panel):
 def test_rows_without_a_value_are_groups_of_their_own(cells):
     frame = pl.DataFrame({"person": cells})
     labels = label_groups(frame, ("person",), MISSING, frame)
-    assert same(labels, np.array([1, 2, 1, 3, 4, 1]))
+    assert group_alike(labels, np.array([1, 2, 1, 3, 4, 1]))
 
 
 def test_a_group_column_is_no_input_unless_asked(panel):
     result = prepare(panel, FitConfig(target="visits", group=("person",)))
     assert "person" not in result.sample.X.names
     assert '`use=["person"]`' in next(column.left_out for column in result.roles.columns if column.name == "person")
-    assert same(result.sample.group, panel["person"].to_numpy())
+    assert group_alike(result.sample.group, panel["person"].to_numpy())
     kept = prepare(panel, FitConfig(target="visits", group=("person",), use=("person",)))
     assert "person" in kept.sample.X.names
 
@@ -85,24 +85,24 @@ def test_groups_are_part_of_the_fingerprint(panel):
 RNG = np.random.default_rng(0)
 
 
-def continuous(rows, seed=0):
+def draw_continuous(rows, seed=0):
     rng = np.random.default_rng(seed)
     X = {"x": rng.normal(size=rows), "word": rng.choice(["a", "b", None], rows).tolist(), "yes": rng.random(rows) < 0.5}
     return CountRows(pl.DataFrame(X), rng.poisson(3.0, rows).astype(float), exposure=rng.uniform(1, 2, rows))
 
 
-def coarse(rows, seed=0):
-    """A table of few values, in which equal rows are ordinary."""
+def draw_coarse(rows, seed=0):
+    """Draw a table of few values, in which equal rows are ordinary."""
     rng = np.random.default_rng(seed)
     return CountRows(
         pl.DataFrame({"a": rng.integers(0, 6, rows), "b": rng.integers(0, 6, rows)}), rng.poisson(1.0, rows) * 1.0
     )
 
 
-def together(*samples):
-    exposure = None if samples[0].exposure is None else np.concatenate([each.exposure for each in samples])
+def concat_samples(*samples):
+    exposure = None if samples[0].exposure is None else np.concatenate([sample.exposure for sample in samples])
     return CountRows(
-        pl.concat([each.X for each in samples]), np.concatenate([each.y for each in samples]), None, exposure
+        pl.concat([sample.X for sample in samples]), np.concatenate([sample.y for sample in samples]), None, exposure
     )
 
 
@@ -114,13 +114,13 @@ def compute_hashes(sample):
     return hash_sample_rows(parse_frame(sample))
 
 
-def seen(used, test):
-    return SeenRows.from_sample(parse_frame(together(used, test)), len(used) + np.arange(len(test)))
+def fit_seen_rows(used, test):
+    return SeenRows.from_sample(parse_frame(concat_samples(used, test)), len(used) + np.arange(len(test)))
 
 
-def unseen(known, table):
-    """The rows that are not known, and the sentence about the others."""
-    mask, note = known.find_unseen(compute_hashes(table))
+def select_unseen(seen_rows, table):
+    """Select the rows that were not seen, and return the sentence about the others."""
+    mask, note = seen_rows.find_unseen(compute_hashes(table))
     return table.rows(mask), note
 
 
@@ -128,7 +128,7 @@ def unseen(known, table):
 
 
 def test_every_value_of_a_row_counts():
-    one = continuous(50)
+    one = draw_continuous(50)
     others = [
         one.replace(y=one.y + 1),
         one.replace(exposure=one.exposure + 1e-3),
@@ -138,11 +138,11 @@ def test_every_value_of_a_row_counts():
         one.replace(X=one.X.with_columns(yes=~pl.col("yes"))),
         one.replace(X=one.X.select("yes", "word", "x")),
     ]
-    own = compute_hashes(one)
-    assert own.dtype == np.uint64
-    assert len(np.unique(own)) == 50
+    hashes = compute_hashes(one)
+    assert hashes.dtype == np.uint64
+    assert len(np.unique(hashes)) == 50
     for number, other in enumerate(others):
-        equal = own == compute_hashes(other)
+        equal = hashes == compute_hashes(other)
         assert equal.all() == (number == -1)
         assert equal.sum() == (0 if number != 4 else one.X["word"].is_not_null().sum()), number
 
@@ -160,7 +160,7 @@ def test_hashes_are_the_same_on_every_machine():
 
 @pytest.mark.parametrize("form", ["csv", "float32", "parquet", "integers"])
 def test_formats_and_types_do_not_matter(form):
-    one = continuous(200)
+    one = draw_continuous(200)
     X = one.X.with_columns(number=pl.Series(RNG.integers(0, 9, 200)))
     if form == "csv":
         again = pl.read_csv(io.StringIO(X.write_csv()), null_values=[""])
@@ -178,43 +178,43 @@ def test_formats_and_types_do_not_matter(form):
 
 
 def test_sorted_or_partly_new_rows_are_recognised():
-    used, test, new = continuous(300), continuous(60, 1), continuous(100, 2)
-    known = seen(used, test)
-    table = together(used.rows(np.arange(100, 300)), test, new)
+    used, test, new = draw_continuous(300), draw_continuous(60, 1), draw_continuous(100, 2)
+    seen_rows = fit_seen_rows(used, test)
+    table = concat_samples(used.rows(np.arange(100, 300)), test, new)
     order = np.random.default_rng(3).permutation(len(table))
-    left, note = unseen(known, table.rows(order).replace(labels=order))
+    left, note = select_unseen(seen_rows, table.rows(order).replace(labels=order))
     assert sorted(left.labels.tolist()) == list(range(200, 360))
     assert note == "200 of 360 rows were used to fit the model and are left out of the scores."
-    assert unseen(known, together(used.rows(slice(0, 1)), new))[1].startswith("1 of 101 rows was used")
+    assert select_unseen(seen_rows, concat_samples(used.rows(slice(0, 1)), new))[1].startswith("1 of 101 rows was used")
 
 
 def test_a_new_table_is_scored_whole():
-    known = seen(continuous(300), continuous(60, 1))
-    new = continuous(100, 2)
-    left, note = unseen(known, new)
+    seen_rows = fit_seen_rows(draw_continuous(300), draw_continuous(60, 1))
+    new = draw_continuous(100, 2)
+    left, note = select_unseen(seen_rows, new)
     assert (left.y.tolist(), note) == (new.y.tolist(), "")
 
 
 def test_a_table_of_known_rows_alone_is_refused():
-    used = continuous(300)
+    used = draw_continuous(300)
     with pytest.raises(InputError, match=r"^All 30 rows were used to fit the model.* not part of the fit\.$"):
-        unseen(seen(used, continuous(60, 1)), used.rows(np.arange(30)))
+        select_unseen(fit_seen_rows(used, draw_continuous(60, 1)), used.rows(np.arange(30)))
 
 
 def test_equal_rows_of_a_new_table_of_few_values_are_chance():
     scored = 0
     for seed in range(40):
-        known = seen(coarse(400, seed), coarse(100, 1000 + seed))
-        left, note = unseen(known, coarse(200, 2000 + seed))
+        seen_rows = fit_seen_rows(draw_coarse(400, seed), draw_coarse(100, 1000 + seed))
+        left, note = select_unseen(seen_rows, draw_coarse(200, 2000 + seed))
         assert (len(left) == 200) == ("all rows are scored" in note)
         scored += len(left) == 200
     assert scored >= 38
 
 
 def test_of_equal_rows_as_many_are_left_out_as_fit_had():
-    """The re-sorted table of a fit has its test rows again, whichever of equal rows these are."""
-    used, test = coarse(400), coarse(100, 1)
-    table = together(test, used)
-    left, note = unseen(seen(used, test), table)
+    """Whichever of equal rows these are, the re-sorted table of a fit has its test rows again."""
+    used, test = draw_coarse(400), draw_coarse(100, 1)
+    table = concat_samples(test, used)
+    left, note = select_unseen(fit_seen_rows(used, test), table)
     assert note.startswith("400 of 500 rows were used")
     assert np.sort(compute_hashes(left)).tolist() == np.sort(compute_hashes(test)).tolist()

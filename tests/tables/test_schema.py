@@ -1,4 +1,4 @@
-"""Reading tables of every sort, also of types that differ from those of fit, and what is said about other things."""
+"""Test tables of every sort, also of types that differ from those of fit, and messages about other objects."""
 
 import json
 import pickle
@@ -26,7 +26,7 @@ ROWS = {"n": [1.5, None, -2.0], "b": [True, False, None], "t": ["x", None, "y"]}
 KINDS = {"n": Kind.NUMBER, "b": Kind.BOOLEAN, "t": Kind.CATEGORY}
 
 
-def texts(column: Column) -> list[str | None]:
+def list_texts(column: Column) -> list[str | None]:
     return [None if code < 0 else column.levels[code] for code in column.values]
 
 
@@ -52,7 +52,7 @@ def test_every_sort_of_table_gives_the_same_columns(make):
     assert [number.kind, flag.kind, category.kind] == list(KINDS.values())
     np.testing.assert_array_equal(number.values, [1.5, np.nan, -2.0])
     np.testing.assert_array_equal(flag.values, [1, 0, np.nan])
-    assert texts(category) == ROWS["t"]
+    assert list_texts(category) == ROWS["t"]
     named = hasattr(make(), "columns")
     assert [number.name, flag.name, category.name] == (list(ROWS) if named else ["x0", "x1", "x2"])
     assert table.is_named == named
@@ -60,19 +60,19 @@ def test_every_sort_of_table_gives_the_same_columns(make):
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int64, np.float16, np.float32, np.float64, np.longdouble])
-def test_arrays_of_any_number_type(dtype):
+def test_arrays_of_any_number_type_are_read(dtype):
     read = read_table(np.array([[1, 2], [3, 4]], dtype=dtype))
     assert [column.values.tolist() for column in read] == [[1, 3], [2, 4]]
 
 
-def test_arrays_of_booleans_text_and_bytes():
+def test_arrays_of_booleans_text_and_bytes_are_read():
     assert read_table(np.eye(2, dtype=bool)).kinds == [Kind.BOOLEAN] * 2
     for dtype in ("U", "S"):
-        assert texts(read_table(np.array([["a"], ["b"], ["a"]], dtype=dtype))[0]) == ["a", "b", "a"]
+        assert list_texts(read_table(np.array([["a"], ["b"], ["a"]], dtype=dtype))[0]) == ["a", "b", "a"]
 
 
 @pytest.mark.parametrize("values", [[1, 2.5, None], [np.int64(1), 2.5, np.nan], [1, 2.5, pd.NA]])
-def test_objects_that_are_numbers(values):
+def test_objects_that_are_numbers_are_read(values):
     (column,) = read_table(np.array(values, dtype=object)[:, None])
     assert column.kind == Kind.NUMBER
     np.testing.assert_array_equal(column.values, [1, 2.5, np.nan])
@@ -80,7 +80,7 @@ def test_objects_that_are_numbers(values):
 
 def test_objects_of_mixed_type_are_text_in_their_one_form():
     (column,) = read_table(np.array(["a", 1, np.nan, True, 1.0, " a"], dtype=object)[:, None])
-    assert (column.kind, texts(column)) == (Kind.NUMBER_CATEGORY, ["a", "1", None, "true", "1", "a"])
+    assert (column.kind, list_texts(column)) == (Kind.NUMBER_CATEGORY, ["a", "1", None, "true", "1", "a"])
 
 
 def test_columns_with_nothing_in_them_are_numbers():
@@ -96,7 +96,7 @@ def test_sparse_matrices_are_spread_out(make):
     np.testing.assert_array_equal(np.stack([c.values for c in read_table(make(X))], axis=1), X)
 
 
-def test_frames_of_sparse_columns():
+def test_frames_of_sparse_columns_are_read():
     X = pd.DataFrame({"a": pd.arrays.SparseArray([0.0, 0.0, 2.0]), "b": [1, 2, 3]})
     assert [column.values.tolist() for column in read_table(X)] == [[0, 0, 2], [1, 2, 3]]
 
@@ -131,25 +131,25 @@ def test_what_is_no_table_is_refused_with_a_way_out(X, words):
         read_table(X)
 
 
-def test_a_sparse_matrix_too_large_to_spread_out(monkeypatch):
+def test_a_sparse_matrix_too_large_to_spread_out_is_refused(monkeypatch):
     monkeypatch.setattr(schema, "MAX_DENSE_CELLS", 5)
     with pytest.raises(InputError, match=r"sparse X must have at most 5 cells, .* got shape 2 x 3"):
         read_table(sparse.eye_array(2, 3))
 
 
-def test_objects_that_are_nothing_of_the_kind():
+def test_objects_that_are_no_numbers_or_text_are_refused():
     with pytest.raises(TypeError, match="argument must be a string or a real number, not 'dict'"):
         read_table(np.array([[{"a": 1}]], dtype=object))
 
 
 @pytest.fixture(params=[pd.DataFrame, pl.DataFrame])
-def fitted(request) -> SimpleNamespace:
+def schema_and_frame(request) -> SimpleNamespace:
     return SimpleNamespace(schema=Schema.from_table(read_table(request.param(ROWS))), frame=request.param)
 
 
-def test_columns_in_another_order_are_put_right(fitted):
-    swapped = fitted.frame({name: ROWS[name] for name in ("t", "n", "b")})
-    assert fitted.schema.parse(swapped).kinds == list(KINDS.values())
+def test_columns_in_another_order_are_put_right(schema_and_frame):
+    swapped = schema_and_frame.frame({name: ROWS[name] for name in ("t", "n", "b")})
+    assert schema_and_frame.schema.parse(swapped).kinds == list(KINDS.values())
 
 
 @pytest.mark.parametrize(
@@ -161,14 +161,14 @@ def test_columns_in_another_order_are_put_right(fitted):
         ([f"c{j}" for j in range(12)], "got no 'n', 'b', 't' and also 'c0', .*, 'c7' and 4 more"),
     ],
 )
-def test_missing_and_extra_columns_are_named(fitted, names, message):
+def test_missing_and_extra_columns_are_named(schema_and_frame, names, message):
     with pytest.raises(InputError, match=f"X must have the columns of fit, {message}"):
-        fitted.schema.parse(fitted.frame({name: [1.0] for name in names}))
+        schema_and_frame.schema.parse(schema_and_frame.frame({name: [1.0] for name in names}))
 
 
-def test_an_array_after_a_frame_warns_as_scikit_learn_does(fitted):
+def test_an_array_after_a_frame_warns_as_scikit_learn_does(schema_and_frame):
     with pytest.warns(UserWarning, match="X does not have valid feature names"):
-        read = fitted.schema.parse(np.array([[1.0, True, "x"]], dtype=object))
+        read = schema_and_frame.schema.parse(np.array([[1.0, True, "x"]], dtype=object))
     assert read.names == list(ROWS)
 
 
@@ -214,7 +214,9 @@ def test_few_rows_are_read_like_many(frame, repeat):
         if not one.is_category:
             np.testing.assert_array_equal(one.values, other.values[:3])
         else:
-            named = [[None if code < 0 else each.levels[code] for code in each.values[:3]] for each in (one, other)]
+            named = [
+                [None if code < 0 else column.levels[code] for code in column.values[:3]] for column in (one, other)
+            ]
             assert named[0] == named[1]
     with pytest.raises(InputError, match=r"finite numbers or missing values, got inf in column 'number'"):
         schema.parse(
@@ -224,8 +226,8 @@ def test_few_rows_are_read_like_many(frame, repeat):
         )
 
 
-def inputs_of_levels(values) -> np.ndarray:
-    """The inputs of later values by an encoder that was fitted to a category of integers."""
+def encode_levels(values) -> np.ndarray:
+    """Encode later values by an encoder that was fitted to a category of integers."""
     encoder = FeatureEncoder().fit(pd.DataFrame({"c": pd.Series(CODES, dtype="category")}))
     return encoder.transform(values if isinstance(values, pl.DataFrame | pa.Table) else pd.DataFrame({"c": values}))
 
@@ -247,18 +249,18 @@ def inputs_of_levels(values) -> np.ndarray:
     ],
     ids=str,
 )
-def test_categories_of_numbers_by_any_type(later):
+def test_categories_of_numbers_are_read_from_any_type(later):
     expected = np.eye(3)[[code - 1 for code in CODES]]
-    assert inputs_of_levels(later).tolist() == expected.tolist()
+    assert encode_levels(later).tolist() == expected.tolist()
 
 
-def test_a_missing_value_that_turns_integers_into_floats():
+def test_integers_with_a_missing_value_keep_their_levels():
     later = pd.Series([1, None, 2])
     assert later.dtype == np.float64
-    assert inputs_of_levels(later).tolist() == [[1, 0, 0], [0, 0, 0], [0, 1, 0]]
+    assert encode_levels(later).tolist() == [[1, 0, 0], [0, 0, 0], [0, 1, 0]]
 
 
-def test_booleans_by_any_type():
+def test_booleans_are_read_from_any_type():
     flags = [True, False, None]
     encoder = FeatureEncoder().fit(pd.DataFrame({"f": pd.Series([True, False, True], dtype="boolean")}))
     expected = encoder.transform(pd.DataFrame({"f": pd.Series(flags, dtype="boolean")})).tolist()
@@ -268,7 +270,7 @@ def test_booleans_by_any_type():
         encoder.transform(pd.DataFrame({"f": ["true", "maybe"]}))
 
 
-def test_numbers_by_any_type():
+def test_numbers_are_read_from_any_type():
     encoder = FeatureEncoder().fit(pd.DataFrame({"n": [1.0, 2.5, 4.0]}))
     expected = encoder.transform(pd.DataFrame({"n": [1.0, None, 4.0]})).tolist()
     for later in (["1", None, "4.0"], [" 1", None, "4e0"], pd.Series(["1", None, "4"], dtype="category")):
@@ -277,9 +279,9 @@ def test_numbers_by_any_type():
         encoder.transform(pd.DataFrame({"n": ["1", "n/a", "n/a"]}))
 
 
-@pytest.mark.parametrize("known", [["a", "b"], ["007", "12"]])
-def test_text_is_not_guessed_from_numbers(known):
-    encoder = FeatureEncoder().fit(pd.DataFrame({"c": known}))
+@pytest.mark.parametrize("levels", [["a", "b"], ["007", "12"]])
+def test_text_is_not_guessed_from_numbers(levels):
+    encoder = FeatureEncoder().fit(pd.DataFrame({"c": levels}))
     with pytest.raises(InputError, match="hold text in column 'c', as when fitted, got numbers"):
         encoder.transform(pd.DataFrame({"c": [7, 12]}))
     with pytest.raises(InputError, match="hold text in column 'c', as when fitted, got booleans"):

@@ -1,4 +1,4 @@
-"""The files of a table, a uniform sample of its rows, and the shuffled stream."""
+"""Test the files of a table, a uniform sample of its rows, and the shuffled stream."""
 
 from itertools import islice
 
@@ -19,9 +19,9 @@ from ddpn.workflow.preparing import open_table
 def test_all_rows_are_read_in_order_with_their_numbers(folder, table):
     result = Table([str(folder)])
     assert result.read().equals(table)
-    for place in result.list_blocks():
-        assert result.read_block(place, ["row"])["row"][0] == place.first
-        assert place.start == place.first % 3000
+    for location in result.list_blocks():
+        assert result.read_block(location, ["row"])["row"][0] == location.first
+        assert location.start == location.first % 3000
     assert (result.rows, list(result.schema)) == (table.height, table.columns)
 
 
@@ -117,15 +117,15 @@ def test_a_table_fits_half_of_the_free_memory(folder, monkeypatch):
 # A sample of rows, and a stream of all -----------------------------------------------------------------------------
 
 
-def all_rows(frame, numbers):
+def keep_all_rows(frame, numbers):
     return np.ones(len(numbers), dtype=bool)
 
 
 def test_a_pass_has_every_row_once_in_an_order_that_the_seed_decides(folder):
     table = Table([str(folder)])
-    order = [c["row"].to_numpy() for c in islice(shuffle_chunks(table, ["row"], all_rows, 1000, seed=1), 18)]
-    again = [c["row"].to_numpy() for c in islice(shuffle_chunks(table, ["row"], all_rows, 1000, seed=1), 18)]
-    other = next(shuffle_chunks(table, ["row"], all_rows, 1000, seed=2))["row"].to_numpy()
+    order = [c["row"].to_numpy() for c in islice(shuffle_chunks(table, ["row"], keep_all_rows, 1000, seed=1), 18)]
+    again = [c["row"].to_numpy() for c in islice(shuffle_chunks(table, ["row"], keep_all_rows, 1000, seed=1), 18)]
+    other = next(shuffle_chunks(table, ["row"], keep_all_rows, 1000, seed=2))["row"].to_numpy()
     assert all(len(chunk) == 1000 for chunk in order)
     first, second = np.concatenate(order[:9]), np.concatenate(order[9:])
     assert np.array_equal(np.sort(first), np.arange(9000))

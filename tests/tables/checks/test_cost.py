@@ -1,4 +1,4 @@
-"""The checks of a table take a small part of a fit, however many rows and columns there are, and still find leaks."""
+"""Test that checks take a small part of a fit, however many rows and columns there are, and still find leaks."""
 
 import time
 import warnings
@@ -27,49 +27,51 @@ KINDS = {
 }
 
 
-def table(rows: int, each: int) -> CountRows:
+def make_rows(rows: int, n_columns: int) -> CountRows:
     """Return a table with so many columns of each kind, and counts that depend on one of them."""
-    frame = pl.DataFrame({f"{kind} {number}": make(rows) for kind, make in KINDS.items() for number in range(each)})
+    frame = pl.DataFrame(
+        {f"{kind} {number}": make(rows) for kind, make in KINDS.items() for number in range(n_columns)}
+    )
     mean = np.exp(1.0 + 0.5 * frame["decimals 0"].to_numpy())
     return CountRows(frame, RNG.poisson(mean).astype(float))
 
 
-def check(sample: CountRows) -> float:
+def time_checks(sample: CountRows) -> float:
     """Return the CPU seconds of all checks."""
-    started = time.process_time()
+    start = time.process_time()
     find_identifiers(sample.X, {})
     find_column_problems(sample, {})
     find_row_problems(sample, {})
-    return time.process_time() - started
+    return time.process_time() - start
 
 
 def test_the_cost_of_checks_grows_little_with_rows():
-    """Sixteen times as many rows; what looks at all pairs of columns, or sorts all rows several times, takes longer."""
-    check(table(2_000, 1))  # imports
-    small, large = check(table(20_000, 1)), check(table(320_000, 1))
+    """Give sixteen times as many rows: comparing all pairs of columns, or sorting all rows often, would take longer."""
+    time_checks(make_rows(2_000, 1))  # imports
+    small, large = time_checks(make_rows(20_000, 1)), time_checks(make_rows(320_000, 1))
     assert large < 8.0 * small + 1.0
 
 
 def test_the_cost_of_checks_is_proportional_to_columns():
-    few, many = check(table(2_000, 5)), check(table(2_000, 40))
+    few, many = time_checks(make_rows(2_000, 5)), time_checks(make_rows(2_000, 40))
     assert many < 16.0 * few + 1.0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rows", "each", "share"), [(1_000_000, 1, 0.1), (2_000, 250, 0.25)])
-def test_checks_take_a_small_part_of_a_fit(rows, each, share):
-    """A million rows with a budget of a minute, and 2,000 columns without one."""
-    sample = table(rows, each)
-    seconds = check(sample)
-    started = time.process_time()
+@pytest.mark.parametrize(("rows", "n_columns", "share"), [(1_000_000, 1, 0.1), (2_000, 250, 0.25)])
+def test_checks_take_a_small_part_of_a_fit(rows, n_columns, share):
+    """Fit a million rows with a budget of a minute, and 2,000 columns without one."""
+    sample = make_rows(rows, n_columns)
+    seconds = time_checks(sample)
+    start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         CountRegressor(time_budget="60s" if rows > 10_000 else None, random_state=0).fit(sample.X, sample.y)
-    assert seconds < share * (time.process_time() - started)
+    assert seconds < share * (time.process_time() - start)
 
 
 def test_a_leak_and_a_code_are_found_in_a_large_table():
-    sample = table(100_000, 1)
+    sample = make_rows(100_000, 1)
     coded = np.where(np.arange(100_000) % 5_000 == 0, -999.0, RNG.uniform(1.0, 2.0, 100_000))
     X = sample.X.with_columns(copy=2.0 * sample.y + 1.0, coded=coded)
     findings = find_column_problems(CountRows(X, sample.y), {})
@@ -81,7 +83,7 @@ def test_a_leak_and_a_code_are_found_in_a_large_table():
 
 @pytest.mark.parametrize("groups", [40, 40_000])
 def test_units_are_found_in_a_large_table(groups):
-    """Of 40 shops with 3,000 rows each, some rows are looked at; of 40,000 persons, some persons with all rows."""
+    """Of 40 shops with 3,000 rows some rows are looked at; of 40,000 persons, some persons with all their rows."""
     rng = np.random.default_rng(1)
     unit = rng.integers(0, groups, 120_000)
     mean = np.exp(1.0 + rng.normal(0.0, 0.8, groups)[unit])

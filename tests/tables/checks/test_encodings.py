@@ -1,4 +1,4 @@
-"""Columns of means of the target: within their own values, and over neighbouring rows."""
+"""Test columns of means of the target: within their own values, and over neighbouring rows."""
 
 import numpy as np
 import polars as pl
@@ -10,13 +10,13 @@ ROWS = 1200
 
 
 def draw_levels(seed: int, levels: int = 60) -> tuple[np.ndarray, np.ndarray]:
-    """Levels of different sizes, and counts whose means differ between them."""
+    """Draw levels of different sizes, and counts whose means differ between them."""
     rng = np.random.default_rng(seed)
     level = rng.choice(levels, ROWS, p=rng.dirichlet(np.full(levels, 3.0)))
     return level, rng.poisson(4.0 * rng.gamma(5.0, 0.2, levels)[level]).astype(float)
 
 
-def mean_of_levels(level: np.ndarray, y: np.ndarray, prior: float = 0.0) -> np.ndarray:
+def average_levels(level: np.ndarray, y: np.ndarray, prior: float = 0.0) -> np.ndarray:
     total, size = np.bincount(level, y), np.bincount(level)
     return ((total + prior * y.mean()) / np.maximum(size + prior, 1))[level]
 
@@ -25,25 +25,25 @@ def mean_of_levels(level: np.ndarray, y: np.ndarray, prior: float = 0.0) -> np.n
 @pytest.mark.parametrize("prior", [0.0, 0.5])
 def test_a_target_encoding_is_recognised_plain_and_shrunk(seed, prior):
     level, y = draw_levels(seed)
-    assert is_group_mean(mean_of_levels(level, y, prior), y)
-    assert is_group_mean(100.0 - 3.0 * mean_of_levels(level, y), y)
+    assert is_group_mean(average_levels(level, y, prior), y)
+    assert is_group_mean(100.0 - 3.0 * average_levels(level, y), y)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_true_means_and_encodings_of_other_rows_are_not(seed):
+def test_true_means_and_encodings_of_other_rows_are_no_target_encodings(seed):
     rng = np.random.default_rng(seed)
     level, _ = draw_levels(seed)
     true = rng.gamma(5.0, 0.8, 60)[level]
     y = rng.poisson(true).astype(float)
     assert not is_group_mean(true, y)
-    assert not is_group_mean(mean_of_levels(level, rng.poisson(true).astype(float)), y)
+    assert not is_group_mean(average_levels(level, rng.poisson(true).astype(float)), y)
     assert not is_group_mean(rng.normal(size=60)[level], y)
     assert not is_group_mean(rng.normal(size=ROWS), y)
 
 
 def test_few_levels_and_levels_without_noise_show_nothing():
     level, y = draw_levels(0, levels=8)
-    assert not is_group_mean(mean_of_levels(level, y), y)
+    assert not is_group_mean(average_levels(level, y), y)
     level, _ = draw_levels(0)
     assert not is_group_mean(level.astype(float), 2.0 * level)
 
@@ -57,8 +57,8 @@ def test_rows_of_levels_are_chosen_together():
     assert 0.0 < shares.mean() < 0.9
 
 
-def rolling(y: np.ndarray, offsets: range, weights: np.ndarray | None = None) -> np.ndarray:
-    """Weighted means of the counts at these distances from each row."""
+def average_neighbours(y: np.ndarray, offsets: range, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return weighted means of the counts at these distances from a row."""
     weights = np.ones(len(offsets)) if weights is None else weights
     padded = np.pad(y, 40, mode="edge")
     return sum(w * padded[40 + k : 40 + k + len(y)] for k, w in zip(offsets, weights, strict=True)) / weights.sum()
@@ -71,15 +71,15 @@ def test_means_of_neighbouring_rows_are_found_if_they_include_the_row_or_later_o
     weights = 0.7 ** np.arange(8)
     X = pl.DataFrame(
         {
-            "centred": rolling(y, range(-3, 4)),
-            "trailing": rolling(y, range(-6, 1)),
-            "smooth": rolling(y, range(0, -8, -1), weights),
-            "leading": rolling(y, range(1, 5)),
-            "edges": rolling(y, range(-15, 16)),
-            "before": rolling(y, range(-7, 0)),
+            "centred": average_neighbours(y, range(-3, 4)),
+            "trailing": average_neighbours(y, range(-6, 1)),
+            "smooth": average_neighbours(y, range(0, -8, -1), weights),
+            "leading": average_neighbours(y, range(1, 5)),
+            "edges": average_neighbours(y, range(-15, 16)),
+            "before": average_neighbours(y, range(-7, 0)),
             "copy": y,
-            "next": rolling(y, range(1, 2)),
-            "noisy": rolling(y, range(-3, 4)) + rng.normal(0.0, 1.0, 600),
+            "next": average_neighbours(y, range(1, 2)),
+            "noisy": average_neighbours(y, range(-3, 4)) + rng.normal(0.0, 1.0, 600),
             "other": rng.normal(size=600),
             "constant": np.full(600, 3.0),
         }
@@ -93,7 +93,7 @@ def test_means_of_neighbouring_rows_are_found_if_they_include_the_row_or_later_o
 def test_rolling_means_of_few_rows_or_one_count_show_nothing():
     rng = np.random.default_rng(0)
     y = rng.poisson(20.0, 200).astype(float)
-    X = pl.DataFrame({"centred": rolling(y, range(-3, 4))})
+    X = pl.DataFrame({"centred": average_neighbours(y, range(-3, 4))})
     assert find_rolling_means(X, y) == ["centred"]
     assert find_rolling_means(X.head(199), y[:199]) == []
     assert find_rolling_means(X, np.full(200, 3.0)) == []

@@ -1,6 +1,6 @@
-"""Columns that are nearly the target are asked about; predictors that leave the noise of counts are not.
+"""Test that columns that are nearly the target are asked about, and predictors that leave the noise of counts are not.
 
-Columns that are made of the target for certain: tests/soundness/test_leaks.py.
+tests/soundness/test_leaks.py tests columns that are made of the target for certain.
 """
 
 import re
@@ -24,20 +24,20 @@ NOISE_OF_NORMALS = stats.chi2.cdf(4.0, 3) + 4.0 * stats.chi2.sf(4.0, 1)
 
 
 def list_suspects(X, y, **options):
-    """Columns that are leaks, or asked about, in the order of the table."""
+    """List columns that are leaks, or asked about, in the order of the table."""
     names = {name for finding in find_leaks(X, y, **options) for name in finding.columns}
     return [name for name in X.columns if name in names]
 
 
-def counts(mean, rows, seed=0):
-    """Counts that follow one column, log-linearly."""
+def simulate_counts(mean, rows, seed=0):
+    """Simulate counts that follow one column, log-linearly."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=rows)
     return x, rng.poisson(mean * np.exp(0.7 * x)).astype(float)
 
 
 def test_a_sole_column_that_was_confirmed_is_not_asked_about():
-    x, y = counts(20.0, 400)
+    x, y = simulate_counts(20.0, 400)
     table = pl.DataFrame({"nearly": y + 0.01 * x, "y": y.astype(int)})
     asked, confirmed = (prepare(table, FitConfig(target="y", use=use)) for use in ((), ("nearly",)))
     assert any("nearly" in words for words in (*asked.leaks, *asked.warnings))
@@ -48,7 +48,7 @@ def test_a_sole_column_that_was_confirmed_is_not_asked_about():
 
 
 @pytest.fixture(scope="module")
-def rates():
+def rate_table():
     """Counts with exposures, a predictor of their rate, and the exposure."""
     rng = np.random.default_rng(5)
     x, exposure = rng.normal(size=600), rng.uniform(1.0, 30.0, 600)
@@ -56,16 +56,16 @@ def rates():
 
 
 @pytest.mark.parametrize("made", [lambda rate: rate, lambda rate: 100 * rate.round(2), lambda rate: np.log1p(rate)])
-def test_a_column_that_is_the_rate_is_found_with_the_exposure_only(rates, made):
-    x, y, exposure = rates
+def test_a_column_that_is_the_rate_is_found_with_the_exposure_only(rate_table, made):
+    x, y, exposure = rate_table
     X = pl.DataFrame({"x": x, "rate": made(y / exposure)})
     (finding,) = find_leaks(X, y, exposure=exposure)
     assert re.match(r"Column rate (is|predicts) .*the target per exposure", finding.statement)
     assert find_leaks(X, y) == find_leaks(X, y, exposure=np.full(600, 2.0)) == []
 
 
-def test_parts_of_the_rate_that_sum_to_it(rates):
-    _, y, exposure = rates
+def test_parts_that_sum_to_the_rate_are_leaks(rate_table):
+    _, y, exposure = rate_table
     part = np.random.default_rng(0).binomial(y.astype(int), 0.5) / exposure
     *_, finding = find_leaks(pl.DataFrame({"one": part, "two": y / exposure - part}), y, exposure=exposure)
     assert finding.kind == FindingKind.LEAK
@@ -73,8 +73,8 @@ def test_parts_of_the_rate_that_sum_to_it(rates):
 
 
 @pytest.mark.parametrize("factor", [1.0, 50.0])
-def test_the_rate_that_counts_follow_is_no_leak(rates, factor):
-    x, _, exposure = rates
+def test_the_rate_that_counts_follow_is_no_leak(rate_table, factor):
+    x, _, exposure = rate_table
     rate = factor * np.exp(1.0 + 0.8 * x)
     y = np.random.default_rng(1).poisson(exposure * rate).astype(float)
     assert find_leaks(pl.DataFrame({"rate": rate, "x": x}), y, exposure=exposure) == []
@@ -83,7 +83,7 @@ def test_the_rate_that_counts_follow_is_no_leak(rates, factor):
 # Leaks ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_column_that_nearly_is_the_target():
+def test_a_column_that_nearly_is_the_target_is_suspected():
     y = RNG.poisson(20, 500).astype(float)
     noisy = y + RNG.normal(size=500)
     r = np.corrcoef(noisy, y)[0, 1]
@@ -99,14 +99,14 @@ def test_a_column_that_nearly_is_the_target():
     )
 
 
-def test_a_large_part_of_the_target():
-    most, rest = RNG.negative_binomial(2, 2 / 202, 800), RNG.negative_binomial(1, 1 / 21, 800)
-    rest *= RNG.random(800) < 0.9
-    assert list_suspects(pl.DataFrame({"most": most}), (most + rest).astype(float)) == ["most"]
+def test_a_large_part_of_the_target_is_suspected():
+    large_part, small_part = RNG.negative_binomial(2, 2 / 202, 800), RNG.negative_binomial(1, 1 / 21, 800)
+    small_part *= RNG.random(800) < 0.9
+    assert list_suspects(pl.DataFrame({"most": large_part}), (large_part + small_part).astype(float)) == ["most"]
 
 
-def copies(y):
-    """Columns made of the counts alone."""
+def make_leaks(y):
+    """Make columns of the counts alone."""
     ranges = np.searchsorted(np.unique(np.quantile(y, [0.2, 0.4, 0.6, 0.8])), y)
     return {
         "root": np.sqrt(y),
@@ -120,33 +120,33 @@ def copies(y):
 
 @pytest.mark.parametrize("rows", [150, 4000])
 @pytest.mark.parametrize("mean", [3.0, 40.0, 1000.0])
-def test_functions_and_ranges_of_the_target(mean, rows):
-    x, y = counts(mean, rows)
-    made = copies(y)
+def test_functions_and_ranges_of_the_target_are_suspected(mean, rows):
+    x, y = simulate_counts(mean, rows)
+    leaks = make_leaks(y)
     noise = {
         "x": x,
         "noise": RNG.normal(size=rows),
         "word": RNG.choice(["a", "b"], rows),
         "yes": RNG.random(rows) < 0.5,
     }
-    assert list_suspects(pl.DataFrame(noise | made), y) == list(made)
+    assert list_suspects(pl.DataFrame(noise | leaks), y) == list(leaks)
 
 
-def test_a_category_that_determines_the_target():
+def test_a_category_that_determines_the_target_is_suspected():
     level = RNG.integers(0, 30, 600)
     y = RNG.permutation(np.arange(30) * 3.0)[level]
-    assert list_suspects(pl.DataFrame({"plan": [f"p{each}" for each in level]}), y) == ["plan"]
+    assert list_suspects(pl.DataFrame({"plan": [f"p{plan}" for plan in level]}), y) == ["plan"]
     wrong = np.where(RNG.random(600) < 0.02, RNG.integers(0, 90, 600), y)
-    assert list_suspects(pl.DataFrame({"plan": [f"p{each}" for each in level]}), wrong.astype(float)) == ["plan"]
+    assert list_suspects(pl.DataFrame({"plan": [f"p{plan}" for plan in level]}), wrong.astype(float)) == ["plan"]
 
 
 def test_one_outlier_does_not_hide_a_leak():
-    y = counts(20.0, 500)[1]
+    y = simulate_counts(20.0, 500)[1]
     y[7] = 1e12
     assert list_suspects(pl.DataFrame({"log": np.log1p(y)}), y) == ["log"]
 
 
-def test_two_dates_that_are_as_far_apart_as_the_target_says():
+def test_two_dates_whose_distance_is_the_target_are_leaks():
     days = RNG.integers(0, 2000, 400)
     y = RNG.poisson(6.0, 400) + 1
     start = [date(2015, 1, 1) + timedelta(days=int(day)) for day in days]
@@ -175,12 +175,12 @@ def test_groups_whose_counts_are_far_apart_are_not_suspected():
         means = np.cumprod(rng.uniform(2, 15, 3))
         group = rng.integers(0, 3, 300)
         y = rng.poisson(means[group]).astype(float)
-        wrong += bool(list_suspects(pl.DataFrame({"g": [f"g{each}" for each in group]}), y))
+        wrong += bool(list_suspects(pl.DataFrame({"g": [f"g{label}" for label in group]}), y))
     assert wrong <= 1
 
 
 def test_repeated_rows_and_the_order_of_rows_raise_no_suspicion():
-    x, y = counts(5.0, 300)
+    x, y = simulate_counts(5.0, 300)
     twice = pl.DataFrame({"x": np.tile(x, 3), "code": np.tile(RNG.integers(0, 200, 300), 3)})
     assert list_suspects(twice, np.tile(y, 3)) == []
     order = np.argsort(y)
@@ -204,7 +204,7 @@ def test_no_column_of_a_real_table_is_suspected(data_folder, file, target, drop)
 
 @pytest.mark.parametrize("rows", [1000, 1280, 1500])
 def test_a_large_exposure_makes_no_column_a_leak(rows):
-    """Of rates far below 1, the logarithm with a lower bound is a constant, which no column is a line of."""
+    """The logarithm of rates far below 1 has a lower bound: it is a constant, which no column is a line of."""
     rng = np.random.default_rng(0)
     population, x = rng.integers(10_000, 100_000, rows), rng.normal(size=rows)
     y = rng.poisson(population / 20_000 * np.exp(0.3 * x)).astype(float)
@@ -214,7 +214,7 @@ def test_a_large_exposure_makes_no_column_a_leak(rows):
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_codes_of_the_target_are_found_whatever_their_unit(scale):
-    """A code per count, with the rounding of a program that has computed it."""
+    """Give a code per count, with the rounding of a program that has computed it."""
     rng = np.random.default_rng(0)
     y = rng.poisson(3.0, 400).astype(float)
     code = rng.permutation(50)[y.astype(int)] + 1.0
@@ -224,7 +224,7 @@ def test_codes_of_the_target_are_found_whatever_their_unit(scale):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_column_without_information_leaves_the_noise_of_counts(seed):
-    """Of 20,000 Poisson counts and neighbours at uneven distances: no variance is explained, and that left is all."""
+    """With 20,000 Poisson counts and neighbours at uneven distances no variance is explained."""
     rng = np.random.default_rng(seed)
     y = rng.poisson(50.0, 20_000).astype(float)
     share, noise = _measure_unexplained(
@@ -236,7 +236,7 @@ def test_a_column_without_information_leaves_the_noise_of_counts(seed):
 
 @pytest.mark.parametrize("is_number", [True, False])
 def test_rates_leave_the_noise_of_counts_with_their_exposures(is_number):
-    """A rate of a Poisson count has the variance of its mean over its exposure, whatever those of its neighbours."""
+    """A rate of a Poisson count has the variance of its mean over its exposure, whatever its neighbours have."""
     rng = np.random.default_rng(0)
     exposure = rng.choice([1.0, 10.0], 20_000)
     y = rng.poisson(50.0 * exposure) / exposure
@@ -246,8 +246,8 @@ def test_rates_leave_the_noise_of_counts_with_their_exposures(is_number):
     assert noise == pytest.approx(NOISE_OF_NORMALS, abs=0.04)
 
 
-def test_half_of_the_variance_that_levels_explain():
-    """Levels of which the means vary as much as counts around them."""
+def test_levels_explain_half_of_the_variance():
+    """The means of levels vary as much as the counts around them."""
     rng = np.random.default_rng(1)
     level = np.repeat(np.arange(4000), 5)
     mean = 100.0 + 10.0 * rng.normal(size=4000)
@@ -285,7 +285,7 @@ def test_half_of_the_variance_that_levels_explain():
     ids=["itself", "gaps", "line", "log", "root", "inverse", "square", "zero", "set", "part", "missing", "known",
          "noisy", "drawn", "small", "flag", "absent", "constant"],
 )  # fmt: skip
-def test_how_a_column_is_made_of_the_target(make, words):
+def test_a_leak_says_how_the_column_is_made_of_the_target(make, words):
     rng = np.random.default_rng(0)
     y = rng.poisson(3.0, 600).astype(float)
     column = np.log1p(y) if make is np.log1p else make(y, rng)
@@ -322,8 +322,8 @@ def test_columns_that_sum_to_the_target_are_named_without_the_others():
     assert find_leaks(X.drop("c"), sum(parts)) == []
 
 
-def test_values_that_stand_for_ranges_of_counts():
-    """Ranges of ten counts, one after the other, and not ranges that overlap."""
+def test_values_that_stand_for_ranges_of_counts_are_leaks():
+    """Ranges of ten counts follow one another; ranges that overlap are no leak."""
     rng = np.random.default_rng(0)
     level = rng.integers(0, 6, 800)
     X = pl.DataFrame({"code": [f"k{k}" for k in rng.permutation(6)[level]], "x": rng.normal(size=800)})

@@ -1,4 +1,4 @@
-"""Trends in time and drifts in the order of rows are found; periodic and shuffled tables raise no alarm."""
+"""Test that trends in time and drifts in the order of rows are found, and that periodic tables raise no alarm."""
 
 from datetime import date, timedelta
 
@@ -13,8 +13,8 @@ from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import prepare
 
 
-def series(slope: float, seed: int, rows: int = 600, dates: bool = False) -> pl.DataFrame:
-    """Counts whose mean grows by so many times over the table."""
+def simulate_trend(slope: float, seed: int, rows: int = 600, dates: bool = False) -> pl.DataFrame:
+    """Simulate counts whose mean grows by so many times over the table."""
     rng = np.random.default_rng(seed)
     x, when = rng.normal(size=rows), np.arange(rows) / rows
     y = rng.poisson(np.exp(1.5 + 0.5 * x + slope * when) * rng.gamma(5, 0.2, rows))
@@ -23,30 +23,34 @@ def series(slope: float, seed: int, rows: int = 600, dates: bool = False) -> pl.
     return pl.DataFrame({"x": x, "when": days if dates else when, "y": y})[order.tolist()]
 
 
-def trends(frame: pl.DataFrame, **options) -> list[str]:
-    return [each for each in prepare(frame, FitConfig(target="y", time="when", **options)).warnings if "trend" in each]
+def list_trend_warnings(frame: pl.DataFrame, **options) -> list[str]:
+    return [
+        warning
+        for warning in prepare(frame, FitConfig(target="y", time="when", **options)).warnings
+        if "trend" in warning
+    ]
 
 
 @pytest.mark.parametrize("slope", [1.5, -1.5])
 @pytest.mark.parametrize("dates", [False, True])
 def test_a_trend_is_reported(slope, dates):
-    (result,) = trends(series(slope, seed=0, dates=dates))
+    (result,) = list_trend_warnings(simulate_trend(slope, seed=0, dates=dates))
     assert ("higher" if slope > 0 else "lower") in result
     assert '`use=["when"]`' in result
-    kept = trends(series(slope, seed=0, dates=dates), use=("when",))
+    kept = list_trend_warnings(simulate_trend(slope, seed=0, dates=dates), use=("when",))
     assert not any('`use=["when"]`' in sentence for sentence in kept)
 
 
 def test_no_trend_is_not_reported():
-    assert not [seed for seed in range(6) if trends(series(0.0, seed))]
+    assert not [seed for seed in range(6) if list_trend_warnings(simulate_trend(0.0, seed))]
 
 
-def test_inputs_may_explain_a_trend():
-    frame = series(0.0, seed=0)
+def test_a_trend_that_inputs_explain_is_not_reported():
+    frame = simulate_trend(0.0, seed=0)
     rising = frame["when"].to_numpy()
     y = np.random.default_rng(0).poisson(np.exp(1 + 3 * np.abs(np.sin(40 * rising))))
     explained = frame.with_columns(season=np.abs(np.sin(40 * rising)), y=pl.Series(y))
-    assert not trends(explained)
+    assert not list_trend_warnings(explained)
 
 
 # Columns that follow time: periodic and free ones do not
@@ -80,7 +84,7 @@ def test_calendar_and_trend_are_found_in_any_order_of_rows(calendar):
     )
 
 
-def test_columns_that_do_not_follow_time(calendar):
+def test_columns_that_do_not_follow_time_are_not_named(calendar):
     days = pl.Series([date(2001, 1, 1) + timedelta(days=day) for day in range(7000)])
     months = pl.DataFrame({"month": days.dt.month(), "weekday": days.dt.weekday()})
     assert find_time_columns(months, days) == [], "months that come again many times"
@@ -93,8 +97,8 @@ def test_columns_that_do_not_follow_time(calendar):
 # The order of rows
 
 
-def drifting(seed: int, rows: int = 1500) -> CountRows:
-    """Counts and a covariate that both change slowly from row to row, each in its own way."""
+def simulate_drift(seed: int, rows: int = 1500) -> CountRows:
+    """Simulate counts and a covariate that both change slowly from row to row, each in its own way."""
     rng = np.random.default_rng(seed)
     when, phases = np.arange(rows) / rows, rng.uniform(0, 6, 2)
     slow = np.sin(4 * np.pi * when + phases[0]) + 0.3 * when + rng.normal(0, 0.02, rows)
@@ -104,7 +108,7 @@ def drifting(seed: int, rows: int = 1500) -> CountRows:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_rows_that_drift_are_found_in_their_order_only(seed):
-    sample = drifting(seed)
+    sample = simulate_drift(seed)
     finding = find_drift(sample)
     assert finding is not None
     assert finding.kind == FindingKind.ORDER
@@ -114,7 +118,7 @@ def test_rows_that_drift_are_found_in_their_order_only(seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_sorted_tables_do_not_drift(seed):
-    """Counts that follow a column smoothly, in a table that is sorted by it, by another column, or by the counts."""
+    """Sort a table of counts that follow a column smoothly: by that column, by another one, and by the counts."""
     rng = np.random.default_rng(seed)
     age, size = rng.normal(size=1200), rng.normal(size=1200)
     y = rng.poisson(np.exp(1 + 0.6 * age)).astype(float)

@@ -1,4 +1,4 @@
-"""The quick model: rates, weights, folds without a row's group, and what it explains."""
+"""Test the quick model: rates, weights, folds without the group of a row, and what it explains."""
 
 import numpy as np
 import polars as pl
@@ -12,7 +12,7 @@ from ddpn.tables.checks.quick_model import QuickModel, count_quick_model_rows, e
 ROWS = 600
 
 
-def draw(seed: int = 0) -> CountRows:
+def draw_rows(seed: int = 0) -> CountRows:
     rng = np.random.default_rng(seed)
     x, level, group = rng.normal(size=ROWS), rng.integers(0, 4, ROWS), np.repeat(np.arange(ROWS // 4), 4)
     X = pl.DataFrame({"x": x, "level": [f"l{k}" for k in level], "flag": x > 1})
@@ -21,7 +21,7 @@ def draw(seed: int = 0) -> CountRows:
     return CountRows(X, rng.poisson(exposure * mean).astype(float), rng.uniform(0.5, 2.0, ROWS), exposure, group=group)
 
 
-SAMPLE = draw()
+SAMPLE = draw_rows()
 
 
 def test_one_exposure_for_all_rows_changes_no_mean():
@@ -68,7 +68,7 @@ def test_grouped_means_do_not_know_the_counts_of_the_group_and_random_ones_do():
         assert len(inner) + len(outer) == ROWS
 
 
-def test_what_is_explained_is_that_of_scikit_learn():
+def test_explained_deviance_is_that_of_scikit_learn():
     model = QuickModel(SAMPLE.replace(exposure=None))
     means = model.random_means
     deviances = model.compute_deviances(means)

@@ -1,4 +1,4 @@
-"""Each input is what its column means, and a row has the same inputs alone and among others."""
+"""Test that inputs are what their column means, and that a row has the same inputs alone and among others."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -23,11 +23,11 @@ from ddpn.tables.encoding.columns import (
 from ddpn.tables.encoding.encoder import has_effects
 
 
-def of(*values: float):
+def weigh_equally(*values: float):
     return weigh_distinct(np.array(values, dtype=float), np.ones(len(values)))
 
 
-def written(column: NumberEncoding, x: Sequence[float] | np.ndarray) -> np.ndarray:
+def encode_numbers(column: NumberEncoding, x: Sequence[float] | np.ndarray) -> np.ndarray:
     return ColumnPlan([column]).encode(ColumnTable([Column("x", Kind.NUMBER, np.array(x))]))
 
 
@@ -52,8 +52,8 @@ def test_bins_hold_equal_shares_of_the_weight():
 
 
 def test_bins_too_narrow_for_floats_are_dropped():
-    tiny = find_bin_edges(of(0.0, 5e-324, 1.0, 2.0), 24)
-    assert np.isfinite(written(NumberEncoding(edges=tiny), [0.0, 5e-324, 0.3, 9.0])).all()
+    tiny = find_bin_edges(weigh_equally(0.0, 5e-324, 1.0, 2.0), 24)
+    assert np.isfinite(encode_numbers(NumberEncoding(edges=tiny), [0.0, 5e-324, 0.3, 9.0])).all()
     assert tiny.tolist() == [0.0, 1.0, 2.0]
 
 
@@ -61,8 +61,8 @@ def test_bins_too_narrow_for_floats_are_dropped():
     ("values", "expected"),
     [([2, 0, 1], [0, 1, 2]), ([0, 1], []), ([0, 1, 2.5], []), (range(32), list(range(32))), (range(33), [])],
 )
-def test_integer_codes(values, expected):
-    assert find_integer_codes(of(*values)).tolist() == expected
+def test_few_consecutive_integers_are_codes(values, expected):
+    assert find_integer_codes(weigh_equally(*values)).tolist() == expected
 
 
 def test_missing_values_are_the_median_in_fit_as_in_use():
@@ -77,7 +77,7 @@ def test_missing_values_are_the_median_in_fit_as_in_use():
 @pytest.mark.parametrize("x", [[np.nan, np.nan], [5.0, 5.0], [1e12, 1e12]])
 def test_a_column_without_variation_is_zero_whatever_comes_later(x):
     column, _ = fit_number(np.array(x), np.ones(2))
-    assert written(column, [5.0, np.nan, -1e308, 1.7e308]).tolist() == [[0.0]] * 4
+    assert encode_numbers(column, [5.0, np.nan, -1e308, 1.7e308]).tolist() == [[0.0]] * 4
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ STRANGE = pl.DataFrame(
 )
 
 
-def number_inputs(column: NumberEncoding, x: float) -> list[float]:
-    """The inputs of a number, one by one."""
+def compute_number_inputs(column: NumberEncoding, x: float) -> list[float]:
+    """Compute the inputs of a number, one by one."""
     is_missing = np.isnan(x)
     x = column.fill if is_missing else x
     z = float(np.clip((0.5 * x - 0.5 * column.center) / (0.5 * column.scale), -1e18, 1e18))
@@ -138,10 +138,10 @@ def number_inputs(column: NumberEncoding, x: float) -> list[float]:
     return [value, *flags, *bins, *(x > column.steps), *(x == column.codes)]
 
 
-def category_inputs(column: CategoryEncoding, level: str | None) -> list[float]:
-    """The inputs of a level, one by one."""
+def compute_category_inputs(column: CategoryEncoding, level: str | None) -> list[float]:
+    """Compute the inputs of a level, one by one."""
     is_known = level in column.levels
-    result = [float(level == each) for each in column.levels]
+    result = [float(level == known_level) for known_level in column.levels]
     is_own_missing = level is None and column.has_missing
     result += [float(not is_known and not is_own_missing)] if column.has_other else []
     result += [float(is_own_missing)] if column.has_missing else []
@@ -150,23 +150,23 @@ def category_inputs(column: CategoryEncoding, level: str | None) -> list[float]:
     return result
 
 
-def expected_inputs(encoder: FeatureEncoder, table: pl.DataFrame) -> np.ndarray:
+def compute_expected_inputs(encoder: FeatureEncoder, table: pl.DataFrame) -> np.ndarray:
     rows = []
     for i in range(table.height):
         row: list[float] = []
         for column, cells in zip(encoder.columns_, encoder.schema_.parse(table), strict=True):
             if isinstance(column, CategoryEncoding):
                 code = cells.values[i]
-                row += category_inputs(column, None if code < 0 else cells.levels[code])
+                row += compute_category_inputs(column, None if code < 0 else cells.levels[code])
             else:
-                row += number_inputs(column, float(cells.values[i]))
+                row += compute_number_inputs(column, float(cells.values[i]))
         rows.append(row)
     return np.array(rows)
 
 
 @pytest.fixture
-def _pooled(monkeypatch):
-    """Levels of one row share an input."""
+def pool_rare_levels(monkeypatch):
+    """Let levels of one row share an input."""
     monkeypatch.setattr(columns, "_MIN_SHARE", 2 / N)
 
 
@@ -174,13 +174,13 @@ def _pooled(monkeypatch):
     ("numeric", "categorical"), [("standard", "one-hot"), ("piecewise", "effects"), ("steps", "one-hot")]
 )
 @pytest.mark.filterwarnings("ignore:overflow")
-@pytest.mark.usefixtures("_pooled")
+@pytest.mark.usefixtures("pool_rare_levels")
 def test_inputs_are_those_of_each_cell(numeric, categorical):
     fitted = FeatureEncoder(numeric=numeric, categorical=categorical).fit(TABLE, Y)
     assert has_effects(fitted) == (categorical == "effects")
     for table in (TABLE.head(31), STRANGE):
         result = fitted.transform(table)
-        np.testing.assert_allclose(result, expected_inputs(fitted, table), rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(result, compute_expected_inputs(fitted, table), rtol=1e-6, atol=1e-7)
         assert result.dtype == np.float32
         assert encoder_from_bytes(encoder_to_bytes(fitted)).transform(table).tobytes() == result.tobytes()
     # A row has the same inputs alone and among others.

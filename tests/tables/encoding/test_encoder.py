@@ -1,4 +1,4 @@
-"""FeatureEncoder as a scikit-learn transformer: same matrix from any table, weights, messages, names."""
+"""Test FeatureEncoder as a scikit-learn transformer: the same matrix from any table, weights, messages and names."""
 
 import json
 from unittest import mock
@@ -127,7 +127,7 @@ def test_the_output_is_always_finite(numeric, data):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("estimator", [FeatureEncoder(numeric=numeric) for numeric in MODES], ids=repr)
-def test_scikit_learns_own_checks(estimator, monkeypatch):
+def test_the_encoder_passes_the_checks_of_scikit_learn(estimator, monkeypatch):
     monkeypatch.setattr(steps, "_ROUNDS", 5)
     results = check_estimator(estimator, on_skip=None, on_fail=None)
     assert len(results) > 40

@@ -1,4 +1,4 @@
-"""Effects of levels: credibility against its formula and against simulated effects, weights, exposures, no leaks."""
+"""Test effects of levels: credibility against its formula and simulated effects, weights, exposures, and no leaks."""
 
 import numpy as np
 import polars as pl
@@ -12,8 +12,8 @@ from ddpn.tables.encoding.encoder import OutOfFoldEffects, assign_folds_by_conte
 LEVELS, ROWS = 300, 1800
 
 
-def simulate(seed: int, spread: float = 0.8) -> tuple[pl.DataFrame, np.ndarray, np.ndarray]:
-    """A table with a column of many levels, its counts, and the true effect of each row's level."""
+def simulate_levels(seed: int, spread: float = 0.8) -> tuple[pl.DataFrame, np.ndarray, np.ndarray]:
+    """Simulate a table with a column of many levels, its counts, and the true effect of a row's level."""
     rng = np.random.default_rng(seed)
     effects = rng.normal(0.0, spread, LEVELS)
     level = rng.integers(0, LEVELS, ROWS)
@@ -33,15 +33,15 @@ def test_credibility_is_that_of_buhlmann_and_straub():
     result = estimate_credible_effects(index, 6, Targets(rate, volume, np.ones(90)))
     m = np.average(rate, weights=volume)
     w = np.array([volume[index == j].sum() for j in range(6)])
-    own = np.array([np.average(rate[index == j], weights=volume[index == j]) for j in range(6)])
-    within = (volume * (rate - own[index]) ** 2).sum() / (90 - 6)
-    between = ((w * (own - m) ** 2).sum() - 5 * within) / (w.sum() - (w**2).sum() / w.sum())
+    level_means = np.array([np.average(rate[index == j], weights=volume[index == j]) for j in range(6)])
+    within = (volume * (rate - level_means[index]) ** 2).sum() / (90 - 6)
+    between = ((w * (level_means - m) ** 2).sum() - 5 * within) / (w.sum() - (w**2).sum() / w.sum())
     z = w / (w + within / between)
-    np.testing.assert_allclose(result, np.log((z * own + (1 - z) * m) / m), rtol=1e-10)
+    np.testing.assert_allclose(result, np.log((z * level_means + (1 - z) * m) / m), rtol=1e-10)
 
 
 def test_blocks_of_training_rows_are_those_of_all_rows():
-    X, y, _ = simulate(3)
+    X, y, _ = simulate_levels(3)
     fold = np.arange(ROWS) % 5
     whole = FeatureEncoder(numeric="steps", categorical="auto").fit_transform(X, y, fold=fold)
     encoder = FeatureEncoder(numeric="steps", categorical="auto")
@@ -56,10 +56,10 @@ def test_blocks_of_training_rows_are_those_of_all_rows():
 
 
 def test_effects_follow_the_true_ones_and_rare_levels_are_shrunk():
-    X, y, true = simulate(0)
+    X, y, true = simulate_levels(0)
     encoder = FeatureEncoder(categorical="auto").fit(X, y)
-    known = X["zip"].is_not_null().to_numpy()
-    assert np.corrcoef(look_up_effect(encoder, encoder.transform(X))[known], true[known])[0, 1] > 0.85
+    has_level = X["zip"].is_not_null().to_numpy()
+    assert np.corrcoef(look_up_effect(encoder, encoder.transform(X))[has_level], true[has_level])[0, 1] > 0.85
     effects = encoder.columns_[1].effects
     assert effects is not None
     assert len(effects.values) == X["zip"].drop_nulls().n_unique()
@@ -71,14 +71,14 @@ def test_effects_follow_the_true_ones_and_rare_levels_are_shrunk():
 
 
 def test_a_row_does_not_see_its_own_count():
-    X, y, _ = simulate(1)
+    X, y, _ = simulate_levels(1)
     changed = y.copy()
     changed[7] += 500
     fold = np.arange(ROWS) % 5
     encoders = [FeatureEncoder(categorical="auto") for _ in range(2)]
     before, after = (
-        look_up_effect(each, each.fit_transform(X, counts, fold=fold)) * each.columns_[1].effects.scale
-        for each, counts in zip(encoders, (y, changed), strict=True)
+        look_up_effect(fitted, fitted.fit_transform(X, counts, fold=fold)) * fitted.columns_[1].effects.scale
+        for fitted, counts in zip(encoders, (y, changed), strict=True)
     )
     np.testing.assert_allclose(before[fold == 2], after[fold == 2], rtol=1e-5, atol=1e-6)
     same = (X["zip"] == X["zip"][7]).fill_null(False).to_numpy() & (fold != 2)
@@ -107,7 +107,7 @@ def test_levels_that_do_not_differ_have_no_effects():
 
 
 def test_weights_are_repeated_rows_and_their_unit_does_not_matter():
-    X, y, _ = simulate(2)
+    X, y, _ = simulate_levels(2)
     weight = np.random.default_rng(0).integers(0, 4, ROWS)
     rows = np.repeat(np.arange(ROWS), weight)
     weighted = FeatureEncoder(categorical="auto").fit(X, y, weight)
@@ -119,7 +119,7 @@ def test_weights_are_repeated_rows_and_their_unit_does_not_matter():
 
 
 def test_effects_are_those_of_rates():
-    X, _, true = simulate(4)
+    X, _, true = simulate_levels(4)
     days = np.random.default_rng(1).uniform(0.1, 10.0, ROWS)
     counts = np.random.default_rng(2).poisson(days * np.exp(1.0 + true))
     encoder = FeatureEncoder(categorical="auto").fit(X, counts, exposure=days)
@@ -129,7 +129,7 @@ def test_effects_are_those_of_rates():
 
 
 def test_folds_by_content_know_a_row_again():
-    X, y, _ = simulate(8)
+    X, y, _ = simulate_levels(8)
     encoder = FeatureEncoder(categorical="auto").fit(X, y)
     fold = assign_folds_by_content(encoder, X)
     assert np.bincount(fold).min() > ROWS / 5 - 4 * np.sqrt(ROWS / 5)
@@ -147,7 +147,7 @@ def test_folds_by_content_know_a_row_again():
 
 
 def test_rounding_errors_are_no_effects():
-    X, _, _ = simulate(10)
+    X, _, _ = simulate_levels(10)
     rng = np.random.default_rng(0)
     days, weight = rng.uniform(0.1, 3.0, (2, ROWS))
     assert not has_effects(FeatureEncoder(categorical="auto").fit(X, 2.0 * days, exposure=days))
@@ -155,7 +155,7 @@ def test_rounding_errors_are_no_effects():
 
 
 def test_rows_of_a_fold_without_rows_have_the_effects_of_all():
-    X, y, _ = simulate(12)
+    X, y, _ = simulate_levels(12)
     encoder = FeatureEncoder(categorical="auto").fit(X, y)
     crossed = OutOfFoldEffects(encoder, X, y.astype(float), None, None, np.arange(ROWS) % 3)
     result = look_up_effect(encoder, crossed.encode(X, np.full(ROWS, 4)))
@@ -163,7 +163,7 @@ def test_rows_of_a_fold_without_rows_have_the_effects_of_all():
 
 
 @pytest.mark.parametrize("fold", [np.arange(3), np.zeros(ROWS), np.full(ROWS, -1)])
-def test_bad_folds(fold):
-    X, y, _ = simulate(13)
+def test_bad_folds_are_refused(fold):
+    X, y, _ = simulate_levels(13)
     with pytest.raises(InputError, match="fold must be"):
         FeatureEncoder(categorical="auto").fit_transform(X, y, fold=fold)

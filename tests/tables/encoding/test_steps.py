@@ -1,4 +1,4 @@
-"""Cuts against targets that follow thresholds, and columns of wide tables by the gain of a split."""
+"""Test cuts against targets that follow thresholds, and the choice of columns of wide tables by the gain of a split."""
 
 import numpy as np
 import pytest
