@@ -1,4 +1,4 @@
-"""Every likelihood, and models that several files ask."""
+"""Share every likelihood, and models that several files ask."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,8 +24,8 @@ LIKELIHOODS["paper"] = {"likelihood": "double_poisson", "head_options": {"object
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _small_trees() -> Iterator[None]:
-    """Trees of one size: which of several predicts best is a choice of its own (tests/members/test_trees.py)."""
+def _limit_trees() -> Iterator[None]:
+    """Boost trees of one size: tests/members/test_trees.py tests how a size is chosen."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(boosting, "_LEAVES", (4,))
         yield
@@ -38,6 +38,6 @@ def likelihood(request) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def exposed(likelihood, quick, counts, exposures) -> DDPNRegressor:
+def model_with_exposure(likelihood, quick, counts, exposures) -> DDPNRegressor:
     """A model of each likelihood, fitted with exposures."""
     return quick(**likelihood).fit(*counts, exposure=exposures)

@@ -1,4 +1,4 @@
-"""Bounded, censored and zero-rich counts: simulated truth is recovered, intervals cover, predictions stay in range."""
+"""Test bounded, censored and zero-rich counts: truth is recovered, intervals cover, predictions stay in range."""
 
 import numpy as np
 import pytest
@@ -24,23 +24,23 @@ DOUBLE = TRUTH + np.array([np.log(2), 0.0, 0.0])  # of twice the mean
 BEDS = RNG.integers(1, 7, N + NEW).astype(float)
 
 
-def drawn(dist, seed: int = 0) -> np.ndarray:
+def draw_counts(dist, seed: int = 0) -> np.ndarray:
     return dist.sample(generator=torch.Generator().manual_seed(seed)).numpy().astype(float)
 
 
-Y = drawn(Poisson(MU))
-NARROW = drawn(DoublePoisson(2 * MU, 2.5))
-FULL = drawn(Truncated(Poisson(MU), 0, torch.from_numpy(BEDS)))
+Y = draw_counts(Poisson(MU))
+NARROW = draw_counts(DoublePoisson(2 * MU, 2.5))
+FULL = draw_counts(Truncated(Poisson(MU), 0, torch.from_numpy(BEDS)))
 
 
-def estimates(model: CountGLM) -> np.ndarray:
-    """Those of log mu."""
+def get_estimates(model: CountGLM) -> np.ndarray:
+    """Get the coefficients of log mu."""
     return np.r_[model.intercept_[0], model.coef_[0]]
 
 
-def errors(model: CountGLM, truth: np.ndarray = TRUTH) -> np.ndarray:
-    """Distances from the truth in standard errors."""
-    return np.abs(estimates(model) - truth) / model.standard_errors_[:3]
+def count_standard_errors(model: CountGLM, truth: np.ndarray = TRUTH) -> np.ndarray:
+    """Return distances from the truth in standard errors."""
+    return np.abs(get_estimates(model) - truth) / model.standard_errors_[:3]
 
 
 # Recovery ------------------------------------------------------------------------------------------------------------
@@ -51,23 +51,23 @@ def test_positive_poisson_counts_are_those_of_statsmodels():
     model = CountGLM(likelihood="poisson", lower=1, tol=1e-9).fit(TRAIN[kept], Y[:N][kept])
     peer = TruncatedLFPoisson(Y[:N][kept], sm.add_constant(TRAIN[kept]), truncation=0)
     peer = peer.fit(disp=0, method="bfgs", maxiter=200, gtol=1e-8)
-    np.testing.assert_allclose(estimates(model), peer.params, rtol=1e-5)
+    np.testing.assert_allclose(get_estimates(model), peer.params, rtol=1e-5)
     np.testing.assert_allclose(model.standard_errors_, peer.bse, rtol=1e-4)
     assert model.loglik_ == pytest.approx(peer.llf, rel=1e-9)
-    assert errors(model).max() < 3.5
+    assert count_standard_errors(model).max() < 3.5
 
 
 def test_models_of_zeros_are_those_of_statsmodels():
-    """A hurdle is a logistic regression on "is 0" and a model of positive counts, fitted together."""
-    y, exog = drawn(ZeroInflated(Poisson(2 * MU), 0.3), seed=1)[:N], sm.add_constant(TRAIN)
+    """A hurdle model is a logistic regression on "is 0" and a model of positive counts, fitted together."""
+    y, exog = draw_counts(ZeroInflated(Poisson(2 * MU), 0.3), seed=1)[:N], sm.add_constant(TRAIN)
     inflated = CountGLM(likelihood="zero_inflated_poisson", tol=1e-9).fit(TRAIN, y)
     peer = ZeroInflatedPoisson(y, exog, exog_infl=exog)
-    found = peer.fit(disp=0, method="bfgs", maxiter=500, gtol=1e-8)
-    own = np.c_[inflated.intercept_, inflated.coef_]
-    np.testing.assert_allclose(np.r_[own[1], own[0]], found.params, rtol=1e-4, atol=1e-5)
-    assert inflated.loglik_ == pytest.approx(found.llf, rel=1e-9)
+    peer_fit = peer.fit(disp=0, method="bfgs", maxiter=500, gtol=1e-8)
+    coefficients = np.c_[inflated.intercept_, inflated.coef_]
+    np.testing.assert_allclose(np.r_[coefficients[1], coefficients[0]], peer_fit.params, rtol=1e-4, atol=1e-5)
+    assert inflated.loglik_ == pytest.approx(peer_fit.llf, rel=1e-9)
     # Of the log-likelihood itself: the peer's own standard errors are up to 5% smaller.
-    spread = np.sqrt(np.diag(np.linalg.inv(-approx_hess(found.params, peer.loglike))))
+    spread = np.sqrt(np.diag(np.linalg.inv(-approx_hess(peer_fit.params, peer.loglike))))
     np.testing.assert_allclose(np.roll(inflated.standard_errors_, 3), spread, rtol=1e-3)
     hurdle = CountGLM(likelihood="hurdle_poisson", tol=1e-9).fit(TRAIN, y)
     zero = sm.Logit(y == 0, exog).fit(disp=0, tol=1e-10)
@@ -78,14 +78,16 @@ def test_models_of_zeros_are_those_of_statsmodels():
 
 
 @pytest.fixture(scope="module")
-def per_row() -> CountGLM:
+def truncated_glm() -> CountGLM:
     """Poisson counts that are truncated at the beds of each row."""
     return CountGLM(likelihood="poisson").fit(TRAIN, FULL[:N], upper=BEDS[:N])
 
 
-def test_upper_bounds_per_row(per_row):
-    assert errors(per_row).max() < 3.5
-    assert errors(CountGLM(likelihood="poisson").fit(TRAIN, FULL[:N])).max() > 5  # without them: attenuated
+def test_upper_bounds_per_row_leave_coefficients_unbiased(truncated_glm):
+    assert count_standard_errors(truncated_glm).max() < 3.5
+    assert (
+        count_standard_errors(CountGLM(likelihood="poisson").fit(TRAIN, FULL[:N])).max() > 5
+    )  # without them: attenuated
 
 
 #: At most this much of each row is recorded, whatever its count: limits that do not depend on the counts.
@@ -102,19 +104,19 @@ RECORDED = np.random.default_rng(3).integers(1, 6, N).astype(float)
     ],
     ids=["Poisson", "Poisson, random limits", "Double Poisson", "Double Poisson, random limits"],
 )
-def test_censored_counts(likelihood, y, limit, truth):
+def test_the_truth_is_recovered_from_censored_counts(likelihood, y, limit, truth):
     options = {"likelihood": likelihood, "dispersion": "constant"}
     y = y[:N]
     recorded, flags = np.minimum(y, limit), y >= limit
     assert flags.mean() > 0.2
     model = CountGLM(**options).fit(TRAIN, recorded, censored=flags)
-    assert errors(model, truth).max() < 3.5
-    assert errors(CountGLM(**options).fit(TRAIN, recorded), truth).max() > 5  # as if they were exact
+    assert count_standard_errors(model, truth).max() < 3.5
+    assert count_standard_errors(CountGLM(**options).fit(TRAIN, recorded), truth).max() > 5  # as if they were exact
     if likelihood == "double_poisson":
         assert abs(model.intercept_[1] - np.log(2.5)) < 3.5 * model.standard_errors_[3]
     if np.isscalar(limit):  # one limit for all rows: the same model, fitted to the full counts
         same = CountGLM(**options, censored_above=limit).fit(TRAIN, y)
-        np.testing.assert_allclose(estimates(same), estimates(model), rtol=1e-6)
+        np.testing.assert_allclose(get_estimates(same), get_estimates(model), rtol=1e-6)
         assert same.nll(TRAIN, y) == pytest.approx(model.nll(TRAIN, recorded, censored=flags), rel=1e-6)
 
 
@@ -135,24 +137,28 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_calibrated_intervals_cover_what_their_own_probabilities_say(name):
-    """Of 2,200 new rows, by models that have the likelihood of the truth."""
+    """Cover 2,200 new rows by models that have the likelihood of the truth."""
     options, truth = CASES[name]
-    y = drawn(truth, seed=5)
-    known = slice(N, N + 1800)
-    model = CountGLM(**{"likelihood": "poisson", **options}).fit(TRAIN, y[:N]).fit_intervals(X[known], y[known])
+    y = draw_counts(truth, seed=5)
+    calibration_rows = slice(N, N + 1800)
+    model = (
+        CountGLM(**{"likelihood": "poisson", **options})
+        .fit(TRAIN, y[:N])
+        .fit_intervals(X[calibration_rows], y[calibration_rows])
+    )
     new = slice(N + 1800, None)
-    intervals, own = model.predict_interval(X[new], coverage=0.9, return_probability=True)
+    intervals, probability = model.predict_interval(X[new], coverage=0.9, return_probability=True)
     coverage = ((intervals[:, 0] <= y[new]) & (y[new] <= intervals[:, 1])).mean()
-    assert own.min() >= 0.9 - 1e-9
-    assert coverage == pytest.approx(own.mean(), abs=0.02)
+    assert probability.min() >= 0.9 - 1e-9
+    assert coverage == pytest.approx(probability.mean(), abs=0.02)
     best = truth.rows(torch.arange(N + NEW)[new])
     assert model.crps(X[new], y[new]) <= 1.01 * best.crps(torch.from_numpy(y[new])).mean().item()
 
 
 def test_calibrated_intervals_of_censored_counts_cover_as_those_of_the_truth():
-    """The counts themselves, also those above the limit, of which calibration rows cannot tell how far they lie."""
+    """Compare with the counts themselves, also above the limit, where calibration rows do not tell how far they lie."""
     truth = Poisson(OPEN)
-    y = drawn(truth, seed=5)
+    y = draw_counts(truth, seed=5)
     model = CountGLM(likelihood="poisson", censored_above=8).fit(TRAIN, y[:N])
     model.fit_intervals(X[N : N + 1800], y[N : N + 1800])
     new = slice(N + 1800, None)
@@ -182,22 +188,22 @@ def test_two_kinds_of_rows_are_told_apart():
 # Ranges --------------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_predicted_outside_of_the_bounds(per_row):
+def test_nothing_is_predicted_outside_of_the_bounds(truncated_glm):
     new, beds = TEST[:200], BEDS[N : N + 200]
     total = np.zeros(200)
     for count in range(8):
-        p = per_row.predict_proba_of(new, [count], upper=beds)[:, 0]
+        p = truncated_glm.predict_proba_of(new, [count], upper=beds)[:, 0]
         assert (p[beds < count] == 0).all()
         total += p
     np.testing.assert_allclose(total, 1.0, rtol=1e-9)
-    assert (per_row.predict_interval(new, coverage=0.999, upper=beds)[:, 1] <= beds).all()
+    assert (truncated_glm.predict_interval(new, coverage=0.999, upper=beds)[:, 1] <= beds).all()
     for statistic in ("mean", "median", "mode"):
-        assert (per_row.predict(new, statistic=statistic, upper=beds) <= beds).all()
-    assert (per_row.predict_quantiles(new, 1 - 1e-9, upper=beds)[:, 0] <= beds).all()
-    assert per_row.predict(new[:1], upper=[0]).tolist() == [0.0]  # no beds, no patients
+        assert (truncated_glm.predict(new, statistic=statistic, upper=beds) <= beds).all()
+    assert (truncated_glm.predict_quantiles(new, 1 - 1e-9, upper=beds)[:, 0] <= beds).all()
+    assert truncated_glm.predict(new[:1], upper=[0]).tolist() == [0.0]  # no beds, no patients
 
 
-def test_a_network_with_bounds_and_a_glm_beside_it(quick):
+def test_a_mixture_with_bounds_has_no_mass_outside(quick):
     y = np.clip(Y[:300], 1, 5)
     model = quick(lower=1, upper=5, mix_with=["glm"], likelihood="poisson").fit(X[:300], y)
     p = model.predict_proba_of(X[:40], range(8))
@@ -205,11 +211,11 @@ def test_a_network_with_bounds_and_a_glm_beside_it(quick):
     np.testing.assert_allclose(p.sum(1), 1.0, rtol=1e-6)
 
 
-def test_saved_models_keep_their_range(tmp_path, per_row):
-    per_row.save(tmp_path / "beds")
+def test_saved_models_keep_their_range(tmp_path, truncated_glm):
+    truncated_glm.save(tmp_path / "beds")
     loaded = CountGLM.load(tmp_path / "beds")
-    assert loaded.predictor_.counts == per_row.predictor_.counts
-    np.testing.assert_array_equal(loaded.predict(TEST, upper=3), per_row.predict(TEST, upper=3))
+    assert loaded.predictor_.counts == truncated_glm.predictor_.counts
+    np.testing.assert_array_equal(loaded.predict(TEST, upper=3), truncated_glm.predict(TEST, upper=3))
     both = CountGLM(likelihood="poisson", lower=1, upper=9, censored_above=6).fit(TRAIN, np.clip(Y[:N], 1, 9))
     both.save(tmp_path / "both")
     loaded = CountGLM.load(tmp_path / "both")
@@ -219,9 +225,9 @@ def test_saved_models_keep_their_range(tmp_path, per_row):
     assert loaded.nll(TEST, new) == both.nll(TEST, np.minimum(new, 6))
 
 
-def test_bounds_need_a_likelihood_of_counts(per_row):
+def test_bounds_need_a_likelihood_of_counts(truncated_glm):
     with pytest.raises(InputError, match="upper is missing"):
-        per_row.crps(TEST, FULL[N:])
+        truncated_glm.crps(TEST, FULL[N:])
     for options in ({"upper": 9}, {"lower": 1}, {"censored_above": 4}):
         with pytest.raises(ConfigError, match='need a likelihood of counts, got "gaussian"'):
             CountGLM(likelihood="gaussian", **options).fit(TRAIN, Y[:N])

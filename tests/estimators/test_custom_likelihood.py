@@ -1,4 +1,4 @@
-"""A likelihood of one's own, registered in one line: in both estimators, at the command line and in the report."""
+"""Test a user's likelihood, registered in one line: in both estimators, at the command line and in the report."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,8 +48,8 @@ class GeometricHead(Head):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def registered() -> Iterator[None]:
-    """The one line, undone after these tests."""
+def register_geometric() -> Iterator[None]:
+    """Register the likelihood, and undo it after these tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(HEADS, "geometric", GeometricHead)
         yield
@@ -64,7 +64,7 @@ def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return X, rng.geometric(1.0 / (1.0 + mean)) - 1, exposure
 
 
-def test_networks_predict_it(quick, data, tmp_path):
+def test_networks_and_a_glm_predict_the_likelihood(quick, data, tmp_path):
     X, y, exposure = data
     model = quick(likelihood="geometric", mix_with=["glm"], epochs=2, training_options={"batch_size": 100})
     model.fit(X, y, exposure=exposure)
@@ -91,7 +91,7 @@ def test_the_glm_is_that_of_statsmodels(data):
     assert model.loglik_ == pytest.approx(peer.llf, rel=1e-9)
 
 
-def test_the_command_line_and_the_report_take_it(data, tmp_path, monkeypatch):
+def test_the_command_line_and_the_report_take_the_likelihood(data, tmp_path, monkeypatch):
     X, y, exposure = data
     table = pl.DataFrame({"x": X[:, 0], "days": exposure, "visits": y})
     table.write_csv(tmp_path / "visits.csv")
@@ -101,9 +101,9 @@ def test_the_command_line_and_the_report_take_it(data, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
 
     def ddpn(*arguments: str, exit_code: int = 0) -> str:
-        found = CliRunner().invoke(app, arguments)
-        assert found.exit_code == exit_code, found.output
-        return found.output
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == exit_code, result.output
+        return result.output
 
     fit = ["fit", "visits.csv", "--target", "visits", "--exposure", "days", "--config", "quick.toml", "-o", "model"]
     assert "Did you mean 'geometric'" in ddpn(*fit, "--likelihood", "geometrc", exit_code=2)

@@ -1,4 +1,4 @@
-"""What `CountRegressor` says about a table, in the words of Python; dates become numbers in fit and in predictions."""
+"""Test warnings of `CountRegressor` about a table, in the words of Python; dates become numbers."""
 
 import warnings
 
@@ -17,7 +17,7 @@ X, Y = RNG.normal(size=ROWS), RNG.poisson(3.0, ROWS)
 WHEN = pd.date_range("2023-01-02", periods=ROWS, freq="D")
 
 
-def glm() -> CountRegressor:
+def make_glm_regressor() -> CountRegressor:
     return CountRegressor(members=["glm"], random_state=0)
 
 
@@ -30,15 +30,15 @@ def glm() -> CountRegressor:
         (np.where(RNG.random(ROWS) < 0.1, -999.0, RNG.normal(size=ROWS)), "Then replace it by NaN"),
     ],
 )
-def test_columns_that_are_not_what_they_seem(column, words):
+def test_columns_that_are_not_what_they_seem_are_reported(column, words):
     with pytest.warns(DataWarning, match=words):
-        glm().fit(pd.DataFrame({"x": X, "Unnamed: 0": column}), Y)
+        make_glm_regressor().fit(pd.DataFrame({"x": X, "Unnamed: 0": column}), Y)
 
 
 def test_warnings_can_be_filtered_by_their_category():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=ddpn.DataWarning)
-        glm().fit(np.column_stack([X, Y]), Y)
+        make_glm_regressor().fit(np.column_stack([X, Y]), Y)
 
 
 def test_columns_of_arrays_are_selected_by_position():
@@ -46,17 +46,17 @@ def test_columns_of_arrays_are_selected_by_position():
     y = RNG.poisson(np.exp(1 + RNG.normal(0, 0.8, 60)[RNG.permutation(60)][store]))
     table = np.column_stack([RNG.normal(size=600), RNG.permutation(1000)[:60][store]])
     with pytest.warns(DataWarning, match=r"groups=X\[:, 1\], and leave X\[:, 1\] out of X"):
-        glm().fit(table, y)
-    glm().fit(table, y, groups=table[:, 1])  # without a warning
+        make_glm_regressor().fit(table, y)
+    make_glm_regressor().fit(table, y, groups=table[:, 1])  # without a warning
 
 
 @pytest.mark.parametrize("kind", ["datetime", "text", "objects", "polars"])
 def test_dates_become_numbers_in_fit_and_in_predictions(kind, tmp_path):
     weekend = np.where(WHEN.dayofweek >= 5, 2.0, 0.0)
     y = np.random.default_rng(1).poisson(np.exp(0.5 + weekend))
-    written = {"datetime": WHEN, "text": WHEN.strftime("%Y-%m-%d"), "objects": [day.date() for day in WHEN]}
+    dates = {"datetime": WHEN, "text": WHEN.strftime("%Y-%m-%d"), "objects": [day.date() for day in WHEN]}
     frame = pl.DataFrame({"x": X, "when": WHEN.to_numpy()}) if kind == "polars" else None
-    frame = pd.DataFrame({"x": X, "when": written[kind]}) if frame is None else frame
+    frame = pd.DataFrame({"x": X, "when": dates[kind]}) if frame is None else frame
     model = CountRegressor(members=["trees"], random_state=0).fit(frame, y)
     assert list(model.feature_names_in_) == ["x", "when day", "when month", "when weekday"]
     later = pd.DataFrame({"x": [0.0, 0.0], "when": ["2023-08-05", "2023-08-08"]})  # a Saturday and a Tuesday
@@ -73,11 +73,11 @@ def test_cells_that_are_no_dates_are_reported():
     text = WHEN.strftime("%Y-%m-%d").to_numpy(dtype=object)
     text[3] = "soon"
     with pytest.warns(DataWarning, match="Column when: 1 of 200 values are not dates"):
-        model = glm().fit(pd.DataFrame({"x": X, "when": text}), Y)
+        model = make_glm_regressor().fit(pd.DataFrame({"x": X, "when": text}), Y)
     with pytest.warns(DataWarning, match="Column when: 1 of 1 values are not dates"):
         model.predict(pd.DataFrame({"x": [0.0], "when": ["never"]}))
 
 
 def test_text_that_is_not_dates_stays_text():
-    model = glm().fit(pd.DataFrame({"x": X, "ward": np.where(X > 0, "A-1", "B-2")}), Y)
+    model = make_glm_regressor().fit(pd.DataFrame({"x": X, "ward": np.where(X > 0, "A-1", "B-2")}), Y)
     assert model.feature_kinds_ == ["number", "category"]

@@ -1,4 +1,4 @@
-"""The warning about over-dispersion: hardly ever for Poisson counts, nearly always for counts that vary more."""
+"""Test the warning about over-dispersion: rare for Poisson counts, and nearly sure for counts that vary more."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
 
 
-def share_warned(rows: int, mean: float, alpha: float, tables: int) -> float:
-    """Share of tables with a warning; counts are Poisson for alpha = 0, else Negative Binomial."""
+def measure_share_of_warnings(rows: int, mean: float, alpha: float, tables: int) -> float:
+    """Return the share of tables with a warning; counts are Poisson for alpha = 0, else Negative Binomial."""
     warned = 0
     for seed in range(tables):
         rng = np.random.default_rng(seed)
@@ -26,9 +26,9 @@ def share_warned(rows: int, mean: float, alpha: float, tables: int) -> float:
 
 @pytest.mark.parametrize(("rows", "mean"), [(20, 0.1), (30, 2.0), (50, 0.3), (400, 1.5)])
 def test_poisson_counts_are_hardly_ever_called_overdispersed(rows, mean):
-    assert share_warned(rows, mean, 0.0, 100) == 0.0
+    assert measure_share_of_warnings(rows, mean, 0.0, 100) == 0.0
 
 
 @pytest.mark.parametrize("alpha", [0.5, 2.0])
 def test_overdispersed_counts_are_noticed(alpha):
-    assert share_warned(300, 1.65, alpha, 30) > 0.9
+    assert measure_share_of_warnings(300, 1.65, alpha, 30) > 0.9

@@ -1,4 +1,4 @@
-"""What every estimator does: predictions against the distribution they are read from, and saving."""
+"""Test what every estimator does: predictions against the distribution they are read from, and saving."""
 
 import json
 from pathlib import Path
@@ -43,17 +43,17 @@ def normal(quick, counts):
     return quick(likelihood="gaussian", n_networks=1, epochs=20).fit(*counts)
 
 
-def ends_of(normal, X) -> stats.rv_continuous:
-    found = normal.predict_distribution(X).distribution.components
-    assert isinstance(found, Normal)
-    return stats.norm(found.loc.numpy().ravel(), found.scale.numpy().ravel())
+def get_normals(normal, X) -> stats.rv_continuous:
+    normals = normal.predict_distribution(X).distribution.components
+    assert isinstance(normals, Normal)
+    return stats.norm(normals.loc.numpy().ravel(), normals.scale.numpy().ravel())
 
 
 def test_points_are_those_of_the_distribution(model, dist, counts, exposures):
     rounded = discretize(dist)
     median = rounded.icdf(torch.full((90,), 0.5, dtype=torch.float64))
-    wanted = {"mean": dist.mean, "median": median, "mode": rounded.mode}
-    for statistic, values in wanted.items():
+    expected = {"mean": dist.mean, "median": median, "mode": rounded.mode}
+    for statistic, values in expected.items():
         assert (model.predict(counts[0], exposures, statistic) == values.numpy()).all(), statistic
     assert (model.predict(counts[0], exposures) == dist.mean.numpy()).all()
 
@@ -71,7 +71,7 @@ def test_intervals_hold_their_share(model, counts, exposures):
 
 
 def test_intervals_of_normals_are_those_of_their_rounded_values(normal, counts):
-    ends = ends_of(normal, counts[0])
+    ends = get_normals(normal, counts[0])
     low, high = normal.predict_interval(counts[0], 0.9, kind="central").T
     assert (low == np.maximum(np.rint(ends.ppf(0.05)), 0)).all()
     assert (high == np.maximum(np.rint(ends.ppf(0.95)), 0)).all()
@@ -79,15 +79,15 @@ def test_intervals_of_normals_are_those_of_their_rounded_values(normal, counts):
 
 
 def test_quantiles_are_those_of_the_distribution(model, dist, counts, exposures):
-    found = model.predict_quantiles(counts[0], [0.1, 0.5, 0.99], exposures)
-    assert found.shape == (90, 3)
-    for column, q in zip(found.T, (0.1, 0.5, 0.99), strict=True):
+    quantiles = model.predict_quantiles(counts[0], [0.1, 0.5, 0.99], exposures)
+    assert quantiles.shape == (90, 3)
+    for column, q in zip(quantiles.T, (0.1, 0.5, 0.99), strict=True):
         assert (column == discretize(dist).icdf(torch.full((90,), q, dtype=torch.float64)).numpy()).all()
-    assert (np.diff(found) >= 0).all()
-    assert (model.predict_quantiles(counts[0], 0.5, exposures) == found[:, [1]]).all()
+    assert (np.diff(quantiles) >= 0).all()
+    assert (model.predict_quantiles(counts[0], 0.5, exposures) == quantiles[:, [1]]).all()
 
 
-def test_quantiles_at_no_level_and_at_the_ends(fitted, counts):
+def test_quantiles_at_no_level_and_at_the_ends_are_defined(fitted, counts):
     assert fitted.predict_quantiles(counts[0], []).shape == (90, 0)
     low, high = fitted.predict_quantiles(counts[0], (0, 1)).T
     assert (low == 0).all()
@@ -103,29 +103,31 @@ def test_variance_is_split(model, dist, counts, exposures):
 
 
 def test_probabilities_of_normals_are_those_of_rounding(normal, counts):
-    ends = ends_of(normal, counts[0])
-    found = normal.predict_proba_of(counts[0], [0, 3])
-    assert found[:, 0] == pytest.approx(ends.cdf(0.5), rel=1e-9)
-    assert found[:, 1] == pytest.approx(ends.cdf(3.5) - ends.cdf(2.5), rel=1e-7)
+    ends = get_normals(normal, counts[0])
+    probabilities = normal.predict_proba_of(counts[0], [0, 3])
+    assert probabilities[:, 0] == pytest.approx(ends.cdf(0.5), rel=1e-9)
+    assert probabilities[:, 1] == pytest.approx(ends.cdf(3.5) - ends.cdf(2.5), rel=1e-7)
 
 
 def test_scores_are_means_over_rows(model, dist, counts, exposures):
     X, y = counts
     weight = np.linspace(0.0, 3.0, len(y))
     observed = torch.from_numpy(y)
-    for score, each in ((model.crps, dist.crps(observed)), (model.nll, -dist.log_prob(observed))):
-        assert score(X, y, exposure=exposures) == pytest.approx(each.mean().item(), rel=1e-12)
-        assert score(X, y, weight, exposures) == pytest.approx(np.average(each.numpy(), weights=weight), rel=1e-12)
+    for score, row_scores in ((model.crps, dist.crps(observed)), (model.nll, -dist.log_prob(observed))):
+        assert score(X, y, exposure=exposures) == pytest.approx(row_scores.mean().item(), rel=1e-12)
+        assert score(X, y, weight, exposures) == pytest.approx(
+            np.average(row_scores.numpy(), weights=weight), rel=1e-12
+        )
 
 
 def test_rows_beyond_a_block_are_predicted_too(fitted, counts, monkeypatch):
     X, y = counts
-    wanted = fitted.predict(X), fitted.predict_interval(X), fitted.crps(X, y), fitted.predict_proba_of(X, [0, 1])
+    expected = fitted.predict(X), fitted.predict_interval(X), fitted.crps(X, y), fitted.predict_proba_of(X, [0, 1])
     monkeypatch.setattr(predictor, "BLOCK", 20)
-    assert fitted.predict(X) == pytest.approx(wanted[0], rel=1e-12)
-    assert (fitted.predict_interval(X) == wanted[1]).all()
-    assert fitted.crps(X, y) == pytest.approx(wanted[2], rel=1e-12)
-    assert fitted.predict_proba_of(X, [0, 1]) == pytest.approx(wanted[3], rel=1e-12)
+    assert fitted.predict(X) == pytest.approx(expected[0], rel=1e-12)
+    assert (fitted.predict_interval(X) == expected[1]).all()
+    assert fitted.crps(X, y) == pytest.approx(expected[2], rel=1e-12)
+    assert fitted.predict_proba_of(X, [0, 1]) == pytest.approx(expected[3], rel=1e-12)
 
 
 def test_the_score_of_counts_that_are_all_zero_is_finite(fitted, counts):
@@ -137,7 +139,7 @@ def test_the_score_of_counts_that_are_all_zero_is_finite(fitted, counts):
 
 
 def test_exposure_is_the_logarithm_of_an_offset(quick, counts, exposures):
-    """Counts in proportion to the exposure and nothing else: a rate that is the ratio of the sums."""
+    """Counts are in proportion to the exposure and nothing else, so the rate is the ratio of the sums."""
     X, y = np.zeros_like(counts[0]), counts[1]
     model = quick(likelihood="poisson", epochs=100, hidden=()).fit(X, y, exposure=exposures)
     assert model.predict(X, exposure=1) == pytest.approx(y.sum() / exposures.sum(), rel=1e-3)
@@ -159,17 +161,17 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("ask", "given"), REFUSED, ids=str)
-def test_bad_arguments_are_reported(fitted, counts, ask, given):
-    with pytest.raises((ConfigError, InputError), match=f"^{next(iter(given))} must "):
-        getattr(fitted, ask)(counts[0], **given)
+@pytest.mark.parametrize(("ask", "options"), REFUSED, ids=str)
+def test_bad_arguments_are_reported(fitted, counts, ask, options):
+    with pytest.raises((ConfigError, InputError), match=f"^{next(iter(options))} must "):
+        getattr(fitted, ask)(counts[0], **options)
 
 
 # Leaderboard, verdict and report ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def over_dispersed():
+def glm_and_fresh_rows():
     """A model of gamma-mixed Poisson counts by a GLM and a constant, and fresh rows with their counts."""
     rng = np.random.default_rng(5)
     X = rng.uniform(-1.0, 1.0, (1500, 1))
@@ -178,21 +180,21 @@ def over_dispersed():
     return model, X[500:], y[500:]
 
 
-def test_the_leaderboard_has_the_scores_of_the_estimator(over_dispersed):
-    model, X, y = over_dispersed
-    found = model.leaderboard(X, y)
-    scores = {entry["name"]: entry for entry in found.entries}
+def test_the_leaderboard_has_the_scores_of_the_estimator(glm_and_fresh_rows):
+    model, X, y = glm_and_fresh_rows
+    board = model.leaderboard(X, y)
+    scores = {entry["name"]: entry for entry in board.entries}
     assert scores["mixture"]["crps"] == pytest.approx(model.crps(X, y))
     assert scores["mixture"]["nll"] == pytest.approx(model.nll(X, y))
     low, high = model.predict_interval(X, 0.9).T
     assert scores["mixture"]["coverage"] == pytest.approx(((low <= y) & (y <= high)).mean())
-    assert [entry["crps"] for entry in found.entries] == sorted(entry["crps"] for entry in found.entries)
-    assert found.entries[-1]["name"] == "constant"
-    assert found.to_dict()["rows"] == 1000
+    assert [entry["crps"] for entry in board.entries] == sorted(entry["crps"] for entry in board.entries)
+    assert board.entries[-1]["name"] == "constant"
+    assert board.to_dict()["rows"] == 1000
 
 
-def test_the_verdict_prefers_what_is_better(over_dispersed):
-    model, X, y = over_dispersed
+def test_the_verdict_prefers_what_is_better(glm_and_fresh_rows):
+    model, X, y = glm_and_fresh_rows
     assert model.verdict(X, y).prefer in (None, "glm"), "never the constant, which is clearly worse"
     noise = model.verdict(X, np.random.default_rng(0).permutation(y))
     assert (noise.level, noise.prefer) == ("worse", "constant"), "X says nothing about these counts"
@@ -200,14 +202,14 @@ def test_the_verdict_prefers_what_is_better(over_dispersed):
     assert "Too few rows" in few.headline, "four groups count as four rows"
 
 
-def test_the_leaderboard_is_shown_as_a_table(over_dispersed):
-    model, X, y = over_dispersed
-    found = model.leaderboard(X, y)
-    assert "mixture" in str(found)
-    assert str(found).endswith(str(found.verdict))
-    html = found._repr_html_()
+def test_the_leaderboard_is_shown_as_a_table(glm_and_fresh_rows):
+    model, X, y = glm_and_fresh_rows
+    board = model.leaderboard(X, y)
+    assert "mixture" in str(board)
+    assert str(board).endswith(str(board.verdict))
+    html = board._repr_html_()
     assert html.count("<tr>") == 4
-    assert f"{found.entries[0]['crps']:.4g}</strong>" in html
+    assert f"{board.entries[0]['crps']:.4g}</strong>" in html
 
 
 def test_a_report_whose_path_comes_last_says_where_it_belongs(fitted, counts):
@@ -216,8 +218,8 @@ def test_a_report_whose_path_comes_last_says_where_it_belongs(fitted, counts):
         model.report(X, y, "report.html")
 
 
-def test_the_report_is_a_page_on_these_rows(over_dispersed, tmp_path):
-    model, X, y = over_dispersed
+def test_the_report_is_a_page_on_these_rows(glm_and_fresh_rows, tmp_path):
+    model, X, y = glm_and_fresh_rows
     path = model.report(tmp_path / "report.html", X[:300], y[:300], task={"target": "visits"})
     text = path.read_text(encoding="utf-8")
     assert "How well the model predicts visits" in text
@@ -234,24 +236,26 @@ def test_explanations_of_an_unfitted_model_are_refused():
 
 
 @pytest.fixture
-def saved(fitted, tmp_path) -> Path:
+def model_path(fitted, tmp_path) -> Path:
     fitted.save(tmp_path / "model")
     return tmp_path / "model"
 
 
-def files_of(folder: Path) -> set[str]:
+def list_files(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_predictions_are_equal_bit_for_bit(exposed, counts, exposures, tmp_path):
+def test_predictions_are_equal_bit_for_bit(model_with_exposure, counts, exposures, tmp_path):
     X, _ = counts
-    exposed.save(tmp_path / "model")
+    model_with_exposure.save(tmp_path / "model")
     loaded = DDPNRegressor.load(tmp_path / "model")
     for exposure in (exposures, 2.0 * exposures):
-        ours, theirs = (m.predict_distribution(X, exposure).distribution.components for m in (exposed, loaded))
+        ours, theirs = (
+            m.predict_distribution(X, exposure).distribution.components for m in (model_with_exposure, loaded)
+        )
         for name in ours.arg_constraints:
             assert (getattr(ours, name) == getattr(theirs, name)).all()
-    ours, theirs = (m.predict_interval(X[:20], 0.9, exposures[:20]) for m in (exposed, loaded))
+    ours, theirs = (m.predict_interval(X[:20], 0.9, exposures[:20]) for m in (model_with_exposure, loaded))
     assert (ours == theirs).all()
 
 
@@ -280,7 +284,7 @@ def test_every_kind_of_network_is_restored(quick, counts, tmp_path, monkeypatch,
 
 
 @pytest.fixture(scope="module")
-def of_all(quick, larger) -> DDPNRegressor:
+def model_of_all_members(quick, larger) -> DDPNRegressor:
     """A model with every kind of member, calibrated."""
     X, y = larger
     ward = np.where(X[:, 1] > 0, "A", "B")
@@ -294,37 +298,37 @@ def of_all(quick, larger) -> DDPNRegressor:
 
 
 @pytest.fixture(scope="module")
-def saved_of_all(of_all, tmp_path_factory) -> Path:
-    """Its folder, for tests that only read."""
+def path_of_all_members(model_of_all_members, tmp_path_factory) -> Path:
+    """The folder of the model of all members, for tests that only read it."""
     folder = tmp_path_factory.mktemp("of_all") / "model"
-    of_all.save(folder)
+    model_of_all_members.save(folder)
     return folder
 
 
-def test_all_members_and_their_calibration_are_restored(of_all, saved_of_all):
-    loaded = DDPNRegressor.load(saved_of_all)
-    assert loaded.predictor_.weights == of_all.predictor_.weights
-    assert loaded.predictor_.seconds == of_all.predictor_.seconds
+def test_all_members_and_their_calibration_are_restored(model_of_all_members, path_of_all_members):
+    loaded = DDPNRegressor.load(path_of_all_members)
+    assert loaded.predictor_.weights == model_of_all_members.predictor_.weights
+    assert loaded.predictor_.seconds == model_of_all_members.predictor_.seconds
     new = pd.DataFrame({"age": [np.nan, 44.0], "ward": ["unseen", "B"], "x": [0.5, np.nan]})
-    assert (loaded.predict(new) == of_all.predict(new)).all()
+    assert (loaded.predict(new) == model_of_all_members.predict(new)).all()
     assert loaded.feature_names_in_.tolist() == ["x", "ward", "age"]
-    for name in of_all.predictor_.members:
-        ours, theirs = (model.predictor_.distribution(new, of=name) for model in (of_all, loaded))
+    for name in model_of_all_members.predictor_.members:
+        ours, theirs = (model.predictor_.distribution(new, of=name) for model in (model_of_all_members, loaded))
         assert (ours.mean == theirs.mean).all()
         assert (ours.variance == theirs.variance).all()
-    ours, theirs = (model.predict_interval(new, 0.7) for model in (of_all, loaded))
+    ours, theirs = (model.predict_interval(new, 0.7) for model in (model_of_all_members, loaded))
     assert (ours == theirs).all()
     assert (loaded.predictor_.calibration.interval_level(0.9), loaded.is_ood(new).tolist()) == (
-        of_all.predictor_.calibration.interval_level(0.9),
-        of_all.is_ood(new).tolist(),
+        model_of_all_members.predictor_.calibration.interval_level(0.9),
+        model_of_all_members.is_ood(new).tolist(),
     )
     with pytest.raises(InputError, match="'ward'"):
         loaded.predict(new[["age", "x"]])
 
 
-def test_no_file_is_a_pickle(saved_of_all):
-    for name in files_of(saved_of_all):
-        content = (saved_of_all / name).read_bytes()
+def test_no_file_is_a_pickle(path_of_all_members):
+    for name in list_files(path_of_all_members):
+        content = (path_of_all_members / name).read_bytes()
         if name.endswith(".json"):
             json.loads(content)
         elif name.endswith(".safetensors"):
@@ -339,19 +343,19 @@ def test_no_file_is_a_pickle(saved_of_all):
 
 def test_options_changed_after_fitting_do_not_change_the_model(quick, counts, tmp_path):
     model = quick().fit(*counts)
-    wanted = model.predict(counts[0])
+    expected = model.predict(counts[0])
     model.set_params(hidden=(64, 64), n_networks=9, training_options={"activation": "tanh"}, likelihood="poisson")
     model.save(tmp_path / "model")
-    assert (DDPNRegressor.load(tmp_path / "model").predict(counts[0]) == wanted).all()
+    assert (DDPNRegressor.load(tmp_path / "model").predict(counts[0]) == expected).all()
 
 
-def test_a_loaded_model_can_be_saved_again(fitted, saved, counts, tmp_path):
-    DDPNRegressor.load(saved).save(tmp_path / "again")
-    names = files_of(saved)
+def test_a_loaded_model_can_be_saved_again(fitted, model_path, counts, tmp_path):
+    DDPNRegressor.load(model_path).save(tmp_path / "again")
+    names = list_files(model_path)
     assert {"networks/networks.safetensors", "networks/encoder.json", "calibration.safetensors"} < names
-    assert files_of(tmp_path / "again") == names
+    assert list_files(tmp_path / "again") == names
     for name in names - {"model.json"}:
-        assert (tmp_path / "again" / name).read_bytes() == (saved / name).read_bytes()
+        assert (tmp_path / "again" / name).read_bytes() == (model_path / name).read_bytes()
     loaded = DDPNRegressor.load(tmp_path / "again")
     assert (loaded.predict(counts[0]) == fitted.predict(counts[0])).all()
     assert loaded.history_.as_dict() == fitted.history_.as_dict()
@@ -363,7 +367,7 @@ def test_a_new_fit_forgets_the_calibration_that_a_saved_model_keeps(counts, tmp_
     model = CountGLM(likelihood="poisson").fit(*counts)
     model.fit_intervals(*counts, prior_rows=20.0).fit_ood(counts[0], alpha=0.1).save(tmp_path / "model")
     again, X = CountGLM.load(tmp_path / "model"), 2.0 * counts[0]
-    ours, theirs = (each.predict_interval(X, 0.7) for each in (model, again))
+    ours, theirs = (regressor.predict_interval(X, 0.7) for regressor in (model, again))
     assert (ours == theirs).all()
     assert (model.ood_pvalue(X) == again.ood_pvalue(X)).all()
     assert 0.0 < again.is_ood(X).mean() < 1.0
@@ -373,16 +377,16 @@ def test_a_new_fit_forgets_the_calibration_that_a_saved_model_keeps(counts, tmp_
 # Damage ----------------------------------------------------------------------------------------------------------
 
 
-def test_files_with_right_hashes_and_wrong_content_are_refused(saved, rewrite):
-    known = json.loads((saved / "networks" / "networks.json").read_text()) | {"options": {"hiden": [8]}}
-    rewrite(saved, {"networks/networks.json": json.dumps(known).encode()})
+def test_files_with_right_hashes_and_wrong_content_are_refused(model_path, rewrite):
+    facts = json.loads((model_path / "networks" / "networks.json").read_text()) | {"options": {"hiden": [8]}}
+    rewrite(model_path, {"networks/networks.json": json.dumps(facts).encode()})
     with pytest.raises(InputError, match="do not fit its manifest"):
-        DDPNRegressor.load(saved)
+        DDPNRegressor.load(model_path)
 
 
-def test_another_kind_of_estimator_is_reported(counts, tmp_path, saved):
+def test_another_kind_of_estimator_is_reported(counts, tmp_path, model_path):
     CountGLM(likelihood="poisson").fit(*counts).save(tmp_path / "glm")
     with pytest.raises(InputError, match=r"holds a CountGLM, not a DDPNRegressor. Use CountGLM.load"):
         DDPNRegressor.load(tmp_path / "glm")
     with pytest.raises(InputError, match=r"holds a DDPNRegressor, not a CountGLM"):
-        CountGLM.load(saved)
+        CountGLM.load(model_path)

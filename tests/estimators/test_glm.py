@@ -1,4 +1,4 @@
-"""`CountGLM` against statsmodels, scikit-learn, least squares and simulation."""
+"""Test `CountGLM` against statsmodels, scikit-learn, least squares and simulation."""
 
 import warnings
 
@@ -44,7 +44,7 @@ def poisson() -> CountGLM:
     return CountGLM(likelihood="poisson").fit(X, Y)
 
 
-def all_of(model: CountGLM) -> np.ndarray:
+def get_location_coefficients(model: CountGLM) -> np.ndarray:
     return np.r_[model.intercept_[0], model.coef_[0]]
 
 
@@ -57,7 +57,7 @@ def test_a_poisson_model_is_that_of_statsmodels(weight, exposure):
     model = CountGLM(likelihood="poisson").fit(X, Y, sample_weight=weight, exposure=exposure)
     family = sm.families.Poisson()
     peer = sm.GLM(Y, sm.add_constant(X), family, exposure=exposure, freq_weights=weight).fit(tol=1e-13)
-    np.testing.assert_allclose(all_of(model), peer.params, rtol=1e-6)
+    np.testing.assert_allclose(get_location_coefficients(model), peer.params, rtol=1e-6)
     np.testing.assert_allclose(model.standard_errors_, peer.bse, rtol=1e-6)
     np.testing.assert_allclose(model.covariance_, peer.cov_params(), rtol=1e-6)
     assert model.loglik_ == pytest.approx(peer.llf, rel=1e-6)
@@ -73,7 +73,7 @@ def test_a_negative_binomial_model_is_that_of_statsmodels(exposure):
     model = CountGLM(likelihood="negative_binomial", dispersion="constant").fit(X, WIDE, exposure=exposure)
     peer = sm.NegativeBinomial(WIDE, sm.add_constant(X), exposure=exposure)
     peer = peer.fit(method="newton", tol=1e-12, maxiter=200, disp=0)
-    np.testing.assert_allclose(all_of(model), peer.params[:-1], rtol=1e-5)
+    np.testing.assert_allclose(get_location_coefficients(model), peer.params[:-1], rtol=1e-5)
     np.testing.assert_allclose(model.standard_errors_[:-1], peer.bse[:-1], rtol=1e-5)
     shape = np.exp(model.intercept_[1])
     np.testing.assert_allclose([shape, shape * model.standard_errors_[-1]], [peer.params[-1], peer.bse[-1]], rtol=1e-5)
@@ -125,9 +125,9 @@ def test_deviance_and_pearson_chi2_are_those_of_statsmodels():
 
 def test_weights_and_repeated_rows_have_the_same_robust_errors():
     kept, groups = np.repeat(np.arange(N), WEIGHT), np.arange(N) // 8
-    for own in (None, groups):
-        repeated = None if own is None else own[kept]
-        once = CountGLM("poisson", covariance="robust").fit(X, WIDE, sample_weight=WEIGHT, groups=own)
+    for labels in (None, groups):
+        repeated = None if labels is None else labels[kept]
+        once = CountGLM("poisson", covariance="robust").fit(X, WIDE, sample_weight=WEIGHT, groups=labels)
         often = CountGLM("poisson", covariance="robust").fit(X[kept], WIDE[kept], groups=repeated)
         np.testing.assert_allclose(once.standard_errors_, often.standard_errors_, rtol=1e-6)
     with pytest.raises(InputError, match="groups must have at least two different values"):
@@ -136,7 +136,7 @@ def test_weights_and_repeated_rows_have_the_same_robust_errors():
 
 @pytest.mark.parametrize("exposure", [None, EXPOSURE], ids=["", "exposure"])
 def test_coefficients_of_a_double_poisson_are_those_of_its_exact_mean(exposure):
-    """The estimating equations of the log mean hold at the fit, as in every GLM: sums of x m (y - m) / V are 0."""
+    """The estimating equations of the log mean hold, as in every GLM: sums of x m (y - m) / V are 0."""
     model = CountGLM().fit(X, WIDE, exposure=exposure)
     mean = np.exp(model.intercept_[0] + X @ model.coef_[0]) * (1.0 if exposure is None else exposure)
     dist = model.predict_distribution(X, exposure)
@@ -175,7 +175,7 @@ def test_a_penalty_is_that_of_scikit_learn_for_standardised_columns():
     np.testing.assert_allclose(model.predict(X), peer.predict(scaled.transform(X)), rtol=1e-6)
 
 
-def simulated(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def simulate_double_poisson(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     inputs = rng.uniform(-1, 1, size=(rows, 1))
     mean, gamma = np.exp(2.0 + 0.5 * inputs[:, 0]), np.exp(0.3 - 0.6 * inputs[:, 0])
@@ -186,17 +186,19 @@ def simulated(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.slow
 def test_double_poisson_coefficients_scatter_as_their_standard_errors_say():
     truth = np.array([2.0, 0.5, 0.3, -0.6])
-    fits = [CountGLM(dispersion="linear", covariance="model").fit(*simulated(200, seed)) for seed in range(40)]
+    fits = [
+        CountGLM(dispersion="linear", covariance="model").fit(*simulate_double_poisson(200, seed)) for seed in range(40)
+    ]
     assert all(fit.converged_ and fit.gradient_norm_ <= 1e-6 for fit in fits)
-    found = np.array([fit.coefficient_table().estimate for fit in fits])
+    estimates = np.array([fit.coefficient_table().estimate for fit in fits])
     errors = np.array([fit.standard_errors_ for fit in fits])
-    z = (found - truth) / errors
+    z = (estimates - truth) / errors
     # 40 z's: their standard deviation is 1 +- 0.11, their mean, but for a small bias, 0 +- 0.16.
     assert (np.abs(z.std(0) - 1.0) < 0.3).all()
     assert (np.abs(z.mean(0)) < 0.5).all()
 
 
-def test_length_of_stay(data_folder, monkeypatch):
+def test_length_of_stay_is_fitted_as_by_statsmodels(data_folder, monkeypatch):
     monkeypatch.setenv("DDPN_DATA", str(data_folder))
     table, y = load("length_of_stay").part("train")
     model = CountGLM(dispersion="linear").fit(table.to_pandas()[:3000], y[:3000])
@@ -236,8 +238,8 @@ def test_constant_dispersion_is_an_intercept(plain):
 def test_frames_sparse_matrices_and_arrays_agree(poisson):
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     for table in (frame, sparse.csr_matrix(X)):
-        found = CountGLM(likelihood="poisson").fit(table, Y)
-        np.testing.assert_allclose(found.coef_, poisson.coef_, rtol=1e-8)
+        model_of_table = CountGLM(likelihood="poisson").fit(table, Y)
+        np.testing.assert_allclose(model_of_table.coef_, poisson.coef_, rtol=1e-8)
     model = CountGLM(likelihood="poisson").fit(frame.assign(ward=np.where(X[:, 0] > 0, "B", "A")), Y)
     assert model.coefficient_table().feature[:5] == ("(intercept)", "a", "b", "c", "ward = B")
 
@@ -332,11 +334,11 @@ def test_redundant_columns_get_no_coefficient(inputs, redundant):
     kept = np.r_[True, ~np.isin(names, redundant)]
     design = sm.add_constant(inputs[:, kept[1:]], has_constant="add")
     peer = sm.GLM(Y, design, sm.families.Poisson(), exposure=EXPOSURE, freq_weights=WEIGHT).fit(tol=1e-13)
-    np.testing.assert_allclose(all_of(model)[kept], peer.params, rtol=1e-6)
+    np.testing.assert_allclose(get_location_coefficients(model)[kept], peer.params, rtol=1e-6)
     np.testing.assert_allclose(model.standard_errors_[kept], peer.bse, rtol=1e-6)
     assert model.aic_ == pytest.approx(peer.aic, rel=1e-9)
     np.testing.assert_allclose(model.predict(inputs, EXPOSURE), peer.fittedvalues, rtol=1e-6)
-    assert (all_of(model)[~kept] == 0.0).all()
+    assert (get_location_coefficients(model)[~kept] == 0.0).all()
     table = model.coefficient_table()
     assert all(np.isnan(column[~kept]).all() for column in (table.std_error, table.z, table.p, table.low, table.high))
     penalised = CountGLM(likelihood="poisson", alpha=1e-4).fit(inputs[:, inputs.std(0) > 0], Y)
@@ -351,7 +353,7 @@ def test_nearly_redundant_columns_are_named(likelihood):
     assert len(caught) == 1
     if likelihood == "poisson":
         peer = sm.GLM(Y, sm.add_constant(near), sm.families.Poisson()).fit(tol=1e-13)
-        np.testing.assert_allclose(all_of(model), peer.params, rtol=1e-6)
+        np.testing.assert_allclose(get_location_coefficients(model), peer.params, rtol=1e-6)
         np.testing.assert_allclose(model.standard_errors_, peer.bse, rtol=1e-6)
 
 
@@ -372,7 +374,7 @@ def test_units_of_the_columns_change_nothing(likelihood):
 
 @pytest.mark.parametrize("likelihood", ["poisson", "double_poisson"])
 @pytest.mark.parametrize("dispersion", ["linear", "constant"])
-def test_fewer_rows_than_columns(likelihood, dispersion):
+def test_fewer_rows_than_columns_leave_finite_predictions(likelihood, dispersion):
     rng = np.random.default_rng(5)
     inputs, y = rng.normal(size=(20, 40)), rng.poisson(3.0, 20)
     with warnings.catch_warnings(record=True) as caught:
@@ -397,7 +399,7 @@ def test_a_level_without_counts_is_reported_and_a_penalty_helps():
 
 @pytest.mark.parametrize("likelihood", COUNT_LIKELIHOODS)
 @pytest.mark.parametrize("scale", [1e6, 1e-4], ids=["1e6", "1e-4"])
-def test_huge_and_tiny_means(likelihood, scale):
+def test_huge_and_tiny_means_are_fitted(likelihood, scale):
     rng = np.random.default_rng(1)
     inputs = rng.normal(size=(300, 1))
     y = rng.poisson(max(scale, 1e-2) * np.exp(0.5 * inputs[:, 0]))
@@ -458,13 +460,13 @@ def test_rows_with_missing_values_are_named_or_dropped():
 
 
 def test_intervals_are_those_of_the_normal_distribution_and_columns_are_named(poisson):
-    found = poisson.coefficient_table(0.9)
-    low, high = norm.interval(0.9, found.estimate, found.std_error)
-    np.testing.assert_allclose([found.low, found.high], [low, high], rtol=1e-12)
-    assert list(found.columns)[-2:] == ["90% low", "90% high"]
-    np.testing.assert_array_equal(found.columns["estimate"], found.estimate)
-    np.testing.assert_array_equal(found.to_frame()["estimate"], found.estimate)
-    assert found._repr_html_().count("<tr>") == 5
+    table = poisson.coefficient_table(0.9)
+    low, high = norm.interval(0.9, table.estimate, table.std_error)
+    np.testing.assert_allclose([table.low, table.high], [low, high], rtol=1e-12)
+    assert list(table.columns)[-2:] == ["90% low", "90% high"]
+    np.testing.assert_array_equal(table.columns["estimate"], table.estimate)
+    np.testing.assert_array_equal(table.to_frame()["estimate"], table.estimate)
+    assert table._repr_html_().count("<tr>") == 5
 
 
 def test_a_summary_has_rate_ratios_and_the_dispersion_apart():

@@ -1,4 +1,4 @@
-"""Data on which trainings break down. Here every fit ends with finite predictions, intervals and scores."""
+"""Test data on which trainings break down: every fit ends with finite predictions, intervals and scores."""
 
 from collections.abc import Callable
 
@@ -10,38 +10,38 @@ from ddpn import DDPNRegressor
 Data = tuple[np.ndarray, np.ndarray]
 
 
-def numbers(rows: int = 60, columns: int = 3, seed: int = 0) -> np.ndarray:
+def draw_numbers(rows: int = 60, columns: int = 3, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(rows, columns))
 
 
-def poisson(X: np.ndarray, mean: float, seed: int = 1) -> np.ndarray:
+def draw_poisson(X: np.ndarray, mean: float, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).poisson(mean * np.exp(0.5 * X[:, 0])).astype(float)
 
 
-def with_outlier() -> Data:
-    X = numbers()
-    y = poisson(X, 4.0)
+def make_outlier() -> Data:
+    X = draw_numbers()
+    y = draw_poisson(X, 4.0)
     y[7] = 1e7
     return X, y
 
 
-def all_but_one_zero() -> Data:
-    """A mean of 1e-4: one count of 1 among 10,000 rows."""
+def make_all_but_one_zero() -> Data:
+    """Make counts with a mean of 1e-4: one count of 1 among 10,000 rows."""
     y = np.zeros(10_000)
     y[1234] = 1.0
-    return numbers(10_000), y
+    return draw_numbers(10_000), y
 
 
 #: Hard counts, for every likelihood.
 COUNTS: dict[str, Callable[[], Data]] = {
-    "all zero": lambda: (numbers(), np.zeros(60)),
-    "all equal": lambda: (numbers(), np.full(60, 3.0)),
-    "all equal and large": lambda: (numbers(), np.full(60, 123_456.0)),
-    "one outlier of 1e7": with_outlier,
-    "mean 1e-4": all_but_one_zero,
-    "mean 1e6": lambda: (numbers(), poisson(numbers(), 1e6)),
-    "5 rows": lambda: (numbers(5), poisson(numbers(5), 4.0)),
-    "1 row": lambda: (numbers(1), np.array([3.0])),
+    "all zero": lambda: (draw_numbers(), np.zeros(60)),
+    "all equal": lambda: (draw_numbers(), np.full(60, 3.0)),
+    "all equal and large": lambda: (draw_numbers(), np.full(60, 123_456.0)),
+    "one outlier of 1e7": make_outlier,
+    "mean 1e-4": make_all_but_one_zero,
+    "mean 1e6": lambda: (draw_numbers(), draw_poisson(draw_numbers(), 1e6)),
+    "5 rows": lambda: (draw_numbers(5), draw_poisson(draw_numbers(5), 4.0)),
+    "1 row": lambda: (draw_numbers(1), np.array([3.0])),
 }
 
 
@@ -56,20 +56,20 @@ def assert_all_finite(model: DDPNRegressor, X: np.ndarray, y: np.ndarray) -> Non
     assert np.isfinite([model.score(X, y), model.crps(X, y), model.nll(X, y)]).all()
 
 
-def some_of(case: str) -> Data:
-    """Some rows of a case, two of them far from all that was seen."""
+def take_some_rows(case: str) -> Data:
+    """Take some rows of a case, and add two that are far from all rows of the fit."""
     X, y = COUNTS[case]()
     far = 1e3 * np.abs(X).max() * np.ones_like(X[:2])
     return np.r_[X[:9], far], np.r_[y[:9], y[: len(far)]]
 
 
 @pytest.mark.parametrize("case", COUNTS)
-def test_hard_counts(quick, likelihood, case):
+def test_hard_counts_leave_finite_results(quick, likelihood, case):
     many = case == "mean 1e-4"
     training = {"batch_size": 1000} if many else {}
     X, y = COUNTS[case]()
     model = quick(epochs=1 if many else 2, training_options=training, **likelihood).fit(X, y)
-    assert_all_finite(model, *some_of(case))
+    assert_all_finite(model, *take_some_rows(case))
     if case == "all zero":
         assert model.predict(X) == pytest.approx(0.0, abs=0.05)
 
@@ -84,8 +84,8 @@ HARDER = [
 
 @pytest.mark.parametrize("options", HARDER, ids=str)
 @pytest.mark.parametrize("case", ["one outlier of 1e7", "5 rows"])
-def test_hard_trainings(quick, case, options):
-    assert_all_finite(quick(likelihood="mixed", **options).fit(*COUNTS[case]()), *some_of(case))
+def test_hard_trainings_leave_finite_results(quick, case, options):
+    assert_all_finite(quick(likelihood="mixed", **options).fit(*COUNTS[case]()), *take_some_rows(case))
 
 
 def test_means_of_equal_counts_are_these_counts(quick):
@@ -96,7 +96,7 @@ def test_means_of_equal_counts_are_these_counts(quick):
 
 
 def test_members_that_cannot_be_fitted_to_zeros_are_left_out(quick):
-    X, y = numbers(250), np.zeros(250)
+    X, y = draw_numbers(250), np.zeros(250)
     with pytest.warns(UserWarning, match="The mixture is fitted without .*: it has no count above 0"):
         model = quick(mix_with=["glm", "trees"], epochs=1).fit(X, y)
     assert list(model.predictor_.members) == ["networks"]

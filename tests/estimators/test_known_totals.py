@@ -1,4 +1,4 @@
-"""Counts of a known total, from data to intervals: recovery, coverage, saving, and what is refused."""
+"""Test counts of a known total, from data to intervals: recovery, coverage, saving, and refusals."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def glm(rows) -> CountGLM:
     return CountGLM("double_binomial", dispersion="linear").fit(X, y, exposure=totals)
 
 
-def test_glm_recovers_the_parameters(glm):
+def test_a_glm_recovers_the_parameters(glm):
     estimates = np.r_[glm.intercept_[0], glm.coef_[0], glm.intercept_[1], glm.coef_[1]]
     truth = np.r_[INTERCEPT[0], SLOPES[0], INTERCEPT[1], SLOPES[1]]
     assert glm.converged_
@@ -45,8 +45,8 @@ def test_intervals_cover_and_end_at_the_total(glm, rows):
     assert (high <= totals).all()
 
 
-def chairs(size: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Hours of the day, occupied chairs of twelve, and the log probabilities of the truth (the README's simulation)."""
+def simulate_chairs(size: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Simulate hours, occupied chairs of twelve, and log probabilities of the truth (the README's simulation)."""
     rng = np.random.default_rng(seed)
     hour = rng.uniform(0.0, 24.0, size)
     day = 1.0 / (1.0 + np.exp(-1.5 * np.minimum(hour - 7.0, 19.0 - hour)))
@@ -57,12 +57,12 @@ def chairs(size: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @pytest.mark.slow
 def test_a_small_network_is_near_the_truth_and_never_above_twelve_chairs(tmp_path):
-    X, y, _ = chairs(700, seed=0)
+    X, y, _ = simulate_chairs(700, seed=0)
     model = DDPNRegressor(
         likelihood="double_binomial", head_options={"total": 12}, n_networks=1, hidden=(32, 32), epochs=20,
         numeric="piecewise", mix_with=["glm", "constant"], random_state=0, preset="default",
     ).fit(X, y)  # fmt: skip
-    later, seen, log_p = chairs(2000, seed=1)
+    later, seen, log_p = simulate_chairs(2000, seed=1)
     assert model.nll(later, seen) < -log_p.mean() + 0.1
     assert model.predict_interval(later, 0.99).max() <= 12
     model.save(tmp_path / "model")

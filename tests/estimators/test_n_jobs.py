@@ -1,4 +1,4 @@
-"""Members that are fitted as jobs are those of a fit in this process, bit for bit."""
+"""Test that members that are fitted as jobs are those of a fit in this process, bit for bit."""
 
 import json
 
@@ -16,8 +16,8 @@ from ddpn.runtime.jobs import JobError, run
 from ddpn.runtime.threads import single_thread
 
 
-class Recorded:
-    """Runs jobs in this process, keeps their names, and fails at one of them."""
+class JobRecorder:
+    """Run jobs in this process, keep their names, and fail at one of them."""
 
     def __init__(self, monkeypatch, fails_at=None):
         self.names, self.fails_at = [], fails_at
@@ -32,51 +32,53 @@ class Recorded:
             raise KeyboardInterrupt
 
 
-def state(model):
-    """All files of a model, without what took how long."""
+def collect_files(model):
+    """Collect all files of a model, without how long its steps took."""
     files, _ = model.collect_state()
-    found = dict(files)
+    contents = dict(files)
     for name in [name for name in files if name.endswith("networks.json")]:
-        facts = json.loads(found.pop(name))
-        found[name] = str([{k: v for k, v in each.items() if k != "seconds"} for each in facts["history"]["epochs"]])
-    return found, model.predictor_.weights
+        facts = json.loads(contents.pop(name))
+        contents[name] = str(
+            [{k: v for k, v in epoch.items() if k != "seconds"} for epoch in facts["history"]["epochs"]]
+        )
+    return contents, model.predictor_.weights
 
 
 SMALL = {"hidden": (8,), "epochs": 2, "random_state": 0, "device": "cpu"}
 
 
-def test_a_portfolio_with_folds(counts, monkeypatch):
-    jobs = Recorded(monkeypatch)
+def test_a_portfolio_that_is_fitted_as_jobs_is_the_same(counts, monkeypatch):
+    jobs = JobRecorder(monkeypatch)
     some = SMALL | {"members": ["poisson_glm", "constant", "networks"]}
-    here, there = CountRegressor(**some).fit(*counts), CountRegressor(**some, n_jobs=2).fit(*counts)
-    assert state(there) == state(here)
-    assert np.array_equal(there.predict_interval(counts[0]), here.predict_interval(counts[0]))
+    in_process, as_jobs = CountRegressor(**some).fit(*counts), CountRegressor(**some, n_jobs=2).fit(*counts)
+    assert collect_files(as_jobs) == collect_files(in_process)
+    assert np.array_equal(as_jobs.predict_interval(counts[0]), in_process.predict_interval(counts[0]))
     copies = [f"{label}, fold {number}" for label in ("Poisson GLM", "constant distribution") for number in range(1, 6)]
     assert sorted(jobs.names) == sorted([*copies, "networks"]), "networks train the copies of all folds together"
-    assert there.predictor_.seconds["networks"] > 0
+    assert as_jobs.predictor_.seconds["networks"] > 0
 
 
 @pytest.mark.slow
 def test_processes_fit_what_this_process_does(larger):
-    """With one thread here, as processes have."""
+    """Use one thread in this process, as the other processes do."""
     options = SMALL | {"n_networks": 2, "mix_with": ["glm"]}
     with threadpool_limits(1), single_thread():
-        here = DDPNRegressor(**options).fit(*larger)
-    assert state(DDPNRegressor(**options, n_jobs=2).fit(*larger)) == state(here)
+        in_process = DDPNRegressor(**options).fit(*larger)
+    assert collect_files(DDPNRegressor(**options, n_jobs=2).fit(*larger)) == collect_files(in_process)
 
 
 def test_a_fit_that_is_stopped_continues_with_what_is_done(larger, tmp_path, monkeypatch):
     plain = SMALL | {"n_networks": 2, "mix_with": ["constant", "poisson_glm"]}
     options, names = plain | {"checkpoint": tmp_path / "state"}, ["networks", "constant distribution", "Poisson GLM"]
-    stopped = Recorded(monkeypatch, fails_at="Poisson GLM")
+    stopped = JobRecorder(monkeypatch, fails_at="Poisson GLM")
     with pytest.raises(KeyboardInterrupt):
         DDPNRegressor(**options, n_jobs=2).fit(*larger)
     assert stopped.names == names
-    again = Recorded(monkeypatch)
-    found = DDPNRegressor(**options, n_jobs=2).fit(*larger)
+    again = JobRecorder(monkeypatch)
+    model = DDPNRegressor(**options, n_jobs=2).fit(*larger)
     assert again.names == ["Poisson GLM"]
-    assert state(found) == state(DDPNRegressor(**plain).fit(*larger))
-    other = Recorded(monkeypatch)
+    assert collect_files(model) == collect_files(DDPNRegressor(**plain).fit(*larger))
+    other = JobRecorder(monkeypatch)
     DDPNRegressor(**options | {"random_state": 1}, n_jobs=2).fit(*larger)
     assert other.names == names, "another seed has other results"
     other.names.clear()
@@ -88,7 +90,7 @@ def test_a_job_that_fails_ends_the_fit_with_one_sentence(counts, monkeypatch):
     def fit(self, train, validation, seed, clock):
         raise ZeroDivisionError("odd")
 
-    Recorded(monkeypatch)
+    JobRecorder(monkeypatch)
     monkeypatch.setattr(Networks, "fit", fit)
     with pytest.raises(JobError, match=r"^networks failed: ZeroDivisionError: odd\.$"):
         DDPNRegressor(**SMALL, n_jobs=2).fit(*counts)

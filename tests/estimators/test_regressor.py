@@ -1,4 +1,4 @@
-"""`CountRegressor` and `DDPNRegressor`: what they fit, which rows they hold out, and what they refuse."""
+"""Test `CountRegressor` and `DDPNRegressor`: what they fit, which rows they hold out, and what they refuse."""
 
 import pickle
 
@@ -43,7 +43,7 @@ def test_the_default_model_says_what_it_is_fitted_without(line, monkeypatch):
 def test_a_budget_that_is_too_small_names_all_that_is_left_out(line, seconds):
     with pytest.warns(UserWarning, match="The mixture is fitted without") as caught:
         model = CountRegressor(time_budget=seconds, random_state=0).fit(*line)
-    sentences = [str(each.message) for each in caught if "fitted without" in str(each.message)]
+    sentences = [str(warning.message) for warning in caught if "fitted without" in str(warning.message)]
     assert len(sentences) == 1
     planned = {"constant", "trees", "glm", "networks", "large_networks"}
     assert set(model.left_out_) == planned - set(model.predictor_.members)
@@ -60,9 +60,9 @@ def test_a_budget_that_is_too_small_names_all_that_is_left_out(line, seconds):
 )
 def test_rows_that_cannot_be_divided_are_refused(rows, groups, words):
     X = np.zeros((rows, 1)) if groups is None else np.arange(rows).reshape(-1, 1)
-    given = {} if groups is None else {"groups": [groups] * rows}
+    options = {} if groups is None else {"groups": [groups] * rows}
     with pytest.raises(InputError, match=words):
-        CountRegressor(random_state=0).fit(X, np.full(rows, 3), **given)
+        CountRegressor(random_state=0).fit(X, np.full(rows, 3), **options)
 
 
 @pytest.mark.filterwarnings("ignore:The mixture is fitted without")
@@ -72,7 +72,7 @@ def test_two_rows_are_enough_to_predict():
 
 
 @pytest.mark.parametrize("members", [5, "all", ["tree"], {"glm"}], ids=str)
-def test_members_are_names(members):
+def test_members_must_be_names(members):
     with pytest.raises(ConfigError, match="members"):
         CountRegressor(members=members).fit([[0.0], [1.0]], [3, 5])
 
@@ -92,7 +92,7 @@ def test_the_mean_of_trees_follows_monotone_constraints(line):
         assert (sign * steps >= -1e-12).all()
 
 
-def test_what_would_bend_a_monotone_mean_is_not_used():
+def test_a_family_that_would_bend_a_monotone_mean_is_not_used():
     """Counts with little spread, for which a Double Poisson would be chosen: its mean depends on the dispersion."""
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (1500, 2))
@@ -135,7 +135,7 @@ def test_counts_that_no_member_can_fit_are_refused():
         (20, 0.001, 1),
     ],
 )  # fmt: skip
-def test_a_share_is_held_out(rows, share, size):
+def test_the_share_of_held_out_rows_is_as_asked(rows, share, size):
     mask = held_out(CountRows(None, np.zeros(rows)), share, seed=0)
     assert mask.shape == (rows,)
     assert mask.sum() == size
@@ -148,35 +148,37 @@ QUICK = {"epochs": 2, "training_options": {"batch_size": 100}}
 
 
 @pytest.fixture(scope="module")
-def mixed(quick, line) -> DDPNRegressor:
+def mixture_on_a_line(quick, line) -> DDPNRegressor:
     """Networks that hardly learn, with a GLM on a line and a constant."""
     return quick(mix_with=["glm", "constant"], n_networks=3, **QUICK).fit(*line)
 
 
-def test_the_mixture_has_weights_that_sum_to_one(mixed, line):
-    weights = mixed.predictor_.weights
+def test_the_mixture_has_weights_that_sum_to_one(mixture_on_a_line, line):
+    weights = mixture_on_a_line.predictor_.weights
     assert list(weights) == ["networks", "glm", "constant"]
     assert sum(weights.values()) == pytest.approx(1.0)
     assert min(weights.values()) >= 0.0
-    dist = mixed.predict_distribution(line[0]).distribution
+    dist = mixture_on_a_line.predict_distribution(line[0]).distribution
     # A weight of 0 means that the member has no component.
     size = {"networks": 3, "glm": 1, "constant": 1}
     assert dist.size == sum(size[name] for name, weight in weights.items() if weight > 0)
-    each = {name: mixed.predictor_.distribution(line[0], of=name).mean.numpy() for name in weights}
-    assert mixed.predict(line[0]) == pytest.approx(sum(weights[name] * each[name] for name in weights), rel=1e-9)
-    assert set(mixed.predictor_.seconds) == set(weights)
+    means = {name: mixture_on_a_line.predictor_.distribution(line[0], of=name).mean.numpy() for name in weights}
+    assert mixture_on_a_line.predict(line[0]) == pytest.approx(
+        sum(weights[name] * means[name] for name in weights), rel=1e-9
+    )
+    assert set(mixture_on_a_line.predictor_.seconds) == set(weights)
 
 
-def test_a_glm_on_a_line_gets_the_largest_weight_and_helps(mixed, quick, line):
-    weights = mixed.predictor_.weights
+def test_a_glm_on_a_line_gets_the_largest_weight_and_helps(mixture_on_a_line, quick, line):
+    weights = mixture_on_a_line.predictor_.weights
     assert weights["glm"] > max(weights["networks"], weights["constant"])
     alone = quick(n_networks=3, **QUICK).fit(*line)
-    networks = mixed.predictor_.distribution(line[0], of="networks").mean.numpy()
+    networks = mixture_on_a_line.predictor_.distribution(line[0], of="networks").mean.numpy()
     assert (networks == alone.predict(line[0])).all(), "further members must not change the networks"
     rng = np.random.default_rng(9)
     X = rng.normal(size=(500, 3))
     y = rng.poisson(np.exp(0.5 + 0.6 * X[:, 0]))
-    assert mixed.crps(X, y) < alone.crps(X, y)
+    assert mixture_on_a_line.crps(X, y) < alone.crps(X, y)
 
 
 @pytest.mark.parametrize(("rows", "validation"), [(90, "auto"), (300, None)])
@@ -194,22 +196,22 @@ BATCHES = {"batch_size": 100}
 
 
 @pytest.fixture(scope="module")
-def fast(quick):
-    """`quick` with the cheapest likelihood: what this file tests is the same for all, or has them as parameters."""
+def make_quick_poisson(quick):
+    """Make quick models with the cheapest likelihood, as these tests do not depend on it or have it as a parameter."""
     return lambda **options: quick(**{"likelihood": "poisson"} | options)
 
 
 # Weights ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_weight_of_zero_equals_dropping_the_row(fast, larger, monkeypatch):
+def test_a_weight_of_zero_equals_dropping_the_row(make_quick_poisson, larger, monkeypatch):
     """`epochs="auto"` follows the rows that count, too."""
     monkeypatch.setattr(network_options, "choose_epochs", lambda rows, batch_size: rows // 25)
     X, y = pd.DataFrame(larger[0][:100], columns=["a", "b"]), larger[1][:100]
     weight = (np.arange(100) % 4 > 0).astype(float)
     kept = weight > 0
-    weighted = fast(epochs="auto").fit(X, y, weight)
-    dropped = fast(epochs="auto").fit(X[kept], y[kept])
+    weighted = make_quick_poisson(epochs="auto").fit(X, y, weight)
+    dropped = make_quick_poisson(epochs="auto").fit(X[kept], y[kept])
     assert (weighted.predict(X) == dropped.predict(X)).all()
     assert weighted.n_rows_ == dropped.n_rows_
     assert len(weighted.history_.epochs) == len(dropped.history_.epochs) < 4
@@ -218,26 +220,28 @@ def test_a_weight_of_zero_equals_dropping_the_row(fast, larger, monkeypatch):
 # Randomness ------------------------------------------------------------------------------------------------------
 
 
-def test_a_seed_determines_everything(fast, larger):
+def test_a_seed_determines_everything(make_quick_poisson, larger):
     X, y = larger
     options = {"epochs": 2, "training_options": BATCHES, "numeric": "auto", "likelihood": "mixed"}
-    one, two, other = (fast(random_state=seed, **options).fit(X, y).predict(X) for seed in (3, 3, 4))
+    one, two, other = (make_quick_poisson(random_state=seed, **options).fit(X, y).predict(X) for seed in (3, 3, 4))
     assert (one == two).all()
     assert (one != other).any()
 
 
-def test_a_random_stream_may_replace_the_seed(fast, counts):
-    one, two = (fast(random_state=np.random.RandomState(5)).fit(*counts).predict(counts[0]) for _ in range(2))
+def test_a_random_stream_may_replace_the_seed(make_quick_poisson, counts):
+    one, two = (
+        make_quick_poisson(random_state=np.random.RandomState(5)).fit(*counts).predict(counts[0]) for _ in range(2)
+    )
     assert (one == two).all()
-    fresh = [fast(random_state=None).fit(*counts).predict(counts[0]) for _ in range(2)]
+    fresh = [make_quick_poisson(random_state=None).fit(*counts).predict(counts[0]) for _ in range(2)]
     assert (fresh[0] != fresh[1]).any()
 
 
-def test_global_streams_are_not_touched(fast, counts):
+def test_global_streams_are_not_touched(make_quick_poisson, counts):
     np.random.seed(1)
     torch.manual_seed(1)
     before = np.random.get_state()[1].copy(), torch.get_rng_state()
-    fast().fit(*counts).predict(counts[0])
+    make_quick_poisson().fit(*counts).predict(counts[0])
     assert (np.random.get_state()[1] == before[0]).all()
     assert (torch.get_rng_state() == before[1]).all()
 
@@ -245,29 +249,29 @@ def test_global_streams_are_not_touched(fast, counts):
 # Validation rows -------------------------------------------------------------------------------------------------
 
 
-def test_the_encoder_never_sees_held_out_rows(fast):
+def test_the_encoder_never_sees_held_out_rows(make_quick_poisson):
     """An outlier that only validation rows have leaves the encoder's mean where it was."""
     X, y = np.random.default_rng(4).normal(size=(300, 1)), np.ones(300)
-    plain = fast(epochs=1, validation=0.5).fit(X, y)
+    plain = make_quick_poisson(epochs=1, validation=0.5).fit(X, y)
     seed = np.random.RandomState(0).randint(2**31 - 1)
     X[np.flatnonzero(held_out(CountRows(X, y), 0.5, seed))[0]] = 1e9
-    changed = fast(epochs=1, validation=0.5).fit(X, y)
+    changed = make_quick_poisson(epochs=1, validation=0.5).fit(X, y)
     assert (changed.encoder_.transform([[0.3]]) == plain.encoder_.transform([[0.3]])).all()
 
 
-def test_validation_rows_of_the_user_choose_the_epochs(fast, larger):
+def test_validation_rows_of_the_user_choose_the_epochs(make_quick_poisson, larger):
     X, y = larger
     options = {"training_options": BATCHES}
-    model = fast(**options).fit(X[:200], y[:200], validation=CountRows(X[200:], y[200:]))
+    model = make_quick_poisson(**options).fit(X[:200], y[:200], validation=CountRows(X[200:], y[200:]))
     assert model.n_rows_ == 200
     scores = np.array([epoch["score"] for epoch in model.history_.epochs])
     assert model.history_.best_epoch == (scores.argmin(0) + 1).tolist()
-    wrong = fast(**options).fit(X[:200], y[:200], validation=CountRows(X[200:], 100 + y[200:]))
+    wrong = make_quick_poisson(**options).fit(X[:200], y[:200], validation=CountRows(X[200:], 100 + y[200:]))
     assert (wrong.predict(X) != model.predict(X)).any()
 
 
-def test_without_validation_every_row_is_trained_on(fast, larger):
-    model = fast(validation=None).fit(*larger)
+def test_without_validation_every_row_is_trained_on(make_quick_poisson, larger):
+    model = make_quick_poisson(validation=None).fit(*larger)
     assert model.n_rows_ == 300
     assert all("score" not in epoch for epoch in model.history_.epochs)
     assert model.history_.best_epoch == [5, 5]
@@ -276,26 +280,26 @@ def test_without_validation_every_row_is_trained_on(fast, larger):
 # Checkpoints -----------------------------------------------------------------------------------------------------
 
 
-def test_an_interrupted_fit_continues_where_it_stopped(fast, larger, tmp_path, interrupt, monkeypatch):
+def test_an_interrupted_fit_continues_where_it_stopped(make_quick_poisson, larger, tmp_path, interrupt, monkeypatch):
     X, y = larger
     options = {"numeric": "auto", "epochs": 6, "n_networks": 1, "training_options": BATCHES, "likelihood": "mixed"}
-    wanted = fast(**options).fit(X, y)
+    expected = make_quick_poisson(**options).fit(X, y)
     run_epoch = Training.run_epoch
     done = []
 
-    def watched(training: Training) -> str:
+    def record_epoch(training: Training) -> str:
         done.append(training.state.epoch)
         return run_epoch(training)
 
     interrupt(at=3)
     with pytest.raises(KeyboardInterrupt):
-        fast(checkpoint=tmp_path / "state", **options).fit(X, y)
-    monkeypatch.setattr(Training, "run_epoch", watched)
-    resumed = fast(checkpoint=tmp_path / "state", **options).fit(X, y)
+        make_quick_poisson(checkpoint=tmp_path / "state", **options).fit(X, y)
+    monkeypatch.setattr(Training, "run_epoch", record_epoch)
+    resumed = make_quick_poisson(checkpoint=tmp_path / "state", **options).fit(X, y)
     assert done == [3, 4, 5]
-    assert (resumed.predict(X) == wanted.predict(X)).all()
+    assert (resumed.predict(X) == expected.predict(X)).all()
     with pytest.raises(InputError, match="another training"):
-        fast(checkpoint=tmp_path / "state", **options).fit(X, y + 1)
+        make_quick_poisson(checkpoint=tmp_path / "state", **options).fit(X, y + 1)
 
 
 # What is refused -------------------------------------------------------------------------------------------------
@@ -335,10 +339,10 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("options", "words"), REFUSED, ids=str)
-def test_a_bad_option_is_reported_before_training(fast, counts, monkeypatch, options, words):
+def test_a_bad_option_is_reported_before_training(make_quick_poisson, counts, monkeypatch, options, words):
     monkeypatch.setattr(Training, "run_epoch", None)
     with pytest.raises(ConfigError, match=words):
-        fast(**options).fit(*counts)
+        make_quick_poisson(**options).fit(*counts)
 
 
 ROW = np.zeros((1, 3))
@@ -360,14 +364,14 @@ ROW = np.zeros((1, 3))
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_bad_data_are_reported(fast, counts, change, words):
+def test_bad_data_are_reported(make_quick_poisson, counts, change, words):
     with pytest.raises(ValueError, match=words):
-        fast().fit(**{"X": counts[0], "y": counts[1]} | change)
+        make_quick_poisson().fit(**{"X": counts[0], "y": counts[1]} | change)
 
 
-def test_validation_rows_are_in_the_range_of_counts(fast, counts):
+def test_validation_rows_are_in_the_range_of_counts(make_quick_poisson, counts):
     with pytest.raises(ValueError, match=r"validation\.y must be at most `upper=50`, got 51 at row 0"):
-        fast(upper=50).fit(*counts, validation=CountRows(ROW, [51]))
+        make_quick_poisson(upper=50).fit(*counts, validation=CountRows(ROW, [51]))
 
 
 @pytest.mark.parametrize(
@@ -377,9 +381,9 @@ def test_validation_rows_are_in_the_range_of_counts(fast, counts):
         ({"X_val": ROW, "weights": [1]}, "unexpected keyword argument 'weights'"),
     ],
 )
-def test_arguments_of_earlier_versions_name_their_replacement(fast, counts, removed, words):
+def test_arguments_of_earlier_versions_name_their_replacement(make_quick_poisson, counts, removed, words):
     with pytest.raises(TypeError, match=words):
-        fast().fit(*counts, **removed)
+        make_quick_poisson().fit(*counts, **removed)
 
 
 # Ctrl-C leaves the best ensemble so far -------------------------------------------------------------------------
@@ -387,24 +391,24 @@ def test_arguments_of_earlier_versions_name_their_replacement(fast, counts, remo
 
 @pytest.fixture
 def interrupt(monkeypatch):
-    """Ctrl-C before epoch `at` (from 0) of training number `training` (from 1)."""
+    """Raise KeyboardInterrupt before epoch `at` (from 0) of training number `training` (from 1)."""
 
     def plan(at: int, training: int = 1) -> None:
         run_epoch, seen = Training.run_epoch, []
 
-        def watched(self: Training) -> str:
+        def run_or_interrupt(self: Training) -> str:
             if self not in seen:
                 seen.append(self)
             if self.state.epoch == at and len(seen) == training:
                 raise KeyboardInterrupt
             return run_epoch(self)
 
-        monkeypatch.setattr(Training, "run_epoch", watched)
+        monkeypatch.setattr(Training, "run_epoch", run_or_interrupt)
 
     return plan
 
 
-def fit_interrupted(model: DDPNRegressor, larger) -> None:
+def fit_until_interrupt(model: DDPNRegressor, larger) -> None:
     X, y = larger
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:200], y[:200], validation=CountRows(X[200:], y[200:]))
@@ -413,7 +417,7 @@ def fit_interrupted(model: DDPNRegressor, larger) -> None:
 def test_the_best_epochs_so_far_are_kept_and_can_be_saved(quick, larger, interrupt, tmp_path):
     interrupt(at=4)
     model = quick(epochs=8, n_networks=1, training_options=BATCHES)
-    fit_interrupted(model, larger)
+    fit_until_interrupt(model, larger)
     scores = [record["score"][0] for record in model.history_.epochs]
     assert len(scores) == 4
     assert model.interrupted_
@@ -450,31 +454,31 @@ def test_another_fit_forgets_the_names_of_columns(quick, counts, wards):
 
 
 @pytest.fixture(scope="module")
-def cross_fitted():
+def out_of_fold_model():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2))
     return CountRegressor(members=["glm", "constant"], random_state=0).fit(X, rng.poisson(np.exp(1.0 + 0.5 * X[:, 0])))
 
 
-def test_without_a_test_set_the_rows_of_fit_are_scored_out_of_fold(cross_fitted):
-    board = cross_fitted.leaderboard()
+def test_without_a_test_set_the_rows_of_fit_are_scored_out_of_fold(out_of_fold_model):
+    board = out_of_fold_model.leaderboard()
     assert (board.rows, board.title) == (300, "Scores on 300 out-of-fold rows")
-    assert cross_fitted.verdict() == board.verdict
+    assert out_of_fold_model.verdict() == board.verdict
     assert "There are no test rows" in str(board.verdict)
-    before = cross_fitted.predictor_.calibration.intervals
-    cross_fitted.leaderboard()
-    assert cross_fitted.predictor_.calibration.intervals is before, "the model stays as it is"
+    before = out_of_fold_model.predictor_.calibration.intervals
+    out_of_fold_model.leaderboard()
+    assert out_of_fold_model.predictor_.calibration.intervals is before, "the model stays as it is"
 
 
 @pytest.mark.parametrize("kind", ["saved", "pickled", "validation rows", "networks alone"])
-def test_out_of_fold_scores_need_a_model_that_was_cross_fitted_here(cross_fitted, tmp_path, kind):
+def test_out_of_fold_scores_need_a_model_that_was_cross_fitted_here(out_of_fold_model, tmp_path, kind):
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(60, 2)), rng.poisson(3.0, 60)
     if kind == "saved":
-        cross_fitted.save(tmp_path / "m")
+        out_of_fold_model.save(tmp_path / "m")
         model = CountRegressor.load(tmp_path / "m")
     elif kind == "pickled":
-        model = pickle.loads(pickle.dumps(cross_fitted))
+        model = pickle.loads(pickle.dumps(out_of_fold_model))
     elif kind == "validation rows":
         model = CountRegressor(members=["glm"], random_state=0).fit(
             X[:40], y[:40], validation=CountRows(X[40:], y[40:])
@@ -515,8 +519,8 @@ def test_the_weights_of_a_fold_are_chosen_by_the_others_and_saved(tmp_path):
     model = CountRegressor(members=["glm", "trees"], random_state=0).fit(X, rng.poisson(np.exp(1.0 + np.abs(X[:, 0]))))
     weights = model.predictor_.fold_weights
     assert len(weights) == 5
-    assert all(sum(each.values()) == pytest.approx(1.0) for each in weights)
-    assert len({each["trees"] for each in weights}) > 1
+    assert all(sum(fold_weights.values()) == pytest.approx(1.0) for fold_weights in weights)
+    assert len({fold_weights["trees"] for fold_weights in weights}) > 1
     assert model.predictor_.for_fold(3, Calibration()).weights == weights[3]
     model.save(tmp_path / "m")
     assert CountRegressor.load(tmp_path / "m").predictor_.fold_weights == weights

@@ -1,4 +1,4 @@
-"""The estimators among scikit-learn's tools: its own checks, pipelines, searches, metadata routing, copies."""
+"""Test the estimators among scikit-learn's tools: its own checks, pipelines, searches, metadata routing, copies."""
 
 import pickle
 from io import BytesIO
@@ -31,7 +31,7 @@ OF_THE_LIKELIHOOD = (
 @pytest.mark.filterwarnings("ignore::ddpn.DataWarning")  # the classes of irises follow from their petals
 @parametrize_with_checks([clone(CHECKED).set_params(likelihood="poisson")])
 def test_the_regressor_passes_the_checks_of_scikit_learn(estimator, check):
-    """All of them: none is expected to fail. Some have targets that are no counts, hence `fractional`."""
+    """No check is expected to fail; some have targets that are no counts, hence `fractional`."""
     check(estimator)
 
 
@@ -90,7 +90,7 @@ def test_two_parameters_pass_the_checks_that_depend_on_the_likelihood(check):
 
 
 @pytest.fixture
-def routing():
+def enable_routing():
     with sklearn.config_context(enable_metadata_routing=True):
         yield
 
@@ -102,7 +102,7 @@ def test_copies_predict_bit_for_bit(quick, counts):
     file.seek(0)
     for copy in (pickle.loads(pickle.dumps(model)), joblib.load(file)):
         assert (copy.predict(counts[0]) == model.predict(counts[0])).all()
-        ours, theirs = (each.predict_interval(counts[0]) for each in (model, copy))
+        ours, theirs = (regressor.predict_interval(counts[0]) for regressor in (model, copy))
         assert (ours == theirs).all()
         assert (copy.ood_pvalue(counts[0]) == model.ood_pvalue(counts[0])).all()
 
@@ -111,8 +111,8 @@ def test_score_is_the_share_of_deviance_explained(fitted, counts):
     X, y = counts
     weight = np.random.default_rng(2).uniform(0.5, 2.0, len(y))
     for weights in (None, weight):
-        wanted = d2_tweedie_score(y, fitted.predict(X), power=1, sample_weight=weights)
-        assert fitted.score(X, y, weights) == pytest.approx(wanted, rel=1e-10)
+        expected = d2_tweedie_score(y, fitted.predict(X), power=1, sample_weight=weights)
+        assert fitted.score(X, y, weights) == pytest.approx(expected, rel=1e-10)
 
 
 def test_a_grid_is_searched_with_options_and_numbers_of_numpy(quick, counts):
@@ -132,15 +132,15 @@ def test_a_grid_is_searched_with_options_and_numbers_of_numpy(quick, counts):
 # Metadata routing ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("routing")
+@pytest.mark.usefixtures("enable_routing")
 def test_weights_and_exposures_are_routed(quick, counts, exposures):
     """Scores of each fold equal those of a loop by hand that passes both to fit and to score."""
     X, y = counts
     weight = np.random.default_rng(2).integers(1, 4, len(y)).astype(float)
     model = quick().set_fit_request(sample_weight=True, exposure=True)
     model = model.set_score_request(sample_weight=True, exposure=True)
-    found = cross_val_score(model, X, y, cv=FOLDS, params={"sample_weight": weight, "exposure": exposures})
-    for score, (train, test) in zip(found, FOLDS.split(X), strict=True):
+    scores = cross_val_score(model, X, y, cv=FOLDS, params={"sample_weight": weight, "exposure": exposures})
+    for score, (train, test) in zip(scores, FOLDS.split(X), strict=True):
         by_hand = quick().fit(X[train], y[train], weight[train], exposures[train])
         assert score == pytest.approx(by_hand.score(X[test], y[test], weight[test], exposures[test]), abs=1e-12)
         assert score != pytest.approx(by_hand.score(X[test], y[test], None, exposures[test]), abs=1e-6)
