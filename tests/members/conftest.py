@@ -1,4 +1,4 @@
-"""A sample with everything in it: numbers, text, gaps, weights and exposures; and rows that come as a stream."""
+"""Share a sample with numbers, text, gaps, weights and exposures; and rows that come as a stream."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from ddpn.rows.count_rows import CountRows
 
 
 @pytest.fixture(scope="session")
-def mixed_sample() -> CountRows:
+def sample_of_all_kinds() -> CountRows:
     """250 rows; the mean follows x, ward A and the exposure."""
     rng = np.random.default_rng(4)
     n = 250
@@ -29,15 +29,15 @@ def mixed_sample() -> CountRows:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _small_trees() -> Iterator[None]:
-    """Trees of one size: which of several predicts best is a choice of its own (test_trees.py)."""
+def _limit_trees() -> Iterator[None]:
+    """Boost trees of one size: test_trees.py tests how a size is chosen."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(boosting, "_LEAVES", (4,))
         yield
 
 
 class Stream:
-    """Rows in memory, drawn in chunks: those that an encoder was fitted to come again."""
+    """Rows in memory, drawn in chunks: rows that an encoder was fitted to come again."""
 
     identity = "rows"
 
@@ -60,6 +60,6 @@ class Stream:
 
 
 @pytest.fixture(scope="session")
-def stream_of() -> type[Stream]:
-    """Makes a stream of the rows of a sample."""
+def make_stream() -> type[Stream]:
+    """Make a stream of the rows of a sample."""
     return Stream

@@ -1,4 +1,4 @@
-"""What every kind of member must do, over the registry."""
+"""Test what every kind of member must do, over the registry."""
 
 import json
 
@@ -18,7 +18,7 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 
 
-def unfitted(name: str) -> Member:
+def make_member(name: str) -> Member:
     member = MEMBERS[name].from_task(Task(make_head("double_poisson")))
     if isinstance(member, Networks):
         member.options = NetworkOptions(n_networks=2, hidden=(8,), numeric="standard", epochs=2)
@@ -28,56 +28,58 @@ def unfitted(name: str) -> Member:
 
 
 @pytest.fixture(scope="module")
-def all_fitted(mixed_sample) -> dict[str, Member]:
-    """Every kind, fitted once."""
-    return {name: unfitted(name).fit(mixed_sample, None, seed=1) for name in MEMBERS}
+def members_of_all_kinds(sample_of_all_kinds) -> dict[str, Member]:
+    """Every kind of member, fitted once."""
+    return {name: make_member(name).fit(sample_of_all_kinds, None, seed=1) for name in MEMBERS}
 
 
 @pytest.fixture(params=list(MEMBERS))
-def member(request, all_fitted) -> Member:
-    return all_fitted[request.param]
+def member(request, members_of_all_kinds) -> Member:
+    return members_of_all_kinds[request.param]
 
 
-def locations(member: Member, X, exposure) -> np.ndarray:
+def list_locations(member: Member, X, exposure) -> np.ndarray:
     dist = member.distribution(X, exposure)
     return (dist.mu if hasattr(dist, "mu") else dist.mean).numpy()
 
 
-def test_it_predicts_one_or_more_distributions_per_row(member, mixed_sample):
-    dist = member.distribution(mixed_sample.X, mixed_sample.exposure)
+def test_a_member_predicts_one_or_more_distributions_per_row(member, sample_of_all_kinds):
+    dist = member.distribution(sample_of_all_kinds.X, sample_of_all_kinds.exposure)
     assert dist.batch_shape[0] == 250
     assert len(dist.batch_shape) == 2
     assert dist.mean.dtype == torch.float64
-    assert torch.isfinite(dist.log_prob(torch.from_numpy(mixed_sample.y).unsqueeze(1))).all()
+    assert torch.isfinite(dist.log_prob(torch.from_numpy(sample_of_all_kinds.y).unsqueeze(1))).all()
     assert isinstance(member, Member)
     assert member.label
     assert not member.interrupted
 
 
-def test_the_location_is_proportional_to_the_exposure(member, mixed_sample):
-    X, exposure = mixed_sample.X, mixed_sample.exposure
-    assert locations(member, X, 2.0 * exposure) == pytest.approx(2.0 * locations(member, X, exposure), rel=1e-9)
+def test_the_location_is_proportional_to_the_exposure(member, sample_of_all_kinds):
+    X, exposure = sample_of_all_kinds.X, sample_of_all_kinds.exposure
+    assert list_locations(member, X, 2.0 * exposure) == pytest.approx(
+        2.0 * list_locations(member, X, exposure), rel=1e-9
+    )
 
 
-def test_it_is_restored_from_its_files_bit_for_bit(member, mixed_sample):
+def test_a_member_is_restored_from_its_files_bit_for_bit(member, sample_of_all_kinds):
     files = member.state()
     assert all(name.endswith((".json", ".safetensors", ".skops")) for name in files)
     again = type(member).from_state(files)
-    ours, theirs = (m.distribution(mixed_sample.X, mixed_sample.exposure) for m in (member, again))
+    ours, theirs = (m.distribution(sample_of_all_kinds.X, sample_of_all_kinds.exposure) for m in (member, again))
     assert (ours.mean == theirs.mean).all()
     assert (ours.variance == theirs.variance).all()
     assert again.get_facts() == member.get_facts()
     assert {name for name, content in again.state().items() if content} == set(files)
 
 
-def test_its_facts_are_json(member):
+def test_facts_of_a_member_are_json(member):
     assert json.loads(json.dumps(member.get_facts())) == member.get_facts()
 
 
-def test_new_levels_missing_values_and_another_order_are_accepted(member, mixed_sample):
+def test_new_levels_missing_values_and_another_order_are_accepted(member, sample_of_all_kinds):
     new = pl.DataFrame({"x": [0.0, None], "ward": ["Z", None], "age": [1e6, None], "smokes": [True, None]})
     assert torch.isfinite(member.distribution(new, np.ones(2)).mean).all()
-    X, exposure = mixed_sample.X, mixed_sample.exposure
+    X, exposure = sample_of_all_kinds.X, sample_of_all_kinds.exposure
     other = X.select("smokes", "age", "x", "ward")
     assert (member.distribution(other, exposure).mean == member.distribution(X, exposure).mean).all()
 
@@ -92,17 +94,17 @@ def test_new_levels_missing_values_and_another_order_are_accepted(member, mixed_
     ids=["missing column", "numbers for text", "text for numbers"],
 )
 @pytest.mark.parametrize("name", [name for name in MEMBERS if name != "constant"])
-def test_a_table_unlike_that_of_fit_is_refused(all_fitted, mixed_sample, name, change, words):
+def test_a_table_unlike_that_of_fit_is_refused(members_of_all_kinds, sample_of_all_kinds, name, change, words):
     with pytest.raises(InputError, match=words):
-        all_fitted[name].distribution(change(mixed_sample.X), None)
+        members_of_all_kinds[name].distribution(change(sample_of_all_kinds.X), None)
 
 
 @pytest.mark.parametrize("name", list(MEMBERS))
-def test_a_weight_of_zero_equals_dropping_the_row(mixed_sample, name):
-    some = mixed_sample.rows(slice(0, 80))
+def test_a_weight_of_zero_equals_dropping_the_row(sample_of_all_kinds, name):
+    some = sample_of_all_kinds.rows(slice(0, 80))
     weight = (np.arange(80) % 4 > 0).astype(float)
     dropped = CountRows(some.X, some.y, None, some.exposure).rows(weight > 0)
-    result = [unfitted(name).fit(s, None, seed=1) for s in (some.replace(weight=weight), dropped)]
+    result = [make_member(name).fit(s, None, seed=1) for s in (some.replace(weight=weight), dropped)]
     ours, theirs = (member.distribution(some.X, some.exposure).mean.numpy() for member in result)
     assert ours == pytest.approx(theirs, rel=1e-6)
 
@@ -110,8 +112,8 @@ def test_a_weight_of_zero_equals_dropping_the_row(mixed_sample, name):
 # Weights, exposures and groups: where a member leaves one out in some step, its predictions change ------------------
 
 
-def small_steps(name: str, likelihood: str, rows: int) -> Member:
-    """A member of which no step depends on the number of rows, apart from their weights; networks have one batch."""
+def make_member_without_row_rules(name: str, likelihood: str, rows: int) -> Member:
+    """Make a member of which no step depends on the number of rows, apart from their weights; batches hold all rows."""
     member = MEMBERS[name].from_task(Task(make_head(likelihood), rows=rows))
     if isinstance(member, Networks):
         member.options = NetworkOptions(
@@ -122,8 +124,8 @@ def small_steps(name: str, likelihood: str, rows: int) -> Member:
     return member
 
 
-def contract_rows(rows: int = 210, seed: int = 0) -> CountRows:
-    """Over-dispersed counts that follow a number and levels; a group per row, and weights that follow the levels."""
+def simulate_rows(rows: int = 210, seed: int = 0) -> CountRows:
+    """Simulate over-dispersed counts of a number and levels; groups are rows, and weights follow the levels."""
     rng = np.random.default_rng(seed)
     a, level = rng.integers(0, 6, rows).astype(float), rng.integers(0, 8, rows)
     X = pl.DataFrame({"a": a, "level": [f"l{k}" for k in level]})
@@ -132,14 +134,14 @@ def contract_rows(rows: int = 210, seed: int = 0) -> CountRows:
     return CountRows(X, y, np.where(level % 3 == 2, 3.0, 1.0 + a % 2), group=np.arange(rows).astype(str))
 
 
-def moments(member: Member, X, exposure=None) -> np.ndarray:
+def compute_moments(member: Member, X, exposure=None) -> np.ndarray:
     dist = member.distribution(X, exposure)
     return torch.cat([dist.mean, dist.variance], 1).numpy()
 
 
 @pytest.mark.parametrize("name", list(MEMBERS))
 def test_a_weight_equals_a_row_given_as_often(monkeypatch, name):
-    """In the encoding, the start, the losses that choose rounds and epochs, and the dispersion.
+    """Compare the encoding, the start, the losses that choose rounds and epochs, and the dispersion.
 
     Rules about the number of rows are not about weights: repeated rows stay in one fold, leaves may have one row, and
     trees get the levels as numbers, as LightGBM joins levels with few rows.
@@ -148,40 +150,40 @@ def test_a_weight_equals_a_row_given_as_often(monkeypatch, name):
     for module in (splits, networks):
         monkeypatch.setattr(module, "assign_folds", by_content)
     monkeypatch.setattr(boosting, "min_rows_per_leaf", lambda rows: 1)
-    sample = contract_rows()
+    sample = simulate_rows()
     if name == "trees":
         sample = sample.replace(X=sample.X.with_columns(pl.col("level").str.slice(1).cast(float)))
     repeated = sample.rows(np.repeat(np.arange(len(sample)), sample.weight.astype(int))).replace(weight=None)
     by_weight, by_rows, without = (
-        moments(small_steps(name, "negative_binomial", 210).fit(rows, None, seed=1), sample.X)
+        compute_moments(make_member_without_row_rules(name, "negative_binomial", 210).fit(rows, None, seed=1), sample.X)
         for rows in (sample, repeated, sample.replace(weight=None))
     )
-    tolerance = 2e-3 if isinstance(small_steps(name, "negative_binomial", 210), Networks) else 1e-4
+    tolerance = 2e-3 if isinstance(make_member_without_row_rules(name, "negative_binomial", 210), Networks) else 1e-4
     np.testing.assert_allclose(by_weight, by_rows, rtol=tolerance)
     assert np.abs(without / by_rows - 1.0).max() > 0.02, "weights matter for these rows"
 
 
 @pytest.mark.parametrize("name", list(MEMBERS))
 def test_one_exposure_for_all_rows_is_a_unit_of_the_rate(name):
-    """Predictions for the same exposure are those without exposures, in fits and in every input of later steps."""
-    sample, scale = contract_rows().replace(weight=None, group=None), np.full(210, 1.4 * 2.0**3)
+    """Fits with the same exposure for all rows, and later steps on them, predict as those without exposures."""
+    sample, scale = simulate_rows().replace(weight=None, group=None), np.full(210, 1.4 * 2.0**3)
     exposed, plain = (
-        small_steps(name, "negative_binomial", 210).fit(rows, None, seed=1)
+        make_member_without_row_rules(name, "negative_binomial", 210).fit(rows, None, seed=1)
         for rows in (sample.replace(exposure=scale), sample)
     )
-    np.testing.assert_allclose(moments(exposed, sample.X, scale), moments(plain, sample.X), rtol=2e-3)
+    np.testing.assert_allclose(compute_moments(exposed, sample.X, scale), compute_moments(plain, sample.X), rtol=2e-3)
 
 
 @pytest.mark.parametrize("name", list(MEMBERS))
 def test_columns_that_tell_the_exposure_say_nothing_about_the_rate(name):
-    """Counts of 30 per unit, and inputs that the exposure follows: what ignores it in some step learns from them."""
+    """With 30 counts per unit, a step that ignores the exposure would learn from inputs that it follows."""
     rng = np.random.default_rng(0)
     level = rng.integers(0, 8, 300)
     exposure = 2.0**level
     X = pl.DataFrame({"a": level + 0.1 * rng.normal(size=300), "level": [f"l{k}" for k in level]})
     sample = CountRows(X, rng.poisson(30.0 * exposure).astype(float), None, exposure)
-    member = small_steps(name, "negative_binomial", 300).fit(sample, None, seed=1)
-    rate = locations(member, X, exposure).mean(1) / exposure
+    member = make_member_without_row_rules(name, "negative_binomial", 300).fit(sample, None, seed=1)
+    rate = list_locations(member, X, exposure).mean(1) / exposure
     by_level = [rate[level == k].mean() for k in range(8)]
     np.testing.assert_allclose(by_level, 30.0, rtol=0.2)
 
@@ -189,7 +191,7 @@ def test_columns_that_tell_the_exposure_say_nothing_about_the_rate(name):
 @pytest.mark.parametrize("name", list(MEMBERS))
 def test_every_division_of_rows_keeps_groups_whole(monkeypatch, name):
     """Folds for the dispersion, for effects of levels and for rounds are told the groups of their rows."""
-    group, divided = contract_rows().group.astype(int) // 3, []
+    group, divided = simulate_rows().group.astype(int) // 3, []
     for module, splitter in ((splits, splits.assign_folds), (networks, networks.assign_folds)):
 
         def divide(rows, folds, seed, group=None, splitter=splitter):
@@ -197,9 +199,9 @@ def test_every_division_of_rows_keeps_groups_whole(monkeypatch, name):
             return splitter(rows, folds, seed, group)
 
         monkeypatch.setattr(module, "assign_folds", divide)
-    sample = contract_rows().replace(group=group)
+    sample = simulate_rows().replace(group=group)
     fold = np.unique(group, return_inverse=True)[1] % 5
-    small_steps(name, "negative_binomial", 210).fit(sample, None, seed=0)
-    small_steps(name, "negative_binomial", 210).fit_copies(sample, fold, seed=0)
+    make_member_without_row_rules(name, "negative_binomial", 210).fit(sample, None, seed=0)
+    make_member_without_row_rules(name, "negative_binomial", 210).fit_copies(sample, fold, seed=0)
     assert all(labels is not None and len(labels) == rows for rows, labels in divided), divided
     assert len(divided) == (6 if name in ("trees", "networks", "large_networks") else 0)

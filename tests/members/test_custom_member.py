@@ -1,4 +1,4 @@
-"""A member of one's own, defined here and registered in one line, is treated like those of the package.
+"""Test that a user's member, defined here and registered in one line, is treated like those of the package.
 
 It predicts the counts of the nearest neighbours, and is a part of `members="auto"` without being named anywhere.
 """
@@ -103,8 +103,8 @@ class WithoutNewLevels(Neighbours):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def registered() -> Iterator[None]:
-    """The one line, undone after these tests."""
+def register_members() -> Iterator[None]:
+    """Register the members, and undo it after these tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(MEMBERS, "knn", Neighbours)
         patch.setitem(MEMBERS, "numbers", WithoutText)
@@ -121,17 +121,17 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def portfolio(data) -> CountRegressor:
-    """The default model with it: cross-fitted, weighted and calibrated."""
+def default_model(data) -> CountRegressor:
+    """The default model with the member: cross-fitted, weighted and calibrated."""
     X, y = data
     options = {"epochs": 2, "hidden": (8,), "training_options": {"batch_size": 100}, "random_state": 0}
     return CountRegressor(**options).fit(X[:300], y[:300])
 
 
-def test_it_is_a_part_of_the_default_model(portfolio, data):
-    """Its distributions have no parameters of their own, so that copies are mixed, and not stacked."""
+def test_the_member_is_a_part_of_the_default_model(default_model, data):
+    """Its distributions have no parameters of their own, so copies are mixed, and not stacked."""
     X, y = data
-    predictor = portfolio.predictor_
+    predictor = default_model.predictor_
     assert set(predictor.members) == {"constant", "glm", "trees", "networks", "knn"}
     assert sum(predictor.weights.values()) == pytest.approx(1.0)
     assert predictor.weights["knn"] > 0.1
@@ -143,18 +143,18 @@ def test_it_is_a_part_of_the_default_model(portfolio, data):
     assert member.distribution(X).mean.numpy()[:, 0] == pytest.approx(means)
     assert set(predictor.calibration.intervals) == {MIXTURE, *predictor.members}
     constant = predictor.distribution(X[300:], of="constant").crps(torch.from_numpy(y[300:])).mean()
-    assert portfolio.crps(X[300:], y[300:]) < 0.9 * constant.item()
+    assert default_model.crps(X[300:], y[300:]) < 0.9 * constant.item()
 
 
-def test_its_copies_are_saved_and_loaded(portfolio, data, tmp_path):
+def test_copies_of_the_member_are_saved_and_loaded(default_model, data, tmp_path):
     X, _ = data
-    portfolio.save(tmp_path / "model")
+    default_model.save(tmp_path / "model")
     folder = tmp_path / "model" / "knn"
     assert len(list(folder.glob("copy-*"))) == 5
     again = CountRegressor.load(tmp_path / "model")
     assert isinstance(again.predictor_.members["knn"], CrossFitted)
-    assert (again.predict(X) == portfolio.predict(X)).all()
-    assert (again.predict_interval(X) == portfolio.predict_interval(X)).all()
+    assert (again.predict(X) == default_model.predict(X)).all()
+    assert (again.predict_interval(X) == default_model.predict_interval(X)).all()
     with pytest.MonkeyPatch.context() as patch:
         patch.delitem(MEMBERS, "knn")
         with pytest.raises(ConfigError, match=r"member must be one of .*got 'knn'"):
@@ -170,7 +170,7 @@ def test_its_copies_are_saved_and_loaded(portfolio, data, tmp_path):
 )
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_a_member_that_raises_on_a_column_is_left_out_with_its_reason(data, name, reason, n_jobs):
-    """In its fit, or when it predicts held-out rows; the model is that of the other members."""
+    """It raises in its fit or when it predicts held-out rows; the model is that of the other members."""
     X, y = data
     frame = pl.DataFrame({"x": X[:60, 0], "name": [f"n{row % 25}" for row in range(60)]})
     alone = CountRegressor(members=["glm"], random_state=0).fit(frame, y[:60])
@@ -188,12 +188,12 @@ def test_a_member_that_raises_and_is_the_only_one_raises_its_error(data):
         CountRegressor(members=["numbers"], random_state=0).fit(frame, y[:60])
 
 
-def test_it_is_named_as_what_cannot_be_exported(portfolio, tmp_path):
+def test_the_member_is_named_as_what_cannot_be_exported(default_model, tmp_path):
     with pytest.raises(ConfigError, match=r"members of the kinds that ddpn ships, got 'knn'"):
-        export_onnx(portfolio, tmp_path / "model.onnx")
+        export_onnx(default_model, tmp_path / "model.onnx")
 
 
-def test_the_command_line_fits_compares_and_reports_it(data, tmp_path, monkeypatch):
+def test_the_command_line_fits_compares_and_reports_the_member(data, tmp_path, monkeypatch):
     X, y = data
     table = pl.DataFrame({"x": X[:, 0], "noise": np.tile([1.0, 2.0], 200), "visits": y.astype(int)})[:280]
     table.write_csv(tmp_path / "visits.csv")

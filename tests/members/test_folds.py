@@ -1,4 +1,7 @@
-"""Copies of a member per fold: no copy sees the fold that it left out, and the member is the mixture of its copies."""
+"""Test copies of a member per fold:
+
+no copy sees the fold that it left out, and the member is the mixture of its copies.
+"""
 
 from functools import cache
 
@@ -23,53 +26,53 @@ from ddpn.rows.count_rows import CountRows
 ROWS = 180
 
 
-def table(rows: int = ROWS, seed: int = 0) -> CountRows:
-    """Numbers, a column of levels, exposures and counts that depend on all of them."""
+def simulate_table(rows: int = ROWS, seed: int = 0) -> CountRows:
+    """Simulate numbers, a column of levels, exposures and counts that depend on all of them."""
     rng = np.random.default_rng(seed)
     level = rng.integers(0, 20, rows)
     X = pl.DataFrame({"a": rng.normal(size=rows), "b": rng.uniform(size=rows), "zip": [f"z{k}" for k in level]})
     exposure = rng.uniform(0.5, 2.0, rows)
     sample = CountRows(X, np.zeros(rows), None, exposure)
-    return sample.replace(y=rng.poisson(truth(sample).mean.numpy()).astype(float))
+    return sample.replace(y=rng.poisson(compute_truth(sample).mean.numpy()).astype(float))
 
 
-def truth(sample: CountRows) -> Poisson:
-    """The distributions that the counts of `table` were drawn from."""
+def compute_truth(sample: CountRows) -> Poisson:
+    """Return the distributions that the counts of a simulated table were drawn from."""
     level = np.array([int(name[1:]) for name in sample.X["zip"]])
     mean = sample.exposure * np.exp(1.0 + 0.5 * sample.X["a"].to_numpy() + 0.4 * np.sin(level))
     return Poisson(torch.from_numpy(mean))
 
 
-def wide(rows: int = ROWS) -> CountRows:
-    """More columns than networks use."""
+def draw_wide_table(rows: int = ROWS) -> CountRows:
+    """Draw more columns than networks use."""
     X = np.random.default_rng(1).normal(size=(rows, 510))
     return CountRows(X, np.random.default_rng(2).poisson(np.exp(1.0 + 0.5 * X[:, 5])).astype(float))
 
 
-def networks(**options) -> Networks:
-    known = {"n_networks": 2, "hidden": (8,), "epochs": 1, "batch_size": 32, "numeric": "steps"}
-    return Networks(make_head("poisson"), NetworkOptions(**known | options))
+def make_networks(**options) -> Networks:
+    defaults = {"n_networks": 2, "hidden": (8,), "epochs": 1, "batch_size": 32, "numeric": "steps"}
+    return Networks(make_head("poisson"), NetworkOptions(**defaults | options))
 
 
 KINDS = {
-    "networks": (table, networks),
-    "networks of level effects": (table, lambda: networks(categorical="effects")),
-    "networks of many columns": (wide, lambda: networks(numeric="standard")),
-    "trees": (table, lambda: Trees(rounds=10, leaves=(4,))),
-    "glm": (table, lambda: GLM(make_head("poisson"))),
-    "constant": (table, Constant),
+    "networks": (simulate_table, make_networks),
+    "networks of level effects": (simulate_table, lambda: make_networks(categorical="effects")),
+    "networks of many columns": (draw_wide_table, lambda: make_networks(numeric="standard")),
+    "trees": (simulate_table, lambda: Trees(rounds=10, leaves=(4,))),
+    "glm": (simulate_table, lambda: GLM(make_head("poisson"))),
+    "constant": (simulate_table, Constant),
 }
 
 
-def raw(member: Member, sample: CountRows) -> torch.Tensor:
-    """Probabilities that say everything about the predictions, in the order of the rows."""
+def compute_probabilities(member: Member, sample: CountRows) -> torch.Tensor:
+    """Compute probabilities that determine the predictions, in the order of the rows."""
     (dist,) = member.predict_components(sample.X, sample.exposure)
     return dist.log_prob(torch.arange(0.0, 25.0, 3.0, dtype=torch.float64)[:, None, None])
 
 
 @cache
-def crossed(kind: str) -> tuple[Folds, CrossFitted]:
-    """The folds of a table, and a member that is fitted to them once for all tests."""
+def cross_fit_once(kind: str) -> tuple[Folds, CrossFitted]:
+    """Cross-fit a member to the folds of a table, once for all tests."""
     make_sample, make = KINDS[kind]
     folds = Folds.from_rows(make_sample(), None, seed=3)
     member = folds.fit(make(), seed=0)
@@ -81,16 +84,16 @@ def crossed(kind: str) -> tuple[Folds, CrossFitted]:
 def test_a_copy_never_sees_its_fold(kind):
     """With other counts in one fold, the copy that left it out is the same to the last bit, and others differ.
 
-    All networks of a training have one epoch, which held-out rows choose: here there is one epoch only.
+    All networks of a training have one epoch, which held-out rows choose: this test has one epoch only.
     """
-    folds, before = crossed(kind)
+    folds, before = cross_fit_once(kind)
     sample, inside = folds.train, folds.number == 2
     y = sample.y.copy()
     y[inside] = np.random.default_rng(4).permutation(sample.y[inside]) + 3.0
     changed = Folds(sample.replace(y=y), None, folds.number)
     after = changed.fit(KINDS[kind][1](), seed=0)
     same = [
-        torch.equal(raw(one, sample), raw(two, sample))
+        torch.equal(compute_probabilities(one, sample), compute_probabilities(two, sample))
         for one, two in zip(before.copies, get_fold_copies(after), strict=True)
     ]
     assert same == [False, False, True, False, False]
@@ -98,19 +101,21 @@ def test_a_copy_never_sees_its_fold(kind):
 
 @pytest.mark.parametrize("kind", ["networks", "trees", "glm"])
 def test_copies_predict_their_folds_as_well_as_new_rows(kind):
-    make, train, new = KINDS[kind][1], table(), table(600, seed=9)
-    make = (lambda: networks(epochs=30)) if kind == "networks" else make
+    make, train, new = KINDS[kind][1], simulate_table(), simulate_table(600, seed=9)
+    make = (lambda: make_networks(epochs=30)) if kind == "networks" else make
     folds = Folds.from_rows(train, None, seed=0)
     copies = get_fold_copies(folds.fit(make(), seed=0))
 
     def loss(copy: Member, sample: CountRows) -> np.ndarray:
-        """How much worse than the truth a copy is for each row."""
+        """Return how much worse than the truth a copy is for each row."""
         dist, y = mix_members([copy.predict_components(sample.X, sample.exposure)], [1.0]), torch.from_numpy(sample.y)
-        return (dist.crps(y) - truth(sample).crps(y)).numpy()
+        return (dist.crps(y) - compute_truth(sample).crps(y)).numpy()
 
     if kind == "trees":
         assert [len(copy.means) for copy in copies] == [1] * 5, "one booster each: together they are many"
-    held_out = np.concatenate([loss(copy, own) for copy, own in zip(copies, folds.held_out, strict=True)])
+    held_out = np.concatenate(
+        [loss(copy, held_out_rows) for copy, held_out_rows in zip(copies, folds.held_out, strict=True)]
+    )
     fresh = np.mean([loss(copy, new) for copy in copies], axis=0)
     error = np.hypot(held_out.std() / len(held_out) ** 0.5, fresh.std() / len(fresh) ** 0.5)
     assert held_out.mean() == pytest.approx(fresh.mean(), abs=3.0 * error)
@@ -120,50 +125,50 @@ def test_copies_predict_their_folds_as_well_as_new_rows(kind):
 
 def test_folds_keep_groups_whole():
     group = np.repeat([f"person {k}" for k in range(12)], ROWS // 12)
-    folds = Folds.from_rows(table().replace(group=group), None, seed=0)
+    folds = Folds.from_rows(simulate_table().replace(group=group), None, seed=0)
     assert folds.are_crossed
     assert all(len(set(folds.number[group == name])) == 1 for name in set(group))
-    parts = [set(own.group) for own in folds.held_out]
+    parts = [set(held_out_rows.group) for held_out_rows in folds.held_out]
     assert set.union(*parts) == set(group)
     assert sum(map(len, parts)) == 12
 
 
 def test_validation_rows_are_held_out_where_there_are_some():
-    train, validation = table(), table(50, seed=1)
+    train, validation = simulate_table(), simulate_table(50, seed=1)
     folds = Folds.from_rows(train, validation, seed=0)
     assert not folds.are_crossed
     assert folds.held_out == [validation]
     member = folds.fit(PoissonGLM(), seed=0)
     assert get_fold_copies(member) == [member]
     alone = PoissonGLM().fit(train, validation, seed=0)
-    assert torch.equal(raw(member, validation), raw(alone, validation))
+    assert torch.equal(compute_probabilities(member, validation), compute_probabilities(alone, validation))
 
 
 @pytest.mark.parametrize("kind", ["networks", "trees", "glm", "constant"])
 def test_a_cross_fitted_member_is_the_mixture_of_its_copies(kind):
-    folds, member = crossed(kind)
+    folds, member = cross_fit_once(kind)
     sample = folds.train
     assert (len(member.copies), member.label) == (5, KINDS[kind][1]().label)
     y = torch.from_numpy(sample.y)
-    each = [mix_members([copy.predict_components(sample.X, sample.exposure)], [1.0]) for copy in member.copies]
-    wanted = torch.stack([dist.log_prob(y).exp() for dist in each]).mean(0)
+    copy_mixtures = [mix_members([copy.predict_components(sample.X, sample.exposure)], [1.0]) for copy in member.copies]
+    expected = torch.stack([dist.log_prob(y).exp() for dist in copy_mixtures]).mean(0)
     result = mix_members([member.predict_components(sample.X, sample.exposure)], [1.0])
-    torch.testing.assert_close(result.log_prob(y).exp(), wanted, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(result.log_prob(y).exp(), expected, rtol=1e-9, atol=1e-12)
     whole = mix_members([[member.distribution(sample.X, sample.exposure)]], [1.0])
-    torch.testing.assert_close(whole.log_prob(y).exp(), wanted, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(whole.log_prob(y).exp(), expected, rtol=1e-9, atol=1e-12)
     facts = member.get_facts()
     assert facts["copies"] == 5
     assert set(member.copies[0].get_facts()) <= set(facts)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_is_saved_and_loaded(kind):
-    folds, member = crossed(kind)
+def test_a_cross_fitted_member_is_saved_and_loaded(kind):
+    folds, member = cross_fit_once(kind)
     again = load_member(type(member.copies[0]), member.state())
     assert isinstance(again, CrossFitted)
     assert again.get_facts() == member.get_facts()
     for one, two in zip(member.copies, again.copies, strict=True):
-        assert torch.equal(raw(one, folds.train), raw(two, folds.train))
+        assert torch.equal(compute_probabilities(one, folds.train), compute_probabilities(two, folds.train))
 
 
 @pytest.mark.parametrize("member", ["glm", "trees"])
@@ -174,5 +179,5 @@ def test_levels_are_those_of_all_copies_of_a_cross_fitted_member(member):
     model = CountRegressor(members=[member], random_state=0).fit(rows, rng.poisson(3.0, 200))
     fitted = model.predictor_.active_members
     assert isinstance(fitted[member], CrossFitted)
-    known = collect_levels(fitted.values())
-    assert (set(known), set(known["ward"])) == ({"ward"}, {"A", "B", "Z"})
+    levels = collect_levels(fitted.values())
+    assert (set(levels), set(levels["ward"])) == ({"ward"}, {"A", "B", "Z"})

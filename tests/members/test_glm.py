@@ -1,4 +1,4 @@
-"""GLMs and the constant as members: exact on the training rows, bounded beyond them, and not applicable everywhere."""
+"""Test GLMs and the constant as members: exact on training rows, bounded beyond them, and not always applicable."""
 
 import numpy as np
 import pandas as pd
@@ -28,24 +28,24 @@ def line() -> CountRows:
     return CountRows(X, rng.poisson(np.exp(0.5 + 0.6 * X[:, 0])).astype(float))
 
 
-def raw(member: GLM, X: np.ndarray) -> np.ndarray:
+def compute_raw(member: GLM, X: np.ndarray) -> np.ndarray:
     return member.raw(X)[:, 0].numpy()
 
 
-def test_it_is_the_glm_of_the_encoded_rows_and_goes_no_further(line):
+def test_the_member_is_the_glm_of_the_encoded_rows_and_goes_no_further(line):
     member = GLM.from_task(Task(make_head("double_poisson", beta=0.5))).fit(line, None, seed=0)
     encoded = FeatureEncoder().fit(line.X).transform(line.X).astype(float)
     glm = CountGLM(alpha=1e-3, location="mu", dispersion="linear").fit(encoded, line.y)
     dist = glm.predict_distribution(encoded).distribution.components
     expected = np.c_[dist.mu.log(), dist.gamma.log()]
-    assert raw(member, line.X) == pytest.approx(expected, rel=1e-9, abs=1e-9)
-    far = raw(member, 50.0 * line.X)
+    assert compute_raw(member, line.X) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    far = compute_raw(member, 50.0 * line.X)
     assert far.max(0) == pytest.approx(expected.max(0))
     assert far.min(0) == pytest.approx(expected.min(0))
 
 
 @pytest.mark.parametrize("case", ["columns", "zeros", "zeros among those drawn"])
-def test_where_it_cannot_be_fitted(line, monkeypatch, case):
+def test_a_glm_of_many_columns_or_zeros_is_not_applicable(line, monkeypatch, case):
     words = "3 inputs, more than the 2" if case == "columns" else "no count above 0"
     if case == "columns":
         monkeypatch.setattr(GLM, "max_columns", 2)
@@ -60,9 +60,14 @@ def test_where_it_cannot_be_fitted(line, monkeypatch, case):
         GLM(make_head("poisson")).fit(sample, None, seed=0)
 
 
-def test_the_poisson_glm_is_that_of_statsmodels(mixed_sample):
-    X, y, weight, exposure = mixed_sample.X, mixed_sample.y, mixed_sample.weight, mixed_sample.exposure
-    member = PoissonGLM.from_task(Task(make_head("double_poisson"))).fit(mixed_sample, None, seed=0)
+def test_the_poisson_glm_is_that_of_statsmodels(sample_of_all_kinds):
+    X, y, weight, exposure = (
+        sample_of_all_kinds.X,
+        sample_of_all_kinds.y,
+        sample_of_all_kinds.weight,
+        sample_of_all_kinds.exposure,
+    )
+    member = PoissonGLM.from_task(Task(make_head("double_poisson"))).fit(sample_of_all_kinds, None, seed=0)
     age = X["age"].to_numpy()
     missing = np.isnan(age)
     columns = [np.ones(250), X["x"], np.where(missing, 0.0, age), missing, X["ward"] == "B", X["ward"] == "C"]
@@ -78,13 +83,13 @@ def test_constant_and_duplicated_columns_change_no_prediction(line, kind):
     sample = line.rows(np.resize(np.arange(200), 1500))
     plain = kind(make_head("poisson")).fit(sample, None, seed=0)
     constant = np.c_[sample.X, np.full(1500, 7.3)]
-    assert raw(kind(make_head("poisson")).fit(sample.replace(X=constant), None, seed=0), constant) == pytest.approx(
-        raw(plain, sample.X), abs=1e-9
-    )
+    assert compute_raw(
+        kind(make_head("poisson")).fit(sample.replace(X=constant), None, seed=0), constant
+    ) == pytest.approx(compute_raw(plain, sample.X), abs=1e-9)
     doubled = np.c_[sample.X, sample.X]
     fitted = kind(make_head("poisson")).fit(sample.replace(X=doubled), None, seed=0)
     # The penalty of two equal columns is half of that of one.
-    assert raw(fitted, doubled) == pytest.approx(raw(plain, sample.X), abs=1e-2)
+    assert compute_raw(fitted, doubled) == pytest.approx(compute_raw(plain, sample.X), abs=1e-2)
 
 
 @pytest.mark.parametrize("rough", [True, False])
@@ -132,13 +137,13 @@ def test_categories_are_differences_from_the_first_level(library):
 RNG = np.random.default_rng(4)
 
 
-def fit(y: np.ndarray, weight=None, exposure=None) -> Constant:
+def fit_constant(y: np.ndarray, weight=None, exposure=None) -> Constant:
     return Constant().fit(CountRows(np.zeros((len(y), 1)), y, weight, exposure), None, seed=0)
 
 
-def test_it_is_the_most_likely_negative_binomial_of_overdispersed_counts():
+def test_the_constant_is_the_most_likely_negative_binomial_of_overdispersed_counts():
     y = RNG.negative_binomial(2.0, 2.0 / 7.0, 2000).astype(float)
-    fitted = fit(y)
+    fitted = fit_constant(y)
     assert fitted.likelihood == "negative_binomial"
 
     def loss(theta: np.ndarray) -> float:
@@ -153,14 +158,14 @@ def test_it_is_the_most_likely_negative_binomial_of_overdispersed_counts():
 
 
 @pytest.mark.parametrize("y", [np.zeros(5), np.array([3.0]), np.full(9, 1e6)], ids=["zeros", "one row", "equal"])
-def test_hard_cases_are_finite(y):
-    assert np.isfinite(fit(y).distribution(np.zeros((1, 1))).mean.item())
+def test_the_constant_of_hard_cases_is_finite(y):
+    assert np.isfinite(fit_constant(y).distribution(np.zeros((1, 1))).mean.item())
 
 
-def test_it_has_the_rate_of_all_rows():
+def test_the_constant_has_the_rate_of_all_rows():
     exposure, weight = RNG.uniform(50.0, 400.0, 400), RNG.integers(1, 4, 400).astype(float)
     y = RNG.poisson(exposure * 0.05).astype(float)
-    fitted = fit(y, weight, exposure)
+    fitted = fit_constant(y, weight, exposure)
     rate = (weight @ y) / (weight @ exposure)
     mean = fitted.distribution(np.zeros((400, 1)), exposure).mean.numpy()[:, 0]
     assert (weight @ mean) / (weight @ exposure) == pytest.approx(rate, rel=0.02)
@@ -168,7 +173,7 @@ def test_it_has_the_rate_of_all_rows():
 
 
 def test_bounded_and_censored_counts_have_their_own_maximum():
-    """Positive Poisson counts, and Poisson counts up to 4, whose rates are known: by the closed forms of scipy."""
+    """Compare positive Poisson counts, and Poisson counts up to 4 of known rates, with the closed forms of scipy."""
     y = RNG.poisson(2.0, 4000).astype(float)
     positive, cut = y[y > 0], np.minimum(y, 4.0)
     n = len(positive)
@@ -194,7 +199,7 @@ def test_bounded_and_censored_counts_have_their_own_maximum():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_weight_is_a_repeated_row(seed):
-    """Also for the encoding: means, standard deviations and shares of missing values."""
+    """Compare the encoding, too: means, standard deviations and shares of missing values."""
     rng = np.random.default_rng(seed)
     X = rng.gamma(1.0, size=(150, 2))
     X[rng.random((150, 2)) < 0.25] = np.nan
@@ -208,7 +213,7 @@ def test_a_weight_is_a_repeated_row(seed):
 
 @pytest.mark.parametrize("heavy", [0, 1])
 def test_weights_choose_the_family_of_censored_counts(heavy):
-    """Half of the rows are Poisson counts and half have long tails: the heavy half chooses."""
+    """Half of the rows are Poisson counts and half have long tails: the half with the weight chooses."""
     rng = np.random.default_rng(0)
     half = np.arange(400) % 2
     mean = np.where(half == 0, 6.0, 6.0 * rng.gamma(0.5, 2.0, 400))

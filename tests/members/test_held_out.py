@@ -1,4 +1,4 @@
-"""What members predict for held-out rows: once per row and member, whatever asks for it, in any order."""
+"""Test that members predict held-out rows once per row and member, whatever asks for it, in any order."""
 
 import numpy as np
 import pytest
@@ -38,32 +38,32 @@ def members() -> dict[str, CountedConstant]:
 
 @pytest.fixture
 def predictions(members) -> MemberPredictions:
-    made = MemberPredictions.from_rows(draw_counts(4.0, 7))
+    held_out = MemberPredictions.from_rows(draw_counts(4.0, 7))
     for name, member in members.items():
-        made.add(name, member)
-    return made
+        held_out.add(name, member)
+    return held_out
 
 
-def mix(predictions: MemberPredictions, small: float) -> HeldOutPredictions:
+def mix_predictions(predictions: MemberPredictions, small: float) -> HeldOutPredictions:
     weights = [{"small": small, "large": 1.0 - small}] * predictions.n_parts
     return HeldOutPredictions(predictions, weights, np.arange(len(predictions)))
 
 
-def mean_of_rows(rows: HeldOutPredictions, of: str) -> np.ndarray:
+def compute_means(rows: HeldOutPredictions, of: str) -> np.ndarray:
     means = np.empty(len(rows))
     for _, positions, distribution in rows.blocks(of):
         means[positions] = distribution.mean.numpy()
     return means
 
 
-def test_a_row_is_predicted_once_for_all_that_needs_it(members, predictions):
+def test_every_held_out_row_is_predicted_once(members, predictions):
     drawn = predictions.divide(np.arange(0, ROWS, 3))
     for block in drawn:
         predictions.predict("small", block)
     assert members["small"].n_predicted == ROWS // 3
     for small in (0.5, 0.2):
-        mean_of_rows(mix(predictions, small), MIXTURE)
-    mean_of_rows(mix(predictions, 0.5).draw(50), "small")
+        compute_means(mix_predictions(predictions, small), MIXTURE)
+    compute_means(mix_predictions(predictions, 0.5).draw(50), "small")
     assert {name: member.n_predicted for name, member in members.items()} == {"small": ROWS, "large": ROWS}
 
 
@@ -72,19 +72,19 @@ def test_the_mixture_has_the_weights_of_each_part(members, predictions):
     weights = [{"small": 0.1 * number, "large": 1.0 - 0.1 * number} for number in range(predictions.n_parts)]
     rows = HeldOutPredictions(predictions, weights, np.arange(len(predictions)))
     expected = means["large"] + 0.1 * rows.part * (means["small"] - means["large"])
-    np.testing.assert_allclose(mean_of_rows(rows, MIXTURE), expected, rtol=1e-12)
-    np.testing.assert_allclose(mean_of_rows(rows, "small"), means["small"], rtol=1e-12)
+    np.testing.assert_allclose(compute_means(rows, MIXTURE), expected, rtol=1e-12)
+    np.testing.assert_allclose(compute_means(rows, "small"), means["small"], rtol=1e-12)
 
 
 def test_rows_that_are_drawn_keep_their_predictions_and_counts(predictions):
-    rows = mix(predictions, 0.3)
+    rows = mix_predictions(predictions, 0.3)
     some = rows.draw(40)
     assert len(some) == 40
     assert set(some.positions) <= set(rows.draw(80).positions)
     assert torch.equal(torch.from_numpy(rows.rows.y[some.positions]), torch.from_numpy(some.rows.y))
-    np.testing.assert_array_equal(mean_of_rows(some, MIXTURE), mean_of_rows(rows, MIXTURE)[some.positions])
+    np.testing.assert_array_equal(compute_means(some, MIXTURE), compute_means(rows, MIXTURE)[some.positions])
 
 
 @pytest.mark.parametrize(("small", "sole"), [(1.0, "small"), (0.0, "large"), (0.5, None)])
 def test_a_member_with_all_the_weight_is_the_mixture(predictions, small, sole):
-    assert mix(predictions, small).find_sole_member() == sole
+    assert mix_predictions(predictions, small).find_sole_member() == sole

@@ -1,4 +1,4 @@
-"""Exact linear fits: derivatives, the search for a maximum, and columns in units that lose no digit."""
+"""Test exact linear fits: derivatives, the search for a maximum, and columns in units that lose no digit."""
 
 import numpy as np
 import pytest
@@ -108,7 +108,7 @@ def test_a_constant_is_found_whatever_the_number_of_rows(rows, value):
         assert result.is_constant.tolist() == [False, True]
 
 
-def test_fewer_rows_than_columns_and_no_columns():
+def test_fewer_rows_than_columns_and_no_columns_are_standardised():
     assert standardize(RNG.normal(size=(5, 9)), np.ones(5)).kept.tolist() == [True] * 4 + [False] * 5
     assert standardize(np.empty((5, 0)), np.ones(5)).kept.shape == (0,)
 
@@ -119,12 +119,12 @@ GROUP = RNG.integers(0, 25, N)
 COUNTS = RNG.integers(1, 4, N).astype(float)
 
 
-def poisson_fit(x=X, weight=COUNTS, exposure=EXPOSURE, alpha=0.0, **options):
+def fit_poisson(x=X, weight=COUNTS, exposure=EXPOSURE, alpha=0.0, **options):
     return fit_linear(make_head("poisson"), x, CountRows(x, Y, weight, exposure), (True,), alpha, **options)
 
 
-def peer_fit(cov_type: str = "nonrobust", **options):
-    """Rows repeated by their weights, in statsmodels."""
+def fit_peer(cov_type: str = "nonrobust", **options):
+    """Fit rows that are repeated by their weights, in statsmodels."""
     rows = np.repeat(np.arange(N), COUNTS.astype(int))
     model = sm.GLM(Y[rows], sm.add_constant(X[rows]), sm.families.Poisson(), exposure=EXPOSURE[rows])
     options = {name: values[rows] for name, values in options.items()}
@@ -132,26 +132,26 @@ def peer_fit(cov_type: str = "nonrobust", **options):
 
 
 def test_coefficients_and_their_covariance_are_those_of_statsmodels():
-    fit, peer = poisson_fit(), peer_fit()
+    fit, peer = fit_poisson(), fit_peer()
     intercept, *slopes = fit.coordinates.to_columns(True) @ fit.optimum.theta
     np.testing.assert_allclose([intercept, *slopes], peer.params, rtol=1e-6)
     np.testing.assert_allclose(fit.covariances()[0], peer.cov_params(), rtol=1e-5)
-    np.testing.assert_allclose(fit.covariances("robust")[0], peer_fit("HC0").cov_params(), rtol=1e-5)
+    np.testing.assert_allclose(fit.covariances("robust")[0], fit_peer("HC0").cov_params(), rtol=1e-5)
     np.testing.assert_allclose(
         fit.linear.raw(X)[:, 0], np.log(peer.predict(sm.add_constant(X), exposure=np.ones(N))), rtol=1e-6
     )
 
 
 def test_the_clustered_covariance_is_that_of_statsmodels():
-    fit = poisson_fit(weight=None)
+    fit = fit_poisson(weight=None)
     peer = sm.GLM(Y, sm.add_constant(X), sm.families.Poisson(), exposure=EXPOSURE)
     expected = peer.fit(cov_type="cluster", cov_kwds={"groups": GROUP}, tol=1e-12).cov_params()
     np.testing.assert_allclose(fit.covariances("clustered", GROUP)[0], expected, rtol=1e-5)
 
 
 def test_robust_covariances_allow_for_the_leverage_of_rows():
-    """HC3 of MacKinnon and White (1985): scores are divided by 1 minus the diagonal of the hat matrix."""
-    fit, design = poisson_fit(weight=None), sm.add_constant(X)
+    """In HC3 of MacKinnon and White (1985), scores are divided by 1 minus the diagonal of the hat matrix."""
+    fit, design = fit_poisson(weight=None), sm.add_constant(X)
     mean = EXPOSURE * np.exp(fit.linear.raw(X)[:, 0])
     bread = np.linalg.inv(design.T @ (mean[:, None] * design))
     leverage = mean * np.einsum("ij,jk,ik->i", design, bread, design)
@@ -160,7 +160,7 @@ def test_robust_covariances_allow_for_the_leverage_of_rows():
 
 
 def test_a_column_that_repeats_others_has_no_covariance_and_changes_none():
-    plain, wide = poisson_fit(), poisson_fit(np.column_stack([X, X[:, 0] - 2.0 * X[:, 1], np.full(N, 3.0)]))
+    plain, wide = fit_poisson(), fit_poisson(np.column_stack([X, X[:, 0] - 2.0 * X[:, 1], np.full(N, 3.0)]))
     assert wide.coordinates.kept.tolist() == [True, True, False, False]
     for kind in ("model", "robust", "HC3"):
         ours, theirs = wide.covariances(kind)[0], plain.covariances(kind)[0]
@@ -170,7 +170,7 @@ def test_a_column_that_repeats_others_has_no_covariance_and_changes_none():
 
 
 def test_deviations_are_those_of_standardised_columns():
-    fit = poisson_fit()
+    fit = fit_poisson()
     (deviations,) = fit.covariances()[1]
     rows = np.repeat(np.arange(N), COUNTS.astype(int))
     columns = fit.coordinates.transform(X)[rows]
@@ -180,8 +180,8 @@ def test_deviations_are_those_of_standardised_columns():
 
 @pytest.mark.parametrize("alpha", [0.01, 1.0])
 def test_a_penalised_fit_is_that_of_scikit_learn(alpha):
-    """Its penalty is alpha / 2 times the squared slopes beside the mean loss, of standardised columns here."""
-    fit = poisson_fit(exposure=None, alpha=alpha)
+    """The penalty is alpha / 2 times the squared slopes beside the mean loss, of standardised columns in our fit."""
+    fit = fit_poisson(exposure=None, alpha=alpha)
     columns = fit.coordinates.transform(X)
     peer = PoissonRegressor(alpha=alpha, tol=1e-10, max_iter=1000).fit(columns, Y, sample_weight=COUNTS)
     np.testing.assert_allclose(fit.optimum.theta, [peer.intercept_, *peer.coef_], rtol=1e-4, atol=1e-6)
@@ -190,7 +190,7 @@ def test_a_penalised_fit_is_that_of_scikit_learn(alpha):
 def test_a_rough_fit_is_nearly_the_exact_one():
     for alpha in (0.0, 0.1):
         np.testing.assert_allclose(
-            poisson_fit(alpha=alpha, rough=True).linear.raw(X), poisson_fit(alpha=alpha).linear.raw(X), atol=0.02
+            fit_poisson(alpha=alpha, rough=True).linear.raw(X), fit_poisson(alpha=alpha).linear.raw(X), atol=0.02
         )
 
 
@@ -202,7 +202,7 @@ def test_raw_outputs_that_follow_no_column_are_constants():
     assert np.ptp(raw[:, 1]) == 0.0
     covariance, deviations = fit.covariances()
     assert covariance.shape == (4, 4)
-    assert [len(each) for each in deviations] == [3, 1]
+    assert [len(row) for row in deviations] == [3, 1]
     numeric = approx_fprime(fit.optimum.theta, lambda t: fit.objective.value_and_gradient(t)[1], 1e-6)
     back = block_diag(fit.coordinates.to_columns(True), np.ones((1, 1)))
     np.testing.assert_allclose(covariance, back @ np.linalg.inv(COUNTS.sum() * numeric) @ back.T, rtol=1e-2, atol=1e-6)
@@ -251,7 +251,7 @@ def test_the_start_is_the_line_of_a_poisson_glm_with_the_best_dispersion():
     assert objective.value(np.full_like(start, np.nan)) == np.inf
 
 
-def test_a_sandwich_by_hand():
+def test_a_sandwich_is_the_product_of_matrices():
     bread, scores, weight = np.array([[2.0, 0.5], [0.5, 1.0]]), RNG.normal(size=(6, 2)), np.arange(1.0, 7.0)
     meat = sum(w * np.outer(s, s) for w, s in zip(weight, scores, strict=True))
     np.testing.assert_allclose(sandwich(bread, scores, weight), bread @ meat @ bread)
@@ -262,7 +262,7 @@ def test_a_sandwich_by_hand():
 
 
 def test_a_column_far_from_zero_is_kept_and_its_copy_is_not():
-    """Whatever the order of columns, and of copies that are moved and scaled."""
+    """Columns come in any order, and copies are moved and scaled."""
     x = np.column_stack([X[:, 0] + 1e6, X[:, 1], -3.0 * X[:, 0], X[:, 0] + X[:, 1], X[:, 0] ** 2])
     assert standardize(x, WEIGHT).kept.tolist() == [True, True, False, False, True]
     assert standardize(x, WEIGHT, reduce=False).kept.all()

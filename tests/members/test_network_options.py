@@ -1,4 +1,4 @@
-"""Options of networks: what follows from the number of rows, and what is refused."""
+"""Test options of networks: what follows from the number of rows, and what is refused."""
 
 import json
 
@@ -54,8 +54,8 @@ def test_the_papers_settings_follow_the_rows_except_those_that_are_given():
         assert (options.warmup, options.clip, options.ema) == (0.0, None, 0.0)
     assert (simulation.epochs, simulation.batch_size, simulation.lr, simulation.weight_decay) == (200, 32, 1e-3, 1e-5)
     assert (stay.epochs, stay.batch_size, stay.lr, stay.weight_decay) == (15, 128, 1e-4, 1e-4)
-    given = make_paper_options(800, lr=0.5, epochs=7, hidden=(4,), batch_size="auto")
-    assert (given.lr, given.epochs, given.widths, given.weight_decay) == (0.5, 7, (4,), 1e-5)
+    chosen = make_paper_options(800, lr=0.5, epochs=7, hidden=(4,), batch_size="auto")
+    assert (chosen.lr, chosen.epochs, chosen.widths, chosen.weight_decay) == (0.5, 7, (4,), 1e-5)
     assert make_paper_options(100, batch_size="auto").epochs == 5000
 
 
@@ -114,7 +114,7 @@ def test_a_training_has_about_as_many_steps_as_rows_allow(rows, steps):
 @pytest.mark.parametrize("make", [make_small_options, make_large_options])
 @pytest.mark.parametrize("rows", [1000, 20_000, 10**6])
 def test_networks_of_a_mixture_are_trained_for_as_many_steps_as_their_rows_get(make, rows):
-    """Five epochs at least and 300 at most; what is given stays."""
+    """Train five epochs at least and 300 at most; options that are given stay."""
     options = make(NetworkOptions(), rows)
     assert options.batch_size == choose_batch_size(rows)
     assert 5 <= options.epochs <= 300
@@ -123,8 +123,8 @@ def test_networks_of_a_mixture_are_trained_for_as_many_steps_as_their_rows_get(m
     is_limited = {options.epochs, twice.epochs} & {5, 300} or rows <= 5000 < 2 * rows
     assert is_limited or more == pytest.approx(steps, rel=0.1)
     assert 3 <= options.patience <= options.epochs
-    given = make(NetworkOptions(epochs=7, weight_decay=0.5, batch_size=50), rows)
-    assert (given.epochs, given.weight_decay, given.batch_size, given.patience) == (7, 0.5, 50, None)
+    chosen = make(NetworkOptions(epochs=7, weight_decay=0.5, batch_size=50), rows)
+    assert (chosen.epochs, chosen.weight_decay, chosen.batch_size, chosen.patience) == (7, 0.5, 50, None)
     halved = make(NetworkOptions(batch_size=choose_batch_size(rows) // 2, patience=4), rows)
     assert halved.patience == 4
     assert halved.epochs == pytest.approx(options.epochs / 2, abs=1) or {options.epochs, halved.epochs} & {5, 300}

@@ -1,4 +1,4 @@
-"""Networks as a member: encodings, copies, tensors keep what counts need, files must fit together, level effects."""
+"""Test networks as a member: encodings, copies, tensors with the digits of counts, files, and level effects."""
 
 import json
 
@@ -18,13 +18,13 @@ from ddpn.tables.encoding import FeatureEncoder
 POISSON = make_head("poisson")
 
 
-def networks(**options) -> Networks:
+def make_networks(**options) -> Networks:
     small = {"n_networks": 2, "hidden": (8,), "numeric": "standard", "epochs": 1}
     return Networks(POISSON, NetworkOptions(**small | options))
 
 
 @pytest.fixture(scope="module")
-def steps() -> tuple[CountRows, CountRows]:
+def jumping_counts() -> tuple[CountRows, CountRows]:
     """Counts that jump where a number passes a threshold, which no line follows; the last rows are for validation."""
     X = np.random.default_rng(3).uniform(size=(400, 2))
     whole = CountRows(X, 1.0 + 12.0 * ((X[:, 0] * 10) % 2 < 1))
@@ -35,7 +35,7 @@ def steps() -> tuple[CountRows, CountRows]:
 def test_tensors_hold_every_count_and_weights_of_mean_one(largest, dtype):
     X = np.arange(3.0)[:, None]
     sample = CountRows(X, np.array([0.0, 1.0, largest]), np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 8.0]))
-    member = networks()
+    member = make_networks()
     member.unit = 4.0
     result = member._to_tensors(sample, X.astype(np.float32))
     assert str(result.y.dtype) == dtype
@@ -50,7 +50,7 @@ def test_with_more_columns_than_rows_those_that_matter_are_kept(numeric, monkeyp
     rng = np.random.default_rng(0)
     wide = rng.normal(size=(60, 80))
     train, validation = (CountRows(X, rng.poisson(np.exp(X[:, 71])).astype(float)) for X in (wide, wide[:30] + 0.1))
-    member = networks(numeric=numeric).fit(train, validation, seed=0)
+    member = make_networks(numeric=numeric).fit(train, validation, seed=0)
     names = member.encoder.get_feature_names_out()[member.chosen].tolist()
     assert len(names) == 60
     assert any(name.startswith("x71") for name in names)
@@ -59,13 +59,13 @@ def test_with_more_columns_than_rows_those_that_matter_are_kept(numeric, monkeyp
     changed, used = wide.copy(), {int(name.split()[0][1:]) for name in names}
     changed[:, sorted(set(range(80)) - used)] = 9.0
     assert (member.raw(changed) == member.raw(wide)).all()
-    assert networks().fit(train, None, seed=0).chosen is not None
+    assert make_networks().fit(train, None, seed=0).chosen is not None
     monkeypatch.setattr(networks_module, "MAX_ENCODED_COLUMNS", 80)
-    assert networks().fit(train, None, seed=0).chosen is None
+    assert make_networks().fit(train, None, seed=0).chosen is None
 
 
-def test_files_that_do_not_fit_together_are_refused(steps):
-    member = networks().fit(steps[0], None, seed=0)
+def test_files_that_do_not_fit_together_are_refused(jumping_counts):
+    member = make_networks().fit(jumping_counts[0], None, seed=0)
     files = member.state()
     other = json.loads(files["networks.json"])
     other["options"] = other["options"] | {"hidden": [9]}
@@ -105,8 +105,8 @@ def test_a_row_has_the_same_raw_outputs_alone_and_among_others(likelihood, optio
 OPTIONS = {"n_networks": 2, "hidden": (16,), "epochs": 8, "batch_size": 64, "numeric": "standard"}
 
 
-def levels(rows: int, spread: float, seed: int = 0) -> CountRows:
-    """A table whose counts depend on 400 levels, or on nothing."""
+def simulate_levels(rows: int, spread: float, seed: int = 0) -> CountRows:
+    """Simulate a table whose counts depend on 400 levels, or on nothing."""
     rng = np.random.default_rng(seed)
     effect, level = rng.normal(0.0, spread, 400), rng.integers(0, 400, rows)
     X = pl.DataFrame({"x": rng.normal(size=rows), "zip": [f"z{code}" for code in level]})
@@ -114,50 +114,50 @@ def levels(rows: int, spread: float, seed: int = 0) -> CountRows:
     return CountRows(X, rng.poisson(exposure * np.exp(1.0 + effect[level])).astype(float), None, exposure)
 
 
-def fitted(sample: CountRows, validation: CountRows | None = None, **options) -> Networks:
+def fit_networks(sample: CountRows, validation: CountRows | None = None, **options) -> Networks:
     member = Networks(make_head("negative_binomial"), NetworkOptions(**{**OPTIONS, **options}))
     return member.fit(sample, validation, seed=1)
 
 
-def score(member: Networks, sample: CountRows) -> float:
+def compute_score(member: Networks, sample: CountRows) -> float:
     dist = member.distribution(sample.X, sample.exposure)
     return -dist.log_prob(torch.from_numpy(sample.y)[:, None]).mean().item()
 
 
 @pytest.fixture(scope="module")
 def sample() -> CountRows:
-    return levels(2400, 0.8)
+    return simulate_levels(2400, 0.8)
 
 
 @pytest.fixture(scope="module")
 def member(sample) -> Networks:
-    return fitted(sample.rows(slice(0, 2000)))
+    return fit_networks(sample.rows(slice(0, 2000)))
 
 
-def test_effects_pay_on_rows_of_known_levels(sample, member):
+def test_effects_improve_scores_of_rows_with_known_levels(sample, member):
     test = sample.rows(slice(2000, None))
-    plain = fitted(sample.rows(slice(0, 2000)), categorical="one-hot")
-    assert score(member, test) < score(plain, test) - 0.1
-    with_validation = fitted(sample.rows(slice(0, 1800)), sample.rows(slice(1800, 2000)))
-    assert score(with_validation, test) < score(plain, test) - 0.1
+    plain = fit_networks(sample.rows(slice(0, 2000)), categorical="one-hot")
+    assert compute_score(member, test) < compute_score(plain, test) - 0.1
+    with_validation = fit_networks(sample.rows(slice(0, 1800)), sample.rows(slice(1800, 2000)))
+    assert compute_score(with_validation, test) < compute_score(plain, test) - 0.1
 
 
-def test_rows_of_a_stream_that_are_in_the_sample_do_not_see_their_counts(sample, stream_of):
-    train, known, test = (sample.rows(part) for part in (slice(0, 1900), slice(1900, 2000), slice(2000, None)))
+def test_rows_of_a_stream_that_are_in_the_sample_do_not_see_their_counts(sample, make_stream):
+    train, validation, test = (sample.rows(part) for part in (slice(0, 1900), slice(1900, 2000), slice(2000, None)))
     scores = {}
     for categorical in ("auto", "one-hot"):
         options = NetworkOptions(**OPTIONS, categorical=categorical)
-        member = Networks(make_head("negative_binomial"), options, stream=stream_of(train, 8.0))
-        scores[categorical] = score(member.fit(train, known, seed=1), test)
+        member = Networks(make_head("negative_binomial"), options, stream=make_stream(train, 8.0))
+        scores[categorical] = compute_score(member.fit(train, validation, seed=1), test)
     assert scores["auto"] < scores["one-hot"] - 0.1
 
 
-def test_one_useless_column_of_a_stream_leaves_the_effects_of_others(sample, stream_of):
+def test_one_useless_column_of_a_stream_leaves_the_effects_of_others(sample, make_stream):
     # All rows of a zip are equal, and so in one fold, whose effects do not know it; a county has four zips.
     some = sample.rows(slice(0, 2000))
     county = pl.Series("county", [f"c{int(code[1:]) // 4}" for code in some.X["zip"]])
     train = some.replace(X=some.X.select("zip").with_columns(county))
-    member = Networks(POISSON, NetworkOptions(**OPTIONS | {"epochs": 1}), stream=stream_of(train, 1.0))
+    member = Networks(POISSON, NetworkOptions(**OPTIONS | {"epochs": 1}), stream=make_stream(train, 1.0))
     fitted_to_all = FeatureEncoder(categorical="auto").fit(train.X, train.y, exposure=train.exposure)
     assert {"zip effect", "county effect"} <= set(fitted_to_all.get_feature_names_out())
     names = member.fit(train, None, seed=0).encoder.get_feature_names_out()

@@ -1,4 +1,4 @@
-"""members="auto": a GLM, boosted trees and networks, mixed as far as they pay, within a time budget."""
+"""Test members="auto": a GLM, boosted trees and networks, mixed as far as they pay, within a time budget."""
 
 import re
 import time
@@ -36,14 +36,14 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def fitted(data):
+def default_model(data):
     X, y = data
     return CountRegressor(epochs=8, training_options={"batch_size": 100}, random_state=0).fit(X[:500], y[:500])
 
 
-def test_the_mixture_is_no_worse_than_its_members(fitted, data):
+def test_the_mixture_is_no_worse_than_its_members(default_model, data):
     X, y = data
-    predictor, test = fitted.predictor_, CountRows(X[500:], y[500:].astype(float))
+    predictor, test = default_model.predictor_, CountRows(X[500:], y[500:].astype(float))
     assert {"constant", "glm", "trees", "networks"} <= set(predictor.members)
     assert predictor.weights["constant"] == 0.0
     assert sum(predictor.weights.values()) == pytest.approx(1.0)
@@ -55,16 +55,16 @@ def test_the_mixture_is_no_worse_than_its_members(fitted, data):
     assert scores["mixture"] < 0.85 * scores["constant"]
 
 
-def test_intervals_and_flags_are_calibrated_at_once(fitted, data):
+def test_intervals_and_flags_are_calibrated_at_once(default_model, data):
     X, y = data
-    low, high = fitted.predict_interval(X[500:], coverage=0.9).T
+    low, high = default_model.predict_interval(X[500:], coverage=0.9).T
     assert 0.85 <= ((low <= y[500:]) & (y[500:] <= high)).mean() <= 0.97
-    assert fitted.is_ood(X[500:]).mean() < 0.12
-    assert fitted.is_ood([[30.0, 30.0, 30.0]]).all()
+    assert default_model.is_ood(X[500:]).mean() < 0.12
+    assert default_model.is_ood([[30.0, 30.0, 30.0]]).all()
 
 
 @pytest.mark.parametrize("budget", ["soon", -1.0])
-def test_bad_time_budgets(data, budget):
+def test_bad_time_budgets_are_refused(data, budget):
     with pytest.raises(ConfigError, match="time_budget"):
         CountRegressor(time_budget=budget).fit(data[0][:100], data[1][:100])
 
@@ -94,7 +94,7 @@ def test_counts_of_known_totals_are_fitted_step_by_step():
 # The portfolio itself ------------------------------------------------------------------------------------------------
 
 
-class Slow(PoissonGLM):
+class SlowGLM(PoissonGLM):
     label = "slow"
 
     def fit(self, train, validation, seed, clock):
@@ -103,12 +103,12 @@ class Slow(PoissonGLM):
             time.sleep(0.01)
 
 
-class Refused(PoissonGLM):
+class RefusingGLM(PoissonGLM):
     def fit(self, train, validation, seed, clock):
         raise NotApplicableError("it is refused")
 
 
-class Underfitted(PoissonGLM):
+class UnderfittedGLM(PoissonGLM):
     is_underfitted = True
 
 
@@ -118,18 +118,18 @@ def sample(data) -> CountRows:
     return CountRows(X[:200], y[:200].astype(float))
 
 
-def candidate(name: str, kind: type[Member], **options) -> MemberSpec:
+def make_spec(name: str, kind: type[Member], **options) -> MemberSpec:
     return MemberSpec(name, kind(), **options)
 
 
-def portfolio(*candidates: MemberSpec, seconds: float | None = None) -> Portfolio:
-    return Portfolio([candidate("constant", Constant, is_baseline=True), *candidates], Clock(seconds))
+def make_portfolio(*candidates: MemberSpec, seconds: float | None = None) -> Portfolio:
+    return Portfolio([make_spec("constant", Constant, is_baseline=True), *candidates], Clock(seconds))
 
 
-def test_what_does_not_apply_or_takes_too_long_is_left_out(sample):
+def test_members_that_do_not_apply_or_take_too_long_are_left_out(sample):
     PoissonGLM().fit(sample, None, seed=0)  # kernels are loaded before the clock starts
-    fitted = portfolio(
-        candidate("slow", Slow), candidate("refused", Refused), candidate("glm", PoissonGLM), seconds=6.0
+    fitted = make_portfolio(
+        make_spec("slow", SlowGLM), make_spec("refused", RefusingGLM), make_spec("glm", PoissonGLM), seconds=6.0
     )
     fitted.fit(Folds.from_rows(sample, None, 0), seed=0)
     assert list(fitted.members) == ["constant", "glm"]
@@ -138,10 +138,10 @@ def test_what_does_not_apply_or_takes_too_long_is_left_out(sample):
 
 
 def test_a_baseline_is_the_model_where_nothing_else_is_left(sample):
-    larger = candidate("larger", PoissonGLM, larger_than="glm")
+    larger = make_spec("larger", PoissonGLM, larger_than="glm")
     for result, left_out in (
-        (portfolio(candidate("refused", Refused)), {"refused"}),
-        (portfolio(candidate("glm", PoissonGLM), larger, seconds=0.0), {"glm", "larger"}),
+        (make_portfolio(make_spec("refused", RefusingGLM)), {"refused"}),
+        (make_portfolio(make_spec("glm", PoissonGLM), larger, seconds=0.0), {"glm", "larger"}),
     ):
         assert result.fit(Folds.from_rows(sample, None, 0), seed=0).weights == {"constant": 1.0}
         assert (set(result.left_out), result.not_tried) == (left_out, {})
@@ -158,14 +158,14 @@ def test_without_time_to_score_it_a_member_is_kept_only_if_it_is_the_first(sampl
         return add(self, member, size)
 
     monkeypatch.setattr(MixtureScores, "add", slow)
-    fitted = portfolio(candidate("one", PoissonGLM), candidate("two", PoissonGLM), seconds=100.0)
+    fitted = make_portfolio(make_spec("one", PoissonGLM), make_spec("two", PoissonGLM), seconds=100.0)
     assert fitted.fit(Folds.from_rows(sample, None, 0), seed=0).weights == {"constant": 0.0, "one": 1.0}
     assert fitted.left_out == {"two": "the time budget is too short"}
 
 
-@pytest.mark.parametrize(("first", "expected"), [(PoissonGLM, False), (Underfitted, True)])
+@pytest.mark.parametrize(("first", "expected"), [(PoissonGLM, False), (UnderfittedGLM, True)])
 def test_a_larger_member_follows_one_that_could_learn_more(sample, first, expected):
-    fitted = portfolio(candidate("first", first), candidate("larger", PoissonGLM, larger_than="first"))
+    fitted = make_portfolio(make_spec("first", first), make_spec("larger", PoissonGLM, larger_than="first"))
     assert ("larger" in fitted.fit(Folds.from_rows(sample, None, 0), seed=0).members) == expected
     assert (fitted.left_out, list(fitted.not_tried)) == ({}, [] if expected else ["larger"])
 
@@ -175,15 +175,15 @@ def test_an_interruption_keeps_what_was_fitted(sample):
         def fit(self, train, validation, seed, clock):
             raise KeyboardInterrupt
 
-    fitted = portfolio(candidate("glm", PoissonGLM), candidate("stop", Interrupted), candidate("never", Slow))
+    fitted = make_portfolio(make_spec("glm", PoissonGLM), make_spec("stop", Interrupted), make_spec("never", SlowGLM))
     assert list(fitted.fit(Folds.from_rows(sample, None, 0), seed=0).members) == ["constant", "glm"]
     assert fitted.interrupted
     assert (fitted.left_out, set(fitted.not_tried)) == ({}, {"stop", "never"})
     with pytest.raises(KeyboardInterrupt):
-        Portfolio([candidate("stop", Interrupted)]).fit(Folds.from_rows(sample, None, 0), seed=0)
+        Portfolio([make_spec("stop", Interrupted)]).fit(Folds.from_rows(sample, None, 0), seed=0)
 
 
-def score(members: list, weights: list[float], sample: CountRows) -> np.ndarray:
+def compute_crps(members: list, weights: list[float], sample: CountRows) -> np.ndarray:
     parts = [member.predict_components(sample.X) for member in members]
     return mix_members(parts, weights).crps(torch.from_numpy(sample.y)).numpy()
 
@@ -191,7 +191,7 @@ def score(members: list, weights: list[float], sample: CountRows) -> np.ndarray:
 def test_without_validation_rows_copies_choose_by_the_folds_that_they_left_out(sample):
     kinds = {"glm": PoissonGLM, "flat": Constant}
     sample = sample.replace(y=np.random.default_rng(1).poisson(np.exp(1.0 + sample.X[:, 0])).astype(float))
-    fitted = portfolio(*(candidate(name, kind) for name, kind in kinds.items())).fit(
+    fitted = make_portfolio(*(make_spec(name, kind) for name, kind in kinds.items())).fit(
         Folds.from_rows(sample, None, 0), seed=0
     )
     copies, weights = (
@@ -199,38 +199,41 @@ def test_without_validation_rows_copies_choose_by_the_folds_that_they_left_out(s
         [fitted.weights[name] for name in kinds],
     )
     assert weights[0] > 0.7
-    rows = [score(own, weights, block) for *own, block in zip(*copies, fitted.folds.held_out, strict=True)]
+    rows = [
+        compute_crps(fold_copies, weights, block)
+        for *fold_copies, block in zip(*copies, fitted.folds.held_out, strict=True)
+    ]
     assert fitted.crps == pytest.approx(np.concatenate(rows).mean())
 
 
 @pytest.mark.parametrize(("rows", "widths", "steps"), [(1600, (128, 128), 2000), (20_000, (32, 128, 128, 64), 10_000)])
 def test_large_networks_are_trained_longer(rows, widths, steps):
     task = Task(make_head("mixed"), rows)
-    made = {each.name: each for each in make_default_specs(task)}
+    made = {spec.name: spec for spec in make_default_specs(task)}
     assert made["large_networks"].larger_than == "networks"
     small, large = (made[name].member.options for name in ("networks", "large_networks"))
     assert large.hidden == widths
     assert large.epochs * -(-rows // large.batch_size) == pytest.approx(steps, rel=0.25)
     assert large.epochs > 1.5 * small.epochs
-    own = replace(task, options=NetworkOptions(hidden=(8,)))
-    assert "large_networks" not in [each.name for each in make_default_specs(own)]
+    own_task = replace(task, options=NetworkOptions(hidden=(8,)))
+    assert "large_networks" not in [spec.name for spec in make_default_specs(own_task)]
 
 
 @pytest.fixture
-def split(data) -> Folds:
+def train_and_validation(data) -> Folds:
     X, y = data[0][:2000], data[1][:2000].astype(float)
     return Folds(CountRows(X[:1600], y[:1600]), CountRows(X[1600:], y[1600:]))
 
 
-def rows_of_fits(monkeypatch, seconds_per_row: float, seconds: float, split: Folds) -> tuple[list[int], Portfolio]:
-    """Fit two members with a clock on which every row takes so many seconds: the rows of each fit, and the result."""
-    return rows_of_members(monkeypatch, {"one": seconds_per_row, "two": seconds_per_row}, seconds, split)
+def fit_two_members(monkeypatch, seconds_per_row: float, seconds: float, split: Folds) -> tuple[list[int], Portfolio]:
+    """Fit two members with a clock on which rows take so many seconds; return the rows of each fit, and the result."""
+    return fit_timed_members(monkeypatch, {"one": seconds_per_row, "two": seconds_per_row}, seconds, split)
 
 
-def rows_of_members(
+def fit_timed_members(
     monkeypatch, seconds_per_row: dict[str, float], seconds: float, folds: Folds
 ) -> tuple[list[int], Portfolio]:
-    """Fit members with a clock on which a row takes each of them so many seconds: the rows of each fit, the result."""
+    """Fit members with a clock on which rows take these many seconds; return the rows of each fit and the result."""
     now, rows = [0.0], list[int]()
     for name in ("ddpn.runtime.deadlines", "ddpn.runtime.time_plan", "ddpn.members.portfolio"):
         monkeypatch.setattr(f"{name}.time", SimpleNamespace(monotonic=lambda: now[0]))
@@ -249,20 +252,20 @@ def rows_of_members(
             return super().fit(train, validation, seed, clock)
 
     kinds = {name: type(name, (Timed,), {"per_row": per_row}) for name, per_row in seconds_per_row.items()}
-    fitted = portfolio(*(candidate(name, kind) for name, kind in kinds.items()), seconds=seconds)
+    fitted = make_portfolio(*(make_spec(name, kind) for name, kind in kinds.items()), seconds=seconds)
     return rows, fitted.fit(folds, seed=0)
 
 
-def test_with_time_enough_all_rows_are_fitted(monkeypatch, split):
-    rows, result = rows_of_fits(monkeypatch, 0.001, 60.0, split)
+def test_with_time_enough_all_rows_are_fitted(monkeypatch, train_and_validation):
+    rows, result = fit_two_members(monkeypatch, 0.001, 60.0, train_and_validation)
     assert rows == [100, 1600, 1600]
     assert result.rows == {"one": 1600, "two": 1600}
 
 
-def test_rows_follow_the_time_that_rows_took(monkeypatch, split):
-    """Half of the time, a minute, is for the first member: 10 s for 100 rows leave 50 s, of which 75% are planned."""
+def test_rows_follow_the_time_that_rows_took(monkeypatch, train_and_validation):
+    """The first member has half of the time, a minute: 10 s for 100 rows leave 50 s, of which 75% are planned."""
     monkeypatch.setattr(PoissonGLM, "label", "slow")
-    rows, result = rows_of_fits(monkeypatch, 0.1, 120.0, split)
+    rows, result = fit_two_members(monkeypatch, 0.1, 120.0, train_and_validation)
     (note,) = result.notes
     assert re.match(r"Fitted slow to 37\d, slow to 37\d of 1,600 training rows", note)
     assert rows[0] == 100
@@ -270,19 +273,19 @@ def test_rows_follow_the_time_that_rows_took(monkeypatch, split):
     assert result.left_out == {}
 
 
-def test_a_cheap_member_does_not_decide_how_many_rows_the_next_begins_with(monkeypatch, split):
-    """A GLM of all rows takes a second, and networks of as many would take all of their time without a result."""
+def test_a_cheap_member_does_not_decide_how_many_rows_the_next_begins_with(monkeypatch, train_and_validation):
+    """A GLM of all rows takes a second; networks of as many rows would take all of their time without a result."""
     seconds_per_row = {"trees": 0.1, "glm": 1e-3, "networks": 0.1}
-    rows, result = rows_of_members(monkeypatch, seconds_per_row, 150.0, split)
+    rows, result = fit_timed_members(monkeypatch, seconds_per_row, 150.0, train_and_validation)
     assert (rows[0], result.rows["glm"]) == (100, 1600)
     assert 100 <= result.rows["networks"] < 600
     assert result.left_out == {}
 
 
-def test_cross_fitted_members_are_fitted_to_fewer_rows_where_time_is_short(monkeypatch, split):
+def test_cross_fitted_members_are_fitted_to_fewer_rows_where_time_is_short(monkeypatch, train_and_validation):
     """Each row takes 0.4 s, once in each of the four folds that it is fitted in."""
-    folds = Folds(split.train, None, np.arange(len(split.train)) % 5)
-    rows, result = rows_of_members(monkeypatch, {"one": 0.1, "two": 0.1}, 400.0, folds)
+    folds = Folds(train_and_validation.train, None, np.arange(len(train_and_validation.train)) % 5)
+    rows, result = fit_timed_members(monkeypatch, {"one": 0.1, "two": 0.1}, 400.0, folds)
     assert sum(rows[:5]) == 4 * 100
     assert {name: 100 < number < 1600 for name, number in result.rows.items()} == {"one": True, "two": True}
     assert [len(get_fold_copies(member)) for member in (result.members["one"], result.members["two"])] == [5, 5]
@@ -292,7 +295,7 @@ def test_cross_fitted_members_are_fitted_to_fewer_rows_where_time_is_short(monke
 
 @pytest.mark.parametrize(("rows", "scored"), [(3000, 3000), (12_000, 5000)])
 def test_so_many_held_out_rows_choose_weights_without_a_time_limit(rows, scored):
-    """All rows up to 5,000; of more, as many of each fold."""
+    """Up to 5,000 rows all of them choose; of more rows, as many of each fold."""
     sample = CountRows(np.zeros((rows, 1)), np.ones(rows))
     mixture = Portfolio([])
     mixture.predictions, mixture.seed = MemberPredictions(sample, np.arange(rows) % 5, is_crossed=True), 0
@@ -301,9 +304,9 @@ def test_so_many_held_out_rows_choose_weights_without_a_time_limit(rows, scored)
     assert len(np.unique(np.concatenate(blocks))) == scored
 
 
-def test_a_member_that_ran_out_of_time_is_fitted_to_fewer_rows(monkeypatch, split):
-    """The time that is left is used, instead of leaving out the member."""
-    rows, result = rows_of_fits(monkeypatch, 0.1, 16.0, split)
+def test_a_member_that_ran_out_of_time_is_fitted_to_fewer_rows(monkeypatch, train_and_validation):
+    """The remaining time is used, instead of leaving out the member."""
+    rows, result = fit_two_members(monkeypatch, 0.1, 16.0, train_and_validation)
     assert ["of 1,600 training rows" in note for note in result.notes] == [True]
     assert rows[:2] == [100, 25]
     assert set(result.members) == {"constant", "one", "two"}

@@ -1,4 +1,4 @@
-"""Boosted trees: what is chosen out of fold, constraints, determinism, copies, and files that are checked."""
+"""Test boosted trees: what is chosen out of fold, constraints, determinism, copies, and files that are checked."""
 
 import json
 
@@ -36,7 +36,7 @@ def wide() -> CountRows:
 
 
 @pytest.fixture(scope="module")
-def fitted(wide) -> Trees:
+def small_trees(wide) -> Trees:
     return Trees(**QUICK).fit(wide, None, seed=3)
 
 
@@ -75,7 +75,7 @@ def test_a_dispersion_that_varies_is_boosted():
 
 
 def test_a_dispersion_that_does_not_vary_stays_constant():
-    """Of 12 samples without any dependence at most one is boosted from noise; with no standard error most would be."""
+    """Of 12 samples without any dependence one at most is boosted; without a standard error most would be."""
     kinds = []
     for seed in range(12):
         rng = np.random.default_rng(seed)
@@ -84,10 +84,10 @@ def test_a_dispersion_that_does_not_vary_stays_constant():
     assert kinds.count("boosted") <= 1, kinds
 
 
-def test_the_rate_is_the_arithmetic_mean_of_the_boosters(wide, fitted):
-    matrix = fitted.table.read(wide.X)
-    rate = np.mean([np.exp(booster.raw(matrix)) for booster in fitted.means], axis=0)
-    np.testing.assert_allclose(np.exp(fitted.raw(wide.X, wide.exposure)[:, 0]), rate, rtol=1e-12)
+def test_the_rate_is_the_arithmetic_mean_of_the_boosters(wide, small_trees):
+    matrix = small_trees.table.read(wide.X)
+    rate = np.mean([np.exp(booster.raw(matrix)) for booster in small_trees.means], axis=0)
+    np.testing.assert_allclose(np.exp(small_trees.raw(wide.X, wide.exposure)[:, 0]), rate, rtol=1e-12)
 
 
 @pytest.mark.parametrize("is_copy", [False, True])
@@ -107,7 +107,7 @@ def test_the_dispersion_does_not_know_the_level_of_a_group(is_copy):
 
 
 @pytest.mark.parametrize("rows", [2, 3, 7])
-def test_a_handful_of_rows(rows):
+def test_a_handful_of_rows_is_fitted_and_restored(rows):
     member = Trees(**QUICK).fit(CountRows(np.eye(rows), np.arange(1.0, rows + 1)), None, seed=0)
     assert torch.isfinite(member.distribution(np.eye(rows)).mean).all()
     again = Trees.from_state(member.state())
@@ -123,7 +123,7 @@ def test_a_handful_of_rows(rows):
         (np.array([1.0, 5.0, 2.0, 5.0]), 5.0, "censored"),
     ],
 )
-def test_where_it_cannot_be_fitted(y, limit, words):
+def test_counts_that_trees_cannot_learn_are_not_applicable(y, limit, words):
     with pytest.raises(NotApplicableError, match=words):
         Trees().fit(CountRows(np.zeros((len(y), 1)), y, limit=np.full(len(y), limit)), None, seed=0)
 
@@ -141,29 +141,29 @@ def test_with_more_columns_than_rows_those_that_matter_are_kept():
 # Files ---------------------------------------------------------------------------------------------------------------
 
 
-def changed(name: str, change) -> dict:
-    """A change of one array of the first booster."""
+def describe_change(name: str, change) -> dict:
+    """Describe a change of one array of the first booster."""
     return {"name": f"0.{name}", "change": change}
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        changed("left_child", lambda a: a + 100),
-        changed("left_child", lambda a: np.zeros_like(a)),
-        changed("split_feature", lambda a: a + 50),
-        changed("decision_type", lambda a: a | 12),
-        changed("decision_type", lambda a: a | 1),
-        changed("leaf_value", lambda a: a * np.nan),
-        changed("leaf_value", lambda a: a[:-1]),
-        changed("leaves", lambda a: a + 1),
-        changed("cat_boundaries", lambda a: np.append(a, 9)),
-        changed("threshold", lambda a: a.astype(np.float32)),
+        describe_change("left_child", lambda a: a + 100),
+        describe_change("left_child", lambda a: np.zeros_like(a)),
+        describe_change("split_feature", lambda a: a + 50),
+        describe_change("decision_type", lambda a: a | 12),
+        describe_change("decision_type", lambda a: a | 1),
+        describe_change("leaf_value", lambda a: a * np.nan),
+        describe_change("leaf_value", lambda a: a[:-1]),
+        describe_change("leaves", lambda a: a + 1),
+        describe_change("cat_boundaries", lambda a: np.append(a, 9)),
+        describe_change("threshold", lambda a: a.astype(np.float32)),
     ],
     ids=lambda damage: damage["name"],
 )
-def test_trees_that_lead_astray_are_refused(fitted, damage):
-    files = fitted.state()
+def test_trees_that_lead_astray_are_refused(small_trees, damage):
+    files = small_trees.state()
     arrays = load(files[FILE])
     arrays[damage["name"]] = np.ascontiguousarray(damage["change"](arrays[damage["name"]]))
     with pytest.raises(InputError, match="must hold boosted trees as they were saved"):
@@ -172,8 +172,8 @@ def test_trees_that_lead_astray_are_refused(fitted, damage):
         Trees.from_state(files | {FILE: b"tree\nversion=v4\n"})
 
 
-def test_facts_that_do_not_fit_the_trees_are_refused(fitted):
-    files = fitted.state()
+def test_facts_that_do_not_fit_the_trees_are_refused(small_trees):
+    files = small_trees.state()
     for key, value in (("chosen", []), ("likelihood", "gaussian"), ("boosters", [6, 0])):
         facts = json.loads(files["trees.json"]) | {key: value}
         with pytest.raises(InputError):

@@ -1,4 +1,4 @@
-"""Sums of trees as arrays: predictions are LightGBM's, and files that are no trees are refused."""
+"""Test sums of trees as arrays: predictions are LightGBM's, and files that are no trees are refused."""
 
 import lightgbm
 import numpy as np
@@ -29,7 +29,7 @@ def build_arrays(booster: Booster) -> dict[str, np.ndarray]:
     return {name: values.copy() for name, values in booster.arrays.items()}
 
 
-def restore(arrays: dict[str, np.ndarray], chosen=None, columns: int = 3) -> Booster:
+def restore_booster(arrays: dict[str, np.ndarray], chosen=None, columns: int = 3) -> Booster:
     files = {FILE: arrays_to_bytes(**{f"0.{name}": values for name, values in arrays.items()})}
     return boosters_from_files(files, [chosen], [columns])[0]
 
@@ -60,16 +60,16 @@ def test_arrays_of_each_tree_are_those_of_its_splits_and_leaves():
     assert sum(categories) > 0
 
 
-def by_category(arrays: dict[str, np.ndarray]) -> int:
+def find_category_split(arrays: dict[str, np.ndarray]) -> int:
     return int(np.flatnonzero(arrays["decision_type"] & 1)[0])
 
 
-def by_number(arrays: dict[str, np.ndarray]) -> int:
+def find_number_split(arrays: dict[str, np.ndarray]) -> int:
     return int(np.flatnonzero(~arrays["decision_type"] & 1)[0])
 
 
-def put(name: str, value: float, where=0):
-    """Change one number of the trees."""
+def make_change(name: str, value: float, where=0):
+    """Make a function that changes one number of the trees."""
 
     def change(arrays: dict[str, np.ndarray]) -> None:
         arrays[name][where(arrays) if callable(where) else where] = value
@@ -77,97 +77,99 @@ def put(name: str, value: float, where=0):
     return change
 
 
-def second_set(arrays: dict[str, np.ndarray]) -> int:
-    """The position of a border between two sets of levels of one tree."""
+def find_second_set(arrays: dict[str, np.ndarray]) -> int:
+    """Return the position of a border between two sets of levels of one tree."""
     boundaries = arrays["cat_boundaries"]
     return int(np.flatnonzero((boundaries[1:-1] > 0) & (boundaries[2:] > 0))[0]) + 1
 
 
 def swap_children(arrays: dict[str, np.ndarray]) -> None:
-    """The root has the same child twice, and another node has no parent."""
+    """Give the root the same child twice, so that another node has no parent."""
     arrays["left_child"][0] = arrays["right_child"][0]
 
 
 def point_back(arrays: dict[str, np.ndarray]) -> None:
-    """A node whose child is the root."""
+    """Give a node the root as its child."""
     inner = int(np.flatnonzero(arrays["left_child"][:7] < 0)[-1])
     arrays["left_child"][inner] = 0
 
 
 def lose_a_leaf(arrays: dict[str, np.ndarray]) -> None:
-    """Two splits that end at one leaf."""
+    """Let two splits end at one leaf."""
     ends = np.flatnonzero(arrays["left_child"][:7] < 0)
     arrays["left_child"][ends[0]] = arrays["left_child"][ends[1]]
 
 
-def drop_last(name: str):
+def make_drop(name: str):
     def change(arrays: dict[str, np.ndarray]) -> None:
         arrays[name] = arrays[name][:-1]
 
     return change
 
 
-def as_type(name: str, dtype):
+def make_type_change(name: str, dtype):
     def change(arrays: dict[str, np.ndarray]) -> None:
         arrays[name] = arrays[name].astype(dtype)
 
     return change
 
 
-def as_matrix(arrays: dict[str, np.ndarray]) -> None:
+def make_matrix(arrays: dict[str, np.ndarray]) -> None:
     arrays["leaf_value"] = arrays["leaf_value"][:, None]
 
 
 DAMAGES = {
-    **{f"{name} without its last": drop_last(name) for name in MIXED.arrays},
-    **{f"{name} of another type": as_type(name, np.float32) for name in MIXED.arrays},
-    "a matrix": as_matrix,
-    "no leaves": put("leaves", 0),
-    "one leaf more": put("leaves", 9),
+    **{f"{name} without its last": make_drop(name) for name in MIXED.arrays},
+    **{f"{name} of another type": make_type_change(name, np.float32) for name in MIXED.arrays},
+    "a matrix": make_matrix,
+    "no leaves": make_change("leaves", 0),
+    "one leaf more": make_change("leaves", 9),
     "the same child twice": swap_children,
     "a circle": point_back,
     "a leaf without a parent": lose_a_leaf,
-    "a leaf that is none": put("left_child", -9, lambda arrays: int(np.flatnonzero(arrays["left_child"] < 0)[0])),
-    "a child that is none": put("right_child", 7),
-    "an impossible decision": put("decision_type", -1),
-    "a decision of 5 bits": put("decision_type", 16),
-    "missing values of no kind": put("decision_type", 12, by_number),
-    "a negative column": put("split_feature", -1),
-    "a column too many": put("split_feature", 3),
-    "an infinite leaf": put("leaf_value", np.inf),
-    "a leaf without a value": put("leaf_value", np.nan, -1),
-    "a threshold that is no number": put("threshold", np.nan, by_number),
-    "a negative set of levels": put("threshold", -1.0, by_category),
-    "a set of levels too many": put("threshold", 1000.0, by_category),
-    "half a set of levels": put("threshold", 0.5, by_category),
-    "sets that begin later": put("cat_boundaries", 1),
-    "an empty set": lambda arrays: put("cat_boundaries", arrays["cat_boundaries"][second_set(arrays) + 1], second_set)(
-        arrays
+    "a leaf that is none": make_change(
+        "left_child", -9, lambda arrays: int(np.flatnonzero(arrays["left_child"] < 0)[0])
     ),
-    "levels of 33 bits": put("cat_threshold", 2**32 if MIXED.arrays["cat_threshold"].itemsize > 4 else -1),
+    "a child that is none": make_change("right_child", 7),
+    "an impossible decision": make_change("decision_type", -1),
+    "a decision of 5 bits": make_change("decision_type", 16),
+    "missing values of no kind": make_change("decision_type", 12, find_number_split),
+    "a negative column": make_change("split_feature", -1),
+    "a column too many": make_change("split_feature", 3),
+    "an infinite leaf": make_change("leaf_value", np.inf),
+    "a leaf without a value": make_change("leaf_value", np.nan, -1),
+    "a threshold that is no number": make_change("threshold", np.nan, find_number_split),
+    "a negative set of levels": make_change("threshold", -1.0, find_category_split),
+    "a set of levels too many": make_change("threshold", 1000.0, find_category_split),
+    "half a set of levels": make_change("threshold", 0.5, find_category_split),
+    "sets that begin later": make_change("cat_boundaries", 1),
+    "an empty set": lambda arrays: make_change(
+        "cat_boundaries", arrays["cat_boundaries"][find_second_set(arrays) + 1], find_second_set
+    )(arrays),
+    "levels of 33 bits": make_change("cat_threshold", 2**32 if MIXED.arrays["cat_threshold"].itemsize > 4 else -1),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_is_no_sum_of_trees_is_refused(damage):
+def test_arrays_that_are_no_sum_of_trees_are_refused(damage):
     arrays = build_arrays(MIXED)
-    assert restore(arrays).rounds == 6
+    assert restore_booster(arrays).rounds == 6
     DAMAGES[damage](arrays)
     with pytest.raises(InputError, match="boosted trees as they were saved"):
-        restore(arrays)
+        restore_booster(arrays)
 
 
 def test_any_number_of_a_booster_may_be_wrong_without_a_crash():
-    """Whatever is accepted predicts finite numbers."""
+    """Arrays that are accepted predict finite numbers."""
     rng = np.random.default_rng(1)
     accepted = 0
     for _ in range(300):
         arrays = build_arrays(MIXED)
         name = rng.choice(list(arrays))
-        place = rng.integers(len(arrays[name]))
-        arrays[name][place] = rng.choice([-2, -1, 0, 1, 3, 5, 8, 40])
+        position = rng.integers(len(arrays[name]))
+        arrays[name][position] = rng.choice([-2, -1, 0, 1, 3, 5, 8, 40])
         try:
-            booster = restore(arrays)
+            booster = restore_booster(arrays)
         except InputError:
             continue
         accepted += 1
@@ -177,9 +179,9 @@ def test_any_number_of_a_booster_may_be_wrong_without_a_crash():
 
 @pytest.mark.parametrize("chosen", [[0, 3], [-1, 0], [[0, 1]]])
 def test_columns_that_are_not_there_are_refused(chosen):
-    assert restore(build_arrays(SOME), [2, 0]).raw(X) == pytest.approx(SOME.raw(X))
+    assert restore_booster(build_arrays(SOME), [2, 0]).raw(X) == pytest.approx(SOME.raw(X))
     with pytest.raises(InputError, match="choose columns of its table"):
-        restore(build_arrays(SOME), chosen)
+        restore_booster(build_arrays(SOME), chosen)
 
 
 def test_files_that_are_incomplete_are_refused():

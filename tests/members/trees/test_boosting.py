@@ -75,8 +75,8 @@ def test_a_group_is_never_inside_and_outside_of_a_fold():
 # The dispersion -------------------------------------------------------------------------------------------------------
 
 
-def dispersed_rows(seed: int = 0, rows: int = 400):
-    """Counts whose dispersion follows the second column, known log rates, unequal weights and exposures."""
+def simulate_dispersed_rows(seed: int = 0, rows: int = 400):
+    """Simulate counts whose dispersion follows the second column, known log rates, unequal weights and exposures."""
     rng = np.random.default_rng(seed)
     X, exposure, weight = rng.normal(size=(rows, 2)), rng.uniform(0.5, 4.0, rows), rng.uniform(0.2, 3.0, rows)
     log_rate, size = 1.5 + 0.3 * X[:, 0], np.where(X[:, 1] > 0, 20.0, 0.5)
@@ -85,8 +85,8 @@ def dispersed_rows(seed: int = 0, rows: int = 400):
 
 
 def test_the_constant_of_a_dispersion_is_its_maximum_likelihood():
-    """Against scipy's Negative Binomial of known means; weights and exposures count."""
-    _, log_rate, sample = dispersed_rows()
+    """Compare with scipy's Negative Binomial of known means; weights and exposures count."""
+    _, log_rate, sample = simulate_dispersed_rows()
     fit = boosting.DispersionFit(make_head("negative_binomial"), sample, 0, log_rate)
     mean = sample.exposure * np.exp(log_rate)
 
@@ -107,8 +107,8 @@ def test_the_constant_of_a_dispersion_is_its_maximum_likelihood():
 
 @pytest.mark.parametrize("has_exposure", [True, False])
 def test_trees_of_a_dispersion_follow_the_derivatives_of_the_weighted_loss(monkeypatch, has_exposure):
-    """Gradients before every tree, curvatures before the first, second, fourth and eighth: by automatic derivatives."""
-    X, log_rate, sample = dispersed_rows()
+    """Trees get gradients before every tree, and curvatures before the first, second, fourth and eighth."""
+    X, log_rate, sample = simulate_dispersed_rows()
     sample = sample if has_exposure else sample.replace(exposure=None)
     rows = build_rows(X, sample.y, sample.weight, two_folds(400, 150))
     head, steps = make_head("negative_binomial"), []
@@ -137,7 +137,7 @@ def test_trees_of_a_dispersion_follow_the_derivatives_of_the_weighted_loss(monke
 
 
 def test_the_dispersion_is_boosted_where_it_follows_a_column_and_predicted_out_of_fold():
-    X, log_rate, sample = dispersed_rows(rows=1200)
+    X, log_rate, sample = simulate_dispersed_rows(rows=1200)
     folds = divide_rows(sample.y, 0)
     rows = build_rows(X, sample.y / sample.exposure, sample.weight * sample.exposure, folds)
     fit = boosting.fit_dispersion(rows, log_rate, sample, 0)
@@ -157,7 +157,7 @@ def test_the_dispersion_is_boosted_where_it_follows_a_column_and_predicted_out_o
 
 @pytest.mark.parametrize(("rows", "is_tried"), [(199, False), (200, True)])
 def test_the_dispersion_of_few_rows_is_a_constant(monkeypatch, rows, is_tried):
-    X, log_rate, sample = dispersed_rows(rows=rows)
+    X, log_rate, sample = simulate_dispersed_rows(rows=rows)
     tried = []
     monkeypatch.setattr(boosting.DispersionFit, "boost", lambda self, *arguments: tried.append(arguments))
     boosting.fit_dispersion(build_rows(X, sample.y, sample.weight, divide_rows(sample.y, 0)), log_rate, sample, 0)
@@ -211,7 +211,7 @@ def test_a_clock_that_has_ended_ends_the_boosting_after_a_round():
 
 def test_rates_have_the_likelihood_of_counts_with_exposures():
     """Weight times exposure times (rate of the model - rate log rate) is the loss of the count, up to a constant."""
-    _, _, sample = dispersed_rows()
+    _, _, sample = simulate_dispersed_rows()
     rate, weight = boosting.compute_rates(sample)
     differences = [
         -sample.weight * stats.poisson.logpmf(sample.y, scale * sample.exposure)
