@@ -1,4 +1,4 @@
-"""Ground truth the tests share: a table of 50-digit sums, and laws summed integer by integer in extended precision."""
+"""Share ground truth: tables of 50-digit sums, and distributions summed integer by integer in extended precision."""
 
 import csv
 import math
@@ -16,7 +16,7 @@ Real = np.longdouble
 DEPTH = 120.0
 
 
-def _columns(name: str) -> dict[str, np.ndarray]:
+def _read_columns(name: str) -> dict[str, np.ndarray]:
     with (REFERENCE / name).open(newline="") as file:
         rows = list(csv.DictReader(file))
     return {key: np.array([float(row[key]) for row in rows]) for key in rows[0] if key != "how"}
@@ -24,21 +24,21 @@ def _columns(name: str) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="session")
 def reference() -> Callable[[str], dict[str, np.ndarray]]:
-    """Columns of a table in tests/reference."""
-    return _columns
+    """Read the columns of a table in tests/reference."""
+    return _read_columns
 
 
 @pytest.fixture(scope="session")
 def golden() -> dict[str, torch.Tensor]:
-    """Both golden tables, row by row the same laws, as float64 columns."""
-    laws, more = _columns("double_poisson.csv"), _columns("double_poisson_quantiles.csv")
+    """Both golden tables, row by row the same distributions, as float64 columns."""
+    laws, more = _read_columns("double_poisson.csv"), _read_columns("double_poisson_quantiles.csv")
     for key in ("mu", "gamma"):
         np.testing.assert_array_equal(laws[key], more[key])
     return {key: torch.from_numpy(column) for key, column in (laws | more).items()}
 
 
-def _rows_of(name: str, family: str) -> dict[str, np.ndarray]:
-    """Columns of a table of several families, of one of them."""
+def _read_family(name: str, family: str) -> dict[str, np.ndarray]:
+    """Read the columns of one family from a table of several."""
     with (REFERENCE / name).open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row.pop("family") == family]
     return {key: np.array([float(row[key]) for row in rows]) for key in rows[0]}
@@ -46,17 +46,17 @@ def _rows_of(name: str, family: str) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="session")
 def golden_families() -> Callable[[str], dict[str, np.ndarray]]:
-    """40-digit sums of the distributions of one family."""
-    return lambda family: _rows_of("count_families_exact.csv", family)
+    """Read 40-digit sums of the distributions of one family."""
+    return lambda family: _read_family("count_families_exact.csv", family)
 
 
 @pytest.fixture(scope="session")
 def r_families() -> Callable[[str], dict[str, np.ndarray]]:
-    """Values by R packages of one family."""
-    return lambda family: _rows_of("count_families.csv", family)
+    """Read values of one family by R packages."""
+    return lambda family: _read_family("count_families.csv", family)
 
 
-class Enumerated:
+class EnumeratedCounts:
     """Probabilities of every integer from `first` on; cdf, survival and crps also of counts beyond."""
 
     def __init__(self, first: int, p: np.ndarray) -> None:
@@ -70,7 +70,7 @@ class Enumerated:
 
     @property
     def mode(self) -> float:
-        """The smaller of two, where the two differ by rounding only."""
+        """The smaller of two modes that differ by rounding only."""
         return float(self.y[np.argmax(self.p >= self.p.max() * (1 - 1e-15))])
 
     @property
@@ -85,9 +85,9 @@ class Enumerated:
     @property
     def entropy(self) -> float:
         """With log p of the mode as log1p of minus the others, so that tiny entropies are right."""
-        rest = np.delete(self.p, int(self.mode) - self.first)
-        rest, others = rest[rest > 0], rest.sum()
-        return float(-(rest * np.log(rest)).sum() - (1 - others) * np.log1p(-others))
+        masses = np.delete(self.p, int(self.mode) - self.first)
+        masses, others = masses[masses > 0], masses.sum()
+        return float(-(masses * np.log(masses)).sum() - (1 - others) * np.log1p(-others))
 
     @property
     def half_mean_difference(self) -> float:
@@ -112,7 +112,7 @@ class Enumerated:
         return self.at(self.above, y, 1.0, 0.0)
 
     def crps(self, y: float) -> float:
-        """sum (F(z) - 1[z >= y])^2, both tails from their own end."""
+        """Return the sum of (F(z) - 1[z >= y])^2, with both tails from their own end."""
         at = min(max(int(y) - self.first, 0), len(self.y))
         outside = max(self.first - y, 0) + max(y - float(self.y[-1]) - 1, 0)
         return float((self.below[:at] ** 2).sum() + (self.above[at:] ** 2).sum() + outside)
@@ -121,8 +121,8 @@ class Enumerated:
         return (self.first + np.searchsorted(self.below, np.asarray(q, dtype=Real))).astype(np.float64)
 
 
-def _log_h(y: np.ndarray) -> np.ndarray:
-    """log(e^-y y^y / y!): from factorials below 40, by Stirling's series (exact to 1e-22 there) above."""
+def _compute_log_h(y: np.ndarray) -> np.ndarray:
+    """Return log(e^-y y^y / y!): from factorials below 40, by Stirling's series (exact to 1e-22) above."""
     small = np.array([n * np.log(Real(max(n, 1))) - n - np.log(Real(math.factorial(n))) for n in range(40)])
     x = np.maximum(y, 40)
     coefficients = [Real(1) / 12, Real(-1) / 360, Real(1) / 1260, Real(-1) / 1680, Real(1) / 1188, Real(-691) / 360360]
@@ -134,13 +134,13 @@ def _log_h(y: np.ndarray) -> np.ndarray:
     return np.where(y < 40, small[np.minimum(y, 39).astype(int)], large) if y[0] < 40 else large
 
 
-def _deviance(y: np.ndarray, mu: float) -> np.ndarray:
-    """mu - y + y log(y / mu)."""
+def _compute_deviance(y: np.ndarray, mu: float) -> np.ndarray:
+    """Return mu - y + y log(y / mu)."""
     gap = y - Real(mu)
     return np.where(y > 0, y * np.log1p(np.where(y > 0, gap / Real(mu), 0)), 0) - gap
 
 
-class Oracle:
+class DoublePoissonSum:
     """DoublePoisson(mu, gamma), summed directly."""
 
     def __init__(self, mu: float, gamma: float) -> None:
@@ -150,18 +150,18 @@ class Oracle:
         last = math.ceil((math.sqrt(mu) + width) ** 2) + 4
         self.mu, self.gamma = float(mu), float(gamma)
         y = np.arange(first, last + 1, dtype=Real)
-        self.deviance = _deviance(y, mu)
-        log_weight = _log_h(y) - Real(gamma) * self.deviance
+        self.deviance = _compute_deviance(y, mu)
+        log_weight = _compute_log_h(y) - Real(gamma) * self.deviance
         self.log_total = np.log(np.exp(log_weight - log_weight.max()).sum()) + log_weight.max()
-        self.law = Enumerated(first, np.exp(log_weight - self.log_total))
+        self.law = EnumeratedCounts(first, np.exp(log_weight - self.log_total))
         self.log_c = float(self.log_total + np.log(Real(gamma)) / 2)
 
     def log_p(self, y: np.ndarray) -> np.ndarray:
-        """log p at any counts, those beyond the window included."""
-        return _log_h(y) - Real(self.gamma) * _deviance(y, self.mu) - self.log_total
+        """Return log p at any counts, also beyond the window."""
+        return _compute_log_h(y) - Real(self.gamma) * _compute_deviance(y, self.mu) - self.log_total
 
     def count_at(self, share: float, depth: float) -> float:
-        """The count `share` of the way, in sqrt(y), from one end to the other of the window gamma D <= depth."""
+        """Return the count `share` of the way, in sqrt(y), from one end to the other of the window gamma D <= depth."""
         inside = np.flatnonzero(self.gamma * self.deviance <= depth)
         if len(inside) == 0:
             return self.law.mode
@@ -169,67 +169,67 @@ class Oracle:
         return float(round((low + share * (high - low)) ** 2))
 
 
-def _negative_binomial(mu: float, alpha: float) -> Enumerated:
-    """By ratios of neighbouring probabilities."""
+def _sum_negative_binomial(mu: float, alpha: float) -> EnumeratedCounts:
+    """Sum a Negative Binomial by ratios of neighbouring probabilities."""
     spread = math.sqrt(DEPTH * (mu + alpha * mu**2)) + 0.6 * DEPTH * (1.0 + alpha * mu)
     first = math.floor(max(mu - spread, 0.0))
     y = np.arange(first, math.ceil(mu + spread), dtype=Real)
     ratios = np.log((y + 1 / Real(alpha)) / (y + 1)) - np.log1p(1 / (Real(alpha) * Real(mu)))
     log_p = np.append(Real(0), ratios.cumsum())
     p = np.exp(log_p - log_p.max())
-    return Enumerated(first, p / p.sum())
+    return EnumeratedCounts(first, p / p.sum())
 
 
-def _law(kind: str, *parameters: float) -> Enumerated:
+def _sum_distribution(kind: str, *parameters: float) -> EnumeratedCounts:
     if kind == "nb":
-        return _negative_binomial(*parameters)
-    return Oracle(parameters[0], parameters[1] if kind == "dp" else 1.0).law
+        return _sum_negative_binomial(*parameters)
+    return DoublePoissonSum(parameters[0], parameters[1] if kind == "dp" else 1.0).law
 
 
-class Mixed(Enumerated):
-    """Several laws with equal weights, `each` of them on its own integers."""
+class MixtureSum(EnumeratedCounts):
+    """Several distributions with equal weights, all of them summed on their own integers."""
 
-    def __init__(self, each: list[Enumerated]) -> None:
-        self.each = each
-        first, last = min(law.first for law in each), max(int(law.y[-1]) for law in each)
+    def __init__(self, parts: list[EnumeratedCounts]) -> None:
+        self.parts = parts
+        first, last = min(law.first for law in parts), max(int(law.y[-1]) for law in parts)
         p = np.zeros(last - first + 1, dtype=Real)
-        for law in each:
-            p[law.first - first : law.first - first + len(law.p)] += law.p / len(each)
+        for law in parts:
+            p[law.first - first : law.first - first + len(law.p)] += law.p / len(parts)
         super().__init__(first, p)
 
 
 @pytest.fixture(scope="session")
-def mixed() -> Callable[[Sequence[tuple]], Mixed]:
-    """Equal weights of laws ("dp", mu, gamma), ("poisson", mu) and ("nb", mu, alpha), summed directly."""
-    made = cache(lambda laws: Mixed([_law(*law) for law in laws]))
-    return lambda laws: made(tuple(laws))
+def sum_mixture() -> Callable[[Sequence[tuple]], MixtureSum]:
+    """Sum equal weights of distributions ("dp", mu, gamma), ("poisson", mu) and ("nb", mu, alpha) directly."""
+    sum_once = cache(lambda laws: MixtureSum([_sum_distribution(*law) for law in laws]))
+    return lambda laws: sum_once(tuple(laws))
 
 
 @pytest.fixture(scope="session")
-def law_of() -> Callable[..., Enumerated]:
-    """("dp", mu, gamma), ("poisson", mu) or ("nb", mu, alpha), summed directly."""
-    return _law
+def sum_distribution() -> Callable[..., EnumeratedCounts]:
+    """Sum ("dp", mu, gamma), ("poisson", mu) or ("nb", mu, alpha) directly."""
+    return _sum_distribution
 
 
 @pytest.fixture(scope="session")
-def enumerated() -> type[Enumerated]:
-    """A law by its probabilities from a count on."""
-    return Enumerated
+def sum_masses() -> type[EnumeratedCounts]:
+    """A distribution by its probabilities from a count on."""
+    return EnumeratedCounts
 
 
 @pytest.fixture(scope="session")
-def summed() -> Callable[[float, float], Oracle]:
+def sum_double_poisson() -> Callable[[float, float], DoublePoissonSum]:
     """DoublePoisson(mu, gamma), summed directly."""
-    return Oracle
+    return DoublePoissonSum
 
 
 @pytest.fixture(scope="session")
-def random_laws() -> list[Oracle]:
+def random_laws() -> list[DoublePoissonSum]:
     """80 Double Poissons over the whole domain that a direct sum can reach quickly."""
     rng = np.random.default_rng(20250)
     mu = np.exp(rng.uniform(math.log(1e-6), math.log(3e4), 80))
     gamma = np.exp(rng.uniform(math.log(2e-3), math.log(1e4), 80))
-    return [Oracle(m, g) for m, g in zip(mu, gamma, strict=True)]
+    return [DoublePoissonSum(m, g) for m, g in zip(mu, gamma, strict=True)]
 
 
 def _assert_within(got: object, expected: object, tolerance: float, floor: float = 1e-300, **where: object) -> None:
@@ -237,13 +237,13 @@ def _assert_within(got: object, expected: object, tolerance: float, floor: float
     assert got.shape == expected.shape
     error = np.abs(got - expected) / np.maximum(np.abs(expected), floor)
     worst = int(np.nanargmax(np.where(np.isnan(error), np.inf, error)))
-    place = ", ".join(f"{key} = {np.asarray(x).reshape(-1)[worst]:.17g}" for key, x in where.items())
+    position = ", ".join(f"{key} = {np.asarray(x).reshape(-1)[worst]:.17g}" for key, x in where.items())
     assert error[worst] <= tolerance, (
-        f"off by {error[worst]:.3g}: got {got[worst]}, expected {expected[worst]} at {place}"
+        f"off by {error[worst]:.3g}: got {got[worst]}, expected {expected[worst]} at {position}"
     )
 
 
 @pytest.fixture(scope="session")
 def assert_within() -> Callable[..., None]:
-    """|got - expected| <= tolerance * max(|expected|, floor) for each element; the worst one is named."""
+    """Assert |got - expected| <= tolerance * max(|expected|, floor) for all elements, and name the worst one."""
     return _assert_within

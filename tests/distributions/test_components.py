@@ -1,4 +1,4 @@
-"""A family is a named tuple with five methods and one formula in torch: everything else, mixtures included, follows."""
+"""Test that a family is a named tuple with five methods and one formula in torch: everything else follows."""
 
 from math import inf, log, log1p
 from typing import NamedTuple
@@ -55,17 +55,17 @@ class Geometric(ParametricDistribution):
 MEANS = torch.tensor([0.3, 4.0, 60.0, 3e4], dtype=torch.float64)
 
 
-def truth(row: int):
+def make_truth(row: int):
     return stats.geom(1.0 / (1.0 + MEANS[row].item()), loc=-1)
 
 
 def test_every_method_is_that_of_scipy():
     dist, y = Geometric(MEANS), torch.tensor([0.0, 7.0, 40.0, 5e4], dtype=torch.float64)
     for name, of in (("log_prob", "logpmf"), ("cdf", "cdf"), ("survival", "sf")):
-        expected = [getattr(truth(i), of)(y[i].item()) for i in range(4)]
+        expected = [getattr(make_truth(i), of)(y[i].item()) for i in range(4)]
         np.testing.assert_allclose(getattr(dist, name)(y), expected, rtol=1e-9)
     for q in (0.01, 0.5, 0.999):
-        assert dist.icdf(torch.tensor(q)).tolist() == [truth(i).ppf(q) for i in range(4)]
+        assert dist.icdf(torch.tensor(q)).tolist() == [make_truth(i).ppf(q) for i in range(4)]
     np.testing.assert_allclose(dist.mean, MEANS, rtol=1e-9)
     np.testing.assert_allclose(dist.variance, MEANS * (1.0 + MEANS), rtol=1e-9)
     # E|Z - y| - E|Z - Z'| / 2 of a Geometric, with E|Z - Z'| = 2 mu (1 + mu) / (1 + 2 mu).
@@ -74,7 +74,7 @@ def test_every_method_is_that_of_scipy():
     np.testing.assert_allclose(dist.crps(y), distance - mu * (1.0 + mu) / (1.0 + 2.0 * mu), rtol=1e-9)
 
 
-def test_gradients_once_and_twice():
+def test_first_and_second_derivatives_follow_the_formula():
     mu = MEANS.clone().requires_grad_()
     y = torch.tensor([2.0, 3.0, 100.0, 1e4], dtype=torch.float64)
     (slope,) = torch.autograd.grad(Geometric(mu).log_prob(y).sum(), mu, create_graph=True)
@@ -87,16 +87,16 @@ def test_gradients_once_and_twice():
 
 
 @pytest.mark.parametrize("scale", [3.0, 400.0])
-def test_in_mixtures_and_modifiers(scale):
-    own = Geometric(torch.tensor([scale, 2.0 * scale], dtype=torch.float64))
-    same = NegativeBinomial(own.mu, torch.ones_like(own.mu))  # the same distribution
+def test_a_family_works_in_mixtures_and_modifiers(scale):
+    family = Geometric(torch.tensor([scale, 2.0 * scale], dtype=torch.float64))
+    same = NegativeBinomial(family.mu, torch.ones_like(family.mu))  # the same distribution
     other, weights = DoublePoisson(torch.tensor([scale], dtype=torch.float64), 0.7), [0.2, 0.3, 0.5]
     y, levels = torch.tensor(scale, dtype=torch.float64).floor(), torch.tensor([0.1, 0.5, 0.9])
-    found, expected = (Mixture.concatenate([first, other], weights) for first in (own, same))
+    mixture, expected = (Mixture.concatenate([first, other], weights) for first in (family, same))
     for dist, reference in (
-        (found, expected),
-        (Truncated(found, 1, 3 * int(scale)), Truncated(expected, 1, 3 * int(scale))),
-        (ZeroInflated(found, pi=0.2), ZeroInflated(expected, pi=0.2)),
+        (mixture, expected),
+        (Truncated(mixture, 1, 3 * int(scale)), Truncated(expected, 1, 3 * int(scale))),
+        (ZeroInflated(mixture, pi=0.2), ZeroInflated(expected, pi=0.2)),
     ):
         got, want = dist._reshape((1,)).summary(levels, y), reference._reshape((1,)).summary(levels, y)
         assert torch.equal(got.quantiles, want.quantiles)

@@ -1,4 +1,4 @@
-"""Normals and their mixtures, against scipy's densities, quadrature and scoringrules."""
+"""Test Normals and their mixtures against scipy's densities, quadrature and scoringrules."""
 
 import math
 from itertools import pairwise
@@ -28,13 +28,13 @@ ROWS = {
 rows = pytest.mark.parametrize("row", ROWS)
 
 
-def mixture() -> Mixture:
-    """One row a mixture."""
+def make_mixture() -> Mixture:
+    """Make a batch of mixtures, one per row."""
     loc, scale = torch.tensor(list(ROWS.values()), dtype=torch.float64).unbind(1)
     return Mixture(Normal(loc, scale))
 
 
-class Oracle:
+class ScipyMixture:
     """One mixture with scipy's functions."""
 
     def __init__(self, row: str) -> None:
@@ -53,10 +53,10 @@ class Oracle:
         return ndtr(-self._z(x)).mean(-1)
 
     def ppf(self, q: np.ndarray) -> np.ndarray:
-        """By halving, with the tail that is the smaller."""
+        """Find quantiles by halving, with the tail that is the smaller."""
         q = np.asarray(q)
-        each = stats.norm.ppf(q[..., None], self.loc, self.scale)
-        low, high = each.min(-1), each.max(-1)
+        quantiles = stats.norm.ppf(q[..., None], self.loc, self.scale)
+        low, high = quantiles.min(-1), quantiles.max(-1)
         for _ in range(70):
             middle = 0.5 * (low + high)
             enough = np.where(q < 0.5, self.cdf(middle) >= q, self.sf(middle) <= 1 - q)
@@ -67,19 +67,19 @@ class Oracle:
         return np.unique((self.loc[:, None] + self.scale[:, None] * reach).ravel())
 
     def integral(self, integrand, *more: float) -> float:
-        """Between places where the integrand changes its pace."""
+        """Integrate between points at which the integrand changes its pace."""
         knots = np.unique([*self.knots(np.array([-38, -20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20, 38])), *more])
         return sum(integrate.quad(integrand, a, b, epsabs=1e-14, epsrel=1e-11)[0] for a, b in pairwise(knots))
 
     def crps(self, y: float) -> float:
-        """The integral of (F(z) - 1[z >= y])^2."""
+        """Return the integral of (F(z) - 1[z >= y])^2."""
         return self.integral(lambda z: float((self.cdf(z) if z < y else self.sf(z)) ** 2), y)
 
 
-def test_density_and_cdf():
-    law = mixture()
+def test_density_and_cdf_are_those_of_scipy():
+    law = make_mixture()
     for i, row in enumerate(ROWS):
-        truth = Oracle(row)
+        truth = ScipyMixture(row)
         y = truth.knots(np.array([-7.0, -1.5, -0.2, 0.0, 0.6, 4.0]))
         at = torch.from_numpy(y).unsqueeze(-1)
         np.testing.assert_allclose(law.log_prob(at)[:, i].exp().numpy(), truth.pdf(y), rtol=1e-10, atol=1e-300)
@@ -88,12 +88,12 @@ def test_density_and_cdf():
 
 
 @pytest.mark.parametrize("q", [1e-9, 0.02, 0.31, 0.5, 0.68, 0.9, 0.9999])
-def test_quantiles(q):
-    law = mixture()
+def test_quantiles_are_those_of_scipy(q):
+    law = make_mixture()
     got = law.icdf(torch.tensor(q, dtype=torch.float64))
     assert got.shape == (len(ROWS),)
     for i, (row, value) in enumerate(zip(ROWS, got.tolist(), strict=True)):
-        truth = Oracle(row)
+        truth = ScipyMixture(row)
         # No closer than float64 resolves q at the density there, and y.
         rounding, spacing = 4e-16, 4 * np.spacing(abs(value))
         assert abs(law.cdf(got)[i].item() - q) <= rounding + spacing * truth.pdf(value)
@@ -101,8 +101,8 @@ def test_quantiles(q):
             assert abs(value - truth.ppf(q)) <= rounding / truth.pdf(value) + spacing
 
 
-def test_quantiles_at_the_ends_and_back():
-    law = mixture()
+def test_quantiles_at_the_ends_are_infinite_and_others_undo_the_cdf():
+    law = make_mixture()
     ends = law.icdf(torch.tensor([[0.0], [1.0]], dtype=torch.float64))
     assert ends.tolist() == [[-math.inf] * len(ROWS), [math.inf] * len(ROWS)]
     y = law.mean + 0.3 * law.stddev
@@ -114,22 +114,22 @@ def test_quantiles_at_the_ends_and_back():
 def test_modes_and_entropies_are_those_of_counts():
     for ask in (lambda law: law.mode, lambda law: law.entropy(), lambda law: law.mutual_information):
         with pytest.raises(InputError, match=r"no mode and no entropy.* discretize\(\)"):
-            ask(mixture())
+            ask(make_mixture())
 
 
-def test_moments():
-    law = mixture()
+def test_moments_and_their_split_are_closed_forms():
+    law = make_mixture()
     for i, (loc, scale) in enumerate(ROWS.values()):
-        own = np.array(scale) ** 2
+        variances = np.array(scale) ** 2
         assert law.mean[i].item() == pytest.approx(np.mean(loc), rel=1e-12)
-        assert law.aleatoric[i].item() == pytest.approx(own.mean(), rel=1e-12)
+        assert law.aleatoric[i].item() == pytest.approx(variances.mean(), rel=1e-12)
         assert law.epistemic[i].item() == pytest.approx(np.var(loc), rel=1e-12)
-        assert law.variance[i].item() == pytest.approx(own.mean() + np.var(loc), rel=1e-12)
+        assert law.variance[i].item() == pytest.approx(variances.mean() + np.var(loc), rel=1e-12)
 
 
 @pytest.mark.parametrize("coverage", [0.3, 0.9])
-def test_intervals(coverage):
-    law = mixture()
+def test_intervals_leave_equal_tails(coverage):
+    law = make_mixture()
     low, high = law.interval(coverage)
     half = 0.5 * (1 - coverage)
     torch.testing.assert_close(law.cdf(low), torch.full_like(low, half), rtol=1e-9, atol=0)
@@ -137,10 +137,10 @@ def test_intervals(coverage):
 
 
 @rows
-def test_crps(row, scoringrules):
-    i, truth = list(ROWS).index(row), Oracle(row)
+def test_crps_is_that_of_scoringrules_and_of_quadrature(row, scoringrules):
+    i, truth = list(ROWS).index(row), ScipyMixture(row)
     y = [truth.loc[0], 0.37, -7.0, 55.0]
-    got = mixture().crps(torch.tensor(y, dtype=torch.float64).unsqueeze(1))[:, i].numpy()
+    got = make_mixture().crps(torch.tensor(y, dtype=torch.float64).unsqueeze(1))[:, i].numpy()
     peer = scoringrules.crps_mixnorm(np.array(y), np.array([truth.loc] * 4), np.array([truth.scale] * 4))
     np.testing.assert_allclose(got, peer, rtol=1e-9)
     np.testing.assert_allclose(got, [truth.crps(v) for v in y], rtol=1e-9)
@@ -148,8 +148,8 @@ def test_crps(row, scoringrules):
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_the_crps_far_from_y_is_a_distance(sign):
-    """E|X - y| is |mean - y| once y is beyond every member; the rest does not depend on y."""
-    law = mixture()
+    """E|X - y| is |mean - y| once y is beyond every component; other terms do not depend on y."""
+    law = make_mixture()
     loc, scale = law.components.loc, law.components.scale
     far = sign * 1e8 * scale.amax(-1)
     gaps, scales = (loc[:, :, None] - loc[:, None]).abs(), torch.hypot(scale[:, :, None], scale[:, None])
@@ -158,7 +158,7 @@ def test_the_crps_far_from_y_is_a_distance(sign):
     np.testing.assert_allclose(law.crps(far).numpy(), expected, rtol=1e-14)
 
 
-def test_the_crps_of_one_normal_against_scoringrules(scoringrules):
+def test_the_crps_of_one_normal_is_that_of_scoringrules(scoringrules):
     rng = np.random.default_rng(0)
     y, loc, scale = rng.normal(0, 5, 200), rng.normal(0, 3, 200), np.exp(rng.normal(0, 1, 200))
     got = normal_crps(*(torch.from_numpy(x) for x in (loc, scale, y)))
@@ -182,10 +182,10 @@ def test_gradients_of_the_crps_are_finite_far_away_and_right_nearby():
 
 
 def test_samples_follow_the_mixture():
-    draws = mixture().sample((4000,), generator=torch.Generator().manual_seed(3))
+    draws = make_mixture().sample((4000,), generator=torch.Generator().manual_seed(3))
     assert draws.shape == (4000, len(ROWS))
     for i, row in enumerate(ROWS):
-        assert stats.kstest(draws[:, i].numpy(), Oracle(row).cdf).pvalue > 1e-3, row
+        assert stats.kstest(draws[:, i].numpy(), ScipyMixture(row).cdf).pvalue > 1e-3, row
 
 
 def test_mixtures_of_mixtures_of_normals_are_flat():

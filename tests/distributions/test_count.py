@@ -1,4 +1,4 @@
-"""The contract of three methods: whatever pmf a subclass has, all else follows. Against sums over every integer."""
+"""Test the contract of three methods against sums over every integer: whatever pmf a subclass has, all else follows."""
 
 import math
 
@@ -63,28 +63,28 @@ OTHERS = {
 }
 
 
-def blend(name: str) -> tuple[CountDistribution, np.ndarray]:
-    """The empirical distributions, mixed with others; and probabilities of every integer from 0, (rows, n)."""
+def make_blend(name: str) -> tuple[CountDistribution, np.ndarray]:
+    """Mix the empirical distributions with others, and return probabilities of every integer from 0, (rows, n)."""
     base, others = Empirical(COUNTS), OTHERS[name]
     y = torch.arange(80_000.0, dtype=torch.float64)
-    each = [base.log_prob(y.unsqueeze(1)).exp().T]
+    masses = [base.log_prob(y.unsqueeze(1)).exp().T]
     if not others:
-        return base, each[0].numpy()
+        return base, masses[0].numpy()
     weights = [1.0 - sum(w for _, w in others), *(w for _, w in others)]
     for dist, _ in others:
         wide = type(dist)(*(getattr(dist, name).double() for name in dist.arg_constraints))
-        each.append(wide.log_prob(y).exp().expand(len(COUNTS), -1))
-    pmf = sum(w * p for w, p in zip(weights, each, strict=True)).numpy()
+        masses.append(wide.log_prob(y).exp().expand(len(COUNTS), -1))
+    pmf = sum(w * p for w, p in zip(weights, masses, strict=True)).numpy()
     return Mixture([base, *(dist for dist, _ in others)], weights), pmf
 
 
 @pytest.fixture(scope="module", params=OTHERS)
-def case(request, enumerated):
-    dist, pmf = blend(request.param)
-    return dist, [enumerated(0, p) for p in pmf]
+def case(request, sum_masses):
+    dist, pmf = make_blend(request.param)
+    return dist, [sum_masses(0, p) for p in pmf]
 
 
-def test_what_is_linear_in_the_pmf(case):
+def test_results_that_are_linear_in_the_pmf_are_sums(case):
     dist, truth = case
     y = torch.tensor([0.0, 4.0, 90.0, 1002.0, 5000.0, 79_000.0], dtype=torch.float64)
     table = dist.cdf(y.unsqueeze(1)).numpy(), dist.survival(y.unsqueeze(1)).numpy()
@@ -95,26 +95,26 @@ def test_what_is_linear_in_the_pmf(case):
     np.testing.assert_allclose(dist.variance, [t.variance for t in truth], rtol=1e-6, atol=1e-9)
 
 
-def test_scores_and_entropy(case):
+def test_scores_and_entropy_are_sums(case):
     dist, truth = case
     for y in (0.0, 7.0, 1003.0, 81_234.0):
         np.testing.assert_allclose(dist.crps(torch.tensor(y)), [t.crps(y) for t in truth], rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(dist.entropy(), [t.entropy for t in truth], rtol=1e-6, atol=1e-12)
 
 
-def test_searches(case):
+def test_quantiles_mode_and_intervals_follow_the_cdf(case):
     dist, truth = case
-    found = dist.icdf(torch.tensor(LEVELS, dtype=torch.float64).unsqueeze(1))
-    assert found.tolist() == [[t.quantile(q - SLACK).item() for t in truth] for q in LEVELS]
+    quantiles = dist.icdf(torch.tensor(LEVELS, dtype=torch.float64).unsqueeze(1))
+    assert quantiles.tolist() == [[t.quantile(q - SLACK).item() for t in truth] for q in LEVELS]
     assert dist.mode.tolist() == [t.p.argmax() for t in truth]
     for coverage in (0.4, 0.9):
-        rest = 0.5 * (1.0 - coverage)
-        expected = [[t.quantile(q - SLACK).item() for t in truth] for q in (rest, 1.0 - rest)]
+        tail = 0.5 * (1.0 - coverage)
+        expected = [[t.quantile(q - SLACK).item() for t in truth] for q in (tail, 1.0 - tail)]
         assert [end.tolist() for end in dist.interval(coverage)] == expected
 
 
 def test_variance_splits_exactly():
-    dist, _ = blend("long")
+    dist, _ = make_blend("long")
     means = torch.cat([stack.mean.expand(len(COUNTS), 1) for stack in dist.components], dim=-1)
     expected = (dist.weights * (means - dist.mean.unsqueeze(-1)) ** 2).sum(-1)
     torch.testing.assert_close(dist.epistemic, expected)
@@ -123,14 +123,14 @@ def test_variance_splits_exactly():
 
 
 def test_float32_ties_are_ties():
-    """The cdf of six neighbours in float32 reaches 1/2 at the third of them, whatever rounding does."""
+    """In float32 the cdf of six neighbours reaches 1/2 at the third of them, whatever rounding does."""
     dist = Empirical(COUNTS.float())
     assert dist.icdf(torch.tensor(0.5)).tolist() == [row[2] for row in COUNTS.sort(-1).values.tolist()]
     assert dist.mean.dtype == dist.crps(torch.tensor(1)).dtype == torch.float32
 
 
-def test_metrics_and_discretized_take_it():
-    dist, _ = blend("short")
+def test_metrics_and_discretized_take_a_distribution_of_three_methods():
+    dist, _ = make_blend("short")
     y = torch.tensor([3, 90, 1000, 20, 4, 12])
     torch.testing.assert_close(crps(dist, y), dist.crps(y))
     assert math.isfinite(evaluate(dist, y)["crps"])
@@ -169,17 +169,17 @@ class Geometric(CountDistribution):
 
 
 def test_any_count_distribution_has_masses_with_gradients():
-    """P(Z >= c) = q^c, far beyond the bracket, too."""
+    """P(Z >= c) = q^c, also far beyond the bracket."""
     q, c = torch.tensor([[0.2, 0.9, 0.999], [400.0, 7.0, 30000.0]], dtype=torch.float64)
     q.requires_grad_()
-    found = log_mass(Geometric(q), c)
-    torch.testing.assert_close(found, c * q.log(), rtol=1e-9, atol=0.0)
-    torch.testing.assert_close(torch.autograd.grad(found.sum(), q)[0], (c / q).detach(), rtol=1e-8, atol=0.0)
+    log_masses = log_mass(Geometric(q), c)
+    torch.testing.assert_close(log_masses, c * q.log(), rtol=1e-9, atol=0.0)
+    torch.testing.assert_close(torch.autograd.grad(log_masses.sum(), q)[0], (c / q).detach(), rtol=1e-8, atol=0.0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_results_have_the_dtype_of_the_parameters(dtype):
-    """Also those of a distribution that names none."""
+    """A distribution that names no dtype has one, too."""
     for dist in (Geometric(torch.tensor([0.3, 0.6], dtype=dtype)), Poisson(torch.tensor([0.3, 0.6], dtype=dtype))):
         y = torch.tensor([1, 2])
         values = dist.mean, dist.variance, dist.cdf(y), dist.crps(y), dist.log_prob(y), dist.entropy(), dist.sample()

@@ -1,4 +1,4 @@
-"""Normals as count laws, against sums of scipy's normal cdf and 60-digit arithmetic."""
+"""Test Normals as distributions of counts against sums of scipy's normal cdf and 60-digit arithmetic."""
 
 import math
 
@@ -32,12 +32,12 @@ LAWS = {
 laws = pytest.mark.parametrize("name", LAWS)
 
 
-def double(*values: float) -> torch.Tensor:
+def make_float64(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-def law_of(name: str):
-    loc, scale = (double(*column) for column in zip(*LAWS[name], strict=True))
+def round_normals(name: str):
+    loc, scale = (make_float64(*column) for column in zip(*LAWS[name], strict=True))
     dist = Normal(loc[0], scale[0]) if len(loc) == 1 else Mixture(Normal(loc, scale))
     return discretize(dist)
 
@@ -64,19 +64,19 @@ class Sums:
 
 @laws
 @pytest.mark.parametrize("q", [1e-6, 0.05, 0.3, 0.5, 0.92, 0.9999])
-def test_at_counts(name, q):
-    law, sums = law_of(name), Sums(name)
+def test_results_at_counts_are_sums(name, q):
+    law, sums = round_normals(name), Sums(name)
     y = int(np.searchsorted(sums.cdf, q))
     at = torch.tensor(y)
-    assert law.icdf(double(q)).item() == y
+    assert law.icdf(make_float64(q)).item() == y
     assert law.cdf(at).item() == pytest.approx(sums.cdf[y], rel=1e-12)
     assert law.survival(at).item() == pytest.approx(sums.survival[y], rel=1e-11, abs=1e-300)
     assert law.crps(at).item() == pytest.approx(sums.crps(y), rel=2e-9, abs=1e-14)
     assert law.log_prob(at).item() == pytest.approx(math.log(sums.pmf[y]), rel=1e-9, abs=1e-12)
 
 
-def exact_log_mass(loc: float, scale: float, y: int) -> float:
-    """60 digits beyond those the difference of two cdfs cancels."""
+def compute_exact_log_mass(loc: float, scale: float, y: int) -> float:
+    """Compute with 60 digits beyond those that the difference of two cdfs cancels."""
     depth = ((abs(y - loc) + 1) / scale) ** 2
     with mpmath.workdps(60 + int(depth / 4)):
         scaled = [(mpmath.mpf(y) + half - mpmath.mpf(loc)) / mpmath.mpf(scale) for half in (-0.5, 0.5)]
@@ -99,14 +99,14 @@ def exact_log_mass(loc: float, scale: float, y: int) -> float:
         (100.0, 0.5, 99),
     ],
 )
-def test_log_prob_far_into_both_tails(loc, scale, y):
-    got = Discretized(Normal(*double(loc, scale))).log_prob(torch.tensor(y)).item()
-    assert got == pytest.approx(exact_log_mass(loc, scale, y), rel=1e-13)
+def test_log_prob_far_into_both_tails_is_exact(loc, scale, y):
+    got = Discretized(Normal(*make_float64(loc, scale))).log_prob(torch.tensor(y)).item()
+    assert got == pytest.approx(compute_exact_log_mass(loc, scale, y), rel=1e-13)
 
 
 def test_tails_of_a_normal_below_zero_keep_their_digits():
-    """All mass on 0 but 5e-24 of it."""
-    law = Discretized(Normal(*double(-53.0, 5.3)))
+    """All mass except 5e-24 is on 0."""
+    law = Discretized(Normal(*make_float64(-53.0, 5.3)))
     k = np.arange(200)
     survival = stats.norm.sf(k + 0.5, -53.0, 5.3)
     assert law.survival(0).item() == pytest.approx(survival[0], rel=1e-12)
@@ -120,9 +120,9 @@ def test_log_prob_is_finite_where_the_normal_density_has_nothing_left():
     assert torch.isfinite(law.log_prob(torch.tensor([10**7, 10**7]))).all()
 
 
-def test_sheppard():
-    """Clear of 0 rounding keeps the mean and adds 1/12 to the variance."""
-    law = Discretized(Normal(*double(60.3, 4.0)))
+def test_rounding_adds_sheppards_correction_to_the_variance():
+    """Far from 0, rounding keeps the mean and adds 1/12 to the variance."""
+    law = Discretized(Normal(*make_float64(60.3, 4.0)))
     assert law.mean.item() == pytest.approx(60.3, rel=1e-13)
     assert law.variance.item() == pytest.approx(16.0 + 1 / 12, rel=1e-11)
 
@@ -142,7 +142,7 @@ def test_discretized_takes_what_can_be_counts():
     assert ddpn.discretize is discretize
 
 
-def test_what_it_refuses():
+def test_other_bases_and_fractions_are_refused():
     with pytest.raises(InputError, match="base must be a Normal, got Laplace"):
         Discretized(Laplace(0.0, 1.0))
     with pytest.raises(InputError, match="loc must be finite, got nan"):

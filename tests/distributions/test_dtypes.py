@@ -1,4 +1,4 @@
-"""Precision in, precision out: float32 answers are float64 answers rounded, half precision is promoted."""
+"""Test precision in and out: float32 answers are rounded float64 answers, and half precision is promoted."""
 
 from functools import cache
 
@@ -19,8 +19,8 @@ each_law = pytest.mark.parametrize("make", [pytest.param(make, id=name) for name
 
 
 @cache
-def pair(make, dtype: torch.dtype = torch.float32):
-    """One family of laws in `dtype` and, with the same parameters, in float64."""
+def make_pair(make, dtype: torch.dtype = torch.float32):
+    """Make one family of distributions in `dtype` and, with the same parameters, in float64."""
     mu, shape = MU.to(dtype), SHAPE.to(dtype)
     return make(mu, shape), make(mu.double(), shape.double())
 
@@ -28,16 +28,16 @@ def pair(make, dtype: torch.dtype = torch.float32):
 @each_law
 class TestFloat32:
     def test_quantile_of_cdf_is_the_count(self, make):
-        """cdf is rounded down to float32, so the round trip holds where float32 can tell neighbours apart."""
-        law, exact = pair(make)
+        """The cdf is rounded down to float32, so the round trip holds where float32 tells neighbours apart."""
+        law, exact = make_pair(make)
         y = exact.icdf(torch.tensor(0.3, dtype=torch.float64))
         told = (exact.log_prob(y) > -12) & (y < 2**24) & (law.cdf(y.float()) < 1)
         assert told.any()
         assert torch.equal(law.icdf(law.cdf(y.float()))[told], y.float()[told])
 
 
-def test_gradients_in_float32():
-    """Rounded once: relative to the larger of the terms whose difference a score is."""
+def test_gradients_in_float32_are_those_of_float64_rounded():
+    """Errors are relative to the larger of the terms whose difference a score is."""
     mu, gamma = MU.expand(15, 47).clone(), SHAPE.expand(15, 47).clone()
     y = DoublePoisson(mu, gamma).icdf(torch.tensor(0.8))
     leaves = {

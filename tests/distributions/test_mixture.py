@@ -1,4 +1,4 @@
-"""Uniform mixtures of count laws, against sums over every integer in extended precision.
+"""Test mixtures with equal weights against sums over every integer in extended precision.
 
 Mixtures of Normals are in test_continuous.py; shapes and dtypes in test_contract.py.
 """
@@ -17,8 +17,8 @@ from ddpn.runtime.errors import InputError
 KINDS = {"dp": DoublePoisson, "poisson": Poisson, "nb": NegativeBinomial}
 
 
-def random_members(kind: str, seed: int, mu: tuple[float, float], other: tuple[float, float]) -> list:
-    """Five members with log-uniform parameters."""
+def draw_components(kind: str, seed: int, mu: tuple[float, float], other: tuple[float, float]) -> list:
+    """Draw five components with log-uniform parameters."""
     rng = np.random.default_rng(seed)
     draws = np.exp(rng.uniform(np.log([mu[0], other[0]]), np.log([mu[1], other[1]]), (5, 2)))
     return [(kind, *(float(x) for x in row[: 1 if kind == "poisson" else 2])) for row in draws]
@@ -27,13 +27,13 @@ def random_members(kind: str, seed: int, mu: tuple[float, float], other: tuple[f
 CASES: dict[str, list[tuple]] = {
     "dp one": [("dp", 7.3, 1.7)],
     "dp one, long": [("dp", 3000.0, 0.2)],
-    "dp similar": random_members("dp", 1, (10, 14), (1, 2)),
-    "dp similar, small": random_members("dp", 2, (0.1, 0.3), (0.5, 2)),
-    "dp similar, long": random_members("dp", 3, (800, 1100), (0.2, 0.4)),
-    "dp similar, narrow, far from 0": random_members("dp", 4, (5000, 5020), (200, 400)),
+    "dp similar": draw_components("dp", 1, (10, 14), (1, 2)),
+    "dp similar, small": draw_components("dp", 2, (0.1, 0.3), (0.5, 2)),
+    "dp similar, long": draw_components("dp", 3, (800, 1100), (0.2, 0.4)),
+    "dp similar, narrow, far from 0": draw_components("dp", 4, (5000, 5020), (200, 400)),
     "dp dissimilar": [("dp", 2.1, 3.0), ("dp", 9.3, 0.6), ("dp", 40.2, 1.4), ("dp", 300.5, 0.3), ("dp", 2500.0, 2.0)],
     "dp dissimilar, smooth": [("dp", 3e3, 0.5), ("dp", 1e4, 0.9), ("dp", 4e4, 0.4), ("dp", 2e5, 1.1), ("dp", 1e5, 1.0)],
-    "dp narrow in wide": [*random_members("dp", 5, (150, 260), (0.04, 0.08))[:4], ("dp", 181.3, 60.0)],
+    "dp narrow in wide": [*draw_components("dp", 5, (150, 260), (0.04, 0.08))[:4], ("dp", 181.3, 60.0)],
     "dp narrow beside wide": [("dp", 5.0, 10.0), ("dp", 1e5, 1.0)],
     "dp narrow beyond wide": [("dp", 3.0, 0.05), ("dp", 5e4, 4e3)],
     "dp narrow ones apart": [("dp", 3.2, 8.0), ("dp", 700.4, 90.0), ("dp", 7e4, 9e3)],
@@ -41,14 +41,14 @@ CASES: dict[str, list[tuple]] = {
     "dp tiny gamma": [("dp", 0.5, 1e-3), ("dp", 3.0, 4e-3), ("dp", 1e-2, 2e-3), ("dp", 20.0, 1e-3), ("dp", 0.1, 9e-3)],
     "dp tiny gamma and a narrow one": [("dp", 0.5, 1e-3), ("dp", 30.0, 2e-3), ("dp", 12.0, 50.0)],
     "dp nearly all at 0": [("dp", 1e-4, 1.0), ("dp", 3e-5, 2.0), ("dp", 1e-3, 0.7)],
-    "dp large counts": random_members("dp", 6, (9e5, 1.1e6), (0.5, 3)),
+    "dp large counts": draw_components("dp", 6, (9e5, 1.1e6), (0.5, 3)),
     "dp very large counts": [("dp", 1e7, 1.0), ("dp", 1.001e7, 2.5), ("dp", 0.999e7, 4.0)],
-    **{f"dp random {i}": random_members("dp", 100 + i, (0.05, 3e3), (7e-3, 50)) for i in range(6)},
+    **{f"dp random {i}": draw_components("dp", 100 + i, (0.05, 3e3), (7e-3, 50)) for i in range(6)},
     "poisson one": [("poisson", 4.4)],
-    "poisson similar": random_members("poisson", 7, (20, 30), (1, 1)),
+    "poisson similar": draw_components("poisson", 7, (20, 30), (1, 1)),
     "poisson dissimilar": [("poisson", 0.3), ("poisson", 5.0), ("poisson", 77.7), ("poisson", 900.1), ("poisson", 2e4)],
     "nb one": [("nb", 12.0, 0.4)],
-    "nb similar": random_members("nb", 8, (20, 30), (0.2, 0.4)),
+    "nb similar": draw_components("nb", 8, (20, 30), (0.2, 0.4)),
     "nb dissimilar": [("nb", 0.3, 2.0), ("nb", 5.0, 0.1), ("nb", 77.0, 1e-3), ("nb", 900.0, 0.05), ("nb", 300.0, 1.5)],
     "nb large counts": [("nb", 1e5, 1e-4), ("nb", 1.3e5, 1e-3), ("nb", 0.9e5, 1e-2)],
 }
@@ -56,20 +56,20 @@ CASES: dict[str, list[tuple]] = {
 QUANTILES = np.array([1e-6, 1e-3, 0.01, 0.07, 0.26, 0.48, 0.55, 0.71, 0.93, 0.99, 0.9995])
 
 
-def batch(rows: list[list[tuple]]) -> Mixture:
-    """One mixture a row."""
+def make_batch(rows: list[list[tuple]]) -> Mixture:
+    """Make one mixture per row."""
     parameters = torch.tensor([[m[1:] for m in members] for members in rows], dtype=torch.float64)
     return Mixture(KINDS[rows[0][0][0]](*parameters.unbind(-1)))
 
 
-def stacked(members: list[tuple]) -> Mixture:
-    """One mixture, batch_shape ()."""
+def make_single(members: list[tuple]) -> Mixture:
+    """Make one mixture of batch_shape ()."""
     parameters = torch.tensor([m[1:] for m in members], dtype=torch.float64)
     return Mixture(KINDS[members[0][0]](*parameters.unbind(-1)))
 
 
-def counts_of(truth) -> torch.Tensor:
-    """0, quantiles, both ends of the support and far beyond it."""
+def choose_counts(truth) -> torch.Tensor:
+    """Choose 0, quantiles, both ends of the support and counts far beyond it."""
     last = int(truth.y[-1])
     extra = [0, 1, truth.first, last, last + 5, 3 * last + 100]
     return torch.tensor(sorted([*truth.quantile(QUANTILES).tolist(), *extra]), dtype=torch.float64)
@@ -80,32 +80,32 @@ def assert_close(got: torch.Tensor, expected: object, relative: float, absolute:
     np.testing.assert_allclose(got.numpy(), expected, rtol=relative, atol=absolute, err_msg=name)
 
 
-def alike() -> dict[tuple[str, int], list[str]]:
-    """Cases by kind and number of members, which make one batch."""
+def group_cases() -> dict[tuple[str, int], list[str]]:
+    """Group cases by kind and number of components: a group makes one batch."""
     groups: dict[tuple[str, int], list[str]] = {}
     for name, members in CASES.items():
         groups.setdefault((members[0][0], len(members)), []).append(name)
     return groups
 
 
-@pytest.fixture(params=alike(), ids=str)
-def cases(request, mixed) -> tuple[Mixture, dict]:
+@pytest.fixture(params=group_cases(), ids=str)
+def cases(request, sum_mixture) -> tuple[Mixture, dict]:
     """A mixture of several rows, and each row's name and sums."""
-    found = alike()[request.param]
-    return batch([CASES[name] for name in found]), {name: mixed(CASES[name]) for name in found}
+    names = group_cases()[request.param]
+    return make_batch([CASES[name] for name in names]), {name: sum_mixture(CASES[name]) for name in names}
 
 
-def counts_of_all(truths: dict) -> torch.Tensor:
-    """Shape: (counts, rows)."""
-    return torch.stack([counts_of(truth) for truth in truths.values()], 1)
+def choose_counts_of_rows(truths: dict) -> torch.Tensor:
+    """Choose counts in shape (counts, rows)."""
+    return torch.stack([choose_counts(truth) for truth in truths.values()], 1)
 
 
 # Each method against the sums --------------------------------------------------------------------------------------
 
 
-def test_log_prob(cases):
+def test_log_prob_is_that_of_a_sum(cases):
     mixture, truths = cases
-    counts = counts_of_all(truths)
+    counts = choose_counts_of_rows(truths)
     for (name, truth), y, log_p in zip(truths.items(), counts.T, mixture.log_prob(counts).T.numpy(), strict=True):
         p = truth.pmf(y.numpy())
         seen = p > 1e-20  # below, members' windows end in the oracle
@@ -114,31 +114,33 @@ def test_log_prob(cases):
         assert np.all(log_p[~seen] < math.log(2e-20)), name
 
 
-def test_cdf_survival_and_quantiles(cases):
+def test_cdf_survival_and_quantiles_are_those_of_sums(cases):
     mixture, truths = cases
-    counts = counts_of_all(truths)
+    counts = choose_counts_of_rows(truths)
     below, above = mixture.cdf(counts), mixture.survival(counts)
     for i, (name, truth) in enumerate(truths.items()):
         y = counts[:, i].numpy()
         assert_close(below[:, i], truth.cdf(y), 2e-6, 1e-18, name)
         assert_close(above[:, i], truth.survival(y), 2e-6, 1e-18, name)
-    found = mixture.icdf(torch.from_numpy(QUANTILES).unsqueeze(1)).T.tolist()
-    assert dict(zip(truths, found, strict=True)) == {name: t.quantile(QUANTILES).tolist() for name, t in truths.items()}
+    quantiles = mixture.icdf(torch.from_numpy(QUANTILES).unsqueeze(1)).T.tolist()
+    assert dict(zip(truths, quantiles, strict=True)) == {
+        name: t.quantile(QUANTILES).tolist() for name, t in truths.items()
+    }
     ends = mixture.icdf(torch.tensor([[0.0], [1.0]], dtype=torch.float64))
     assert ends.T.tolist() == [[0.0, math.inf]] * len(truths)
 
 
-def test_mode(cases):
+def test_the_mode_is_the_most_probable_count(cases):
     mixture, truths = cases
     for (name, truth), mode in zip(truths.items(), mixture.mode.tolist(), strict=True):
         # Two counts may tie (Poisson with an integer mean); then neither is wrong.
         assert truth.pmf(mode) >= truth.p.max() * (1 - 1e-12), name
 
 
-def test_moments_and_their_split(cases):
+def test_moments_and_their_split_are_those_of_sums(cases):
     mixture, truths = cases
     for i, (name, truth) in enumerate(truths.items()):
-        each_mean, each_variance = np.array([[law.mean, law.variance] for law in truth.each]).T
+        each_mean, each_variance = np.array([[law.mean, law.variance] for law in truth.parts]).T
         assert_close(mixture.mean[i], truth.mean, 1e-9, name=name)
         assert_close(mixture.variance[i], truth.variance, 1e-8, name=name)
         assert_close(mixture.stddev[i], np.sqrt(truth.variance), 1e-8, name=name)
@@ -147,29 +149,31 @@ def test_moments_and_their_split(cases):
         assert_close((mixture.aleatoric + mixture.epistemic)[i], truth.variance, 1e-8, name=name)
 
 
-def test_crps(cases):
+def test_crps_is_that_of_a_sum(cases):
     mixture, truths = cases
-    counts = counts_of_all(truths)
+    counts = choose_counts_of_rows(truths)
     scores = mixture.crps(counts)
     for i, (name, truth) in enumerate(truths.items()):
         assert_close(scores[:, i], [truth.crps(float(v)) for v in counts[:, i]], 1e-7, name=name)
 
 
-def test_entropy_and_its_split(cases):
+def test_entropy_and_its_split_are_those_of_sums(cases):
     mixture, truths = cases
-    of_mixture, within, between = mixture.entropy(), mixture.expected_entropy, mixture.mutual_information
+    total, within, between = mixture.entropy(), mixture.expected_entropy, mixture.mutual_information
     for i, (name, truth) in enumerate(truths.items()):
-        expected = np.mean([law.entropy for law in truth.each])
-        assert_close(of_mixture[i], truth.entropy, 1e-7, name=name)
+        expected = np.mean([law.entropy for law in truth.parts])
+        assert_close(total[i], truth.entropy, 1e-7, name=name)
         assert_close(within[i], expected, 1e-7, name=name)
         assert_close(between[i], truth.entropy - expected, 1e-6, 2e-7 * truth.entropy, name)
         assert_close((within + between)[i], truth.entropy, 2e-7, name=name)
 
 
-@pytest.mark.parametrize(("group", "coverage"), [*((group, 0.37) for group in alike()), (("dp", 5), 0.83)], ids=str)
-def test_intervals(group, coverage, mixed):
-    rows = [CASES[name] for name in alike()[group]]
-    mixture, truths = batch(rows), [mixed(row) for row in rows]
+@pytest.mark.parametrize(
+    ("group", "coverage"), [*((group, 0.37) for group in group_cases()), (("dp", 5), 0.83)], ids=str
+)
+def test_intervals_are_quantiles_of_sums(group, coverage, sum_mixture):
+    rows = [CASES[name] for name in group_cases()[group]]
+    mixture, truths = make_batch(rows), [sum_mixture(row) for row in rows]
     half = 0.5 * (1 - coverage)
     central = torch.stack(mixture.interval(coverage), -1).tolist()
     assert central == [truth.quantile([half, 1 - half]).tolist() for truth in truths]
@@ -189,26 +193,26 @@ def test_intervals(group, coverage, mixed):
     ],
     ids=str,
 )
-def test_members_with_nothing_in_common(members, law_of):
-    mixture = stacked(members)
-    own = [law_of(*member) for member in members]
-    assert all(before.y[-1] < after.first for before, after in pairwise(own))
-    means = np.array([law.mean for law in own])
-    size = len(own)
+def test_components_with_nothing_in_common_have_closed_forms(members, sum_distribution):
+    mixture = make_single(members)
+    components = [sum_distribution(*member) for member in members]
+    assert all(before.y[-1] < after.first for before, after in pairwise(components))
+    means = np.array([law.mean for law in components])
+    size = len(components)
     # Two members that do not overlap differ by the difference of their means; one's own half difference is F (1 - F).
     between = np.abs(means[:, None] - means).sum() / (2 * size**2)
-    within = sum(law.half_mean_difference for law in own) / size**2
-    places = torch.tensor([float(law.quantile(0.3)) for law in own], dtype=torch.float64)
-    crps, cdf = mixture.crps(places), mixture.cdf(places)
-    for i, (law, y) in enumerate(zip(own, places.tolist(), strict=True)):
+    within = sum(law.half_mean_difference for law in components) / size**2
+    counts = torch.tensor([float(law.quantile(0.3)) for law in components], dtype=torch.float64)
+    crps, cdf = mixture.crps(counts), mixture.cdf(counts)
+    for i, (law, y) in enumerate(zip(components, counts.tolist(), strict=True)):
         to_y = law.expectation(np.abs(law.y - y)) + np.abs(np.delete(means, i) - y).sum()
         assert_close(crps[i], to_y / size - between - within, 1e-8)
         assert_close(cdf[i], (i + law.cdf(y)) / size, 1e-8)
     levels = (torch.arange(size, dtype=torch.float64) + 0.3) / size
-    assert mixture.icdf(levels).tolist() == places.tolist()
-    assert_close(mixture.entropy(), np.mean([law.entropy for law in own]) + math.log(size), 1e-8)
+    assert mixture.icdf(levels).tolist() == counts.tolist()
+    assert_close(mixture.entropy(), np.mean([law.entropy for law in components]) + math.log(size), 1e-8)
     assert_close(mixture.mutual_information, math.log(size), 1e-6)
-    highest = max(own, key=lambda law: law.p.max())
+    highest = max(components, key=lambda law: law.p.max())
     assert highest.pmf(mixture.mode) >= highest.p.max() * (1 - 1e-12)
 
 
@@ -228,10 +232,10 @@ HARD = [
 
 
 @pytest.mark.parametrize(("kind", "members"), sorted({(row[0][0], len(row)) for row in HARD}))
-def test_hard_modes_entropies_cdfs_and_scores(kind, members, mixed):
-    """All of one kind and so many members in one batch."""
+def test_hard_modes_entropies_cdfs_and_scores_are_those_of_sums(kind, members, sum_mixture):
+    """All rows of one kind and number of components make one batch."""
     rows = [row for row in HARD if (row[0][0], len(row)) == (kind, members)]
-    mixture, truths = batch(rows), [mixed(row) for row in rows]
+    mixture, truths = make_batch(rows), [sum_mixture(row) for row in rows]
     assert mixture.mode.tolist() == [truth.first + truth.p.argmax() for truth in truths]
     assert_close(mixture.entropy(), [truth.entropy for truth in truths], 1e-7)
     y = torch.tensor(np.stack([truth.quantile(QUANTILES) for truth in truths], 1), dtype=torch.float64)
@@ -245,8 +249,8 @@ def test_hard_modes_entropies_cdfs_and_scores(kind, members, mixed):
 # Shapes, and mixtures that are something simpler ------------------------------------------------------------------
 
 
-def answers(law, y: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Every method's answer, at counts y of the law's batch shape."""
+def collect_answers(law, y: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Collect the answer of every method, at counts y of the batch shape."""
     q = torch.full_like(y, 0.37)
     low, high = law.interval(0.8)
     return {
@@ -280,17 +284,17 @@ LAWS = {
 laws = pytest.mark.parametrize("kind", LAWS)
 
 
-def extended(law, shape: tuple[int, ...], size: int):
-    """The law's parameters, repeated along a new last axis: identical members."""
+def repeat_parameters(law, shape: tuple[int, ...], size: int):
+    """Repeat parameters along a new last axis, to make identical components."""
     parameters = (getattr(law, name).unsqueeze(-1).expand(*shape, size) for name in law.arg_constraints)
     return type(law)(*parameters)
 
 
 @laws
 @pytest.mark.parametrize("size", [1, 5])
-def test_identical_members_make_the_member(kind, size):
+def test_identical_components_make_the_component(kind, size):
     law = LAWS[kind]
-    mixture = Mixture(extended(law, (2, 3), size))
+    mixture = Mixture(repeat_parameters(law, (2, 3), size))
     assert (mixture.size, mixture.batch_shape, mixture.event_shape) == (size, (2, 3), ())
     torch.testing.assert_close(mixture.epistemic, torch.zeros(2, 3).double(), rtol=0, atol=1e-9)
     y = law.mean.round()
@@ -298,14 +302,14 @@ def test_identical_members_make_the_member(kind, size):
         q = torch.tensor(0.37).double()
         names = {"log_prob": y, "cdf": y, "icdf": q}
         expected = {name: getattr(law, name)(x) for name, x in names.items()}
-        own = {name: getattr(mixture, name)(x) for name, x in names.items()}
+        results = {name: getattr(mixture, name)(x) for name, x in names.items()}
         expected |= {"mean": law.mean, "variance": law.variance}
-        own |= {"mean": mixture.mean, "variance": mixture.variance}
+        results |= {"mean": mixture.mean, "variance": mixture.variance}
     else:
         torch.testing.assert_close(mixture.mutual_information, torch.zeros(2, 3).double(), rtol=0, atol=1e-6)
-        own, expected = answers(mixture, y), answers(law, y)
+        results, expected = collect_answers(mixture, y), collect_answers(law, y)
     # What is summed twice as long is rounded twice as often.
-    assert_same(own, expected, 1e-7)
+    assert_same(results, expected, 1e-7)
 
 
 @pytest.mark.parametrize("kind", ["dp", "poisson", "nb"])
@@ -318,13 +322,13 @@ def test_mixtures_of_mixtures_are_flat(kind):
     y = torch.tensor([0.0, 4.0, 40.0, 800.0], dtype=torch.float64)
     for method in ("log_prob", "cdf", "survival", "crps"):
         torch.testing.assert_close(getattr(nested, method)(y), getattr(flat, method)(y), rtol=1e-8, atol=1e-14)
-    assert_same(answers(nested, y[2]), answers(flat, y[2]), 1e-8)
+    assert_same(collect_answers(nested, y[2]), collect_answers(flat, y[2]), 1e-8)
 
 
 # Samples, gradients, bad input ----------------------------------------------------------------------------------------
 
 
-def test_gradients_stay_finite_where_members_underflow():
+def test_gradients_stay_finite_where_components_underflow():
     log_mu = torch.tensor([[0.0, 12.0, -10.0]], dtype=torch.float64, requires_grad=True)
     mixture = Mixture(DoublePoisson(log_mu.exp(), torch.tensor(40.0).double()))
     mixture.log_prob(torch.tensor([0.0, 1.0, 1e3, 1e7], dtype=torch.float64)).sum().backward()
@@ -334,7 +338,7 @@ def test_gradients_stay_finite_where_members_underflow():
 @pytest.mark.parametrize(
     "members", [DoublePoisson(2.0, 1.0), Poisson(2.0), NegativeBinomial(2.0, 1.0), Normal(0.0, 1.0)]
 )
-def test_members_without_an_axis_raise(members):
+def test_components_without_an_axis_are_refused(members):
     with pytest.raises(InputError, match="components must have a last axis"):
         Mixture(members)
 
@@ -342,7 +346,7 @@ def test_members_without_an_axis_raise(members):
 @pytest.mark.parametrize(
     "members", [Laplace(torch.zeros(2), 1.0), torch.distributions.Poisson(torch.ones(2)), Poisson(torch.ones(2)).mu]
 )
-def test_other_members_raise(members):
+def test_other_components_are_refused(members):
     with pytest.raises(InputError, match=r"components must be count distributions .* or Normals, got \w+\.$"):
         Mixture(members)
 
@@ -359,17 +363,17 @@ def test_a_summary_is_what_the_methods_return():
     levels = torch.tensor([0.05, 0.5, 0.9, 1 - 1e-9], dtype=torch.float64)
     entropy, mode = mixture.entropy(), mixture.mode
     y = torch.from_numpy(rng.poisson(mu[:, 0].numpy()).astype(float))
-    found = mixture.summary(levels, y, entropy=True)
-    assert torch.equal(found.quantiles, mixture.icdf(levels.unsqueeze(1)).T)
-    assert torch.equal(found.mode, mode)
+    summary = mixture.summary(levels, y, entropy=True)
+    assert torch.equal(summary.quantiles, mixture.icdf(levels.unsqueeze(1)).T)
+    assert torch.equal(summary.mode, mode)
     for name, expected in (("entropy", entropy), ("crps", mixture.crps(y))):
-        torch.testing.assert_close(getattr(found, name), expected, rtol=1e-12, atol=0.0)
+        torch.testing.assert_close(getattr(summary, name), expected, rtol=1e-12, atol=0.0)
     for name in ("mean", "variance", "aleatoric", "epistemic"):
-        torch.testing.assert_close(getattr(found, name), getattr(mixture, name), rtol=1e-9, atol=0.0)
+        torch.testing.assert_close(getattr(summary, name), getattr(mixture, name), rtol=1e-9, atol=0.0)
 
 
 def test_a_component_of_weight_zero_does_not_widen_the_bracket():
-    """The window of a mixture bounds the sums that everything else is computed by."""
+    """The window of a mixture bounds the sums of all other results."""
     mixture = Mixture(Poisson(torch.tensor([[3.0, 500.0]], dtype=torch.float64)), torch.tensor([1.0, 0.0]))
     ends, alone = mixture.bracket(20.0), Poisson(torch.tensor([3.0], dtype=torch.float64)).bracket(20.0)
     assert [float(end) for end in ends] == [float(end) for end in alone]

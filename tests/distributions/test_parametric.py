@@ -1,4 +1,4 @@
-"""Derivatives: closed forms checked numerically, against direct sums, and for finiteness over the whole domain."""
+"""Test derivatives: closed forms numerically and against direct sums, and finite values over the whole domain."""
 
 import math
 
@@ -21,18 +21,18 @@ REGIMES = {
 LAWS = [pytest.param(name, id=name) for name in REGIMES]
 
 
-def leaf(values) -> torch.Tensor:
+def make_leaf(values) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64, requires_grad=True)
 
 
-def logs(regime: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """log mu and log gamma, to differentiate by, and y."""
+def make_log_leaves(regime: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return log mu and log gamma, to differentiate by, and y."""
     mu, gamma, y = zip(*REGIMES[regime], strict=True)
-    return leaf(np.log(mu)), leaf(np.log(gamma)), torch.tensor(y, dtype=torch.float64)
+    return make_leaf(np.log(mu)), make_leaf(np.log(gamma)), torch.tensor(y, dtype=torch.float64)
 
 
-def second_derivatives(f, log_mu, log_gamma, by: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Row by row d^2 f / dx_by d(x_0, x_1): autograd's, and the central difference of autograd's first derivatives."""
+def compute_second_derivatives(f, log_mu, log_gamma, by: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return d^2 f / dx_by d(x_0, x_1) row by row: autograd's, and the difference of autograd's first derivatives."""
 
     def slopes(a, b) -> torch.Tensor:
         return torch.stack(torch.autograd.grad(f(a, b).sum(), (a, b), create_graph=True))
@@ -49,7 +49,7 @@ def second_derivatives(f, log_mu, log_gamma, by: int) -> tuple[torch.Tensor, tor
 class TestNumerically:
     @pytest.mark.parametrize("regime", LAWS)
     def test_log_prob(self, regime):
-        log_mu, log_gamma, y = logs(regime)
+        log_mu, log_gamma, y = make_log_leaves(regime)
         log_prob = lambda a, b: DoublePoisson(a.exp(), b.exp()).log_prob(y)
         assert gradcheck(log_prob, (log_mu, log_gamma), eps=1e-6, atol=1e-5, rtol=1e-5)
         assert gradgradcheck(log_prob, (log_mu, log_gamma), eps=1e-6, atol=1e-4, rtol=1e-4)
@@ -57,21 +57,21 @@ class TestNumerically:
     @pytest.mark.parametrize("regime", LAWS)
     @pytest.mark.parametrize("name", ["mean", "variance", "stddev"])
     def test_moments(self, regime, name):
-        log_mu, log_gamma, _ = logs(regime)
+        log_mu, log_gamma, _ = make_log_leaves(regime)
         moment = lambda a, b: getattr(DoublePoisson(a.exp(), b.exp()), name)
         assert gradcheck(moment, (log_mu, log_gamma), eps=1e-6, atol=1e-5, rtol=1e-5)
 
     @pytest.mark.parametrize("regime", LAWS)
-    def test_log_normalizer_twice(self, regime):
-        log_mu, log_gamma, _ = logs(regime)
+    def test_second_derivatives_of_the_log_normalizer(self, regime):
+        log_mu, log_gamma, _ = make_log_leaves(regime)
         log_c = lambda a, b: DoublePoisson(a.exp(), b.exp()).log_normalizer()
         for by in (0, 1):
-            got, numeric = second_derivatives(log_c, log_mu, log_gamma, by)
+            got, numeric = compute_second_derivatives(log_c, log_mu, log_gamma, by)
             torch.testing.assert_close(got, numeric, rtol=1e-4, atol=1e-5)
 
     @pytest.mark.parametrize("regime", LAWS)
     def test_kl_divergence(self, regime):
-        log_mu, log_gamma, _ = logs(regime)
+        log_mu, log_gamma, _ = make_log_leaves(regime)
         other = DoublePoisson(log_mu.detach().exp() * 1.2, log_gamma.detach().exp() * 0.8)
         to = lambda a, b: kl_divergence(DoublePoisson(a.exp(), b.exp()), other)
         back = lambda a, b: kl_divergence(other, DoublePoisson(a.exp(), b.exp()))
@@ -80,9 +80,9 @@ class TestNumerically:
 
 
 class TestClosedForms:
-    def test_score(self, random_laws, assert_within):
-        """d log p / d mu = gamma (y - E[Z]) / mu and d log p / d gamma = E[D] - D(y), the moments summed directly."""
-        mu, gamma = leaf([o.mu for o in random_laws]), leaf([o.gamma for o in random_laws])
+    def test_the_score_is_its_closed_form(self, random_laws, assert_within):
+        """d log p / d mu = gamma (y - E[Z]) / mu and d log p / d gamma = E[D] - D(y), with moments summed directly."""
+        mu, gamma = make_leaf([o.mu for o in random_laws]), make_leaf([o.gamma for o in random_laws])
         rng = np.random.default_rng(3)
         y = np.array([o.count_at(rng.uniform(), depth=20.0) for o in random_laws])
         DoublePoisson(mu, gamma).log_prob(torch.from_numpy(y)).sum().backward()
@@ -101,12 +101,12 @@ class TestClosedForms:
     @pytest.mark.parametrize(
         ("mu", "gamma"), [(5.0, 2.0), (0.3, 0.2), (60.0, 1.5), (30.0, 0.1), (90.4, 80.0), (2.0, 40.0)]
     )
-    def test_fisher_information(self, summed, mu, gamma):
-        """-E[Hessian] = Cov[score] = what the exponential family says, expectations being sums over all counts."""
-        o = summed(mu, gamma)
+    def test_fisher_information_is_the_covariance_of_the_score(self, sum_double_poisson, mu, gamma):
+        """-E[Hessian] = Cov[score] = the exponential family's formula, with expectations summed over all counts."""
+        o = sum_double_poisson(mu, gamma)
         keep = o.law.p > 1e-30
         y, p = torch.from_numpy(o.law.y[keep].astype(float)), torch.from_numpy(o.law.p[keep].astype(float))
-        m, g = leaf([mu]), leaf([gamma])
+        m, g = make_leaf([mu]), make_leaf([gamma])
         rows = (m.expand(len(y)).clone(), g.expand(len(y)).clone())
         score = torch.autograd.grad(DoublePoisson(*rows).log_prob(y).sum(), rows, create_graph=True)
         hessian = [[h * p for h in torch.autograd.grad(s.sum(), rows, retain_graph=True)] for s in score]
@@ -132,7 +132,7 @@ class TestFinite:
 
     @pytest.mark.parametrize("y", [0.0, 1.0, 7.0, 1000.0, 1e7])
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-    def test_everywhere(self, y, dtype):
+    def test_log_prob_and_its_derivatives_are_finite_everywhere(self, y, dtype):
         log_mu, log_gamma = (
             x.to(dtype).flatten().requires_grad_() for x in torch.meshgrid(self.LOG_MU, self.LOG_GAMMA, indexing="ij")
         )
@@ -144,7 +144,7 @@ class TestFinite:
             for second in torch.autograd.grad(by.sum(), (log_mu, log_gamma), retain_graph=True):
                 assert torch.isfinite(second).all()
 
-    def test_moments_everywhere(self):
+    def test_moments_and_their_gradients_are_finite_everywhere(self):
         log_mu, log_gamma = (
             x.flatten().requires_grad_() for x in torch.meshgrid(self.LOG_MU, self.LOG_GAMMA, indexing="ij")
         )
@@ -165,7 +165,7 @@ class TestWithoutGradient:
 
     @pytest.mark.parametrize("law", MAKERS)
     @pytest.mark.parametrize("method", ["cdf", "survival", "crps", "entropy"])
-    def test_backward_says_so(self, law, method):
+    def test_backward_through_a_score_is_refused(self, law, method):
         mu = torch.tensor([3.0, 200.0], requires_grad=True)
         bound = getattr(self.MAKERS[law](mu), method)
         value = bound() if method == "entropy" else bound(torch.tensor(4.0))
@@ -173,23 +173,23 @@ class TestWithoutGradient:
         with pytest.raises(DDPNError, match=rf"{law}\.{method} has no gradient.*log_prob"):
             (2.0 * value).sum().backward()
 
-    def test_nothing_recorded_where_nothing_is_asked(self):
+    def test_results_without_gradients_record_nothing(self):
         law = DoublePoisson(torch.tensor(3.0), 0.5)
         assert not law.crps(4).requires_grad
         with torch.no_grad():
             assert not DoublePoisson(torch.tensor(3.0, requires_grad=True), 0.5).crps(4).requires_grad
 
-    def test_counts_carry_none(self):
+    def test_counts_have_no_gradients(self):
         law = DoublePoisson(torch.tensor(3.0, requires_grad=True), 0.5)
         for value in (law.mode, law.icdf(torch.tensor(0.3)), *law.interval(0.9), law.sample()):
             assert not value.requires_grad
 
 
 def test_broadcast_parameters_sum_their_gradients():
-    mu, gamma = leaf([2.0, 40.0]), leaf([[0.5], [1.0], [4.0]])
+    mu, gamma = make_leaf([2.0, 40.0]), make_leaf([[0.5], [1.0], [4.0]])
     y = torch.tensor([1.0, 35.0])
     DoublePoisson(mu, gamma).log_prob(y).sum().backward()
-    rows = leaf([2.0, 40.0] * 3), leaf([0.5, 0.5, 1.0, 1.0, 4.0, 4.0])
+    rows = make_leaf([2.0, 40.0] * 3), make_leaf([0.5, 0.5, 1.0, 1.0, 4.0, 4.0])
     DoublePoisson(*rows).log_prob(y.repeat(3)).sum().backward()
     torch.testing.assert_close(mu.grad, rows[0].grad.view(3, 2).sum(0))
     torch.testing.assert_close(gamma.grad, rows[1].grad.view(3, 2).sum(1, keepdim=True))
@@ -197,7 +197,7 @@ def test_broadcast_parameters_sum_their_gradients():
 
 @pytest.mark.parametrize("rows", [40, 4000], ids=["few rows, summed", "many rows, by a table"])
 def test_training_steps_have_the_digits_of_float32_where_dispersions_are_large(rows):
-    """Networks that separate zeros from large counts have means and gammas as small as their clamps allow."""
+    """Networks that separate zeros from large counts have means and gammas as small as clamps allow."""
     rng = np.random.default_rng(0)
     mu, gamma = np.exp(rng.uniform(-16.0, 14.0, rows)), np.exp(rng.uniform(-18.0, -6.0, rows))
     columns = [torch.from_numpy(values) for values in (np.floor(mu * rng.gamma(0.5, 2.0, rows)), mu, gamma)]

@@ -1,4 +1,4 @@
-"""What only a new process shows: constants first computed in inference mode, and the peak of its memory."""
+"""Test what only a new process shows: constants first computed in inference mode, and the peak of its memory."""
 
 AFTER_INFERENCE = """
 import torch
@@ -46,10 +46,10 @@ assert (score >= 0).all() and torch.isfinite(score).all()
 """
 
 
-def test_training_after_inference_and_the_memory_of_many_rows(python):
-    """What is computed once and kept, first in inference mode, must serve autograd later.
+def test_training_works_after_inference_and_many_rows_take_little_memory(python):
+    """Constants that are computed once, first in inference mode, must serve autograd later.
 
-    And a CRPS of 150,000 rows takes under 0.25 GB above the inputs; a table of 2000 entries per row would take 2.4 GB.
+    A CRPS of 150,000 rows takes under 0.25 GB above the inputs; a table of 2000 entries per row would take 2.4 GB.
     """
     process = python("-c", AFTER_INFERENCE + MEMORY)
     assert process.wait() == 0, process.err.read_text()

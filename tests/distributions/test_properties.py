@@ -1,4 +1,4 @@
-"""What holds for every count law whatever its parameters: hypothesis looks for a counterexample."""
+"""Test what holds for every count distribution whatever its parameters: hypothesis looks for a counterexample."""
 
 import math
 
@@ -25,85 +25,87 @@ examples = settings(
 few_examples = settings(examples, max_examples=10)
 
 
-def double(x: float) -> torch.Tensor:
+def make_float64(x: float) -> torch.Tensor:
     return torch.tensor(x, dtype=torch.float64)
 
 
-def evenly(low: float, high: float) -> st.SearchStrategy[float]:
-    """Numbers all over [low, high], the ends included; `st.floats` gives 0 half of the time."""
+def draw_evenly(low: float, high: float) -> st.SearchStrategy[float]:
+    """Draw numbers all over [low, high], the ends included; `st.floats` gives 0 half of the time."""
     digits = st.tuples(st.integers(0, 100), st.integers(0, 100))
     return digits.map(lambda d: low + (high - low) * min((d[0] + d[1] / 101) / 100, 1.0))
 
 
-def exp_of(low: float, high: float) -> st.SearchStrategy[torch.Tensor]:
-    """A parameter whose logarithm lies in [low, high]."""
-    return evenly(low, high).map(lambda x: double(math.exp(x)))
+def draw_exponential(low: float, high: float) -> st.SearchStrategy[torch.Tensor]:
+    """Draw a parameter whose logarithm lies in [low, high]."""
+    return draw_evenly(low, high).map(lambda x: make_float64(math.exp(x)))
 
 
-def double_poissons(log_mu=(-10.0, 14.0), log_gamma=(-6.0, 6.0)) -> st.SearchStrategy[DoublePoisson]:
-    return st.builds(DoublePoisson, exp_of(*log_mu), exp_of(*log_gamma))
+def draw_double_poissons(log_mu=(-10.0, 14.0), log_gamma=(-6.0, 6.0)) -> st.SearchStrategy[DoublePoisson]:
+    return st.builds(DoublePoisson, draw_exponential(*log_mu), draw_exponential(*log_gamma))
 
 
-def double_binomials(top: float) -> st.SearchStrategy[DoubleBinomial]:
-    """Totals of at most 20,000, with shares not too close to 0 and 1."""
+def draw_double_binomials(top: float) -> st.SearchStrategy[DoubleBinomial]:
+    """Draw totals of at most 20,000, with shares not too close to 0 and 1."""
 
     def make(log_total: float, logit: float, gamma: torch.Tensor) -> DoubleBinomial:
         total = max(1.0, float(round(math.exp(log_total))))
         share = 1.0 / (1.0 + math.exp(-logit))
-        return DoubleBinomial(double(total), double(total * share), gamma.clamp(max=100 * total * share * (1 - share)))
+        return DoubleBinomial(
+            make_float64(total), make_float64(total * share), gamma.clamp(max=100 * total * share * (1 - share))
+        )
 
-    return st.builds(make, evenly(0.0, min(top + 2.0, 9.9)), evenly(-7.0, 7.0), exp_of(-6.0, 6.0))
+    return st.builds(make, draw_evenly(0.0, min(top + 2.0, 9.9)), draw_evenly(-7.0, 7.0), draw_exponential(-6.0, 6.0))
 
 
-def conway_maxwells(top: float) -> st.SearchStrategy[ConwayMaxwellPoisson]:
+def draw_conway_maxwells(top: float) -> st.SearchStrategy[ConwayMaxwellPoisson]:
     def make(mu: torch.Tensor, nu: torch.Tensor) -> ConwayMaxwellPoisson:
         return ConwayMaxwellPoisson(mu, torch.minimum(nu, 4.0 * mu.clamp(min=1.0)))
 
-    return st.builds(make, exp_of(-10.0, min(top, 9.0)), exp_of(-4.0, 4.0))
+    return st.builds(make, draw_exponential(-10.0, min(top, 9.0)), draw_exponential(-4.0, 4.0))
 
 
-def any_law(top: float = 14.0) -> st.SearchStrategy[CountDistribution]:
-    """Of every family. Families with heavy tails stay where their windows can be summed."""
+def draw_distribution(top: float = 14.0) -> st.SearchStrategy[CountDistribution]:
+    """Draw a distribution of any family; families with heavy tails stay where their windows can be summed."""
     return st.one_of(
-        double_binomials(top),
-        conway_maxwells(top),
-        st.builds(GeneralizedPoisson, exp_of(-10.0, min(top, 7.0)), exp_of(-8.0, 2.0)),
-        double_poissons((-10.0, top)),
-        st.builds(Poisson, exp_of(-10.0, top)),
-        st.builds(NegativeBinomial, exp_of(-10.0, min(top, 7.0)), exp_of(-6.0, 2.0)),
+        draw_double_binomials(top),
+        draw_conway_maxwells(top),
+        st.builds(GeneralizedPoisson, draw_exponential(-10.0, min(top, 7.0)), draw_exponential(-8.0, 2.0)),
+        draw_double_poissons((-10.0, top)),
+        st.builds(Poisson, draw_exponential(-10.0, top)),
+        st.builds(NegativeBinomial, draw_exponential(-10.0, min(top, 7.0)), draw_exponential(-6.0, 2.0)),
     )
 
 
-def depth(law: CountDistribution, y: float) -> float:
-    """-log of the pmf over its peak, up to a slowly varying factor."""
+def compute_depth(law: CountDistribution, y: float) -> float:
+    """Return -log of the pmf over its peak, up to a slowly varying factor."""
     mu = law.mu.item()
-    own = y * math.log(y / mu) if y > 0 else 0.0
+    log_ratio = y * math.log(y / mu) if y > 0 else 0.0
     if isinstance(law, NegativeBinomial):
         r = 1 / law.alpha.item()
-        return own - (y + r) * math.log1p((y - mu) / (mu + r))
-    return (law.gamma.item() if isinstance(law, DoublePoisson) else 1.0) * (mu - y + own)
+        return log_ratio - (y + r) * math.log1p((y - mu) / (mu + r))
+    return (law.gamma.item() if isinstance(law, DoublePoisson) else 1.0) * (mu - y + log_ratio)
 
 
-def window(law: CountDistribution, reach: float = 45.0) -> torch.Tensor:
-    """Consecutive counts that leave out about e^-reach of the law."""
+def find_window(law: CountDistribution, reach: float = 45.0) -> torch.Tensor:
+    """Find consecutive counts that leave out about e^-reach of the distribution."""
     if isinstance(law, DoubleBinomial | ConwayMaxwellPoisson | GeneralizedPoisson):
         # Too short a window would not sum to 1.
         low, high = (int(end.item()) for end in law.bracket(reach))
         return torch.arange(low, high + 1, dtype=torch.float64)
     low, high = math.floor(law.mu.item()), math.ceil(law.mu.item())
     # One of the two counts beside mu may itself be deep, where gamma is large.
-    reach += min(depth(law, low), depth(law, high))
+    reach += min(compute_depth(law, low), compute_depth(law, high))
     step = 1
-    while low > 0 and depth(law, low) < reach:
+    while low > 0 and compute_depth(law, low) < reach:
         low, step = max(low - step, 0), math.ceil(step * 1.3)
     step = 1
-    while depth(law, high) < reach:
+    while compute_depth(law, high) < reach:
         high, step = high + step, math.ceil(step * 1.3)
     return torch.arange(low, high + 2, dtype=torch.float64)
 
 
-def some_of(y: torch.Tensor, law: CountDistribution) -> torch.Tensor:
-    """Few of many counts: a run around the mode, and others all over, in order."""
+def choose_some(y: torch.Tensor, law: CountDistribution) -> torch.Tensor:
+    """Choose few of many counts: a run around the mode, and others all over, in order."""
     if len(y) <= 400:
         return y
     start = max(int(law.mode.item() - y[0].item()) - 100, 0)
@@ -111,25 +113,25 @@ def some_of(y: torch.Tensor, law: CountDistribution) -> torch.Tensor:
     return y[torch.cat([torch.arange(start, min(start + 200, len(y))), everywhere]).unique()]
 
 
-def moments_of(law: CountDistribution) -> tuple[torch.Tensor, torch.Tensor, float]:
-    """Counts, their probabilities and the sum of y p(y)."""
-    y = window(law)
+def compute_moments(law: CountDistribution) -> tuple[torch.Tensor, torch.Tensor, float]:
+    """Return counts, their probabilities and the sum of y p(y)."""
+    y = find_window(law)
     p = law.log_prob(y).exp()
     return y, p, (y * p).sum().item()
 
 
 @examples
-@given(any_law())
+@given(draw_distribution())
 def test_pmf_sums_to_one_and_is_no_density(law):
-    log_p = law.log_prob(window(law))
+    log_p = law.log_prob(find_window(law))
     assert abs(log_p.exp().sum().item() - 1) < 1e-8
     assert log_p.max() <= 1e-12
 
 
 @examples
-@given(any_law())
+@given(draw_distribution())
 def test_mean_and_variance_are_those_of_the_pmf(law):
-    y, p, mean = moments_of(law)
+    y, p, mean = compute_moments(law)
     assert math.isclose(law.mean.item(), mean, rel_tol=1e-7)
     centre = law.mode.item()
     variance = (p * (y - centre) ** 2).sum() - (p * (y - centre)).sum() ** 2
@@ -137,40 +139,40 @@ def test_mean_and_variance_are_those_of_the_pmf(law):
 
 
 @examples
-@given(any_law())
+@given(draw_distribution())
 def test_cdf_is_the_running_sum_of_the_pmf(law):
-    y = window(law)
+    y = find_window(law)
     upto = np.cumsum(law.log_prob(y).exp().numpy().astype(np.longdouble)).astype(np.float64)
-    at = some_of(y, law)
+    at = choose_some(y, law)
     expected = upto[(at - y[0]).int().numpy()]
     np.testing.assert_allclose(law.cdf(at).numpy(), expected, rtol=2e-6, atol=1e-12)
 
 
 @examples
-@given(any_law())
-def test_icdf_undoes_cdf(law):
-    y = some_of(window(law), law)
+@given(draw_distribution())
+def test_icdf_inverts_cdf(law):
+    y = choose_some(find_window(law), law)
     cdf, p = law.cdf(y), law.log_prob(y).exp()
     # Where float64 tells cdf(y) from cdf(y - 1), and from 1.
     resolved = (cdf < 1) & (p > 1e-15 * cdf)
-    found = law.icdf(cdf)
-    assert torch.equal(found[resolved], y[resolved])
+    counts = law.icdf(cdf)
+    assert torch.equal(counts[resolved], y[resolved])
 
 
 @examples
-@given(any_law(), evenly(1e-9, 1 - 1e-9))
+@given(draw_distribution(), draw_evenly(1e-9, 1 - 1e-9))
 def test_icdf_is_the_first_count_to_reach_q(law, q):
-    y = law.icdf(double(q))
+    y = law.icdf(make_float64(q))
     # The quantile is defined by the cdf in float64; a rounding error of the cdf is no step of it.
     assert law.cdf(y) >= q - 1e-15
     assert y == 0 or law.cdf(y - 1) < q + 1e-15
 
 
 @examples
-@given(any_law(), st.integers(0, 10**7))
-def test_crps_is_at_least_what_it_must_be(law, y):
-    """Two terms of its sum from below, E|Z - y| from above; never negative, 0 for a point mass at y only."""
-    for at in (double(float(y)), law.mode, law.mean.round(), double(1e12)):
+@given(draw_distribution(), st.integers(0, 10**7))
+def test_crps_lies_between_its_bounds(law, y):
+    """Two terms of its sum bound it from below, E|Z - y| from above; it is never negative."""
+    for at in (make_float64(float(y)), law.mode, law.mean.round(), make_float64(1e12)):
         score = law.crps(at).item()
         below = law.cdf(at - 1).item() if at > 0 else 0.0
         least = below**2 + law.survival(at).item() ** 2
@@ -181,11 +183,11 @@ def test_crps_is_at_least_what_it_must_be(law, y):
 
 
 @examples
-@given(st.integers(0, 1000), evenly(20.0, 600.0))
+@given(st.integers(0, 1000), draw_evenly(20.0, 600.0))
 def test_crps_vanishes_with_the_mass_beside_a_point_mass(y, times):
-    """At mu = y the law tends to a point mass as gamma grows, its score at y to 0 as the square of the other mass."""
-    law = DoublePoisson(double(max(y, 0.01)), double(times * max(y, 1)))
-    at = double(float(y))
+    """At mu = y the mass beside y vanishes as gamma grows, and the score as the square of that mass."""
+    law = DoublePoisson(make_float64(max(y, 0.01)), make_float64(times * max(y, 1)))
+    at = make_float64(float(y))
     neighbours = torch.stack([at - 1, at + 1]) if y else (at + 1).unsqueeze(0)
     masses = law.log_prob(neighbours).exp()
     assert masses.sum() < 1e-3
@@ -194,23 +196,25 @@ def test_crps_vanishes_with_the_mass_beside_a_point_mass(y, times):
 
 
 @examples
-@given(any_law(4.0), st.integers(0, 300))
+@given(draw_distribution(4.0), st.integers(0, 300))
 def test_crps_is_a_difference_of_mean_distances(law, y):
-    """E|Z - y| - E|Z - Z'| / 2, by a double sum."""
-    z = window(law)
+    """Compute E|Z - y| - E|Z - Z'| / 2 by a double sum."""
+    z = find_window(law)
     assume(len(z) <= 1500)
     p = law.log_prob(z).exp()
     to_y = (p * (z - y).abs()).sum()
     apart = p @ (z.unsqueeze(1) - z).abs() @ p
     expected = (to_y - 0.5 * apart).item()
     # The difference cancels where the law is all at y.
-    assert math.isclose(law.crps(double(float(y))).item(), expected, rel_tol=1e-6, abs_tol=1e-11 * (1 + to_y.item()))
+    assert math.isclose(
+        law.crps(make_float64(float(y))).item(), expected, rel_tol=1e-6, abs_tol=1e-11 * (1 + to_y.item())
+    )
 
 
 @examples
-@given(any_law(4.0))
-def test_mean_crps_under_the_law_is_half_its_mean_difference(law):
-    z = window(law)
+@given(draw_distribution(4.0))
+def test_mean_crps_under_the_distribution_is_half_its_mean_difference(law):
+    z = find_window(law)
     assume(len(z) <= 1500)
     p = law.log_prob(z).exp()
     apart = 0.5 * (p @ (z.unsqueeze(1) - z).abs() @ p).item()
@@ -218,9 +222,9 @@ def test_mean_crps_under_the_law_is_half_its_mean_difference(law):
 
 
 @examples
-@given(any_law())
+@given(draw_distribution())
 def test_mode_is_the_first_most_probable_count(law):
-    y = window(law)
+    y = find_window(law)
     log_p = law.log_prob(y)
     at = int(law.mode.item() - y[0].item())
     assert 0 <= at < len(y)
@@ -230,20 +234,20 @@ def test_mode_is_the_first_most_probable_count(law):
 
 
 @examples
-@given(any_law())
+@given(draw_distribution())
 def test_entropy_is_that_of_the_pmf(law):
-    log_p = law.log_prob(window(law))
+    log_p = law.log_prob(find_window(law))
     expected = -(log_p.exp() * log_p).sum().item()
     # Near point masses the sum itself loses the largest term's digits.
     assert math.isclose(law.entropy().item(), expected, rel_tol=1e-7, abs_tol=1e-12)
 
 
 @examples
-@given(any_law(), evenly(0.05, 0.999))
+@given(draw_distribution(), draw_evenly(0.05, 0.999))
 def test_central_intervals_hold_their_coverage(law, coverage):
     low, high = law.interval(coverage)
     half = 0.5 * (1 - coverage)
-    below = law.cdf(low - 1) if low > 0 else double(0.0)
+    below = law.cdf(low - 1) if low > 0 else make_float64(0.0)
     assert below <= half + 1e-15
     assert law.survival(high) <= half + 1e-15
     assert low == 0 or law.cdf(low) >= half - 1e-15
@@ -251,10 +255,10 @@ def test_central_intervals_hold_their_coverage(law, coverage):
 
 
 @examples
-@given(double_poissons())
+@given(draw_double_poissons())
 def test_scores_have_mean_zero(law):
     """E[d log p / d mu] = E[d log p / d gamma] = 0, the gradients by autograd, the mean by a sum."""
-    y = window(law)
+    y = find_window(law)
     mu, gamma = (p.clone().requires_grad_() for p in (law.mu, law.gamma))
     log_p = DoublePoisson(mu, gamma).log_prob(y)
     p = log_p.detach().exp()
@@ -266,7 +270,7 @@ def test_scores_have_mean_zero(law):
 
 
 @examples
-@given(st.lists(st.tuples(evenly(-10, 14), evenly(-6, 6)), min_size=1, max_size=6))
+@given(st.lists(st.tuples(draw_evenly(-10, 14), draw_evenly(-6, 6)), min_size=1, max_size=6))
 def test_mixture_variance_is_aleatoric_and_epistemic(parameters):
     mu, gamma = torch.tensor(parameters, dtype=torch.float64).exp().unbind(-1)
     members = DoublePoisson(mu, gamma)
@@ -280,13 +284,13 @@ def test_mixture_variance_is_aleatoric_and_epistemic(parameters):
 
 
 @examples
-@given(st.lists(st.tuples(evenly(-6, 8), evenly(-5, 5)), min_size=2, max_size=4), st.integers(0, 5000))
-def test_mixture_crps_is_below_the_mean_of_its_members(parameters, y):
-    """The score is convex in the law; the entropy concave, by at most log M."""
+@given(st.lists(st.tuples(draw_evenly(-6, 8), draw_evenly(-5, 5)), min_size=2, max_size=4), st.integers(0, 5000))
+def test_mixture_crps_is_below_the_mean_of_its_components(parameters, y):
+    """The score is convex in the distribution, and the entropy concave, by at most log M."""
     mu, gamma = torch.tensor(parameters, dtype=torch.float64).exp().unbind(-1)
     members = DoublePoisson(mu, gamma)
     mixture = Mixture(members)
-    at = double(float(y))
+    at = make_float64(float(y))
     assert 0 <= mixture.crps(at) <= members.crps(at).mean() * (1 + 1e-9)
     gain = mixture.entropy() - members.entropy().mean()
     assert -1e-6 <= gain <= math.log(len(parameters)) + 1e-6
@@ -294,38 +298,38 @@ def test_mixture_crps_is_below_the_mean_of_its_members(parameters, y):
 
 
 @examples
-@given(double_poissons(), double_poissons())
-def test_kl_is_not_negative_and_zero_to_oneself(p, q):
+@given(draw_double_poissons(), draw_double_poissons())
+def test_kl_is_not_negative_and_zero_for_equal_distributions(p, q):
     assert kl_divergence(p, q) >= 0
     assert kl_divergence(p, p) == 0
 
 
 @examples
-@given(double_poissons((-6.0, 6.0), (-4.0, 4.0)), evenly(-0.5, 0.5), evenly(-0.5, 0.5))
+@given(draw_double_poissons((-6.0, 6.0), (-4.0, 4.0)), draw_evenly(-0.5, 0.5), draw_evenly(-0.5, 0.5))
 def test_kl_is_the_mean_log_ratio(p, shift_mu, shift_gamma):
     q = DoublePoisson(p.mu * math.exp(shift_mu), p.gamma * math.exp(shift_gamma))
-    y = window(p)
+    y = find_window(p)
     log_p = p.log_prob(y)
     expected = (log_p.exp() * (log_p - q.log_prob(y))).sum().item()
     assert math.isclose(kl_divergence(p, q).item(), expected, rel_tol=1e-6, abs_tol=1e-9)
 
 
 @examples
-@given(double_poissons())
-def test_from_moments_finds_a_law_with_those_moments(law):
+@given(draw_double_poissons())
+def test_from_moments_finds_a_distribution_with_these_moments(law):
     mean, variance = law.mean.item(), law.variance.item()
     fraction = mean - math.floor(mean)
     # Laws whose moments float64 tells from those of a law on two counts, or of one with gamma = 0.
     assume(variance > 1.001 * fraction * (1 - fraction) + 1e-9 * mean)
-    found = DoublePoisson.from_moments(law.mean, law.variance)
-    assert math.isclose(found.mean.item(), mean, rel_tol=1e-7)
-    assert math.isclose(found.variance.item(), variance, rel_tol=1e-7)
+    matched = DoublePoisson.from_moments(law.mean, law.variance)
+    assert math.isclose(matched.mean.item(), mean, rel_tol=1e-7)
+    assert math.isclose(matched.variance.item(), variance, rel_tol=1e-7)
 
 
 @examples
-@given(any_law())
-def test_samples_lie_where_the_law_does(law):
+@given(draw_distribution())
+def test_samples_lie_inside_the_window(law):
     draws = law.sample((50,), generator=torch.Generator().manual_seed(0))
-    y = window(law)
+    y = find_window(law)
     assert ((draws >= y[0]) & (draws <= y[-1])).all()
     assert torch.equal(draws, draws.floor())

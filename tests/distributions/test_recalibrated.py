@@ -1,4 +1,4 @@
-"""A recalibrated distribution is G(F): by sums over all integers, for one distribution and for mixtures."""
+"""Test that a recalibrated distribution is G(F), by sums over all integers, for one distribution and for mixtures."""
 
 import numpy as np
 import pytest
@@ -16,15 +16,17 @@ CHANGE = MonotoneMap.from_knots(AT, VALUE)
 Z = np.arange(700.0)
 
 
-def double(*values) -> torch.Tensor:
+def make_float64(*values) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
 BASES = {
-    "poisson": Poisson(double(0.02, 3.0, 250.0)),
-    "mixture": Mixture(DoublePoisson(double([2.0, 9.0], [40.0, 44.0], [0.5, 0.6]), double(0.4, 2.0))),
-    "families": Mixture.concatenate([Poisson(double([3.0], [70.0])), DoublePoisson(double([8.0], [9.0]), 1.5)]),
-    "rounded": Normal(double(0.3, 20.0), double(1.0, 6.0)),
+    "poisson": Poisson(make_float64(0.02, 3.0, 250.0)),
+    "mixture": Mixture(DoublePoisson(make_float64([2.0, 9.0], [40.0, 44.0], [0.5, 0.6]), make_float64(0.4, 2.0))),
+    "families": Mixture.concatenate(
+        [Poisson(make_float64([3.0], [70.0])), DoublePoisson(make_float64([8.0], [9.0]), 1.5)]
+    ),
+    "rounded": Normal(make_float64(0.3, 20.0), make_float64(1.0, 6.0)),
 }
 
 
@@ -40,18 +42,18 @@ def table(dist) -> np.ndarray:
 
 
 def test_probabilities_are_differences_of_the_mapped_cdf(dist, table):
-    found = dist.log_prob(torch.from_numpy(Z)[:, None]).exp().numpy()
+    probabilities = dist.log_prob(torch.from_numpy(Z)[:, None]).exp().numpy()
     # F(y) - F(y - 1) of the base is its probability up to 1e-11, which shows where a knot lies between the two.
-    assert found == pytest.approx(np.diff(table, axis=0, prepend=0.0), abs=2e-11)
+    assert probabilities == pytest.approx(np.diff(table, axis=0, prepend=0.0), abs=2e-11)
     assert dist.cdf(torch.from_numpy(Z)[:, None]).numpy() == pytest.approx(table, abs=1e-14)
 
 
 @pytest.mark.parametrize("y", [0.0, 2000.0])
 def test_both_tails_keep_their_relative_accuracy(y):
-    base = Poisson(double(250.0))
-    found = Recalibrated(base, CHANGE).log_prob(torch.tensor(y)).item()
+    base = Poisson(make_float64(250.0))
+    log_prob = Recalibrated(base, CHANGE).log_prob(torch.tensor(y)).item()
     slope = VALUE[1] / AT[1] if y == 0 else (1 - VALUE[-2]) / (1 - AT[-2])
-    assert found == pytest.approx(stats.poisson.logpmf(y, 250.0) + np.log(slope), rel=1e-12)
+    assert log_prob == pytest.approx(stats.poisson.logpmf(y, 250.0) + np.log(slope), rel=1e-12)
     if y == 0:
         assert Recalibrated(base, CHANGE).cdf(torch.tensor(y)).item() == pytest.approx(
             np.exp(-250.0) * slope, rel=1e-12
@@ -80,7 +82,10 @@ def test_the_parts_of_the_variance_keep_the_proportions_of_the_mixture():
 
 def test_distributions_on_very_many_counts_are_changed_as_a_normal_is():
     mean, gamma = 1e12, 1e-3
-    dist, deviation = Recalibrated(DoublePoisson(double(mean), double(gamma)), CHANGE), np.sqrt(mean / gamma)
+    dist, deviation = (
+        Recalibrated(DoublePoisson(make_float64(mean), make_float64(gamma)), CHANGE),
+        np.sqrt(mean / gamma),
+    )
     # The recalibrated normal scores, by a fine grid of their cdf.
     u = (np.arange(2_000_000) + 0.5) / 2_000_000
     scores = stats.norm.ppf(CHANGE.inverse(torch.from_numpy(u)).numpy())
@@ -88,7 +93,7 @@ def test_distributions_on_very_many_counts_are_changed_as_a_normal_is():
     assert dist.variance.item() / deviation**2 == pytest.approx(scores.var(), rel=1e-3)
     low, high = ((end.item() - mean) / deviation for end in dist.interval(0.8))
     assert [low, high] == pytest.approx(np.quantile(scores, [0.1, 0.9]), abs=1e-3)
-    assert dist.crps(double(mean)).item() / deviation == pytest.approx(
+    assert dist.crps(make_float64(mean)).item() / deviation == pytest.approx(
         np.abs(scores).mean() - (scores * (2 * u - 1)).mean(), rel=1e-3
     )
     assert dist.sample((3,)).shape == (3, 1)
@@ -103,33 +108,33 @@ def test_maps_that_are_not_monotone_are_refused(at, value):
 
 
 def test_masses_in_the_upper_tail_keep_their_digits():
-    base = Poisson(double(10.0))
+    base = Poisson(make_float64(10.0))
     slope = (1 - VALUE[-2]) / (1 - AT[-2])
     for last in (70, None):
-        found = log_mass(Recalibrated(base, CHANGE), 60, last).item()
-        assert found == pytest.approx(log_mass(base, 60, last).item() + np.log(slope), rel=1e-12)
+        mass = log_mass(Recalibrated(base, CHANGE), 60, last).item()
+        assert mass == pytest.approx(log_mass(base, 60, last).item() + np.log(slope), rel=1e-12)
 
 
 def test_a_recalibrated_distribution_is_not_recalibrated_again():
     with pytest.raises(InputError, match="already recalibrated"):
-        Recalibrated(Recalibrated(Poisson(double(3.0)), CHANGE), CHANGE)
+        Recalibrated(Recalibrated(Poisson(make_float64(3.0)), CHANGE), CHANGE)
 
 
 @pytest.mark.parametrize(
     "base",
     [
-        NegativeBinomial(double(1000.0), 1.3),
-        Censored(NegativeBinomial(double(5000.0), 1.0), 2500),
-        Censored(NegativeBinomial(double(1000.0), 1.0), 200_000),
-        Truncated(NegativeBinomial(double(1e6), 0.5), high=50_000),
-        NegativeBinomial(double(2000.0), 1.0),
+        NegativeBinomial(make_float64(1000.0), 1.3),
+        Censored(NegativeBinomial(make_float64(5000.0), 1.0), 2500),
+        Censored(NegativeBinomial(make_float64(1000.0), 1.0), 200_000),
+        Truncated(NegativeBinomial(make_float64(1e6), 0.5), high=50_000),
+        NegativeBinomial(make_float64(2000.0), 1.0),
     ],
     ids=repr,
 )
 def test_rows_that_span_many_counts_are_changed_in_all_results_or_in_none(base):
     dist = Recalibrated(base, CHANGE)
     assert dist.mean.item() == pytest.approx(dist.survival(torch.arange(2.0**17)).sum().item(), rel=1e-9)
-    assert dist.summary(double(0.3)).quantiles.item() == dist.icdf(double(0.3)).item()
+    assert dist.summary(make_float64(0.3)).quantiles.item() == dist.icdf(make_float64(0.3)).item()
 
 
 def test_counts_beyond_a_limit_are_added_up_there(dist):
@@ -141,5 +146,5 @@ def test_counts_beyond_a_limit_are_added_up_there(dist):
 
 
 def test_a_limit_does_not_make_long_rows_short():
-    dist = Recalibrated(NegativeBinomial(double(1e5), 1.0), CHANGE)
-    assert censor_rows(dist, 1000.0).log_prob(double(500.0)).item() == dist.log_prob(double(500.0)).item()
+    dist = Recalibrated(NegativeBinomial(make_float64(1e5), 1.0), CHANGE)
+    assert censor_rows(dist, 1000.0).log_prob(make_float64(500.0)).item() == dist.log_prob(make_float64(500.0)).item()

@@ -1,6 +1,6 @@
-"""Truncated, zero-inflated and hurdle counts: pmfs of scipy and statsmodels, limits and messages.
+"""Test truncated, zero-inflated and hurdle counts: pmfs of scipy and statsmodels, limits and messages.
 
-What follows from the pmf: test_contract.py. Masses, moments and scores with 40 digits: kernels/test_ranges.py.
+test_contract.py tests what follows from the pmf; kernels/test_ranges.py masses, moments and scores with 40 digits.
 """
 
 import math
@@ -16,17 +16,17 @@ from ddpn import DoublePoisson, InputError, NegativeBinomial, Poisson
 from ddpn.distributions import Hurdle, Mixture, Truncated, ZeroInflated
 
 
-def f64(*values: float) -> torch.Tensor:
+def make_float64(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-MU = f64(0.01, 3.3, 45.2, 420.7)
+MU = make_float64(0.01, 3.3, 45.2, 420.7)
 
 
-def test_pmfs_of_statsmodels():
+def test_pmfs_are_those_of_statsmodels():
     y = np.arange(0, 40)
     at = torch.arange(40.0, dtype=torch.float64)
-    mu, alpha, pi = f64(3.3), f64(0.7), 0.3
+    mu, alpha, pi = make_float64(3.3), make_float64(0.7), 0.3
     poisson, nb = Poisson(mu), NegativeBinomial(mu, alpha)
     pairs = [
         (Truncated(poisson, 3), truncatedpoisson.pmf(y, 3.3, 2)),
@@ -41,18 +41,21 @@ def test_pmfs_of_statsmodels():
 
 
 def test_a_range_without_mass_to_speak_of_is_a_proper_distribution():
-    dist = Truncated(Poisson(f64(1e-8)), 1)
+    dist = Truncated(Poisson(make_float64(1e-8)), 1)
     assert dist.log_prob(1).item() == pytest.approx(-5e-9, rel=1e-6)
     assert dist.variance.item() == pytest.approx(5e-9, rel=1e-6)
-    far = Truncated(Poisson(f64(3.0, 1e5)), f64(2000, 10), f64(math.inf, 500))
-    torch.testing.assert_close(far.cdf(f64(2100, 500)), torch.ones(2, dtype=torch.float64))
-    assert torch.equal(far.mode, f64(2000, 500))
-    assert torch.isfinite(far.crps(f64(2001, 490))).all()
+    far = Truncated(Poisson(make_float64(3.0, 1e5)), make_float64(2000, 10), make_float64(math.inf, 500))
+    torch.testing.assert_close(far.cdf(make_float64(2100, 500)), torch.ones(2, dtype=torch.float64))
+    assert torch.equal(far.mode, make_float64(2000, 500))
+    assert torch.isfinite(far.crps(make_float64(2001, 490))).all()
 
 
 def test_gradients_are_finite_differences():
-    y = f64(0.0, 3.0).unsqueeze(1)
-    leaves = [x.clone().requires_grad_() for x in (f64(0.4, 6.0, 33.0), f64(0.5, 1.5, 0.2), f64(0.1, 0.5, 0.9))]
+    y = make_float64(0.0, 3.0).unsqueeze(1)
+    leaves = [
+        x.clone().requires_grad_()
+        for x in (make_float64(0.4, 6.0, 33.0), make_float64(0.5, 1.5, 0.2), make_float64(0.1, 0.5, 0.9))
+    ]
 
     def values(mu, other, pi):
         logits = (pi * 3.0).sin()
@@ -64,16 +67,16 @@ def test_gradients_are_finite_differences():
             Hurdle(NegativeBinomial(mu, other), logits=logits),
             Truncated(Mixture(NegativeBinomial(mu, other).expand((2, 3)), pi / pi.sum()), 0, 45),
         )
-        found = [d.log_prob(y) for d in dists] + [x for d in dists[1:3] for x in (d.mean, d.variance)]
-        return torch.cat([x.flatten() for x in found])
+        results = [d.log_prob(y) for d in dists] + [x for d in dists[1:3] for x in (d.mean, d.variance)]
+        return torch.cat([x.flatten() for x in results])
 
     assert gradcheck(values, leaves, eps=1e-6, atol=1e-5, rtol=1e-5, fast_mode=True)
 
 
-def test_limits_of_pi():
-    base = Poisson(f64(3.0))
+def test_probabilities_of_zero_may_be_0_and_1():
+    base = Poisson(make_float64(3.0))
     for pi in (0.0, 1.0):
-        leaf = f64(pi).requires_grad_()
+        leaf = make_float64(pi).requires_grad_()
         for dist in (ZeroInflated(base, leaf), Hurdle(base, leaf)):
             (at_zero,) = torch.autograd.grad(dist.log_prob(0).sum(), leaf)
             assert not at_zero.isnan()
@@ -83,8 +86,8 @@ def test_limits_of_pi():
             else:
                 assert dist.log_prob(0).item() == 0.0
                 assert dist.log_prob(4).item() == -math.inf
-    torch.testing.assert_close(ZeroInflated(base, 0.0).log_prob(f64(0, 5)), base.log_prob(f64(0, 5)))
-    tiny = ZeroInflated(Poisson(f64(2000.0)), logits=-900.0)
+    torch.testing.assert_close(ZeroInflated(base, 0.0).log_prob(make_float64(0, 5)), base.log_prob(make_float64(0, 5)))
+    tiny = ZeroInflated(Poisson(make_float64(2000.0)), logits=-900.0)
     assert tiny.log_prob(0).item() == pytest.approx(-900.0)
 
 
@@ -97,7 +100,7 @@ def test_variance_of_an_ensemble_splits_over_its_members():
     torch.testing.assert_close(ensemble.aleatoric, torch.stack([m.variance for m in members]).mean(0))
 
 
-def test_messages():
+def test_bad_ranges_and_probabilities_are_refused():
     base = Poisson(torch.tensor([1.0, 2.0]))
     for low, high, match in ((3, 2, "at most high"), (0.5, None, "integers"), (float("nan"), None, "integers")):
         with pytest.raises(InputError, match=match):

@@ -1,4 +1,4 @@
-"""The Conway-Maxwell-Poisson against the Poisson, its limits and direct sums."""
+"""Test the Conway-Maxwell-Poisson against the Poisson, its limits and direct sums."""
 
 import numpy as np
 import pytest
@@ -16,26 +16,33 @@ REGIMES = {
 }
 
 
-def f64(x) -> torch.Tensor:
+def make_float64(x) -> torch.Tensor:
     return torch.as_tensor(x, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("mu", [1e-3, 3.0, 70.0, 1e6])
-def test_nu_one_is_the_poisson(mu, assert_within):
-    law, reference = ConwayMaxwellPoisson(f64(mu), f64(1.0)), stats.poisson(mu)
+def test_nu_1_is_the_poisson(mu, assert_within):
+    law, reference = ConwayMaxwellPoisson(make_float64(mu), make_float64(1.0)), stats.poisson(mu)
     y = np.unique(reference.ppf([1e-6, 0.3, 0.5, 0.9, 1 - 1e-6]))
-    assert_within(law.log_prob(f64(y)), reference.logpmf(y), 5e-9, floor=1.0, y=y)
-    assert_within(law.cdf(f64(y)), reference.cdf(y), 1e-8, floor=1e-7, y=y)
+    assert_within(law.log_prob(make_float64(y)), reference.logpmf(y), 5e-9, floor=1.0, y=y)
+    assert_within(law.cdf(make_float64(y)), reference.cdf(y), 1e-8, floor=1e-7, y=y)
     assert_within(law.variance, mu, 1e-8)
 
 
-def test_limits(assert_within):
+def test_limits_of_nu_are_geometric_and_bernoulli(assert_within):
     """nu = 0 is the Geometric, and nu = infinity, for means below 1, the Bernoulli."""
     y = np.arange(20.0)
     assert_within(
-        ConwayMaxwellPoisson(f64(3.0), f64(1e-9)).log_prob(f64(y)), stats.geom.logpmf(y + 1, 1 / 4), 1e-6, y=y
+        ConwayMaxwellPoisson(make_float64(3.0), make_float64(1e-9)).log_prob(make_float64(y)),
+        stats.geom.logpmf(y + 1, 1 / 4),
+        1e-6,
+        y=y,
     )
-    assert_within(ConwayMaxwellPoisson(f64(0.3), f64(20.0)).log_prob(f64([0, 1])), np.log([0.7, 0.3]), 1e-5)
+    assert_within(
+        ConwayMaxwellPoisson(make_float64(0.3), make_float64(20.0)).log_prob(make_float64([0, 1])),
+        np.log([0.7, 0.3]),
+        1e-5,
+    )
 
 
 def test_the_mean_is_that_of_the_pmf():
@@ -43,7 +50,7 @@ def test_the_mean_is_that_of_the_pmf():
     rng = np.random.default_rng(0)
     mu, nu = np.exp(rng.uniform(-8, 6, 60)), np.exp(rng.uniform(-4, 4, 60))
     nu = np.minimum(nu, 19.0 * np.maximum(mu, 1.0))
-    law = ConwayMaxwellPoisson(f64(mu), f64(nu))
+    law = ConwayMaxwellPoisson(make_float64(mu), make_float64(nu))
     last = int(law.bracket(45.0)[1].max().item())
     y = torch.arange(last + 1.0, dtype=torch.float64).unsqueeze(1)
     p = law.log_prob(y).exp()
@@ -53,8 +60,8 @@ def test_the_mean_is_that_of_the_pmf():
 
 
 @pytest.mark.parametrize("regime", REGIMES)
-def test_derivatives(regime):
-    mu, nu, y = f64(REGIMES[regime]).unbind(1)
+def test_derivatives_of_log_prob_are_numerical_ones(regime):
+    mu, nu, y = make_float64(REGIMES[regime]).unbind(1)
     at = (mu.log().requires_grad_(), nu.log().requires_grad_())
     log_prob = lambda a, b: ConwayMaxwellPoisson(a.exp(), b.exp()).log_prob(y)
     assert gradcheck(log_prob, at, eps=1e-6, atol=1e-5, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""The Double Binomial against scipy's Binomial and direct sums."""
+"""Test the Double Binomial against scipy's Binomial and direct sums."""
 
 import numpy as np
 import pytest
@@ -16,17 +16,20 @@ REGIMES = {
 }
 
 
-def f64(x) -> torch.Tensor:
+def make_float64(x) -> torch.Tensor:
     return torch.as_tensor(x, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("n", [1, 12, 60, 100, 900, 1_000_000])
-def test_gamma_one_is_the_binomial(n, assert_within):
+def test_gamma_1_is_the_binomial(n, assert_within):
     for share in (1e-5, 0.2, 0.5, 0.99):
-        law, reference = DoubleBinomial(f64(n), f64(n * share), f64(1.0)), stats.binom(n, share)
+        law, reference = (
+            DoubleBinomial(make_float64(n), make_float64(n * share), make_float64(1.0)),
+            stats.binom(n, share),
+        )
         y = np.unique(reference.ppf([1e-6, 0.1, 0.5, 0.9, 1 - 1e-6]))
-        assert_within(law.log_prob(f64(y)), reference.logpmf(y), 5e-9, floor=1.0, y=y)
-        assert_within(law.cdf(f64(y)), reference.cdf(y), 1e-8, floor=1e-7, y=y)
+        assert_within(law.log_prob(make_float64(y)), reference.logpmf(y), 5e-9, floor=1.0, y=y)
+        assert_within(law.cdf(make_float64(y)), reference.cdf(y), 1e-8, floor=1e-7, y=y)
         assert_within(law.mean, n * share, 1e-9)
         assert_within(law.variance, n * share * (1 - share), 1e-8)
         low, high = (end.item() for end in law.interval(0.9))
@@ -34,12 +37,12 @@ def test_gamma_one_is_the_binomial(n, assert_within):
 
 
 def test_support_ends_at_the_total():
-    law = DoubleBinomial(f64([1, 12, 500]), f64([0.5, 11.0, 300.0]), f64([1.0, 0.1, 0.3]))
+    law = DoubleBinomial(make_float64([1, 12, 500]), make_float64([0.5, 11.0, 300.0]), make_float64([1.0, 0.1, 0.3]))
     assert torch.isneginf(law.log_prob(law.total + 1)).all()
     assert torch.isfinite(law.log_prob(law.total)).all()
     assert (law.survival(law.total) == 0).all()
-    assert torch.equal(law.cdf(law.total + 5), f64([1, 1, 1]))
-    assert torch.equal(law.icdf(f64(1.0)), law.total)
+    assert torch.equal(law.cdf(law.total + 5), make_float64([1, 1, 1]))
+    assert torch.equal(law.icdf(make_float64(1.0)), law.total)
     assert (law.sample((200,), generator=torch.Generator().manual_seed(0)) <= law.total).all()
     assert law.support.check(law.total).all()
     assert not law.support.check(law.total + 1).any()
@@ -49,8 +52,8 @@ def test_support_ends_at_the_total():
 
 
 @pytest.mark.parametrize("regime", REGIMES)
-def test_derivatives(regime):
-    n, mu, gamma, k = f64(REGIMES[regime]).unbind(1)
+def test_derivatives_of_log_prob_are_numerical_ones(regime):
+    n, mu, gamma, k = make_float64(REGIMES[regime]).unbind(1)
     at = (torch.logit(mu / n).requires_grad_(), gamma.log().requires_grad_())
     log_prob = lambda a, b: DoubleBinomial(n, n * torch.sigmoid(a), b.exp()).log_prob(k)
     assert gradcheck(log_prob, at, eps=1e-6, atol=1e-5, rtol=1e-5)
@@ -59,7 +62,7 @@ def test_derivatives(regime):
 
 def test_scores_have_mean_zero():
     for n, mu, gamma in [(12, 10.0, 0.3), (800, 3.0, 2.0), (800, 500.0, 0.02)]:
-        m, g = f64(mu).requires_grad_(), f64(gamma).requires_grad_()
+        m, g = make_float64(mu).requires_grad_(), make_float64(gamma).requires_grad_()
         log_p = DoubleBinomial(n, m, g).log_prob(torch.arange(n + 1.0, dtype=torch.float64))
         slopes = torch.autograd.grad((log_p.detach().exp() * log_p).sum(), (m, g))
         assert max(abs(mu * slopes[0].item()), abs(gamma * slopes[1].item())) < 1e-8 * n
@@ -77,4 +80,4 @@ def test_scores_have_mean_zero():
 )
 def test_bad_parameters_are_reported(total, mu, gamma, message):
     with pytest.raises(InputError, match=message):
-        DoubleBinomial(f64([total]), f64([mu]), f64([gamma]))
+        DoubleBinomial(make_float64([total]), make_float64([mu]), make_float64([gamma]))

@@ -1,4 +1,4 @@
-"""The Double Poisson against 50-digit sums, direct sums, R's rmutil and scipy."""
+"""Test the Double Poisson against 50-digit sums, direct sums, R's rmutil and scipy."""
 
 import math
 
@@ -12,11 +12,11 @@ from torch.distributions import kl_divergence
 from ddpn import DoublePoisson, InputError
 from ddpn.distributions import variance_limits
 
-PLACES = ("1", "2", "3")
+COLUMN_NUMBERS = ("1", "2", "3")
 QUANTILES = (0.001, 0.05, 0.25, 0.5, 0.75, 0.95, 0.999)
 
 
-def f64(x) -> torch.Tensor:
+def make_float64(x) -> torch.Tensor:
     return torch.as_tensor(x, dtype=torch.float64)
 
 
@@ -27,7 +27,7 @@ def golden_law(golden) -> DoublePoisson:
 
 @pytest.fixture(scope="module")
 def random_law(random_laws) -> DoublePoisson:
-    return DoublePoisson(f64([o.mu for o in random_laws]), f64([o.gamma for o in random_laws]))
+    return DoublePoisson(make_float64([o.mu for o in random_laws]), make_float64([o.gamma for o in random_laws]))
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def random_counts(random_laws) -> list[list[float]]:
 
 
 class TestGolden:
-    """What the issue asks for, on every row of the table."""
+    """Compare with every row of the golden tables."""
 
     def test_log_normalizer(self, golden, golden_law, assert_within):
         at = {"mu": golden["mu"], "gamma": golden["gamma"]}
@@ -58,27 +58,27 @@ class TestGolden:
 
     @pytest.mark.parametrize("q", QUANTILES)
     def test_icdf(self, golden, golden_law, q):
-        assert torch.equal(golden_law.icdf(f64(q)), golden[f"q{q:g}"])
+        assert torch.equal(golden_law.icdf(make_float64(q)), golden[f"q{q:g}"])
 
-    @pytest.mark.parametrize("place", PLACES)
-    def test_log_prob(self, golden, golden_law, assert_within, place):
-        y = golden[f"y{place}"]
+    @pytest.mark.parametrize("number", COLUMN_NUMBERS)
+    def test_log_prob(self, golden, golden_law, assert_within, number):
+        y = golden[f"y{number}"]
         at = {"mu": golden["mu"], "gamma": golden["gamma"], "y": y}
-        assert_within(golden_law.log_prob(y), golden[f"log_pmf{place}"], 1e-8, floor=1.0, **at)
+        assert_within(golden_law.log_prob(y), golden[f"log_pmf{number}"], 1e-8, floor=1.0, **at)
 
-    @pytest.mark.parametrize("place", PLACES)
+    @pytest.mark.parametrize("number", COLUMN_NUMBERS)
     @pytest.mark.parametrize(("method", "column"), [("cdf", "cdf"), ("survival", "sf")])
-    def test_tails(self, golden, golden_law, assert_within, method, column, place):
-        y, expected = golden[f"y{place}"], golden[f"{column}{place}"]
+    def test_tails(self, golden, golden_law, assert_within, method, column, number):
+        y, expected = golden[f"y{number}"], golden[f"{column}{number}"]
         at = {"mu": golden["mu"], "gamma": golden["gamma"], "y": y}
         # Below 1e-12 the error may grow, but never beyond 1e-7 of 1e-12.
         assert_within(getattr(golden_law, method)(y), expected, 1e-7, floor=1e-12, **at)
 
-    @pytest.mark.parametrize("place", PLACES)
-    def test_crps(self, golden, golden_law, assert_within, place):
-        y = golden[f"y{place}"]
+    @pytest.mark.parametrize("number", COLUMN_NUMBERS)
+    def test_crps(self, golden, golden_law, assert_within, number):
+        y = golden[f"y{number}"]
         at = {"mu": golden["mu"], "gamma": golden["gamma"], "y": y}
-        assert_within(golden_law.crps(y), golden[f"crps{place}"], 1e-6, **at)
+        assert_within(golden_law.crps(y), golden[f"crps{number}"], 1e-6, **at)
 
     def test_half_mean_difference(self, golden, golden_law, assert_within):
         """CRPS far above the law is y - E[Z] - E|Z - Z'| / 2."""
@@ -87,14 +87,14 @@ class TestGolden:
 
 
 class TestDirectSum:
-    """150 laws over mu in [1e-6, 3e4] and gamma in [2e-3, 1e4], summed integer by integer in extended precision."""
+    """Compare with 80 distributions over mu in [1e-6, 3e4] and gamma in [2e-3, 1e4], summed in extended precision."""
 
     def test_log_normalizer(self, random_laws, random_law, assert_within):
         expected = [o.log_c for o in random_laws]
         assert_within(random_law.log_normalizer(), expected, 2e-9, floor=1.0, mu=random_law.mu, gamma=random_law.gamma)
 
     @pytest.mark.parametrize("name", ["mean", "variance", "mode", "entropy"])
-    def test_of_law(self, random_laws, random_law, assert_within, name):
+    def test_mean_variance_mode_and_entropy(self, random_laws, random_law, assert_within, name):
         got = random_law.entropy() if name == "entropy" else getattr(random_law, name)
         expected = [getattr(o.law, name) for o in random_laws]
         tolerance = 0.0 if name == "mode" else 1e-8
@@ -104,14 +104,14 @@ class TestDirectSum:
         for counts in random_counts:
             expected = [o.law.log_pmf(y) for o, y in zip(random_laws, counts, strict=True)]
             at = {"mu": random_law.mu, "gamma": random_law.gamma, "y": counts}
-            assert_within(random_law.log_prob(f64(counts)), expected, 2e-9, floor=1.0, **at)
+            assert_within(random_law.log_prob(make_float64(counts)), expected, 2e-9, floor=1.0, **at)
 
     @pytest.mark.parametrize("method", ["cdf", "survival"])
     def test_tails(self, random_laws, random_law, random_counts, assert_within, method):
         for counts in random_counts:
             expected = [getattr(o.law, method)(y) for o, y in zip(random_laws, counts, strict=True)]
             at = {"mu": random_law.mu, "gamma": random_law.gamma, "y": counts}
-            got = getattr(random_law, method)(f64(counts))
+            got = getattr(random_law, method)(make_float64(counts))
             assert_within(got, expected, 1e-7, floor=1e-4, **at)
             assert_within(got, expected, 2e-6, floor=1e-12, **at)
 
@@ -119,63 +119,65 @@ class TestDirectSum:
         for counts in random_counts:
             expected = [o.law.crps(y) for o, y in zip(random_laws, counts, strict=True)]
             at = {"mu": random_law.mu, "gamma": random_law.gamma, "y": counts}
-            assert_within(random_law.crps(f64(counts)), expected, 5e-7, **at)
+            assert_within(random_law.crps(make_float64(counts)), expected, 5e-7, **at)
 
     @pytest.mark.parametrize("q", [1e-9, 0.01, 0.3, 0.6, 0.99, 1 - 1e-9])
     def test_icdf(self, random_laws, random_law, q):
-        assert random_law.icdf(f64(q)).tolist() == [o.law.quantile(q) for o in random_laws]
+        assert random_law.icdf(make_float64(q)).tolist() == [o.law.quantile(q) for o in random_laws]
 
     @pytest.mark.parametrize(
         ("mu", "gamma", "y"), [(5e-5, 0.0675, 29), (0.11, 0.131, 38), (5e-6, 0.0653, 28), (0.26, 0.187, 31)]
     )
-    def test_steep_upper_tail(self, summed, assert_within, mu, gamma, y):
-        """Tails that fall by nearly a factor e a count, where a sum is hardest to take for an integral."""
-        law, expected = DoublePoisson(f64(mu), f64(gamma)), summed(mu, gamma).law
+    def test_steep_upper_tail(self, sum_double_poisson, assert_within, mu, gamma, y):
+        """Tails that fall by nearly a factor e a count are hardest to take for an integral."""
+        law, expected = DoublePoisson(make_float64(mu), make_float64(gamma)), sum_double_poisson(mu, gamma).law
         assert_within(law.survival(y), expected.survival(y), 2e-6, floor=1e-12)
 
     @pytest.mark.parametrize(
         ("mu", "gamma", "y"), [(12900, 180, 12844), (2100, 27.5, 2043), (730, 5.8, 640), (470, 3.4, 385)]
     )
-    def test_steep_lower_tail(self, summed, assert_within, mu, gamma, y):
-        law, expected = DoublePoisson(f64(mu), f64(gamma)), summed(mu, gamma).law
+    def test_steep_lower_tail(self, sum_double_poisson, assert_within, mu, gamma, y):
+        law, expected = DoublePoisson(make_float64(mu), make_float64(gamma)), sum_double_poisson(mu, gamma).law
         assert_within(law.cdf(y), expected.cdf(y), 2e-6, floor=1e-12)
 
 
-def test_far_beyond_the_law(summed):
-    """Where the pmf underflows: cdf, survival and CRPS go to their limits, log_prob stays finite."""
-    law, exact = DoublePoisson(f64(5.0), f64(2.0)), summed(5.0, 2.0).law
-    y = f64(1e7)
+def test_far_beyond_its_mass_the_distribution_has_its_limits(sum_double_poisson):
+    """Where the pmf underflows, cdf, survival and CRPS go to their limits, and log_prob stays finite."""
+    law, exact = DoublePoisson(make_float64(5.0), make_float64(2.0)), sum_double_poisson(5.0, 2.0).law
+    y = make_float64(1e7)
     assert law.cdf(y) == 1.0
     assert law.survival(y) == 0.0
     assert law.crps(y).item() == pytest.approx(1e7 - exact.mean - exact.half_mean_difference, rel=1e-14)
     # log h(y) - gamma D(y) + log(gamma) / 2 - log c, term by term.
-    expected = mpmath.log(mpmath.sqrt(2)) - summed(5.0, 2.0).log_c - mpmath.mpf(10**7) - mpmath.loggamma(10**7 + 1)
+    expected = (
+        mpmath.log(mpmath.sqrt(2)) - sum_double_poisson(5.0, 2.0).log_c - mpmath.mpf(10**7) - mpmath.loggamma(10**7 + 1)
+    )
     expected += 10**7 * mpmath.log(10**7) - 2 * (5 - 10**7 + 10**7 * mpmath.log(mpmath.mpf(10**7) / 5))
     assert law.log_prob(y).item() == pytest.approx(float(expected), rel=1e-13)
 
 
 class TestRmutil:
-    """R's rmutil, independent code; see tests/reference/README.md."""
+    """Compare with R's rmutil, which is independent code; see tests/reference/README.md."""
 
     def test_log_prob(self, reference, assert_within):
         table = reference("rmutil_double_poisson.csv")
-        got = DoublePoisson(f64(table["mu"]), f64(table["gamma"])).log_prob(f64(table["y"]))
+        got = DoublePoisson(make_float64(table["mu"]), make_float64(table["gamma"])).log_prob(make_float64(table["y"]))
         assert_within(got, table["log_pmf"], 2e-9, floor=1.0, mu=table["mu"], gamma=table["gamma"], y=table["y"])
 
     def test_cdf(self, reference, assert_within):
         table = reference("rmutil_double_poisson.csv")
-        got = DoublePoisson(f64(table["mu"]), f64(table["gamma"])).cdf(f64(table["y"]))
+        got = DoublePoisson(make_float64(table["mu"]), make_float64(table["gamma"])).cdf(make_float64(table["y"]))
         assert (table["cdf"] == 0).sum() == 4
         assert_within(got, table["cdf"], 1e-7, floor=1e-300, mu=table["mu"], gamma=table["gamma"], y=table["y"])
 
 
-def test_two_modes_take_the_smaller():
-    assert DoublePoisson(f64([1.0, 3.0, 64.0, 1e6]), 1.0).mode.tolist() == [0.0, 2.0, 63.0, 999_999.0]
+def test_of_two_modes_the_smaller_is_taken():
+    assert DoublePoisson(make_float64([1.0, 3.0, 64.0, 1e6]), 1.0).mode.tolist() == [0.0, 2.0, 63.0, 999_999.0]
 
 
-def test_two_peaks():
-    """Over-dispersed enough, the law has a peak at 0 beside the interior one; the higher wins."""
-    law = DoublePoisson(f64([20.0, 20.5]), f64([0.1, 1.0]))
+def test_the_higher_of_two_peaks_is_the_mode():
+    """With enough over-dispersion there is a peak at 0 beside the interior one."""
+    law = DoublePoisson(make_float64([20.0, 20.5]), make_float64([0.1, 1.0]))
     p = law.expand((40, 2)).log_prob(torch.arange(40.0, dtype=torch.float64).unsqueeze(1)).T
     interior = p[0, 1:].argmax() + 1
     assert p[0, 0] > p[0, 1] < p[0, interior]
@@ -191,10 +193,12 @@ class TestKullbackLeibler:
     ]
 
     @pytest.mark.parametrize(("p", "q"), PAIRS + [(q, p) for p, q in PAIRS])
-    def test_against_direct_sum(self, summed, p, q):
-        exact, other = summed(*p), summed(*q)
+    def test_against_direct_sum(self, sum_double_poisson, p, q):
+        exact, other = sum_double_poisson(*p), sum_double_poisson(*q)
         expected = exact.law.expectation(exact.log_p(exact.law.y) - other.log_p(exact.law.y))
-        got = kl_divergence(DoublePoisson(f64(p[0]), f64(p[1])), DoublePoisson(f64(q[0]), f64(q[1])))
+        got = kl_divergence(
+            DoublePoisson(make_float64(p[0]), make_float64(p[1])), DoublePoisson(make_float64(q[0]), make_float64(q[1]))
+        )
         assert got.item() == pytest.approx(expected, rel=1e-8)
 
     def test_zero_for_equal_laws_only(self, golden, golden_law):
@@ -205,7 +209,7 @@ class TestKullbackLeibler:
 
 class TestEfron:
     def test_approximations(self):
-        law = DoublePoisson(f64([2.0, 30.0]), f64([0.5, 4.0]))
+        law = DoublePoisson(make_float64([2.0, 30.0]), make_float64([0.5, 4.0]))
         assert law.efron_mean.tolist() == [2.0, 30.0]
         assert law.efron_variance.tolist() == [4.0, 7.5]
 
@@ -223,7 +227,7 @@ class TestEfron:
         d = gamma**-0.5 * ((s * (gamma * (z - mean) ** 2 - z)).sum() + first)
         epsilon_1 = abs(first / s.sum())
         epsilon_2 = abs((d * gamma**0.5 * s.sum() - gamma * first**2) / (gamma * s.sum() ** 2))
-        law = DoublePoisson(f64(mean), f64(gamma))
+        law = DoublePoisson(make_float64(mean), make_float64(gamma))
         assert abs(law.mean.item() - mean) == pytest.approx(float(epsilon_1), abs=1e-8)
         assert abs(law.variance.item() - variance) == pytest.approx(float(epsilon_2), abs=1e-7)
 
@@ -233,25 +237,25 @@ class TestFromMoments:
         "mean", [1e-3, 0.1, 0.5, 0.9, 0.95, 0.99, 1.0, 1.01, 1.5, 1.9, 1.99, 2.5, 7.0, 10.3, 50.9, 1e3, 1e5]
     )
     def test_exact_moments(self, assert_within, mean):
-        low, high = (x.item() for x in variance_limits(f64(mean)))
-        shares = f64([0.003, 0.01, 0.02, 0.05, 0.1, 0.3, 0.5, 0.75])
+        low, high = (x.item() for x in variance_limits(make_float64(mean)))
+        shares = make_float64([0.003, 0.01, 0.02, 0.05, 0.1, 0.3, 0.5, 0.75])
         variance = low + shares * min(mean, high - low)
-        law = DoublePoisson.from_moments(f64(mean), variance)
+        law = DoublePoisson.from_moments(make_float64(mean), variance)
         at = {"mean": torch.full_like(variance, mean), "variance": variance}
         assert_within(law.mean, at["mean"], 1e-9, **at)
         assert_within(law.variance, variance, 1e-9, **at)
 
     def test_close_to_the_least_variance(self, assert_within):
         rng = np.random.default_rng(0)
-        mean = f64(np.exp(rng.uniform(0.0, 10.3, 60)))
-        variance = variance_limits(mean)[0] + f64(np.exp(rng.uniform(-6.9, 0.0, 60)))
+        mean = make_float64(np.exp(rng.uniform(0.0, 10.3, 60)))
+        variance = variance_limits(mean)[0] + make_float64(np.exp(rng.uniform(-6.9, 0.0, 60)))
         law = DoublePoisson.from_moments(mean, variance)
         assert_within(law.mean, mean, 1e-9, variance=variance)
         assert_within(law.variance, variance, 1e-8, mean=mean)
 
-    def test_by_an_independent_sum(self, summed):
-        law = DoublePoisson.from_moments(f64(4.0), f64(9.0))
-        exact = summed(law.mu.item(), law.gamma.item()).law
+    def test_by_an_independent_sum(self, sum_double_poisson):
+        law = DoublePoisson.from_moments(make_float64(4.0), make_float64(9.0))
+        exact = sum_double_poisson(law.mu.item(), law.gamma.item()).law
         assert (exact.mean, exact.variance) == pytest.approx((4.0, 9.0), rel=1e-9)
 
     def test_shape_and_dtype(self):
@@ -262,15 +266,15 @@ class TestFromMoments:
 
     @pytest.mark.parametrize("variance", [0.2, 30.0])
     def test_unreachable(self, variance):
-        low, high = (x.item() for x in variance_limits(f64(2.5)))
+        low, high = (x.item() for x in variance_limits(make_float64(2.5)))
         message = rf"variance must lie well between {low:.6g} and {high:.6g} .* mean 2.5, got {variance:g} at 1\. \w+"
         with pytest.raises(InputError, match=message):
-            DoublePoisson.from_moments(f64([2.5, 2.5]), f64([3.0, variance]))
+            DoublePoisson.from_moments(make_float64([2.5, 2.5]), make_float64([3.0, variance]))
 
     @pytest.mark.parametrize("mean", [0.04, 0.7, 2.5, 31.25])
     def test_variance_limits(self, mean):
         """Below, the law on the two integers next to the mean; above, weights h(y) x^y with the x of this mean."""
-        low, high = (x.item() for x in variance_limits(f64(mean)))
+        low, high = (x.item() for x in variance_limits(make_float64(mean)))
         fraction = mean - math.floor(mean)
         assert low == pytest.approx(fraction * (1 - fraction), rel=1e-12)
         y = np.arange(5000.0)
@@ -279,15 +283,15 @@ class TestFromMoments:
         def moments(log_x: float) -> tuple[float, float]:
             p = np.exp(log_h + y * log_x)
             p /= p.sum()
-            found = (p * y).sum()
-            return found, (p * (y - found) ** 2).sum()
+            mean = (p * y).sum()
+            return mean, (p * (y - mean) ** 2).sum()
 
         log_x = optimize.brentq(lambda log_x: moments(log_x)[0] - mean, -5.0, -0.01, xtol=1e-15)
         assert high == pytest.approx(moments(log_x)[1], rel=1e-9)
 
     def test_variance_limit_is_approached(self):
         """As gamma falls at one mean, the variance rises towards its limit and stays below."""
-        high = variance_limits(f64(2.5))[1]
-        found = DoublePoisson.from_moments(f64(2.5), high * f64([0.5, 0.8, 0.9, 0.95]))
-        assert (found.gamma.diff() < 0).all()
-        assert found.gamma[-1] < 0.02
+        high = variance_limits(make_float64(2.5))[1]
+        narrowing = DoublePoisson.from_moments(make_float64(2.5), high * make_float64([0.5, 0.8, 0.9, 0.95]))
+        assert (narrowing.gamma.diff() < 0).all()
+        assert narrowing.gamma[-1] < 0.02

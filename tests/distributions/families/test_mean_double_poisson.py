@@ -1,4 +1,4 @@
-"""The Double Poisson by its mean against the Poisson, the Double Poisson and its limits."""
+"""Test the Double Poisson by its mean against the Poisson, the Double Poisson and its limits."""
 
 import numpy as np
 import pytest
@@ -18,26 +18,26 @@ REGIMES = {
 }
 
 
-def f64(x) -> torch.Tensor:
+def make_float64(x) -> torch.Tensor:
     return torch.as_tensor(x, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("mean", [1e-3, 3.0, 70.0, 1e6])
-def test_gamma_one_is_the_poisson(mean, assert_within):
-    law, reference = MeanDoublePoisson(f64(mean), f64(1.0)), stats.poisson(mean)
+def test_gamma_1_is_the_poisson(mean, assert_within):
+    law, reference = MeanDoublePoisson(make_float64(mean), make_float64(1.0)), stats.poisson(mean)
     y = np.unique(reference.ppf([1e-6, 0.3, 0.5, 0.9, 1 - 1e-6]))
-    assert_within(law.log_prob(f64(y)), reference.logpmf(y), 5e-9, floor=1.0, y=y)
+    assert_within(law.log_prob(make_float64(y)), reference.logpmf(y), 5e-9, floor=1.0, y=y)
     assert_within(law.variance, mean, 1e-8)
 
 
-def test_it_is_the_double_poisson_whose_mean_it_has():
+def test_results_are_those_of_the_double_poisson_with_this_mean():
     rng = np.random.default_rng(0)
     mean, gamma = np.exp(rng.uniform(-6, 8, 200)), np.exp(rng.uniform(-3, 3, 200))
     gamma = np.minimum(gamma, 19.0 * np.maximum(mean, 1.0))
     mu = np.exp([MeanDoublePoissonWeights.prepare(*pair, 0.0).log_m for pair in zip(mean, gamma, strict=True)])
     is_float = mu > 1e-200
-    law = MeanDoublePoisson(f64(mean[is_float]), f64(gamma[is_float]))
-    peer = DoublePoisson(f64(mu[is_float]), f64(gamma[is_float]))
+    law = MeanDoublePoisson(make_float64(mean[is_float]), make_float64(gamma[is_float]))
+    peer = DoublePoisson(make_float64(mu[is_float]), make_float64(gamma[is_float]))
     torch.testing.assert_close(peer.mean, law.mean, rtol=1e-8, atol=0)
     torch.testing.assert_close(law.variance, peer.variance, rtol=1e-7, atol=0)
     y = law.mean.round()
@@ -46,13 +46,13 @@ def test_it_is_the_double_poisson_whose_mean_it_has():
 
 @pytest.mark.parametrize("mean", [0.01, 1.0, 30.0, 1000.0])
 def test_small_gammas_reach_the_largest_variance(mean):
-    law = MeanDoublePoisson(f64(mean), f64(1e-7))
-    assert law.variance.item() == pytest.approx(variance_limits(f64(mean))[1].item(), rel=1e-3)
+    law = MeanDoublePoisson(make_float64(mean), make_float64(1e-7))
+    assert law.variance.item() == pytest.approx(variance_limits(make_float64(mean))[1].item(), rel=1e-3)
 
 
 @pytest.mark.parametrize("regime", REGIMES)
-def test_derivatives(regime):
-    mean, gamma, y = f64(REGIMES[regime]).unbind(1)
+def test_derivatives_of_log_prob_are_numerical_ones(regime):
+    mean, gamma, y = make_float64(REGIMES[regime]).unbind(1)
     at = (mean.log().requires_grad_(), gamma.log().requires_grad_())
     log_prob = lambda a, b: MeanDoublePoisson(a.exp(), b.exp()).log_prob(y)
     assert gradcheck(log_prob, at, eps=1e-6, atol=1e-5, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Kernels on disk: a constant that was edited makes a new kernel, and an unchanged file is read again."""
+"""Test kernels on disk: an edited constant makes a new kernel, and an unchanged file is read again."""
 
 import importlib
 import sys
@@ -44,8 +44,8 @@ NAME = "family_that_a_test_edits"
 
 
 @pytest.fixture
-def load(tmp_path, monkeypatch):
-    """Return a function that imports a file of the given text anew and returns its compiled `find_log_masses`."""
+def compile_text(tmp_path, monkeypatch):
+    """Return a function that imports a file with this text anew and returns its compiled `find_log_masses`."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.syspath_prepend(tmp_path)
@@ -60,18 +60,18 @@ def load(tmp_path, monkeypatch):
     sys.modules.pop(NAME, None)
 
 
-def log_prob(kernel):
+def run_kernel(kernel):
     results = np.empty((4, 1))
     kernel(np.array([[2.0], [3.0], [0.0], [0.0]]), results)
     return results[0, 0]
 
 
-def test_an_edited_constant_makes_a_new_kernel_and_an_unchanged_file_does_not(load):
+def test_an_edited_constant_makes_a_new_kernel_and_an_unchanged_file_does_not(compile_text):
     expected = 2.0 * np.log(3.0) - 3.0 * np.log(4.0)
-    assert log_prob(load(FILE)) == pytest.approx(expected, rel=1e-14)
-    edited = load(FILE.replace("SHIFT = 0.0", "SHIFT = -1.0"))
-    assert log_prob(edited) == pytest.approx(expected - 1.0, rel=1e-14)
-    again = load(FILE)
-    assert log_prob(again) == pytest.approx(expected, rel=1e-14)
+    assert run_kernel(compile_text(FILE)) == pytest.approx(expected, rel=1e-14)
+    edited = compile_text(FILE.replace("SHIFT = 0.0", "SHIFT = -1.0"))
+    assert run_kernel(edited) == pytest.approx(expected - 1.0, rel=1e-14)
+    again = compile_text(FILE)
+    assert run_kernel(again) == pytest.approx(expected, rel=1e-14)
     assert sum(edited.stats.cache_hits.values()) == 0
     assert sum(again.stats.cache_hits.values()) == 1

@@ -1,4 +1,4 @@
-"""Gauss's rule for sums over counts, against sums of polynomials, and rows of many counts against all their counts."""
+"""Test Gauss's rule for sums over counts: sums of polynomials, and rows of many counts against all their counts."""
 
 import numpy as np
 import pytest
@@ -11,15 +11,15 @@ from ddpn.distributions.kernels.gauss import POSITIONS, SIZE, TABLES, UPTO, WEIG
 
 @pytest.mark.parametrize("n", [16, 32, 64, 1024, 2**17])
 class TestTables:
-    def test_sums_of_polynomials(self, n):
+    def test_sums_of_polynomials_are_exact(self, n):
         k = find_table(n)
         for degree in range(min(n, 2 * SIZE)):
             p = Chebyshev.basis(degree, domain=[-1.0, n])
             error = WEIGHTS[k] @ p(POSITIONS[k] * n - 0.5) - p(np.arange(n)).mean()
             assert abs(error) < (1e-14 if degree < SIZE else 1e-6), degree
 
-    def test_partial_sums(self, n):
-        """Of p(z) = q(z) - q(z - 1), whose sum from 0 to z is q(z) - q(-1)."""
+    def test_partial_sums_of_polynomials_are_exact(self, n):
+        """Take p(z) = q(z) - q(z - 1), whose sum from 0 to z is q(z) - q(-1)."""
         k = find_table(n)
         z = POSITIONS[k] * n - 0.5
         for degree in range(1, SIZE + 1):
@@ -38,8 +38,8 @@ def test_the_largest_tables_are_those_of_integrals():
     assert find_table(2.0**500) == TABLES - 1
 
 
-def test_rows_of_many_counts_against_all_their_counts():
-    """CRPS, entropy and quantiles where single counts, short and long panels meet."""
+def test_rows_of_many_counts_are_sums_of_all_their_counts():
+    """Check CRPS, entropy and quantiles where single counts, short and long panels meet."""
     tensor = lambda *values: torch.tensor(values, dtype=torch.float64)
     law = Mixture.concatenate(
         [
@@ -53,13 +53,13 @@ def test_rows_of_many_counts_against_all_their_counts():
     below, above = pmf.cumsum(), pmf[::-1].cumsum()[::-1] - pmf
     some = pmf[pmf > 0.0]
     for y in (0, 290, 2500, 70_000):
-        found = law.summary(tensor(0.1, 0.5), torch.tensor(y), entropy=True)
-        assert found.crps.item() == pytest.approx((below[:y] ** 2).sum() + (above[y:] ** 2).sum(), rel=1e-11)
-        assert found.entropy.item() == pytest.approx(-(some * np.log(some)).sum(), rel=1e-11)
-        assert found.quantiles.flatten().tolist() == [np.searchsorted(below, q) for q in (0.1, 0.5)]
+        summary = law.summary(tensor(0.1, 0.5), torch.tensor(y), entropy=True)
+        assert summary.crps.item() == pytest.approx((below[:y] ** 2).sum() + (above[y:] ** 2).sum(), rel=1e-11)
+        assert summary.entropy.item() == pytest.approx(-(some * np.log(some)).sum(), rel=1e-11)
+        assert summary.quantiles.flatten().tolist() == [np.searchsorted(below, q) for q in (0.1, 0.5)]
 
 
 @pytest.mark.parametrize("low", [1000.0, 1024.0, 65536.0])
-def test_the_mode_at_the_lower_end_of_a_range(low):
+def test_the_mode_may_be_the_lower_end_of_a_range(low):
     law = Truncated(NegativeBinomial(torch.tensor([3e5], dtype=torch.float64), 2.0), low=low)
     assert law.mode.item() == low

@@ -1,4 +1,4 @@
-"""log_mass: against 40-digit sums, scipy, finite differences and autograd through an explicit sum."""
+"""Test log_mass against 40-digit sums, scipy, finite differences and autograd through an explicit sum."""
 
 import csv
 import math
@@ -19,7 +19,7 @@ FAMILIES = {
 }
 
 
-def leaf(*values: float) -> torch.Tensor:
+def make_leaf(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64, requires_grad=True)
 
 
@@ -28,12 +28,14 @@ def rows(pytestconfig):
     """Rows of tests/reference/truncated_counts.csv by family."""
     path = pytestconfig.rootpath / "tests" / "reference" / "truncated_counts.csv"
     with path.open(newline="") as file:
-        found = list(csv.DictReader(file))
+        table = list(csv.DictReader(file))
     columns = {}
-    for family in {row["family"] for row in found}:
-        own = [row for row in found if row["family"] == family]
+    for family in {row["family"] for row in table}:
+        family_rows = [row for row in table if row["family"] == family]
         columns[family] = {
-            k: torch.tensor([float(r[k]) for r in own], dtype=torch.float64) for k in own[0] if k != "family"
+            k: torch.tensor([float(r[k]) for r in family_rows], dtype=torch.float64)
+            for k in family_rows[0]
+            if k != "family"
         }
         high = columns[family]["high"]
         columns[family]["high"] = torch.where(high < 0, torch.inf, high)
@@ -60,7 +62,7 @@ def test_masses_moments_and_scores_are_those_of_40_digit_sums(rows, family, asse
     assert_within(dist.crps(at["y"]), at["crps"], 1e-6, **where)
 
 
-def test_upper_tails_of_scipy():
+def test_upper_tails_are_those_of_scipy():
     mu, c = torch.tensor([2.0, 50.0, 1e4], dtype=torch.float64), torch.tensor([30, 90, 10300])
     np.testing.assert_allclose(log_mass(Poisson(mu), c), stats.poisson.logsf(c.numpy() - 1, mu.numpy()), rtol=1e-9)
     alpha = torch.tensor([0.3, 2.0, 1e-3], dtype=torch.float64)
@@ -87,24 +89,24 @@ RANGES = {
 @pytest.mark.parametrize("name", RANGES)
 def test_gradients_are_finite_differences(name):
     low, high = RANGES[name]
-    mu, other, raw = leaf(0.4, 8.0, 30.0, 250.0), leaf(0.5, 1.7, 0.2, 0.6), leaf(0.3, -1.0)
+    mu, other, raw = make_leaf(0.4, 8.0, 30.0, 250.0), make_leaf(0.5, 1.7, 0.2, 0.6), make_leaf(0.3, -1.0)
 
     def masses(mu, other, raw):
         mixture = Mixture(
             [DoublePoisson(mu, other), ZeroInflated(NegativeBinomial(mu, other), logits=raw.sum())], raw.softmax(0)
         )
-        found = torch.stack([log_mass(d, low, high) for d in (Poisson(mu), NegativeBinomial(mu, other), mixture)])
-        return torch.where(torch.isfinite(found), found, 0.0)
+        log_masses = torch.stack([log_mass(d, low, high) for d in (Poisson(mu), NegativeBinomial(mu, other), mixture)])
+        return torch.where(torch.isfinite(log_masses), log_masses, 0.0)
 
     assert gradcheck(masses, (mu, other, raw), eps=1e-6, atol=1e-5, rtol=1e-5, fast_mode=True)
 
 
 def test_gradients_are_those_of_an_explicit_sum():
-    mu, gamma = leaf(700.0), leaf(0.05)
+    mu, gamma = make_leaf(700.0), make_leaf(0.05)
     z = torch.arange(400.0, 5000.0, dtype=torch.float64)
     expected = torch.autograd.grad(torch.logsumexp(DoublePoisson(mu, gamma).log_prob(z), 0), (mu, gamma))
-    found = torch.autograd.grad(log_mass(DoublePoisson(mu, gamma), 400).sum(), (mu, gamma))
-    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-12)
+    gradients = torch.autograd.grad(log_mass(DoublePoisson(mu, gamma), 400).sum(), (mu, gamma))
+    torch.testing.assert_close(gradients, expected, rtol=1e-8, atol=1e-12)
 
 
 def test_gradients_are_never_nan():
@@ -123,12 +125,12 @@ def test_gradients_are_never_nan():
 
 def test_bounds_broadcast_and_nothing_is_summed_for_all_counts():
     dist = Poisson(torch.tensor([2.0, 5.0]))
-    found = log_mass(dist, torch.tensor([[0.0], [3.0], [4.0]]), torch.tensor([[math.inf], [3.0], [6.0]]))
-    assert found.shape == (3, 2)
-    assert found.dtype == torch.float32
-    assert torch.equal(found[0], torch.zeros(2))
-    torch.testing.assert_close(found[1], dist.log_prob(torch.tensor(3.0)))
-    torch.testing.assert_close(found[2].exp(), dist.cdf(torch.tensor(6)) - dist.cdf(torch.tensor(3)))
+    log_masses = log_mass(dist, torch.tensor([[0.0], [3.0], [4.0]]), torch.tensor([[math.inf], [3.0], [6.0]]))
+    assert log_masses.shape == (3, 2)
+    assert log_masses.dtype == torch.float32
+    assert torch.equal(log_masses[0], torch.zeros(2))
+    torch.testing.assert_close(log_masses[1], dist.log_prob(torch.tensor(3.0)))
+    torch.testing.assert_close(log_masses[2].exp(), dist.cdf(torch.tensor(6)) - dist.cdf(torch.tensor(3)))
     assert torch.equal(log_mass(dist), torch.zeros(2))
 
 
@@ -137,8 +139,8 @@ def test_only_count_distributions_have_counts():
         log_mass(torch.distributions.Normal(0.0, 1.0), 1)
 
 
-def test_crps_of_extreme_overdispersion(rows):
-    """Closed form of Wei and Held (2014): alone and as a mixture; the score is never negative."""
+def test_crps_of_extreme_overdispersion_is_its_closed_form(rows):
+    """Compare with Wei and Held (2014), alone and as a mixture; the score is never negative."""
     at = rows["overdispersed"]
     alone = NegativeBinomial(at["mu"], at["other"])
     for dist in (alone, Mixture([alone]), Mixture([alone, alone, alone])):
@@ -149,8 +151,8 @@ def test_crps_of_extreme_overdispersion(rows):
 
 @pytest.mark.parametrize("sigmas", [-34, -10, -1, 0, 1, 10, 34])
 @pytest.mark.parametrize("gamma", [1e6, 1e8])
-def test_tails_of_narrow_distributions_of_huge_counts(gamma, sigmas):
-    """Against sums of all counts in extended precision: D by its series, h by Stirling's."""
+def test_tails_of_narrow_distributions_of_huge_counts_are_sums(gamma, sigmas):
+    """Sum all counts in extended precision: D by its series, h by Stirling's."""
     mu, deviation = 1e12 + 0.5, np.sqrt(1e12 / gamma)
     y = np.longdouble(1e12) + np.arange(-int(40 * deviation), int(40 * deviation) + 1)
     v = (y - mu) / (y + mu)
@@ -158,5 +160,5 @@ def test_tails_of_narrow_distributions_of_huge_counts(gamma, sigmas):
     w = np.exp(log_w - log_w.max())
     count, dist = np.floor(1e12 + sigmas * deviation), DoublePoisson(torch.tensor(mu, dtype=torch.float64), gamma)
     is_side = y <= count if sigmas <= 0 else y > count
-    found = (dist.cdf if sigmas <= 0 else dist.survival)(torch.tensor(count, dtype=torch.float64)).item()
-    assert found == pytest.approx(float(w[is_side].sum() / w.sum()), rel=1e-11)
+    tail = (dist.cdf if sigmas <= 0 else dist.survival)(torch.tensor(count, dtype=torch.float64)).item()
+    assert tail == pytest.approx(float(w[is_side].sum() / w.sum()), rel=1e-11)

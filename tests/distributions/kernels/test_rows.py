@@ -1,4 +1,4 @@
-"""Searches over counts: from good and bad first guesses, in the far tails, and against independent answers."""
+"""Test searches over counts: from good and bad first guesses, in the far tails, and against independent answers."""
 
 import numpy as np
 import pytest
@@ -8,26 +8,26 @@ from ddpn import DoublePoisson, NegativeBinomial, Poisson
 from ddpn.distributions import DoubleBinomial, GeneralizedPoisson, Mixture, Truncated
 
 
-def f64(x) -> torch.Tensor:
+def make_float64(x) -> torch.Tensor:
     return torch.as_tensor(x, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("q", [1e-300, 1e-100, 1e-30, 1e-15, 1 - 1e-12, 1 - 2**-53])
-def test_far_tails(q):
-    """The smallest count with cdf >= q, by its definition."""
-    mu = f64([1e-6, 0.4, 3.0, 40.0, 40.0, 1e3, 1e5, 1e7])
-    gamma = f64([1e-3, 0.1, 5.0, 0.02, 40.0, 1.0, 0.3, 2.0])
+def test_quantiles_in_far_tails_follow_their_definition(q):
+    """The quantile is the smallest count with cdf >= q."""
+    mu = make_float64([1e-6, 0.4, 3.0, 40.0, 40.0, 1e3, 1e5, 1e7])
+    gamma = make_float64([1e-3, 0.1, 5.0, 0.02, 40.0, 1.0, 0.3, 2.0])
     law = DoublePoisson(mu, gamma)
-    y = law.icdf(f64(q))
+    y = law.icdf(make_float64(q))
     assert torch.isfinite(y).all()
     assert (law.cdf(y) >= q).all()
     assert ((law.cdf((y - 1).clamp(min=0)) < q) | (y == 0)).all()
 
 
 def test_one_row_does_not_disturb_another(random_laws):
-    law = DoublePoisson(f64([o.mu for o in random_laws]), f64([o.gamma for o in random_laws]))
+    law = DoublePoisson(make_float64([o.mu for o in random_laws]), make_float64([o.gamma for o in random_laws]))
     rng = np.random.default_rng(1)
-    q = f64(rng.uniform(size=len(random_laws)))
+    q = make_float64(rng.uniform(size=len(random_laws)))
     y = law.icdf(q)
     assert y.tolist() == [o.law.quantile(level) for o, level in zip(random_laws, q.tolist(), strict=True)]
 
@@ -64,41 +64,61 @@ def test_a_quantile_of_nan_is_nan():
 @pytest.mark.parametrize("mu", [10.0, 1e10])
 def test_a_nan_component_makes_all_results_of_its_row_nan(mu, levels):
     mixture = Mixture(
-        Poisson(f64([[mu, torch.nan], [mu, 5.0]]), validate_args=False), weights=f64([[0.5, 0.5], [1, 0]])
+        Poisson(make_float64([[mu, torch.nan], [mu, 5.0]]), validate_args=False),
+        weights=make_float64([[0.5, 0.5], [1, 0]]),
     )
-    found = mixture.summary(f64(levels), f64([5.0, 5.0]), entropy=True)
-    results = [found.mean, found.variance, found.aleatoric, found.epistemic, found.mode, found.quantiles[:, 0]]
-    results += [found.crps, found.entropy]
-    results += [mixture.icdf(f64(levels[0])), mixture.cdf(f64(5.0)), mixture.survival(f64(5.0))]
+    summary = mixture.summary(make_float64(levels), make_float64([5.0, 5.0]), entropy=True)
+    results = [
+        summary.mean,
+        summary.variance,
+        summary.aleatoric,
+        summary.epistemic,
+        summary.mode,
+        summary.quantiles[:, 0],
+    ]
+    results += [summary.crps, summary.entropy]
+    results += [
+        mixture.icdf(make_float64(levels[0])),
+        mixture.cdf(make_float64(5.0)),
+        mixture.survival(make_float64(5.0)),
+    ]
     assert [x.isnan().tolist() for x in results] == [[True, False]] * len(results)
 
 
 def test_nan_weights_make_all_results_nan():
-    mixture = Mixture(Poisson(f64([10.0, 4.0])), weights=f64([torch.nan, 0.5]), validate_args=False)
-    y = f64(5.0)
-    results = mixture.cdf(y), mixture.survival(y), mixture.crps(y), mixture.icdf(f64(0.5)), mixture.icdf(f64(1e-9))
+    mixture = Mixture(Poisson(make_float64([10.0, 4.0])), weights=make_float64([torch.nan, 0.5]), validate_args=False)
+    y = make_float64(5.0)
+    results = (
+        mixture.cdf(y),
+        mixture.survival(y),
+        mixture.crps(y),
+        mixture.icdf(make_float64(0.5)),
+        mixture.icdf(make_float64(1e-9)),
+    )
     assert all(x.isnan() for x in results)
 
 
 @pytest.mark.parametrize(
     "dist",
     [
-        DoubleBinomial(f64([2.0]), f64([1.998]), f64([20.0])),
-        DoubleBinomial(f64([16.0]), f64([15.984]), f64([1e4])),
-        Truncated(DoublePoisson(f64([20.0]), f64([100.0])), high=10),
+        DoubleBinomial(make_float64([2.0]), make_float64([1.998]), make_float64([20.0])),
+        DoubleBinomial(make_float64([16.0]), make_float64([15.984]), make_float64([1e4])),
+        Truncated(DoublePoisson(make_float64([20.0]), make_float64([100.0])), high=10),
     ],
     ids=repr,
 )
-def test_all_mass_at_the_last_count(dist):
+def test_a_distribution_with_all_mass_at_the_last_count_is_this_count(dist):
     last = dist.bracket(37.0)[1]
-    found = dist.summary(f64([1e-3, 0.5, 0.999]), last)
-    assert [found.mean.item(), found.mode.item(), *found.quantiles[0].tolist()] == [last.item()] * 5
-    assert found.crps.item() < 1e-12
-    assert dist.icdf(f64([1e-12, 1e-6, 0.5, 1 - 1e-6]).unsqueeze(1)).flatten().tolist() == [last.item()] * 4
+    summary = dist.summary(make_float64([1e-3, 0.5, 0.999]), last)
+    assert [summary.mean.item(), summary.mode.item(), *summary.quantiles[0].tolist()] == [last.item()] * 5
+    assert summary.crps.item() < 1e-12
+    assert dist.icdf(make_float64([1e-12, 1e-6, 0.5, 1 - 1e-6]).unsqueeze(1)).flatten().tolist() == [last.item()] * 4
 
 
 @pytest.mark.parametrize(
-    "dist", [DoublePoisson(f64(5000.0), 0.02), NegativeBinomial(f64(1e6), 1e-3), Poisson(f64(1e9))], ids=repr
+    "dist",
+    [DoublePoisson(make_float64(5000.0), 0.02), NegativeBinomial(make_float64(1e6), 1e-3), Poisson(make_float64(1e9))],
+    ids=repr,
 )
 def test_a_quantile_at_its_own_level_is_the_count_again(dist):
     y = dist.icdf(torch.linspace(1e-5, 1 - 1e-5, 301, dtype=torch.float64))
@@ -108,14 +128,14 @@ def test_a_quantile_at_its_own_level_is_the_count_again(dist):
 @pytest.mark.parametrize(
     "dist",
     [
-        GeneralizedPoisson(f64([1e-9]), f64([0.5])),
-        GeneralizedPoisson(f64([1e-9]), f64([30.0])),
-        GeneralizedPoisson(f64([1.0]), f64([1e6])),
-        NegativeBinomial(f64([1e-3]), f64([1e9])),
+        GeneralizedPoisson(make_float64([1e-9]), make_float64([0.5])),
+        GeneralizedPoisson(make_float64([1e-9]), make_float64([30.0])),
+        GeneralizedPoisson(make_float64([1.0]), make_float64([1e6])),
+        NegativeBinomial(make_float64([1e-3]), make_float64([1e9])),
     ],
     ids=repr,
 )
 def test_moments_of_heavy_tails_are_those_of_closed_forms(dist):
-    found = dist.summary(f64([0.5]))
-    torch.testing.assert_close(found.mean, dist.mean, rtol=1e-9, atol=0.0)
-    torch.testing.assert_close(found.variance, dist.variance, rtol=1e-9, atol=0.0)
+    summary = dist.summary(make_float64([0.5]))
+    torch.testing.assert_close(summary.mean, dist.mean, rtol=1e-9, atol=0.0)
+    torch.testing.assert_close(summary.variance, dist.variance, rtol=1e-9, atol=0.0)
