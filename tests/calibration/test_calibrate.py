@@ -1,4 +1,4 @@
-"""Calibration of a fitted mixture: rows that calibrate a prediction are not what it was learnt from."""
+"""Test the calibration of a fitted mixture: rows that calibrate a prediction are not what it was learnt from."""
 
 import numpy as np
 import pytest
@@ -22,27 +22,27 @@ from ddpn.runtime.deadlines import Clock, TimeLimitError
 WEIGHTS = {"poisson_glm": 0.8, "constant": 0.2}
 
 
-def counts(rows: int, seed: int) -> CountRows:
-    """Counts that spread more than a Poisson."""
+def simulate_counts(rows: int, seed: int) -> CountRows:
+    """Simulate counts that spread more than a Poisson."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rows, 2))
     return CountRows(X, rng.negative_binomial(2, 2 / (2 + np.exp(1.5 + 0.5 * X[:, 0]))).astype(float))
 
 
-def fitted(folds: Folds) -> Predictor:
+def fit_predictor(folds: Folds) -> Predictor:
     kinds = {"poisson_glm": PoissonGLM, "constant": Constant}
     return Predictor({name: folds.fit(kind(), seed=0) for name, kind in kinds.items()}, WEIGHTS)
 
 
 @pytest.fixture(scope="module")
-def crossed() -> Folds:
-    return Folds.from_rows(counts(600, seed=0), None, seed=0)
+def five_folds() -> Folds:
+    return Folds.from_rows(simulate_counts(600, seed=0), None, seed=0)
 
 
 @pytest.fixture(scope="module")
-def members(crossed) -> dict:
-    """Fitted once: each test makes a predictor of them."""
-    return fitted(crossed).members
+def members(five_folds) -> dict:
+    """Members that are fitted once: tests make predictors of them."""
+    return fit_predictor(five_folds).members
 
 
 @pytest.fixture
@@ -51,34 +51,34 @@ def predictor(members) -> Predictor:
 
 
 @pytest.fixture(scope="module")
-def calibrated(crossed, members) -> Predictor:
+def predictor_after_calibration(five_folds, members) -> Predictor:
     predictor = Predictor(members, WEIGHTS)
-    assert len(calibrate_predictor(predictor, crossed, predictor.predict_folds(crossed))) == 600
+    assert len(calibrate_predictor(predictor, five_folds, predictor.predict_folds(five_folds))) == 600
     return predictor
 
 
-def test_rows_are_predicted_by_the_copies_that_left_them_out(crossed, predictor):
-    held_out = predictor.predict_folds(crossed)
+def test_rows_are_predicted_by_the_copies_that_left_them_out(five_folds, predictor):
+    held_out = predictor.predict_folds(five_folds)
     for number, index, dist in held_out.blocks(MIXTURE):
         block = held_out.rows.rows(index)
         copies = [get_fold_copies(member)[number].predict_components(block.X) for member in predictor.members.values()]
-        own = mix_members(copies, list(WEIGHTS.values()))
-        assert torch.equal(dist.mean, own.mean)
-        assert (block.X == crossed.held_out[number].X).all()
+        mixture = mix_members(copies, list(WEIGHTS.values()))
+        assert torch.equal(dist.mean, mixture.mean)
+        assert (block.X == five_folds.held_out[number].X).all()
 
 
-def test_a_row_has_no_part_in_the_map_of_its_own_prediction(crossed, predictor):
+def test_a_row_has_no_part_in_the_map_of_its_own_prediction(five_folds, predictor):
     """With other counts in one part, its map stays the same to the last bit, and those of other parts change."""
-    y = np.where(crossed.number == 3, crossed.train.y + 7.0, crossed.train.y)
-    changed = Folds(crossed.train.replace(y=y), None, crossed.number)
-    maps, other = (Recalibration.fit(predictor.predict_folds(folds))[1] for folds in (crossed, changed))
+    y = np.where(five_folds.number == 3, five_folds.train.y + 7.0, five_folds.train.y)
+    changed = Folds(five_folds.train.replace(y=y), None, five_folds.number)
+    maps, other = (Recalibration.fit(predictor.predict_folds(folds))[1] for folds in (five_folds, changed))
     same = [torch.equal(one.value, two.value) for one, two in zip(maps, other, strict=True)]
     assert same == [False, False, False, True, False]
 
 
-def test_intervals_are_calibrated_with_those_maps(crossed, calibrated, predictor):
-    assert calibrated.calibration.is_recalibrated()
-    held_out = predictor.predict_folds(crossed)
+def test_intervals_are_calibrated_after_recalibration(five_folds, predictor_after_calibration, predictor):
+    assert predictor_after_calibration.calibration.is_recalibrated()
+    held_out = predictor.predict_folds(five_folds)
     _, maps = Recalibration.fit(held_out)
     changed = [(index, Recalibrated(dist, maps[number])) for number, index, dist in held_out.blocks(MIXTURE)]
     scores = score_blocks(changed, held_out.rows.y)
@@ -87,21 +87,25 @@ def test_intervals_are_calibrated_with_those_maps(crossed, calibrated, predictor
     assert np.isin(scores, fitted.calibration.intervals[MIXTURE].scores).all()
 
 
-def test_members_are_recalibrated_where_the_mixture_is(crossed, calibrated, predictor):
-    assert set(calibrated.calibration.recalibrations) == set(calibrated.calibration.intervals) == {MIXTURE, *WEIGHTS}
-    calibration = calibrate(predictor.predict_folds(crossed), CalibrationOptions(recalibrate=False)).calibration
+def test_members_are_recalibrated_if_the_mixture_is(five_folds, predictor_after_calibration, predictor):
+    assert (
+        set(predictor_after_calibration.calibration.recalibrations)
+        == set(predictor_after_calibration.calibration.intervals)
+        == {MIXTURE, *WEIGHTS}
+    )
+    calibration = calibrate(predictor.predict_folds(five_folds), CalibrationOptions(recalibrate=False)).calibration
     assert calibration.recalibrations == {}
     assert set(calibration.intervals) == {MIXTURE, *WEIGHTS}
 
 
 @pytest.mark.parametrize("has_validation", [False, True], ids=["folds", "validation rows"])
-def test_new_rows_are_covered_as_asked(crossed, calibrated, has_validation):
-    predictor = calibrated
+def test_new_rows_are_covered_as_asked(five_folds, predictor_after_calibration, has_validation):
+    predictor = predictor_after_calibration
     if has_validation:
-        folds = Folds.from_rows(counts(600, seed=0), counts(600, seed=1), seed=0)
-        predictor = fitted(folds)
+        folds = Folds.from_rows(simulate_counts(600, seed=0), simulate_counts(600, seed=1), seed=0)
+        predictor = fit_predictor(folds)
         assert len(calibrate_predictor(predictor, folds, predictor.predict_folds(folds))) == 600
-    new = counts(3000, seed=2)
+    new = simulate_counts(3000, seed=2)
     for name in (MIXTURE, *WEIGHTS):
         dist = predictor.distribution(new.X, of=name)
         low, high, _ = predictor.wrap(dist, name).interval_with_probability(0.9)
@@ -114,7 +118,7 @@ def test_new_rows_are_covered_as_asked(crossed, calibrated, has_validation):
 
 
 def test_groups_of_intervals_follow_their_rows():
-    """One of two groups spreads far more; folds and parts reorder rows, and labels must go with them."""
+    """One of two groups spreads far more; folds and parts reorder rows, and labels must follow."""
     rng = np.random.default_rng(3)
     wild = rng.uniform(size=2000) < 0.3
     y = np.where(wild, rng.negative_binomial(1, 1 / 9, 2000), rng.poisson(8.0, 2000)).astype(float)
@@ -134,8 +138,8 @@ def test_groups_of_intervals_follow_their_rows():
         assert inside[new.interval_groups == "wild"].mean() == pytest.approx(0.9, abs=0.06)
 
 
-def test_calibration_that_ends_early_leaves_what_there_was(crossed, predictor, monkeypatch):
-    """Some rows are calibrated with first; where all of them take too long, what some found stays."""
+def test_calibration_that_ends_early_keeps_the_results_of_fewer_rows(five_folds, predictor, monkeypatch):
+    """Fewer rows calibrate first; where all rows take too long, the result of the fewer rows stays."""
     original, result = fit_calibration, []
 
     def slow(*arguments):
@@ -147,8 +151,8 @@ def test_calibration_that_ends_early_leaves_what_there_was(crossed, predictor, m
     monkeypatch.setattr(module, "FIRST_ROWS", 100)
     monkeypatch.setattr(time_plan, "FIRST_ROWS", 100)
     monkeypatch.setattr(module, "fit_calibration", slow)
-    held_out = predictor.predict_folds(crossed)
-    assert len(calibrate_predictor(predictor, crossed, held_out, clock=Clock(1e6))) == 100
+    held_out = predictor.predict_folds(five_folds)
+    assert len(calibrate_predictor(predictor, five_folds, held_out, clock=Clock(1e6))) == 100
     assert len(result) == 2
     assert predictor.calibration.intervals == {MIXTURE: result[0].calibration.intervals[MIXTURE]}
     assert predictor.calibration.intervals[MIXTURE].rows.tolist() == [100]
@@ -158,12 +162,12 @@ def test_calibration_that_ends_early_leaves_what_there_was(crossed, predictor, m
 # Held-out rows: each is predicted once, by a copy that was not fitted to it, and has a map not learnt from it ---------
 
 
-def test_copies_are_calibrated_with_the_rows_of_other_folds_which_are_scored_once(crossed, predictor):
-    rows = calibrate(predictor.predict_folds(crossed))
+def test_copies_are_calibrated_with_the_rows_of_other_folds_which_are_scored_once(five_folds, predictor):
+    rows = calibrate(predictor.predict_folds(five_folds))
     levels = {name: rows.calibration.intervals[name].scores for name in (MIXTURE, *WEIGHTS)}
     for number, part in enumerate(rows.parts):
         others = rows.held_out.part != number
-        assert (~others).sum() == (crossed.number == number).sum()
+        assert (~others).sum() == (five_folds.number == number).sum()
         for name, all_levels in levels.items():
             assert part.intervals[name].rows.tolist() == [others.sum()]
             assert part.is_recalibrated(name) == rows.calibration.is_recalibrated(name)
@@ -172,8 +176,8 @@ def test_copies_are_calibrated_with_the_rows_of_other_folds_which_are_scored_onc
             assert np.isin(part.intervals[name].scores, all_levels).all()
 
 
-class Counted(PoissonGLM):
-    """Counts how often each row is predicted, by the numbers in its last column."""
+class CountingGLM(PoissonGLM):
+    """Count how often rows are predicted, by the numbers in their last column."""
 
     def distribution(self, X, exposure=None):
         np.add.at(self.times, X[:, -1].astype(int), 1)
@@ -186,10 +190,10 @@ class Counted(PoissonGLM):
 @pytest.mark.parametrize("is_crossed", [True, False])
 def test_a_row_is_predicted_once_by_each_member_however_rows_are_drawn(monkeypatch, is_crossed):
     monkeypatch.setattr(held_out_module, "BLOCK", 64)
-    sample = counts(300, seed=4)
+    sample = simulate_counts(300, seed=4)
     sample = sample.replace(X=np.column_stack([sample.X, np.arange(300)]))
     folds = Folds.from_rows(sample, None, seed=0) if is_crossed else Folds(sample, sample)
-    members = {name: folds.fit(Counted(), seed=0) for name in ("one", "two")}
+    members = {name: folds.fit(CountingGLM(), seed=0) for name in ("one", "two")}
     for member in members.values():
         times = np.zeros(300, dtype=int)
         for copy in get_fold_copies(member):
@@ -202,23 +206,23 @@ def test_a_row_is_predicted_once_by_each_member_however_rows_are_drawn(monkeypat
     calibrate(held_out)
     assert [get_fold_copies(member)[0].times.tolist() for member in members.values()] == [[1] * 300] * 2
     means = np.zeros((2, 300))
-    for place, rows in enumerate((held_out, whole)):
+    for number_of_draw, rows in enumerate((held_out, whole)):
         for number, index, dist in rows.blocks():
-            means[place, rows.source[index]] = dist.mean
+            means[number_of_draw, rows.source[index]] = dist.mean
             assert (rows.part[index] == number).all()
     assert means[0] == pytest.approx(means[1], rel=1e-12)
 
 
-class Means(Constant):
-    """Predicts Poissons of a mean of 2."""
+class ConstantMean(Constant):
+    """A member that predicts Poissons of a mean of 2."""
 
     def distribution(self, X, exposure=None):
         return Poisson(torch.full((len(X), 1), 2.0, dtype=torch.float64))
 
 
-def test_censored_counts_have_the_distributions_of_what_is_recorded():
+def test_censored_counts_are_calibrated_by_the_distributions_of_records():
     sample = CountRows(np.zeros((53, 1)), np.arange(53) % 5.0, limit=np.full(53, 4.0))
-    predictor = Predictor({"means": Means()})
+    predictor = Predictor({"means": ConstantMean()})
     held_out = predictor.predict_held_out(sample)
     calibration = fit_intervals(predictor.calibration, held_out)
     recorded = Censored(Poisson(torch.full((53,), 2.0, dtype=torch.float64)), 4.0)

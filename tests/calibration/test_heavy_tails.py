@@ -1,4 +1,4 @@
-"""When a warning of heavy tails is given, by the formula; on whole tables: tests/soundness/test_heavy_tails.py."""
+"""Test the formula of the warning of heavy tails; tests/soundness/test_heavy_tails.py tests whole tables."""
 
 import numpy as np
 import pytest
@@ -10,14 +10,14 @@ from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
 
 
-def warn(sample: CountRows, member=Constant) -> str:
-    """The warning of a member that is fitted to all rows."""
+def find_warning(sample: CountRows, member=Constant) -> str:
+    """Find the warning of a member that is fitted to all rows."""
     predictor, folds = Predictor({"member": member().fit(sample, None, seed=0)}), Folds(sample)
     return find_heavy_tail(predictor, folds, predictor.predict_folds(folds))
 
 
-def counts_with_tail(largest: float, others: float = 1.0, rows: int = 100) -> CountRows:
-    """Counts of 10, of which nine are larger by `others` and one is `largest`."""
+def make_counts_with_tail(largest: float, others: float = 1.0, rows: int = 100) -> CountRows:
+    """Make counts of 10, of which nine are larger by `others` and one is `largest`."""
     y = np.full(rows, 10.0)
     y[: rows // 10] += others
     y[0] = largest
@@ -35,7 +35,7 @@ def test_a_warning_is_given_where_an_exponential_tail_has_one_of_a_thousand(larg
     """Ten of 100 rows lie above the others: a share of 64% of their excesses is one of a thousand."""
     is_rare = fisher(largest, 20.0, 10) < 1e-3
     assert is_rare == (largest > 321)
-    assert bool(warn(counts_with_tail(10.0 + largest, 20.0))) == is_rare
+    assert bool(find_warning(make_counts_with_tail(10.0 + largest, 20.0))) == is_rare
 
 
 @pytest.mark.parametrize("rows", [1000, 2000])
@@ -45,23 +45,23 @@ def test_a_tenth_of_the_rows_is_the_tail_and_100_rows_at_most(rows):
     y[:100] = 11.0
     y[0] = 176.0
     expected = fisher(y[0] - 1.0, 10.0, 100) < 1e-3
-    assert bool(warn(CountRows(np.zeros((rows, 1)), y))) == (expected and y[0] > 0.05 * y.sum())
+    assert bool(find_warning(CountRows(np.zeros((rows, 1)), y))) == (expected and y[0] > 0.05 * y.sum())
 
 
 def test_a_few_counts_above_a_common_one_are_no_tail():
     y = np.zeros(100)
     y[:5], y[0] = 1.0, 1000.0
-    assert warn(CountRows(np.zeros((100, 1)), y)) == ""
+    assert find_warning(CountRows(np.zeros((100, 1)), y)) == ""
     y[:10], y[0] = 1.0, 1000.0
-    assert warn(CountRows(np.zeros((100, 1)), y)) != ""
-    assert warn(CountRows(np.zeros((10, 1)), y[:10])) == ""
+    assert find_warning(CountRows(np.zeros((100, 1)), y)) != ""
+    assert find_warning(CountRows(np.zeros((10, 1)), y[:10])) == ""
 
 
 def test_a_large_count_that_the_columns_explain_is_no_tail():
-    sample = counts_with_tail(500.0)
+    sample = make_counts_with_tail(500.0)
     told = sample.replace(X=(np.arange(100) == 0).astype(float)[:, None])
-    assert warn(told, Constant) != ""
-    assert warn(told, PoissonGLM) == ""
+    assert find_warning(told, Constant) != ""
+    assert find_warning(told, PoissonGLM) == ""
 
 
 @pytest.mark.parametrize(("share", "is_said"), [(0.04, False), (0.06, True)])
@@ -69,18 +69,18 @@ def test_a_count_matters_from_five_percent_of_the_sum_on(share, is_said):
     y = np.full(2000, 5.0)
     y[:100] = 6.0
     y[0] = np.rint(share / (1.0 - share) * y[1:].sum())
-    assert bool(warn(CountRows(np.zeros((2000, 1)), y))) == is_said
+    assert bool(find_warning(CountRows(np.zeros((2000, 1)), y))) == is_said
 
 
 def test_weights_count_in_the_sum_of_all_counts():
-    sample = counts_with_tail(300.0)
-    assert warn(sample) != ""
+    sample = make_counts_with_tail(300.0)
+    assert find_warning(sample) != ""
     weight = np.where(np.arange(100) == 0, 0.01, 1.0)
-    assert warn(sample.replace(weight=weight)) == ""
+    assert find_warning(sample.replace(weight=weight)) == ""
 
 
 def test_the_warning_names_the_count_its_prediction_and_its_share():
-    words = warn(counts_with_tail(1011.0))
+    words = find_warning(make_counts_with_tail(1011.0))
     total = 1011.0 + 9 * 11.0 + 90 * 10.0
     assert words.startswith(f"One of 100 training rows has a count of 1,011, where {total / 100:.3g} is predicted")
     assert f"{1011.0 / total:.0%} of the sum" in words

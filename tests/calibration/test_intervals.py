@@ -1,4 +1,4 @@
-"""Intervals have the probability that they state; calibrated ones cover what is asked, of all rows and in groups."""
+"""Test that intervals have their stated probability, and that calibrated ones cover as asked, also by group."""
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from ddpn.calibration.intervals import (
 from ddpn.rows.count_rows import CountRows
 
 
-def poisson(mu) -> Poisson:
+def make_poisson(mu) -> Poisson:
     return Poisson(torch.as_tensor(mu, dtype=torch.float64))
 
 
@@ -36,14 +36,14 @@ def compute_scores(dist, y, seed=0) -> np.ndarray:
 @pytest.mark.parametrize("mu", [0.05, 0.7, 3.0, 40.0, 1e5])
 def test_a_count_is_inside_above_the_levels_at_which_it_enters_and_outside_below(mu):
     y = torch.from_numpy(np.unique(stats.poisson.ppf([1e-4, 0.02, 0.3, 0.5, 0.7, 0.99, 1 - 1e-6], mu)))
-    outside, inside = poisson(np.full(len(y), mu)).entry_levels(y)
+    outside, inside = make_poisson(np.full(len(y), mu)).entry_levels(y)
     # Of the many counts of the last, levels are known to a thousandth.
     slack = 1e-3 if mu > 1e4 else 1e-9
     for count, before, after in zip(y.tolist(), outside.tolist(), inside.tolist(), strict=True):
-        low, high, _ = poisson(mu).narrowest_interval(min(after + slack, 1 - 1e-9))
+        low, high, _ = make_poisson(mu).narrowest_interval(min(after + slack, 1 - 1e-9))
         assert low <= count <= high
         if before > slack:
-            low, high, _ = poisson(mu).narrowest_interval(before - slack)
+            low, high, _ = make_poisson(mu).narrowest_interval(before - slack)
             assert not low <= count <= high
 
 
@@ -52,7 +52,7 @@ def test_counts_enter_in_the_order_of_their_probabilities():
     order = np.argsort(-pmf)
     inside = np.empty(40)
     inside[order] = np.cumsum(pmf[order])
-    before, after = (x.numpy() for x in poisson(np.full(40, 3.3)).entry_levels(torch.arange(40.0)))
+    before, after = (x.numpy() for x in make_poisson(np.full(40, 3.3)).entry_levels(torch.arange(40.0)))
     assert after == pytest.approx(inside, abs=1e-12)
     assert after - before == pytest.approx(pmf, abs=1e-12)
 
@@ -61,7 +61,7 @@ def test_counts_enter_in_the_order_of_their_probabilities():
 def test_scores_of_a_right_distribution_are_uniform_whatever_its_counts(mu):
     rng = np.random.default_rng(1)
     y = rng.poisson(mu, 4000).astype(float)
-    assert stats.kstest(compute_scores(poisson(np.full(4000, mu)), y), "uniform").pvalue > 1e-3
+    assert stats.kstest(compute_scores(make_poisson(np.full(4000, mu)), y), "uniform").pvalue > 1e-3
 
 
 def test_a_normal_counts_as_the_integers_it_rounds_to():
@@ -92,12 +92,12 @@ def test_impossible_counts_enter_intervals_that_are_widened(mu, y, dtype):
 
 
 def test_far_too_narrow_distributions_are_calibrated_too():
-    """A Poisson says that these counts are impossible; the score of half of them is beyond the highest level."""
+    """A Poisson says that half of these counts are impossible, so their scores are beyond the highest level."""
     rng = np.random.default_rng(7)
     mu = rng.uniform(100.0, 400.0, 2000)
     y = rng.negative_binomial(2.0, 2.0 / (2.0 + mu)).astype(float)
-    level = IntervalLevels.from_scores(score_blocks([(slice(None), poisson(mu[:1000]))], y[:1000])).at(0.9)
-    low, high = (end.numpy() for end in make_interval(poisson(mu[1000:]), level)[:2])
+    level = IntervalLevels.from_scores(score_blocks([(slice(None), make_poisson(mu[:1000]))], y[:1000])).at(0.9)
+    low, high = (end.numpy() for end in make_interval(make_poisson(mu[1000:]), level)[:2])
     assert level > 1.0
     assert ((low <= y[1000:]) & (y[1000:] <= high)).mean() == pytest.approx(0.9, abs=4 * np.sqrt(0.09 * 2 / 1000))
 
@@ -109,7 +109,7 @@ def test_far_too_narrow_distributions_are_calibrated_too():
 @pytest.mark.parametrize("level", [0.3, 0.8, 0.99, 0.9999])
 def test_intervals_have_the_probability_that_they_state_and_at_least_the_level(kind, level):
     mu = np.geomspace(1e-3, 1e6, 60)
-    low, high, probability = (part.numpy() for part in make_interval(poisson(mu), level, kind))
+    low, high, probability = (part.numpy() for part in make_interval(make_poisson(mu), level, kind))
     exact = stats.poisson.cdf(high, mu) - stats.poisson.cdf(low - 1, mu)
     assert probability == pytest.approx(exact, abs=1e-9)
     assert (exact >= level - 1e-9).all()
@@ -120,25 +120,25 @@ def test_intervals_have_the_probability_that_they_state_and_at_least_the_level(k
 @pytest.mark.parametrize("level", [0.3, 0.8, 0.99])
 def test_no_interval_with_fewer_counts_has_the_level(level):
     mu = np.geomspace(0.01, 300.0, 40)
-    low, high, _ = (part.numpy() for part in poisson(mu).narrowest_interval(level))
+    low, high, _ = (part.numpy() for part in make_poisson(mu).narrowest_interval(level))
     for rate, width in zip(mu, (high - low).astype(int), strict=True):
         cdf = np.r_[0.0, stats.poisson.cdf(np.arange(600), rate)]
         assert width == 0 or (cdf[width:] - cdf[:-width]).max() < level
 
 
 @pytest.mark.parametrize("kind", ["narrowest", "central"])
-def test_a_level_per_row(kind):
+def test_levels_may_differ_by_row(kind):
     mu, levels = np.array([3.0, 3.0, 800.0]), np.array([0.5, 0.95, 1.5])
-    every = make_interval(poisson(mu), levels, kind)
+    every = make_interval(make_poisson(mu), levels, kind)
     for row, (rate, level) in enumerate(zip(mu, levels, strict=True)):
-        alone = make_interval(poisson([rate]), float(level), kind)
+        alone = make_interval(make_poisson([rate]), float(level), kind)
         assert [part[row].item() for part in every] == [part.item() for part in alone]
 
 
-def test_probabilities_between_counts_in_both_tails():
+def test_probabilities_between_counts_are_exact_in_both_tails():
     mu, low, high = np.array([3.0, 50.0, 50.0]), np.array([0.0, 0.0, 120.0]), np.array([2.0, 10.0, 130.0])
     exact = [stats.poisson.pmf(np.arange(a, b + 1), m).sum() for m, a, b in zip(mu, low, high, strict=True)]
-    actual = compute_probability_between(poisson(mu), torch.from_numpy(low), torch.from_numpy(high))
+    actual = compute_probability_between(make_poisson(mu), torch.from_numpy(low), torch.from_numpy(high))
     assert actual.numpy() == pytest.approx(exact, rel=1e-9)
 
 
@@ -152,8 +152,8 @@ def test_new_rows_are_inside_as_often_as_asked_whatever_the_distribution(wrong):
     y = rng.poisson(mu)
     covered = []
     for rates, counts in zip(wrong * mu, y, strict=True):
-        level = IntervalLevels.from_scores(compute_scores(poisson(rates[:80]), counts[:80])).at(0.8)
-        low, high, _ = (part.numpy() for part in make_interval(poisson(rates[80:]), level))
+        level = IntervalLevels.from_scores(compute_scores(make_poisson(rates[:80]), counts[:80])).at(0.8)
+        low, high, _ = (part.numpy() for part in make_interval(make_poisson(rates[80:]), level))
         covered.append(((low <= counts[80:]) & (counts[80:] <= high)).mean())
     # Means of 120 draws of a share of about 0.8 among 80 rows with 80 for calibration: four deviations.
     assert np.mean(covered) > 0.8 - 4 * np.sqrt(0.16 / 80 * 2 / 120)
@@ -176,7 +176,7 @@ def test_prior_rows_reduce_the_spread_of_levels_from_few_rows():
     assert np.std(result[100.0]) < 0.5 * np.std(result[0.0])
 
 
-def test_the_smallest_level_that_holds_enough_rows_by_counting():
+def test_the_level_is_the_smallest_that_holds_enough_rows():
     scores = (np.random.default_rng(2).permutation(99) / 99) ** 0.25
     level = IntervalLevels.from_scores(scores).at(0.9)
     assert (scores <= level).sum() == 90  # 0.9 times 99 + 1
@@ -194,7 +194,7 @@ def test_a_weight_is_a_repeated_row():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_weight_of_a_new_row_is_what_one_has_on_average(seed):
-    """By counting: weights differ so much that a new row counts as about 10 of the 400, which moves some levels."""
+    """By counting: with such weights a new row counts as about 10 of the 400, which moves some levels."""
     rng = np.random.default_rng(seed)
     scores, weight = rng.random(400) ** 0.25, rng.gamma(0.1, 1.0, 400)
     order, coverages = np.argsort(scores), np.arange(0.5, 0.96, 0.05)
@@ -220,17 +220,17 @@ def test_density_ratios_as_weights_cover_rows_of_another_distribution_of_feature
         return x, rng.negative_binomial(size, size / (size + 40.0)).astype(float)
 
     (x, y), (_, y_new) = draw(0.0, 3000), draw(0.6, 3000)
-    dist = poisson(np.full(3000, 40.0))
+    dist = make_poisson(np.full(3000, 40.0))
     scores = compute_scores(dist, y)
 
-    def coverage(weight):
+    def measure_weighted_coverage(weight):
         low, high, _ = (
             part.numpy() for part in make_interval(dist, IntervalLevels.from_scores(scores, weight).at(0.9))
         )
         return ((low <= y_new) & (y_new <= high)).mean()
 
-    assert coverage(None) < 0.87
-    assert coverage(1.0 * (x > 0.6)) == pytest.approx(0.9, abs=0.02)
+    assert measure_weighted_coverage(None) < 0.87
+    assert measure_weighted_coverage(1.0 * (x > 0.6)) == pytest.approx(0.9, abs=0.02)
 
 
 @pytest.mark.parametrize(("scores", "level"), [([], 0.9), ([0.1] * 8, 0.9), ([0.97, 0.1], 0.97), ([1.0] * 20, 1.0)])
@@ -246,8 +246,8 @@ def test_blocks_and_rows_of_weight_zero_change_nothing(prior):
     mu, weight = rng.gamma(2.0, 1.0, 500), rng.integers(0, 3, 500).astype(float)
     y = rng.poisson(mu).astype(float)
     first, later = slice(0, 130), slice(130, 500)
-    blocks = [(slice(None), poisson(mu))], [(later, poisson(mu[later])), (first, poisson(mu[first]))]
-    whole, parts = (IntervalLevels.from_scores(score_blocks(each, y), weight, prior) for each in blocks)
+    blocks = [(slice(None), make_poisson(mu))], [(later, make_poisson(mu[later])), (first, make_poisson(mu[first]))]
+    whole, parts = (IntervalLevels.from_scores(score_blocks(division, y), weight, prior) for division in blocks)
     for one, other in zip(whole, parts, strict=True):
         assert one == pytest.approx(other, rel=1e-12)
     assert whole.rows.tolist() == [(weight > 0).sum()]
@@ -270,7 +270,7 @@ def test_exposure_and_weights_are_used(quick, counts, exposures):
     assert (levels.weight == 1.0).all()
 
 
-def test_before_calibration_the_level_is_the_coverage(fitted, counts):
+def test_before_calibration_the_level_is_the_asked_coverage(fitted, counts):
     assert fitted.predictor_.calibration.interval_level(0.8) == 0.8
     assert not fitted.predictor_.calibration.intervals
     with pytest.raises(ConfigError, match="kind must be 'narrowest' or 'central', got 'calibrated'"):
@@ -310,7 +310,7 @@ def model():
     return CountGLM(likelihood="poisson").fit(np.log(mu)[:, None], RNG.poisson(mu))
 
 
-def coverage(model, rows, **options) -> dict[str, float]:
+def measure_coverage(model, rows, **options) -> dict[str, float]:
     low, high = model.predict_interval(FRAME[["x"]].to_numpy()[rows], 0.9, **options).T
     inside = (low <= Y[rows]) & (Y[rows] <= high)
     return {name: float(inside[SHOP[rows] == name].mean()) for name in ("calm", "wild")}
@@ -318,10 +318,10 @@ def coverage(model, rows, **options) -> dict[str, float]:
 
 def test_each_group_is_covered_as_asked(model):
     X = FRAME[["x"]].to_numpy()
-    alone = coverage(model.fit_intervals(X[HALF], Y[HALF]), ~HALF)
+    alone = measure_coverage(model.fit_intervals(X[HALF], Y[HALF]), ~HALF)
     assert alone["wild"] < 0.82 < 0.93 < alone["calm"]
     model.fit_intervals(X[HALF], Y[HALF], groups=SHOP[HALF], group_rows=0.0)
-    result = coverage(model, ~HALF, groups=SHOP[~HALF])
+    result = measure_coverage(model, ~HALF, groups=SHOP[~HALF])
     with pytest.raises(InputError, match="interval_groups is missing: intervals were calibrated by"):
         model.report("report.html", X[~HALF], Y[~HALF])
     # Intervals of the calm group have 92.5% by their own distributions, as counts are integers.
@@ -331,7 +331,7 @@ def test_each_group_is_covered_as_asked(model):
 
 
 def test_the_level_of_a_group_is_that_of_its_own_rows():
-    scores = compute_scores(poisson(MU[HALF]), Y[HALF])
+    scores = compute_scores(make_poisson(MU[HALF]), Y[HALF])
     whole = IntervalLevels.from_scores(scores)
     groups, codes = make_interval_groups("shop", CountRows(None, Y[HALF], interval_groups=SHOP[HALF]), 0.0)
     groups.add("mixture", scores, codes)
@@ -353,15 +353,15 @@ def test_groups_of_few_rows_are_shrunk_towards_all_rows():
         assert groups.at(0.9, "m", whole, np.array([1]))[0] == pytest.approx(expected, abs=1e-3)
 
 
-def test_a_column_of_the_table_and_a_group_that_is_unknown(tmp_path):
+def test_groups_are_read_from_the_table_and_unknown_ones_have_the_level_of_all(tmp_path):
     model = (
         CountGLM("poisson", covariance="robust")
         .fit(FRAME[:300], Y[:300])
         .fit_intervals(FRAME[HALF], Y[HALF], groups="shop")
     )
-    own = model.predict_interval(FRAME[~HALF])
-    assert (own == model.predict_interval(FRAME[~HALF], groups=SHOP[~HALF])).all()
-    assert (own == model.predict_interval(pl.from_pandas(FRAME[~HALF]))).all()
+    intervals = model.predict_interval(FRAME[~HALF])
+    assert (intervals == model.predict_interval(FRAME[~HALF], groups=SHOP[~HALF])).all()
+    assert (intervals == model.predict_interval(pl.from_pandas(FRAME[~HALF]))).all()
     with pytest.warns(UserWarning, match=r"2 of 3 rows have a shop that the calibration rows did not have \('new'\)"):
         other = model.predict_interval(FRAME[:3], groups=["new", "calm", "new"])
     low, high, _ = make_interval(
@@ -370,7 +370,7 @@ def test_a_column_of_the_table_and_a_group_that_is_unknown(tmp_path):
     assert other[[0, 2]].tolist() == torch.stack([low, high], 1).long()[[0, 2]].tolist()
     model.save(tmp_path / "model")
     again = CountGLM.load(tmp_path / "model")
-    assert (own == again.predict_interval(FRAME[~HALF])).all()
+    assert (intervals == again.predict_interval(FRAME[~HALF])).all()
     assert again.predictor_.calibration.groups.rows == model.predictor_.calibration.groups.rows
 
 

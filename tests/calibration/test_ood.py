@@ -1,4 +1,4 @@
-"""Out-of-distribution flags: ordinary rows are flagged as often as promised, unusual ones are found and explained."""
+"""Test out-of-distribution flags: ordinary rows are flagged as often as promised, unusual ones found and explained."""
 
 import numpy as np
 import polars as pl
@@ -10,7 +10,7 @@ from ddpn.calibration.ood import COMBINATION, FeatureProfile, Joint, OODScores, 
 from ddpn.predictor import Predictor
 
 
-def share_flagged(scores: OODScores, x, alpha: float | None = None) -> float:
+def compute_share_of_flags(scores: OODScores, x, alpha: float | None = None) -> float:
     return scores.is_ood(scores.pvalue(np.asarray(x, dtype=float)), alpha).mean()
 
 
@@ -20,18 +20,18 @@ def test_ordinary_rows_are_flagged_as_often_as_promised(n, alpha, share):
     draws = [(OODScores.fit(rng.gamma(2.0, 1.0, n), alpha), rng.gamma(2.0, 1.0, 40)) for _ in range(400)]
     # Given the calibration rows the share is Beta distributed: its deviation, over 400 of them.
     tolerance = 4 * np.sqrt(alpha * (1 - alpha) / (n + 2) / 400)
-    assert np.mean([share_flagged(*draw) for draw in draws]) == pytest.approx(share, abs=tolerance)
+    assert np.mean([compute_share_of_flags(*draw) for draw in draws]) == pytest.approx(share, abs=tolerance)
     assert share <= alpha
 
 
 def test_equal_scores_are_never_flagged_too_often():
     rng = np.random.default_rng(3)
     draws = [(OODScores.fit(rng.integers(0, 4, 50), 0.05), rng.integers(0, 4, 40)) for _ in range(200)]
-    assert np.mean([share_flagged(*draw, 0.3) for draw in draws]) <= 0.3
-    assert share_flagged(OODScores.fit(np.full(50, 2.0), 0.05), np.full(9, 2.0)) == 0
+    assert np.mean([compute_share_of_flags(*draw, 0.3) for draw in draws]) <= 0.3
+    assert compute_share_of_flags(OODScores.fit(np.full(50, 2.0), 0.05), np.full(9, 2.0)) == 0
 
 
-def test_p_values_by_counting():
+def test_p_values_count_calibration_scores():
     fitted = OODScores.fit(np.array([9.0, 1.0, 4.0, 4.0]), alpha=0.5)
     assert fitted.scores.tolist() == [1.0, 4.0, 4.0, 9.0]
     pvalues = fitted.pvalue(np.array([0.5, 1.0, 4.0, 5.0, 9.0, 80.0, np.nan]))
@@ -44,7 +44,7 @@ def test_p_values_by_counting():
 
 
 @pytest.fixture(scope="module")
-def calibrated(counts) -> CountGLM:
+def glm_with_flags(counts) -> CountGLM:
     rows = np.random.default_rng(8).normal(size=(99, 3))
     return CountGLM(likelihood="poisson").fit(*counts).fit_ood(rows, alpha=0.1)
 
@@ -61,19 +61,19 @@ def calibrated(counts) -> CountGLM:
         (lambda model, X: model.fit_ood(X, alpha=2.0), ConfigError, "lie between 0 and 1"),
     ],
 )
-def test_bad_rates_are_refused_and_leave_the_calibration(calibrated, counts, call, error, words):
+def test_bad_rates_are_refused_and_leave_the_calibration(glm_with_flags, counts, call, error, words):
     with pytest.raises(error) as raised:
-        call(calibrated, counts[0])
+        call(glm_with_flags, counts[0])
     assert raised.value.argument == "alpha"
     assert words in raised.value.must
-    assert len(calibrated.predictor_.calibration.ood.scores) == 99
+    assert len(glm_with_flags.predictor_.calibration.ood.scores) == 99
 
 
-def test_the_smallest_rate_finds_rows_far_away(calibrated, counts):
-    assert calibrated.is_ood(50.0 * counts[0], alpha=0.01).any()
+def test_the_smallest_rate_finds_rows_far_away(glm_with_flags, counts):
+    assert glm_with_flags.is_ood(50.0 * counts[0], alpha=0.01).any()
 
 
-def test_the_order_of_calls_is_reported(calibrated, counts):
+def test_the_order_of_calls_is_reported(glm_with_flags, counts):
     model = CountGLM(likelihood="poisson")
     with pytest.raises(ValueError, match="not fitted"):
         model.fit_ood(counts[0])
@@ -84,7 +84,7 @@ def test_the_order_of_calls_is_reported(calibrated, counts):
     for call in (model.ood_pvalue, model.is_ood):
         with pytest.raises(InputError, match="call fit_ood"):
             call(counts[0])
-    bare = Predictor(calibrated.predictor_.members)
+    bare = Predictor(glm_with_flags.predictor_.members)
     with pytest.raises(InputError, match="no summary of its training rows"):
         fit_ood(bare.calibration, counts[0])
     assert bare.calibration.ood_reasons(counts[0][:2]) == [[], []]
@@ -93,8 +93,8 @@ def test_the_order_of_calls_is_reported(calibrated, counts):
 # The summary of training rows -----------------------------------------------------------------------------------------
 
 
-def table(n: int, seed: int) -> pl.DataFrame:
-    """Two numbers that go together, one with a heavy tail, levels, flags and gaps."""
+def draw_table(n: int, seed: int) -> pl.DataFrame:
+    """Draw two numbers that go together, one with a heavy tail, levels, flags and gaps."""
     rng = np.random.default_rng(seed)
     size = rng.normal(size=n)
     return pl.DataFrame(
@@ -109,7 +109,7 @@ def table(n: int, seed: int) -> pl.DataFrame:
     )
 
 
-TRAIN, KNOWN, NEW_ROWS = table(1500, 0), table(400, 1), table(1000, 2)
+TRAIN, KNOWN, NEW_ROWS = draw_table(1500, 0), draw_table(400, 1), draw_table(1000, 2)
 CHANGES = {
     "missing": (pl.lit(None, dtype=pl.Float64).alias("size"), "missing 'size'"),
     "unseen level": (pl.lit("gold").alias("plan"), "unseen level 'gold' of 'plan'"),
@@ -125,21 +125,21 @@ def profile() -> FeatureProfile:
     return FeatureProfile.fit(TRAIN)
 
 
-def threshold(profile: FeatureProfile, alpha: float = 0.05) -> float:
-    """Of calibration rows as many score higher as the smallest p-values allow."""
+def find_threshold(profile: FeatureProfile, alpha: float = 0.05) -> float:
+    """Find the score that as many calibration rows exceed as the smallest p-values allow."""
     return float(np.quantile(profile.measure(KNOWN).score, 1.0 - alpha, method="higher"))
 
 
 def test_ordinary_rows_score_as_often_above_as_calibration_rows(profile):
     # Quantiles of 400 rows, shares of 1,000: four deviations.
-    assert np.mean(profile.measure(NEW_ROWS).score > threshold(profile)) == pytest.approx(0.05, abs=0.052)
+    assert np.mean(profile.measure(NEW_ROWS).score > find_threshold(profile)) == pytest.approx(0.05, abs=0.052)
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_changed_columns_are_found_and_named(profile, change):
     column, words = CHANGES[change]
     changed = NEW_ROWS.drop_nans().with_columns(column)
-    assert np.mean(profile.measure(changed).score > threshold(profile)) >= 0.9
+    assert np.mean(profile.measure(changed).score > find_threshold(profile)) >= 0.9
     named = [reasons[0].startswith(words) for reasons in describe_unusual_cells(profile, changed.head(200)) if reasons]
     assert np.mean(named) > 0.9
     assert len(named) >= 180
@@ -147,7 +147,7 @@ def test_changed_columns_are_found_and_named(profile, change):
 
 def test_rows_that_fit_in_every_column_but_not_together_are_found(profile):
     mixed = NEW_ROWS.head(400).with_columns(size=pl.lit(1.5), weight=pl.lit(-1.5))
-    assert np.mean(profile.measure(mixed).score > threshold(profile)) > 0.95
+    assert np.mean(profile.measure(mixed).score > find_threshold(profile)) > 0.95
     assert sum(map(len, describe_unusual_cells(profile, mixed))) < 100
     assert set(profile.name_misfits(mixed)) <= {"size", "weight"}
 
@@ -155,7 +155,7 @@ def test_rows_that_fit_in_every_column_but_not_together_are_found(profile):
 def test_ordinary_rows_have_few_reasons(profile):
     reasons = describe_unusual_cells(profile, NEW_ROWS)
     assert len(reasons) == 1000
-    assert np.mean([bool(each) for each in reasons]) < 0.1
+    assert np.mean([bool(row_reasons) for row_reasons in reasons]) < 0.1
     assert max(map(len, reasons)) <= 3
 
 
@@ -169,28 +169,28 @@ def test_a_column_of_a_wide_table_is_found():
 
 
 @pytest.mark.parametrize("n", [1, 2, 30, 60])
-def test_few_rows_do(n):
+def test_few_rows_are_enough_for_a_profile(n):
     result = FeatureProfile.fit(TRAIN.head(n)).measure(NEW_ROWS).score
     assert np.isfinite(result).all()
     assert (result >= 0).all()
 
 
-def test_saved_and_restored(profile):
-    for own in (profile, FeatureProfile.fit(TRAIN.head(20)), FeatureProfile.fit(np.zeros((60, 2)))):
-        X = np.ones((3, 2)) if own.names == ["x0", "x1"] else NEW_ROWS
-        again = FeatureProfile.from_state(own.state())
-        assert (again.measure(X).score == own.measure(X).score).all()
-        assert again.names == own.names
+def test_a_saved_profile_measures_the_same(profile):
+    for original in (profile, FeatureProfile.fit(TRAIN.head(20)), FeatureProfile.fit(np.zeros((60, 2)))):
+        X = np.ones((3, 2)) if original.names == ["x0", "x1"] else NEW_ROWS
+        again = FeatureProfile.from_state(original.state())
+        assert (again.measure(X).score == original.measure(X).score).all()
+        assert again.names == original.names
     assert FeatureProfile.from_state({}) is None
     assert b"basic" not in b"".join(profile.state().values())
 
 
 def test_a_saved_category_whose_levels_are_numbers_is_still_one():
     zones = pl.DataFrame({"zone": ["1", "2.5", "3"] * 30, "x": np.linspace(0.0, 1.0, 90)})
-    own = FeatureProfile.fit(zones)
-    again = FeatureProfile.from_state(own.state())
+    original = FeatureProfile.fit(zones)
+    again = FeatureProfile.from_state(original.state())
     X = zones.with_columns(zone=pl.Series(["1", "9"] * 45))
-    assert (again.measure(X).score == own.measure(X).score).all()
+    assert (again.measure(X).score == original.measure(X).score).all()
 
 
 def test_rows_of_weight_zero_are_left_out():
@@ -200,7 +200,7 @@ def test_rows_of_weight_zero_are_left_out():
 # Sentences about a table ---------------------------------------------------------------------------------------------
 
 
-def sentences(profile: FeatureProfile, frame: pl.DataFrame) -> list[str]:
+def write_sentences(profile: FeatureProfile, frame: pl.DataFrame) -> list[str]:
     summary = TableSummary(profile)
     for part in (frame.head(300), frame.slice(300)):
         summary.add(profile.measure(part).states)
@@ -226,10 +226,10 @@ def test_ignored_columns_do_not_count_in_the_score():
 
 
 def test_an_ordinary_table_needs_no_sentence(profile):
-    assert sentences(profile, NEW_ROWS) == []
+    assert write_sentences(profile, NEW_ROWS) == []
 
 
-def test_what_is_unusual_about_a_table(profile):
+def test_missing_unseen_and_extreme_cells_of_a_table_are_counted(profile):
     row = pl.int_range(1000)
     changed = NEW_ROWS.with_columns(
         plan=pl.when(row < 41).then(pl.lit("gold")).otherwise("plan"),
@@ -238,7 +238,7 @@ def test_what_is_unusual_about_a_table(profile):
         age=pl.when(row < 600).then(None).otherwise("age"),
     )
     above = (NEW_ROWS["income"].head(991) > TRAIN["income"].max()).sum()
-    result = sentences(profile, changed)
+    result = write_sentences(profile, changed)
     assert result[1:] == [
         "41 rows have an unseen level of 'plan'.",
         f"{9 + above} rows have 'income' above the training range, which ends at {TRAIN['income'].max():.6g}.",
@@ -251,8 +251,8 @@ def test_what_is_unusual_about_a_table(profile):
 def test_unseen_levels_that_are_expected_are_compared_with_that():
     names = pl.DataFrame({"name": [f"n{row % 150}" for row in range(200)]})
     profile = FeatureProfile.fit(names)
-    assert sentences(profile, pl.DataFrame({"name": ["x", *["n0"] * 399]})) == []
-    (result,) = sentences(profile, pl.DataFrame({"name": ["x"] * 400}))
+    assert write_sentences(profile, pl.DataFrame({"name": ["x", *["n0"] * 399]})) == []
+    (result,) = write_sentences(profile, pl.DataFrame({"name": ["x"] * 400}))
     assert result == "400 rows have an unseen level of 'name' (about 200 expected)."
 
 
@@ -276,21 +276,21 @@ def model(quick) -> DDPNRegressor:
 def test_flagged_rows_have_a_reason(model):
     reasons, flagged = model.ood_reasons(NEW_ROWS), model.is_ood(NEW_ROWS)
     assert all(reasons[row] for row in np.flatnonzero(flagged))
-    general = np.array([COMBINATION in (each or [""])[0] for each in reasons])
+    general = np.array([COMBINATION in (row_reasons or [""])[0] for row_reasons in reasons])
     assert general.any()
     assert not (general & ~flagged).any()
     mixed = NEW_ROWS.head(20).with_columns(size=pl.lit(1.5), weight=pl.lit(-1.5))
-    assert all(COMBINATION in each[0] for each in model.ood_reasons(mixed))
+    assert all(COMBINATION in row_reasons[0] for row_reasons in model.ood_reasons(mixed))
 
 
 def test_tails_are_those_of_rows_that_a_summary_does_not_know():
-    """Every row has a name of its own, so that the rows which a summary left out all have a new one."""
+    """All rows have names of their own, so rows that a summary left out have new ones."""
     table = pl.DataFrame({"name": [f"n{k}" for k in range(400)], "x": np.zeros(400)})
     profile = FeatureProfile.fit(table)
-    known, new = (
+    training, new = (
         profile._measure_rows(profile.schema.parse(t))[0] for t in (table, table.with_columns(name=pl.lit("?")))
     )
-    assert known.max() < 1.0
+    assert training.max() < 1.0
     assert new.min() > 4.0
     assert profile.tails[0].edges.min() > 4.0
 
@@ -327,7 +327,7 @@ def test_joint_scores_of_training_rows_are_those_of_summaries_of_the_other_folds
 
 
 def test_the_residual_of_a_column_is_that_of_least_squares():
-    """Each column regressed on the others, in units of the 99.5% quantile of its residual."""
+    """Regress columns on the others, in units of the 99.5% quantile of their residuals."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(20_000, 3))
     x[:, 2] = 0.8 * x[:, 0] + 0.6 * x[:, 2]
@@ -363,7 +363,7 @@ def test_a_reason_is_a_cell_that_one_of_twenty_rows_has_in_any_column():
 @pytest.mark.parametrize(("columns", "rows", "is_said"), [(1, 9, False), (1, 10, True), (2, 10, False), (2, 11, True)])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_rows_outside_the_range_are_said_where_one_of_a_thousand_tables_has_as_many(columns, rows, is_said, sign):
-    """As many new rows as in training: k values beyond all of these have a probability of 2^-k, in any column."""
+    """With as many new rows as in training, k values beyond all of these have a probability of 2^-k, in any column."""
     X = np.random.default_rng(0).normal(size=(100, columns))
     profile = FeatureProfile.fit(X)
     new = np.zeros((100, columns))
@@ -375,7 +375,7 @@ def test_rows_outside_the_range_are_said_where_one_of_a_thousand_tables_has_as_m
 
 @pytest.mark.parametrize(("missing", "is_said"), [(40, False), (64, False), (65, True), (200, True)])
 def test_missing_values_are_said_four_standard_deviations_above_their_share(missing, is_said):
-    """Of 400 rows 40 are expected, with a standard deviation of 6."""
+    """In 400 rows 40 are expected, with a standard deviation of 6."""
     profile = FeatureProfile.fit(np.r_[np.full(100, np.nan), np.arange(900.0)][:, None])
     summary = TableSummary(profile)
     summary.add(profile.measure(np.where(np.arange(400) < missing, np.nan, 450.0)[:, None]).states)
@@ -404,7 +404,7 @@ def test_distances_are_those_of_the_covariance_of_ledoit_and_wolf():
     assert np.isfinite(Joint.fit(constant).compute_distances(constant)).all()
 
 
-def test_the_column_that_the_others_predict_worst():
+def test_the_least_explained_column_is_that_with_the_largest_residual():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2000, 4))
     x[:, 1] = x[:, 0] + 0.05 * rng.normal(size=2000)

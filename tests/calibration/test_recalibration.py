@@ -1,4 +1,4 @@
-"""A map learnt from the PIT corrects distributions that are wrong, and leaves alone those that are right."""
+"""Test that a map learnt from the PIT corrects distributions that are wrong, and leaves right ones alone."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from ddpn.rows.count_rows import CountRows
 
 
 @pytest.fixture(scope="module")
-def wide():
+def counts_and_narrow_means():
     """Over-dispersed counts, and Poissons of the same means that are too narrow for them."""
     rng = np.random.default_rng(0)
     mu = rng.gamma(4.0, 2.0, 3000)
@@ -23,15 +23,15 @@ def wide():
     return mu, y
 
 
-class Poissons(Constant):
-    """Predicts Poissons whose means are the inputs."""
+class InputMeans(Constant):
+    """A member that predicts Poissons whose means are the inputs."""
 
     def distribution(self, X, exposure=None):
         return Poisson(torch.from_numpy(X[0].values[:, None]))
 
 
-def recalibration(mu, y, weight=None, **options) -> Recalibration:
-    rows = Predictor({"poissons": Poissons()}).predict_held_out(CountRows(mu[:, None], y, weight))
+def fit_recalibration(mu, y, weight=None, **options) -> Recalibration:
+    rows = Predictor({"poissons": InputMeans()}).predict_held_out(CountRows(mu[:, None], y, weight))
     return Recalibration.fit(rows, **options)[0]
 
 
@@ -44,7 +44,7 @@ def test_overlaps_are_shares_of_each_pit_interval():
 
 
 def test_the_map_is_the_cdf_of_the_pit():
-    """Of a Normal that is shifted and too narrow, which the first two polynomials describe exactly."""
+    """A Normal is shifted and too narrow, which the first two polynomials describe exactly."""
     rng = np.random.default_rng(1)
     u = stats.norm.cdf(rng.normal(0.3, 1.2, 20_000))
     actual = fit_map(share_pit_intervals(u, u), np.ones(len(u)))
@@ -61,11 +61,11 @@ def test_few_rows_are_shrunk_towards_the_identity():
     assert (many.slope > 0).all()
 
 
-def test_distributions_that_are_too_narrow_are_corrected(wide):
-    mu, y = wide
+def test_distributions_that_are_too_narrow_are_corrected(counts_and_narrow_means):
+    mu, y = counts_and_narrow_means
     dist = Poisson(torch.from_numpy(mu))
     half = slice(0, 1500)
-    result = recalibration(mu[half], y[half])
+    result = fit_recalibration(mu[half], y[half])
     assert result.is_used
     assert result.gain > 5 * result.error
     later, counts = dist.rows(torch.arange(1500, 3000)), torch.from_numpy(y[1500:])
@@ -78,31 +78,31 @@ def test_distributions_that_are_too_narrow_are_corrected(wide):
 
 
 def test_true_distributions_are_mostly_left_alone():
-    """By its rule of two standard errors chance alone would use a map in 2% of samples."""
+    """With its rule of two standard errors chance alone would use a map in 2% of samples."""
     rng = np.random.default_rng(3)
     used = []
     for _ in range(20):
         mu = rng.gamma(2.0, 2.0, 150)
         y = rng.poisson(mu).astype(float)
-        used.append(recalibration(mu, y).is_used)
+        used.append(fit_recalibration(mu, y).is_used)
     assert sum(used) <= 2
 
 
-def test_weights_and_always(wide):
-    mu, y = (part[:300] for part in wide)
-    plain, doubled = recalibration(mu, y), recalibration(mu, y, np.full(300, 2.0))
+def test_weights_scale_the_loss_and_always_uses_the_map(counts_and_narrow_means):
+    mu, y = (part[:300] for part in counts_and_narrow_means)
+    plain, doubled = fit_recalibration(mu, y), fit_recalibration(mu, y, np.full(300, 2.0))
     assert doubled.value == pytest.approx(plain.value, abs=1e-9)
     assert (doubled.gain, doubled.error) == pytest.approx((plain.gain, plain.error))
     odd = np.r_[y, np.full(100, 1000.0)]
-    without = recalibration(np.r_[mu, mu[:100]], odd, np.r_[np.ones(300), np.zeros(100)])
+    without = fit_recalibration(np.r_[mu, mu[:100]], odd, np.r_[np.ones(300), np.zeros(100)])
     assert without.value == pytest.approx(plain.value, abs=1e-6)
     assert without.rows == 300
-    assert not recalibration(mu[:30], y[:30]).is_used
-    assert recalibration(mu[:30], y[:30], always=True).is_used
+    assert not fit_recalibration(mu[:30], y[:30]).is_used
+    assert fit_recalibration(mu[:30], y[:30], always=True).is_used
 
 
-def test_an_estimator_uses_saves_and_reports_it(wide, tmp_path):
-    mu, y = wide
+def test_an_estimator_uses_saves_and_reports_its_recalibration(counts_and_narrow_means, tmp_path):
+    mu, y = counts_and_narrow_means
     X = np.log(mu)[:, None]
     model = CountGLM("poisson", covariance="robust").fit(X[:1000], y[:1000])
     assert model.predictor_.calibration.recalibration is None
