@@ -1,4 +1,4 @@
-"""Distributions that every metric must take, and their scipy twins."""
+"""Share distributions that every metric must take, and their scipy twins."""
 
 import csv
 from collections.abc import Callable
@@ -41,13 +41,13 @@ for _dist in DISTS.values():
 
 @pytest.fixture(params=DISTS)
 def dist(request):
-    """Each kind of dist, of three rows."""
+    """A distribution of each kind, of three rows."""
     return DISTS[request.param]
 
 
 @pytest.fixture(params=[name for name, dist in DISTS.items() if isinstance(dist, CountDistribution)])
 def count_dist(request):
-    """Each kind of count dist, of three rows."""
+    """A distribution of counts of each kind, of three rows."""
     return DISTS[request.param]
 
 
@@ -56,31 +56,31 @@ def y() -> torch.Tensor:
     return torch.tensor([1, 4, 41])
 
 
-def _set(n: int, seed: int = 0, excess: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Means and Poisson counts of them; with `excess`, counts are Negative Binomial with alpha = excess."""
+def _draw_counts(n: int, seed: int = 0, excess: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Draw means and Poisson counts of them; with `excess`, counts are Negative Binomial with alpha = excess."""
     rng = np.random.default_rng(seed)
     mu = np.exp(rng.uniform(-1.5, 4.5, n))
     return mu, rng.poisson(rng.gamma(1 / excess, excess * mu) if excess else mu)
 
 
 @pytest.fixture
-def counts_of_set() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
-    return _set
+def draw_counts() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    return _draw_counts
 
 
 @pytest.fixture
-def poisson_bounds() -> Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """scipy's F(y - 1) and F(y)."""
+def compute_poisson_bounds() -> Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Return scipy's F(y - 1) and F(y)."""
     return lambda mu, y: (stats.poisson.cdf(y - 1, mu), stats.poisson.cdf(y, mu))
 
 
-def _rows_by_distribution(name: str) -> dict[str, list[dict[str, str]]]:
+def _read_rows_by_distribution(name: str) -> dict[str, list[dict[str, str]]]:
     with (Path(__file__).resolve().parents[1] / "reference" / name).open(newline="") as file:
         rows = list(csv.DictReader(file))
     return {name: [row for row in rows if row["law"] == name] for name in ("poisson", "negative_binomial")}
 
 
 @pytest.fixture
-def reference_rows() -> Callable[[str], dict[str, list[dict[str, str]]]]:
-    """Rows of a table in tests/reference, by dist."""
-    return _rows_by_distribution
+def read_reference_rows() -> Callable[[str], dict[str, list[dict[str, str]]]]:
+    """Read rows of a table in tests/reference, by distribution."""
+    return _read_rows_by_distribution

@@ -1,4 +1,4 @@
-"""Intervals, PIT and precision of every dist: against scipy and R, and by what they must be if y comes from it."""
+"""Test intervals, PIT and precision of every distribution against scipy and R, and on counts that come from it."""
 
 import numpy as np
 import pytest
@@ -21,8 +21,8 @@ from ddpn.runtime.errors import ConfigError
 LEVELS = [0.1, 0.9]
 
 
-def test_poisson_intervals_against_scipy(counts_of_set):
-    mu, y = counts_of_set(400)
+def test_poisson_intervals_are_those_of_scipy(draw_counts):
+    mu, y = draw_counts(400)
     dist = Poisson(torch.from_numpy(mu))
     low, high = stats.poisson.interval(0.8, mu)
     np.testing.assert_array_equal(is_covered(dist, y, 0.8).numpy(), (low <= y) & (y <= high))
@@ -30,7 +30,7 @@ def test_poisson_intervals_against_scipy(counts_of_set):
     np.testing.assert_allclose(expected_coverage(dist, 0.8).numpy(), expected, rtol=1e-10)
 
 
-def test_normal_intervals_against_scipy():
+def test_normal_intervals_are_those_of_scipy():
     dist, y = Normal(torch.tensor([1.0, 50.0], dtype=torch.float64), 3.0), torch.tensor([6.0, 45.0])
     low, high = stats.norm.interval(0.9, [1.0, 50.0], 3.0)
     assert ((low <= y.numpy()) & (y.numpy() <= high)).tolist() == is_covered(dist, y, 0.9).tolist() == [False, False]
@@ -73,9 +73,9 @@ def test_pit_on_the_line_is_the_cdf():
 # Whole sets of predictions -------------------------------------------------------------------------------------------
 
 
-def test_pit_histogram_against_surveillance(reference_rows):
-    heights = reference_rows("surveillance_pit.csv")
-    for name, rows in reference_rows("surveillance_scores.csv").items():
+def test_pit_histograms_are_those_of_surveillance(read_reference_rows):
+    heights = read_reference_rows("surveillance_pit.csv")
+    for name, rows in read_reference_rows("surveillance_scores.csv").items():
         mu, y = (torch.tensor([float(row[key]) for row in rows], dtype=torch.float64) for key in ("mu", "y"))
         dist = Poisson(mu)
         if name == "negative_binomial":
@@ -85,15 +85,15 @@ def test_pit_histogram_against_surveillance(reference_rows):
             np.testing.assert_allclose(pit_histogram(dist, y, bins).numpy(), expected, rtol=1e-8, err_msg=name)
 
 
-def test_pit_histogram_of_continuous_distributions_counts():
+def test_the_pit_histogram_of_a_continuous_distribution_counts_rows():
     loc, y = np.random.default_rng(0).normal(0, 3, (2, 500))
     u = stats.norm.cdf(y, loc, 4.0)
     got = pit_histogram(Normal(torch.from_numpy(loc), 4.0), torch.from_numpy(y), bins=8)
     np.testing.assert_allclose(got.numpy(), np.histogram(u, 8, (0, 1))[0] * 8 / 500, rtol=1e-12)
 
 
-def on_a_grid(lower: np.ndarray, upper: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """Largest deviation of the mean PIT cdf, looked at in 40,001 places."""
+def search_on_grid(lower: np.ndarray, upper: np.ndarray, weight: np.ndarray | None = None) -> float:
+    """Search the largest deviation of the mean PIT cdf on 40,001 points."""
     u = np.linspace(0, 1, 40_001)
     mean = sum(w * stats.uniform.cdf(u, a, b - a) for a, b, w in zip(lower, upper, weight, strict=True))
     gap = mean / weight.sum() - u
@@ -101,16 +101,16 @@ def on_a_grid(lower: np.ndarray, upper: np.ndarray, weight: np.ndarray | None = 
 
 
 @pytest.mark.parametrize(("factor", "weighted"), [(1.0, False), (1.3, True)])
-def test_pit_distances_on_a_fine_grid(counts_of_set, poisson_bounds, factor, weighted):
-    mu, y = counts_of_set(150, seed=2)
+def test_pit_distances_are_those_on_a_fine_grid(draw_counts, compute_poisson_bounds, factor, weighted):
+    mu, y = draw_counts(150, seed=2)
     weight = np.random.default_rng(0).uniform(0, 3, 150) if weighted else np.ones(150)
-    largest = on_a_grid(*poisson_bounds(factor * mu, y), weight)
-    dist, given = Poisson(torch.from_numpy(factor * mu)), weight if weighted else None
-    assert pit_distance(dist, y, given) == pytest.approx(largest, abs=2e-4)
+    largest = search_on_grid(*compute_poisson_bounds(factor * mu, y), weight)
+    dist, weight_or_none = Poisson(torch.from_numpy(factor * mu)), weight if weighted else None
+    assert pit_distance(dist, y, weight_or_none) == pytest.approx(largest, abs=2e-4)
 
 
-def test_pit_distances_on_the_line_against_scipy():
-    """Kolmogorov-Smirnov, jumps and all; ties of PIT values too."""
+def test_pit_distances_on_the_line_are_those_of_scipy():
+    """Compare Kolmogorov-Smirnov distances with jumps and ties of PIT values."""
     rng = np.random.default_rng(1)
     for y in (rng.normal(0.3, 1, 200), rng.normal(0, 1, 200).round(1), np.zeros(5), np.array([8.0, -0.2])):
         dist, u = Normal(torch.tensor(0.0, dtype=torch.float64), 1.2), stats.norm.cdf(y, 0, 1.2)
@@ -118,7 +118,7 @@ def test_pit_distances_on_the_line_against_scipy():
 
 
 def test_the_whole_distribution_as_its_own_set_is_exactly_uniform():
-    """Every count weighted with its probability."""
+    """Counts have their probabilities as weights."""
     dist, z = NegativeBinomial(torch.tensor(5.0, dtype=torch.float64), 0.7), torch.arange(400)
     weight = stats.nbinom.pmf(z.numpy(), 1 / 0.7, 1 / (1 + 0.7 * 5))
     np.testing.assert_allclose(pit_histogram(dist, z, 7, weight).numpy(), 1.0, rtol=1e-6)
@@ -141,8 +141,8 @@ def test_coverage_curve_is_the_mean_of_covered(dist, y):
     assert curve.level.tolist() == LEVELS
 
 
-def test_coverage_curve_of_true_distributions_follows_what_is_expected(counts_of_set):
-    mu, y = counts_of_set(4000, seed=8)
+def test_coverage_curve_of_true_distributions_follows_what_is_expected(draw_counts):
+    mu, y = draw_counts(4000, seed=8)
     curve = coverage_curve(Poisson(torch.from_numpy(mu)), y, torch.tensor([0.2, 0.5, 0.9]))
     # Four standard errors; the nominal level is further off, as counts over-cover.
     assert ((curve.observed - curve.expected).abs() < 4 * 0.5 / np.sqrt(4000)).all()
@@ -152,7 +152,7 @@ def test_coverage_curve_of_true_distributions_follows_what_is_expected(counts_of
     assert narrow.expected.item() == pytest.approx(0.9)
 
 
-def test_median_precision_against_numpy(dist):
+def test_median_precision_is_that_of_numpy(dist):
     assert median_precision(dist) == pytest.approx(np.median(1 / dist.variance.numpy()), rel=1e-12)
     assert median_precision(dist, [1, 4, 2]) == pytest.approx(
         np.median(np.repeat(1 / dist.variance.numpy(), [1, 4, 2])), rel=1e-12

@@ -1,4 +1,4 @@
-"""What every score of a distribution and an observation has in common: one value per row, and what it refuses."""
+"""Test what all scores of a distribution and an observation have in common: one value per row, and refusals."""
 
 import math
 
@@ -38,11 +38,11 @@ named = {"ids": lambda score: score.__name__}
 
 
 @pytest.mark.parametrize("score", ONE_VALUE, **named)
-def test_one_value_per_row(dist, y, score):
-    """Never reduced: the shape is that of y and the batch together."""
-    each, table = score(dist, y), score(dist, y.double().unsqueeze(-1))
-    assert (each.shape, table.shape) == ((3,), (3, 3))
-    torch.testing.assert_close(table.diagonal(), each, rtol=1e-12, atol=0)
+def test_a_score_has_one_value_per_row(dist, y, score):
+    """Scores are never reduced: their shape is that of y and the batch together."""
+    row_scores, table = score(dist, y), score(dist, y.double().unsqueeze(-1))
+    assert (row_scores.shape, table.shape) == ((3,), (3, 3))
+    torch.testing.assert_close(table.diagonal(), row_scores, rtol=1e-12, atol=0)
     assert score(dist, torch.tensor(2)).shape == (3,)
 
 
@@ -84,9 +84,9 @@ def test_columns_of_data_frames_are_read_by_position(column):
     dist, y, weight = Poisson(torch.tensor([1.0, 4.0, 9.0])), [0, 6, 9], [1.0, 0.0, 2.0]
     for metric in (crps, nll, is_covered, absolute_error, pit_bounds):
         assert torch.equal(torch.stack([*metric(dist, column(y))]), torch.stack([*metric(dist, torch.tensor(y))]))
-    given, tensors = (column(y), column(weight)), (torch.tensor(y), torch.tensor(weight))
+    columns, tensors = (column(y), column(weight)), (torch.tensor(y), torch.tensor(weight))
     for metric in (evaluate, pit_distance):
-        assert metric(dist, given[0], weight=given[1]) == metric(dist, tensors[0], weight=tensors[1])
+        assert metric(dist, columns[0], weight=columns[1]) == metric(dist, tensors[0], weight=tensors[1])
     for metric in (auroc, aupr, fpr80):
         assert metric(column([0.1, 0.2, 0.4]), [0.3, 0.9]) == metric([0.1, 0.2, 0.4], [0.3, 0.9])
 

@@ -1,4 +1,4 @@
-"""Medians of weighted rows, against numpy's of rows that are repeated."""
+"""Test medians of weighted rows against numpy's medians of repeated rows."""
 
 import numpy as np
 import pytest

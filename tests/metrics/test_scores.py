@@ -1,4 +1,4 @@
-"""Scores and errors of points of every dist, against scipy, scoringrules and R."""
+"""Test scores and errors of points of every distribution against scipy, scoringrules and R."""
 
 import math
 
@@ -28,13 +28,13 @@ NORMAL, NORMALS = Normal(MU, MU.sqrt()), Mixture(Normal(MU.unsqueeze(-1) * torch
 Y = torch.tensor([1.0, 4.0, 41.0], dtype=torch.float64)
 
 
-def test_normals_against_scoringrules_and_scipy(scoringrules):
+def test_scores_of_normals_are_those_of_scoringrules_and_scipy(scoringrules):
     loc, scale, y = MU.numpy(), MU.sqrt().numpy(), Y.numpy()
     np.testing.assert_allclose(crps(NORMAL, Y).numpy(), scoringrules.crps_normal(y, loc, scale), rtol=1e-12)
     np.testing.assert_allclose(nll(NORMAL, Y).numpy(), -stats.norm.logpdf(y, loc, scale), rtol=1e-12)
 
 
-def test_mixtures_of_normals_against_scoringrules_and_scipy(scoringrules):
+def test_scores_of_mixtures_of_normals_are_those_of_scoringrules_and_scipy(scoringrules):
     loc, scale = NORMALS.components.loc.numpy(), NORMALS.components.scale.numpy()
     np.testing.assert_allclose(crps(NORMALS, Y).numpy(), scoringrules.crps_mixnorm(Y.numpy(), loc, scale), rtol=1e-10)
     density = stats.norm.pdf(Y.numpy()[:, None], loc, scale).mean(-1)
@@ -54,9 +54,9 @@ def test_gradients_of_nll_flow_and_those_of_count_crps_are_refused():
         crps(DoublePoisson(mu, 0.7), y).sum().backward()
 
 
-def test_scores_against_surveillance(reference_rows):
-    """log score, ranked probability and squared error of R's surveillance package."""
-    for name, rows in reference_rows("surveillance_scores.csv").items():
+def test_scores_are_those_of_surveillance(read_reference_rows):
+    """Compare log score, ranked probability and squared error with R's surveillance package."""
+    for name, rows in read_reference_rows("surveillance_scores.csv").items():
         mu, y = (torch.tensor([float(row[key]) for row in rows], dtype=torch.float64) for key in ("mu", "y"))
         dist = Poisson(mu)
         if name == "negative_binomial":
@@ -72,7 +72,7 @@ def test_scores_against_surveillance(reference_rows):
 # Points ----------------------------------------------------------------------------------------------------------
 
 
-def test_points_of_a_skewed_distribution_against_scipy():
+def test_points_of_a_skewed_distribution_are_those_of_scipy():
     mu, r = np.array([0.3, 4.3, 301.0]), 2.0
     dist = NegativeBinomial(torch.from_numpy(mu), torch.tensor(1 / r, dtype=torch.float64))
     peer = stats.nbinom(r, r / (r + mu))
@@ -89,7 +89,7 @@ def test_errors_are_those_of_the_point(dist, y):
 
 
 def test_the_default_is_the_point_that_makes_the_error_least():
-    """Summed over the dist itself: no other count has a smaller mean |z - y|."""
+    """Summed over the distribution itself, no other count has a smaller mean |z - y|."""
     dist = NegativeBinomial(torch.tensor(7.0, dtype=torch.float64), 0.8)
     z = torch.arange(400)
     pmf = stats.nbinom.pmf(z.numpy(), 1 / 0.8, 1 / (1 + 0.8 * 7.0))
@@ -118,6 +118,6 @@ def test_a_search_by_crps_finds_the_likelihood():
 def test_a_pipeline_is_scored_by_its_last_step():
     y = Y_BELOW
     pipe = make_pipeline(StandardScaler(), CountGLM(likelihood="poisson")).fit(X[:400], y[:400])
-    known = {"sample_weight": np.arange(200.0)}
-    wanted = pipe[-1].crps(pipe[:-1].transform(X[400:]), y[400:], **known)
-    assert crps_scorer(pipe, X[400:], y[400:], **known) == -wanted
+    weights = {"sample_weight": np.arange(200.0)}
+    expected = pipe[-1].crps(pipe[:-1].transform(X[400:]), y[400:], **weights)
+    assert crps_scorer(pipe, X[400:], y[400:], **weights) == -expected

@@ -1,4 +1,4 @@
-"""The table of all metrics: each row of it against scipy, numpy or the metric it averages."""
+"""Test the table of all metrics against scipy, numpy or the metric that an entry averages."""
 
 import math
 
@@ -15,8 +15,8 @@ from ddpn.metrics import evaluate
 KEYS = {"mae", "rmse", "crps", "nll", "coverage", "expected_coverage", "width", "median_precision", "pit_distance"}
 
 
-def poisson_table(mu: np.ndarray, y: np.ndarray, w: np.ndarray) -> dict[str, float]:
-    """The same from scipy and scikit-learn; the PIT distance is left out."""
+def compute_poisson_table(mu: np.ndarray, y: np.ndarray, w: np.ndarray) -> dict[str, float]:
+    """Compute the same by scipy and scikit-learn, without the PIT distance."""
     k = np.arange(1000)[:, None]
     low, high = stats.poisson.interval(0.9, mu)
     average = lambda x: np.average(x, weights=w)
@@ -32,20 +32,20 @@ def poisson_table(mu: np.ndarray, y: np.ndarray, w: np.ndarray) -> dict[str, flo
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_every_entry_against_scipy(counts_of_set, weighted):
-    mu, y = counts_of_set(301, seed=6)
+def test_every_entry_is_that_of_scipy(draw_counts, weighted):
+    mu, y = draw_counts(301, seed=6)
     w = np.random.default_rng(0).uniform(0, 4, len(y)) if weighted else np.ones(len(y))
     got = evaluate(Poisson(torch.from_numpy(mu)), y, weight=w if weighted else None)
     assert set(got) == KEYS
     assert all(type(value) is float for value in got.values())
-    for key, value in poisson_table(mu, y, w).items():
+    for key, value in compute_poisson_table(mu, y, w).items():
         assert got[key] == pytest.approx(value, rel=1e-8), key
     if not weighted:
         assert got["median_precision"] == pytest.approx(np.median(1 / mu))
 
 
-def test_whole_weights_equal_repeated_rows(counts_of_set):
-    mu, y = counts_of_set(40, seed=3, excess=0.4)
+def test_whole_weights_equal_repeated_rows(draw_counts):
+    mu, y = draw_counts(40, seed=3, excess=0.4)
     copies = np.random.default_rng(1).integers(0, 4, len(y))
     dist = lambda m: Poisson(torch.from_numpy(m))
     repeated = evaluate(dist(np.repeat(mu, copies)), np.repeat(y, copies))
@@ -62,7 +62,7 @@ def test_statistic_and_coverage_are_honoured():
     assert by_mode["crps"] == by_mean["crps"]
 
 
-def test_every_distribution_in_any_shape(dist, y):
+def test_every_distribution_has_a_summary_in_any_shape(dist, y):
     single = evaluate(dist, y)
     assert set(single) == KEYS
     assert all(math.isfinite(value) for value in single.values())
@@ -80,7 +80,7 @@ def test_counts_are_evaluated_by_one_summary_one_cdf_and_one_log_prob(monkeypatc
     assert sorted(calls) == ["compute_sides", "compute_summaries", "log_prob"]
 
 
-def test_no_gradient_is_kept():
+def test_no_gradient_is_kept_by_metrics():
     mu = torch.tensor([2.0, 3.0], requires_grad=True)
     assert math.isfinite(evaluate(Mixture(Poisson(mu)), torch.tensor([1]))["crps"])
 
