@@ -1,4 +1,4 @@
-"""What is known about possible counts: every message, and the way from a sample back to a user's arguments."""
+"""Test what is known about possible counts: every message, and the way from a sample back to a user's arguments."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ Y = np.array([1.0, 3.0, 5.0])
 LABELS = np.array(["ann", "bob", "cy"])
 
 
-def sample(y=Y, **parts) -> CountRows:
+def make_sample(y=Y, **parts) -> CountRows:
     return CountRows(np.zeros((len(y), 1)), y, labels=LABELS, **parts)
 
 
@@ -34,7 +34,7 @@ def test_a_range_without_sense_is_refused(arguments, words):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "given", "words"),
+    ("arguments", "columns", "words"),
     [
         ({"lower": 2}, {}, "y must be at least `lower=2`, got 1 at row ann"),
         ({"upper": 4}, {}, "y must be at most `upper=4`, got 5 at row cy"),
@@ -56,9 +56,9 @@ def test_a_range_without_sense_is_refused(arguments, words):
         ({}, {"censored": [True]}, r"censored must have one value per row of X, got shape \(1,\) for 3 rows"),
     ],
 )
-def test_counts_outside_of_a_range_are_named_by_their_rows(arguments, given, words):
+def test_counts_outside_of_a_range_are_named_by_their_rows(arguments, columns, words):
     with pytest.raises(InputError, match=words):
-        CountRange(**arguments).apply(sample(**given))
+        CountRange(**arguments).apply(make_sample(**columns))
 
 
 @pytest.mark.parametrize(
@@ -68,31 +68,31 @@ def test_counts_outside_of_a_range_are_named_by_their_rows(arguments, given, wor
 )
 def test_a_fit_needs_a_count_that_is_known_exactly(arguments, weight, flags):
     counts = CountRange(**arguments)
-    result = counts.apply(sample(weight=np.array(weight), censored=flags))  # such rows can be scored
+    result = counts.apply(make_sample(weight=np.array(weight), censored=flags))  # such rows can be scored
     with pytest.raises(InputError, match="known exactly, got censored counts only"):
         counts.check_known(result)
 
 
 def test_one_row_with_a_weight_is_enough():
-    result = CountRange().apply(sample(weight=np.array([1.0, 1, 0]), censored=[False, True, True]))
+    result = CountRange().apply(make_sample(weight=np.array([1.0, 1, 0]), censored=[False, True, True]))
     CountRange().check_known(result)
     assert result.limit[0] == np.inf
 
 
 def test_totals_are_exposures():
-    result = CountRange(upper=5, upper_is_total=True).apply(sample())
+    result = CountRange(upper=5, upper_is_total=True).apply(make_sample())
     np.testing.assert_array_equal(result.exposure, [5, 5, 5])
     with pytest.raises(InputError, match="exposure must not be given: the upper bound is the total"):
-        CountRange(upper=5, upper_is_total=True).apply(sample(exposure=np.ones(3)))
+        CountRange(upper=5, upper_is_total=True).apply(make_sample(exposure=np.ones(3)))
 
 
-def test_limits_and_flags_together():
-    result = CountRange(censored_above=4).apply(sample(censored=[True, False, False]))
+def test_limits_and_flags_may_be_combined():
+    result = CountRange(censored_above=4).apply(make_sample(censored=[True, False, False]))
     np.testing.assert_array_equal(result.y, [1, 3, 4])
     np.testing.assert_array_equal(result.limit, [1, 4, 4])
 
 
-def test_bounds_of_predictions():
+def test_bounds_of_predictions_are_one_per_row():
     assert CountRange().bounds(2) == (None, None)
     low, high = CountRange(lower=1, upper=5).bounds(2)
     np.testing.assert_array_equal([low, high], [[1, 1], [5, 5]])
@@ -102,7 +102,7 @@ def test_bounds_of_predictions():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "given"),
+    ("arguments", "columns"),
     [
         ({}, {}),
         ({"lower": 1, "upper": 5}, {}),
@@ -114,11 +114,11 @@ def test_bounds_of_predictions():
         ({"upper_per_row": True, "upper_is_total": True}, {"upper": [1, 4, 9]}),
     ],
 )
-def test_a_sample_gives_back_the_arguments_that_made_it(arguments, given):
+def test_a_sample_gives_back_the_arguments_that_made_it(arguments, columns):
     counts = CountRange(**arguments)
-    first = counts.apply(sample(**given))
-    known = counts.arguments(first)
-    again = counts.apply(sample(first.y, **known))
+    first = counts.apply(make_sample(**columns))
+    inverted = counts.arguments(first)
+    again = counts.apply(make_sample(first.y, **inverted))
     for name in ("y", "exposure", "lower", "upper", "limit"):
         np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
     assert CountRange(**counts.as_dict()) == counts

@@ -1,4 +1,4 @@
-"""`CountRows` and what is accepted into one: counts, weights and exposures of many types; messages name the row."""
+"""Test `CountRows` and what it accepts: counts, weights and exposures of many types; messages name the row."""
 
 import numpy as np
 import pandas as pd
@@ -67,7 +67,7 @@ TABLES = {
 
 @pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("index", [slice(1, 3), np.array([1, 2]), np.array([False, True, True, False])])
-def test_rows_of_every_table(kind, index):
+def test_rows_are_taken_from_every_kind_of_table(kind, index):
     table = TABLES[kind]
     assert kind == "sample" or get_row_count(table) == 4
     result = take_rows(table, index)
@@ -104,7 +104,7 @@ def test_what_has_no_rows_is_reported(X):
     ids=lambda y: f"{type(y).__module__}-{getattr(y, 'dtype', '')}-{np.ndim(y)}d",
 )
 @pytest.mark.filterwarnings("ignore:A column-vector y:sklearn.exceptions.DataConversionWarning")
-def test_counts_of_many_types(y):
+def test_counts_of_many_types_are_accepted(y):
     result = check_counts(y, 3)
     assert result.dtype == np.float64
     assert result.tolist() == [0.0, 1.0, 2.0]
@@ -154,25 +154,25 @@ BAD = {
 @pytest.mark.parametrize("labels", ["positions", "index of X", "index of y", "given"])
 @pytest.mark.parametrize("case", BAD)
 def test_bad_values_are_reported_with_their_rows(case, labels):
-    given, words = BAD[case]
-    given = {"X": np.zeros((4, 1)), "y": [0, 1, 2, 3], **given}
+    arguments, words = BAD[case]
+    arguments = {"X": np.zeros((4, 1)), "y": [0, 1, 2, 3], **arguments}
     shown = [0, 1, 2, 3] if labels == "positions" else list("pqrs")
-    if len(given["X"]):
+    if len(arguments["X"]):
         if labels == "index of X":
-            given["X"] = pd.DataFrame(given["X"], index=shown)
-        elif labels == "index of y" and given["y"] is not None and len(given["y"]) == 4:
-            given["y"] = pd.Series(given["y"], index=shown)
+            arguments["X"] = pd.DataFrame(arguments["X"], index=shown)
+        elif labels == "index of y" and arguments["y"] is not None and len(arguments["y"]) == 4:
+            arguments["y"] = pd.Series(arguments["y"], index=shown)
         elif labels == "given":
-            given["labels"] = np.array(shown)
+            arguments["labels"] = np.array(shown)
         else:
             shown = [0, 1, 2, 3]
     with pytest.raises(InputError, match=words.replace("{1}", str(shown[1])).replace("{3}", str(shown[3]))):
-        CountRows(**given)
+        CountRows(**arguments)
 
 
 def test_arguments_are_named_as_the_user_knows_them():
     X = np.zeros((2, 1))
-    for name, given in {
+    for name, arguments in {
         "y": {"y": [1, -1]},
         "sample_weight": {"y": [1, 1], "sample_weight": -1.0},
         "exposure": {"y": [1, 1], "exposure": 0.0},
@@ -180,7 +180,7 @@ def test_arguments_are_named_as_the_user_knows_them():
         "censored": {"y": [1, 1], "censored": [0.5, 1]},
     }.items():
         with pytest.raises(InputError, match=f"^{name} must"):
-            CountRows.from_arguments(X, **given)
+            CountRows.from_arguments(X, **arguments)
     with pytest.raises(ConfigError, match="fractional must be 'error' or 'round', got 'floor'"):
         CountRows(X, [1, 1], fractional="floor")
 

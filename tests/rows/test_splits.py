@@ -1,3 +1,5 @@
+"""Test folds and parts of rows: their sizes, their seeds, and groups that stay together."""
+
 import numpy as np
 import pytest
 
