@@ -1,4 +1,4 @@
-"""Predictions of exported files beside those of the model itself."""
+"""Share predictions of exported files beside those of the model itself."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -24,7 +24,7 @@ PARITY = 1e-5
 
 @pytest.fixture(scope="session")
 def run_file() -> Callable[..., dict[str, np.ndarray]]:
-    """Predicts with ONNX Runtime."""
+    """Predict with ONNX Runtime."""
     pytest.importorskip("onnx", reason="the extra export is not installed")
     runtime = pytest.importorskip("onnxruntime", reason="the extra export is not installed")
 
@@ -37,26 +37,26 @@ def run_file() -> Callable[..., dict[str, np.ndarray]]:
         return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
     def run(path, feeds: dict[str, Any]) -> dict[str, np.ndarray]:
-        found = session(path.read_bytes())
-        return dict(zip([each.name for each in found.get_outputs()], found.run(None, feeds), strict=True))
+        loaded = session(path.read_bytes())
+        return dict(zip([output.name for output in loaded.get_outputs()], loaded.run(None, feeds), strict=True))
 
     return run
 
 
 @pytest.fixture(scope="session")
-def feeds_of() -> Callable[..., dict[str, Any]]:
-    """A table as the file takes it: NaN and empty text where a cell is missing."""
-    return _feeds
+def make_feeds() -> Callable[..., dict[str, Any]]:
+    """Make the inputs of a file from a table: NaN and empty text where a cell is missing."""
+    return _make_feeds
 
 
-def _feeds(X: pl.DataFrame, **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _make_feeds(X: pl.DataFrame, **more: Any) -> dict[str, Any]:
+    feeds: dict[str, Any] = {}
     for column in X.iter_columns():
         if column.dtype == pl.String:
-            found[column.name] = np.array(column.fill_null("").to_list(), dtype=object)
+            feeds[column.name] = np.array(column.fill_null("").to_list(), dtype=object)
         else:
-            found[column.name] = column.cast(pl.Float64).fill_null(np.nan).to_numpy().astype(np.float64)
-    return found | {name: np.asarray(values) for name, values in more.items() if values is not None}
+            feeds[column.name] = column.cast(pl.Float64).fill_null(np.nan).to_numpy().astype(np.float64)
+    return feeds | {name: np.asarray(values) for name, values in more.items() if values is not None}
 
 
 @pytest.fixture
@@ -66,12 +66,12 @@ def file(tmp_path):
 
 @pytest.fixture
 def assert_parity(run_file, file):
-    """Exports a predictor and compares every output with what it predicts itself."""
+    """Export a predictor and compare every output with what it predicts itself."""
 
     def compare(predictor: Predictor, X: pl.DataFrame, exposure=None, upper=None, coverage=0.9, groups=None) -> None:
         export_onnx(predictor, file, quantiles=LEVELS, coverage=coverage, pmf_up_to=40, overwrite=True)
         more = {"exposure": exposure, "upper_bound": upper}
-        out = run_file(file, _feeds(X, **more, **({} if groups is None else groups)))
+        out = run_file(file, _make_feeds(X, **more, **({} if groups is None else groups)))
         with torch.no_grad():
             dist = predictor.distribution(X, exposure, upper=upper)
             labels = (
@@ -101,8 +101,8 @@ def _assert_same(out: dict[str, np.ndarray], dist: Any, interval: Any) -> None:
 
 
 @pytest.fixture(scope="session")
-def linear_member() -> Callable[..., GLM]:
-    """A member whose raw outputs vary by `reach` around moderate values: it needs no fit."""
+def make_linear_member() -> Callable[..., GLM]:
+    """Make a member whose raw outputs vary by `reach` around moderate values: it needs no fit."""
 
     def make(likelihood: Any, reach: float, seed: int = 0, unit: float = 1.0) -> GLM:
         rng, head = np.random.default_rng(seed), make_head(likelihood)
@@ -118,8 +118,8 @@ def linear_member() -> Callable[..., GLM]:
 
 
 @pytest.fixture(scope="session")
-def rows_of() -> Callable[..., pl.DataFrame]:
-    """Random rows for `linear_member`."""
+def draw_rows() -> Callable[..., pl.DataFrame]:
+    """Draw random rows for `make_linear_member`."""
 
     def make(rows: int, seed: int = 1) -> pl.DataFrame:
         rng = np.random.default_rng(seed)

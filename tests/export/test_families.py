@@ -1,4 +1,4 @@
-"""Distributions in the graph against those of the package, for every likelihood that can be exported."""
+"""Test distributions in the graph against those of the package, for every likelihood that can be exported."""
 
 import numpy as np
 import pytest
@@ -19,22 +19,24 @@ LEVELS = (0.01, 0.1, 0.9, 0.99)
 
 
 @pytest.mark.parametrize("likelihood", EXPORTED)
-def test_random_parameters(likelihood, linear_member, rows_of, assert_parity):
-    assert_parity(Predictor({"glm": linear_member(likelihood, reach=1.5)}), rows_of(8))
+def test_random_parameters_have_the_same_distributions(likelihood, make_linear_member, draw_rows, assert_parity):
+    assert_parity(Predictor({"glm": make_linear_member(likelihood, reach=1.5)}), draw_rows(8))
 
 
-def test_mixtures_of_all_families(linear_member, rows_of, assert_parity):
+def test_mixtures_of_all_families_are_exported(make_linear_member, draw_rows, assert_parity):
     families = ("poisson", "zero_inflated_double_poisson", "hurdle_negative_binomial", "negative_binomial")
-    members = {"glm": linear_member(families, 0.7), "poisson_glm": linear_member("poisson", 1.0, seed=4)}
-    assert_parity(Predictor(members, {"glm": 0.7, "poisson_glm": 0.3}), rows_of(5))
+    members = {"glm": make_linear_member(families, 0.7), "poisson_glm": make_linear_member("poisson", 1.0, seed=4)}
+    assert_parity(Predictor(members, {"glm": 0.7, "poisson_glm": 0.3}), draw_rows(5))
 
 
 @pytest.mark.parametrize("likelihood", ["double_poisson", "negative_binomial"])
-def test_extreme_parameters(likelihood, linear_member, rows_of, run_file, feeds_of, file):
-    """Far beyond the clamps: quantiles are equal on the grid, and NaN beyond; moments of a Double Poisson, too."""
-    predictor, X = Predictor({"glm": linear_member(likelihood, reach=8.0, seed=3)}), rows_of(12)
+def test_extreme_parameters_have_exact_quantiles_or_nan(
+    likelihood, make_linear_member, draw_rows, run_file, make_feeds, file
+):
+    """Far beyond the clamps, quantiles are equal on the grid and NaN beyond it; so are moments of a Double Poisson."""
+    predictor, X = Predictor({"glm": make_linear_member(likelihood, reach=8.0, seed=3)}), draw_rows(12)
     export_onnx(predictor, file, quantiles=LEVELS, pmf_up_to=40)
-    out, dist = run_file(file, feeds_of(X)), predictor.distribution(X)
+    out, dist = run_file(file, make_feeds(X)), predictor.distribution(X)
     assert dist.mean.max() > 1e6
     assert dist.mean.min() < 1.0
     exact = torch.stack([dist.icdf(torch.full_like(dist.mean, level)) for level in LEVELS]).numpy()
@@ -49,9 +51,9 @@ def test_extreme_parameters(likelihood, linear_member, rows_of, run_file, feeds_
 
 
 @pytest.mark.parametrize(("scale", "is_refused"), [(1e3, False), (1e6, True)])
-def test_training_counts_beyond_the_sums_are_refused(scale, is_refused, linear_member, file):
+def test_training_counts_beyond_the_sums_are_refused(scale, is_refused, make_linear_member, file):
     sample = CountRows(np.zeros((50, 2)), np.random.default_rng(0).poisson(scale, 50).astype(float))
-    members = {"glm": linear_member("poisson", 0.1), "constant": Constant().fit(sample, None, seed=0)}
+    members = {"glm": make_linear_member("poisson", 0.1), "constant": Constant().fit(sample, None, seed=0)}
     predictor = Predictor(members, {"glm": 1.0, "constant": 0.0})
     if is_refused:
         with pytest.raises(ConfigError, match="262,144"):
@@ -61,40 +63,43 @@ def test_training_counts_beyond_the_sums_are_refused(scale, is_refused, linear_m
     assert file.exists() is not is_refused
 
 
-def test_exposures_scale_the_location(linear_member, rows_of, assert_parity, run_file, feeds_of, file):
-    predictor = Predictor({"glm": linear_member("mixed", 0.7, unit=4.0)}, needs_exposure=True)
-    assert_parity(predictor, rows_of(12), np.random.default_rng(2).uniform(0.1, 30.0, 12))
-    out = run_file(file, feeds_of(rows_of(3), exposure=[1.0, -1.0, 0.0]))
+def test_exposures_scale_the_location(make_linear_member, draw_rows, assert_parity, run_file, make_feeds, file):
+    predictor = Predictor({"glm": make_linear_member("mixed", 0.7, unit=4.0)}, needs_exposure=True)
+    assert_parity(predictor, draw_rows(12), np.random.default_rng(2).uniform(0.1, 30.0, 12))
+    out = run_file(file, make_feeds(draw_rows(3), exposure=[1.0, -1.0, 0.0]))
     assert np.isnan(out["mean"]).tolist() == np.isnan(out["q0.9"]).tolist() == [False, True, True]
 
 
 @pytest.mark.parametrize("counts", [{"lower": 1}, {"lower": 2, "upper": 9}], ids=str)
-def test_bounds(counts, linear_member, rows_of, assert_parity):
-    members = {"glm": linear_member("mixed", 0.5), "poisson_glm": linear_member("hurdle_poisson", 0.5, seed=4)}
-    assert_parity(Predictor(members, counts=CountRange(**counts)), rows_of(4))
+def test_bounds_of_counts_are_exported(counts, make_linear_member, draw_rows, assert_parity):
+    members = {
+        "glm": make_linear_member("mixed", 0.5),
+        "poisson_glm": make_linear_member("hurdle_poisson", 0.5, seed=4),
+    }
+    assert_parity(Predictor(members, counts=CountRange(**counts)), draw_rows(4))
 
 
-def test_an_upper_bound_per_row_is_an_input(linear_member, rows_of, assert_parity):
+def test_an_upper_bound_per_row_is_an_input(make_linear_member, draw_rows, assert_parity):
     upper = np.random.default_rng(2).integers(1, 12, 12).astype(float)
-    predictor = Predictor({"glm": linear_member("mixed", 0.5)}, counts=CountRange(upper_per_row=True))
-    assert_parity(predictor, rows_of(12), upper=upper)
+    predictor = Predictor({"glm": make_linear_member("mixed", 0.5)}, counts=CountRange(upper_per_row=True))
+    assert_parity(predictor, draw_rows(12), upper=upper)
 
 
 @pytest.mark.parametrize("likelihood", sorted(set(HEADS) - set(EXPORTED)))
-def test_other_likelihoods_are_refused_in_one_sentence(likelihood, linear_member, file):
+def test_other_likelihoods_are_refused_in_one_sentence(likelihood, make_linear_member, file):
     with pytest.raises(ConfigError, match=rf"must have likelihoods among .*; got {likelihood}\."):
-        export_onnx(Predictor({"glm": linear_member(likelihood, 1.0)}), file)
+        export_onnx(Predictor({"glm": make_linear_member(likelihood, 1.0)}), file)
     assert not file.exists()
 
 
-def test_rows_do_not_depend_on_their_batch(linear_member, rows_of, run_file, feeds_of, file):
-    """Also where one row needs a far longer grid than the others, and where one cannot be predicted."""
-    predictor = Predictor({"glm": linear_member("mixed", 1.0)}, needs_exposure=True)
+def test_rows_do_not_depend_on_their_batch(make_linear_member, draw_rows, run_file, make_feeds, file):
+    """One row needs a far longer grid than the others, and one cannot be predicted."""
+    predictor = Predictor({"glm": make_linear_member("mixed", 1.0)}, needs_exposure=True)
     export_onnx(predictor, file, quantiles=LEVELS, pmf_up_to=40)
-    X, exposure = rows_of(5), np.array([1.0, 2.0, 3000.0, np.nan, 0.5])
-    together = run_file(file, feeds_of(X, exposure=exposure))
+    X, exposure = draw_rows(5), np.array([1.0, 2.0, 3000.0, np.nan, 0.5])
+    together = run_file(file, make_feeds(X, exposure=exposure))
     for i in range(X.height):
-        alone = run_file(file, feeds_of(X[i], exposure=exposure[i : i + 1]))
+        alone = run_file(file, make_feeds(X[i], exposure=exposure[i : i + 1]))
         for name, values in together.items():
             np.testing.assert_allclose(values[i], alone[name][0], rtol=1e-12, err_msg=name)
     assert np.isnan(together["mean"]).tolist() == [False, False, False, True, False]

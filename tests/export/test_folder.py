@@ -1,4 +1,4 @@
-"""ddpn export and ddpn show on a model of ddpn fit: cells as users write them, what the file tells, and errors."""
+"""Test ddpn export and ddpn show on a model of ddpn fit: cells as users write them, what the file tells, and errors."""
 
 import json
 import os
@@ -23,7 +23,7 @@ QUICK = 'n_networks = 2\nhidden = [8]\nepochs = 2\ndevice = "cpu"\ncompare_with 
 ROWS = 260
 
 
-def ddpn(*arguments: str):
+def run_command(*arguments: str):
     return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
 
 
@@ -49,17 +49,17 @@ def model(tmp_path_factory) -> Path:
     frame.write_csv(folder / "visits.csv")
     (folder / "quick.toml").write_text(QUICK)
     options = ["--target", "visits", "--exposure", "days", "--category", "code", "--missing=-999"]
-    found = ddpn(
+    result = run_command(
         "fit", str(folder / "visits.csv"), "--config", str(folder / "quick.toml"), *options, "-o", str(folder / "model")
     )
-    assert found.exit_code == 0, found.output
+    assert result.exit_code == 0, result.output
     return folder / "model"
 
 
 @pytest.fixture(scope="module")
-def exported(model) -> Path:
+def onnx_path(model) -> Path:
     out = model.parent / "model.onnx"
-    printed = ddpn("export", str(model), "-o", str(out), "--quantiles", "0.1,0.9", "--pmf-up-to", "25")
+    printed = run_command("export", str(model), "-o", str(out), "--quantiles", "0.1,0.9", "--pmf-up-to", "25")
     assert printed.exit_code == 0, printed.output
     assert "Input when" in printed.stdout
     return out
@@ -83,7 +83,7 @@ CELLS = {
 }
 
 
-def cells(column: str) -> np.ndarray:
+def list_cells(column: str) -> np.ndarray:
     values = [cell for _, cell in CELLS[column]]
     if column == "when":
         times = np.array(values, dtype="datetime64[s]")
@@ -91,13 +91,13 @@ def cells(column: str) -> np.ndarray:
     return np.array(values, dtype=object if isinstance(values[0], str) else np.float64)
 
 
-def test_cells_are_read_as_by_ddpn_predict(model, exported, run_file):
+def test_cells_are_read_as_by_ddpn_predict(model, onnx_path, run_file):
     folder = load(model, mixed_only=True)
     frame = pl.DataFrame({name: [cell for cell, _ in pairs] for name, pairs in CELLS.items()})
     X = folder.roles.parse(frame, report=lambda sentence: None).to_polars()
     spec = PredictionSpec(quantiles=(0.1, 0.9), pmf=25)
     exact = folder.model.predictor_.predict(X, folder.roles.read_exposure(frame)).to_columns(spec)
-    out = run_file(exported, {name: cells(name) for name in CELLS})
+    out = run_file(onnx_path, {name: list_cells(name) for name in CELLS})
     for name in ("mean", "aleatoric"):
         np.testing.assert_allclose(out[name], exact[name], rtol=1e-5)
     for name in ("median", "lower", "upper", "q0.1", "q0.9"):
@@ -106,22 +106,22 @@ def test_cells_are_read_as_by_ddpn_predict(model, exported, run_file):
     np.testing.assert_allclose(out["pmf"], pmf, atol=1e-5)
 
 
-def test_the_file_tells_what_it_takes_and_how_it_was_fitted(model, exported):
-    about = describe_onnx(exported)
-    kinds = {each["name"]: (each["type"], each["kind"]) for each in about["inputs"]}
+def test_the_file_tells_what_it_takes_and_how_it_was_fitted(model, onnx_path):
+    about = describe_onnx(onnx_path)
+    kinds = {column["name"]: (column["type"], column["kind"]) for column in about["inputs"]}
     assert kinds["ward"] == kinds["code"] == ("string", "category")
     assert kinds["when"] == ("float64", "date")
     assert kinds["days"] == ("float64", "exposure")
     assert about["target"] == "visits"
     assert about["pmf_up_to"] == 25
     assert about["fit"]["split"]["rows"]["test"] == 52
-    shown = ddpn("show", str(exported)).stdout
+    shown = run_command("show", str(onnx_path)).stdout
     assert "Member networks" in shown
-    assert json.loads(ddpn("show", str(exported), "--json").stdout) == {"file": str(exported), **about}
+    assert json.loads(run_command("show", str(onnx_path), "--json").stdout) == {"file": str(onnx_path), **about}
 
 
-def test_the_graph_is_valid_onnx(exported):
-    onnx.checker.check_model(str(exported), full_check=True)
+def test_the_graph_is_valid_onnx(onnx_path):
+    onnx.checker.check_model(str(onnx_path), full_check=True)
 
 
 def test_default_of_the_probabilities_follows_the_counts(model, tmp_path):
@@ -142,18 +142,18 @@ def test_what_is_no_model_is_refused(tmp_path):
     [
         (lambda whole: whole[: len(whole) // 2], "must be an ONNX file"),
         (lambda whole: b"age,ward\n1,2\n", "must be an ONNX file"),
-        (lambda whole: _without_metadata(whole), "got another ONNX model"),
+        (lambda whole: _drop_metadata(whole), "got another ONNX model"),
     ],
     ids=["half", "text", "another model"],
 )
-def test_other_files_are_refused(exported, tmp_path, content, sentence):
+def test_other_files_are_refused(onnx_path, tmp_path, content, sentence):
     path = tmp_path / "other.onnx"
-    path.write_bytes(content(exported.read_bytes()))
-    found = ddpn("show", str(path))
-    assert (found.exit_code, sentence in found.output) == (1, True), found.output
+    path.write_bytes(content(onnx_path.read_bytes()))
+    result = run_command("show", str(path))
+    assert (result.exit_code, sentence in result.output) == (1, True), result.output
 
 
-def _without_metadata(whole: bytes) -> bytes:
+def _drop_metadata(whole: bytes) -> bytes:
     model = onnx.load_model_from_string(whole)
     del model.metadata_props[:]
     return model.SerializeToString()
@@ -169,10 +169,10 @@ def test_a_failed_write_leaves_the_old_file(model, tmp_path, monkeypatch):
     monkeypatch.setattr("ddpn.storage.files.os.replace", fail)
     with pytest.raises(OSError, match="No space left"):
         export_onnx(model, path, overwrite=True)
-    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("model.onnx", "old")]
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("model.onnx", "old")]
 
 
-def test_javascript_predicts_the_same(exported, tmp_path, run_file):
+def test_javascript_predicts_the_same(onnx_path, tmp_path, run_file):
     modules = Path(os.environ.get("DDPN_NODE_MODULES", EXAMPLE / "node_modules"))
     if shutil.which("node") is None:
         pytest.skip("node is not installed")
@@ -185,9 +185,9 @@ def test_javascript_predicts_the_same(exported, tmp_path, run_file):
         {"severity": None, "ward": "unseen", "smoker": False, "when": "2024-12-31 00:00:00", "days": 0.5},
     ]
     (tmp_path / "rows.json").write_text(json.dumps(rows))
-    command = ["node", "predict.mjs", str(exported), "rows.json"]
+    command = ["node", "predict.mjs", str(onnx_path), "rows.json"]
     printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stdout
-    found = [json.loads(line) for line in printed.splitlines()]
+    predictions = [json.loads(line) for line in printed.splitlines()]
     feeds = {
         "severity": np.array([0.5, np.nan]),
         "ward": np.array(["A", "unseen"], dtype=object),
@@ -196,6 +196,6 @@ def test_javascript_predicts_the_same(exported, tmp_path, run_file):
         "when": np.array(["2024-02-29T23:59", "2024-12-31"], dtype="datetime64[s]").astype(np.float64),
         "days": np.array([1.5, 0.5]),
     }
-    out = run_file(exported, feeds)
+    out = run_file(onnx_path, feeds)
     for name, values in out.items():
-        np.testing.assert_allclose([row[name] for row in found], values, rtol=1e-9, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose([row[name] for row in predictions], values, rtol=1e-9, atol=1e-12, err_msg=name)

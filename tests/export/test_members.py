@@ -1,4 +1,4 @@
-"""Every kind of member in an exported file: preprocessing included, with missing, unseen and extreme values."""
+"""Test every kind of member in an exported file: preprocessing included, with missing, unseen and extreme values."""
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from ddpn.runtime.errors import ConfigError
 from ddpn.tables.encoding import FeatureEncoder
 
 
-def rows(n: int, seed: int, levels: int = 40) -> pl.DataFrame:
+def simulate_rows(n: int, seed: int, levels: int = 40) -> pl.DataFrame:
     rng = np.random.default_rng(seed)
     number = np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n))
     ward = [None if rng.random() < 0.1 else f"ward {j}" for j in rng.integers(0, levels, n)]
@@ -30,7 +30,7 @@ def rows(n: int, seed: int, levels: int = 40) -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def train() -> CountRows:
-    X, rng = rows(240, seed=0), np.random.default_rng(1)
+    X, rng = simulate_rows(240, seed=0), np.random.default_rng(1)
     effect = rng.normal(0.0, 0.8, 41)[[0 if w is None else int(w[5:]) for w in X["ward"].to_list()]]
     mean = np.exp(0.7 + 0.4 * X["number"].fill_nan(0.0).to_numpy() + effect + 0.5 * X["flag"].to_numpy())
     return CountRows(X, rng.poisson(mean * rng.gamma(2.0, 0.5, 240)).astype(float), None, rng.uniform(0.5, 2.0, 240))
@@ -48,7 +48,7 @@ def new() -> pl.DataFrame:
             "flag": [True, False, None, True, None],
         }
     )
-    return pl.concat([rows(25, seed=7, levels=50), extreme])
+    return pl.concat([simulate_rows(25, seed=7, levels=50), extreme])
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +59,10 @@ def glm(train) -> GLM:
 EXPOSURE = np.random.default_rng(3).uniform(0.2, 5.0, 30)
 
 
-def networks(train: CountRows, numeric: str, activation: str = "relu", categorical: str = "one-hot") -> Networks:
-    """Networks with random weights, as a training would leave them."""
+def make_random_networks(
+    train: CountRows, numeric: str, activation: str = "relu", categorical: str = "one-hot"
+) -> Networks:
+    """Make networks with random weights, as a training would leave them."""
     options = NetworkOptions(n_networks=3, hidden=(8, 5), numeric=numeric, activation=activation)
     member = Networks(make_head("mixed"), options.with_widths(240))
     member.unit, member.n_rows, member.chosen = 1.0, 240, None
@@ -73,23 +75,23 @@ def networks(train: CountRows, numeric: str, activation: str = "relu", categoric
 
 
 @pytest.mark.parametrize(("numeric", "activation"), [("standard", "silu"), ("piecewise", "relu"), ("steps", "tanh")])
-def test_networks_with_every_encoding_and_activation(train, new, assert_parity, numeric, activation):
-    assert_parity(Predictor({"networks": networks(train, numeric, activation)}), new)
+def test_networks_with_every_encoding_and_activation_are_exported(train, new, assert_parity, numeric, activation):
+    assert_parity(Predictor({"networks": make_random_networks(train, numeric, activation)}), new)
 
 
-def test_networks_with_level_effects(train, new, assert_parity):
-    member = networks(train, "standard", categorical="effects")
+def test_networks_with_level_effects_are_exported(train, new, assert_parity):
+    member = make_random_networks(train, "standard", categorical="effects")
     assert "ward effect" in member.encoder.get_feature_names_out()
     assert_parity(Predictor({"networks": member}), new)
 
 
 def test_an_activation_without_float64_is_refused(train, file):
     with pytest.raises(ConfigError, match=r"must have one of the activations .*; got gelu\."):
-        export_onnx(Predictor({"networks": networks(train, "standard", "gelu")}), file)
+        export_onnx(Predictor({"networks": make_random_networks(train, "standard", "gelu")}), file)
 
 
-def test_chosen_inputs(train, new, assert_parity):
-    member = networks(train, "standard")
+def test_chosen_inputs_are_exported(train, new, assert_parity):
+    member = make_random_networks(train, "standard")
     member.chosen = np.array([3, 0, 7])
     member.model = member._build(3, 3)
     member.model.reset([1, 2, 3])
@@ -97,21 +99,21 @@ def test_chosen_inputs(train, new, assert_parity):
     assert_parity(Predictor({"networks": member}), new)
 
 
-def test_poisson_glm_beyond_any_grid(train, new, assert_parity, run_file, feeds_of, file):
-    """Rows whose counts end within the sums are predicted; others are NaN, whatever is asked."""
+def test_a_poisson_glm_beyond_any_grid_predicts_nan(train, new, assert_parity, run_file, make_feeds, file):
+    """Rows whose counts end within the sums are predicted; others are NaN in all outputs."""
     member = PoissonGLM().fit(train, None, seed=0)
     mean = member.distribution(new, EXPOSURE).mean.numpy().ravel()
     inside = mean < 0.5 * MAX_GRID_COUNT
     assert mean.max() > 1e7
     assert_parity(Predictor({"poisson_glm": member}, needs_exposure=True), new.filter(inside), EXPOSURE[inside])
-    out = run_file(file, feeds_of(new.filter(~inside), exposure=EXPOSURE[~inside]))
+    out = run_file(file, make_feeds(new.filter(~inside), exposure=EXPOSURE[~inside]))
     assert all(np.isnan(values).all() for values in out.values())
 
 
-def test_trees_with_a_boosted_dispersion(new, assert_parity):
-    """Counts whose spread follows a column."""
+def test_trees_with_a_boosted_dispersion_are_exported(new, assert_parity):
+    """The spread of the counts follows a column."""
     rng = np.random.default_rng(0)
-    X = rows(900, seed=0).with_columns(number=rng.normal(size=900), hour=rng.normal(size=900))
+    X = simulate_rows(900, seed=0).with_columns(number=rng.normal(size=900), hour=rng.normal(size=900))
     index = X["number"].to_numpy() + X["hour"].to_numpy() + X["flag"].to_numpy()
     mean = np.where(index > 0.3, 30.0, 3.0)
     spread = np.where(X["number"].to_numpy() > 0, rng.gamma(1.0, 1.0, 900), 1.0)
@@ -120,9 +122,9 @@ def test_trees_with_a_boosted_dispersion(new, assert_parity):
     assert_parity(Predictor({"trees": member}), new)
 
 
-def test_weighted_mixture_of_several_kinds(train, glm, new, assert_parity):
+def test_a_weighted_mixture_of_several_kinds_is_exported(train, glm, new, assert_parity):
     members = {"constant": Constant().fit(train, None, seed=0), "glm": glm}
-    members |= {"trees": Trees(rounds=12).fit(train, None, seed=0), "networks": networks(train, "steps")}
+    members |= {"trees": Trees(rounds=12).fit(train, None, seed=0), "networks": make_random_networks(train, "steps")}
     weights = {"constant": 0.2, "glm": 0.5, "trees": 0.3, "networks": 0.0}
     predictor = Predictor(members, weights, needs_exposure=True)
     assert_parity(predictor, new, EXPOSURE)
@@ -169,13 +171,13 @@ def test_levels_that_a_glm_does_not_know_are_nan(wards, run_file, file):
     assert np.isnan(out["mean"][2:]).all()
 
 
-def test_outputs_give_way_to_columns_of_the_same_name(counts, run_file, feeds_of, file):
-    """A column whose name an output has keeps it, and the output gets a prefix."""
+def test_outputs_give_way_to_columns_of_the_same_name(counts, run_file, make_feeds, file):
+    """A column that has the name of an output keeps it, and the output gets a prefix."""
     X, y = counts
     frame = pl.DataFrame({"mean": X[:, 0], "q0.9": X[:, 1], "v1": X[:, 2]})
     model = DDPNRegressor(n_networks=2, hidden=(8,), epochs=2, mix_with=("glm",), random_state=0).fit(frame, y)
     about = export_onnx(model, file, quantiles=(0.9,))
     assert about["outputs"]["mean"] == "predicted_mean"
     assert about["outputs"]["q0.9"] == "predicted_q0.9"
-    out = run_file(file, feeds_of(frame))
+    out = run_file(file, make_feeds(frame))
     assert out["predicted_mean"] == pytest.approx(model.predictor_.distribution(frame).mean.numpy(), rel=1e-9)
