@@ -1,4 +1,4 @@
-"""The program in this process, in an empty folder; a small table, and a model that was fitted to it by the program."""
+"""Share the program in this process and an empty folder, a small table, and a model that the program fitted to it."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +15,8 @@ ROWS = 260
 
 
 @pytest.fixture
-def ddpn(tmp_path, monkeypatch):
-    """Runs the command, in an empty folder."""
+def run_ddpn(tmp_path, monkeypatch):
+    """Run the command, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     return lambda *arguments, **options: CliRunner().invoke(app, list(arguments), **options)
@@ -57,12 +57,12 @@ def fit(tmp_path_factory, table) -> Fit:
         patch.chdir(folder)
         patch.setenv("COLUMNS", "200")
         arguments = ["fit", "visits.csv", "--config", "quick.toml", "-o", "model"]
-        found = CliRunner().invoke(app, arguments)
-    assert found.exit_code == 0, found.output
-    return Fit(folder / "model", found)
+        result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return Fit(folder / "model", result)
 
 
 @pytest.fixture(scope="session")
-def saved(fit) -> Path:
+def model_path(fit) -> Path:
     """The model folder alone."""
     return fit.model

@@ -1,4 +1,4 @@
-"""Errors and warnings are sentences; exit codes are as documented."""
+"""Test that errors and warnings are sentences, and exit codes are as documented."""
 
 import errno
 import signal
@@ -25,10 +25,10 @@ from ddpn.runtime.errors import ConfigError, InputError, TrainingError
         (PermissionError(errno.EACCES, "Permission denied", "/x"), 1, "Error: /x: Permission denied."),
     ],
 )
-def test_errors(error, code, words, capsys):
-    with pytest.raises(typer.Exit) as found, report_errors("Nothing was saved."):
+def test_errors_are_one_sentence_with_a_code(error, code, words, capsys):
+    with pytest.raises(typer.Exit) as exit_error, report_errors("Nothing was saved."):
         raise error
-    assert found.value.exit_code == code
+    assert exit_error.value.exit_code == code
     printed = capsys.readouterr().err
     assert printed.startswith(words)
     assert printed.count("\n") == 1
@@ -37,13 +37,13 @@ def test_errors(error, code, words, capsys):
 def test_ctrl_c_that_arrives_twice_is_reported(monkeypatch, capsys):
     echo, calls = typer.echo, []
 
-    def interrupted(*arguments, **options):
+    def interrupt(*arguments, **options):
         calls.append(arguments)
         if len(calls) == 1:
             raise KeyboardInterrupt
         echo(*arguments, **options)
 
-    monkeypatch.setattr(typer, "echo", interrupted)
+    monkeypatch.setattr(typer, "echo", interrupt)
     with pytest.raises(typer.Exit), report_errors("Nothing was saved."):
         raise KeyboardInterrupt
     assert capsys.readouterr().err == "Stopped. Nothing was saved.\n"
@@ -62,8 +62,8 @@ with report_errors("Nothing was written."), answer_ctrl_c("Nothing was written."
 
 
 def test_ctrl_c_is_answered_in_the_middle_of_a_long_call():
-    found = subprocess.run([sys.executable, "-c", LONG], capture_output=True, text=True, timeout=60, check=False)
-    assert (found.returncode, found.stderr) == (130, "Stopped. Nothing was written.\n")
+    result = subprocess.run([sys.executable, "-c", LONG], capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stderr) == (130, "Stopped. Nothing was written.\n")
 
 
 def test_ctrl_c_between_two_instructions_is_the_usual_exception():
@@ -98,30 +98,30 @@ def test_tables_are_wide_enough_where_there_is_no_terminal(capsys, monkeypatch):
 # Ctrl-C in the steps of a fit -----------------------------------------------------------------------------------------
 
 
-def ctrl_c():
+def raise_ctrl_c():
     signal.raise_signal(signal.SIGINT)
 
 
 def test_ctrl_c_between_steps_is_remembered_and_a_second_one_does_not_hit_what_follows():
     def work():
         try:
-            ctrl_c()
+            raise_ctrl_c()
         finally:
-            ctrl_c()
+            raise_ctrl_c()
 
     with CtrlCRunner() as runner:
         with pytest.raises(KeyboardInterrupt):
-            ctrl_c()  # as usual, until the first step
+            raise_ctrl_c()  # as usual, until the first step
         assert runner.run(lambda: None)
         assert not runner.run(work)
-        ctrl_c()
+        raise_ctrl_c()
         assert not runner.run(lambda: pytest.fail("it was begun"))
     with CtrlCRunner() as runner:
         assert runner.run(lambda: None)
-        ctrl_c()
+        raise_ctrl_c()
         assert not runner.run(lambda: pytest.fail("it was begun after Ctrl-C between two steps"))
     with pytest.raises(KeyboardInterrupt):
-        ctrl_c()  # as usual again
+        raise_ctrl_c()  # as usual again
 
 
 def test_other_threads_run_steps_as_they_are():

@@ -1,4 +1,4 @@
-"""Names and values that look like markup, options or formats are printed as they are, by every command."""
+"""Test that all commands print names and values that look like markup, options or formats as they are."""
 
 import numpy as np
 import polars as pl
@@ -27,50 +27,50 @@ def table() -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, table):
-    place = tmp_path_factory.mktemp("hostile")
-    (place / "[").mkdir()  # in which the file red]t.csv is [/red]t.csv
-    table.write_csv(place / "[/red]t.csv")
-    (place / "quick.toml").write_text(QUICK)
-    return place
+    folder_path = tmp_path_factory.mktemp("hostile")
+    (folder_path / "[").mkdir()  # in which the file red]t.csv is [/red]t.csv
+    table.write_csv(folder_path / "[/red]t.csv")
+    (folder_path / "quick.toml").write_text(QUICK)
+    return folder_path
 
 
 @pytest.fixture
-def run(ddpn, folder, monkeypatch):
-    """Runs a command in the folder of the table; it must succeed."""
+def run_in_folder(run_ddpn, folder, monkeypatch):
+    """Run a command in the folder of the table; it must succeed."""
     monkeypatch.chdir(folder)
 
     def command(*words: str, codes=(0,)):
-        found = ddpn(*words)
-        assert found.exit_code in codes, found.output
-        assert "Traceback" not in found.output
-        return found
+        result = run_ddpn(*words)
+        assert result.exit_code in codes, result.output
+        assert "Traceback" not in result.output
+        return result
 
     return command
 
 
-def test_what_commands_print_and_write(run, table, folder):
+def test_all_commands_print_hostile_names_as_they_are(run_in_folder, table, folder):
     model = "[/red]m"
-    found = run("fit", "[/red]t.csv", "--target", TARGET, "--config", "quick.toml", "-o", model)
-    assert all(name in found.stdout for name in (*NAMES, TARGET, "[/blue]level"))
-    assert "Saved in [/red]m." in found.stdout
-    shown = run("show", model).stdout.replace("\n", "")
+    result = run_in_folder("fit", "[/red]t.csv", "--target", TARGET, "--config", "quick.toml", "-o", model)
+    assert all(name in result.stdout for name in (*NAMES, TARGET, "[/blue]level"))
+    assert "Saved in [/red]m." in result.stdout
+    shown = run_in_folder("show", model).stdout.replace("\n", "")
     assert "[/red]x1, [bold]x2, :smile:, {x4}, %s 5" in " ".join(shown.split())
     assert TARGET in shown
-    run("evaluate", model, "[/red]t.csv")
+    run_in_folder("evaluate", model, "[/red]t.csv")
     table.with_columns(pl.lit("[/red]new").alias("[/blue]level")).write_csv(folder / "new.csv")
-    found = run("predict", model, "new.csv", "-o", "[/red]p.csv", "--keep", "--overwrite")
-    assert "[/blue]level" in found.stderr
-    assert "predictions written to [/red]p.csv" in found.stderr
+    result = run_in_folder("predict", model, "new.csv", "-o", "[/red]p.csv", "--keep", "--overwrite")
+    assert "[/blue]level" in result.stderr
+    assert "predictions written to [/red]p.csv" in result.stderr
     assert set(NAMES) < set(read_file("[/red]p.csv").columns)
     for words in ([], ["--rows", "1"]):
-        explained = run("explain", model, "[/red]t.csv", *words).stdout
+        explained = run_in_folder("explain", model, "[/red]t.csv", *words).stdout
         assert all(name in explained for name in NAMES)
-    run("report", model, "[/red]t.csv", "-o", "[/red]r.html", "--overwrite")
+    run_in_folder("report", model, "[/red]t.csv", "-o", "[/red]r.html", "--overwrite")
     text = (folder / "[/red]r.html").read_text()
     assert "[/red]x1" in text
     assert "<b>x7</b>" not in text
-    assert TARGET in run("diagnose", "[/red]t.csv", "--target", TARGET, "--mean-model", "glm").stdout
-    assert "[/red]x1" in run("monitor", model, "[/red]t.csv", codes=(0, 3)).output
+    assert TARGET in run_in_folder("diagnose", "[/red]t.csv", "--target", TARGET, "--mean-model", "glm").stdout
+    assert "[/red]x1" in run_in_folder("monitor", model, "[/red]t.csv", codes=(0, 3)).output
 
 
 @pytest.mark.parametrize(
@@ -83,5 +83,5 @@ def test_what_commands_print_and_write(run, table, folder):
         ("show", "[/red]none"),
     ],
 )
-def test_errors(run, words):
-    assert "[/red]" in run(*words, codes=(1, 2)).stderr
+def test_errors_print_hostile_names_as_they_are(run_in_folder, words):
+    assert "[/red]" in run_in_folder(*words, codes=(1, 2)).stderr

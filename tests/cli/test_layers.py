@@ -1,4 +1,4 @@
-"""The library knows nothing of the command line: arguments become options only in `ddpn.cli`."""
+"""Test that the library knows nothing of the command line: arguments become options only in `ddpn.cli`."""
 
 import ast
 import re
@@ -21,9 +21,11 @@ def find_options(path: Path) -> list[str]:
 
 
 def test_no_string_of_the_library_has_an_option():
-    found = {path: find_options(path) for path in SOURCE.rglob("*.py") if "cli" not in path.relative_to(SOURCE).parts}
-    assert not {str(path): options for path, options in found.items() if options}
-    assert len(found) > 150
+    options_by_path = {
+        path: find_options(path) for path in SOURCE.rglob("*.py") if "cli" not in path.relative_to(SOURCE).parts
+    }
+    assert not {str(path): options for path, options in options_by_path.items() if options}
+    assert len(options_by_path) > 150
 
 
 def test_options_are_recognised_in_the_command_line():

@@ -1,4 +1,4 @@
-"""fit --only and predict --member: the advice of a verdict can be followed."""
+"""Test fit --only and predict --member: the advice of a verdict can be followed."""
 
 import re
 import shlex
@@ -13,15 +13,15 @@ from ddpn.predictor import MIXTURE
 from ddpn.workflow.model_folder import describe, load
 
 
-def test_every_member_of_the_leaderboard_predicts_alone(ddpn, fit, table, files):
+def test_every_member_of_the_leaderboard_predicts_alone(run_ddpn, fit, table, files):
     predictor = load(fit.model).model.predictor_
     entries = describe(fit.model)["task"]["scores"]["entries"]
     assert len(entries) >= 5
     for entry in entries:
         for name in {entry["name"], entry["label"]}:
             words = ("--member", name, "--coverage", "0.8", "--overwrite")
-            found = ddpn("predict", str(fit.model), "visits.csv", "-o", "p.csv", *words)
-            assert found.exit_code == 0, found.output
+            result = run_ddpn("predict", str(fit.model), "visits.csv", "-o", "p.csv", *words)
+            assert result.exit_code == 0, result.output
             predicted = pl.read_csv(files / "p.csv")
             dist = predictor.distribution(table.select("severity", "ward"), of=entry["name"])
             assert predicted["mean"].to_numpy() == pytest.approx(dist.mean.numpy(), rel=1e-5)
@@ -31,10 +31,10 @@ def test_every_member_of_the_leaderboard_predicts_alone(ddpn, fit, table, files)
 
 
 @pytest.mark.parametrize("name", ["glm", "Boosted trees"])
-def test_one_member_is_fitted_alone_and_calibrated(ddpn, files, name):
+def test_one_member_is_fitted_alone_and_calibrated(run_ddpn, files, name):
     words = ("--compare-with", "constant,poisson_glm")
-    found = ddpn("fit", "visits.csv", "--config", "quick.toml", "-o", "m", "--only", name, *words)
-    assert found.exit_code == 0, found.output
+    result = run_ddpn("fit", "visits.csv", "--config", "quick.toml", "-o", "m", "--only", name, *words)
+    assert result.exit_code == 0, result.output
     predictor, name = load(files / "m").model.predictor_, "trees" if name == "Boosted trees" else name
     assert {key: weight for key, weight in predictor.weights.items() if weight} == {name: 1.0}
     assert set(predictor.members) == {name, "constant", "poisson_glm"}
@@ -43,34 +43,34 @@ def test_one_member_is_fitted_alone_and_calibrated(ddpn, files, name):
     assert entries[MIXTURE]["coverage"] >= 0.85  # 260 out-of-fold rows
 
 
-def test_the_advice_of_a_verdict_is_followed(ddpn, files, monkeypatch):
-    """Counts that follow no column: one step leads from a GLM to the simplest model, which has no further advice."""
+def test_the_advice_of_a_verdict_is_followed(run_ddpn, files, monkeypatch):
+    """Where counts follow no column, one step leads from a GLM to the simplest model, which has no further advice."""
     rng = np.random.default_rng(1)
     pl.DataFrame({"x": rng.normal(size=2000), "visits": rng.poisson(3.0, 2000)}).write_csv(files / "line data.csv")
     words = ["fit", "line data.csv", "--target", "visits", "--compare-with", "poisson_glm,constant", "-o", "m"]
     words += ["--only", "glm"]
     monkeypatch.setattr(sys, "argv", ["ddpn", *words])
-    found = ddpn(*words)
+    result = run_ddpn(*words)
     name = describe(files / "m")["task"]["scores"]["verdict"]["prefer"]
-    assert name == "constant", found.stdout
-    again = re.search(r"To fit constant alone, add these options to ddpn fit: (.*)", found.stdout)[1]
-    predicted = re.search(r"To predict with constant alone: ddpn (.*)", found.stdout)[1]
+    assert name == "constant", result.stdout
+    again = re.search(r"To fit constant alone, add these options to ddpn fit: (.*)", result.stdout)[1]
+    predicted = re.search(r"To predict with constant alone: ddpn (.*)", result.stdout)[1]
     assert predicted == "predict m NEW.csv --member constant -o predictions.csv"
-    assert ddpn(*shlex.split(predicted.replace("NEW.csv", "'line data.csv'"))).exit_code == 0
-    resolve_links = ddpn(*words[:-2], *shlex.split(again))
-    assert resolve_links.exit_code == 0, resolve_links.output
+    assert run_ddpn(*shlex.split(predicted.replace("NEW.csv", "'line data.csv'"))).exit_code == 0
+    again_result = run_ddpn(*words[:-2], *shlex.split(again))
+    assert again_result.exit_code == 0, again_result.output
     assert load(files / "m").model.predictor_.weights["constant"] == 1.0
     assert describe(files / "m")["task"]["scores"]["verdict"]["prefer"] is None
-    assert "To fit" not in ddpn("show", "m").stdout
+    assert "To fit" not in run_ddpn("show", "m").stdout
 
 
-def test_what_the_mixture_is_fitted_without_is_printed_and_kept_with_the_model(ddpn, files, monkeypatch):
+def test_left_out_members_are_printed_and_kept_with_the_model(run_ddpn, files, monkeypatch):
     monkeypatch.setattr(GLM, "max_columns", 2)
     words = ("--target", "visits", "--epochs", "2", "--compare-with", "constant")
-    found = ddpn("fit", "visits.csv", "-o", "m", *words)
-    assert found.exit_code == 0, found.output
+    result = run_ddpn("fit", "visits.csv", "-o", "m", *words)
+    assert result.exit_code == 0, result.output
     sentence = "The mixture is fitted without GLM: 4 inputs, more than the 2 that a GLM is fitted to."
-    assert found.stderr.count(sentence) == 1
+    assert result.stderr.count(sentence) == 1
     assert set(load(files / "m").model.predictor_.members) == {"constant", "trees", "networks"}
     assert sentence in describe(files / "m")["task"]["warnings"]
-    assert sentence in ddpn("show", "m").stderr
+    assert sentence in run_ddpn("show", "m").stderr

@@ -1,4 +1,4 @@
-"""The program as a whole: its commands, help, exit codes and version."""
+"""Test the program as a whole: its commands, help, exit codes and version."""
 
 import re
 import time
@@ -14,36 +14,36 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS), ["data", "list"], ["data", "get"]])
-def test_every_help_has_the_exit_codes_and_says_which_options_take_a_value(ddpn, command):
-    found = ddpn(*command, "--help")
-    assert found.exit_code == 0
-    assert "Exit codes: 0 " in found.output
-    assert "<bool>" not in found.output
-    assert re.search(r"--help +Show this message and exit", found.output)
-    options = re.findall(r"^│ \*? *(--[\w-]+)(?: +-\w)? +(\S+)", found.output, flags=re.MULTILINE)
+def test_every_help_has_the_exit_codes_and_says_which_options_take_a_value(run_ddpn, command):
+    result = run_ddpn(*command, "--help")
+    assert result.exit_code == 0
+    assert "Exit codes: 0 " in result.output
+    assert "<bool>" not in result.output
+    assert re.search(r"--help +Show this message and exit", result.output)
+    options = re.findall(r"^│ \*? *(--[\w-]+)(?: +-\w)? +(\S+)", result.output, flags=re.MULTILINE)
     values = {name: value for name, value in options if value.isupper() or "<" in value}
     assert not any("<" in value for value in values.values()), "name what the option takes"
 
 
-def test_help_names_every_command_and_completion(ddpn):
-    shown = ddpn("--help").output
+def test_help_names_every_command_and_completion(run_ddpn):
+    shown = run_ddpn("--help").output
     assert all(name in shown for name in [*COMMANDS, "--install-completion"])
 
 
-def test_the_version(ddpn):
-    assert ddpn("--version").output.strip() == version("ddpn")
+def test_the_version_is_printed(run_ddpn):
+    assert run_ddpn("--version").output.strip() == version("ddpn")
 
 
-def test_a_budget_begins_with_the_program(ddpn, files, monkeypatch):
+def test_a_budget_begins_with_the_program(run_ddpn, files, monkeypatch):
     began = []
 
-    def fitted(*given, started, **options):
+    def record_start(*arguments, started, **options):
         began.append(started)
         raise typer.Exit
 
-    monkeypatch.setattr("ddpn.workflow.fitting.fit_into", fitted)
+    monkeypatch.setattr("ddpn.workflow.fitting.fit_into", record_start)
     before, words = time.monotonic(), ["fit", "visits.csv", "--config", "quick.toml", "-o", "new"]
-    assert ddpn(*words, obj=before - 3.0).exit_code == 0
-    assert ddpn(*words).exit_code == 0
+    assert run_ddpn(*words, obj=before - 3.0).exit_code == 0
+    assert run_ddpn(*words).exit_code == 0
     assert began[0] == before - 3.0
     assert before <= began[1] <= time.monotonic()

@@ -1,4 +1,4 @@
-"""Models saved in Python, as the commands use them: the same numbers, and one sentence about what is missing."""
+"""Test commands on models saved in Python: the same numbers, and one sentence about what is missing."""
 
 import json
 import re
@@ -31,28 +31,28 @@ def model(request, patients):
     if request.param == "glm":
         return CountGLM(likelihood="poisson").fit(X, y, exposure=patients["days"])
     networks = DDPNRegressor(likelihood=request.param, **SMALL).fit(X[:80], y[:80], exposure=patients["days"][:80])
-    rest = {"exposure": patients["days"][80:]}
-    return networks.fit_intervals(X[80:], y[80:], **rest).fit_ood(X[80:], alpha=0.1)
+    calibration_exposure = {"exposure": patients["days"][80:]}
+    return networks.fit_intervals(X[80:], y[80:], **calibration_exposure).fit_ood(X[80:], alpha=0.1)
 
 
 @pytest.fixture
-def saved(model, patients, files) -> str:
+def model_folder(model, patients, files) -> str:
     """The folder of the model, beside the table."""
     model.save("model")
     patients.to_csv("patients.csv", index=False)
     return "model"
 
 
-def error_of(found) -> str:
-    (error,) = [line for line in found.stderr.splitlines() if line.startswith("Error: ")]
-    assert found.exit_code == BAD_INPUT
+def get_error(result) -> str:
+    (error,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert result.exit_code == BAD_INPUT
     return error
 
 
-def test_predictions_are_those_of_python(ddpn, saved, model, patients):
+def test_predictions_are_those_of_python(run_ddpn, model_folder, model, patients):
     options = ["--exposure", "days", "--coverage", "0.8", "--quantiles", "0.1,0.75", "--pmf", "2"]
-    found = ddpn("predict", saved, "patients.csv", *options, "-o", "o.parquet")
-    assert found.exit_code == 0, found.output
+    result = run_ddpn("predict", model_folder, "patients.csv", *options, "-o", "o.parquet")
+    assert result.exit_code == 0, result.output
     table, X, exposure = pl.read_parquet("o.parquet"), patients[COLUMNS], patients["days"]
     for name in ("mean", "median", "mode"):
         np.testing.assert_allclose(table[name], model.predict(X, exposure, name), rtol=1e-9)
@@ -68,42 +68,46 @@ def test_predictions_are_those_of_python(ddpn, saved, model, patients):
         assert table["ood_pvalue"].to_list() == model.ood_pvalue(X).tolist()
 
 
-def test_scores_and_what_is_missing(ddpn, saved, model, patients):
+def test_scores_are_those_of_python_and_missing_columns_are_named(run_ddpn, model_folder, model, patients):
     columns = ["--target", "visits", "--exposure", "days"]
-    found = ddpn("evaluate", saved, "patients.csv", *columns, "--json")
-    assert found.exit_code == 0, found.output
-    entries = {entry["name"]: entry for entry in json.loads(found.stdout)["entries"]}
+    result = run_ddpn("evaluate", model_folder, "patients.csv", *columns, "--json")
+    assert result.exit_code == 0, result.output
+    entries = {entry["name"]: entry for entry in json.loads(result.stdout)["entries"]}
     if model.likelihood != "gaussian":  # which is scored as rounded here
         crps = model.crps(patients[COLUMNS], patients["visits"], exposure=patients["days"])
         assert entries["mixture"]["crps"] == pytest.approx(crps, rel=1e-9)
-    assert "Name it with --target" in error_of(ddpn("evaluate", saved, "patients.csv", "--exposure", "days"))
+    assert "Name it with --target" in get_error(
+        run_ddpn("evaluate", model_folder, "patients.csv", "--exposure", "days")
+    )
     for command in (["evaluate"], ["predict", "-o", "o.csv"], ["report", "-o", "r.html"]):
-        found = ddpn(command[0], saved, "patients.csv", *command[1:])
-        assert "was fitted with exposures: name their column with --exposure" in error_of(found)
+        result = run_ddpn(command[0], model_folder, "patients.csv", *command[1:])
+        assert "was fitted with exposures: name their column with --exposure" in get_error(result)
     patients.drop(columns="code").to_csv("less.csv")
-    assert "No column named 'code'" in error_of(ddpn("evaluate", saved, "less.csv", *columns))
+    assert "No column named 'code'" in get_error(run_ddpn("evaluate", model_folder, "less.csv", *columns))
 
 
-def test_show_and_report(ddpn, saved, model):
-    found = ddpn("show", saved)
-    assert found.exit_code == 0, found.output
-    assert re.search(r"Columns needed +severity, code, urgent", found.stdout)
-    assert re.search(r"Saved +in Python, by ddpn", found.stdout)
-    assert json.loads(ddpn("show", saved, "--json").stdout)["ood"] == isinstance(model, DDPNRegressor)
+def test_show_and_report_take_the_model(run_ddpn, model_folder, model):
+    result = run_ddpn("show", model_folder)
+    assert result.exit_code == 0, result.output
+    assert re.search(r"Columns needed +severity, code, urgent", result.stdout)
+    assert re.search(r"Saved +in Python, by ddpn", result.stdout)
+    assert json.loads(run_ddpn("show", model_folder, "--json").stdout)["ood"] == isinstance(model, DDPNRegressor)
     if isinstance(model, CountGLM):  # the others differ by the numbers alone
-        report = ddpn("report", saved, "patients.csv", "--target", "visits", "--exposure", "days", "-o", "r.html")
+        report = run_ddpn(
+            "report", model_folder, "patients.csv", "--target", "visits", "--exposure", "days", "-o", "r.html"
+        )
         assert report.exit_code == 0, report.output
 
 
-def test_a_model_of_an_array_knows_no_columns(ddpn, files, patients):
+def test_a_model_of_an_array_knows_no_columns(run_ddpn, files, patients):
     CountGLM(likelihood="poisson").fit(patients[["severity"]].to_numpy(), patients["visits"]).save("model")
     for command in (["show", "model"], ["predict", "model", "visits.csv", "-o", "o.csv"]):
-        assert "fitted to an array, without names of columns" in error_of(ddpn(*command))
+        assert "fitted to an array, without names of columns" in get_error(run_ddpn(*command))
 
 
-def test_a_copy_that_python_saves_predicts_the_same(ddpn, files, fit, tmp_path):
+def test_a_copy_that_python_saves_predicts_the_same(run_ddpn, files, fit, tmp_path):
     DDPNRegressor.load(fit.model, mixed_only=True).save(tmp_path / "copy")
-    copied = ddpn("predict", "copy", "visits.csv", "-o", "copy.csv")
+    copied = run_ddpn("predict", "copy", "visits.csv", "-o", "copy.csv")
     assert copied.exit_code == 0, copied.output
-    ddpn("predict", str(fit.model), "visits.csv", "-o", "own.csv")
+    run_ddpn("predict", str(fit.model), "visits.csv", "-o", "own.csv")
     assert (tmp_path / "copy.csv").read_text() == (tmp_path / "own.csv").read_text()

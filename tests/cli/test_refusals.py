@@ -1,4 +1,4 @@
-"""What commands refuse: one sentence in the words of the options that were typed, a code, and nothing is left."""
+"""Test what commands refuse: one sentence with the options that were typed, a code, and nothing is left."""
 
 import numpy as np
 import polars as pl
@@ -113,27 +113,27 @@ def folder(files, table):
 
 
 @pytest.mark.parametrize(("command", "code", "words"), CASES)
-def test_one_sentence_and_nothing_is_left(ddpn, folder, saved, command, code, words):
+def test_a_refusal_is_one_sentence_and_leaves_nothing(run_ddpn, folder, model_path, command, code, words):
     before = sorted(path.name for path in folder.iterdir())
-    found = ddpn(*(str(saved) if word == "MODEL" else word for word in command.split()))
-    assert found.exit_code == code, found.output
-    assert isinstance(found.exception, SystemExit), "a traceback"
-    (error,) = [line for line in found.stderr.splitlines() if line.startswith("Error: ")]
+    result = run_ddpn(*(str(model_path) if word == "MODEL" else word for word in command.split()))
+    assert result.exit_code == code, result.output
+    assert isinstance(result.exception, SystemExit), "a traceback"
+    (error,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
     assert words in error
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there(ddpn, folder):
-    found = ddpn(*FIT.split(), "--device", "cuda")
-    assert (found.exit_code, "finds no CUDA GPU" in found.stderr) == (2, True)
+def test_a_gpu_that_is_not_there_is_refused(run_ddpn, folder):
+    result = run_ddpn(*FIT.split(), "--device", "cuda")
+    assert (result.exit_code, "finds no CUDA GPU" in result.stderr) == (2, True)
 
 
-def test_two_fits_do_not_share_a_folder(ddpn, folder):
+def test_two_fits_do_not_share_a_folder(run_ddpn, folder):
     with FileLock(folder / ".new.lock"):  # as another process would
-        found = ddpn(*FIT.split())
-    assert (found.exit_code, "Training" in found.stderr) == (1, False)
-    assert "Another process is writing to" in found.stderr
+        result = run_ddpn(*FIT.split())
+    assert (result.exit_code, "Training" in result.stderr) == (1, False)
+    assert "Another process is writing to" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What answers without torch. All of it in one process: a start takes seconds."""
+"""Test what answers without torch. All commands run in one process, as a start takes seconds."""
 
 import json
 import os
@@ -56,12 +56,12 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def answers(saved, table, tmp_path_factory):
+def answers(model_path, table, tmp_path_factory):
     folder = tmp_path_factory.mktemp("startup")
     table.write_csv(folder / "visits.csv")
     table.drop("ward").write_csv(folder / "less.csv")
     (folder / "bad.toml").write_text('target = "visits"\nlr = 0.1\n')
-    commands = [[str(saved) if word == "MODEL" else word for word in arguments] for arguments, *_ in CASES]
+    commands = [[str(model_path) if word == "MODEL" else word for word in arguments] for arguments, *_ in CASES]
     process = [sys.executable, "-c", SCRIPT, json.dumps(commands)]
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
     done = subprocess.run(process, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -70,8 +70,8 @@ def answers(saved, table, tmp_path_factory):
 
 
 def test_help_show_and_usage_errors_need_no_torch(answers):
-    found, _, _ = answers
-    for (arguments, code, words), (exit_code, output, heavy, _) in zip(CASES, found, strict=True):
+    outcomes, _, _ = answers
+    for (arguments, code, words), (exit_code, output, heavy, _) in zip(CASES, outcomes, strict=True):
         assert (exit_code, heavy) == (code, []), (arguments, output)
         assert words in output, arguments
 

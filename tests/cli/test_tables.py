@@ -1,4 +1,4 @@
-"""Tables of columns and facts that the model of the other tests does not have."""
+"""Test tables of columns and facts that the model of the other tests does not have."""
 
 import re
 from contextlib import redirect_stdout
@@ -13,7 +13,7 @@ from ddpn.tables.kinds import TableColumn
 from ddpn.tables.roles import Roles
 
 
-def test_roles_missing_values_parts_and_more_columns_than_are_listed():
+def test_columns_are_listed_with_roles_and_missing_values_up_to_a_limit():
     columns = (
         TableColumn("age", Kind.NUMBER, 1200, 60),
         TableColumn("when", Kind.DATE, 0, 9, ("day", "month")),
@@ -26,7 +26,7 @@ def test_roles_missing_values_parts_and_more_columns_than_are_listed():
         assert re.search(words, captured.getvalue()), words
 
 
-def test_facts_about_a_cross_fitted_model_that_was_interrupted():
+def test_a_cross_fitted_model_that_was_interrupted_says_so():
     task = {
         "split": {"rows": {"train": 661, "validation": 94, "test": 189}, "how": "at random"}, "interrupted": True,
         "roles": {"target": "y", "exposure": None, "weight": None, "columns": [{"name": "a", "left_out": ""}]},

@@ -1,4 +1,4 @@
-"""The command tune: what it prints, writes and refuses, and how it continues after it was killed."""
+"""Test the command tune: what it prints, writes and refuses, and how it continues after it was killed."""
 
 import json
 import signal
@@ -21,32 +21,32 @@ TUNE = ["tune", "visits.csv", "--config", "tiny.toml", "-o", "model", "--trials"
 
 
 @pytest.fixture
-def tiny(files):
+def tiny_files(files):
     (files / "tiny.toml").write_text(QUICK)
     return files
 
 
-def test_killed_and_continued_it_makes_the_trials_of_an_uninterrupted_search(ddpn, tiny, program):
-    first = program(*TUNE, folder=tiny)
+def test_a_killed_search_that_continues_makes_the_trials_of_an_uninterrupted_one(run_ddpn, tiny_files, program):
+    first = program(*TUNE, folder=tiny_files)
     while first.poll() is None and "\nTrial 0" not in "\n" + first.err.read_text():
         time.sleep(0.005)
     first.send_signal(signal.SIGKILL)
     assert first.wait() == -signal.SIGKILL, first.err.read_text()
-    assert not (tiny / "model").exists()
-    done = ddpn(*TUNE)
+    assert not (tiny_files / "model").exists()
+    done = run_ddpn(*TUNE)
     assert done.exit_code == 0, done.output
     assert "Continuing: what was scored before is read" in done.stderr
     assert "Trial 1: " in done.stderr
     assert "default settings" in done.stdout or "the defaults" in done.stdout
     assert "Scores on 52 test rows" in done.stdout
-    assert "Search " in ddpn("show", "model").stdout
-    continued = json.loads((tiny / "model" / "task.json").read_text())["tuning"]
-    assert not list(tiny.glob(".model*")), "trials and locks are removed"
+    assert "Search " in run_ddpn("show", "model").stdout
+    continued = json.loads((tiny_files / "model" / "task.json").read_text())["tuning"]
+    assert not list(tiny_files.glob(".model*")), "trials and locks are removed"
 
-    whole = ddpn(*TUNE, "--overwrite", "--json")
+    whole = run_ddpn(*TUNE, "--overwrite", "--json")
     assert whole.exit_code == 0, whole.output
     assert "Continuing" not in whole.stderr
-    found = json.loads(whole.stdout)["tuning"]
-    seen = [[(trial["settings"], trial["crps"]) for trial in each["trials"]] for each in (continued, found)]
+    whole_tuning = json.loads(whole.stdout)["tuning"]
+    seen = [[(trial["settings"], trial["crps"]) for trial in tuning["trials"]] for tuning in (continued, whole_tuning)]
     assert seen[0] == seen[1]
-    assert found["trials"][0]["settings"] == {"lr": 0.004, "batch_size": "auto"}
+    assert whole_tuning["trials"][0]["settings"] == {"lr": 0.004, "batch_size": "auto"}

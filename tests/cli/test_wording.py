@@ -1,4 +1,4 @@
-"""Sentences of the library in the words of the command line: what they say to type is read as they mean it."""
+"""Test sentences of the library in the words of the command line: options in them are read as they are meant."""
 
 import shlex
 
@@ -13,11 +13,11 @@ COLUMNS = ["age", "mentor, articles", "mentor", "interview date", "--drop", "it'
 
 def read_names(words: list[str], flag: str) -> list[str]:
     """Read the values of an option as a command does."""
-    values, rest = [], iter(words)
-    for word in rest:
+    values, remaining = [], iter(words)
+    for word in remaining:
         option, sign, value = word.partition("=")
         assert option == flag
-        values.append(value if sign else next(rest))
+        values.append(value if sign else next(remaining))
     return values
 
 
