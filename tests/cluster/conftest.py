@@ -1,4 +1,4 @@
-"""A Ray cluster of two nodes on this machine; tests are skipped where Ray is not installed."""
+"""Share a Ray cluster of two nodes on this machine; tests are skipped where Ray is not installed."""
 
 import importlib
 import importlib.util
@@ -24,8 +24,8 @@ def ray():
     # A short name: it is part of the names of sockets.
     with TemporaryDirectory(prefix="ray") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", folder)  # other programs would take the cluster noted in Ray's folder for theirs
-        here = os.environ.get("PYTHONPATH")
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(JOBS)] + ([here] if here else [])))
+        python_path = os.environ.get("PYTHONPATH")
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(JOBS)] + ([python_path] if python_path else [])))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         from ddpn.runtime.cluster import import_ray
 
@@ -45,10 +45,10 @@ def nodes(ray):
     """A head and another node."""
     from ray.cluster_utils import Cluster
 
-    found = Cluster(initialize_head=True, head_node_args=HEAD)
-    found.add_node(**NODE)
-    yield found
-    found.shutdown()
+    two_nodes = Cluster(initialize_head=True, head_node_args=HEAD)
+    two_nodes.add_node(**NODE)
+    yield two_nodes
+    two_nodes.shutdown()
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +56,7 @@ def cluster(ray, nodes):
     """One connection for all tests: workers of another would have to import torch again."""
     from ddpn.runtime.cluster import RayCluster
 
-    found = RayCluster(nodes.address, retries=2)
-    found.connect()
-    yield found
+    connection = RayCluster(nodes.address, retries=2)
+    connection.connect()
+    yield connection
     ray.shutdown()

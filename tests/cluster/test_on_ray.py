@@ -1,4 +1,4 @@
-"""Jobs, fits, searches, trainings and predictions on one Ray cluster, which all tests of this file share."""
+"""Test jobs, fits, searches, trainings and predictions on one Ray cluster, which all tests of this file share."""
 
 import importlib.util
 import json
@@ -40,21 +40,21 @@ pytestmark = pytest.mark.last
 # Jobs on a Ray cluster: whatever fails meanwhile, the results are those of an undisturbed run in this process.
 
 
-def test_what_fails_or_dies_is_repeated_and_errors_of_ddpn_are_not(cluster, work, tmp_path):
+def test_failed_and_killed_jobs_are_repeated_and_errors_of_ddpn_are_not(cluster, work, tmp_path):
     assert slots(cluster) == 2
     often = {"once": (work.fail_first, 1), "never": (work.fail_first, 9), "deadly": (work.die_first, 9)}
     for name in often:
         (tmp_path / name).mkdir()
     jobs = [Job(name, job, (str(tmp_path / name), times)) for name, (job, times) in often.items()]
-    found = {result.job.name: result for result in run([Job("refused", work.refuse), *jobs], None, cluster)}
+    results = {result.job.name: result for result in run([Job("refused", work.refuse), *jobs], None, cluster)}
     with pytest.raises(InputError, match="This cannot be fitted"):
-        found["refused"].get()
-    assert found["once"].get() == {"ran": b"1"}
+        results["refused"].get()
+    assert results["once"].get() == {"ran": b"1"}
     with pytest.raises(JobError, match=r"^never failed 3 times, the last time: ZeroDivisionError: odd\.$"):
-        found["never"].get()
-    assert "in fail_first" in found["never"].trace
+        results["never"].get()
+    assert "in fail_first" in results["never"].trace
     with pytest.raises(JobError, match=r"^deadly failed 3 times, the last time: its worker or node was lost"):
-        found["deadly"].get()
+        results["deadly"].get()
     assert [len(list((tmp_path / name).iterdir())) for name in often] == [2, 3, 3]
 
 
@@ -64,10 +64,10 @@ def test_the_driver_is_killed_and_started_again(nodes, cluster, work, tmp_path):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
         done = {driver.stdout.readline().strip() for _ in range(2)}
         driver.kill()
-    ran, jobs = set(), [Job(seed, work.draw, (int(seed),), {"seed": seed}) for seed in seeds]
+    ran, jobs = set(), [Job(seed, work.draw_numbers, (int(seed),), {"seed": seed}) for seed in seeds]
     results = run(jobs, [1.0, 2.0], cluster, ResultStore(store), lambda job: ran.add(job.name))
-    found = {result.job.name: result.get() for result in results}
-    assert found == {seed: work.draw([1.0, 2.0], int(seed)) for seed in seeds}
+    results_by_name = {result.job.name: result.get() for result in results}
+    assert results_by_name == {seed: work.draw_numbers([1.0, 2.0], int(seed)) for seed in seeds}
     assert 2 <= len(done) < len(seeds)
     assert not done & ran
 
@@ -79,8 +79,8 @@ def test_an_exception_in_the_loop_cancels_the_tasks(cluster, work, tmp_path):
     while len(list(tmp_path.iterdir())) < 2:
         time.sleep(0.05)
     results.close()
-    (found,) = run([Job("next", work.double, (1,))], [1.0], cluster)
-    assert found.error is None, "cores of the cancelled tasks are free again"
+    (result,) = run([Job("next", work.double, (1,))], [1.0], cluster)
+    assert result.error is None, "cores of the cancelled tasks are free again"
 
 
 def test_what_a_cluster_does_not_have_is_refused(cluster):
@@ -139,7 +139,7 @@ def test_a_node_is_killed_and_the_program_saves_the_same_portfolio(nodes, cluste
     command = ["fit", "visits.csv", "--config", "quick.toml", "--device", "cpu", "--json"]
     killer = threading.Thread(target=kill_a_node)
     killer.start()
-    there = CliRunner().invoke(app, [*command, "-o", "there", "--cluster", cluster.address])
+    on_cluster = CliRunner().invoke(app, [*command, "-o", "there", "--cluster", cluster.address])
     has_ended.set()
     killer.join()
     while slots(cluster) > 1:
@@ -147,15 +147,15 @@ def test_a_node_is_killed_and_the_program_saves_the_same_portfolio(nodes, cluste
     nodes.add_node(num_cpus=1, object_store_memory=80_000_000)
     while slots(cluster) < 2:
         time.sleep(0.1)
-    here = CliRunner().invoke(app, [*command, "-o", "here"])
-    assert there.exit_code == here.exit_code == 0, there.output
-    assert "Fitted networks ..." in there.stderr
-    assert "Fitted GLM, fold 5 ..." in there.stderr
+    locally = CliRunner().invoke(app, [*command, "-o", "here"])
+    assert on_cluster.exit_code == locally.exit_code == 0, on_cluster.output
+    assert "Fitted networks ..." in on_cluster.stderr
+    assert "Fitted GLM, fold 5 ..." in on_cluster.stderr
     assert 1 <= len(kept) < 5, "most was fitted after a node was killed"
     names = {path.relative_to(tmp_path / "here") for path in (tmp_path / "here").rglob("*.safetensors")}
     assert len(names) > 3
     assert {n for n in names if (tmp_path / "there" / n).read_bytes() != (tmp_path / "here" / n).read_bytes()} == set()
-    scores = [json.loads(each.stdout)["scores"]["entries"] for each in (there, here)]
+    scores = [json.loads(run.stdout)["scores"]["entries"] for run in (on_cluster, locally)]
     assert [row["crps"] for row in scores[0]] == [row["crps"] for row in scores[1]]
     assert not list(tmp_path.glob(".there*jobs"))
 
@@ -173,11 +173,11 @@ def test_the_search_and_the_refit_are_the_same(cluster, tmp_path, monkeypatch):
     x = np.random.default_rng(0).normal(size=120)
     table = pl.DataFrame({"x": x, "visits": np.random.default_rng(1).poisson(np.exp(1 + x))})
     prepared = prepare(table, FitConfig(target="visits", compare_with=(), **QUICK))
-    _, there = tuning.tune(tmp_path / "cluster", prepared, trials=5, search=["lr"], n_jobs=cluster)
+    _, on_cluster = tuning.tune(tmp_path / "cluster", prepared, trials=5, search=["lr"], n_jobs=cluster)
     for module in (search, folds):
         monkeypatch.setattr(module, "run", lambda jobs, shared, n_jobs, store: run(jobs, shared, None, store))
-    _, here = tuning.tune(tmp_path / "here", prepared, trials=5, search=["lr"], n_jobs=2)
-    trials = [[(t.settings, t.crps, t.dropped) for t in each.trials] for each in (there, here)]
+    _, locally = tuning.tune(tmp_path / "here", prepared, trials=5, search=["lr"], n_jobs=2)
+    trials = [[(t.settings, t.crps, t.dropped) for t in outcome.trials] for outcome in (on_cluster, locally)]
     assert trials[0] == trials[1]
     weights = [(tmp_path / name / "networks" / "networks.safetensors").read_bytes() for name in ("cluster", "here")]
     assert weights[0] == weights[1]
@@ -197,37 +197,37 @@ def example(ray, monkeypatch):
     if importlib.util.find_spec("accelerate") is None:
         pytest.skip("needs ddpn[distributed]")
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    found = importlib.import_module("train_on_ray")
-    sys.modules["ray.cloudpickle"].register_pickle_by_value(found)
-    return found
+    module = importlib.import_module("train_on_ray")
+    sys.modules["ray.cloudpickle"].register_pickle_by_value(module)
+    return module
 
 
 @pytest.fixture(scope="module")
-def alone():
+def plain_weights():
     """The weights of a training in this process."""
     program = runpy.run_path(TRAINING)
-    program["trained"](model := program["network"]())
+    program["run_training"](model := program["make_network"]())
     return model.state_dict()
 
 
 @pytest.mark.filterwarnings("ignore")  # on the inner workings of Ray
-def test_what_a_process_of_the_example_runs(example, work, alone, tmp_path):
-    build = work.Dying(TRAINING, str(tmp_path))  # only a second process would die
+def test_a_process_of_the_example_trains_the_same_weights(example, work, plain_weights, tmp_path):
+    build = work.SelfKillingTraining(TRAINING, str(tmp_path))  # only a second process would die
     example.train({"build": build, "folder": str(tmp_path), "gpus": False, "save_seconds": 0.0})
-    found = example.load_file(tmp_path / "weights.safetensors")
-    torch.testing.assert_close(found, dict(alone), rtol=0.0, atol=1e-6)
+    weights = example.load_file(tmp_path / "weights.safetensors")
+    torch.testing.assert_close(weights, dict(plain_weights), rtol=0.0, atol=1e-6)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # on the inner workings of Ray
-def test_a_training_survives_a_process(cluster, example, work, alone, tmp_path):
+def test_a_training_survives_a_process(cluster, example, work, plain_weights, tmp_path):
     killed = tmp_path / "killed"
     killed.mkdir()
     (tmp_path / "shared").mkdir()
     options = {"processes": 2, "retries": 1, "save_seconds": 0.0}
-    model = example.train_on_ray(work.Dying(TRAINING, str(killed)), tmp_path / "shared", **options)
+    model = example.train_on_ray(work.SelfKillingTraining(TRAINING, str(killed)), tmp_path / "shared", **options)
     assert len(list(killed.iterdir())) == 1, "a process was killed"
-    torch.testing.assert_close(dict(model.state_dict()), dict(alone), rtol=0.0, atol=1e-6)
+    torch.testing.assert_close(dict(model.state_dict()), dict(plain_weights), rtol=0.0, atol=1e-6)
 
 
 # Predictions on a Ray cluster: though a worker is killed meanwhile, the file is that of a run in this process.
@@ -266,8 +266,8 @@ def short_blocks(monkeypatch):
 def test_a_worker_is_killed_and_the_predictions_are_the_same(nodes, cluster, model, days, tmp_path, monkeypatch):
     psutil = pytest.importorskip("psutil")
     findings, killed, rows, options = {"here": [], "there": []}, [], [], {"spec": SPEC, "exposure": "days"}
-    here, there = tmp_path / "here.parquet", tmp_path / "there.parquet"
-    predict_files(model, days, here, on_finding=findings["here"].append, **options)
+    local_path, cluster_path = tmp_path / "here.parquet", tmp_path / "there.parquet"
+    predict_files(model, days, local_path, on_finding=findings["here"].append, **options)
 
     def kill_a_worker(number):
         rows.append(number)
@@ -280,11 +280,11 @@ def test_a_worker_is_killed_and_the_predictions_are_the_same(nodes, cluster, mod
 
     bar = SimpleNamespace(advance=kill_a_worker)
     monkeypatch.setattr(streaming, "progress_bar", lambda *_: nullcontext(bar))
-    found = predict_files(model, days, there, on_finding=findings["there"].append, n_jobs=cluster, **options)
+    n_rows = predict_files(model, days, cluster_path, on_finding=findings["there"].append, n_jobs=cluster, **options)
     assert killed
-    assert found == ROWS * PARTS == sum(rows)
+    assert n_rows == ROWS * PARTS == sum(rows)
     assert findings["there"] == findings["here"]
-    assert pl.read_parquet(there).equals(pl.read_parquet(here))
+    assert pl.read_parquet(cluster_path).equals(pl.read_parquet(local_path))
     assert sorted(os.listdir(tmp_path)) == ["here.parquet", "there.parquet"]
 
 

@@ -1,4 +1,4 @@
-"""A cluster of two nodes, each started by `ray start`, and `ddpn fit --cluster` on it."""
+"""Test a cluster of two nodes, each started by `ray start`, and `ddpn fit --cluster` on it."""
 
 import os
 import socket
@@ -19,29 +19,29 @@ SMALL += ["--include-log-monitor", "false"]  # ddpn keeps the logs of workers qu
 ARGUMENTS = ["fit", "visits.csv", "--target", "visits", "--networks", "1", "--epochs", "2", "--mix-with", "glm"]
 
 
-def free_ports(number):
+def find_free_ports(number):
     with ExitStack() as opened:
         sockets = [opened.enter_context(socket.socket()) for _ in range(number)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [str(each.getsockname()[1]) for each in sockets]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [str(one.getsockname()[1]) for one in sockets]
 
 
 @pytest.fixture(scope="module")
 def environment(ray):
-    """That of the nodes and of the program: a token of their own, whatever this machine has for other clusters."""
+    """The environment of the nodes and of the program: a token of their own, whatever else this machine has."""
     return os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid4().hex, "COLUMNS": "99"}
 
 
 @pytest.fixture(scope="module")
 def address(environment):
-    """The address of the head; each node is a program that ends when it is told to."""
-    port, client, *agents = free_ports(4)
+    """The address of the head; the nodes are programs that end when they are told to."""
+    port, client, *agents = find_free_ports(4)
     start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats", *SMALL]
     without = ["--include-dashboard", "false", "--no-monitor"]  # no pages, and no autoscaler
     head = [*start, "--head", "--port", port, "--ray-client-server-port", client, *without]
-    found = f"127.0.0.1:{port}"
-    nodes = [[*head, "--node-ip-address", "127.0.0.1"], [*start, "--address", found]]
+    head_address = f"127.0.0.1:{port}"
+    nodes = [[*head, "--node-ip-address", "127.0.0.1"], [*start, "--address", head_address]]
     running = []
     try:
         for command, agent in zip(nodes, agents, strict=True):
@@ -56,7 +56,7 @@ def address(environment):
                     break
                 except OSError:
                     time.sleep(0.2)
-        yield found
+        yield head_address
     finally:
         for process in reversed(running):
             process.terminate()
@@ -71,10 +71,10 @@ def test_the_program_writes_what_one_process_does(address, environment, tmp_path
     for name, where in (("cluster", ["--cluster", address]), ("here", [])):
         command = [sys.executable, "-m", "ddpn.cli", *ARGUMENTS, "-o", name, *where]
         options = {"capture_output": True, "text": True, "timeout": 120, "env": environment, "cwd": tmp_path}
-        found = subprocess.run(command, **options)
-        assert found.returncode == 0, found.stderr + found.stdout
-        assert "raylet" not in found.stdout + found.stderr, "Ray is quiet"
+        result = subprocess.run(command, **options)
+        assert result.returncode == 0, result.stderr + result.stdout
+        assert "raylet" not in result.stdout + result.stderr, "Ray is quiet"
         command = [sys.executable, "-m", "ddpn.cli", "predict", name, "visits.csv", "-o", f"{name}.csv"]
         assert subprocess.run(command, **options).returncode == 0
-    there, here = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("cluster", "here"))
-    pd.testing.assert_frame_equal(there, here)
+    on_cluster, locally = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("cluster", "here"))
+    pd.testing.assert_frame_equal(on_cluster, locally)

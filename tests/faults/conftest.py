@@ -1,4 +1,4 @@
-"""A small table of visits, the model that `ddpn fit` would write for it, and what two fits have in common."""
+"""Share a small table of visits, the model that `ddpn fit` would write for it, and what two fits have in common."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from ddpn.workflow.preparing import prepare
 
 @pytest.fixture(scope="session")
 def visits() -> Callable[..., pl.DataFrame]:
-    """Makes a table of ages, wards and Poisson counts of visits."""
+    """Make a table of ages, wards and Poisson counts of visits."""
 
     def make(rows: int, seed: int = 0) -> pl.DataFrame:
         rng = np.random.default_rng(seed)
@@ -55,17 +55,17 @@ def fit_words() -> list[str]:
 
 @pytest.fixture(scope="session")
 def model_content() -> Callable[[Path], Any]:
-    """Reads all numbers of a model, which two fits have in common: no dates and times. It fails for a damaged model."""
+    """Read all numbers of a model that two fits have in common, without dates and times. A damaged model raises."""
 
-    def untimed(value: Any) -> Any:
+    def drop_seconds(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: untimed(each) for name, each in value.items() if name != "seconds"}
-        return [untimed(each) for each in value] if isinstance(value, list) else value
+            return {name: drop_seconds(part) for name, part in value.items() if name != "seconds"}
+        return [drop_seconds(part) for part in value] if isinstance(value, list) else value
 
     def read(path: Path) -> Any:
         manifest = read_manifest(path)
         files = {name: content for name, content in read_files(path, manifest).items() if name != "task.json"}
-        weights = {name: each["weight"] for name, each in manifest["members"].items()}
-        return weights, {n: untimed(json.loads(c)) if n.endswith(".json") else c for n, c in files.items()}
+        weights = {name: part["weight"] for name, part in manifest["members"].items()}
+        return weights, {n: drop_seconds(json.loads(c)) if n.endswith(".json") else c for n, c in files.items()}
 
     return read

@@ -1,4 +1,4 @@
-"""Disks that are full, two processes that write to one folder, models that are replaced, and a clock that jumps."""
+"""Test disks that are full, processes that write to one folder, models that are replaced, and a clock that jumps."""
 
 import os
 import shutil
@@ -64,7 +64,7 @@ def test_a_model_that_is_replaced_meanwhile_is_read_again(model, rewrite, tmp_pa
 
 
 @pytest.fixture
-def disk(tmp_path):
+def small_disk(tmp_path):
     """A disk of 24 MB in memory."""
     path = tmp_path / "disk"
     path.mkdir()
@@ -75,7 +75,7 @@ def disk(tmp_path):
     subprocess.run(["umount", "-l", str(path)], check=True)
 
 
-def fill(disk):
+def fill_disk(disk):
     """Leave no free byte on the disk."""
     with open(disk / "ballast", "wb", buffering=0) as file:
         for size in (2**20, 4096, 1):
@@ -86,35 +86,37 @@ def fill(disk):
 
 @pytest.mark.slow
 @pytest.mark.proof("Faults", "the disk fills up: old results survive, one sentence says why")
-def test_the_disk_fills_up(disk, program, table, model, visits, fit_words, model_content, tmp_path, proved):
-    shutil.copytree(model, disk / "old.model")
-    before, rows = model_content(disk / "old.model"), tmp_path / "new.csv"
+def test_a_full_disk_leaves_old_results_and_is_reported(
+    small_disk, program, table, model, visits, fit_words, model_content, tmp_path, proved
+):
+    shutil.copytree(model, small_disk / "old.model")
+    before, rows = model_content(small_disk / "old.model"), tmp_path / "new.csv"
     for name in ("old.csv", "old.onnx"):
-        (disk / name).write_text("old")
+        (small_disk / name).write_text("old")
     visits(40_000, seed=3).write_csv(rows)
-    predict = ["predict", str(model), str(rows), "-o", str(disk / "old.csv"), "--overwrite"]
+    predict = ["predict", str(model), str(rows), "-o", str(small_disk / "old.csv"), "--overwrite"]
     jobs = {
-        "fit": ["fit", str(table), *fit_words, "-o", str(disk / "old.model"), "--overwrite"],
+        "fit": ["fit", str(table), *fit_words, "-o", str(small_disk / "old.model"), "--overwrite"],
         "predict": predict,
-        "export": ["export", str(model), "-o", str(disk / "old.onnx"), "--overwrite"],
+        "export": ["export", str(model), "-o", str(small_disk / "old.onnx"), "--overwrite"],
     }
     for name, words in jobs.items():
         process = program(*words, XDG_CACHE_HOME=str(tmp_path / "cache"))
         while name == "fit" and "Training" not in process.err.read_text() and process.poll() is None:
             time.sleep(0.01)  # there was space when it began
-        fill(disk)
+        fill_disk(small_disk)
         code, told = process.wait(), process.err.read_text() + process.out.read_text()
-        (disk / "ballast").unlink()
+        (small_disk / "ballast").unlink()
         assert code == 1, told
         assert "full" in told or "No space left" in told
         assert "Traceback" not in told
         # Finished parts of predictions are kept: the same command continues with them.
-        left = {path.name for path in disk.iterdir() if path.suffix != ".lock"} - {"old.csv.parts"}
+        left = {path.name for path in small_disk.iterdir() if path.suffix != ".lock"} - {"old.csv.parts"}
         assert left == {"old.csv", "old.model", "old.onnx"}
-        assert model_content(disk / "old.model") == before
-        assert (disk / "old.csv").read_text() == "old"
+        assert model_content(small_disk / "old.model") == before
+        assert (small_disk / "old.csv").read_text() == "old"
     assert program(*predict).wait() == 0, "there is space again"
-    assert not (disk / "old.csv.parts").exists()
+    assert not (small_disk / "old.csv.parts").exists()
     (kept,) = (tmp_path / "cache").glob("ddpn/unsaved/*")
     assert model_content(kept)[0].keys() == before[0].keys()
     proved("3 commands", "old results unchanged, one sentence each; the fitted model was kept elsewhere")
@@ -122,7 +124,7 @@ def test_the_disk_fills_up(disk, program, table, model, visits, fit_words, model
 
 @pytest.mark.slow
 @pytest.mark.proof("Faults", "two fits into one folder: one wins whole, one gets an error")
-def test_two_fits_into_one_folder(program, table, fit_words, model_content, tmp_path, proved):
+def test_of_two_fits_into_one_folder_one_is_refused(program, table, fit_words, model_content, tmp_path, proved):
     for number in range(3):
         target = tmp_path / f"{number}.model"
         pair = [program("fit", str(table), *fit_words, "-o", str(target), OMP_NUM_THREADS="1") for _ in range(2)]
@@ -136,7 +138,7 @@ def test_two_fits_into_one_folder(program, table, fit_words, model_content, tmp_
 
 @pytest.mark.slow
 @pytest.mark.proof("Faults", "the clock jumps: budgets and unfinished work are unaffected")
-def test_the_clock_jumps(program, table, model, visits, tmp_path, proved):
+def test_a_clock_that_jumps_changes_neither_budgets_nor_resumed_work(program, table, model, visits, tmp_path, proved):
     (tmp_path / "sitecustomize.py").write_text(JUMPING)
     paths = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     words = ["fit", str(table), "--target", "visits", "--budget", "12s", "-o"]

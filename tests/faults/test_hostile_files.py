@@ -1,4 +1,4 @@
-"""Model folders, ONNX files, tables and requests of strangers: read, or refused in one sentence."""
+"""Test that model folders, ONNX files, tables and requests of strangers are read, or refused in one sentence."""
 
 import copy
 import gzip
@@ -45,8 +45,8 @@ ABOUT = {
 }  # fmt: skip
 
 
-def few_and(many: int, few: int, what: str) -> Any:
-    """A few cases in every run of the tests, and many as a proof."""
+def parametrize_cases(many: int, few: int, what: str) -> Any:
+    """Run a few cases in every run of the tests, and many as a proof."""
     claim = f"{what} are read, or refused in one sentence: no crash, no hang, no write outside, memory bounded"
     marks = [pytest.mark.slow, pytest.mark.proof("Fuzz", claim)]
     return pytest.mark.parametrize("cases", [few, pytest.param(many, marks=marks)])
@@ -61,44 +61,44 @@ STRANGE = st.sampled_from([None, *_NUMBERS, *_WORDS, [], {}, [[]], {"a": 1}, [1,
 
 
 @st.composite
-def damaged(draw: Any, content: bytes) -> bytes:
-    """The content with some bytes changed, a part missing, a part repeated, or other content."""
+def damage(draw: Any, content: bytes) -> bytes:
+    """Change some bytes of the content, drop or repeat a part of it, or replace it."""
     how = draw(st.sampled_from(["flip", "flip", "cut", "drop", "repeat", "longer", "other", "zeros"]))
     if not content or how == "other":
         return draw(st.binary(max_size=200))
-    place = draw(st.integers(0, len(content) - 1))
+    position = draw(st.integers(0, len(content) - 1))
     size = draw(st.integers(1, 64))
     if how == "flip":
         changed = bytearray(content)
         for offset in range(draw(st.integers(1, 8))):
-            changed[(place + offset * 97) % len(content)] ^= draw(st.integers(1, 255))
+            changed[(position + offset * 97) % len(content)] ^= draw(st.integers(1, 255))
         return bytes(changed)
     return {
-        "cut": content[:place],
-        "drop": content[:place] + content[place + size :],
-        "repeat": content[: place + size] + content[place:],
+        "cut": content[:position],
+        "drop": content[:position] + content[position + size :],
+        "repeat": content[: position + size] + content[position:],
         "longer": content + draw(st.binary(min_size=1, max_size=64)),
-        "zeros": content[:place] + bytes(size) + content[place + size :],
+        "zeros": content[:position] + bytes(size) + content[position + size :],
     }[how]
 
 
-def _keys(value: Any) -> list[Any]:
+def _list_keys(value: Any) -> list[Any]:
     return list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
 
 
 @st.composite
-def changed_document(draw: Any, document: Any) -> bytes:
-    """A JSON document with one value replaced by a strange one, or one key removed."""
+def change_document(draw: Any, document: Any) -> bytes:
+    """Replace one value of a JSON document by a strange one, or remove one key."""
     document = copy.deepcopy(document)
     spot = document
     for _ in range(draw(st.integers(0, 5))):
-        below = [key for key in _keys(spot) if _keys(spot[key])]
+        below = [key for key in _list_keys(spot) if _list_keys(spot[key])]
         if not below:
             break
         spot = spot[draw(st.sampled_from(below))]
-    if not _keys(spot):
+    if not _list_keys(spot):
         return json.dumps(draw(STRANGE)).encode()
-    key = draw(st.sampled_from(_keys(spot)))
+    key = draw(st.sampled_from(_list_keys(spot)))
     if isinstance(spot, dict) and draw(st.booleans()):
         del spot[key]
     else:
@@ -106,7 +106,7 @@ def changed_document(draw: Any, document: Any) -> bytes:
     return json.dumps(document).encode()
 
 
-def repeated(cases: int, run: Callable[[Any], None], strategy: st.SearchStrategy = st.data()) -> None:  # noqa: B008
+def repeat(cases: int, run: Callable[[Any], None], strategy: st.SearchStrategy = st.data()) -> None:  # noqa: B008
     """Call a function with so many draws of hypothesis."""
     options = settings(
         max_examples=cases, deadline=None, database=None, suppress_health_check=list(HealthCheck),
@@ -123,7 +123,7 @@ class HangError(Exception):
 
 
 class Watch:
-    """Counts how cases end; notes writes outside the folder, processes, pickles and errors other than one sentence."""
+    """Count how cases end; note writes outside the folder, processes, pickles and errors other than one sentence."""
 
     CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod"}
     FORBIDDEN = {"os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "pickle.find_class"}
@@ -145,7 +145,7 @@ class Watch:
         raise HangError
 
     def case(self, name: str, work: Callable[[], Any]) -> str:
-        """Try one case: how it ended."""
+        """Try one case, and return how it ended."""
         self.is_on, start = True, time.perf_counter()
         signal.setitimer(signal.ITIMER_REAL, SECONDS)
         try:
@@ -184,25 +184,25 @@ def watch(tmp_path, capsys):
 # Model folders -----------------------------------------------------------------------------------------------------
 
 
-def used(folder: Path, frame: pl.DataFrame) -> None:
-    """Show, load and predict: all that a user does with a folder of a stranger."""
+def use_like_a_user(folder: Path, frame: pl.DataFrame) -> None:
+    """Show, load and predict: everything that a user does with a folder of a stranger."""
     from ddpn.cli.model import _show_saved_model
 
     _show_saved_model(folder, False)
-    found = load(folder)
+    saved = load(folder)
     try:
-        dist = found.model.predictor_.distribution(found.roles.parse(frame, lambda sentence: None), None)
+        dist = saved.model.predictor_.distribution(saved.roles.parse(frame, lambda sentence: None), None)
         (dist.mean + dist.variance).tolist()
     except IN_PREDICTIONS as error:
         raise DDPNError(str(error).partition("\n")[0]) from error
 
 
-@few_and(500, 25, "damaged and hand-made model folders")
-def test_damaged_folders(model, visits, rewrite, watch, cases, proved):
-    """Random damage, with the old hashes and with new ones."""
+@parametrize_cases(500, 25, "damaged and hand-made model folders")
+def test_damaged_folders_are_used_or_refused(model, visits, rewrite, watch, cases, proved):
+    """Damage folders at random, with the old hashes and with new ones."""
     frame, target = visits(3, seed=2), watch.folder / "hostile.model"
     names = sorted(str(path.relative_to(model)) for path in model.rglob("*") if path.is_file())
-    used(model, frame)
+    use_like_a_user(model, frame)
 
     def run(data: Any) -> None:
         shutil.rmtree(target, ignore_errors=True)
@@ -212,18 +212,18 @@ def test_damaged_folders(model, visits, rewrite, watch, cases, proved):
         if data.draw(st.integers(0, 9)) == 0:
             content = (model / data.draw(st.sampled_from(names))).read_bytes()
         elif name.endswith(".json") and data.draw(st.booleans()):
-            content = data.draw(changed_document(json.loads(content)))
+            content = data.draw(change_document(json.loads(content)))
         else:
-            content = data.draw(damaged(content))
+            content = data.draw(damage(content))
         (target / name).write_bytes(content)
         if rehash:
             try:
                 rewrite(target, {} if name == "model.json" else {name: content})
             except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
                 rehash = False
-        watch.case(f"{name}, {'new' if rehash else 'old'} hashes", lambda: used(target, frame))
+        watch.case(f"{name}, {'new' if rehash else 'old'} hashes", lambda: use_like_a_user(target, frame))
 
-    repeated(cases, run)
+    repeat(cases, run)
     assert watch.wrong == []
     assert watch.ends["refused"] >= 0.4 * cases
     proved(f"{cases:,} model folders", str(watch))
@@ -236,24 +236,27 @@ PICKLE = b"cposix\nsystem\n(S'true'\ntR."
 HUGE = json.dumps({"x": {"dtype": "F32", "shape": [2**20, 2**20], "data_offsets": [0, 2**42]}}).encode()
 
 
-def attacks(rewrite: Callable[..., None]) -> dict[str, Callable[[Path], Any]]:
-    """Known tricks; each changes a model folder."""
+def make_attacks(rewrite: Callable[..., None]) -> dict[str, Callable[[Path], Any]]:
+    """Make known tricks, each a function that changes a model folder."""
 
     def files(name: str, content: bytes) -> Callable[[Path], None]:
         return lambda folder: rewrite(folder, {name: content})
 
     def manifest(part: str, name: str, value: Any) -> Callable[[Path], None]:
         def change(folder: Path) -> None:
-            known = json.loads((folder / "model.json").read_text())
-            known[part][name] = value
-            (folder / "model.json").write_text(json.dumps(known))
+            document = json.loads((folder / "model.json").read_text())
+            document[part][name] = value
+            (folder / "model.json").write_text(json.dumps(document))
             rewrite(folder)
 
         return change
 
     def petabytes(folder: Path) -> None:
-        known = json.loads((folder / "networks" / "networks.json").read_text()) | {"inputs": 2**40, "n_networks": 2**10}
-        rewrite(folder, {"networks/networks.json": json.dumps(known).encode()})
+        document = json.loads((folder / "networks" / "networks.json").read_text()) | {
+            "inputs": 2**40,
+            "n_networks": 2**10,
+        }
+        rewrite(folder, {"networks/networks.json": json.dumps(document).encode()})
 
     def circle(folder: Path) -> None:
         from safetensors.numpy import load, save
@@ -287,12 +290,12 @@ def attacks(rewrite: Callable[..., None]) -> dict[str, Callable[[Path], Any]]:
 
 @pytest.mark.proof("Security", "tricks with model folders are refused: no code, no file outside")
 def test_known_attacks_are_refused(model, visits, rewrite, watch, proved):
-    used(model, frame := visits(3, seed=2))
-    for number, (name, change) in enumerate(attacks(rewrite).items()):
+    use_like_a_user(model, frame := visits(3, seed=2))
+    for number, (name, change) in enumerate(make_attacks(rewrite).items()):
         target = watch.folder / f"{number}.model"
         shutil.copytree(model, target)
         change(target)
-        assert watch.case(name, lambda target=target: used(target, frame)) == "refused", (name, watch.wrong)
+        assert watch.case(name, lambda target=target: use_like_a_user(target, frame)) == "refused", (name, watch.wrong)
     assert watch.wrong == []
     proved(f"{watch.ends['refused']} attacks", str(watch))
 
@@ -300,36 +303,36 @@ def test_known_attacks_are_refused(model, visits, rewrite, watch, proved):
 # ONNX files, tables and requests -----------------------------------------------------------------------------------
 
 
-@few_and(1000, 200, "ONNX files")
-def test_damaged_onnx_files(watch, cases, proved):
-    """What `ddpn show` does with a file that ends with .onnx."""
+@parametrize_cases(1000, 200, "ONNX files")
+def test_damaged_onnx_files_are_shown_or_refused(watch, cases, proved):
+    """Do what `ddpn show` does with a file that ends with .onnx."""
     from ddpn.cli.model import show_onnx
     from ddpn.export.description import ENTRY
 
-    def written(about: str) -> bytes:
+    def write_description(about: str) -> bytes:
         small = onnx.ModelProto()
         onnx.helper.set_model_props(small, {ENTRY: about})
         return small.SerializeToString()
 
     target = watch.folder / "hostile.onnx"
-    target.write_bytes(content := written(json.dumps(ABOUT)))
+    target.write_bytes(content := write_description(json.dumps(ABOUT)))
     show_onnx(target, False)
 
     def run(data: Any) -> None:
-        hostile = damaged(content) | changed_document(ABOUT).map(lambda about: written(about.decode()))
+        hostile = damage(content) | change_document(ABOUT).map(lambda about: write_description(about.decode()))
         target.write_bytes(data.draw(hostile))
         as_json = data.draw(st.booleans())
         watch.case("ONNX file", lambda: show_onnx(target, as_json))
 
-    repeated(cases, run)
+    repeat(cases, run)
     assert watch.wrong == []
     assert min(watch.ends["refused"], watch.ends["accepted"]) >= 0.1 * cases
     proved(f"{cases:,} ONNX files", str(watch))
 
 
-@few_and(3000, 40, "tables")
-def test_damaged_tables(visits, watch, cases, proved):
-    """Files of every ending, damaged or of another type than their ending says."""
+@parametrize_cases(3000, 40, "tables")
+def test_damaged_tables_are_read_or_refused(visits, watch, cases, proved):
+    """Read files of every ending, damaged or of another type than their ending says."""
     frame = visits(40).with_columns(pl.Series("when", ["2024-02-03"] * 40), pl.Series("text", ['a "b", c\n;'] * 40))
     contents = {"csv": frame.write_csv().encode(), "tsv": frame.write_csv(separator="\t").encode()}
     contents |= {"jsonl": frame.write_ndjson().encode(), "csv.gz": gzip.compress(contents["csv"])}
@@ -341,22 +344,22 @@ def test_damaged_tables(visits, watch, cases, proved):
         ending = data.draw(st.sampled_from(sorted(contents)))
         kind = ending if data.draw(st.integers(0, 4)) else data.draw(st.sampled_from(sorted(contents)))
         target = watch.folder / f"hostile.{ending}"
-        target.write_bytes(data.draw(damaged(contents[kind])))
+        target.write_bytes(data.draw(damage(contents[kind])))
         watch.case(f"table {ending}", lambda: read_file(str(target)))
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        repeated(cases, run)
+        repeat(cases, run)
     assert watch.wrong == []
     assert min(watch.ends["refused"], watch.ends["accepted"]) >= 0.1 * cases
     proved(f"{cases:,} tables", str(watch))
 
 
-@few_and(2000, 25, "bodies of requests")
-def test_damaged_requests(model, watch, cases, proved):
-    """Bodies of requests, from bytes to rows."""
+@parametrize_cases(2000, 25, "bodies of requests")
+def test_damaged_requests_are_answered_or_refused(model, watch, cases, proved):
+    """Send bodies of requests, from bytes to rows."""
 
-    def answered(body: bytes) -> None:
+    def send(body: bytes) -> None:
         response = client.post("/predict", content=body, headers={"content-type": "application/json"})
         assert response.status_code < 500
         if response.status_code != 200:
@@ -366,15 +369,15 @@ def test_damaged_requests(model, watch, cases, proved):
         return json.dumps({**REQUEST, "rows": [{**ROW, column: cell}]}).encode()
 
     cells = st.builds(with_cell, st.sampled_from(sorted(ROW)), STRANGE | st.floats() | st.integers() | st.text())
-    bodies = damaged(json.dumps(REQUEST).encode()) | changed_document(REQUEST) | cells
+    bodies = damage(json.dumps(REQUEST).encode()) | change_document(REQUEST) | cells
     with TestClient(create_app({"m": model}, reload_every=0.0)) as client:
-        answered(json.dumps(REQUEST).encode())
+        send(json.dumps(REQUEST).encode())
 
         def run(data: Any) -> None:
             body = data.draw(bodies)
-            watch.case("request", lambda: answered(body))
+            watch.case("request", lambda: send(body))
 
-        repeated(cases, run)
+        repeat(cases, run)
     assert watch.wrong == []
     assert min(watch.ends["refused"], watch.ends["accepted"]) >= 0.1 * cases
     proved(f"{cases:,} requests", str(watch))

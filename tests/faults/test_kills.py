@@ -1,4 +1,4 @@
-"""Kill -9 during fit, predict and export: the same command, given again, finishes with the same result."""
+"""Test kill -9 during fit, predict and export: the same command, given again, finishes with the same result."""
 
 import shutil
 import signal
@@ -53,7 +53,7 @@ class Job(NamedTuple):
     old: Path
 
     def begin(self, folder: Path, with_old: bool) -> Path:
-        """Prepare a folder."""
+        """Prepare a folder with the inputs, and with the old target if asked."""
         folder.mkdir()
         copies = {path.name: path for path in self.inputs} | ({self.target: self.old} if with_old else {})
         for name, path in copies.items():
@@ -77,17 +77,19 @@ def job(request, table, model, visits, fit_words, model_content, tmp_path) -> Jo
     return Job(words, [model], "new.onnx", Path.read_bytes, old)
 
 
-def trials(name: str) -> Any:
-    """Twenty kills of a command."""
+def make_trials(name: str) -> Any:
+    """Make a test parameter of twenty kills of a command."""
     claim = (
         f"kill -9 during `ddpn {name}`: the same command finishes with the same result; nothing partial, nothing left"
     )
     return pytest.param(name, 20, marks=[pytest.mark.slow, pytest.mark.proof("Faults", claim)], id=name)
 
 
-@pytest.mark.parametrize(("job", "kills"), [trials("fit"), trials("predict"), trials("export")], indirect=["job"])
+@pytest.mark.parametrize(
+    ("job", "kills"), [make_trials("fit"), make_trials("predict"), make_trials("export")], indirect=["job"]
+)
 def test_a_killed_command_can_be_given_again(job, kills, python, tmp_path, proved):
-    """Every second kill comes at a random time, the others before a random file operation."""
+    """Every second kill comes at a random time, the others come before a random file operation."""
 
     def start(folder: Path, last: int = 0):
         process = python("-c", PROGRAM, str(folder), str(last), *job.words, folder=folder, OMP_NUM_THREADS="1")
@@ -99,7 +101,7 @@ def test_a_killed_command_can_be_given_again(job, kills, python, tmp_path, prove
     whole, began = start(folder), time.monotonic()
     assert whole.wait() == 0, whole.err.read_text()
     seconds, changes = time.monotonic() - began, int(whole.err.read_text().split()[-1])
-    wanted, names = job.content(folder / job.target), sorted(path.name for path in folder.iterdir())
+    expected, names = job.content(folder / job.target), sorted(path.name for path in folder.iterdir())
     rng = np.random.default_rng(0)
     for number in range(kills):
         folder = job.begin(tmp_path / f"kill {number}", with_old=number % 4 < 2)
@@ -113,11 +115,11 @@ def test_a_killed_command_can_be_given_again(job, kills, python, tmp_path, prove
                 after /= 2.0
             code = process.wait()
         if (folder / job.target).exists():
-            allowed = [wanted, *([job.content(job.old)] if number % 4 < 2 else [])]
+            allowed = [expected, *([job.content(job.old)] if number % 4 < 2 else [])]
             assert job.content(folder / job.target) in allowed, f"kill {number}: a partial result was left in place"
         again = start(folder)
         assert again.wait() == 0, f"kill {number}: {again.err.read_text()}"
-        assert job.content(folder / job.target) == wanted, f"kill {number}"
+        assert job.content(folder / job.target) == expected, f"kill {number}"
         assert sorted(path.name for path in folder.iterdir()) == names, f"kill {number}: files were left"
         shutil.rmtree(folder)
     half = kills // 2

@@ -1,4 +1,4 @@
-"""Load on a server over loopback, by the client of `benchmarks/serving.py`."""
+"""Test the load on a server over loopback, with the client of `benchmarks/serving.py`."""
 
 import importlib
 import sys
@@ -19,14 +19,14 @@ def bench(monkeypatch):
     return importlib.import_module("serving")
 
 
-def shown(run) -> str:
-    """A run in one line."""
+def describe_run(run) -> str:
+    """Describe a run in one line."""
     return f"{run['per second']:,.0f} requests/s, p50 {run['p50']:.0f} ms, p99 {run['p99']:.0f} ms"
 
 
 @pytest.mark.slow
 @pytest.mark.proof("Load", "64 connections: no error, flat memory; malformed bodies get 4xx")
-def test_many_connections(bench, program, free_port, tmp_path, proved):
+def test_64_connections_are_served_without_error_in_flat_memory(bench, program, free_port, tmp_path, proved):
     bench.simulate_patients().write_parquet(tmp_path / "visits.parquet")
     words = ["fit", "visits.parquet", "--target", "visits", "--exposure", "years", *bench.FIT, "-o", "m"]
     fit = program(*words, folder=tmp_path)
@@ -45,4 +45,4 @@ def test_many_connections(bench, program, free_port, tmp_path, proved):
     assert end - warm < GROWTH
     memory = f"memory {warm:,.0f} MiB after the warm-up, {end:,.0f} MiB at the end"
     requests = sum(run["requests"] for run in runs)
-    proved(f"{requests:,} requests", f"{shown(good)}; with 5% malformed: {shown(bad)}; {memory}")
+    proved(f"{requests:,} requests", f"{describe_run(good)}; with 5% malformed: {describe_run(bad)}; {memory}")

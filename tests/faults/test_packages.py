@@ -1,4 +1,4 @@
-"""Known vulnerabilities of the packages in constraints.txt, by pip-audit in an environment of its own."""
+"""Test that no package in constraints.txt has a known vulnerability, by pip-audit in an environment of its own."""
 
 import json
 import subprocess
@@ -13,8 +13,8 @@ CONTROL = "jinja2==2.10"
 
 
 @pytest.fixture
-def audited(tmp_path):
-    """Asks pip-audit about each line of a list of packages."""
+def audit(tmp_path):
+    """Ask pip-audit about each line of a list of packages."""
     python = str(tmp_path / "audit" / "bin" / "python")
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "audit")], check=True)
     install = [python, "-m", "pip", "install", "-q", "pip-audit"]
@@ -25,18 +25,22 @@ def audited(tmp_path):
         (tmp_path / "pins.txt").write_text("\n".join(lines))
         command = [python, "-m", "pip_audit", "-s", service, "-r", str(tmp_path / "pins.txt"), "--no-deps"]
         done = subprocess.run([*command, "--disable-pip", "-f", "json"], capture_output=True, text=True, timeout=180)
-        found = json.loads(done.stdout)["dependencies"] if done.stdout.startswith("{") else []
-        return [f"{each['name']} {each['version']}: {v['id']}" for each in found for v in each.get("vulns", [])]
+        packages = json.loads(done.stdout)["dependencies"] if done.stdout.startswith("{") else []
+        return [
+            f"{package['name']} {package['version']}: {v['id']}"
+            for package in packages
+            for v in package.get("vulns", [])
+        ]
 
     return ask
 
 
 @pytest.mark.slow
 @pytest.mark.proof("Security", "no package of constraints.txt has a known vulnerability")
-def test_no_package_has_a_known_vulnerability(audited, proved):
-    service = next((name for name in ("pypi", "osv") if audited([CONTROL], name)), None)
+def test_no_package_has_a_known_vulnerability(audit, proved):
+    service = next((name for name in ("pypi", "osv") if audit([CONTROL], name)), None)
     if service is None:
         pytest.skip(f"no advisory service can be reached (asked about {CONTROL}, which has known vulnerabilities)")
     lines = [line.split("+")[0] for line in CONSTRAINTS.read_text().splitlines() if not line.startswith(("#", "-"))]
-    assert audited(lines, service) == []
+    assert audit(lines, service) == []
     proved(f"{len(lines)} packages", "no known vulnerability")

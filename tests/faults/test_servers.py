@@ -1,4 +1,4 @@
-"""Servers under faults: killed while they reload, writers killed while they replace a model, SIGTERM in requests."""
+"""Test servers under faults: killed servers and writers of models, and SIGTERM while requests are answered."""
 
 import json
 import re
@@ -36,8 +36,8 @@ while True:
 
 
 @pytest.fixture
-def serving(program):
-    """Serves a model folder, and gives the process and a client."""
+def serve(program):
+    """Serve a model folder, and yield the process and a client."""
 
     @contextmanager
     def start(path, *options):
@@ -67,7 +67,7 @@ def models(model, rewrite, tmp_path):
 
 
 @pytest.fixture
-def served(models, tmp_path):
+def path_in_use(models, tmp_path):
     """The folder that is served, and alone in its own."""
     path = tmp_path / "folder" / "served.model"
     shutil.copytree(models[0], path)
@@ -75,13 +75,13 @@ def served(models, tmp_path):
 
 
 @pytest.fixture
-def replacing(python, models, served):
-    """Replaces the served model again and again."""
+def replace_repeatedly(python, models, path_in_use):
+    """Replace the served model again and again."""
 
     @contextmanager
     def start(pause=0.0):
         words = ["-c", REPLACE, *map(str, models), str(pause)]
-        process = python(*words, folder=served.parent)
+        process = python(*words, folder=path_in_use.parent)
         while not process.out.read_text():
             assert process.poll() is None, process.err.read_text()
             time.sleep(0.01)
@@ -95,8 +95,8 @@ def replacing(python, models, served):
 
 
 @pytest.fixture
-def ask(models):
-    """Sends a request; the answer must be that of a whole model."""
+def send_request(models):
+    """Send a request; the answer must be that of a whole model."""
     versions = {read_manifest(path)["checksum"][:12] for path in models}
 
     def send(client):
@@ -107,54 +107,54 @@ def ask(models):
     return send
 
 
-def loaded(client) -> int:
-    """New versions that a server has loaded."""
-    found = re.search(r'ddpn_reloads_total\{.*result="loaded"\} (\d+)', client.get("/metrics").text)
-    return int(found[1]) if found else 0
+def count_reloads(client) -> int:
+    """Return how many new versions a server has loaded."""
+    match = re.search(r'ddpn_reloads_total\{.*result="loaded"\} (\d+)', client.get("/metrics").text)
+    return int(match[1]) if match else 0
 
 
 @pytest.mark.proof("Faults", "kill -9 of a server that reloads, or of the writer")
-def test_killed_writers_and_servers(serving, replacing, served, ask, proved):
+def test_killed_writers_and_servers_leave_a_whole_model(serve, replace_repeatedly, path_in_use, send_request, proved):
     rng = np.random.default_rng(0)
-    with serving(served, "--reload-every", "0.02") as (_, client):
+    with serve(path_in_use, "--reload-every", "0.02") as (_, client):
         for _ in range(10):
-            with replacing():
+            with replace_repeatedly():
                 time.sleep(rng.uniform(0.0, 0.4))
             for _ in range(20):
-                ask(client)
-        reloads = loaded(client)
+                send_request(client)
+        reloads = count_reloads(client)
     assert reloads > 0
     for _ in range(10):
-        with replacing(0.5), serving(served, "--reload-every", "0.02") as (_, client):
-            ask(client)
+        with replace_repeatedly(0.5), serve(path_in_use, "--reload-every", "0.02") as (_, client):
+            send_request(client)
             time.sleep(rng.uniform(0.0, 0.5))
-    with serving(served) as (_, client):
-        ask(client)
-    read_files(served, read_manifest(served))
-    with replacing() as process:  # the next writer removes what killed ones have left
+    with serve(path_in_use) as (_, client):
+        send_request(client)
+    read_files(path_in_use, read_manifest(path_in_use))
+    with replace_repeatedly() as process:  # the next writer removes what killed ones have left
         process.send_signal(signal.SIGSTOP)
-        drafts = [path.name for path in served.parent.iterdir() if path.name.endswith(".draft")]
+        drafts = [path.name for path in path_in_use.parent.iterdir() if path.name.endswith(".draft")]
         assert len(drafts) <= 1
     words = f"the server answered all requests, before and after a restart: {reloads} reloads"
     proved("10 kills of writers, 10 of servers", words)
 
 
 @pytest.mark.proof("Faults", "a model is replaced while the server loads it: no failed request")
-def test_a_model_is_replaced_while_the_server_loads_it(serving, replacing, served, ask, proved):
+def test_a_model_is_replaced_while_the_server_loads_it(serve, replace_repeatedly, path_in_use, send_request, proved):
     number, end = 0, time.monotonic() + 20.0
-    with serving(served, "--reload-every", "0.02") as (_, client), replacing():
+    with serve(path_in_use, "--reload-every", "0.02") as (_, client), replace_repeatedly():
         while time.monotonic() < end or number < 100:
-            ask(client)
+            send_request(client)
             number += 1
-        reloads = loaded(client)
+        reloads = count_reloads(client)
     assert reloads > 0
     proved(f"{number:,} requests", f"no failed request; {reloads} new versions were loaded meanwhile")
 
 
 @pytest.mark.proof("Faults", "SIGTERM while requests wait: they are answered")
-def test_sigterm_while_requests_wait(serving, model, proved):
+def test_requests_that_wait_are_answered_after_sigterm(serve, model, proved):
     for _ in range(3):
-        with serving(model) as (process, client), ThreadPoolExecutor(8) as threads:
+        with serve(model) as (process, client), ThreadPoolExecutor(8) as threads:
             long = {"rows": [ROW] * 300}  # one at a time
             jobs = [threads.submit(client.post, "/predict", json=long) for _ in range(8)]
             while "ddpn_queue_requests 0.0" in client.get("/metrics").text:

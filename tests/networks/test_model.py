@@ -1,4 +1,4 @@
-"""Backbone, projection and head together."""
+"""Test backbone, projection and head together."""
 
 import pytest
 import torch
@@ -12,18 +12,18 @@ from ddpn.networks.model import CountModel, Projection
 from ddpn.runtime.errors import ConfigError
 
 
-def features(*shape: int) -> torch.Tensor:
+def draw_features(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(5))
 
 
-def projection(*sees: str) -> Projection:
+def make_projection(*sees: str) -> Projection:
     layer = Projection(4, sees, n_networks=3)
     layer.reset(make_generators(range(3)))
     return layer
 
 
 def test_detached_learns_from_the_features_but_sends_them_no_gradient():
-    layer, x = projection("features", "detached"), features(5, 3, 4).requires_grad_()
+    layer, x = make_projection("features", "detached"), draw_features(5, 3, 4).requires_grad_()
     by_first, by_second = (torch.autograd.grad(layer(x)[..., p].sum(), [x, layer.weight]) for p in (0, 1))
     torch.testing.assert_close(by_first[0], layer.weight[..., 0].expand(5, -1, -1))
     assert torch.equal(by_second[0], torch.zeros_like(x))
@@ -32,10 +32,10 @@ def test_detached_learns_from_the_features_but_sends_them_no_gradient():
 
 
 def test_a_constant_output_is_its_bias_and_teaches_the_features_nothing():
-    layer, x = projection("features", "constant"), features(5, 3, 4).requires_grad_()
+    layer, x = make_projection("features", "constant"), draw_features(5, 3, 4).requires_grad_()
     raw = layer(x)
     assert torch.equal(raw[..., 1], layer.bias[:, 0, 1].expand(5, 3))
-    assert torch.equal(raw[..., 0], projection("features", "features")(x)[..., 0])
+    assert torch.equal(raw[..., 0], make_projection("features", "features")(x)[..., 0])
     raw[..., 1].sum().backward()
     assert not x.grad.any()
     assert not layer.weight.grad[..., 1].any()
@@ -62,8 +62,8 @@ TWO = {
 }
 
 
-class Own(nn.Module):
-    """A user's network with the given attributes."""
+class UserNetwork(nn.Module):
+    """A user's network with these attributes."""
 
     def __init__(self, **attributes: object) -> None:
         super().__init__()
@@ -75,13 +75,13 @@ class Own(nn.Module):
         return self.networks(x)
 
 
-class Drawing(Own):
+class ResettableNetwork(UserNetwork):
     def reset(self, streams: list[torch.Generator]) -> None:
         self.networks.reset(streams)
 
 
-def wrong_width() -> None:
-    CountModel(Drawing(output_dim=5), make_head("poisson"), n_networks=2).raw(features(3, 4))
+def run_wrong_width() -> None:
+    CountModel(ResettableNetwork(output_dim=5), make_head("poisson"), n_networks=2).raw(draw_features(3, 4))
 
 
 REFUSED = {
@@ -89,16 +89,19 @@ REFUSED = {
     "too many networks": (lambda: CountModel(TWO["tuned"](), make_head("poisson"), 3), "of the backbone, 2, got 3"),
     "too few seeds": (lambda: CountModel(TWO["tuned"](), make_head("poisson"), 2).reset((0,)), "seeds must .*2.*got 1"),
     "no networks": (lambda: CountModel(TWO["mlp"](), make_head("poisson"), 0), "n_networks must be an integer"),
-    "no width": (lambda: CountModel(Drawing(), make_head("poisson"), 2), "output_dim of backbone Drawing"),
-    "a text": (lambda: CountModel(Drawing(output_dim="8"), make_head("poisson"), 2), "output_dim of backbone Drawing"),
-    "another width": (wrong_width, r"features of shape \(B, 2, 5\) .*, got \(3, 2, 8\)"),
-    "no reset": (lambda: CountModel(Own(output_dim=8), make_head("poisson"), 2), "must have a method reset"),
+    "no width": (lambda: CountModel(ResettableNetwork(), make_head("poisson"), 2), "output_dim of backbone Drawing"),
+    "a text": (
+        lambda: CountModel(ResettableNetwork(output_dim="8"), make_head("poisson"), 2),
+        "output_dim of backbone Drawing",
+    ),
+    "another width": (run_wrong_width, r"features of shape \(B, 2, 5\) .*, got \(3, 2, 8\)"),
+    "no reset": (lambda: CountModel(UserNetwork(output_dim=8), make_head("poisson"), 2), "must have a method reset"),
     "no head": (lambda: CountModel(TWO["mlp"](), "poisson", 2), "head must be a Head"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused(case):
+def test_networks_that_do_not_fit_are_refused(case):
     call, message = REFUSED[case]
     with pytest.raises(ConfigError, match=message):
         call()

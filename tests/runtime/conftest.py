@@ -1,4 +1,4 @@
-"""Jobs that worker processes can import."""
+"""Share jobs that worker processes can import."""
 
 import importlib
 import sys

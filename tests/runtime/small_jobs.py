@@ -1,4 +1,4 @@
-"""Jobs for tests; a module of its own, because workers import it by its name."""
+"""Define jobs for tests, in a module of their own because workers import it by its name."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ def double(data, factor):
 
 
 def read_elsewhere(data):
-    """Reads its data in a process of its own, as images are read."""
+    """Read the data in another process, as images are read."""
     from torch.utils.data import DataLoader
 
     return {"sum": str(sum(int(batch.sum()) for batch in DataLoader(data, num_workers=1))).encode()}
@@ -27,7 +27,7 @@ def refuse(data):
 
 
 def fail_first(data, folder, times):
-    """Raises so many times, then returns how often it ran."""
+    """Raise so many times, then return how often it ran."""
     ran = len(list(Path(folder).iterdir()))
     (Path(folder) / str(ran)).touch()
     if ran < times:
@@ -36,7 +36,7 @@ def fail_first(data, folder, times):
 
 
 def die_first(data, folder, times):
-    """Its process is killed so many times."""
+    """Kill the process of the job so many times."""
     ran = len(list(Path(folder).iterdir()))
     (Path(folder) / str(ran)).touch()
     if ran < times:
@@ -45,7 +45,7 @@ def die_first(data, folder, times):
 
 
 def wait_long(data, folder):
-    """Leaves the number of its process, and the time again and again."""
+    """Write the number of the process, and the time again and again."""
     path = Path(folder) / str(os.getpid())
     for _ in range(600):
         path.write_text(str(time.time()))
@@ -53,14 +53,14 @@ def wait_long(data, folder):
     return {}
 
 
-def draw(data, seed, seconds=0.0):
-    """Numbers that depend on the data and the seed; it takes this long at least."""
+def draw_numbers(data, seed, seconds=0.0):
+    """Draw numbers that depend on the data and the seed, for at least this many seconds."""
     time.sleep(seconds)
     return {"numbers": np.random.default_rng(seed).normal(data, size=(9, len(data))).tobytes()}
 
 
-class Dying:
-    """Builds the training of tests/networks/training; process 1 kills itself once, in its second epoch."""
+class SelfKillingTraining:
+    """Build the training of tests/networks/training; process 1 kills itself once, in its second epoch."""
 
     def __init__(self, program, folder):
         self.program, self.folder = program, folder
@@ -69,7 +69,7 @@ class Dying:
         import runpy
 
         program = runpy.run_path(self.program)
-        model, file = program["network"](), Path(self.folder) / "killed"
+        model, file = program["make_network"](), Path(self.folder) / "killed"
         if os.environ.get("RANK") == "1" and not file.exists():
             compute, uses = model.raw, 0
 
@@ -82,7 +82,7 @@ class Dying:
                 return compute(x)
 
             model.raw = raw
-        return model, program["simulated"](50, seed=1), program["simulated"](40, seed=2), program["CONFIG"]
+        return model, program["simulate_rows"](50, seed=1), program["simulate_rows"](40, seed=2), program["CONFIG"]
 
 
 if __name__ == "__main__":
@@ -96,6 +96,6 @@ if __name__ == "__main__":
     from ddpn.storage.results import ResultStore
 
     address, store, *seeds = sys.argv[1:]
-    jobs = [Job(seed, small_jobs.draw, (int(seed), 0.5), {"seed": seed}) for seed in seeds]
+    jobs = [Job(seed, small_jobs.draw_numbers, (int(seed), 0.5), {"seed": seed}) for seed in seeds]
     for result in run(jobs, [1.0, 2.0], RayCluster(address), ResultStore(store)):
         print(result.job.name, flush=True)

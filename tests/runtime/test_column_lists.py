@@ -1,4 +1,4 @@
-"""Lists of columns as a user types them."""
+"""Test lists of columns as a user types them."""
 
 import pytest
 

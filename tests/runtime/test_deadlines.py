@@ -1,3 +1,5 @@
+"""Test limits of time: nested, shared with other threads, and as a user writes them."""
+
 import threading
 import time
 
@@ -15,32 +17,32 @@ from ddpn.runtime.deadlines import (
 from ddpn.runtime.errors import ConfigError
 
 
-def work(seconds: float) -> None:
-    """Ask for the deadline every millisecond, for so long."""
+def check_repeatedly(seconds: float) -> None:
+    """Check the deadline every millisecond, for so many seconds."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         check_deadline()
         time.sleep(0.001)
 
 
-def test_what_takes_too_long_is_ended_and_what_is_done_in_time_is_not():
+def test_slow_work_is_ended_and_fast_work_is_not():
     with Clock(60.0).limit():
-        work(0.01)
+        check_repeatedly(0.01)
     with pytest.raises(TimeLimitError), Clock(0.0).limit():
         raise AssertionError("must not be reached")
     started = time.monotonic()
     with pytest.raises(TimeLimitError), Clock(0.1).limit():
-        work(30.0)
+        check_repeatedly(30.0)
     assert time.monotonic() - started < 10.0
-    work(0.2)
+    check_repeatedly(0.2)
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(0.1, 5.0), (5.0, 0.1), (0.1, None)])
 def test_of_nested_limits_the_earlier_one_ends_the_work(outer, inner):
-    started = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(TimeLimitError), Clock(outer).limit(), Clock(inner).limit():
-        work(5.0)
-    assert time.monotonic() - started < 2.0
+        check_repeatedly(5.0)
+    assert time.monotonic() - start < 2.0
 
 
 def test_a_limit_holds_after_one_inside_of_it():
@@ -48,7 +50,7 @@ def test_a_limit_holds_after_one_inside_of_it():
         with Clock(0.1).limit():
             with Clock(5.0).limit():
                 pass
-            work(5.0)
+            check_repeatedly(5.0)
 
     with pytest.raises(TimeLimitError):
         nest()
@@ -58,7 +60,7 @@ def test_other_threads_are_not_ended():
     done = []
 
     def run() -> None:
-        work(0.1)
+        check_repeatedly(0.1)
         done.append(True)
 
     with Clock(0.01).limit():
@@ -68,7 +70,7 @@ def test_other_threads_are_not_ended():
     assert done
 
 
-def test_parts_end_with_the_whole():
+def test_parts_of_a_clock_end_with_the_whole():
     clock = Clock(10.0)
     assert clock.part(5.0).left <= 5.0
     assert clock.part(50.0).left <= 10.0
@@ -91,17 +93,17 @@ def test_durations_are_read(text, seconds):
     "wrong", ["", "  ", "60", "ten minutes", "-5s", "5 s m", "30m1h", "0s", 0, -1, None, True, float("nan"), "1e3s",
               float("inf"), "5x", "s", "5m5m"],
 )  # fmt: skip
-def test_what_is_no_duration_is_refused_by_name(wrong):
+def test_text_that_is_no_duration_is_refused_by_name(wrong):
     with pytest.raises(ConfigError, match=r"budget must be a duration above 0 such as 90s.*got "):
         parse_duration(wrong, "budget")
 
 
 @given(st.floats(1e-3, 1e6))
-def test_what_is_written_is_read_again(seconds):
+def test_a_written_duration_is_read_again(seconds):
     assert parse_duration(format_duration(seconds)) == pytest.approx(seconds, rel=0.06)
 
 
-def test_zero_is_written_and_large_ones_have_no_fraction():
+def test_a_duration_of_zero_is_written_and_large_ones_have_no_fraction():
     assert format_duration(0) == "0s"
     assert format_duration(9.96) == "10s"
     assert format_duration(59.7) == "1m"

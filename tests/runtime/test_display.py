@@ -1,4 +1,4 @@
-"""Tables of results: no text becomes HTML, and numbers keep their digits."""
+"""Test tables of results: no text becomes HTML, and numbers keep their digits."""
 
 from html import escape
 
@@ -8,11 +8,11 @@ HOSTILE = '<script>alert(1)</script> & "co"'
 
 
 def test_hostile_text_stays_text():
-    found = TextTable((HOSTILE, "n"), [(HOSTILE, 1.0), ("x", None)], bold={(0, 1)}).to_html()
-    assert "<script" not in found
-    assert found.count(escape(HOSTILE)) == 2
-    assert "<strong>1</strong>" in found
-    assert "<td>x</td><td>–</td>" in found
+    html = TextTable((HOSTILE, "n"), [(HOSTILE, 1.0), ("x", None)], bold={(0, 1)}).to_html()
+    assert "<script" not in html
+    assert html.count(escape(HOSTILE)) == 2
+    assert "<strong>1</strong>" in html
+    assert "<td>x</td><td>–</td>" in html
 
 
 def test_a_long_table_shows_its_first_rows():

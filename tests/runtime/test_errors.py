@@ -1,4 +1,4 @@
-"""Errors carry data: the argument, the condition, what was got, the rows, the remedy."""
+"""Test that errors carry data: the argument, the condition, what was got, the rows, the remedy."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Jobs in this process and in processes of this machine: the same results, dead processes, resuming, and Ctrl-C."""
+"""Test jobs in this process and in others of this machine: the same results, dead processes, resuming and Ctrl-C."""
 
 import os
 import subprocess
@@ -15,12 +15,12 @@ from ddpn.runtime.threads import count_cores
 from ddpn.storage.results import ResultStore
 
 
-def by_name(results):
+def index_by_name(results):
     return {result.job.name: result for result in results}
 
 
 def is_alive(process):
-    """Whether a process exists, and is no mere entry in the table of processes."""
+    """Return True if a process exists, and is more than an entry in the table of processes."""
     try:
         with open(f"/proc/{process}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"
@@ -28,7 +28,7 @@ def is_alive(process):
         return False
 
 
-def has_ended(process, seconds=10.0):
+def wait_for_end(process, seconds=10.0):
     end = time.monotonic() + seconds
     while is_alive(process) and time.monotonic() < end:
         time.sleep(0.1)
@@ -36,19 +36,19 @@ def has_ended(process, seconds=10.0):
 
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
-def test_results_and_errors_of_one_run(n_jobs, work, tmp_path):
+def test_one_run_returns_results_and_errors(n_jobs, work, tmp_path):
     begun, data = [], np.ones(300_000)
     jobs = [Job(f"double {n}", work.double, (n,)) for n in (2, 3)]
     jobs += [Job("refused", work.refuse), Job("odd", work.fail_first, (str(tmp_path), 9))]
-    found = by_name(run(jobs, data, n_jobs, on_start=lambda job: begun.append(job.name)))
-    assert [found[f"double {n}"].get()["sum"] for n in (2, 3)] == [b"600000.0", b"900000.0"]
-    is_elsewhere = found["double 2"].get()["process"] != str(os.getpid()).encode()
+    results = index_by_name(run(jobs, data, n_jobs, on_start=lambda job: begun.append(job.name)))
+    assert [results[f"double {n}"].get()["sum"] for n in (2, 3)] == [b"600000.0", b"900000.0"]
+    is_elsewhere = results["double 2"].get()["process"] != str(os.getpid()).encode()
     assert is_elsewhere == (n_jobs == 2)
     with pytest.raises(InputError, match="This cannot be fitted"):
-        found["refused"].get()
+        results["refused"].get()
     with pytest.raises(JobError, match=r"^odd failed: ZeroDivisionError: odd\.$"):
-        found["odd"].get()
-    assert "in fail_first" in found["odd"].trace
+        results["odd"].get()
+    assert "in fail_first" in results["odd"].trace
     assert begun == [job.name for job in jobs]
 
 
@@ -56,14 +56,14 @@ def test_results_and_errors_of_one_run(n_jobs, work, tmp_path):
 def test_a_job_whose_process_dies_is_repeated_and_does_not_end_the_others(work, tmp_path, times):
     jobs = [Job("deadly", work.die_first, (str(tmp_path), times))]
     jobs += [Job(f"double {n}", work.double, (n,)) for n in range(4)]
-    found = by_name(run(jobs, [1, 2], 2))
-    assert [found[f"double {n}"].get()["sum"] for n in range(4)] == [b"0.0", b"3.0", b"6.0", b"9.0"]
+    results = index_by_name(run(jobs, [1, 2], 2))
+    assert [results[f"double {n}"].get()["sum"] for n in range(4)] == [b"0.0", b"3.0", b"6.0", b"9.0"]
     assert len(list(tmp_path.iterdir())) == 2
     if times == 1:
-        assert found["deadly"].get() == {"ran": b"1"}
+        assert results["deadly"].get() == {"ran": b"1"}
     else:
         with pytest.raises(JobError, match=r"^deadly failed: its process was ended"):
-            found["deadly"].get()
+            results["deadly"].get()
 
 
 def test_a_job_may_start_processes_of_its_own(work):
@@ -83,7 +83,7 @@ def test_an_exception_in_the_loop_ends_the_processes(work, tmp_path, how):
     else:
         with pytest.raises(KeyboardInterrupt):
             results.throw(KeyboardInterrupt)
-    assert all(has_ended(int(path.name)) for path in waiting)
+    assert all(wait_for_end(int(path.name)) for path in waiting)
 
 
 def test_processes_end_with_a_program_that_is_killed(work, tmp_path):
@@ -98,14 +98,14 @@ def test_processes_end_with_a_program_that_is_killed(work, tmp_path):
         time.sleep(0.05)
     program.kill()
     program.wait()
-    assert all(has_ended(int(path.name)) for path in waiting)
+    assert all(wait_for_end(int(path.name)) for path in waiting)
 
 
 def test_stored_results_are_not_computed_again(work, tmp_path):
     def begin(seed):
-        """Results, and the names of the jobs that were run for them."""
-        known = {name: {"job": name, "seed": seed} if name != "c" else None for name in ("a", "b", "c")}
-        jobs = [Job(name, work.double, (1,), identity) for name, identity in known.items()]
+        """Return results, and the names of the jobs that are run for them."""
+        identities = {name: {"job": name, "seed": seed} if name != "c" else None for name in ("a", "b", "c")}
+        jobs = [Job(name, work.double, (1,), identity) for name, identity in identities.items()]
         ran = set()
         return run(jobs, [1], store=ResultStore(tmp_path / "store"), on_start=lambda job: ran.add(job.name)), ran
 
@@ -113,13 +113,13 @@ def test_stored_results_are_not_computed_again(work, tmp_path):
     done = next(interrupted)
     interrupted.close()
     results, ran = begin(0)
-    assert by_name(results)["a"].files == done.files
+    assert index_by_name(results)["a"].files == done.files
     assert ran == {"b", "c"}
     results, ran = begin(0)
-    assert set(by_name(results)) == {"a", "b", "c"}
+    assert set(index_by_name(results)) == {"a", "b", "c"}
     assert ran == {"c"}, "a job without an identity is not stored"
     results, ran = begin(1)
-    assert by_name(results)["a"].files == done.files
+    assert index_by_name(results)["a"].files == done.files
     assert ran == {"a", "b", "c"}, "another identity"
 
 

@@ -1,4 +1,4 @@
-"""One thread for small work, the user's number for large work, and the user's setting afterwards."""
+"""Test that small work uses one thread, large work the user's number, and that the user's setting comes back."""
 
 from threading import Event, Thread
 
@@ -11,7 +11,7 @@ from ddpn.runtime.threads import LARGE, LARGE_TABLE, single_thread, threads_for,
 
 
 @pytest.fixture(autouse=True)
-def three_threads():
+def three_user_threads():
     """What the user has set."""
     before = torch.get_num_threads()
     torch.set_num_threads(3)
@@ -19,7 +19,7 @@ def three_threads():
     torch.set_num_threads(before)
 
 
-def settings():
+def get_settings():
     return torch.get_num_threads(), torch.backends.mkldnn.enabled
 
 
@@ -31,29 +31,29 @@ def test_small_operations_have_one_thread_and_large_ones_the_users():
 
 
 def test_the_setting_is_restored_after_an_error_and_by_nested_blocks():
-    before = settings()
+    before = get_settings()
     with single_thread():
         with single_thread(), threads_for(LARGE):
             assert torch.get_num_threads() == 1, "what is large within small work may not have more"
         assert torch.get_num_threads() == 1
-    assert settings() == before
+    assert get_settings() == before
     with pytest.raises(ZeroDivisionError), single_thread():
         1 / torch.get_num_threads() / 0
-    assert settings() == before
+    assert get_settings() == before
 
 
 @pytest.mark.parametrize("apart", [True, False])
 def test_onednn_is_left_out_where_it_keeps_its_own_threads(monkeypatch, apart):
     monkeypatch.setattr(threads, "_ONEDNN_IS_APART", apart)
-    before = settings()
+    before = get_settings()
     with single_thread():
         assert torch.backends.mkldnn.enabled is (before[1] and not apart)
-    assert settings() == before
+    assert get_settings() == before
 
 
 def test_onednn_comes_back_when_the_last_python_thread_leaves(monkeypatch):
     monkeypatch.setattr(threads, "_ONEDNN_IS_APART", True)
-    before, entered, leave = settings(), Event(), Event()
+    before, entered, leave = get_settings(), Event(), Event()
 
     def another():
         with single_thread():
@@ -67,7 +67,7 @@ def test_onednn_comes_back_when_the_last_python_thread_leaves(monkeypatch):
     assert not torch.backends.mkldnn.enabled, "the other thread is still inside"
     leave.set()
     thread.join()
-    assert settings() == before
+    assert get_settings() == before
 
 
 def test_trees_and_blas_have_one_thread_for_small_tables():

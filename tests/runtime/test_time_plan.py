@@ -1,4 +1,4 @@
-"""A time budget is divided among steps and members, and by rows, and what one leaves over goes to the next."""
+"""Test how a time budget is divided among steps, members and rows, and what becomes of time that is left over."""
 
 from itertools import pairwise
 from types import SimpleNamespace
@@ -78,8 +78,8 @@ def test_with_little_time_as_many_rows_are_used_as_there_is_time_for(monkeypatch
     assert run_with_rows(Clock(seconds), rows, work) == pytest.approx(used, abs=1)
 
 
-def test_what_is_done_once_does_not_count_per_row(monkeypatch):
-    """The first hundred rows take 10 s of a start, which further rows do not: all are used."""
+def test_time_spent_once_does_not_count_per_row(monkeypatch):
+    """The first hundred rows take 10 s of a start, which further rows do not take: all rows are used."""
     now, numbers = [0.0], []
     stop_time(monkeypatch, now)
 

@@ -1,4 +1,4 @@
-"""Shared checks: what they accept, and the key words of their messages; classes by name."""
+"""Test shared checks: what they accept, and the key words of their messages; classes by name."""
 
 from collections import OrderedDict
 
@@ -32,7 +32,7 @@ from ddpn.runtime.validation import (
         (float("inf"), False, True),
     ],
 )
-def test_kinds_of_values(value, integer, number):
+def test_integers_and_numbers_are_told_from_other_values(value, integer, number):
     assert (is_integer(value), is_number(value)) == (integer, number)
 
 

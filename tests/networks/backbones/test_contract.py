@@ -1,4 +1,4 @@
-"""The contract of every backbone: shapes, members that share no trained parameter, copies, and numbers of members."""
+"""Test the contract of every backbone: shapes, networks that share no trained parameter, copies, and their number."""
 
 import copy
 import functools
@@ -35,7 +35,7 @@ EXAMPLES = {
 
 
 @functools.cache
-def made(name, n_networks):
+def make_backbone(name, n_networks):
     options, x = EXAMPLES[name]
     backbone = BACKBONES[name](**options, n_networks=n_networks)
     backbone.reset(make_generators(range(n_networks)))
@@ -43,15 +43,15 @@ def made(name, n_networks):
 
 
 @pytest.mark.parametrize("name", BACKBONES)
-def test_shapes_and_members(name):
-    """The same rows for all are rows of each member, repeated; members differ, and are what they would be alone."""
-    backbone, x = made(name, 2)
-    alone, _ = made(name, 1)
-    found = backbone(x)
-    assert found.shape == (5, 2, backbone.output_dim)
-    assert not torch.equal(found[:, 0], found[:, 1])
-    torch.testing.assert_close(backbone(torch.stack([x] * 2, dim=1)), found, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(alone(x.unsqueeze(1)), found[:, :1], rtol=1e-5, atol=1e-6)
+def test_networks_differ_and_are_what_they_would_be_alone(name):
+    """Give all networks the same rows, shared or repeated; networks differ, and equal the same network alone."""
+    backbone, x = make_backbone(name, 2)
+    alone, _ = make_backbone(name, 1)
+    features = backbone(x)
+    assert features.shape == (5, 2, backbone.output_dim)
+    assert not torch.equal(features[:, 0], features[:, 1])
+    torch.testing.assert_close(backbone(torch.stack([x] * 2, dim=1)), features, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(alone(x.unsqueeze(1)), features[:, :1], rtol=1e-5, atol=1e-6)
     looped = set()
     for networks in (m for m in backbone.modules() if isinstance(m, NetworkList)):
         assert not torch.equal(*(next(network.parameters()) for network in networks))
@@ -62,7 +62,7 @@ def test_shapes_and_members(name):
 @pytest.mark.parametrize("name", BACKBONES)
 def test_steps_that_a_gpu_may_capture_read_no_value(name):
     """Tensors without values stand for those of a GPU; checks of shapes and dtypes pass them."""
-    backbone, x = copy.deepcopy(made(name, 2))
+    backbone, x = copy.deepcopy(make_backbone(name, 2))
     if name == "text":  # its trunk cuts off padding and is never captured
         backbone, x = backbone.tail, backbone.trunk(x)
     assert backbone.to("meta").train()(x.to("meta")).shape == (5, 2, backbone.output_dim)
@@ -70,7 +70,7 @@ def test_steps_that_a_gpu_may_capture_read_no_value(name):
 
 @pytest.mark.parametrize("name", BACKBONES)
 def test_a_network_is_the_same_after_pickling_and_copying(name):
-    backbone, x = made(name, 2)
+    backbone, x = make_backbone(name, 2)
     backbone.eval()
     before = backbone(x)
     again = pickle.loads(pickle.dumps(copy.deepcopy(backbone)))
@@ -80,7 +80,7 @@ def test_a_network_is_the_same_after_pickling_and_copying(name):
 
 
 @pytest.mark.parametrize("name", BACKBONES)
-def test_bad_numbers_of_members(name):
+def test_bad_numbers_of_networks_are_refused(name):
     for n_networks in (0, 2.0):
         with pytest.raises(ConfigError, match=r"^n_networks must "):
             BACKBONES[name](**EXAMPLES[name][0], n_networks=n_networks)

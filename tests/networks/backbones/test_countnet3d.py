@@ -1,4 +1,4 @@
-"""The cloud counts, not its padding, its order or its neighbours."""
+"""Test that the cloud network counts points, whatever their padding, order and neighbours."""
 
 import pytest
 import torch
@@ -11,14 +11,14 @@ from ddpn.runtime.errors import InputError
 SMALL = {"n_classes": 3, "widths": (8, 16), "hidden": (12, 6)}
 
 
-def drawn(n_networks: int = 3, **changes) -> CountNet3D:
+def make_network(n_networks: int = 3, **changes) -> CountNet3D:
     net = CountNet3D(n_networks=n_networks, **(SMALL | changes))
     net.reset(make_generators(range(n_networks)))
     return net
 
 
-def beams(*counts: int, n: int = 20, seed: int = 0) -> torch.Tensor:
-    """Beams with so many points of n, classes one after the other, boxes as the points have them."""
+def make_beams(*counts: int, n: int = 20, seed: int = 0) -> torch.Tensor:
+    """Make beams with so many points of n, classes one after the other, and boxes that hold the points."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.zeros(len(counts), 2 + n, 4)
     for i, count in enumerate(counts):
@@ -31,48 +31,48 @@ def beams(*counts: int, n: int = 20, seed: int = 0) -> torch.Tensor:
     return x
 
 
-def alone(layer, member: int) -> nn.Linear:
-    one = nn.Linear(*layer.weight.shape[1:])
-    one.weight.data, one.bias.data = layer.weight[member].T, layer.bias[member, 0]
-    return one
+def extract_layer(layer, network: int) -> nn.Linear:
+    layer_alone = nn.Linear(*layer.weight.shape[1:])
+    layer_alone.weight.data, layer_alone.bias.data = layer.weight[network].T, layer.bias[network, 0]
+    return layer_alone
 
 
-def by_hand(net: CountNet3D, x: torch.Tensor, member: int) -> torch.Tensor:
-    """One member and one beam at a time, with torch's own layers and points that are there alone."""
+def compute_by_hand(net: CountNet3D, x: torch.Tensor, network: int) -> torch.Tensor:
+    """Compute the features of one network and beam at a time, with torch's own layers and only the points present."""
     out = []
     for beam in x:
         features = (beam[2:][beam[2:, 0] == 1][:, 1:] - beam[0, 1:]) / 0.1
         for layer in net.points:
-            features = torch.relu(alone(layer, member)(features))
+            features = torch.relu(extract_layer(layer, network)(features))
         pooled = features.max(0).values if len(features) else torch.zeros(features.shape[1])
-        embedded = alone(net.embedding, member)(torch.eye(3)[int(beam[0, 0])])
+        embedded = extract_layer(net.embedding, network)(torch.eye(3)[int(beam[0, 0])])
         row = torch.cat([pooled, embedded, beam[0, 1:], beam[1, 1:] / 0.1])
         for layer in net.mlp.layers:
-            row = torch.relu(alone(layer, member)(row))
+            row = torch.relu(extract_layer(layer, network)(row))
         out.append(row)
     return torch.stack(out)
 
 
 @pytest.mark.parametrize("own_rows", [False, True], ids=["the same beams", "each its own beams"])
 @pytest.mark.parametrize("grad", [True, False])
-def test_each_member_is_a_pointnet_of_torch_layers(own_rows, grad):
-    net = drawn()
-    x = torch.stack([beams(20, 7, 1, 0, seed=s) for s in range(3)], 1) if own_rows else beams(20, 7, 1, 0)
+def test_each_network_is_a_pointnet_of_torch_layers(own_rows, grad):
+    net = make_network()
+    x = torch.stack([make_beams(20, 7, 1, 0, seed=s) for s in range(3)], 1) if own_rows else make_beams(20, 7, 1, 0)
     with torch.set_grad_enabled(grad):
         out = net(x)
     assert out.shape == (4, 3, net.output_dim) == (4, 3, 6)
     for member in range(3):
-        expected = by_hand(net, x[:, member] if own_rows else x, member)
+        expected = compute_by_hand(net, x[:, member] if own_rows else x, member)
         torch.testing.assert_close(out[:, member], expected, rtol=1e-5, atol=1e-5)
 
 
 def test_gradients_reach_every_parameter_and_are_finite_without_points():
-    net = drawn(hidden=(64, 64))
-    net(beams(20, 20, 20)).sum().backward()
+    net = make_network(hidden=(64, 64))
+    net(make_beams(20, 20, 20)).sum().backward()
     for name, parameter in net.named_parameters():
         assert all(parameter.grad[member].abs().sum() > 0 for member in range(3)), name
     net.zero_grad()
-    out = net(beams(0, 0))
+    out = net(make_beams(0, 0))
     out.sum().backward()
     assert torch.isfinite(out).all()
     assert all(torch.isfinite(p.grad).all() for p in net.parameters())
@@ -80,11 +80,11 @@ def test_gradients_reach_every_parameter_and_are_finite_without_points():
 
 
 @pytest.mark.parametrize("grad", [True, False])
-def test_no_beams_and_no_points_at_all(grad):
-    net = drawn()
+def test_no_beams_and_no_points_give_finite_features(grad):
+    net = make_network()
     with torch.set_grad_enabled(grad):
-        assert net(beams()).shape == (0, 3, 6)
-        torch.testing.assert_close(net(beams(0, 0, n=0)), net(beams(0, 0, n=5)))
+        assert net(make_beams()).shape == (0, 3, 6)
+        torch.testing.assert_close(net(make_beams(0, 0, n=0)), net(make_beams(0, 0, n=5)))
 
 
 BAD_BEAMS = {
@@ -100,8 +100,8 @@ BAD_BEAMS = {
 
 
 @pytest.mark.parametrize("kind", BAD_BEAMS)
-def test_bad_beams(kind):
+def test_bad_beams_are_refused(kind):
     change, message = BAD_BEAMS[kind]
-    for net in (drawn().train(), drawn().eval()):
+    for net in (make_network().train(), make_network().eval()):
         with pytest.raises(InputError, match=f"^x must .*{message}"):
-            net(change(beams(20, 7)))
+            net(change(make_beams(20, 7)))

@@ -1,4 +1,4 @@
-"""NetworkList side by side are what they would be alone."""
+"""Test that networks side by side are what they would be alone."""
 
 import math
 
@@ -11,23 +11,23 @@ from ddpn.networks.backbones.members import Linear, NetworkList, make_generators
 from ddpn.runtime.errors import ConfigError, InputError
 
 
-def drawn(n_networks: int = 3, n_in: int = 4, n_out: int = 2) -> Linear:
+def make_layer(n_networks: int = 3, n_in: int = 4, n_out: int = 2) -> Linear:
     layer = Linear(n_in, n_out, n_networks)
     layer.reset(make_generators(range(n_networks)))
     return layer
 
 
-def alone(layer: Linear, member: int) -> nn.Linear:
-    """torch's own layer with this member's weights."""
+def extract_layer(layer: Linear, network: int) -> nn.Linear:
+    """Return torch's own layer with the weights of this network."""
     one = nn.Linear(*layer.weight.shape[1:])
     with torch.no_grad():
-        one.weight.copy_(layer.weight[member].T)
-        one.bias.copy_(layer.bias[member, 0])
+        one.weight.copy_(layer.weight[network].T)
+        one.bias.copy_(layer.bias[network, 0])
     return one
 
 
-def test_a_member_is_drawn_from_its_own_seed_alone():
-    stacked, single = drawn(), Linear(4, 2, n_networks=1)
+def test_a_network_is_drawn_from_its_own_seed_alone():
+    stacked, single = make_layer(), Linear(4, 2, n_networks=1)
     single.reset(make_generators([2]))
     assert torch.equal(stacked.weight[2], single.weight[0])
     assert torch.equal(stacked.bias[2], single.bias[0])
@@ -35,7 +35,7 @@ def test_a_member_is_drawn_from_its_own_seed_alone():
 
 
 def test_weights_are_uniform_within_the_bound_of_torch():
-    layer = drawn(n_networks=2, n_in=100, n_out=400)
+    layer = make_layer(n_networks=2, n_in=100, n_out=400)
     bound = 1.0 / math.sqrt(100)
     for parameter in (layer.weight, layer.bias):
         assert parameter.abs().max() <= bound
@@ -49,25 +49,25 @@ TORCH_ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": 
 
 
 @pytest.mark.parametrize("activation", TORCH_ACTIVATIONS)
-def test_each_member_is_a_torch_sequence(activation):
+def test_each_network_is_a_torch_sequence(activation):
     backbone = MLP(n_in=4, hidden=(6, 5), n_networks=2, activation=activation)
     backbone.reset(make_generators([3, 4]))
     x = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
     for member in range(2):
         layers = []
         for layer in backbone.layers:
-            layers += [alone(layer, member), TORCH_ACTIVATIONS[activation]()]
+            layers += [extract_layer(layer, member), TORCH_ACTIVATIONS[activation]()]
         torch.testing.assert_close(backbone(x)[:, member], nn.Sequential(*layers)(x), rtol=1e-6, atol=1e-6)
 
 
-def test_without_layers_it_hands_its_input_on():
+def test_an_mlp_without_layers_returns_its_input():
     x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
     backbone = MLP(n_in=4, hidden=(), n_networks=3)
     assert backbone.output_dim == 4
     for member in range(3):
         assert torch.equal(backbone(x)[:, member], x)
-    own = torch.randn(5, 3, 4)
-    assert torch.equal(backbone(own), own)
+    rows_per_network = torch.randn(5, 3, 4)
+    assert torch.equal(backbone(rows_per_network), rows_per_network)
 
 
 def test_networks_that_share_weights_are_refused():
@@ -90,7 +90,7 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_bad_inputs(network):
+def test_bad_inputs_are_refused(network):
     for x, got in ((ROWS.numpy(), "ndarray"), (ROWS[0], "shape"), (torch.zeros(5, 2, 4), "shape")):
         with pytest.raises(InputError, match=f"^x must .*, got {got}"):
             NETWORKS[network]()(x)
@@ -114,7 +114,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_arguments(case):
+def test_bad_arguments_are_refused(case):
     call, name = BAD[case]
     with pytest.raises(ConfigError, match=f"^{name} must "):
         call()

@@ -1,4 +1,4 @@
-"""Packed rows are unpacked to the same inputs, and networks train on them as on these."""
+"""Test that packed rows are unpacked to the same inputs, and that networks train on them alike."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from ddpn.rows.count_rows import CountRows
 NUMBERS = [0, 4, 18]
 
 
-def inputs_of(rows, width=19, numbers=NUMBERS):
+def draw_inputs(rows, width=19, numbers=NUMBERS):
     rng = np.random.default_rng(0)
     inputs = (rng.random((rows, width)) < 0.5).astype(np.float32)
     inputs[:, numbers] = rng.normal(size=(rows, len(numbers)))
@@ -23,7 +23,7 @@ def inputs_of(rows, width=19, numbers=NUMBERS):
 
 @pytest.mark.parametrize(("width", "numbers"), [(19, NUMBERS), (16, []), (3, [0, 1, 2]), (1, [0]), (8, [7])])
 def test_inputs_are_unpacked_bit_for_bit(width, numbers):
-    inputs, packing = inputs_of(50, width, numbers), InputPacking(width, numbers)
+    inputs, packing = draw_inputs(50, width, numbers), InputPacking(width, numbers)
     packed = packing.pack([inputs[:32], inputs[32:]], 50)
     assert packed.dtype == torch.uint8
     assert packed.shape[1] <= 4 * len(numbers) + width / 8 + 4
@@ -40,14 +40,14 @@ def test_extreme_numbers_are_kept():
 def test_a_backbone_returns_what_it_returns_for_unpacked_rows(rows):
     backbone, packing = MLP(n_in=19, hidden=(8,), n_networks=2), InputPacking(19, NUMBERS)
     backbone.reset([torch.Generator().manual_seed(seed) for seed in (0, 1)])
-    inputs = inputs_of(int(np.prod(rows)))
+    inputs = draw_inputs(int(np.prod(rows)))
     packed = packing.pack([inputs], len(inputs))
     expected = backbone(torch.from_numpy(inputs).view(*rows, -1))
     assert torch.equal(UnpackedInputs(backbone, packing)(packed.view(*rows, -1)), expected)
 
 
 def test_a_training_on_packed_rows_is_that_on_their_inputs():
-    inputs, y = inputs_of(300), torch.poisson(torch.full((300,), 3.0), generator=torch.Generator().manual_seed(0))
+    inputs, y = draw_inputs(300), torch.poisson(torch.full((300,), 3.0), generator=torch.Generator().manual_seed(0))
     packing, seeds, weights = InputPacking(19, NUMBERS), (0, 1), []
     for packs in (False, True):
         model = CountModel(MLP(n_in=19, hidden=(8,), n_networks=2), make_head("poisson"), 2)

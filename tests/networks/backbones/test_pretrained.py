@@ -1,4 +1,4 @@
-"""Transformer encoders: where they come from, where they are split, and which of their weights are trained."""
+"""Test transformer encoders: where they come from, where they are split, and which of their weights are trained."""
 
 import copy
 import functools
@@ -37,7 +37,7 @@ MODERN |= {f"{special}_token_id": 1 for special in ("eos", "bos", "cls", "sep")}
 KINDS = {"bert": (Text, BERT, IDS), "distilbert": (Text, DISTIL, IDS), "vit": (ViT, VIT, IMAGES)}
 
 
-def built(kind, **options):
+def make_network(kind, **options):
     make, config, x = KINDS[kind]
     network = make(config=dict(config), hidden=(8, 4), **options)
     network.reset(make_generators(range(len(network.tail.perceptron.layers[0].weight))))
@@ -45,7 +45,7 @@ def built(kind, **options):
 
 
 @functools.cache
-def whole(kind):
+def make_whole_network(kind):
     make, config, _ = KINDS[kind]
     return make(config=dict(config), hidden=(8, 4), frozen="none").eval()
 
@@ -54,9 +54,9 @@ def whole(kind):
     ("kind", "frozen"), [("bert", 0), ("bert", 2), ("bert", "all"), ("distilbert", 1), ("vit", 0), ("vit", 2)]
 )
 def test_a_split_changes_nothing(kind, frozen, monkeypatch):
-    """The same weights, split and whole."""
+    """Compare the same weights, split and whole."""
     make, _, x = KINDS[kind]
-    tail = whole(kind).tail
+    tail = make_whole_network(kind).tail
     monkeypatch.setattr(f"{make.__module__}.make_loader", lambda *_: lambda: copy.deepcopy(tail.networks[0]))
     cut = make(hidden=(8, 4), frozen=frozen)
     cut.tail.perceptron.load_state_dict(tail.perceptron.state_dict())
@@ -65,7 +65,7 @@ def test_a_split_changes_nothing(kind, frozen, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["distilbert", "vit"])
 def test_frozen_weights_are_the_same_bits_after_training(kind):
-    network, x = built(kind, frozen=-1, n_networks=2)
+    network, x = make_network(kind, frozen=-1, n_networks=2)
     model = CountModel(network, make_head("double_poisson"), 2)
     model.reset((0, 1))
     before = {name: p.clone() for name, p in model.state_dict().items()}
@@ -103,7 +103,7 @@ def test_a_model_without_a_pooler_is_refused():
 
 
 def test_dropout_is_the_models_own_in_frozen_blocks_too_and_only_in_training():
-    network, x = built("distilbert", frozen=-1, dropout=True)
+    network, x = make_network("distilbert", frozen=-1, dropout=True)
     encoder = network.tail.networks[0].model
     assert network.trunk is None, "features that change in every step cannot be computed once"
     trained = {name.split(".layer.")[-1][0] for name, p in encoder.named_parameters() if p.requires_grad}
@@ -113,23 +113,23 @@ def test_dropout_is_the_models_own_in_frozen_blocks_too_and_only_in_training():
     assert not torch.equal(network(x), network(x))
     network.eval()
     assert torch.equal(network(x), network(x))
-    assert torch.equal(network(x), built("distilbert", frozen=-1, dropout=True)[0].eval()(x))
+    assert torch.equal(network(x), make_network("distilbert", frozen=-1, dropout=True)[0].eval()(x))
     assert not ViT(config=dict(VIT), dropout=True, hidden=(4,)).tail.networks[0].capturable
 
 
 def test_a_training_with_dropout_is_the_same_twice_and_leaves_frozen_blocks():
-    found = []
+    changed_weights = []
     for _ in range(2):
-        network, x = built("distilbert", frozen=-1, dropout=True, n_networks=2)
+        network, x = make_network("distilbert", frozen=-1, dropout=True, n_networks=2)
         model = CountModel(network, make_head("double_poisson"), 2)
         model.reset((0, 1))
         before = {name: p.clone() for name, p in model.state_dict().items()}
         rows = CountRows(x, torch.tensor([1.0, 4.0, 2.0, 7.0]))
         fit(model, rows, None, TrainingConfig(epochs=2, batch_size=4, lr=1e-2, seeds=(0, 1)), runtime=Runtime("cpu"))
-        found.append({name: p for name, p in model.state_dict().items() if not torch.equal(p, before[name])})
-    assert [name for name in found[0] if "transformer.layer.2" in name]
-    assert not [name for name in found[0] if "layer.0" in name or "layer.1" in name or "embeddings" in name]
-    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+        changed_weights.append({name: p for name, p in model.state_dict().items() if not torch.equal(p, before[name])})
+    assert [name for name in changed_weights[0] if "transformer.layer.2" in name]
+    assert not [name for name in changed_weights[0] if "layer.0" in name or "layer.1" in name or "embeddings" in name]
+    assert all(torch.equal(changed_weights[0][name], changed_weights[1][name]) for name in changed_weights[0])
 
 
 def test_a_model_in_a_folder_is_loaded(tmp_path):
@@ -156,8 +156,8 @@ def test_a_family_that_is_no_chain_of_equal_blocks_is_not_split(config):
     assert Text(config=config, frozen="all", hidden=(4,))(IDS).shape == (4, 1, 4)
 
 
-def damaged(folder) -> str:
-    """A folder with weights of which the end is missing."""
+def save_damaged_model(folder) -> str:
+    """Save a folder with weights of which the end is missing."""
     from transformers import AutoModel, BertConfig
 
     AutoModel.from_config(BertConfig(**{k: v for k, v in BERT.items() if k != "model_type"})).save_pretrained(folder)
@@ -171,7 +171,7 @@ REFUSED: dict[str, tuple[Callable, str]] = {
     "no number of blocks": (lambda _: Text(config=BERT, frozen=1.5), "frozen must "),
     "an empty folder": (lambda folder: Text(pretrained=str(folder)), "pretrained must name a model"),
     "no tokenizer": (lambda folder: load_tokenizer(str(folder)), "pretrained must name a model"),
-    "damaged weights": (lambda folder: Text(pretrained=damaged(folder)), "pretrained must name a model"),
+    "damaged weights": (lambda folder: Text(pretrained=save_damaged_model(folder)), "pretrained must name a model"),
     "a missing package": (lambda _: Text(pretrained="package:no_such/x"), "no_such is not installed"),
     "no package": (lambda _: ViT(pretrained="package:../x"), "pretrained must be"),
     "no name": (lambda _: Text(pretrained=None), "pretrained must be"),
@@ -276,24 +276,24 @@ BAD_PIXELS = {
 
 
 @functools.cache
-def network_of(made: str) -> torch.nn.Module:
-    """Made on first use: not every process that collects tests runs these."""
+def get_network(made: str) -> torch.nn.Module:
+    """Make a network on first use, as not every process that collects tests runs these."""
     return MADE[made]()
 
 
 @pytest.mark.parametrize("made", MADE)
-def test_bad_images(made):
+def test_bad_images_are_refused(made):
     for x, got in BAD_PIXELS.values():
         with pytest.raises(InputError, match=f"{SHOWN} {got}"):
-            network_of(made)(x)
+            get_network(made)(x)
 
 
 @pytest.mark.parametrize("made", ["whole vit", "cut vit", "frozen vit"])
-def test_images_of_another_size_and_no_images(made):
+def test_images_of_another_size_and_no_images_are_refused(made):
     with pytest.raises(InputError, match=r"x must be images of 8 x 8, got shape \(2, 3, 16, 16\)"):
-        network_of(made)(torch.zeros(2, 3, 16, 16, dtype=torch.uint8))
+        get_network(made)(torch.zeros(2, 3, 16, 16, dtype=torch.uint8))
     with pytest.raises(InputError, match=r"x must hold at least one image, got shape \(0, 3, 8, 8\)"):
-        network_of(made)(PIXELS[:0])
+        get_network(made)(PIXELS[:0])
 
 
 def test_a_family_that_takes_other_sizes_does():
@@ -329,7 +329,7 @@ def test_features_are_those_before_the_classes(frozen):
 
 
 @needs_weights
-def test_tuned_members_start_from_the_same_weights_and_keep_their_norms():
+def test_tuned_networks_start_from_the_same_weights_and_keep_their_norms():
     network = EfficientNet(frozen="none", n_networks=2, hidden=(4,))
     network.reset(make_generators((0, 1)))
     first, second = (net.state_dict() for net in network.tail.networks)

@@ -1,4 +1,4 @@
-"""What the tests of the heads share: every head with every option that changes it, and gradients."""
+"""Share every head with every option that changes it, and gradients of losses."""
 
 from collections.abc import Callable
 
@@ -34,35 +34,35 @@ CASES = [(name, options) for name in NAMES for options in [{}, *VARIANTS.get(nam
 STARTS = [(name, options) for name, options in CASES if "beta" not in options]
 
 
-def _identity(case: tuple[str, dict]) -> str:
+def _format_case(case: tuple[str, dict]) -> str:
     return "-".join([case[0], *(f"{key}={value}" for key, value in case[1].items())])
 
 
-@pytest.fixture(params=CASES, ids=_identity)
+@pytest.fixture(params=CASES, ids=_format_case)
 def head(request) -> Head:
     name, options = request.param
     return HEADS[name](**options)
 
 
-@pytest.fixture(params=STARTS, ids=_identity)
+@pytest.fixture(params=STARTS, ids=_format_case)
 def starting_head(request) -> Head:
     name, options = request.param
     return HEADS[name](**options)
 
 
 @pytest.fixture
-def slopes() -> Callable[..., torch.Tensor]:
-    """The gradient by raw of the summed loss."""
+def compute_slopes() -> Callable[..., torch.Tensor]:
+    """Compute the gradient by raw outputs of the summed loss."""
 
-    def of(head: Head, raw: torch.Tensor, *args) -> torch.Tensor:
+    def compute_slope(head: Head, raw: torch.Tensor, *args) -> torch.Tensor:
         raw = raw.detach().clone().requires_grad_()
         (slope,) = torch.autograd.grad(head.loss(raw, *args).sum(), raw)
         return slope
 
-    return of
+    return compute_slope
 
 
 @pytest.fixture(scope="session")
-def overdispersed() -> torch.Tensor:
+def counts_of_variance_18() -> torch.Tensor:
     """300 counts of mean 6 and variance 18: inside what every head with a dispersion can fit."""
     return torch.tensor(np.random.default_rng(7).negative_binomial(3, 1 / 3, 300))

@@ -1,4 +1,4 @@
-"""Clamps: the identity inside, bounded outside, never flat."""
+"""Test clamps: the identity inside, bounded outside, never flat."""
 
 import math
 
@@ -12,30 +12,30 @@ RANGES = [LOG_MU, LOG_GAMMA, LOG_ALPHA, LOG_VARIANCE]
 DTYPES = [torch.float32, torch.float64]
 
 
-def slope(x, low, high):
+def compute_slope(x, low, high):
     x = x.clone().requires_grad_()
     return torch.autograd.grad(bend(x, low, high).sum(), x)[0]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("low", "high"), RANGES)
-def test_inside_nothing_changes(low, high, dtype):
+def test_values_inside_are_unchanged(low, high, dtype):
     inside = torch.linspace(low, high, 1001, dtype=dtype)
     assert torch.equal(bend(inside, low, high), inside)
     # Also in company of values outside, where the bending is computed.
     mixed = torch.cat([inside, torch.tensor([low - 30.0, high + 30.0], dtype=dtype)])
     assert torch.equal(bend(mixed, low, high)[:-2], inside)
-    assert torch.equal(slope(mixed, low, high)[:-2], torch.ones_like(inside))
+    assert torch.equal(compute_slope(mixed, low, high)[:-2], torch.ones_like(inside))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("low", "high"), RANGES)
-def test_outside_is_bounded_and_never_flat(low, high, dtype):
+def test_values_outside_are_bounded_and_never_flat(low, high, dtype):
     x = torch.tensor([low - 1e3, low - 50.0, low - 1.0, high + 1.0, high + 50.0, high + 1e3], dtype=dtype)
     value = bend(x, low, high)
     assert (value > low - math.pi / 2 - 1e-5).all()
     assert (value < high + math.pi / 2 + 1e-5).all()
-    assert (slope(x, low, high) > 1e-7).all()
+    assert (compute_slope(x, low, high) > 1e-7).all()
     assert (value.diff() > 0).all()
 
 
@@ -52,7 +52,7 @@ def test_value_slope_and_curvature_are_continuous():
         assert derivatives(bound - 1e-6) == pytest.approx(derivatives(bound + 1e-6), abs=1e-5)
 
 
-def test_gradients_by_differences():
+def test_gradients_of_clamps_are_those_of_differences():
     x = torch.tensor([-3.0, -0.5, 0.5, 1.7, 4.0], dtype=torch.float64, requires_grad=True)
     high = torch.tensor([1.0, 1.0, 0.2, 1.5, 2.0], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda a, b: bend(a, -1.0, b), (x, high))
@@ -60,7 +60,7 @@ def test_gradients_by_differences():
 
 
 @pytest.mark.parametrize(("low", "high"), RANGES)
-def test_unbend_inverts(low, high):
+def test_unbend_inverts_bend(low, high):
     reachable = torch.linspace(low - 1.0, high + 1.0, 201, dtype=torch.float64)
     torch.testing.assert_close(bend(unbend(reachable, low, high), low, high), reachable, rtol=0, atol=1e-12)
     beyond = torch.tensor([-torch.inf, low - 2.0, high + 2.0, torch.inf], dtype=torch.float64)
@@ -71,8 +71,8 @@ def test_unbend_inverts(low, high):
     ("mu", "gamma"),
     [(1e-6, 1.0), (1e-4, 1.0), (0.01, 2.0), (0.3, 20.0), (3.0, 65.0), (1e6, 1.0), (8e6, 1.1e-4), (8e6, 9e3)],
 )
-def test_clamps_leave_laws_alone(mu, gamma):
-    """Small means, Poisson distributions, all counts equal to 3 (gamma = 65), the corners: out comes what went in."""
+def test_clamps_leave_ordinary_distributions_alone(mu, gamma):
+    """Small means, Poisson distributions, counts all equal to 3 (gamma = 65) and corners come out as they went in."""
     raw = torch.tensor([mu, gamma], dtype=torch.float64).log()
     dist = make_head("double_poisson")(raw)
     assert dist.mu.item() == pytest.approx(mu, rel=1e-12)
@@ -83,7 +83,7 @@ def test_clamps_leave_laws_alone(mu, gamma):
     "name", ["poisson", "double_poisson", "negative_binomial", "double_binomial", "hurdle_poisson"]
 )
 def test_a_mean_that_drifted_away_returns(name):
-    """Under clipped gradients, from 24 beyond both bounds, where a hard clamp would have no gradient at all."""
+    """Start 24 beyond both bounds under clipped gradients, where a hard clamp would have no gradient at all."""
     head = make_head(name, **({"total": 12} if HEADS[name].exposure_is_total else {}))
     y = torch.tensor([3.0, 5.0, 7.0])
     raw = torch.zeros(2, 1, head.n_raw)

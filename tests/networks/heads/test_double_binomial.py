@@ -1,4 +1,4 @@
-"""The Double Binomial head: the contract for counts of a known total, and what its messages say."""
+"""Test the Double Binomial head: the contract for counts of a known total, and its messages."""
 
 import itertools
 
@@ -15,11 +15,11 @@ TOTALS = torch.tensor([1.0, 12.0, 300.0, 1e6])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_loss_and_gradient_are_finite_everywhere(slopes, dtype):
+def test_loss_and_gradient_are_finite_everywhere(compute_slopes, dtype):
     head, raw = DoubleBinomialHead(), RAWS.to(dtype).expand(-1, 4, 2)
     for y in (torch.zeros(4), TOTALS, torch.floor(TOTALS / 3)):
         assert torch.isfinite(head.loss(raw, y, TOTALS)).all()
-        assert torch.isfinite(slopes(head, raw, y, TOTALS)).all()
+        assert torch.isfinite(compute_slopes(head, raw, y, TOTALS)).all()
         assert head.loss(raw, y, TOTALS).dtype == dtype
     dist = head(raw, TOTALS)
     assert isinstance(dist, DoubleBinomial)
@@ -29,8 +29,8 @@ def test_loss_and_gradient_are_finite_everywhere(slopes, dtype):
 
 def test_the_total_of_all_rows_is_an_option():
     raw, y = torch.randn(5, 3, 2, generator=torch.Generator().manual_seed(0)), torch.arange(5).unsqueeze(1)
-    given = DoubleBinomialHead().loss(raw, y, torch.full((5, 1), 12.0))
-    assert torch.equal(DoubleBinomialHead(total=12).loss(raw, y), given)
+    loss = DoubleBinomialHead().loss(raw, y, torch.full((5, 1), 12.0))
+    assert torch.equal(DoubleBinomialHead(total=12).loss(raw, y), loss)
     assert make_head("double_binomial", total=12).options == {"total": 12}
 
 
@@ -50,16 +50,16 @@ def test_start_is_statsmodels_binomial_fit_for_binomial_counts():
     assert start.tolist() == pytest.approx([share, 0.0], abs=0.05)
 
 
-def test_start_takes_weights_as_repetitions(slopes):
+def test_start_takes_weights_as_repetitions(compute_slopes):
     head, y = DoubleBinomialHead(total=12), torch.tensor([2, 3, 5, 4, 9, 8])
     times = torch.tensor([1, 2, 3, 1, 0, 2])
     start = head.start(y, times)
     torch.testing.assert_close(start, head.start(y.repeat_interleave(times)), rtol=1e-5, atol=1e-5)
-    assert (slopes(head, start.expand(9, -1), y.repeat_interleave(times)).mean(0).abs() < 1e-6).all()
+    assert (compute_slopes(head, start.expand(9, -1), y.repeat_interleave(times)).mean(0).abs() < 1e-6).all()
 
 
 @pytest.mark.parametrize("y", [[0] * 9, [12] * 9, [3] * 9, [4], [0] * 99 + [1], [0, 12] * 9])
-def test_start_of_degenerate_targets(y):
+def test_the_start_of_degenerate_targets_is_finite(y):
     head, y = DoubleBinomialHead(total=12), torch.tensor(y)
     raw = head.start(y)
     assert torch.isfinite(raw).all()
@@ -83,7 +83,7 @@ def test_bad_totals_are_reported():
         DoubleBinomialHead(total=0)
 
 
-def test_it_is_no_component_of_a_mixture():
+def test_a_double_binomial_is_no_component_of_a_mixture():
     for refused in ({"components": 2, "total": 3}, {"components": 2}):
         with pytest.raises(ConfigError):
             make_head("double_binomial", **refused)

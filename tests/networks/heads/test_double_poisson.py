@@ -1,4 +1,4 @@
-"""DDPN against the paper's formulas, sums over the integers and the exponential family's identities."""
+"""Test DDPN against the paper's formulas, sums over the integers and identities of the exponential family."""
 
 import math
 
@@ -22,18 +22,18 @@ def columns() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return torch.tensor(mu), torch.tensor(gamma), torch.tensor(y)
 
 
-def raw_of(mu, gamma) -> torch.Tensor:
+def make_raw(mu, gamma) -> torch.Tensor:
     return torch.stack([mu.log(), gamma.log()], dim=-1).requires_grad_()
 
 
-def y_times_one_plus_log_ratio(mu, y):
-    """y (1 + log mu - log y), 0 at y = 0."""
+def compute_y_term(mu, y):
+    """Return y (1 + log mu - log y), which is 0 at y = 0."""
     return torch.where(y > 0, y * (1 + mu.log() - y.clamp(min=1).log()), 0.0)
 
 
-def partials(head, mu, gamma, y):
-    """Autograd's derivatives by mu and gamma, by the chain rule from those by raw."""
-    raw = raw_of(mu, gamma)
+def compute_partials(head, mu, gamma, y):
+    """Return autograd's derivatives by mu and gamma, by the chain rule from those by raw outputs."""
+    raw = make_raw(mu, gamma)
     (slope,) = torch.autograd.grad(head.loss(raw, y).sum(), raw)
     return slope[:, 0] / mu, slope[:, 1] / gamma
 
@@ -41,17 +41,17 @@ def partials(head, mu, gamma, y):
 @pytest.mark.parametrize("beta", BETAS)
 def test_paper_objective_is_equation_2_and_3(columns, beta):
     mu, gamma, y = columns
-    loss = DoublePoissonHead(objective="paper", beta=beta).loss(raw_of(mu, gamma), y)
-    printed = -gamma.log() / 2 + gamma * mu - gamma * y_times_one_plus_log_ratio(mu, y)
+    loss = DoublePoissonHead(objective="paper", beta=beta).loss(make_raw(mu, gamma), y)
+    printed = -gamma.log() / 2 + gamma * mu - gamma * compute_y_term(mu, y)
     torch.testing.assert_close(loss, gamma**-beta * printed, rtol=1e-11, atol=1e-10)
 
 
 @pytest.mark.parametrize("beta", BETAS)
-def test_partial_derivatives_with_beta(columns, beta):
+def test_partial_derivatives_are_the_printed_ones_with_any_beta(columns, beta):
     mu, gamma, y = columns
-    by_mu, by_gamma = partials(DoublePoissonHead(objective="paper", beta=beta), mu, gamma, y)
+    by_mu, by_gamma = compute_partials(DoublePoissonHead(objective="paper", beta=beta), mu, gamma, y)
     torch.testing.assert_close(by_mu, gamma ** (1 - beta) * (1 - y / mu), rtol=1e-11, atol=1e-11)
-    printed = -1 / (2 * gamma ** (1 + beta)) + gamma**-beta * (mu - y_times_one_plus_log_ratio(mu, y))
+    printed = -1 / (2 * gamma ** (1 + beta)) + gamma**-beta * (mu - compute_y_term(mu, y))
     torch.testing.assert_close(by_gamma, printed, rtol=1e-10, atol=1e-9)
 
 
@@ -59,8 +59,8 @@ def test_partial_derivatives_with_beta(columns, beta):
     "draw", [lambda rng: rng.binomial(20, 0.9, 500), lambda rng: rng.negative_binomial(2, 0.3, 500)]
 )
 @pytest.mark.parametrize("weighted", [False, True])
-def test_paper_start_in_closed_form(draw, weighted):
-    """Setting the printed partial derivatives to 0: mu = mean, 1 / gamma = 2 mean (y log(y / mu) - y + mu)."""
+def test_the_paper_start_has_a_closed_form(draw, weighted):
+    """Set the printed partial derivatives to 0: mu = mean, 1 / gamma = 2 mean (y log(y / mu) - y + mu)."""
     rng = np.random.default_rng(1)
     y = draw(rng)
     weight = rng.uniform(size=500) if weighted else np.ones(500)
@@ -75,7 +75,7 @@ def test_paper_start_in_closed_form(draw, weighted):
     "draw", [lambda rng: rng.binomial(20, 0.9, 500), lambda rng: rng.negative_binomial(2, 0.3, 500)]
 )
 def test_exact_start_matches_the_sufficient_statistics(draw):
-    """Of an exponential family: E[Z] and E[Z log Z], summed here, equal the data's means."""
+    """In an exponential family E[Z] and E[Z log Z], summed here, equal the means of the data."""
     y = draw(np.random.default_rng(1))
     mu, gamma = DoublePoissonHead().start(torch.tensor(y)).exp().tolist()
     z = np.arange(2000.0)
@@ -88,8 +88,8 @@ def test_exact_start_matches_the_sufficient_statistics(draw):
     assert p @ z_log_z == pytest.approx((y * np.log(np.maximum(y, 1))).mean(), rel=1e-5)
 
 
-def test_start_of_0_1_data_is_a_bernoulli():
-    """What Eq. 2 gets wrong (a dist of mean 0.02 for Bernoulli(0.1)) the exact objective gets right."""
+def test_the_start_of_0_1_data_is_a_bernoulli():
+    """The exact objective finds Bernoulli(0.1), where Eq. 2 finds a distribution of mean 0.02."""
     y = torch.tensor([1.0] * 10 + [0.0] * 90)
     exact, paper = (DoublePoissonHead(objective=objective) for objective in ("exact", "paper"))
     dist = exact(exact.start(y))

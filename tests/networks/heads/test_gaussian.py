@@ -1,4 +1,4 @@
-"""The Gaussian heads against scipy, Seitzer's derivatives and the identities of an exponential family."""
+"""Test the Gaussian heads against scipy, Seitzer's derivatives and identities of an exponential family."""
 
 import numpy as np
 import pytest
@@ -16,9 +16,9 @@ ETA1, LOG_PRECISION, NATURAL, PRECISION = MEAN, LOG_VARIANCE, RAW, LOG_VARIANCE.
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
-def test_gradients_of_beta_nll(slopes, beta):
+def test_gradients_of_beta_nll_are_seitzers(compute_slopes, beta):
     """By mean: (mean - y) / variance^(1 - beta); by variance: (variance - (y - mean)^2) / (2 variance^(2 - beta))."""
-    slope, variance = slopes(GaussianHead(beta=beta), RAW, Y), LOG_VARIANCE.exp()
+    slope, variance = compute_slopes(GaussianHead(beta=beta), RAW, Y), LOG_VARIANCE.exp()
     torch.testing.assert_close(slope[..., 0], (MEAN - Y) / variance ** (1 - beta), rtol=1e-12, atol=1e-12)
     by_variance = (variance - (Y - MEAN) ** 2) / (2 * variance ** (2 - beta))
     torch.testing.assert_close(slope[..., 1], by_variance * variance, rtol=1e-12, atol=1e-12)
@@ -33,17 +33,17 @@ def test_exposure_scales_mean_and_deviation():
     np.testing.assert_allclose(GaussianHead().loss(RAW, Y, exposure), expected, rtol=1e-12)
 
 
-def test_the_mean_gets_squared_error_and_the_variance_its_likelihood(slopes):
-    slope = slopes(FaithfulGaussianHead(), FAITHFUL, COUNTS)
+def test_the_mean_gets_squared_error_and_the_variance_its_likelihood(compute_slopes):
+    slope = compute_slopes(FaithfulGaussianHead(), FAITHFUL, COUNTS)
     torch.testing.assert_close(slope[:, 0], FAITHFUL[:, 0] - COUNTS, rtol=1e-14, atol=0)
-    torch.testing.assert_close(slope[:, 1], slopes(GaussianHead(), FAITHFUL, COUNTS)[:, 1], rtol=1e-14, atol=0)
+    torch.testing.assert_close(slope[:, 1], compute_slopes(GaussianHead(), FAITHFUL, COUNTS)[:, 1], rtol=1e-14, atol=0)
     squared = ((COUNTS - FAITHFUL[:, 0]) ** 2 / FAITHFUL[:, 1].exp()).double()
     torch.testing.assert_close(slope[:, 1], 0.5 * (1 - squared), rtol=1e-12, atol=1e-12)
 
 
-def test_gradients_are_expected_minus_seen_statistics(slopes):
+def test_gradients_are_expected_minus_seen_statistics(compute_slopes):
     """By eta1: E[Y] - y; by eta2 = -precision / 2: E[Y^2] - y^2."""
-    slope = slopes(NaturalGaussianHead(), NATURAL, Y)
+    slope = compute_slopes(NaturalGaussianHead(), NATURAL, Y)
     mean = ETA1 / PRECISION
     torch.testing.assert_close(slope[..., 0], mean - Y, rtol=1e-12, atol=1e-10)
     by_eta2 = mean**2 + 1 / PRECISION - Y**2

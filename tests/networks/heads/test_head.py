@@ -1,4 +1,4 @@
-"""The contract, for every head of the registry and every option."""
+"""Test the contract of every head of the registry with every option."""
 
 import itertools
 
@@ -22,12 +22,12 @@ def is_likelihood(head: Head) -> bool:
     return (head.has_glm or isinstance(head, MixedHead)) and not weighted
 
 
-def a_raw(head: Head, *shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+def draw_raw(head: Head, *shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
     generator = torch.Generator().manual_seed(3)
     return torch.randn(*shape, head.n_raw, dtype=dtype, generator=generator)
 
 
-def degenerate_targets() -> dict[str, np.ndarray]:
+def make_degenerate_targets() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     return {
         "all zero": np.zeros(40),
@@ -37,8 +37,8 @@ def degenerate_targets() -> dict[str, np.ndarray]:
     }
 
 
-def test_shapes(head):
-    raw = a_raw(head, 7, 5)
+def test_distribution_and_loss_have_the_shape_of_the_rows(head):
+    raw = draw_raw(head, 7, 5)
     dist = head(raw)
     assert isinstance(dist, Distribution)
     assert dist.batch_shape == (7, 5)
@@ -52,11 +52,11 @@ def test_shapes(head):
     assert dist.sample().shape == (7, 5)
 
 
-def test_dtypes(head):
+def test_half_precision_is_computed_in_float32(head):
     y = torch.arange(6)
-    for given in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
-        kept = torch.float64 if given == torch.float64 else torch.float32
-        raw = a_raw(head, 6, dtype=torch.float32).to(given)
+    for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
+        kept = torch.float64 if dtype == torch.float64 else torch.float32
+        raw = draw_raw(head, 6, dtype=torch.float32).to(dtype)
         assert head(raw).mean.dtype == kept
         assert head.loss(raw, y).dtype == kept
         # Promoted before any link: what half precision gives is what its own rounding gives in float32.
@@ -75,7 +75,7 @@ def test_float32_keeps_its_digits(head):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_loss_and_gradient_are_finite_everywhere(head, slopes, dtype):
+def test_loss_and_gradient_are_finite_everywhere(head, compute_slopes, dtype):
     if head.n_raw <= 3:
         grid = list(itertools.product(*[EXTREMES] * head.n_raw))
     else:
@@ -84,7 +84,7 @@ def test_loss_and_gradient_are_finite_everywhere(head, slopes, dtype):
     y = torch.tensor(COUNTS, dtype=dtype)
     raw = raw.expand(-1, len(COUNTS), -1)
     assert torch.isfinite(head.loss(raw, y)).all()
-    assert torch.isfinite(slopes(head, raw, y)).all()
+    assert torch.isfinite(compute_slopes(head, raw, y)).all()
     dist = head(raw)
     assert torch.isfinite(dist.mean).all()
     assert (dist.variance >= 0).all()
@@ -93,51 +93,51 @@ def test_loss_and_gradient_are_finite_everywhere(head, slopes, dtype):
 def test_loss_is_the_negative_log_likelihood_of_the_distribution(head):
     if not is_likelihood(head):
         pytest.skip("an objective of its own")
-    raw, y = 2.0 * a_raw(head, 200, 4), torch.arange(200.0, dtype=torch.float64).unsqueeze(1)
+    raw, y = 2.0 * draw_raw(head, 200, 4), torch.arange(200.0, dtype=torch.float64).unsqueeze(1)
     exposure = torch.linspace(0.2, 5.0, 200, dtype=torch.float64).unsqueeze(1)
     torch.testing.assert_close(head.loss(raw, y), -head(raw).log_prob(y), rtol=1e-10, atol=1e-9)
     torch.testing.assert_close(head.loss(raw, y, exposure), -head(raw, exposure).log_prob(y), rtol=1e-10, atol=1e-9)
 
 
 def test_gradient_is_that_of_the_loss(head):
-    """By finite differences, at points inside the clamps; a stop-gradient is not what differences see."""
+    """Compare with finite differences at points inside the clamps, except where gradients are stopped."""
     stops = not head.has_glm and not isinstance(head, MixedHead)
     if stops or head.options.get("beta", 0.0):
         pytest.skip("stops gradients")
-    raw = (0.5 * a_raw(head, 6) + 0.5).requires_grad_()
+    raw = (0.5 * draw_raw(head, 6) + 0.5).requires_grad_()
     y = torch.tensor([0, 1, 2, 3, 5, 8])
     assert torch.autograd.gradcheck(lambda r: head.loss(r, y), raw, atol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1e3])
 def test_doubling_exposure_doubles_the_location(head, scale):
-    raw = 0.5 * a_raw(head, 5)
+    raw = 0.5 * draw_raw(head, 5)
     for j, name in enumerate(head.parameter_names if head.is_count else ()):
         if "gamma" in name or "alpha" in name:
             raw[:, j] = -1.0  # a dispersion that no bound on mu / gamma touches
     once, twice = (head(raw, torch.full((5,), scale * k)) for k in (1.0, 2.0))
-    for low, high in zip(locations(once), locations(twice), strict=True):
+    for low, high in zip(list_locations(once), list_locations(twice), strict=True):
         torch.testing.assert_close(high, 2.0 * low, rtol=1e-14, atol=0)
-    for given, default in zip(locations(head(raw, torch.ones(5))), locations(head(raw)), strict=True):
-        torch.testing.assert_close(given, default, rtol=0, atol=0)
+    for location, default in zip(list_locations(head(raw, torch.ones(5))), list_locations(head(raw)), strict=True):
+        torch.testing.assert_close(location, default, rtol=0, atol=0)
 
 
-def locations(dist) -> list[torch.Tensor]:
-    """The location of a distribution, or of every stack of a mixture."""
+def list_locations(dist) -> list[torch.Tensor]:
+    """Return the location of a distribution, or of every stack of a mixture."""
     parts = getattr(dist, "components", getattr(dist, "base", dist))
     return [part.loc if hasattr(part, "loc") else part.mu for part in (parts if isinstance(parts, tuple) else (parts,))]
 
 
-def counts_for(head, y: torch.Tensor) -> torch.Tensor:
-    """With zeros of their own for heads that have them: without any, the best logit pi is infinite."""
+def add_zeros(head, y: torch.Tensor) -> torch.Tensor:
+    """Add zeros for heads that have a probability of zeros: without any, the best logit pi is infinite."""
     return torch.where(torch.arange(len(y)) % 3 == 0, 0, y) if isinstance(head, ZeroHead) else y
 
 
 @pytest.mark.parametrize("varied", [False, True], ids=["plain", "weights and exposures"])
-def test_start_minimises_the_loss(head, overdispersed, varied):
+def test_start_minimises_the_loss(head, counts_of_variance_18, varied):
     if isinstance(head, MixedHead):
         pytest.skip("starts beside the minimum")
-    y = counts_for(head, overdispersed)
+    y = add_zeros(head, counts_of_variance_18)
     exposure, weight = torch.ones(len(y)), torch.ones(len(y))
     if varied:
         exposure, weight = torch.linspace(0.3, 3.0, len(y)), torch.linspace(0.0, 2.0, len(y))
@@ -148,30 +148,30 @@ def test_start_minimises_the_loss(head, overdispersed, varied):
     assert (slope.abs() < 1e-6).all()
 
 
-def test_the_default_start_finds_the_same_fit(head, overdispersed):
-    """The search that heads without a `start` of their own inherit."""
+def test_the_default_start_finds_the_same_fit(head, counts_of_variance_18):
+    """Compare with the search that heads without a `start` of their own inherit."""
     if isinstance(head, MixedHead) or head.options.get("beta", 0.0) or type(head).start is Head.start:
         pytest.skip("starts elsewhere than at the minimum of its loss, or has no start of its own")
     # Mean 9 and variance 18: not more over-dispersed than a Double Poisson can be with an exposure.
-    y = counts_for(head, overdispersed + 3)
+    y = add_zeros(head, counts_of_variance_18 + 3)
     exposure = torch.linspace(0.8, 1.25, len(y))
-    own, found = head.start(y, None, exposure), Head.start(head, y, None, exposure)
-    assert found.shape == own.shape
-    assert found.dtype == torch.float64
-    best, searched = (head.loss(raw, y, exposure).mean().item() for raw in (own, found))
+    start, default = head.start(y, None, exposure), Head.start(head, y, None, exposure)
+    assert default.shape == start.shape
+    assert default.dtype == torch.float64
+    best, searched = (head.loss(raw, y, exposure).mean().item() for raw in (start, default))
     assert searched == pytest.approx(best, abs=1e-7)
 
 
-@pytest.mark.parametrize("name", degenerate_targets())
-def test_start_of_degenerate_targets(starting_head, slopes, name):
+@pytest.mark.parametrize("name", make_degenerate_targets())
+def test_the_start_of_degenerate_targets_is_finite(starting_head, compute_slopes, name):
     head = starting_head
-    y = torch.tensor(degenerate_targets()[name], dtype=torch.float64)
+    y = torch.tensor(make_degenerate_targets()[name], dtype=torch.float64)
     raw = head.start(y)
     assert torch.isfinite(raw).all()
     dist = head(raw)
     assert torch.isfinite(dist.mean)
     assert torch.isfinite(head.loss(raw, y)).all()
-    assert torch.isfinite(slopes(head, raw.float().expand(len(y), -1), y)).all()
+    assert torch.isfinite(compute_slopes(head, raw.float().expand(len(y), -1), y)).all()
     if not isinstance(head, ZeroHead | MixedHead) or name in ("all three", "one outlier of 1e7"):
         # With an exposure, equal counts are not merged. The other heads begin with fits of these.
         few = y[-30:]
@@ -185,14 +185,14 @@ def test_options_rebuild_the_head(head):
     again = HEADS[head.name](**head.options)
     assert again.options == head.options
     assert repr(again) == repr(head)
-    raw, y = a_raw(head, 4), torch.arange(4)
+    raw, y = draw_raw(head, 4), torch.arange(4)
     torch.testing.assert_close(again.loss(raw, y), head.loss(raw, y), rtol=0, atol=0)
     assert head.is_count == isinstance(head(raw), CountDistribution)
     assert len(head.parameter_names) == head.n_raw
 
 
-def test_nothing_looks_at_values(head):
-    """So that a GPU's host never waits: tensors on `meta` have no values, and looking at one raises."""
+def test_no_head_reads_values_of_tensors(head):
+    """The host must not wait for a GPU: tensors on `meta` have no values, and reading one raises."""
     raw = torch.zeros(6, 5, head.n_raw, device="meta", requires_grad=True)
     y, exposure = torch.zeros(6, 1, device="meta"), torch.ones(6, 1, device="meta")
     dist = head(raw, exposure)
@@ -203,7 +203,7 @@ def test_nothing_looks_at_values(head):
 
 
 def test_nan_stays_nan(head):
-    """A network that diverged must be seen: no clamp may turn its NaN into a number."""
+    """No clamp may turn the NaN of a diverged network into a number."""
     raw = torch.full((2, head.n_raw), torch.nan)
     assert torch.isnan(head.loss(raw, torch.tensor([1.0, 2.0]))).all()
 

@@ -1,4 +1,4 @@
-"""The mixed head: what a mixture of families per row adds to the contract of every head."""
+"""Test what the mixed head, a mixture of families per row, adds to the contract of every head."""
 
 import numpy as np
 import pytest
@@ -33,13 +33,13 @@ def test_components_start_apart_with_equal_weights():
         ("gaussian", {"components": 2}, "counts.*'gaussian'"),
     ],
 )
-def test_errors(likelihood, options, message):
+def test_families_that_cannot_be_mixed_are_refused(likelihood, options, message):
     with pytest.raises(ConfigError, match=message):
         make_head(likelihood, **options)
 
 
 @pytest.fixture(scope="module")
-def two_humps():
+def counts_with_two_humps():
     """Counts of mean 2 or 20, whatever the features: no distribution with one hump fits."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(800, 2))
@@ -47,15 +47,15 @@ def two_humps():
     return X, y
 
 
-def test_it_finds_two_humps(two_humps):
-    X, y = two_humps
+def test_a_mixed_head_fits_counts_with_two_humps(counts_with_two_humps):
+    X, y = counts_with_two_humps
     options = {"n_networks": 1, "hidden": (8,), "numeric": "standard", "epochs": 25, "random_state": 0}
     options |= {"training_options": {"batch_size": 100, "lr": 0.02}, "preset": "default"}
     nll = {}
     for likelihood in ("double_poisson", "mixed"):
         model = DDPNRegressor(likelihood=likelihood, **options).fit(X[:600], y[:600])
         nll[likelihood] = model.nll(X[600:], y[600:])
-    truth = -np.log(0.4 * _poisson(2.0, y[600:]) + 0.6 * _poisson(20.0, y[600:])).mean()
+    truth = -np.log(0.4 * compute_poisson_pmf(2.0, y[600:]) + 0.6 * compute_poisson_pmf(20.0, y[600:])).mean()
     assert nll["mixed"] < truth + 0.1 < nll["double_poisson"] - 0.1
 
     dist = model.predict_distribution(X[600:610]).distribution
@@ -63,7 +63,7 @@ def test_it_finds_two_humps(two_humps):
     assert (dist.epistemic == 0).all()  # of one network: its own components are no disagreement
 
 
-def _poisson(mean: float, y: np.ndarray) -> np.ndarray:
+def compute_poisson_pmf(mean: float, y: np.ndarray) -> np.ndarray:
     from scipy.stats import poisson
 
     return poisson.pmf(y, mean)

@@ -1,4 +1,4 @@
-"""Likelihoods of a mean and a dispersion against scipy, statsmodels and glmmTMB."""
+"""Test likelihoods of a mean and a dispersion against scipy, statsmodels and glmmTMB."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ GLMMTMB = {
 
 
 @pytest.mark.parametrize("likelihood", GLMMTMB)
-def test_glm_is_that_of_glmmtmb(likelihood):
+def test_a_glm_of_rates_agrees_with_glmmtmb(likelihood):
     coefficients, errors, sigma, loglik = GLMMTMB[likelihood]
     wool, tension = np.repeat([0, 1], 27), np.tile(np.repeat([0, 1, 2], 9), 2)
     X = np.stack([wool, tension == 1, tension == 2], axis=1).astype(float)
@@ -70,6 +70,6 @@ def test_glm_is_that_of_glmmtmb(likelihood):
     np.testing.assert_allclose([glm.intercept_[0], *glm.coef_[0]], coefficients, atol=2e-5)
     np.testing.assert_allclose(glm.standard_errors_[:4], errors, rtol=1e-3)
     dispersion = np.exp(glm.intercept_[1])
-    found = 1 / dispersion if likelihood.startswith("conway") else (1 + dispersion) ** 2
-    assert found == pytest.approx(sigma, rel=1e-3)
+    estimate = 1 / dispersion if likelihood.startswith("conway") else (1 + dispersion) ** 2
+    assert estimate == pytest.approx(sigma, rel=1e-3)
     assert glm.loglik_ == pytest.approx(loglik, abs=1e-5)

@@ -1,4 +1,4 @@
-"""The registry: names without torch, options, and messages about wrong ones."""
+"""Test the registry of heads: names without torch, options, and messages about wrong ones."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def test_wrong_names_and_options_are_reported(name, options, message):
         make_head(name, **options)
 
 
-def test_what_heads_tell_the_rest_of_the_package():
+def test_heads_say_whether_they_count_and_which_parameters_they_have():
     assert all(type(make_head(name)) is head and head.name == name for name, head in HEADS.items())
     counts = {name for name, head in HEADS.items() if head.is_count}
     real = {"gaussian", "faithful_gaussian", "natural_gaussian"}
@@ -59,7 +59,7 @@ def test_a_minimal_head_has_defaults_for_the_rest():
     assert LogRate.has_glm
     assert LogRate().sees == ("features",)
     y, exposure = torch.tensor([0, 3, 4, 1]), torch.tensor([1.0, 2.0, 2.0, 0.5])
-    own, shipped = LogRate(), make_head("poisson")
+    minimal, shipped = LogRate(), make_head("poisson")
     raw = torch.tensor([0.3])
-    torch.testing.assert_close(own.loss(raw, y, exposure), shipped.loss(raw, y, exposure), rtol=1e-6, atol=0)
-    torch.testing.assert_close(own.start(y, None, exposure), shipped.start(y, None, exposure), rtol=0, atol=1e-6)
+    torch.testing.assert_close(minimal.loss(raw, y, exposure), shipped.loss(raw, y, exposure), rtol=1e-6, atol=0)
+    torch.testing.assert_close(minimal.start(y, None, exposure), shipped.start(y, None, exposure), rtol=0, atol=1e-6)

@@ -1,4 +1,4 @@
-"""What the tests of training share: a small table, a small ensemble, and a training from its seeds."""
+"""Share a small table, a small ensemble, and a training from its seeds."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,8 +14,8 @@ from ddpn.networks.training import CountRows, History, Runtime, TrainingConfig, 
 COLUMNS = 3
 
 
-def counts(rows: int, seed: int = 0, weight: bool = False, exposure: bool = False) -> CountRows:
-    """Poisson counts whose log mean follows the first column and, where there is one, the exposure."""
+def draw_rows(rows: int, seed: int = 0, weight: bool = False, exposure: bool = False) -> CountRows:
+    """Draw Poisson counts whose log mean follows the first column and, where there is one, the exposure."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(rows, COLUMNS, generator=generator)
     scale = torch.rand(rows, generator=generator) + 0.5 if exposure else None
@@ -24,20 +24,20 @@ def counts(rows: int, seed: int = 0, weight: bool = False, exposure: bool = Fals
     return CountRows(x, torch.poisson(mean, generator=generator), weights, scale)
 
 
-def ensemble(seeds: Sequence[int], head: str = "double_poisson", **options: Any) -> CountModel:
-    """Fresh networks, one per seed."""
+def make_ensemble(seeds: Sequence[int], head: str = "double_poisson", **options: Any) -> CountModel:
+    """Make fresh networks, one per seed."""
     model = CountModel(MLP(n_in=COLUMNS, hidden=(8, 6), n_networks=len(seeds)), make_head(head, **options), len(seeds))
     model.reset(seeds)
     return model
 
 
-def weights_of(model: CountModel) -> torch.Tensor:
-    """Shape: (M, D)."""
+def flatten_weights(model: CountModel) -> torch.Tensor:
+    """Return the weights of networks in shape (M, D)."""
     return torch.cat([p.detach().reshape(model.n_networks, -1) for p in model.parameters()], dim=1)
 
 
-class Uses:
-    """Counts how often a model is used, and interrupts at one of them."""
+class UseCounter:
+    """Count how often a model is used, and interrupt it at one of the uses."""
 
     def __init__(self, model: CountModel, interrupt_at: int = 0) -> None:
         self.count, self._at, self._compute = 0, interrupt_at, model.raw
@@ -51,30 +51,30 @@ class Uses:
 
 
 @pytest.fixture(scope="session")
-def uses_of() -> type[Uses]:
-    return Uses
+def use_counter() -> type[UseCounter]:
+    return UseCounter
 
 
 @pytest.fixture(scope="session")
 def rows() -> Callable[..., CountRows]:
-    return counts
+    return draw_rows
 
 
 @pytest.fixture(scope="session")
 def fresh() -> Callable[..., CountModel]:
-    return ensemble
+    return make_ensemble
 
 
 @pytest.fixture(scope="session")
 def flat() -> Callable[[CountModel], torch.Tensor]:
-    return weights_of
+    return flatten_weights
 
 
 @pytest.fixture(scope="session")
 def train() -> Callable[..., tuple[torch.Tensor, History]]:
-    """Weights and history after a training on the CPU from fresh networks."""
+    """Train fresh networks on the CPU, and return their weights and history."""
 
-    def trained(
+    def train_fresh(
         data: Any,
         validation: Any = None,
         *,
@@ -85,8 +85,8 @@ def train() -> Callable[..., tuple[torch.Tensor, History]]:
         **settings: Any,
     ) -> tuple[torch.Tensor, History]:
         config = TrainingConfig(**{"epochs": 3, "batch_size": 16, "lr": 0.01} | settings)
-        model = model or ensemble(config.seeds, head, **head_options or {})
+        model = model or make_ensemble(config.seeds, head, **head_options or {})
         history = fit(model, data, validation, config, runtime=Runtime("cpu"), **fit_options or {})
-        return weights_of(model), history
+        return flatten_weights(model), history
 
-    return trained
+    return train_fresh

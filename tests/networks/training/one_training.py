@@ -1,4 +1,7 @@
-"""A small training for tests that kill its process or run it in several; imported by path, as tests are no package."""
+"""Define a small training that tests kill or run in several processes.
+
+Tests import it by path, as tests are no package.
+"""
 
 import os
 from pathlib import Path
@@ -14,7 +17,7 @@ from ddpn.networks.training import CountRows, History, Runtime, TrainingConfig, 
 CONFIG = TrainingConfig(epochs=4, batch_size=16, lr=0.01, clip=0.5, ema=0.5, accumulate=2, patience=3, seeds=(3, 8))
 
 
-def simulated(rows: int, seed: int) -> CountRows:
+def simulate_rows(rows: int, seed: int) -> CountRows:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(rows, 3, generator=generator)
     exposure = torch.rand(rows, generator=generator) + 0.5
@@ -22,20 +25,20 @@ def simulated(rows: int, seed: int) -> CountRows:
     return CountRows(x, y, torch.rand(rows, generator=generator) + 0.5, exposure)
 
 
-def network() -> CountModel:
+def make_network() -> CountModel:
     model = CountModel(MLP(n_in=3, hidden=(8, 6), n_networks=2), make_head("double_poisson"), 2)
     model.reset(CONFIG.seeds)
     return model
 
 
-def trained(model: CountModel, checkpoint: Path | None = None) -> History:
-    """After every epoch a checkpoint, if there is to be one."""
+def run_training(model: CountModel, checkpoint: Path | None = None) -> History:
+    """Train, and write a checkpoint after every epoch if there is to be one."""
     options = {"runtime": Runtime("cpu"), "checkpoint": checkpoint, "save_seconds": 0.0}
-    return fit(model, simulated(50, seed=1), simulated(40, seed=2), CONFIG, **options)
+    return fit(model, simulate_rows(50, seed=1), simulate_rows(40, seed=2), CONFIG, **options)
 
 
-def ending_itself(model: CountModel, signal: int, at: int) -> CountModel:
-    """The same network, but its `at`-th use sends this process a signal."""
+def make_self_ending(model: CountModel, signal: int, at: int) -> CountModel:
+    """Return the same network, except that its `at`-th use sends this process a signal."""
     uses, compute = 0, model.raw
 
     def raw(x: torch.Tensor) -> torch.Tensor:

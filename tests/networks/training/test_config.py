@@ -1,4 +1,4 @@
-"""Settings are validated when made; several processes compute what one does."""
+"""Test that settings of a training are validated when made, and that several processes compute what one does."""
 
 import importlib.util
 import json
@@ -50,10 +50,10 @@ def test_every_setting_has_a_bad_value_here():
     assert set(BAD) == set(TrainingConfig().as_dict())
 
 
-def test_it_is_made_of_plain_values():
+def test_settings_survive_json():
     config = TrainingConfig(epochs=np.int64(7), lr=0.1 + 0.2, clip=None, patience=3, score="crps", seeds=(4, 2**31 - 2))
-    known = json.loads(json.dumps(config.as_dict()))
-    assert TrainingConfig(**known | {"seeds": tuple(known["seeds"])}) == config
+    values = json.loads(json.dumps(config.as_dict()))
+    assert TrainingConfig(**values | {"seeds": tuple(values["seeds"])}) == config
 
 
 def test_the_rate_rises_evenly_and_falls_along_a_cosine_to_nearly_nothing():
@@ -78,7 +78,7 @@ def test_auto_is_a_gpu_where_there_is_one(monkeypatch):
     assert pick_device("cpu") == torch.device("cpu")
 
 
-def test_devices_that_are_refused(fresh, rows, monkeypatch):
+def test_devices_that_do_not_exist_are_refused(fresh, rows, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for device in ("abacus", "cuda"):
         with pytest.raises(ConfigError, match=f"^device must .*, got '{device}'"):
@@ -94,7 +94,7 @@ def test_devices_that_are_refused(fresh, rows, monkeypatch):
         Runtime("cpu")
 
 
-def free_port() -> int | None:
+def find_free_port() -> int | None:
     try:
         with socket.socket() as one:
             one.bind(("127.0.0.1", 0))
@@ -104,40 +104,40 @@ def free_port() -> int | None:
         return None
 
 
-def shared_training(rank: int, port: int, folder: Path) -> None:
-    """What torchrun would start as process `rank` of two."""
+def run_process(rank: int, port: int, folder: Path) -> None:
+    """Run what torchrun would start as process `rank` of two."""
     torch.set_num_threads(1)  # threads of the parent are not there in a fork
-    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    os.environ |= {name: str(value) for name, value in place.items()}
+    environment = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ |= {name: str(value) for name, value in environment.items()}
     runtime = Runtime("cpu")
     assert runtime.share == WorkerShard(rank, 2)
     runtime.wait()
-    save_file(outcome(), folder / f"weights.{rank}")
+    save_file(collect_outcome(), folder / f"weights.{rank}")
     config._leave()
 
 
-def outcome() -> dict[str, torch.Tensor]:
-    model = PROGRAM["network"]()
-    epochs = PROGRAM["trained"](model).epochs
+def collect_outcome() -> dict[str, torch.Tensor]:
+    model = PROGRAM["make_network"]()
+    epochs = PROGRAM["run_training"](model).epochs
     tensors = {name: p.detach().contiguous() for name, p in model.named_parameters()}
     return tensors | {
         name: torch.tensor([record[name] for record in epochs], dtype=torch.float64) for name in ("loss", "score")
     }
 
 
-@pytest.mark.skipif(free_port() is None, reason="processes cannot communicate: no port can be opened here")
+@pytest.mark.skipif(find_free_port() is None, reason="processes cannot communicate: no port can be opened here")
 @pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")
 def test_two_processes_compute_what_one_does(tmp_path):
     import accelerate  # noqa: F401  (once, and not in every process)
 
-    fork, port = multiprocessing.get_context("fork"), free_port()
-    processes = [fork.Process(target=shared_training, args=(rank, port, tmp_path)) for rank in range(2)]
+    fork, port = multiprocessing.get_context("fork"), find_free_port()
+    processes = [fork.Process(target=run_process, args=(rank, port, tmp_path)) for rank in range(2)]
     for process in processes:
         process.start()
     for process in processes:
         process.join(120)
     assert [process.exitcode for process in processes] == [0, 0]
-    alone, first, second = outcome(), load_file(tmp_path / "weights.0"), load_file(tmp_path / "weights.1")
+    alone, first, second = collect_outcome(), load_file(tmp_path / "weights.0"), load_file(tmp_path / "weights.1")
     for name, tensor in alone.items():
         torch.testing.assert_close(first[name], tensor, rtol=1e-5, atol=1e-5)
         assert torch.equal(first[name], second[name]), "the processes have drifted apart"

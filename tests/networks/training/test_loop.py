@@ -1,4 +1,4 @@
-"""The loop: members as if each were alone, and the same as plain torch; which steps are captured as a graph."""
+"""Test the training loop: networks as if each were alone, equal to plain torch; which steps are captured as a graph."""
 
 import math
 from contextlib import AbstractContextManager, contextmanager
@@ -34,7 +34,7 @@ RECIPES = {
 
 
 @pytest.mark.parametrize(("recipe", "head"), [("plain", "exact"), ("all of it", "paper"), ("all of it", "faithful")])
-def test_stacked_members_equal_separate_runs(train, rows, head, recipe):
+def test_stacked_networks_equal_separate_runs(train, rows, head, recipe):
     # 34 rows in batches of 16: two rows are left over in every epoch.
     data, validation = rows(34, seed=1, weight=True, exposure=True), rows(20, seed=2, exposure=True)
     name, options = HEADS[head]
@@ -52,8 +52,8 @@ def test_stacked_members_equal_separate_runs(train, rows, head, recipe):
 # Plain torch -----------------------------------------------------------------------------------------------------
 
 
-def sequence(flat: Tensor) -> nn.Sequential:
-    """The ensemble's one member as torch has it: 3 -> 8 -> 6 -> 2."""
+def copy_to_torch(flat: Tensor) -> nn.Sequential:
+    """Return the one network of an ensemble as torch has it: 3 -> 8 -> 6 -> 2."""
     layers: list[nn.Module] = []
     with torch.no_grad():
         for n_in, n_out in ((3, 8), (8, 6), (6, 2)):
@@ -66,14 +66,14 @@ def sequence(flat: Tensor) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-def flattened(network: nn.Sequential) -> Tensor:
+def flatten_network(network: nn.Sequential) -> Tensor:
     parts = [(layer.weight.T.reshape(-1), layer.bias) for layer in network if isinstance(layer, nn.Linear)]
     return torch.cat([t.detach() for pair in parts for t in pair])
 
 
-def plain_training(start: Tensor, data: CountRows, order: Tensor, config: TrainingConfig) -> Tensor:
-    """What one would write without this library."""
-    network, head = sequence(start), make_head("double_poisson")
+def train_plainly(start: Tensor, data: CountRows, order: Tensor, config: TrainingConfig) -> Tensor:
+    """Train as one would without this library."""
+    network, head = copy_to_torch(start), make_head("double_poisson")
     named = list(network.named_parameters())
     groups = [
         {"params": [p for name, p in named if "weight" in name], "weight_decay": config.weight_decay},
@@ -94,12 +94,12 @@ def plain_training(start: Tensor, data: CountRows, order: Tensor, config: Traini
         optimizer.step()
         schedule.step()
         keep = min(config.ema, (1 + number) / (10 + number))
-        average = keep * average + (1.0 - keep) * flattened(network)
+        average = keep * average + (1.0 - keep) * flatten_network(network)
     return average
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_it_is_what_plain_torch_computes(train, rows, fresh, flat, recipe):
+def test_a_training_is_what_plain_torch_computes(train, rows, fresh, flat, recipe):
     data = rows(64)
     config = TrainingConfig(epochs=4, batch_size=16, lr=0.01, warmup=0.1, seeds=(4,), **RECIPES[recipe])
     model, start, seen = fresh((4,)), flat(fresh((4,)))[0], []
@@ -109,7 +109,7 @@ def test_it_is_what_plain_torch_computes(train, rows, fresh, flat, recipe):
     # Every row is known by its inputs.
     order = torch.cdist(torch.cat(seen), data.X).argmin(1)
     assert sorted(order.tolist()) == sorted(4 * list(range(64)))
-    expected = plain_training(start, data, order, config)
+    expected = train_plainly(start, data, order, config)
     assert (expected - start).abs().max() > 0.01, "nothing was learned, so nothing was compared"
     torch.testing.assert_close(got[0], expected, rtol=0, atol=1e-5)
 
@@ -145,7 +145,7 @@ def test_a_fit_with_exposure_is_that_of_the_shifted_intercept(train, rows, fresh
     assert exposed_history.best_score == pytest.approx(history.best_score, rel=1e-5)
 
 
-def test_bf16_stays_close(train, rows):
+def test_bf16_stays_close_to_float32(train, rows):
     data, validation = rows(256), rows(128, seed=4)
     settings = {"epochs": 5, "batch_size": 32, "lr": 0.03, "ema": 0.0}
     full, history = train(data, validation, **settings)
@@ -200,18 +200,18 @@ STEADY = {"seeds": (3, 8), "schedule": "constant", "warmup": 0.0}
 
 
 @pytest.fixture
-def interrupted(train, fresh, uses_of):
+def train_with_interrupt(train, fresh, use_counter):
     """Train on 48 rows, three steps an epoch, with Ctrl-C in the eighth use of the network."""
 
     def run(data, **options):
-        uses_of(model := fresh(STEADY["seeds"]), interrupt_at=8)
+        use_counter(model := fresh(STEADY["seeds"]), interrupt_at=8)
         return train(data, model=model, fit_options=options, **STEADY)
 
     return run
 
 
-def test_without_validation_the_last_complete_epoch_is_kept(interrupted, train, rows):
-    got, history = interrupted(rows(48))
+def test_without_validation_the_last_complete_epoch_is_kept(train_with_interrupt, train, rows):
+    got, history = train_with_interrupt(rows(48))
     expected, whole = train(rows(48), epochs=2, **STEADY)
     assert torch.equal(got, expected)
     assert (history.interrupted, history.stopped, history.best_epoch) == (True, "interrupted", [2, 2])
@@ -219,13 +219,13 @@ def test_without_validation_the_last_complete_epoch_is_kept(interrupted, train, 
     assert not whole.interrupted
 
 
-def test_a_second_one_while_the_first_is_handled_is_raised(interrupted, rows, monkeypatch, tmp_path):
-    def again(*given):
+def test_a_second_interrupt_while_the_first_is_handled_is_raised(train_with_interrupt, rows, monkeypatch, tmp_path):
+    def again(*arguments):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(loop, "write", again)
     with pytest.raises(KeyboardInterrupt):
-        interrupted(rows(48), checkpoint=tmp_path / "state")
+        train_with_interrupt(rows(48), checkpoint=tmp_path / "state")
 
 
 def test_a_training_ends_with_its_time(train, rows):
@@ -242,7 +242,7 @@ def test_a_training_ends_with_its_time(train, rows):
 
 
 @contextmanager
-def float64_by_default():
+def use_float64_by_default():
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -251,15 +251,15 @@ def float64_by_default():
         torch.set_default_dtype(before)
 
 
-SETTINGS = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode, "float64": float64_by_default}
+SETTINGS = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode, "float64": use_float64_by_default}
 
 
 @pytest.fixture(params=SETTINGS.values(), ids=SETTINGS.keys())
-def setting(request) -> AbstractContextManager[None]:
+def torch_setting(request) -> AbstractContextManager[None]:
     return request.param()
 
 
-def trained() -> CountModel:
+def train_small_model() -> CountModel:
     x = torch.linspace(-1.0, 1.0, 24, dtype=torch.float32).reshape(12, 2)
     model = CountModel(MLP(n_in=2, hidden=(4,), n_networks=2), make_head("double_poisson"), 2)
     model.reset(seeds=(0, 1))
@@ -267,12 +267,12 @@ def trained() -> CountModel:
     return model
 
 
-def test_a_model_that_was_built_under_the_setting_is_trained_in_float32(setting):
-    with setting:
-        found = trained().state_dict()
-    for name, expected in trained().state_dict().items():
-        assert found[name].dtype == torch.float32
-        assert torch.equal(found[name], expected), name
+def test_a_model_that_was_built_under_the_setting_is_trained_in_float32(torch_setting):
+    with torch_setting:
+        state = train_small_model().state_dict()
+    for name, expected in train_small_model().state_dict().items():
+        assert state[name].dtype == torch.float32
+        assert torch.equal(state[name], expected), name
 
 
 # Which steps are captured as a graph, and what happens where that fails; replaying one takes a GPU --------------------
@@ -282,18 +282,23 @@ class Plain(nn.Linear):
     capturable = True
 
 
-def test_networks_are_captured_on_one_gpu_if_all_of_them_say_so(captured):
+def test_networks_are_captured_on_one_gpu_if_all_of_them_say_so(training_to_capture):
     gpu = SimpleNamespace(device=torch.device("cuda"), share=WHOLE_BATCH)
     frozen, other = Frozen(nn.Linear(2, 2), row_axes=1), NetworkList(lambda: nn.Linear(2, 2), 2)
-    for model, expected in ((captured.model, True), (nn.Linear(2, 2), True), (frozen, False), (other, False)):
-        assert can_capture(model, captured.batches, gpu) is expected
-    assert captured._captured is None, "nothing is captured on a CPU"
-    captured.model.backbone[1].capturable = False
-    assert not can_capture(captured.model, captured.batches, gpu)
+    for model, expected in (
+        (training_to_capture.model, True),
+        (nn.Linear(2, 2), True),
+        (frozen, False),
+        (other, False),
+    ):
+        assert can_capture(model, training_to_capture.batches, gpu) is expected
+    assert training_to_capture._captured is None, "nothing is captured on a CPU"
+    training_to_capture.model.backbone[1].capturable = False
+    assert not can_capture(training_to_capture.model, training_to_capture.batches, gpu)
 
 
 @pytest.fixture
-def captured():
+def training_to_capture():
     networks = NetworkList(lambda: Plain(3, 4), 2)
     networks.output_dim = 4
     model = CountModel(networks, make_head("poisson"), 2)
@@ -302,15 +307,17 @@ def captured():
     return Training(model, CountRows(torch.ones(8, 3), torch.ones(8)), None, config, Runtime("cpu"))
 
 
-def test_a_capture_that_fails_warns_and_steps_run_one_by_one(captured, monkeypatch):
+def test_a_capture_that_fails_warns_and_steps_run_one_by_one(training_to_capture, monkeypatch):
     def fails(self):
         raise RuntimeError("operation not permitted when stream is capturing\nand more")
 
     monkeypatch.setattr(CapturedSteps, "_capture", fails)
-    captured._captured = CapturedSteps(captured.train_step, captured.state, captured.batches)
+    training_to_capture._captured = CapturedSteps(
+        training_to_capture.train_step, training_to_capture.state, training_to_capture.batches
+    )
     with pytest.warns(RuntimeWarning, match="not captured as a CUDA graph: operation not .* capturing$"):
-        captured.run_epoch()
-    assert captured._captured is None
-    assert captured.state.step == 2
-    captured.run_epoch()
-    assert captured.state.step == 4
+        training_to_capture.run_epoch()
+    assert training_to_capture._captured is None
+    assert training_to_capture.state.step == 2
+    training_to_capture.run_epoch()
+    assert training_to_capture.state.step == 4

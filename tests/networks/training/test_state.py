@@ -1,4 +1,4 @@
-"""Each epoch is scored and the best is kept; a member that fails is rolled back, and no other member notices."""
+"""Test that the best epoch is kept, and that a network that fails is rolled back without the others noticing."""
 
 import multiprocessing
 import runpy
@@ -33,8 +33,8 @@ OVERFITTING = {"epochs": 30, "lr": 0.05, "weight_decay": 0.0, "schedule": "const
 
 
 @pytest.fixture(scope="module")
-def overfitted(train, rows):
-    """Weights and history of a training with the given settings, run once for all tests."""
+def train_to_overfit(train, rows):
+    """Train with these settings, once for all tests, and return weights and history."""
 
     @cache
     def run(validate: bool = True, **settings):
@@ -45,8 +45,8 @@ def overfitted(train, rows):
 
 
 @pytest.fixture(scope="module")
-def weights_after(rows, fresh):
-    """The (averaged) weights after an epoch of a training that selects nothing."""
+def get_weights_after(rows, fresh):
+    """Return the (averaged) weights after an epoch of a training that selects nothing."""
 
     @cache
     def all_epochs(ema: float):
@@ -58,29 +58,31 @@ def weights_after(rows, fresh):
 
 
 @pytest.mark.parametrize(("score", "ema"), [("nll", 0.0), ("crps", 0.5)])
-def test_each_member_keeps_its_own_best_epoch(overfitted, weights_after, score, ema):
-    best, history = overfitted(score=score, ema=ema)
+def test_each_network_keeps_its_own_best_epoch(train_to_overfit, get_weights_after, score, ema):
+    best, history = train_to_overfit(score=score, ema=ema)
     scores = torch.tensor([record["score"] for record in history.epochs])
     assert history.best_epoch == (scores.argmin(0) + 1).tolist()
     assert history.best_score == pytest.approx(scores.min(0).values.tolist())
     assert len(set(history.best_epoch)) > 1, "all are best at the same time, so nothing is shown"
     for member, epoch in enumerate(history.best_epoch):
-        assert torch.equal(best[member], weights_after(epoch, ema)[member])
+        assert torch.equal(best[member], get_weights_after(epoch, ema)[member])
 
 
-def test_the_last_epoch_is_kept_where_nothing_is_validated_whatever_the_patience(overfitted, weights_after):
-    kept, history = overfitted(validate=False, patience=1, epochs=4)
+def test_the_last_epoch_is_kept_where_nothing_is_validated_whatever_the_patience(train_to_overfit, get_weights_after):
+    kept, history = train_to_overfit(validate=False, patience=1, epochs=4)
     assert history.best_epoch == [4, 4, 4]
     assert "score" not in history.epochs[0]
     assert len(history.epochs) == 4
     assert history.stopped == ""
-    assert torch.equal(kept, weights_after(4))
+    assert torch.equal(kept, get_weights_after(4))
 
 
 @pytest.mark.parametrize("patience", [1, 2])
-def test_a_member_has_stopped_after_so_many_epochs_without_a_better_score(overfitted, weights_after, patience):
-    _, whole = overfitted(score="nll", ema=0.0)
-    kept, history = overfitted(patience=patience)
+def test_a_network_has_stopped_after_so_many_epochs_without_a_better_score(
+    train_to_overfit, get_weights_after, patience
+):
+    _, whole = train_to_overfit(score="nll", ema=0.0)
+    kept, history = train_to_overfit(patience=patience)
     for member in range(len(SEEDS)):
         scores = [record["score"][member] for record in whole.epochs]
         epoch, best = 0, 0
@@ -89,7 +91,7 @@ def test_a_member_has_stopped_after_so_many_epochs_without_a_better_score(overfi
             best = epoch if scores[epoch - 1] < min([*scores[: epoch - 1], float("inf")]) else best
         assert history.best_epoch[member] == best
         assert history.best_score[member] == scores[best - 1]
-        assert torch.equal(kept[member], weights_after(best)[member])
+        assert torch.equal(kept[member], get_weights_after(best)[member])
     assert len(history.epochs) == max(history.best_epoch) + patience < OVERFITTING["epochs"]
     assert history.stopped == f"no network had a better nll for {patience} epochs"
     chances = zip(history.best_epoch, whole.best_epoch, strict=True)
@@ -125,8 +127,8 @@ STEADY = {"schedule": "constant", "warmup": 0.0, "seeds": (1, 2)}
 SPOILED = 77.0
 
 
-class Poisoned(DoublePoissonHead):
-    """Fails for member 0 on rows whose count is SPOILED, or on all, in the steps from `first` to `last`."""
+class FailingHead(DoublePoissonHead):
+    """Fail for network 0 on rows whose count is SPOILED, or on all, in the steps from `first` to `last`."""
 
     first, last, step, kind, everywhere = 1, 10**9, 0, "loss", False
 
@@ -145,8 +147,8 @@ class Poisoned(DoublePoissonHead):
 
 
 @pytest.fixture
-def spoiled(rows):
-    """48 rows of which some are SPOILED."""
+def spoil_rows(rows):
+    """Make 48 rows, of which those at these positions are SPOILED."""
 
     def make(*at: int) -> CountRows:
         data = rows(48)
@@ -157,12 +159,12 @@ def spoiled(rows):
 
 
 @pytest.fixture
-def poisoned(fresh):
-    """An ensemble that fails in the given steps, counted from 1."""
+def make_failing_ensemble(fresh):
+    """Make an ensemble that fails in some steps, counted from 1."""
 
     def make(seeds=(1, 2), **attributes):
         model = fresh(seeds)
-        model.head = Poisoned()
+        model.head = FailingHead()
         vars(model.head).update(attributes)
         return model
 
@@ -173,41 +175,43 @@ def poisoned(fresh):
     ("kind", "settings"),
     [("loss", {"ema": 0.0}), ("loss and gradient", {"ema": 0.5, "clip": 0.1}), ("gradient", {"ema": 0.5, "clip": 0.1})],
 )
-def test_the_member_goes_back_and_the_other_does_not_notice(train, spoiled, poisoned, kind, settings):
-    data, settings = spoiled(*range(48)), STEADY | settings
+def test_a_failing_network_goes_back_and_the_other_does_not_notice(
+    train, spoil_rows, make_failing_ensemble, kind, settings
+):
+    data, settings = spoil_rows(*range(48)), STEADY | settings
     one_epoch, _ = train(data, epochs=1, **settings)
     two_epochs, _ = train(data, epochs=2, **settings)
     # Three batches an epoch, so that step 6 is the last of the second.
     with pytest.warns(RuntimeWarning, match=r"^non-finite loss in epoch 2, network 0, "):
-        recovered, history = train(data, epochs=2, model=poisoned(first=6, last=6, kind=kind), **settings)
+        recovered, history = train(data, epochs=2, model=make_failing_ensemble(first=6, last=6, kind=kind), **settings)
     assert torch.equal(recovered[0], one_epoch[0])
     assert torch.equal(recovered[1], two_epochs[1])
     assert len(history.rollbacks) == 1
 
 
-def test_the_rows_are_named(train, spoiled, poisoned, monkeypatch):
+def test_rows_with_a_failing_loss_are_named(train, spoil_rows, make_failing_ensemble, monkeypatch):
     monkeypatch.setattr("ddpn.networks.training.batches._SCORED_TABLE_ROWS", 7)
     with pytest.warns(RuntimeWarning, match="network 0, at rows 4, 30: the network was rolled back one epoch$"):
-        train(spoiled(4, 30), epochs=1, batch_size=48, model=poisoned(), **STEADY)
+        train(spoil_rows(4, 30), epochs=1, batch_size=48, model=make_failing_ensemble(), **STEADY)
 
 
 @pytest.mark.filterwarnings("ignore:non-finite loss:RuntimeWarning")
-def test_a_member_that_fails_again_and_again_ends_the_training(train, rows, spoiled, poisoned, flat):
-    model = poisoned(first=4)
+def test_a_network_that_fails_again_and_again_ends_the_training(train, rows, spoil_rows, make_failing_ensemble, flat):
+    model = make_failing_ensemble(first=4)
     message = r"loss must stay finite, got 4 failures; the last: .* at row 5: .*\. Lower lr"
     with pytest.raises(TrainingError, match=message):
-        train(spoiled(5), rows(20), epochs=20, model=model, **STEADY)
+        train(spoil_rows(5), rows(20), epochs=20, model=model, **STEADY)
     assert torch.isfinite(flat(model)).all()
     assert not model.training
 
 
-def test_a_member_that_is_done_may_fail_in_silence(train, rows, poisoned):
+def test_a_network_that_is_done_may_fail_in_silence(train, rows, make_failing_ensemble):
     data, validation = rows(12, seed=1), rows(60, seed=2)
     options = STEADY | {"seeds": (1, 2, 3), "epochs": 30, "lr": 0.05, "weight_decay": 0.0, "ema": 0.0, "patience": 1}
     expected, undisturbed = train(data, validation, **options)
     done = undisturbed.best_epoch[0] + 1
     assert len(undisturbed.epochs) > done + 4, "the others do not go on for long enough"
-    model = poisoned(seeds=(1, 2, 3), first=done + 1, everywhere=True)
+    model = make_failing_ensemble(seeds=(1, 2, 3), first=done + 1, everywhere=True)
     got, history = train(data, validation, model=model, **options)
     assert torch.equal(got, expected)
     assert history.rollbacks == []
@@ -223,13 +227,13 @@ CALLS_PER_EPOCH = 4
 
 
 @pytest.fixture(scope="module")
-def training(rows, fresh, flat, uses_of):
-    """Train on 50 rows with a checkpoint; returns the weights, the history and the uses of the network."""
+def run_training(rows, fresh, flat, use_counter):
+    """Train on 50 rows with a checkpoint; return the weights, the history and the number of uses of the network."""
 
     def run(file, interrupt_at=0, model=None, data=None, validation=None, config=CHECKPOINTED, **options):
         model = model or fresh(config.seeds)
         data, validation = data or rows(50, seed=1), validation or rows(40, seed=2)
-        uses = uses_of(model, interrupt_at)
+        uses = use_counter(model, interrupt_at)
         history = fit(model, data, validation, config, runtime=Runtime("cpu"), checkpoint=file, **options)
         return flat(model), history, uses.count
 
@@ -237,46 +241,46 @@ def training(rows, fresh, flat, uses_of):
 
 
 @pytest.fixture
-def run(training, tmp_path):
-    """A training with its checkpoint in a file of this test."""
-    return lambda **options: training(tmp_path / "state", **options)
+def train_with_checkpoint(run_training, tmp_path):
+    """Train with a checkpoint in a file of this test."""
+    return lambda **options: run_training(tmp_path / "state", **options)
 
 
 @pytest.fixture(scope="module")
-def whole(training):
-    """Weights and history of the plain training, without a checkpoint or an interruption."""
-    return training(None)[:2]
+def plain_result(run_training):
+    """Weights and history of the training without a checkpoint or an interruption."""
+    return run_training(None)[:2]
 
 
 @pytest.fixture(scope="module")
-def interrupted(training, tmp_path_factory):
+def second_epoch_checkpoint(run_training, tmp_path_factory):
     """The checkpoint of the plain training, interrupted in its second epoch."""
     file = tmp_path_factory.mktemp("interrupted") / "state"
-    assert training(file, interrupt_at=6)[1].interrupted
+    assert run_training(file, interrupt_at=6)[1].interrupted
     return file
 
 
-def without_seconds(history):
+def drop_seconds(history):
     plain = history.as_dict()
     return plain | {"epochs": [{k: v for k, v in record.items() if k != "seconds"} for record in plain["epochs"]]}
 
 
 # In the first step, in a validation, and in the last use of all.
 @pytest.mark.parametrize("at", [1, 4, 16])
-def test_an_interrupted_training_resumes_to_the_same_bits(run, whole, at):
-    assert run(interrupt_at=at)[1].interrupted
-    got, resumed, uses = run()
-    assert torch.equal(got, whole[0])
-    assert without_seconds(resumed) == without_seconds(whole[1])
+def test_an_interrupted_training_resumes_to_the_same_bits(train_with_checkpoint, plain_result, at):
+    assert train_with_checkpoint(interrupt_at=at)[1].interrupted
+    got, resumed, uses = train_with_checkpoint()
+    assert torch.equal(got, plain_result[0])
+    assert drop_seconds(resumed) == drop_seconds(plain_result[1])
     begun = (at - 1) // CALLS_PER_EPOCH
     assert uses == (CHECKPOINTED.epochs - begun) * CALLS_PER_EPOCH, "epochs that were done are done again, or left out"
 
 
-def test_a_finished_training_is_not_done_again(run, whole):
-    _, history, _ = run(save_seconds=0.0)
-    got, again, uses = run(save_seconds=0.0)
+def test_a_finished_training_is_not_done_again(train_with_checkpoint, plain_result):
+    _, history, _ = train_with_checkpoint(save_seconds=0.0)
+    got, again, uses = train_with_checkpoint(save_seconds=0.0)
     assert uses == 0
-    assert torch.equal(got, whole[0])
+    assert torch.equal(got, plain_result[0])
     assert again.as_dict() == history.as_dict()
 
 
@@ -284,7 +288,7 @@ def test_a_finished_training_is_not_done_again(run, whole):
 
 
 @pytest.fixture
-def others(rows, fresh):
+def other_trainings(rows, fresh):
     """Trainings that differ from the plain one, by what differs."""
     y = rows(50, seed=1)
     more = CountRows(y.X, y.y + (torch.arange(50) == 49))
@@ -308,43 +312,45 @@ def others(rows, fresh):
     }
 
 
-def test_the_checkpoint_of_another_training_is_refused(training, interrupted, others, tmp_path):
-    before = interrupted.read_bytes()
-    for changed, options in others.items():
+def test_the_checkpoint_of_another_training_is_refused(
+    run_training, second_epoch_checkpoint, other_trainings, tmp_path
+):
+    before = second_epoch_checkpoint.read_bytes()
+    for changed, options in other_trainings.items():
         with pytest.raises(InputError, match=rf"state comes from a training with another {changed}\."):
-            training(interrupted, **options)
-    assert interrupted.read_bytes() == before
+            run_training(second_epoch_checkpoint, **options)
+    assert second_epoch_checkpoint.read_bytes() == before
     with pytest.raises(InputError, match="with another training data, lr"):
-        training(interrupted, **others["lr"] | others["training data"])
+        run_training(second_epoch_checkpoint, **other_trainings["lr"] | other_trainings["training data"])
     tensor_files.write(tmp_path / "other", {"x": torch.zeros(2)}, {"something": "else"})
     with pytest.raises(InputError, match="comes from a training with another"):
-        training(tmp_path / "other")
+        run_training(tmp_path / "other")
     (tmp_path / "state").write_bytes(before[:-5])
     with pytest.raises(InputError, match="state is damaged"):
-        training(tmp_path / "state")
+        run_training(tmp_path / "state")
 
 
 # Real signals -----------------------------------------------------------------------------------------------------
 
 
-def _end_itself(number: int, at: int, state: Path) -> None:
+def run_until_signal(number: int, at: int, state: Path) -> None:
     torch.set_num_threads(1)  # threads of the parent are not there in a fork
-    model = PROGRAM["ending_itself"](PROGRAM["network"](), number, at)
-    raise SystemExit(130 if PROGRAM["trained"](model, state).interrupted else 0)
+    model = PROGRAM["make_self_ending"](PROGRAM["make_network"](), number, at)
+    raise SystemExit(130 if PROGRAM["run_training"](model, state).interrupted else 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
 def test_a_process_that_was_stopped_leaves_a_checkpoint_to_resume_from(tmp_path, flat, number):
     state = tmp_path / "state"
-    process = multiprocessing.get_context("fork").Process(target=_end_itself, args=(number, 17, state))
+    process = multiprocessing.get_context("fork").Process(target=run_until_signal, args=(number, 17, state))
     process.start()
     process.join(60)
     assert process.exitcode == (130 if number == signal.SIGINT else -number)
     assert tensor_files.read(state)[1]["epoch"] == 2
-    whole, resumed = PROGRAM["network"](), PROGRAM["network"]()
-    history, again = PROGRAM["trained"](whole), PROGRAM["trained"](resumed, state)
+    whole, resumed = PROGRAM["make_network"](), PROGRAM["make_network"]()
+    history, again = PROGRAM["run_training"](whole), PROGRAM["run_training"](resumed, state)
     assert torch.equal(flat(resumed), flat(whole))
-    assert without_seconds(again) == without_seconds(history)
+    assert drop_seconds(again) == drop_seconds(history)
 
 
 CONFIG = TrainingConfig(epochs=6, batch_size=16, lr=0.3, ema=0.0, seeds=(0, 1))
@@ -354,7 +360,7 @@ CONFIG = TrainingConfig(epochs=6, batch_size=16, lr=0.3, ema=0.0, seeds=(0, 1))
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (3, 2)], ids=["of other lengths", "as long by chance"])
-def test_a_layer_that_members_share_is_refused(shape):
+def test_a_layer_that_networks_share_is_refused(shape):
     with pytest.raises(ConfigError, match=r"^parameters must have the 2 networks .*, got weight of shape"):
         FlatWeights(nn.Linear(*shape), n_networks=2)
     held = nn.ParameterList([nn.Parameter(torch.zeros(2, 3))])
@@ -364,43 +370,43 @@ def test_a_layer_that_members_share_is_refused(shape):
 # Networks of a user, without a member axis, with statistics and dropout -----------------------------------------------
 
 
-class Own(NetworkList):
+class PlainNetworks(NetworkList):
     output_dim = 4
 
 
-def normed() -> nn.Module:
+def make_batch_norm() -> nn.Module:
     network = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 4), nn.ReLU())
     network.register_parameter("idle", nn.Parameter(torch.ones(3)))
     return network
 
 
-def dropped() -> nn.Module:
+def make_dropout() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5))
 
 
-def own(network, seeds=CONFIG.seeds) -> CountModel:
-    model = CountModel(Own(network, len(seeds)), make_head("poisson"), len(seeds))
+def make_model(network, seeds=CONFIG.seeds) -> CountModel:
+    model = CountModel(PlainNetworks(network, len(seeds)), make_head("poisson"), len(seeds))
     model.reset(seeds)
     return model
 
 
-def trained(network, rows, **options) -> tuple[CountModel, History]:
-    model = own(network)
+def train_network(network, rows, **options) -> tuple[CountModel, History]:
+    model = make_model(network)
     history = fit(model, rows(80), rows(40, seed=3), CONFIG, runtime=Runtime("cpu"), **options)
     return model, history
 
 
-def test_members_in_a_loop_equal_separate_runs(rows):
-    together, x = trained(normed, rows)[0].raw(rows(9).X), rows(9).X
+def test_networks_in_a_loop_equal_separate_runs(rows):
+    together, x = train_network(make_batch_norm, rows)[0].raw(rows(9).X), rows(9).X
     for member, seed in enumerate(CONFIG.seeds):
-        alone = own(normed, (seed,))
+        alone = make_model(make_batch_norm, (seed,))
         config = TrainingConfig(epochs=6, batch_size=16, lr=0.3, ema=0.0, seeds=(seed,))
         fit(alone, rows(80), rows(40, seed=3), config, runtime=Runtime("cpu"))
         torch.testing.assert_close(together[:, member], alone.raw(x)[:, 0], rtol=1e-5, atol=1e-5)
 
 
-def test_what_is_kept_scores_what_the_best_epoch_did(rows):
-    model, history = trained(normed, rows)
+def test_the_kept_weights_score_what_the_best_epoch_did(rows):
+    model, history = train_network(make_batch_norm, rows)
     validation = rows(40, seed=3)
     with torch.no_grad():
         scores = -model(validation.X).log_prob(validation.y.unsqueeze(1)).mean(0)
@@ -408,34 +414,34 @@ def test_what_is_kept_scores_what_the_best_epoch_did(rows):
     torch.testing.assert_close(scores, torch.tensor(history.best_score), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("network", [normed, dropped])
+@pytest.mark.parametrize("network", [make_batch_norm, make_dropout])
 def test_a_training_that_goes_on_ends_as_one_that_was_not_stopped(rows, tmp_path, network):
-    whole, _ = trained(network, rows)
+    whole, _ = train_network(network, rows)
 
     def stop(text):
         if text.startswith("epoch 3 "):
             raise KeyboardInterrupt
 
-    assert trained(network, rows, checkpoint=tmp_path / "state", on_epoch=stop)[1].interrupted
-    after, _ = trained(network, rows, checkpoint=tmp_path / "state")
+    assert train_network(network, rows, checkpoint=tmp_path / "state", on_epoch=stop)[1].interrupted
+    after, _ = train_network(network, rows, checkpoint=tmp_path / "state")
     for name, tensor in whole.state_dict().items():
         assert torch.equal(after.state_dict()[name], tensor), name
 
 
 def test_what_is_drawn_comes_from_the_seeds_and_torchs_stream_is_put_back(rows):
-    found = []
+    outputs = []
     for seed in (7, 8):
-        model = own(dropped)
+        model = make_model(make_dropout)
         torch.manual_seed(seed)
         before = torch.get_rng_state()
         fit(model, rows(80), None, CONFIG, runtime=Runtime("cpu"))
         assert torch.equal(torch.get_rng_state(), before)
-        found.append(model.raw(rows(5).X))
-    assert torch.equal(*found)
+        outputs.append(model.raw(rows(5).X))
+    assert torch.equal(*outputs)
 
 
-def test_a_member_that_is_rolled_back_has_its_statistics_again(rows):
-    training = Training(own(normed), rows(40), None, CONFIG, Runtime("cpu"))
+def test_a_network_that_is_rolled_back_has_its_statistics_again(rows):
+    training = Training(make_model(make_batch_norm), rows(40), None, CONFIG, Runtime("cpu"))
     statistics = [network[0].running_mean for network in training.model.backbone]
     for mean in statistics:
         mean.fill_(torch.nan)

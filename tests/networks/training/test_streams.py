@@ -1,4 +1,4 @@
-"""Tests of a training on a stream: every row comes, and an interrupted training continues bit for bit."""
+"""Test a training on a stream: every row comes, and an interrupted training continues bit for bit."""
 
 import numpy as np
 import pytest
@@ -40,12 +40,12 @@ class Stream:
         return CountRows(torch.from_numpy(self.x[chunk]), torch.from_numpy(self.y[chunk]))
 
 
-def streamed(source: Stream) -> StreamedRows:
+def stream_rows(source: Stream) -> StreamedRows:
     return StreamedRows(source, source.sample, rows=64, chunks=2)
 
 
-def train(tmp_path=None, stop_after=None):
-    """The weights after a training, and its history."""
+def run_training(tmp_path=None, stop_after=None):
+    """Train, and return the weights and the history."""
     model, source = CountModel(MLP(n_in=2, hidden=(8,), n_networks=2), make_head("poisson"), 2), Stream()
     model.reset(CONFIG.seeds)
 
@@ -55,13 +55,13 @@ def train(tmp_path=None, stop_after=None):
 
     checkpoint = None if tmp_path is None else tmp_path / "state"
     validation = source.sample(np.arange(64))
-    history = fit(model, streamed(source), validation, CONFIG, checkpoint=checkpoint, on_epoch=stop)
+    history = fit(model, stream_rows(source), validation, CONFIG, checkpoint=checkpoint, on_epoch=stop)
     return torch.cat([p.detach().flatten() for p in model.parameters()]), history
 
 
-def test_an_epoch_has_the_next_chunks_and_every_member_its_own_order():
+def test_an_epoch_has_the_next_chunks_and_every_network_its_own_order():
     source = Stream()
-    batches = StreamBatches(streamed(source), 32, seed=3, load=lambda sample: sample)
+    batches = StreamBatches(stream_rows(source), 32, seed=3, load=lambda sample: sample)
     streams = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
     assert batches.steps == 4
     seen = []
@@ -77,17 +77,17 @@ def test_an_epoch_has_the_next_chunks_and_every_member_its_own_order():
 
 
 def test_an_interrupted_training_continues_bit_for_bit(tmp_path):
-    whole, history = train()
-    _, stopped = train(tmp_path, stop_after=3)
+    whole, history = run_training()
+    _, stopped = run_training(tmp_path, stop_after=3)
     assert stopped.interrupted
     assert len(stopped.epochs) == 3
-    continued, again = train(tmp_path)
+    continued, again = run_training(tmp_path)
     assert torch.equal(whole, continued)
     assert [e["loss"] for e in again.epochs] == [e["loss"] for e in history.epochs]
 
 
 def test_the_checkpoint_of_another_stream_is_refused(tmp_path, monkeypatch):
-    train(tmp_path, stop_after=2)
+    run_training(tmp_path, stop_after=2)
     monkeypatch.setattr(Stream, "identity", "other rows")
     with pytest.raises(Exception, match="another training data"):
-        train(tmp_path)
+        run_training(tmp_path)

@@ -1,4 +1,4 @@
-"""Two processes of torchrun: the weights of one process, and of an undisturbed training after one was killed."""
+"""Test two processes of torchrun: they have the weights of one process, also after one of them was killed."""
 
 import importlib.util
 import os
@@ -28,15 +28,15 @@ pytestmark = [
 ]
 
 
-def start(folder, at):
-    """The weights of each process, of an undisturbed training and of one that was killed."""
+def run_torchrun(folder, at):
+    """Return the weights of each process, of an undisturbed training and of one that was killed."""
     options = ["--nproc_per_node", "2", "--max-restarts", "1", "--standalone", "--monitor-interval", "0.2"]
     # Four processes in all, forked from that of torchrun: each would import torch and ddpn.
     options += ["--start-method", "fork", "--run-path"]
     command = [sys.executable, "-c", TORCHRUN, *options, PROGRAM, str(folder), str(at)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    found = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
-    assert found.returncode == 0, found.stderr
+    result = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+    assert result.returncode == 0, result.stderr
     return [[load_file(folder / name / str(rank) / "weights") for rank in range(2)] for name in ("whole", "killed")]
 
 
@@ -44,7 +44,7 @@ def test_two_processes_have_the_weights_of_one_also_after_a_kill(tmp_path):
     program = runpy.run_path(TRAINING)
     program["trained"](alone := program["network"]())
     # Seven uses of the network per epoch: the checkpoint of the second one is there when it is killed in the third.
-    whole, killed = start(tmp_path, at=18)
+    whole, killed = run_torchrun(tmp_path, at=18)
     for name, expected in alone.named_parameters():
         assert torch.equal(whole[0][name], whole[1][name]), "the processes have drifted apart"
         torch.testing.assert_close(whole[0][name], expected.detach(), rtol=0.0, atol=1e-6)
