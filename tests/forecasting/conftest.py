@@ -1,4 +1,4 @@
-"""A small under-dispersed set of series with a known truth, and the score of sample paths."""
+"""Share a small under-dispersed set of series with a known truth, and the score of sample paths."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ HORIZON = 7
 
 
 @pytest.fixture(autouse=True)
-def _same_draws() -> None:
+def _seed_torch() -> None:
     torch.manual_seed(0)
 
 
@@ -29,8 +29,8 @@ def series(means) -> np.ndarray:
 
 
 @pytest.fixture(scope="session")
-def sample_crps():
-    """Mean CRPS of samples (n, ...) by all pairs of them."""
+def compute_sample_crps():
+    """Compute the mean CRPS of samples (n, ...) by all pairs of them."""
 
     def score(samples: np.ndarray, y: np.ndarray) -> float:
         spread = np.mean([np.abs(samples - np.roll(samples, shift, axis=0)).mean() for shift in range(1, len(samples))])

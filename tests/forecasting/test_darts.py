@@ -1,4 +1,4 @@
-"""`DoublePoissonLikelihood` in darts's own models."""
+"""Test `DoublePoissonLikelihood` in darts's own models."""
 
 import numpy as np
 import pandas as pd
@@ -31,7 +31,7 @@ def train(series):
     return [TimeSeries.from_times_and_values(times, row[:-HORIZON].astype(np.float32)) for row in series]
 
 
-def lstm(likelihood, folder, epochs):
+def make_lstm(likelihood, folder, epochs):
     return RNNModel(
         model="LSTM",
         input_chunk_length=14,
@@ -46,7 +46,7 @@ def lstm(likelihood, folder, epochs):
     )
 
 
-def test_names_and_order_of_parameters():
+def test_parameters_have_names_and_an_order():
     likelihood = DoublePoissonLikelihood()
     assert likelihood.num_parameters == 2
     assert likelihood.type.value == "doublepoisson"
@@ -67,8 +67,8 @@ def test_the_loss_is_the_mean_negative_log_likelihood():
     weight = torch.rand(5, 3, 1)
     likelihood = DoublePoissonLikelihood()
     loss = likelihood.compute_loss(raw, y, weight)
-    wanted = -(weight * DoublePoisson(raw[..., 0].exp(), raw[..., 1].exp()).log_prob(y)).mean()
-    torch.testing.assert_close(loss, wanted)
+    expected = -(weight * DoublePoisson(raw[..., 0].exp(), raw[..., 1].exp()).log_prob(y)).mean()
+    torch.testing.assert_close(loss, expected)
     loss.backward()
     assert raw.grad.isfinite().all()
     drawn = likelihood.sample(raw.detach())
@@ -96,27 +96,30 @@ def test_invalid_arguments_are_rejected():
         DoublePoissonLikelihood(link="identity")
 
 
-def test_under_dispersed_series_are_forecast_better_than_by_a_negative_binomial(train, series, tmp_path, sample_crps):
+def test_under_dispersed_series_are_forecast_better_than_by_a_negative_binomial(
+    train, series, tmp_path, compute_sample_crps
+):
     future, scores = series[:, -HORIZON:], {}
     for kind in (DoublePoissonLikelihood, NegativeBinomialLikelihood):
-        model = lstm(kind(), tmp_path, epochs=6)
+        model = make_lstm(kind(), tmp_path, epochs=6)
         model.fit(train)
         forecasts = model.predict(HORIZON, series=train, num_samples=50, batch_size=600)
-        samples = np.stack([each.all_values()[:, 0].T for each in forecasts], axis=1)
+        samples = np.stack([forecast.all_values()[:, 0].T for forecast in forecasts], axis=1)
         assert (samples == samples.round()).all()
         assert (samples >= 0).all()
-        scores[kind] = sample_crps(samples, future)
+        scores[kind] = compute_sample_crps(samples, future)
     assert scores[DoublePoissonLikelihood] < 0.8 * scores[NegativeBinomialLikelihood]
 
 
 def test_a_saved_model_predicts_the_same_parameters(train, tmp_path):
-    model = lstm(DoublePoissonLikelihood(), tmp_path, epochs=1)
+    model = make_lstm(DoublePoissonLikelihood(), tmp_path, epochs=1)
     model.fit(train, max_samples_per_ts=4)
     model.save(str(tmp_path / "model.pt"))
     with safe_globals([DoublePoissonLikelihood, DoublePoissonType]):
         loaded = RNNModel.load(str(tmp_path / "model.pt"))
-    found = [
-        each.predict(1, series=train[0], predict_likelihood_parameters=True).to_dataframe() for each in (model, loaded)
+    tables = [
+        forecaster.predict(1, series=train[0], predict_likelihood_parameters=True).to_dataframe()
+        for forecaster in (model, loaded)
     ]
-    assert list(found[0].columns) == ["0_mu", "0_gamma"]
-    pd.testing.assert_frame_equal(*found)
+    assert list(tables[0].columns) == ["0_mu", "0_gamma"]
+    pd.testing.assert_frame_equal(*tables)

@@ -1,4 +1,4 @@
-"""`DoublePoissonOutput` in GluonTS's own models."""
+"""Test `DoublePoissonOutput` in GluonTS's own models."""
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ HORIZON = 7
 
 
 @pytest.fixture
-def quiet(tmp_path):
+def quiet_options(tmp_path):
     """Options of a Lightning trainer that writes into an empty folder and prints nothing."""
     names = ("enable_progress_bar", "enable_model_summary", "logger")
     return {"accelerator": "cpu", "default_root_dir": tmp_path, **dict.fromkeys(names, False)}
@@ -33,7 +33,7 @@ def train(series):
     return ListDataset([{"start": start, "target": row[:-HORIZON]} for row in series], freq="D")
 
 
-def feed_forward(output, quiet, epochs=6):
+def make_feed_forward(output, quiet, epochs=6):
     seed_everything(0, verbose=False)
     return SimpleFeedForwardEstimator(
         prediction_length=HORIZON,
@@ -56,9 +56,9 @@ def test_a_scale_changes_the_parameters_and_not_the_arguments():
     for _ in range(2):  # a second call finds the same
         dist = output.distribution(arguments, scale=scale)
         index = torch.where(before[1] < 1.0, 1.0 + scale * (1.0 / before[1] - 1.0), 1.0 / before[1])
-        wanted = DoublePoisson(before[0] * scale, 1.0 / index).log_prob(y)
-        torch.testing.assert_close(dist.log_prob(y), wanted, rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(output.loss(y, arguments, scale=scale), -wanted, rtol=1e-4, atol=1e-4)
+        expected = DoublePoisson(before[0] * scale, 1.0 / index).log_prob(y)
+        torch.testing.assert_close(dist.log_prob(y), expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(output.loss(y, arguments, scale=scale), -expected, rtol=1e-4, atol=1e-4)
     assert all(torch.equal(now, then) for now, then in zip(arguments, before, strict=True))
     assert dist.batch_shape == (4, 5)
     assert output.event_shape == ()
@@ -82,29 +82,31 @@ def test_values_that_are_no_counts_are_rejected():
 
 
 def test_under_dispersed_series_are_forecast_better_than_by_a_negative_binomial(
-    train, series, means, quiet, sample_crps
+    train, series, means, quiet_options, compute_sample_crps
 ):
     future, scores = series[:, -HORIZON:], {}
     for name, output in (("ours", DoublePoissonOutput()), ("theirs", NegativeBinomialOutput())):
-        forecasts = list(feed_forward(output, quiet).train(train).predict(train))
-        samples = np.stack([each.distribution.sample((100,)).numpy() for each in forecasts], axis=1)
-        scores[name] = sample_crps(samples, future)
+        forecasts = list(make_feed_forward(output, quiet_options).train(train).predict(train))
+        samples = np.stack([forecast.distribution.sample((100,)).numpy() for forecast in forecasts], axis=1)
+        scores[name] = compute_sample_crps(samples, future)
     truth = DoublePoisson(torch.from_numpy(means[:, -HORIZON:]), torch.tensor(8.0)).crps(torch.from_numpy(future))
     assert scores["ours"] < 0.8 * scores["theirs"]
     assert scores["ours"] < 2.0 * truth.mean().item()
 
 
-def test_a_saved_predictor_forecasts_the_same(train, quiet, tmp_path):
-    predictor = feed_forward(DoublePoissonOutput(), quiet, epochs=1).train(train)
+def test_a_saved_predictor_forecasts_the_same(train, quiet_options, tmp_path):
+    predictor = make_feed_forward(DoublePoissonOutput(), quiet_options, epochs=1).train(train)
     (tmp_path / "saved").mkdir()
     predictor.serialize(tmp_path / "saved")
-    forecasts = [next(iter(each.predict(train))) for each in (predictor, Predictor.deserialize(tmp_path / "saved"))]
+    forecasts = [
+        next(iter(forecaster.predict(train))) for forecaster in (predictor, Predictor.deserialize(tmp_path / "saved"))
+    ]
     assert isinstance(forecasts[1].distribution, DoublePoisson)
     assert forecasts[0].mean == pytest.approx(forecasts[1].mean)
     assert forecasts[0].quantile(0.9) == pytest.approx(np.round(forecasts[0].quantile(0.9)))
 
 
-def test_deepar_draws_paths_of_counts(train, quiet):
+def test_deepar_draws_paths_of_counts(train, quiet_options):
     seed_everything(0, verbose=False)
     estimator = DeepAREstimator(
         freq="D",
@@ -115,10 +117,10 @@ def test_deepar_draws_paths_of_counts(train, quiet):
         num_parallel_samples=20,
         distr_output=DoublePoissonOutput(),
         num_batches_per_epoch=2,
-        trainer_kwargs=quiet | {"max_epochs": 1},
+        trainer_kwargs=quiet_options | {"max_epochs": 1},
     )
     forecasts = list(estimator.train(train).predict(train))
-    samples = np.stack([each.samples for each in forecasts])
+    samples = np.stack([forecast.samples for forecast in forecasts])
     assert samples.shape == (12, 20, 3)
     assert (samples >= 0).all()
     assert (samples == samples.round()).all()

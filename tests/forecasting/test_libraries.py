@@ -1,4 +1,4 @@
-"""The libraries are imported on use only, and a missing one is reported with its extra."""
+"""Test that libraries are imported on use only, and that a missing one is reported with its extra."""
 
 import importlib.util
 import subprocess
@@ -15,7 +15,7 @@ ADAPTERS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "kind", "module"), ADAPTERS, ids=[each[0] for each in ADAPTERS])
+@pytest.mark.parametrize(("name", "kind", "module"), ADAPTERS, ids=[adapter[0] for adapter in ADAPTERS])
 def test_a_missing_library_is_reported_with_its_extra(monkeypatch, name, kind, module):
     monkeypatch.setitem(sys.modules, module, None)
     path = f"{forecasting.__path__[0]}/{name}.py"

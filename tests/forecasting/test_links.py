@@ -1,4 +1,4 @@
-"""Raw outputs and scales of any size give a Double Poisson that is right, and finite gradients."""
+"""Test that raw outputs and scales of any size give a right Double Poisson, and finite gradients."""
 
 import pytest
 import torch
@@ -12,12 +12,12 @@ RAW = torch.tensor([-1e4, -100.0, -15.0, -1.0, 0.0, 3.0, 50.0, 1e4])
 @pytest.mark.parametrize("link", [location, exponential_location, inverse_dispersion])
 def test_links_are_positive_and_increase_with_a_gradient(link, dtype):
     raw = RAW.clone().to(dtype).requires_grad_()
-    found = link(raw)
-    assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
-    assert found.isfinite().all()
-    assert (found > 0).all()
-    assert (found.diff() >= 0).all()
-    found.log().sum().backward()
+    values = link(raw)
+    assert values.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert values.isfinite().all()
+    assert (values > 0).all()
+    assert (values.diff() >= 0).all()
+    values.log().sum().backward()
     assert raw.grad.isfinite().all()
     assert (raw.grad > 0).all()
 
@@ -41,7 +41,7 @@ def test_under_dispersion_keeps_variance_by_mean_at_every_scale(scale, gamma):
 
 @pytest.mark.parametrize("scale", [0.05, 1.0, 30.0, 400.0])
 def test_over_dispersion_scales_as_that_of_a_negative_binomial(scale):
-    """Its logits + log(scale) multiply the mean m, and leave the variance at m + m^2 / total_count."""
+    """Adding log(scale) to the logits multiplies the mean m, and leaves the variance at m + m^2 / total_count."""
     negative_binomial = torch.distributions.NegativeBinomial(2.0, logits=torch.tensor(10.0).log())
     index = (negative_binomial.variance / negative_binomial.mean).item()
     scaled = torch.distributions.NegativeBinomial(2.0, logits=torch.tensor(10.0 * scale).log())

@@ -1,4 +1,7 @@
-"""The examples of the how-to on forecasting run; tests/docs leaves them out, as their libraries are not in `.venv`."""
+"""Test that the examples of the how-to on forecasting run.
+
+tests/docs leaves them out, as their libraries are not in `.venv`.
+"""
 
 import re
 from pathlib import Path
@@ -14,17 +17,17 @@ LIBRARIES = {
 }
 
 
-def sections() -> dict[str, str]:
-    """The code of each section that has any."""
-    found = {}
+def read_sections() -> dict[str, str]:
+    """Read the code of sections that have any."""
+    code_by_section = {}
     for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]:
         if code := re.findall(r"^```{code-block} python\n(.*?)^```$", section, flags=re.MULTILINE | re.DOTALL):
-            found[section.splitlines()[0]] = "".join(code)
-    return found
+            code_by_section[section.splitlines()[0]] = "".join(code)
+    return code_by_section
 
 
 def test_every_library_has_an_example():
-    assert sections().keys() == LIBRARIES.keys()
+    assert read_sections().keys() == LIBRARIES.keys()
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -33,7 +36,7 @@ def test_the_example_runs(title, tmp_path, monkeypatch, capsys):
     pytest.importorskip(LIBRARIES[title], reason=f"{title} is not installed: make test-forecasting")
     monkeypatch.chdir(tmp_path)
     space: dict[str, object] = {"__name__": "page"}
-    exec(compile(sections()[title], PAGE.name, "exec"), space)
+    exec(compile(read_sections()[title], PAGE.name, "exec"), space)
     if title == "GluonTS":
         assert (space["forecast"].quantile(0.9) % 1 == 0).all()
     elif title == "darts":

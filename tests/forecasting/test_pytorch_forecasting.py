@@ -1,4 +1,4 @@
-"""`DoublePoissonDistributionLoss` in PyTorch Forecasting's own models."""
+"""Test `DoublePoissonDistributionLoss` in PyTorch Forecasting's own models."""
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ SCALE = torch.tensor([[0.0, 2.0], [0.0, 30.0]])
 
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("transformation", [None, "log", "log1p", "logit", "count", "softplus", "relu"])
-def test_refuses_what_the_negative_binomial_refuses(transformation, center):
+def test_normalizers_that_the_negative_binomial_refuses_are_refused(transformation, center):
     encoder = GroupNormalizer(transformation=transformation, center=center)
     raw = torch.randn(2, 3, 2)
     try:
@@ -40,13 +40,13 @@ def test_refuses_what_the_negative_binomial_refuses(transformation, center):
         assert DoublePoissonDistributionLoss().rescale_parameters(raw, SCALE, encoder).shape == (2, 3, 2)
 
 
-def test_the_scale_multiplies_the_mean_and_what_exceeds_a_poisson():
+def test_the_scale_multiplies_the_mean_and_the_excess_over_a_poisson():
     loss, raw = DoublePoissonDistributionLoss(), torch.randn(2, 3, 2)
     mu, gamma = loss.rescale_parameters(raw, SCALE, EncoderNormalizer(center=False)).unbind(-1)
     torch.testing.assert_close(mu, torch.nn.functional.softplus(raw[..., 0]) * SCALE[:, 1:])
     index = (-raw[..., 1]).exp()
-    wanted = torch.where(index > 1.0, 1.0 + SCALE[:, 1:] * (index - 1.0), index)
-    torch.testing.assert_close(1.0 / gamma, wanted, rtol=1e-4, atol=1e-4)
+    expected = torch.where(index > 1.0, 1.0 + SCALE[:, 1:] * (index - 1.0), index)
+    torch.testing.assert_close(1.0 / gamma, expected, rtol=1e-4, atol=1e-4)
     log1p = EncoderNormalizer(center=False, transformation="log1p")
     mu, gamma = loss.rescale_parameters(0.1 * raw, SCALE, log1p).unbind(-1)
     torch.testing.assert_close(mu, (0.1 * raw[..., 0] * SCALE[:, 1:]).exp())
@@ -70,7 +70,7 @@ def test_loss_mean_quantiles_and_samples_are_those_of_the_distribution():
     assert torch.equal(samples, samples.round())
 
 
-def test_under_dispersed_series_are_forecast_better_than_by_a_negative_binomial(series, tmp_path, sample_crps):
+def test_under_dispersed_series_are_forecast_better_than_by_a_negative_binomial(series, tmp_path, compute_sample_crps):
     steps = series.shape[1]
     names = np.repeat([f"{i:02d}" for i in range(len(series))], steps)
     table = pd.DataFrame({"y": series.ravel(), "t": np.tile(np.arange(steps), len(series)), "name": names})
@@ -95,5 +95,5 @@ def test_under_dispersed_series_are_forecast_better_than_by_a_negative_binomial(
         samples = model.predict(test, mode="samples", n_samples=50, trainer_kwargs=dict(options)).numpy()
         assert (samples == samples.round()).all()
         assert (samples >= 0).all()
-        scores[kind] = sample_crps(samples.transpose(2, 0, 1), series[:, -HORIZON:])
+        scores[kind] = compute_sample_crps(samples.transpose(2, 0, 1), series[:, -HORIZON:])
     assert scores[DoublePoissonDistributionLoss] < 0.8 * scores[NegativeBinomialDistributionLoss]
