@@ -1,3 +1,5 @@
+"""Let tests import the benchmarks."""
+
 import sys
 from pathlib import Path
 
@@ -7,8 +9,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
-def _importable(monkeypatch):
-    """`benchmarks` is a folder at the root of the repository, no installed package."""
+def _make_importable(monkeypatch):
+    """Put the root of the repository on the path: `benchmarks` is a folder there, no installed package."""
     monkeypatch.syspath_prepend(str(ROOT))
     yield
     for name in [name for name in sys.modules if name == "benchmarks" or name.startswith("benchmarks.")]:
