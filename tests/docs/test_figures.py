@@ -1,4 +1,4 @@
-"""The figures of the documentation can be drawn again, and every figure of a page is one of them."""
+"""Test that the figures of the documentation can be drawn again, and that every figure of a page is one of them."""
 
 import importlib.util
 import re
@@ -11,31 +11,31 @@ matplotlib = pytest.importorskip("matplotlib.image") and pytest.importorskip("ma
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def script(name):
-    found = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+def load_script(name):
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 
 @pytest.fixture(scope="module")
 def figures():
-    return script("figures")
+    return load_script("figures")
 
 
 def test_the_drawing_of_the_packages_shows_the_imports_of_the_code():
     pytest.importorskip("grimp", reason="import-linter, which brings grimp, is not installed")
-    rooms = script("rooms")
+    rooms = load_script("rooms")
     assert rooms.PICTURE.read_text(encoding="utf-8") == rooms.draw_picture(), "run python docs/rooms.py"
 
 
 @pytest.mark.parametrize("name", ["dispersion", "attenuation", "scoring"])
-def test_those_without_a_training_are_drawn(figures, name, tmp_path):
+def test_figures_without_a_training_are_drawn(figures, name, tmp_path):
     path = tmp_path / f"{name}.png"
     with figures.style():
         figures.FIGURES[name](path)
     narrow = path.with_name(f"{name}-narrow.png")
-    wide, tall = (matplotlib.image.imread(each).shape for each in (path, narrow))
+    wide, tall = (matplotlib.image.imread(image).shape for image in (path, narrow))
     assert wide[1] > wide[0]
     assert tall[0] > tall[1]
 

@@ -1,4 +1,4 @@
-"""The recipe for MLflow runs; tests/docs/test_pages.py leaves it out, as MLflow is not in `.venv`."""
+"""Test the recipe for MLflow; tests/docs/test_pages.py leaves it out, as MLflow is not in `.venv`."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_the_recipe_prints_what_it_shows(tmp_path, monkeypatch, capsys):
     space: dict[str, object] = {"__name__": "page"}
     exec(compile(code, PAGE.name, "exec"), space)
     assert capsys.readouterr().out.splitlines()[-len(shown) :] == shown
-    found, narrow = (space["loaded"].predict(space["rows"], params={"coverage": at}) for at in (0.9, 0.5))
-    assert (narrow["upper"] - narrow["lower"]).sum() < (found["upper"] - found["lower"]).sum()
+    wide, narrow = (space["loaded"].predict(space["rows"], params={"coverage": at}) for at in (0.9, 0.5))
+    assert (narrow["upper"] - narrow["lower"]).sum() < (wide["upper"] - wide["lower"]).sum()
     with pytest.raises(mlflow.exceptions.MlflowException, match="ward"):
         space["loaded"].predict(space["rows"].drop(columns="ward"))

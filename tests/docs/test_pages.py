@@ -1,4 +1,7 @@
-"""Every page of the documentation: its code runs, in order and in an empty folder, and prints what the page shows."""
+"""Test every page of the documentation:
+
+its code runs, in order and in an empty folder, and prints what the page shows.
+"""
 
 import re
 import shlex
@@ -35,12 +38,12 @@ ROWS = 400
 RUN = ("fit", "predict", "evaluate", "show")
 
 
-def blocks(page: Path) -> list[tuple[str, str]]:
+def find_blocks(page: Path) -> list[tuple[str, str]]:
     return BLOCK.findall(page.read_text(encoding="utf-8"))
 
 
-def command_of(words: list[str]):
-    """The command that these words call, and the remaining words."""
+def find_command(words: list[str]):
+    """Find the command that these words call, and the remaining words."""
     command, words = typer.main.get_command(app), list(words)
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
         assert words[0] in command.commands, f"no command {words[0]}"
@@ -50,8 +53,8 @@ def command_of(words: list[str]):
 
 def check_ddpn(words: list[str]) -> None:
     """Check that the command has these options and knows the names that it is given."""
-    command, rest = command_of(words)
-    parsed = command.make_context(command.name or "ddpn", rest).params
+    command, options = find_command(words)
+    parsed = command.make_context(command.name or "ddpn", options).params
     if words[0] == "reproduce":
         assert set(parsed["names"] or []) <= {*catalogue.names(), "all"}
     if words[:2] == ["data", "get"]:
@@ -74,27 +77,27 @@ def check_line(line: str, folder: Path) -> None:
     words = shlex.split(line, comments=True)
     if not words:
         return
-    name, *rest = words
+    name, *arguments = words
     if Path(name).name == "ddpn":
-        is_quick = rest[0] in RUN or rest in (["--help"], ["data", "list"], ["reproduce", "--list"])
-        run_ddpn(rest, folder) if is_quick else check_ddpn(rest)
-    elif name == "torchrun" and "-m" in rest:
-        assert rest[rest.index("-m") + 1] == "ddpn.cli"
-        check_ddpn(rest[rest.index("-m") + 2 :])
+        is_quick = arguments[0] in RUN or arguments in (["--help"], ["data", "list"], ["reproduce", "--list"])
+        run_ddpn(arguments, folder) if is_quick else check_ddpn(arguments)
+    elif name == "torchrun" and "-m" in arguments:
+        assert arguments[arguments.index("-m") + 1] == "ddpn.cli"
+        check_ddpn(arguments[arguments.index("-m") + 2 :])
     elif name == "make":
-        assert re.search(rf"^{rest[0]}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+        assert re.search(rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     elif words[:2] == ["pip", "install"]:
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
         assert set(re.findall(r"\w+", words[-1])) <= {"ddpn", *extras}
     elif Path(name).name == "python":
-        assert (ROOT / rest[0]).is_file()
+        assert (ROOT / arguments[0]).is_file()
     else:
-        assert (name, rest) == ("torchrun", ["--nproc_per_node", "2", "train.py"]), f"not checked: {line}"
+        assert (name, arguments) == ("torchrun", ["--nproc_per_node", "2", "train.py"]), f"not checked: {line}"
 
 
 @pytest.fixture
-def registries():
-    """Restores the registries after a page has added to them."""
+def restore_registries():
+    """Restore the registries after a page has added to them."""
     before = [(registry, dict(registry)) for registry in (HEADS, MEMBERS)]
     yield
     for registry, entries in before:
@@ -102,17 +105,17 @@ def registries():
         registry.update(entries)
 
 
-def runnable() -> list[Path]:
-    return [page for page in PAGES if any(kind in ("python", "sh", "toml") for kind, _ in blocks(page))]
+def list_runnable_pages() -> list[Path]:
+    return [page for page in PAGES if any(kind in ("python", "sh", "toml") for kind, _ in find_blocks(page))]
 
 
-@pytest.mark.parametrize("page", runnable(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_code_of_a_page_prints_what_it_shows(page, tmp_path, monkeypatch, capsys, registries):
+@pytest.mark.parametrize("page", list_runnable_pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_code_of_a_page_prints_what_it_shows(page, tmp_path, monkeypatch, capsys, restore_registries):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DDPN_DATA", str(tmp_path / "data"))
     space: dict[str, object] = {"__name__": "page"}
     shown, before = [], ""
-    for kind, text in blocks(page):
+    for kind, text in find_blocks(page):
         if kind == "text" and before.endswith("))\n") and before.splitlines()[-1].startswith("print("):
             shown += text.splitlines()  # what the last line of the code prints
         before = text
@@ -129,7 +132,7 @@ def test_the_code_of_a_page_prints_what_it_shows(page, tmp_path, monkeypatch, ca
 
 def test_blocks_are_of_kinds_that_are_run():
     """Code of any other kind would not be checked; text is output and mathematics."""
-    kinds = {kind for page in PAGES for kind, _ in blocks(page)}
+    kinds = {kind for page in PAGES for kind, _ in find_blocks(page)}
     assert kinds <= {"python", "sh", "toml", "text"}
 
 
@@ -148,7 +151,7 @@ def test_the_page_on_the_command_line_has_every_option():
 
 
 @pytest.mark.parametrize("page", [*PAGES, *NOTES], ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_exist(page):
+def test_links_lead_to_files(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if "://" not in link:
             assert (page.parent / link.partition("#")[0]).exists(), link
@@ -171,8 +174,10 @@ def test_the_page_of_the_paper_has_every_table_figure_and_experiment():
     for words in commands:
         check_ddpn(words)
     named = {name for words in commands for name in words}
-    of_the_paper = {name for name in catalogue.names() if re.match("Table|Figure", catalogue.read(name)["paper"])}
-    assert {name for name in of_the_paper if not name.startswith("paper-")} <= named
+    experiments = {name for name in catalogue.names() if re.match("Table|Figure", catalogue.read(name)["paper"])}
+    assert {name for name in experiments if not name.startswith("paper-")} <= named
     rows = re.findall(r"^\| (Table|Figure)s? (\d+)(?: (?:to|and) (\d+))?", text, flags=re.MULTILINE)
-    found = {kind: {n for k, a, b in rows if k == kind for n in range(int(a), int(b or a) + 1)} for kind, *_ in rows}
-    assert found == {"Table": set(range(1, 6)), "Figure": set(range(1, 33))}
+    numbers_by_kind = {
+        kind: {n for k, a, b in rows if k == kind for n in range(int(a), int(b or a) + 1)} for kind, *_ in rows
+    }
+    assert numbers_by_kind == {"Table": set(range(1, 6)), "Figure": set(range(1, 33))}

@@ -1,4 +1,4 @@
-"""The page of parameters is what docs/parameters.py writes from the code."""
+"""Test that the page of parameters is what docs/parameters.py writes from the code."""
 
 import importlib.util
 from pathlib import Path
