@@ -35,8 +35,8 @@ CASES = [
 OVERDISPERSED = [(60.0, 0.5, 3), (1e5, 3.0, 100), (19489728.93, 296.87, 3), (1e7, 1e4, 0), (1e9, 20.0, 10**6)]
 
 
-def log_ratio(family: str, mu: mp.mpf, other: mp.mpf, y: int) -> mp.mpf:
-    """log p(y + 1) / p(y)."""
+def compute_log_ratio(family: str, mu: mp.mpf, other: mp.mpf, y: int) -> mp.mpf:
+    """Return log p(y + 1) / p(y)."""
     if family == "poisson":
         return mp.log(mu / (y + 1))
     if family == "negative_binomial":
@@ -45,11 +45,11 @@ def log_ratio(family: str, mu: mp.mpf, other: mp.mpf, y: int) -> mp.mpf:
     return (1 - other) * grows - other * mp.log((y + 1) / mu)
 
 
-def pmf(family: str, mu: mp.mpf, other: mp.mpf, past: int) -> list[mp.mpf]:
-    """Probabilities of 0, 1, ... until they fall below 1e-45 of the largest from `past` on."""
+def compute_pmf(family: str, mu: mp.mpf, other: mp.mpf, past: int) -> list[mp.mpf]:
+    """Return probabilities of 0, 1, ... until they fall below 1e-45 of the largest from `past` on."""
     log_p, top = [mp.mpf(0)], -mp.inf
     while len(log_p) <= past + 8 or log_p[-1] > top - 104:
-        log_p.append(log_p[-1] + log_ratio(family, mu, other, len(log_p) - 1))
+        log_p.append(log_p[-1] + compute_log_ratio(family, mu, other, len(log_p) - 1))
         top = max(top, log_p[-1]) if len(log_p) > past else top
     highest = max(log_p)
     weights = [mp.exp(x - highest) for x in log_p]
@@ -57,16 +57,16 @@ def pmf(family: str, mu: mp.mpf, other: mp.mpf, past: int) -> list[mp.mpf]:
     return [w / total for w in weights]
 
 
-def log_mass(family: str, mu: mp.mpf, other: mp.mpf, low: int, high: int) -> mp.mpf:
-    p = pmf(family, mu, other, max(low, high if high > 0 else 0))
+def compute_log_mass(family: str, mu: mp.mpf, other: mp.mpf, low: int, high: int) -> mp.mpf:
+    p = compute_pmf(family, mu, other, max(low, high if high > 0 else 0))
     outside = mp.fsum(p[:low]) + (mp.fsum(p[high + 1 :]) if high >= 0 else 0)
     return mp.log(mp.fsum(p[low : high + 1 if high >= 0 else None])) if outside > 0.5 else mp.log1p(-outside)
 
 
-def truncated(case: tuple) -> list[mp.mpf]:
+def compute_truncated_moments(case: tuple) -> list[mp.mpf]:
     family, mu, other, low, high, y = case
     mu, other = mp.mpf(mu), mp.mpf(other)
-    p = pmf(family, mu, other, max(low, high if high > 0 else 0))
+    p = compute_pmf(family, mu, other, max(low, high if high > 0 else 0))
     part = p[low : high + 1 if high >= 0 else None]
     total = mp.fsum(part)
     part = [x / total for x in part]
@@ -80,14 +80,18 @@ def truncated(case: tuple) -> list[mp.mpf]:
         crps += (1 - below) ** 2 if low + i >= y else below**2
     step = mp.mpf(10) ** -12
     by_log_mu, by_log_other = (
-        (log_mass(family, mu * a, other * b, low, high) - log_mass(family, mu / a, other / b, low, high)) / (2 * step)
+        (
+            compute_log_mass(family, mu * a, other * b, low, high)
+            - compute_log_mass(family, mu / a, other / b, low, high)
+        )
+        / (2 * step)
         for a, b in ((mp.exp(step), 1), (1, mp.exp(step)))
     )
     by_log_other = mp.mpf(0) if family == "poisson" else by_log_other
-    return [log_mass(family, mu, other, low, high), by_log_mu, by_log_other, mean, variance, entropy, cdf, crps]
+    return [compute_log_mass(family, mu, other, low, high), by_log_mu, by_log_other, mean, variance, entropy, cdf, crps]
 
 
-def overdispersed_crps(mu: float, alpha: float, y: int) -> mp.mpf:
+def compute_overdispersed_crps(mu: float, alpha: float, y: int) -> mp.mpf:
     r, p = 1 / mp.mpf(alpha), 1 / (1 + mp.mpf(alpha) * mp.mpf(mu))
     spread = r * (1 - p) / p**2 * mp.hyp2f1(r + 1, mp.mpf(1) / 2, 2, -4 * (1 - p) / p**2)
 
@@ -102,7 +106,7 @@ if __name__ == "__main__":
     columns = "log_mass", "by_log_mu", "by_log_other", "mean", "variance", "entropy", "cdf", "crps"
     print(",".join(("family", "mu", "other", "low", "high", "y", *columns)))
     for case in CASES:
-        print(",".join([*map(str, case), *(mp.nstr(x, 17) for x in truncated(case))]))
+        print(",".join([*map(str, case), *(mp.nstr(x, 17) for x in compute_truncated_moments(case))]))
     for mu, alpha, y in OVERDISPERSED:
-        score = overdispersed_crps(mu, alpha, y)
+        score = compute_overdispersed_crps(mu, alpha, y)
         print(",".join(["overdispersed", *map(str, (mu, alpha, 0, -1, y)), *["nan"] * 7, mp.nstr(score, 17)]))
