@@ -1,4 +1,4 @@
-"""Texts, images and point clouds as tensors; tokenizers, Pillow and the contract of packed beams are the oracles."""
+"""Test texts, images and point clouds as tensors against tokenizers, Pillow and the contract of packed beams."""
 
 import struct
 import sys
@@ -20,7 +20,7 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "it", "fits", "too", "sma
 TEXTS = ["It fits.", "", "Too smaller. It fits. Too blue.", "\n ", "blue"]
 
 
-def bert(folder, **options):
+def make_tokenizer(folder, **options):
     transformers = pytest.importorskip("transformers")
     (folder / "vocab.txt").write_text("\n".join(WORDS))
     return transformers.BertTokenizerFast(vocab=str(folder / "vocab.txt"), **options)
@@ -28,30 +28,30 @@ def bert(folder, **options):
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
-    return bert(tmp_path_factory.mktemp("bert"), model_max_length=128)
+    return make_tokenizer(tmp_path_factory.mktemp("bert"), model_max_length=128)
 
 
 @pytest.fixture(autouse=True)
-def blocks_of_two(monkeypatch):
+def limit_blocks(monkeypatch):
     monkeypatch.setattr(inputs, "_BLOCK", 2)
 
 
 @pytest.mark.parametrize("max_length", [3, 7, 128])
-def test_they_are_those_of_transformers(tokenizer, max_length):
-    found = tokenize(TEXTS, tokenizer, max_length=max_length)
-    assert found.dtype == torch.int32
-    assert found.shape == (5, min(max_length, 12))
+def test_tokens_are_those_of_transformers(tokenizer, max_length):
+    tokens = tokenize(TEXTS, tokenizer, max_length=max_length)
+    assert tokens.dtype == torch.int32
+    assert tokens.shape == (5, min(max_length, 12))
     padded = tokenizer(TEXTS, truncation=True, max_length=max_length, padding="longest", return_tensors="pt")
-    assert torch.equal(found.long(), padded["input_ids"])
-    assert found[1].tolist() == [2, 3] + [0] * (found.shape[1] - 2), "an empty text has special tokens alone"
+    assert torch.equal(tokens.long(), padded["input_ids"])
+    assert tokens[1].tolist() == [2, 3] + [0] * (tokens.shape[1] - 2), "an empty text has special tokens alone"
 
 
 @pytest.mark.parametrize("kind", [tuple, np.array, pd.Series, pl.Series, lambda t: pd.Series(t, index=[9, 1, 1, 0, 4])])
-def test_every_kind_of_column(tokenizer, kind):
+def test_texts_in_every_kind_of_column_are_read(tokenizer, kind):
     assert torch.equal(tokenize(kind(TEXTS), tokenizer), tokenize(TEXTS, tokenizer))
 
 
-def test_a_tokenizer_by_its_folder_or_in_an_installed_package(tokenizer, tmp_path, monkeypatch):
+def test_a_tokenizer_is_loaded_from_a_folder_or_an_installed_package(tokenizer, tmp_path, monkeypatch):
     from transformers import BertConfig
 
     folder = tmp_path / "packed_tokens" / "small"
@@ -81,16 +81,16 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_tokenized(tokenizer, case):
-    given, name = REFUSED[case]
-    with pytest.raises(DDPNError) as found:
-        tokenize(**({"texts": TEXTS, "tokenizer": tokenizer} | given))
-    assert found.value.argument == name
+def test_inputs_that_are_no_texts_are_refused(tokenizer, case):
+    arguments, name = REFUSED[case]
+    with pytest.raises(DDPNError) as error:
+        tokenize(**({"texts": TEXTS, "tokenizer": tokenizer} | arguments))
+    assert error.value.argument == name
 
 
-def test_tokenizers_that_cannot_be_used(tmp_path, monkeypatch):
+def test_tokenizers_that_cannot_be_used_are_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    without_pad = bert(tmp_path)
+    without_pad = make_tokenizer(tmp_path)
     without_pad.pad_token = None
     with pytest.raises(ConfigError, match="must have a pad token"):
         tokenize(TEXTS, without_pad)
@@ -132,24 +132,24 @@ def files(tmp_path):
     return paths
 
 
-def resized(image, size):
-    """As Pillow has it, channels first."""
+def resize(image, size):
+    """Resize an image as Pillow does, channels first."""
     return torch.from_numpy(np.array(image.resize((size, size), Image.Resampling.BILINEAR))).permute(2, 0, 1)
 
 
 @pytest.mark.parametrize("size", [8, 64])
 def test_images_are_those_of_pillow(files, size):
-    found = decode_images(files, size)
-    assert (found.dtype, found.shape) == (torch.uint8, (5, 3, size, size))
+    images = decode_images(files, size)
+    assert (images.dtype, images.shape) == (torch.uint8, (5, 3, size, size))
     for i in range(5):
-        assert torch.equal(found[i], resized(Image.fromarray(np.roll(COLORS, i, axis=0)), size))
+        assert torch.equal(images[i], resize(Image.fromarray(np.roll(COLORS, i, axis=0)), size))
 
 
-def cut(path):
+def truncate_file(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def unknown_dds(path):
+def write_unknown_dds(path):
     Image.new("RGB", (4, 4)).save(path, format="DDS")
     data = bytearray(path.read_bytes())
     data[76 + 4 : 76 + 12] = struct.pack("<I4s", 4, b"NONE")
@@ -159,10 +159,10 @@ def unknown_dds(path):
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (cut, r"c\.png must be an image, got: .*truncated"),
+        (truncate_file, r"c\.png must be an image, got: .*truncated"),
         (lambda path: path.write_text("<html>404</html>"), "got: cannot identify"),
         (lambda path: path.unlink(), "^File not found: .*c"),
-        (unknown_dds, r"c\.png must be an image, got: .+"),
+        (write_unknown_dds, r"c\.png must be an image, got: .+"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named_in_one_sentence(files, damage, words):
@@ -175,10 +175,10 @@ def test_a_file_that_cannot_be_read_is_named_in_one_sentence(files, damage, word
     ("arguments", "name"),
     [((["a.png"], 0), "size"), ((["a.png"], 8.5), "size"), (("a.png",), "files"), (([],), "files")],
 )
-def test_misuse(arguments, name):
-    with pytest.raises((ConfigError, InputError)) as found:
+def test_bad_sizes_and_files_are_refused(arguments, name):
+    with pytest.raises((ConfigError, InputError)) as error:
         decode_images(*arguments)
-    assert found.value.argument == name
+    assert error.value.argument == name
 
 
 @pytest.mark.parametrize(
@@ -213,13 +213,13 @@ IMAGES[:, :, 2:6, 2:6] += 40
 
 
 @pytest.mark.parametrize("images", [IMAGES / 255, IMAGES[:, :1], IMAGES[0], IMAGES.numpy(), None])
-def test_what_cannot_be_augmented(images):
-    with pytest.raises(InputError) as found:
+def test_tensors_that_are_no_images_are_refused(images):
+    with pytest.raises(InputError) as error:
         auto_augment(images)
-    assert found.value.argument == "images"
+    assert error.value.argument == "images"
 
 
-def test_images_are_changed_in_groups_and_keep_their_places():
+def test_images_are_changed_in_groups_and_keep_their_positions():
     pytest.importorskip("kornia")
     torch.manual_seed(3)
     first = auto_augment(IMAGES)
@@ -238,9 +238,9 @@ def test_the_images_of_a_group_share_a_policy(monkeypatch, group_size, sizes):
     auto = pytest.importorskip("kornia.augmentation.auto")
     usual, seen = auto.AutoAugment.forward, []
 
-    def forward(self, images, *given, **options):
+    def forward(self, images, *arguments, **options):
         seen.append(len(images))
-        return usual(self, images, *given, **options)
+        return usual(self, images, *arguments, **options)
 
     monkeypatch.setattr(auto.AutoAugment, "forward", forward)
     assert auto_augment(IMAGES, group_size).shape == IMAGES.shape
@@ -250,7 +250,7 @@ def test_the_images_of_a_group_share_a_policy(monkeypatch, group_size, sizes):
 # Point clouds ---------------------------------------------------------------------------------------------------------
 
 
-def cloud(n, seed=0):
+def draw_cloud(n, seed=0):
     return np.random.default_rng(seed).normal(size=(n, 3)).astype(np.float32)
 
 
@@ -263,7 +263,7 @@ def test_a_packed_beam_is_as_the_contract_has_it():
 
 
 def test_too_many_points_leave_a_random_subset_and_the_box_of_all():
-    clouds = [cloud(500, 1), cloud(500, 1), cloud(8, 2)]
+    clouds = [draw_cloud(500, 1), draw_cloud(500, 1), draw_cloud(8, 2)]
     x = pack(clouds, np.zeros(3, dtype=int), max_points=64, seed=3)
     kept = [beam[2:][beam[2:, 0] == 1.0, 1:].numpy() for beam in x]
     all_points = {tuple(point) for point in clouds[0]}
@@ -275,9 +275,9 @@ def test_too_many_points_leave_a_random_subset_and_the_box_of_all():
     assert not torch.equal(x, pack(clouds, np.zeros(3, dtype=int), max_points=64, seed=4))
 
 
-TWO = [cloud(4), cloud(4)]
+TWO = [draw_cloud(4), draw_cloud(4)]
 INVALID = {
-    "one axis": ([cloud(1)[0]], [0], {}, r"cloud 0 must be points \(n, 3\), got .* shape \(3,\)\."),
+    "one axis": ([draw_cloud(1)[0]], [0], {}, r"cloud 0 must be points \(n, 3\), got .* shape \(3,\)\."),
     "four columns": ([np.zeros((4, 4))], [0], {}, r"cloud 0 must be .*float64 of shape \(4, 4\)"),
     "ragged": ([[[1, 2, 3], [1, 2]]], [0], {}, r"cloud 0 must be points \(n, 3\), got list"),
     "no clouds": (None, [0], {}, r"clouds must be a list of points \(n, 3\), got NoneType"),
@@ -294,7 +294,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize("name", INVALID)
-def test_invalid_clouds(name):
+def test_invalid_clouds_are_refused(name):
     clouds, geometry, options, fault = INVALID[name]
     with pytest.raises(InputError, match=fault):
         pack(clouds, geometry, **options)

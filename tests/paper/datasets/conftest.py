@@ -1,4 +1,4 @@
-"""A network that can misbehave, and the folder of real data where there is one."""
+"""Share a network that can misbehave, and the folder of real data where there is one."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ REAL = Path(os.environ.get("DDPN_DATA", Path(__file__).resolve().parents[4] / "s
 
 
 class Server:
-    """Sends `body` from any address, except for what `script` (one entry per request, then none) orders.
+    """Send `body` from any address, except for what `script` (one entry per request, then none) orders.
 
     An entry is a number of bytes after which the connection ends, or a status, given as "status 503".
     """
@@ -40,22 +40,22 @@ class Server:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    """What answers every request; retries do not wait."""
-    found = Server()
-    monkeypatch.setattr(requests, "get", found.get)
+    """A server that answers every request; retries do not wait."""
+    misbehaving = Server()
+    monkeypatch.setattr(requests, "get", misbehaving.get)
     monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
-    return found
+    return misbehaving
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Data sets are in the folder of the test."""
+def set_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the folder of data sets to the folder of the test."""
     monkeypatch.setenv("DDPN_DATA", str(tmp_path))
 
 
 @pytest.fixture
-def real_data(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Data sets are in the folder of real data, if it has the file; else the test is skipped."""
+def use_real_data(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Set the folder of data sets to that of real data, if it has the file; else skip the test."""
 
     def folder_with(path: str) -> Path:
         if not (REAL / path).is_file():

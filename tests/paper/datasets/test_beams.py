@@ -1,4 +1,4 @@
-"""Packed beams from a file: what `pack` and `simulate_shelves` make is read as it was."""
+"""Test packed beams from a file: what `pack` and `simulate_shelves` make is read as it was."""
 
 import numpy as np
 import pytest
@@ -9,20 +9,20 @@ from ddpn.paper.datasets.dataset import LARGE_SHARES
 from ddpn.runtime.errors import InputError
 
 
-def save(folder, **arrays):
+def save_arrays(folder, **arrays):
     (folder / "inventory").mkdir(exist_ok=True)
     np.savez(folder / "inventory" / "beams.npz", **arrays)
 
 
 def test_simulated_shelves_are_read_as_they_were_written(tmp_path):
     drawn = simulate_shelves(30, max_points=16)
-    save(tmp_path, X=drawn.X.numpy(), y=drawn.y, classes=list(drawn.classes))
+    save_arrays(tmp_path, X=drawn.X.numpy(), y=drawn.y, classes=list(drawn.classes))
     data = load("inventory")
     assert torch.equal(data.X, drawn.X)
     assert (data.X.dtype, data.classes) == (torch.float32, drawn.classes)
     np.testing.assert_array_equal(data.y, drawn.y)
     np.testing.assert_array_equal(data.split.train, split(30, shares=LARGE_SHARES).train)
-    save(tmp_path, X=drawn.X.numpy(), y=drawn.y)
+    save_arrays(tmp_path, X=drawn.X.numpy(), y=drawn.y)
     assert inventory().classes == ("0", "1", "2", "3")
 
 
@@ -47,12 +47,12 @@ UNKNOWN[2, 0, 0], BROKEN[3, 0, 0] = 2.0, 0.5
         ({"X": BEAMS, "y": np.array([object()] * 6)}, "must be a file of numpy.savez"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_one_sentence(tmp_path, arrays, words):
-    save(tmp_path, **arrays)
+def test_a_bad_file_is_refused_in_one_sentence(tmp_path, arrays, words):
+    save_arrays(tmp_path, **arrays)
     with pytest.raises(InputError, match=words):
         inventory()
 
 
-def test_no_file():
+def test_a_missing_file_says_how_to_get_it():
     with pytest.raises(InputError, match=r"^File not found: .*beams\.npz\. The paper's data are private\. Pack"):
         inventory()

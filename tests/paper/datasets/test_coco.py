@@ -1,4 +1,4 @@
-"""Counts of people from annotations of COCO's form and from a CSV; images are empty files, which are not decoded."""
+"""Test counts of people from annotations of COCO's form and from a CSV; images are empty files, as none is decoded."""
 
 import json
 
@@ -14,8 +14,8 @@ from ddpn.runtime.errors import InputError
 SHOWN = {9: [1, 18, 1], 4: [1], 7: [18], 5: [], 11: [1, 1, 1], 12: [1]}
 
 
-def annotations(shown):
-    """COCO's json, with numbers of categories and annotations as they come there."""
+def make_annotations(shown):
+    """Make COCO's json, with numbers of categories and annotations as they come in it."""
     return {
         "info": {"description": "COCO"},
         "images": [{"id": image, "file_name": f"{image:012}.jpg", "width": 640} for image in shown],
@@ -28,22 +28,22 @@ def annotations(shown):
     }
 
 
-def write(folder, content, names=(), where="train2017"):
-    """The folder of a user who unpacked COCO."""
+def write_folder(folder, content, names=(), where="train2017"):
+    """Write the folder of a user who unpacked COCO."""
     path = folder / coco.SOURCE.files[0]
     path.parent.mkdir(parents=True)
     path.write_text(content if isinstance(content, str) else json.dumps(content))
-    empty_files(folder / "coco_people" / where, names)
+    write_empty_files(folder / "coco_people" / where, names)
 
 
-def empty_files(folder, names):
+def write_empty_files(folder, names):
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         (folder / name).touch()
 
 
 def test_a_crowd_is_one_as_in_the_paper(tmp_path):
-    write(tmp_path, annotations(SHOWN), [f"{image:012}.jpg" for image in SHOWN])
+    write_folder(tmp_path, make_annotations(SHOWN), [f"{image:012}.jpg" for image in SHOWN])
     data = coco_people()
     assert data.X["file"].to_list() == [f"{n:012}.jpg" for n in (4, 9, 11, 12)]
     assert data.y.tolist() == [1, 2, 3, 1]
@@ -52,15 +52,15 @@ def test_a_crowd_is_one_as_in_the_paper(tmp_path):
     assert data.note == "4 of the 64,115 images of the paper's data"
 
 
-def csv_home(tmp_path, rows, names):
-    empty_files(tmp_path / "coco_people" / "images", names)
+def write_csv_folder(tmp_path, rows, names):
+    write_empty_files(tmp_path / "coco_people" / "images", names)
     pd.DataFrame(rows, columns=["image_id", "person_count"]).to_csv(tmp_path / coco.SOURCE.files[-1], index=False)
 
 
-def test_a_csv_of_counts(tmp_path):
+def test_counts_are_read_from_a_csv(tmp_path):
     rows = [("0036", 3), ("0049.jpg", 1), ("shop.png", 0), *((f"1{i:03}", 2) for i in range(17))]
     names = ["0036.jpg", "0036.txt", "0049.jpg", "shop.png", *(f"1{i:03}.jpg" for i in range(17))]
-    csv_home(tmp_path, rows, names)
+    write_csv_folder(tmp_path, rows, names)
     data = coco_people()
     assert data.X["file"][:3].to_list() == ["0036.jpg", "0049.jpg", "shop.png"]
     assert data.y[:4].tolist() == [3, 1, 0, 2]
@@ -77,16 +77,16 @@ def test_a_csv_of_counts(tmp_path):
         ([("1", 1e30)], r"person_count must be at most 2\^53, got 1e\+30 at row 1"),
     ],
 )
-def test_an_invalid_table(tmp_path, rows, words):
-    csv_home(tmp_path, rows, ["1.jpg", "4.txt"])
+def test_an_invalid_table_is_refused(tmp_path, rows, words):
+    write_csv_folder(tmp_path, rows, ["1.jpg", "4.txt"])
     with pytest.raises(InputError, match=words):
         coco_people()
 
 
-def test_nothing_there(tmp_path):
+def test_missing_annotations_and_images_say_how_to_get_them(tmp_path):
     with pytest.raises(InputError, match=r"^No annotations found: .*coco_people has neither .* Unpack http://images"):
         coco_people()
-    write(tmp_path, annotations(SHOWN), where="other")
+    write_folder(tmp_path, make_annotations(SHOWN), where="other")
     with pytest.raises(InputError, match=r"^Folder of images not found: .*train2017"):
         coco_people()
 
@@ -105,17 +105,17 @@ PEOPLE = [{"id": 1, "name": "person"}]
             {"images": [], "annotations": [{"image_id": 3, "category_id": 1}], "categories": PEOPLE},
             "annotations of 1 images that it does not list, such as image 3",
         ),
-        (annotations({3: [1]}), "1 of 1, such as 000000000003.jpg"),
+        (make_annotations({3: [1]}), "1 of 1, such as 000000000003.jpg"),
     ],
 )
-def test_invalid_annotations(tmp_path, content, words):
-    write(tmp_path, content)
+def test_invalid_annotations_are_refused(tmp_path, content, words):
+    write_folder(tmp_path, content)
     with pytest.raises(InputError, match=words):
         coco_people()
 
 
-def test_the_real_images(real_data):
-    real_data("coco_people/person_counts.csv")
+def test_real_images_have_their_documented_counts(use_real_data):
+    use_real_data("coco_people/person_counts.csv")
     data = coco_people()
     assert data.X.shape == (5_446, 1)
     assert (data.y.min(), data.y.max()) == (1, 15)

@@ -1,4 +1,4 @@
-"""Data sets and their splits; downloads, which may fail in many ways; and loading by name."""
+"""Test data sets and their splits; downloads, which may fail in many ways; and loading by name."""
 
 import errno
 import io
@@ -17,7 +17,7 @@ from ddpn.paper.datasets.dataset import SOURCES, Dataset, Source, data_folder, f
 from ddpn.runtime.errors import ConfigError, InputError
 
 
-def dataset(n=20, shift=0.0, **options):
+def make_dataset(n=20, shift=0.0, **options):
     return Dataset(
         "made_up",
         pl.DataFrame({"x": np.arange(n) + shift}),
@@ -31,7 +31,7 @@ def dataset(n=20, shift=0.0, **options):
 
 
 def test_parts_are_rows_of_the_split():
-    data = dataset()
+    data = make_dataset()
     for part in ("train", "validation", "test"):
         X, y = data.part(part)
         np.testing.assert_array_equal(y, getattr(data.split, part))
@@ -39,23 +39,23 @@ def test_parts_are_rows_of_the_split():
 
 
 def test_encodings_use_the_training_rows():
-    data = dataset()
+    data = make_dataset()
     assert data.part("train", "centered")[0]["x"].mean() == pytest.approx(0.0)
     np.testing.assert_allclose(data.features("centered")["x"], np.arange(20) - data.split.train.mean())
     np.testing.assert_array_equal(data.features()["x"], np.arange(20))
 
 
-def test_invalid_arguments():
+def test_invalid_arguments_are_refused():
     with pytest.raises(InputError, match="must have the same number of rows, got 3, 4 and 5"):
         Dataset("bad", pl.DataFrame({"x": np.ones(3)}), np.ones(4, dtype=int), split(5), "none", "nobody")
     with pytest.raises(InputError, match="features of made_up must be 'raw' or 'centered', got 'cooked'"):
-        dataset().features("cooked")
+        make_dataset().features("cooked")
     with pytest.raises(InputError, match="part must be one of train, validation, test, got 'dev'"):
-        dataset().part("dev")
+        make_dataset().part("dev")
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 10, 99, 101, 1000, 17379, 20000, 100_000])
-def test_the_published_recipe(n):
+def test_the_split_is_the_published_recipe(n):
     order = np.random.default_rng(1998).permutation(n)
     train, validation, test = split(n)
     np.testing.assert_array_equal(train, order[: int(0.8 * n)])
@@ -73,7 +73,7 @@ def test_the_published_recipe(n):
         ({"n": 0}, "n must be an integer of at least 1, got 0"),
     ],
 )
-def test_invalid_splits(options, words):
+def test_invalid_splits_are_refused(options, words):
     with pytest.raises(InputError, match=words):
         split(**{"n": 10} | options)
 
@@ -97,7 +97,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize(("content", "words"), INVALID.values(), ids=INVALID.keys())
-def test_invalid_files(tmp_path, content, words):
+def test_invalid_files_are_refused(tmp_path, content, words):
     (tmp_path / "file.csv").write_text(content)
     with pytest.raises(InputError, match=words):
         read_columns(tmp_path / "file.csv", numbers=["a", "b"], texts=["t"])
@@ -110,12 +110,12 @@ BODY = np.random.default_rng(0).bytes(300_000)
 
 
 @pytest.fixture
-def source(server):
+def csv_source(server):
     server.body = BODY
     return Source("none", server.url, "none", "nobody", ("set/file.csv",), len(BODY), sha256(BODY).hexdigest())
 
 
-def zipped(source):
+def zip_body(source):
     packed = io.BytesIO()
     with ZipFile(packed, "w") as archive:
         archive.writestr("Readme.txt", b"read me")
@@ -123,70 +123,70 @@ def zipped(source):
     return replace(source, archive=sha256(packed.getvalue()).hexdigest()), packed.getvalue()
 
 
-def names(folder):
+def list_names(folder):
     return sorted(path.name for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
 
 
-def test_a_file_is_downloaded_once_even_if_many_want_it(source, server, tmp_path):
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(fetch(source))) for _ in range(4)]
+def test_a_file_is_downloaded_once_even_if_many_want_it(csv_source, server, tmp_path):
+    paths = []
+    threads = [threading.Thread(target=lambda: paths.append(fetch(csv_source))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [tmp_path / "set" / "file.csv"] * 4
-    assert found[0].read_bytes() == BODY
-    assert fetch(source) == found[0]
+    assert paths == [tmp_path / "set" / "file.csv"] * 4
+    assert paths[0].read_bytes() == BODY
+    assert fetch(csv_source) == paths[0]
     assert server.requests == 1
-    assert names(tmp_path) == ["file.csv"]
+    assert list_names(tmp_path) == ["file.csv"]
 
 
-def test_a_file_from_an_archive(source, server, tmp_path):
-    source, server.body = zipped(source)
-    assert fetch(source).read_bytes() == BODY
-    assert names(tmp_path) == ["file.csv"]
+def test_a_file_is_taken_from_an_archive(csv_source, server, tmp_path):
+    csv_source, server.body = zip_body(csv_source)
+    assert fetch(csv_source).read_bytes() == BODY
+    assert list_names(tmp_path) == ["file.csv"]
 
 
 @pytest.mark.parametrize("script", [["status 503"], [100_000, 0]])
-def test_a_download_that_fails_is_tried_again(source, server, tmp_path, script):
+def test_a_download_that_fails_is_tried_again(csv_source, server, tmp_path, script):
     server.script = list(script)
-    assert fetch(source).read_bytes() == BODY
+    assert fetch(csv_source).read_bytes() == BODY
     assert server.requests == 1 + len(script)
-    assert names(tmp_path) == ["file.csv"]
+    assert list_names(tmp_path) == ["file.csv"]
 
 
 @pytest.mark.parametrize(
     ("script", "words"), [(["status 404"] * 9, "status 404 Not Found"), ([70_000] * 9, "no connection")]
 )
-def test_a_download_that_keeps_failing_describes_what_to_do(source, server, tmp_path, script, words):
+def test_a_download_that_keeps_failing_describes_what_to_do(csv_source, server, tmp_path, script, words):
     server.script = script
-    with pytest.raises(InputError, match=f"^Cannot download {source.url}: {words}") as error:
-        fetch(source)
-    for needed in (str(source.size), source.sha256, str(tmp_path / "set"), "DDPN_DATA"):
+    with pytest.raises(InputError, match=f"^Cannot download {csv_source.url}: {words}") as error:
+        fetch(csv_source)
+    for needed in (str(csv_source.size), csv_source.sha256, str(tmp_path / "set"), "DDPN_DATA"):
         assert needed in str(error.value)
-    assert names(tmp_path) == []
+    assert list_names(tmp_path) == []
     assert server.requests == 3
 
 
-def test_a_wrong_checksum(source, server, tmp_path):
+def test_a_wrong_checksum_is_refused(csv_source, server, tmp_path):
     server.body = BODY[:-1] + b"x"
-    with pytest.raises(InputError, match=rf"sent a file with a wrong checksum, expected SHA-256 {source.sha256}"):
-        fetch(source)
-    assert names(tmp_path) == []
+    with pytest.raises(InputError, match=rf"sent a file with a wrong checksum, expected SHA-256 {csv_source.sha256}"):
+        fetch(csv_source)
+    assert list_names(tmp_path) == []
 
 
 @pytest.mark.parametrize(
     ("number", "words"),
     [(errno.ENOSPC, r"^The disk is full: .*set needs 300,000 bytes"), (errno.EACCES, r"^Cannot write to .*set: ")],
 )
-def test_a_disk_that_cannot_be_written_to(source, tmp_path, monkeypatch, number, words):
+def test_a_disk_that_cannot_be_written_to_is_reported(csv_source, tmp_path, monkeypatch, number, words):
     def fail(path, *arguments):
         raise OSError(number, "no")
 
     monkeypatch.setattr("pooch.core.shutil.move", fail)
     with pytest.raises(InputError, match=words):
-        fetch(source)
-    assert names(tmp_path) == []
+        fetch(csv_source)
+    assert list_names(tmp_path) == []
 
 
 # Loading ------------------------------------------------------------------------------------------------------------
@@ -203,17 +203,17 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def status(name):
-    return next(found for found in dataset_status() if found.name == name)
+def get_status(name):
+    return next(entry for entry in dataset_status() if entry.name == name)
 
 
-def put(folder, path, content):
+def write_file(folder, path, content):
     (folder / path).parent.mkdir(parents=True, exist_ok=True)
     (folder / path).write_text(content)
     return folder / path
 
 
-def test_an_unknown_name():
+def test_an_unknown_name_is_refused():
     for function in (load, download):
         with pytest.raises(
             ConfigError, match=r"one of rand_health, .*, got 'bike_share'\. Did you mean 'bike_sharing'"
@@ -221,8 +221,8 @@ def test_an_unknown_name():
             function("bike_share")
 
 
-def test_an_empty_folder(folder):
-    assert {found.name: (found.state, found.rows) for found in dataset_status()} == {
+def test_an_empty_folder_has_missing_data_sets(folder):
+    assert {entry.name: (entry.state, entry.rows) for entry in dataset_status()} == {
         "rand_health": ("available", 20_190),
         "length_of_stay": ("missing", None),
         "bike_sharing": ("missing", None),
@@ -231,20 +231,20 @@ def test_an_empty_folder(folder):
         "bible": ("missing", None),
         "inventory": ("missing", None),
     }
-    assert status("bike_sharing").license == "CC BY 4.0"
-    assert status("length_of_stay").address == SOURCES["length_of_stay"].url
+    assert get_status("bike_sharing").license == "CC BY 4.0"
+    assert get_status("length_of_stay").address == SOURCES["length_of_stay"].url
     assert list(folder.iterdir()) == []
 
 
 def test_available_files_have_their_own_rows_and_license(folder):
-    put(folder, "reviews/womens_clothing.csv.gz", "Title,Review Text,Rating\n,x,1\n,,2\n,y,3\n")
-    found = status("reviews")
-    assert (found.state, found.rows, found.sample, found.license) == ("available", 2, False, "CC0")
+    write_file(folder, "reviews/womens_clothing.csv.gz", "Title,Review Text,Rating\n,x,1\n,,2\n,y,3\n")
+    entry = get_status("reviews")
+    assert (entry.state, entry.rows, entry.sample, entry.license) == ("available", 2, False, "CC0")
     assert download("reviews") == f"reviews: 2 rows, {folder} (1 rows without text left out)"
-    put(folder, "coco_people/person_counts.csv", "image_id,person_count\n01,4\n")
-    put(folder, "coco_people/images/01.jpg", "")
-    found = status("coco_people")
-    assert (found.state, found.rows, found.sample) == ("available", 1, True)
+    write_file(folder, "coco_people/person_counts.csv", "image_id,person_count\n01,4\n")
+    write_file(folder, "coco_people/images/01.jpg", "")
+    entry = get_status("coco_people")
+    assert (entry.state, entry.rows, entry.sample) == ("available", 1, True)
     note = "1 of the 64,115 images of the paper's data"
     assert download("coco_people") == f"coco_people: 1 (sample) rows, {folder} ({note})"
 
@@ -261,28 +261,28 @@ def test_available_files_have_their_own_rows_and_license(folder):
         ("inventory", "inventory/beams.npz", "PK", "must be a file of numpy.savez"),
     ],
 )
-def test_a_damaged_file(folder, name, path, content, words):
-    put(folder, path, content)
-    found = status(name)
-    assert found.state.startswith("damaged: ")
-    assert words in found.state
-    assert found.rows is None
+def test_a_damaged_file_is_reported(folder, name, path, content, words):
+    write_file(folder, path, content)
+    entry = get_status(name)
+    assert entry.state.startswith("damaged: ")
+    assert words in entry.state
+    assert entry.rows is None
     with pytest.raises(InputError):
         download(name)
 
 
-def test_a_download(tmp_path, server, monkeypatch):
+def test_a_download_is_counted(tmp_path, server, monkeypatch):
     header = ["instant", "dteday", *tabular._RENTAL, "casual", "registered", "cnt"]
     server.body = (",".join(header) + "\n" + ",".join("1" for _ in header) + "\n").encode()
     digest = sha256(server.body).hexdigest()
     small = replace(SOURCES["bike_sharing"], url=server.url, archive=None, sha256=digest)
     monkeypatch.setitem(SOURCES, "bike_sharing", small)
     assert download("bike_sharing") == f"bike_sharing: 1 rows, {data_folder() / small.files[0]}"
-    assert status("bike_sharing").state == "available"
+    assert get_status("bike_sharing").state == "available"
     assert server.requests == 1
 
 
-def test_a_download_whose_checksum_is_not_known(server, monkeypatch, tmp_path):
+def test_a_download_whose_checksum_is_not_known_is_kept(server, monkeypatch, tmp_path):
     monkeypatch.setitem(SOURCES, "bible", replace(SOURCES["bible"], url=server.url))
     server.script = ["status 404"] * 3
     with pytest.raises(InputError, match=r"^Cannot download .*status 404.* put eng-eng-kjv\.txt into .*bible, or set"):
@@ -290,5 +290,5 @@ def test_a_download_whose_checksum_is_not_known(server, monkeypatch, tmp_path):
     server.body = b"In the beginning\n\nAnd the earth\n"
     note = "2 of the 36,694 verses of the paper's data"
     assert download("bible") == f"bible: 2 (sample) rows, {tmp_path / 'bible' / 'eng-eng-kjv.txt'} ({note})"
-    assert (status("bible").state, status("bible").rows) == ("available", 2)
+    assert (get_status("bible").state, get_status("bible").rows) == ("available", 2)
     assert server.requests == 4

@@ -1,4 +1,4 @@
-"""Rays meet solids; simulated products stand on their shelf, and the camera sees them."""
+"""Test that rays meet solids, that simulated products stand on their shelf, and that the camera sees them."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ from ddpn.runtime.errors import InputError
 
 
 def is_inside(points, is_round, ax, az, width, depth, low, high):
-    """Points (..., 3) by the definition of a solid."""
+    """Return True for points (..., 3) inside of a solid, by its definition."""
     x, y, z = np.moveaxis(points, -1, 0)
     disc = (x - ax) ** 2 + (z - az) ** 2 <= (width / 2) ** 2
     rectangle = (abs(x - ax) <= width / 2) & (abs(z - az) <= depth / 2)
@@ -56,7 +56,7 @@ def test_the_entrance_is_where_a_walk_along_the_ray_first_stands_inside(is_round
     [([0.0, 0.0, 0.0], [0.1, 0.1, 1.0], -3.0), ([0.1, 0.5, -1.0], [0.0, 0.0, 1.0], 0.5)],
     ids=["behind the camera", "in the plane of a face"],
 )
-def test_a_box_that_is_missed(eye, ray, z):
+def test_a_ray_that_misses_a_box_never_meets_it(eye, ray, z):
     box = (np.array([[0.0]]), np.array([[z]]), 0.2, 0.2, -1.0, 1.0)
     assert np.isinf(entrance(np.array(eye), np.array([ray]), False, *box)).all()
 
@@ -65,7 +65,7 @@ def test_a_box_that_is_missed(eye, ray, z):
 
 
 @pytest.fixture(scope="module")
-def few():
+def few_scenes():
     return draw_scenes(200, np.random.default_rng(1))
 
 
@@ -80,38 +80,38 @@ def test_products_stand_behind_one_another_on_their_shelf():
         assert scene.opening - scene.height >= CLEARANCE[0] - 1e-6
 
 
-def off(scene: Scene, points, item, width, depth, low, high):
-    """How far points are outside of a solid, or inside of its nearest face."""
+def measure_offset(scene: Scene, points, item, width, depth, low, high):
+    """Measure how far points are outside of a solid, or inside of its nearest face."""
     x, y, z = points[:, 0] - scene.x[item], points[:, 1], points[:, 2] - scene.z[item]
     is_round = list(GEOMETRIES.values())[scene.geometry].is_round
     sides = np.hypot(x, z) - width / 2 if is_round else np.maximum(abs(x) - width / 2, abs(z) - depth / 2)
     return np.abs(np.maximum(sides, abs(y - (low + high) / 2) - (high - low) / 2))
 
 
-def test_what_is_seen_lies_on_the_surface_of_the_product_that_is_seen(few):
-    for scene in few:
+def test_seen_points_lie_on_the_surface_of_their_product(few_scenes):
+    for scene in few_scenes:
         rays, met = render(scene)
         seen = np.isfinite(met.min(0))
         assert seen.any()
         points, item = scene.eye + met.min(0)[seen, None] * rays[seen], met.argmin(0)[seen]
         up, wide, deep = list(GEOMETRIES.values())[scene.geometry].top
         shoulder = scene.height * (1 - up)
-        distance = off(scene, points, item, scene.width, scene.depth, 0.0, shoulder)
+        distance = measure_offset(scene, points, item, scene.width, scene.depth, 0.0, shoulder)
         if up > 0:
-            top = off(scene, points, item, scene.width * wide, scene.depth * deep, shoulder, scene.height)
+            top = measure_offset(scene, points, item, scene.width * wide, scene.depth * deep, shoulder, scene.height)
             distance = np.minimum(distance, top)
         assert distance.max() < 2e-6
 
 
-def test_products_in_front_hide_those_behind(few):
-    nearest = [met.argmin(0)[np.isfinite(met.min(0))] for _, met in map(render, few)]
+def test_products_in_front_hide_those_behind(few_scenes):
+    nearest = [met.argmin(0)[np.isfinite(met.min(0))] for _, met in map(render, few_scenes)]
     assert all((items == 0).any() for items in nearest), "no row is hidden from its front"
-    hidden = np.mean([len(np.unique(items)) < scene.products for scene, items in zip(few, nearest, strict=True)])
+    hidden = np.mean([len(np.unique(items)) < scene.products for scene, items in zip(few_scenes, nearest, strict=True)])
     assert 0.1 < hidden < 0.5
 
 
-def test_noise_grows_with_the_square_of_the_distance(few):
-    clean, noisy = (measure(few, np.random.default_rng(3), noise, (0.0, 0.0)) for noise in (0.0, 0.002))
+def test_noise_grows_with_the_square_of_the_distance(few_scenes):
+    clean, noisy = (measure(few_scenes, np.random.default_rng(3), noise, (0.0, 0.0)) for noise in (0.0, 0.002))
     a, b = np.concatenate(clean), np.concatenate(noisy)
     distance, length = np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1)
     np.testing.assert_allclose(b / length[:, None], a / distance[:, None], atol=1e-5)
@@ -122,7 +122,7 @@ def test_noise_grows_with_the_square_of_the_distance(few):
     assert abs(error.std() / 0.002 - 1) < 0.01
 
 
-def test_a_seed_is_a_simulation():
+def test_a_seed_determines_a_simulation():
     first, again, other = (simulate_shelves(30, seed=seed, max_points=32) for seed in (1, 1, 2))
     assert torch.equal(first.X, again.X)
     assert not torch.equal(first.X, other.X)
@@ -132,7 +132,7 @@ def test_a_seed_is_a_simulation():
 
 
 @pytest.mark.parametrize(("options", "name"), [({"n": 0}, "n"), ({"n": 2.5}, "n"), ({"n": 2, "seed": -1}, "seed")])
-def test_invalid_arguments(options, name):
-    with pytest.raises(InputError) as found:
+def test_invalid_arguments_are_refused(options, name):
+    with pytest.raises(InputError) as error:
         simulate_shelves(**options)
-    assert found.value.argument == name
+    assert error.value.argument == name

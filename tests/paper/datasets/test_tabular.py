@@ -1,4 +1,4 @@
-"""The loaders, on made-up files in the form of the public ones, and on the real ones where they are."""
+"""Test the loaders of tables, on made-up files in the form of the public ones, and on real ones where there are any."""
 
 from dataclasses import replace
 from functools import cache
@@ -25,7 +25,7 @@ CONDITIONS, LABS = STAY_COLUMNS[2:13], STAY_COLUMNS[13:22]
 
 
 @cache
-def stays(n: int = 300) -> pd.DataFrame:
+def make_stays(n: int = 300) -> pd.DataFrame:
     rng = np.random.default_rng(4)
     frame = pd.DataFrame(
         {"rcount": rng.choice(["0", "1", "2", "3", "4", "5+"], n), "gender": rng.choice(["F", "M"], n)}
@@ -39,8 +39,8 @@ def stays(n: int = 300) -> pd.DataFrame:
     return frame
 
 
-def sample_file(folder):
-    frame = stays().assign(vdate_weekday="Monday", lengthofstay=lambda f: 1 + f["asthma"] + f["pneum"])
+def write_sample_file(folder):
+    frame = make_stays().assign(vdate_weekday="Monday", lengthofstay=lambda f: 1 + f["asthma"] + f["pneum"])
     (folder / "length_of_stay").mkdir(exist_ok=True)
     frame.to_csv(folder / STAYS.files[1], index=False)
     return frame
@@ -49,7 +49,7 @@ def sample_file(folder):
 @pytest.fixture
 def full_file(tmp_path, monkeypatch):
     """A file with the header and the form of Microsoft's, declared in its place."""
-    frame = stays().copy()
+    frame = make_stays().copy()
     frame.insert(0, "eid", range(1, len(frame) + 1))
     frame.insert(1, "vdate", ["8/29/2012", "02/28/12", "12/31/2012"] * 100)
     frame.insert(len(frame.columns) - 1, "discharged", "9/2/2012")
@@ -62,8 +62,8 @@ def full_file(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_sample(tmp_path):
-    frame = sample_file(tmp_path)
+def test_the_sample_of_stays_is_read_as_such(tmp_path):
+    frame = write_sample_file(tmp_path)
     data = tabular.length_of_stay()
     assert data.sample
     assert data.note == "a random sample of 300 of the 100,000 rows of the paper's file"
@@ -79,7 +79,7 @@ def test_the_sample(tmp_path):
 
 
 def test_the_full_file_comes_first_and_leaks_nothing(full_file):
-    sample_file(full_file)
+    write_sample_file(full_file)
     data = tabular.length_of_stay()
     assert not data.sample
     assert data.note == ""
@@ -87,13 +87,13 @@ def test_the_full_file_comes_first_and_leaks_nothing(full_file):
     assert data.X["vdate_weekday"][:3].to_list() == ["Wednesday", "Tuesday", "Monday"]
 
 
-def test_an_invalid_date():
+def test_an_invalid_date_is_refused():
     with pytest.raises(InputError, match="vdate must hold dates written month/day/year, got '13/40/2012'"):
         tabular._weekday("13/40/2012")
 
 
-def test_standard_stays(tmp_path):
-    frame = sample_file(tmp_path)
+def test_stays_are_standardised(tmp_path):
+    frame = write_sample_file(tmp_path)
     data = tabular.length_of_stay()
     train = data.split.train
     expected = pd.get_dummies(frame[["rcount", "gender", "facid"]], dtype=float).join(frame[CONDITIONS].astype(float))
@@ -106,9 +106,9 @@ def test_standard_stays(tmp_path):
     np.testing.assert_allclose(got.to_numpy(), expected.to_numpy(), rtol=1e-12, atol=1e-12)
 
 
-def test_the_real_sample(real_data):
-    """Figures of the data's own description."""
-    real_data(STAYS.files[1])
+def test_the_real_sample_has_its_documented_figures(use_real_data):
+    """The figures are those of the data's own description."""
+    use_real_data(STAYS.files[1])
     data = tabular.length_of_stay()
     assert data.X.shape == (20_000, 25)
     assert [len(part) for part in data.split] == [16_000, 2_000, 2_000]
@@ -122,8 +122,8 @@ def test_the_real_sample(real_data):
     assert (train.mean(), train.std()) == (pytest.approx(0.0, abs=1e-12), pytest.approx(1.0))
 
 
-def test_the_real_bikes(real_data):
-    folder = real_data(SOURCES["bike_sharing"].files[0])
+def test_the_real_bikes_are_encoded_like_the_authors(use_real_data):
+    folder = use_real_data(SOURCES["bike_sharing"].files[0])
     data = tabular.bike_sharing()
     assert data.X.shape == (17_379, 12)
     assert not {"casual", "registered", "instant", "dteday", "cnt"} & set(data.X.columns)
@@ -131,10 +131,12 @@ def test_the_real_bikes(real_data):
     assert data.y.mean() == pytest.approx(189.46, abs=0.005)
     raw = pd.read_csv(folder / SOURCES["bike_sharing"].files[0])
     np.testing.assert_array_equal(data.y, raw["cnt"])
-    np.testing.assert_allclose(data.features("authors").to_numpy(), authors_bikes(raw), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(
+        data.features("authors").to_numpy(), encode_like_the_authors(raw), rtol=1e-10, atol=1e-10
+    )
 
 
-def authors_bikes(raw: pd.DataFrame) -> np.ndarray:
+def encode_like_the_authors(raw: pd.DataFrame) -> np.ndarray:
     scaled = ["weekday", "weathersit", "temp", "atemp", "hum", "windspeed"]
     frame = raw[["yr", "holiday", "weekday", "workingday", "weathersit", "temp", "atemp", "hum", "windspeed"]].copy()
     frame = frame.astype(dict.fromkeys(scaled, float))
@@ -156,6 +158,6 @@ def test_rand_health_is_that_of_statsmodels():
 TABLE = pl.DataFrame({"n": [3.0, -1.0, 8.0, 8.0, 2.5], "same": [2.0] * 5, "letter": ["b", "a", "b", "b", "a"]})
 
 
-def test_an_unknown_level():
+def test_an_unknown_level_is_named():
     with pytest.raises(InputError, match="letter must be one of a, got b at rows 1, 3, 4"):
         tabular.one_hot(TABLE, "letter", ("a",))

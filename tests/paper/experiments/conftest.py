@@ -1,4 +1,4 @@
-"""Folders of finished runs, written by hand: networks with weights of 0, so that their predictions are their bias."""
+"""Share folders of finished runs, written by hand: networks with weights of 0, whose predictions are their bias."""
 
 import json
 from functools import partial
@@ -24,15 +24,15 @@ BACKBONES = {
 TRUTH = {"crps": 0.5, "mae": 0.7, "crps_gap": 0.25, "aleatoric_relative_error": 0.1, "epistemic": 0.02}
 
 
-def scores(mae):
-    """The scores of a run whose members have these absolute errors."""
+def make_scores(mae):
+    """Make the scores of a run whose networks have these absolute errors."""
     single = {"mae": list(mae), "crps": [0.5 * m for m in mae], "median_precision": [2.0] * len(mae)}
     return {"single": single, "ensemble": {name: [min(values)] for name, values in single.items()}}
 
 
 @pytest.fixture(scope="session")
 def declare():
-    """Returns a function that makes an experiment of two members with three hidden units."""
+    """Return a function that makes an experiment of two networks with three hidden units."""
 
     def make(name, **content):
         common = {"title": name, "paper": "none", "minutes": 1, "training": TRAINING}
@@ -45,7 +45,7 @@ def declare():
 
 @pytest.fixture
 def finish(tmp_path, finish_in):
-    """As `finish_in`, in the test's own folder."""
+    """Write a finished run as `finish_in` does, in the test's own folder."""
     return partial(finish_in, tmp_path)
 
 
@@ -72,12 +72,12 @@ def finish_in():
         kept |= {name: torch.as_tensor(value, dtype=torch.float32) for name, value in more.items()}
         write(folder / PREDICTIONS, kept, {})
         write(folder / WEIGHTS, model.state_dict(), {})
-        found = {"paper": scores(mae), "ours": scores(mae), "truth": TRUTH}
-        found |= {"rounded": scores([0.9 * m for m in mae])} if run.method.is_continuous else {}
+        all_scores = {"paper": make_scores(mae), "ours": make_scores(mae), "truth": TRUTH}
+        all_scores |= {"rounded": make_scores([0.9 * m for m in mae])} if run.method.is_continuous else {}
         written = {
             "settings": run.as_dict(), "identity": [1], "method": run.method.name, "label": run.method.label,
             "point": dict(run.point), "note": "", "rows": {"train": 80, "validation": 10, "test": len(y)},
-            "scores": found, "seconds": 1.0, "machine": {"device": "cpu"}, "history": {},
+            "scores": all_scores, "seconds": 1.0, "machine": {"device": "cpu"}, "history": {},
         }  # fmt: skip
         (folder / RESULT).write_text(json.dumps(written | (result or {})))
         (folder / DONE).touch()

@@ -1,4 +1,4 @@
-"""The catalogue: every file can be run as it is, and options of the command line change it."""
+"""Test the catalogue: every file can be run as it is, and options of the command line change it."""
 
 import copy
 from typing import Any
@@ -25,36 +25,36 @@ CONTENT = {
 }
 
 
-def changed(*without, **changes):
+def change_content(*without, **changes):
     return {key: value for key, value in (copy.deepcopy(CONTENT) | changes).items() if key not in without}
 
 
-def trained(**changes):
-    return changed(training=CONTENT["training"] | changes)
+def change_training(**changes):
+    return change_content(training=CONTENT["training"] | changes)
 
 
 @pytest.mark.parametrize("name", names())
 def test_every_file_can_be_run(name):
-    found = experiment(name)
-    assert found.minutes > 0
-    assert set(found.figures) <= FIGURES.keys()
-    assert all(isinstance(run.head, Head) for run in found.runs())
-    folders = [run.name for run in found.runs()]
+    declared = experiment(name)
+    assert declared.minutes > 0
+    assert set(declared.figures) <= FIGURES.keys()
+    assert all(isinstance(run.head, Head) for run in declared.runs())
+    folders = [run.name for run in declared.runs()]
     assert len(set(folders)) == len(folders)
-    assert all((run.training.epochs is None) != (run.training.steps is None) for run in found.runs())
-    assert not (found.grid and any(method.exact for method in found.methods)), "a GLM has nothing to vary"
-    if found.reference is not None:
-        assert {method for _, method, _ in reference(**found.reference)} <= methods().keys()
-    if not found.methods:
+    assert all((run.training.epochs is None) != (run.training.steps is None) for run in declared.runs())
+    assert not (declared.grid and any(method.exact for method in declared.methods)), "a GLM has nothing to vary"
+    if declared.reference is not None:
+        assert {method for _, method, _ in reference(**declared.reference)} <= methods().keys()
+    if not declared.methods:
         return
-    assert (found.data is None) != (found.simulation is None)
-    if found.simulation is not None:
-        assert found.simulation["name"] in SIMULATIONS
+    assert (declared.data is None) != (declared.simulation is None)
+    if declared.simulation is not None:
+        assert declared.simulation["name"] in SIMULATIONS
     else:
-        assert found.data["name"] in {*DATASETS, *LOADERS}
-        assert (found.backbone is not None) == (found.data["name"] in LOADERS)
-    if found.backbone is not None:
-        assert found.backbone["name"] in BACKBONES
+        assert declared.data["name"] in {*DATASETS, *LOADERS}
+        assert (declared.backbone is not None) == (declared.data["name"] in LOADERS)
+    if declared.backbone is not None:
+        assert declared.backbone["name"] in BACKBONES
 
 
 @pytest.mark.parametrize("settings", [{"n_networks": 0}, {"seed": -1}, {"seed": 10**22}], ids=str)
@@ -64,12 +64,12 @@ def test_settings_of_the_command_line_are_checked(settings):
 
 
 def test_methods_use_every_head_of_the_paper():
-    found = methods()
-    of_the_paper = {"double_poisson", "poisson", "negative_binomial"}
-    of_the_paper |= {name for name in HEADS if "gaussian" in name}
-    assert {method.head for method in found.values()} == of_the_paper
-    assert {name for name, method in found.items() if method.is_continuous} == {
-        name for name in found if "gaussian" in name
+    methods_by_name = methods()
+    heads = {"double_poisson", "poisson", "negative_binomial"}
+    heads |= {name for name in HEADS if "gaussian" in name}
+    assert {method.head for method in methods_by_name.values()} == heads
+    assert {name for name, method in methods_by_name.items() if method.is_continuous} == {
+        name for name in methods_by_name if "gaussian" in name
     }
 
 
@@ -106,47 +106,47 @@ def test_the_settings_of_ddpn_regressor_are_those_of_the_experiments():
             assert getattr(options, setting) == getattr(settings, setting), (name, setting)
 
 
-def test_the_methods_and_glms_of_the_paper_are_run_on_length_of_stay_and_exact_glms_beside_them():
-    found = experiment("length-of-stay")
-    assert [m.exact for m in found.methods] == [False] * 13 + [True] * 4
-    assert [run.training.hidden for run in found.runs()[:13]] == [(128, 128, 128, 64)] * 10 + [()] * 3
-    dp_glm = found.runs()[12]
+def test_length_of_stay_has_the_methods_of_the_paper_and_exact_glms():
+    stays = experiment("length-of-stay")
+    assert [m.exact for m in stays.methods] == [False] * 13 + [True] * 4
+    assert [run.training.hidden for run in stays.runs()[:13]] == [(128, 128, 128, 64)] * 10 + [()] * 3
+    dp_glm = stays.runs()[12]
     assert (dp_glm.method.label, dp_glm.sees) == ("DP GLM", ["features", "constant"])
-    assert found.training.score == "loss"
-    assert found.training.n_networks == 5
+    assert stays.training.score == "loss"
+    assert stays.training.n_networks == 5
     # 15 epochs of 80,000 rows in batches of 128; the 16,000 rows of the sample are seen 75 times.
-    assert found.training.epochs_for(80_000) == 15
-    assert found.training.epochs_for(16_000) == 75
+    assert stays.training.epochs_for(80_000) == 15
+    assert stays.training.epochs_for(16_000) == 75
 
 
 def test_a_grid_reaches_head_and_training():
-    content = changed(methods=["ddpn"], grid={"initial_gamma": [1.0, 10.0], "epochs": [2, 4]})
+    content = change_content(methods=["ddpn"], grid={"initial_gamma": [1.0, 10.0], "epochs": [2, 4]})
     runs = parse("test", content).runs()
     assert [run.name for run in runs] == [f"ddpn-initial_gamma={g}-epochs={e}" for g in ("1.0", "10.0") for e in (2, 4)]
-    found = [(run.training.initial_gamma, run.training.epochs) for run in runs]
-    assert found == [(1.0, 2), (1.0, 4), (10.0, 2), (10.0, 4)]
-    (beta,) = parse("test", changed(methods=["ddpn"], grid={"beta": [0.25]})).runs()
+    settings = [(run.training.initial_gamma, run.training.epochs) for run in runs]
+    assert settings == [(1.0, 2), (1.0, 4), (10.0, 2), (10.0, 4)]
+    (beta,) = parse("test", change_content(methods=["ddpn"], grid={"beta": [0.25]})).runs()
     assert beta.head.beta == 0.25
 
 
 def test_a_quick_run_has_its_own_folder_and_a_tenth_of_the_steps():
-    short = parse("test", trained(epochs=200, n_networks=5)).quick()
+    short = parse("test", change_training(epochs=200, n_networks=5)).quick()
     assert (short.name, short.training.epochs, short.training.n_networks) == ("test-quick", 20, 2)
-    assert parse("test", changed()).quick().training.epochs == 1
+    assert parse("test", change_content()).quick().training.epochs == 1
     assert experiment("beta").quick().training.snapshots == (20, 40, 60, 80)
     assert experiment("length-of-stay").quick().training.snapshots == ("crps",)
-    assert parse("test", changed(grid={"epochs": [200, 400]})).quick().grid == {"epochs": (20, 40)}
+    assert parse("test", change_content(grid={"epochs": [200, 400]})).quick().grid == {"epochs": (20, 40)}
     assert experiment("gamma").quick().grid == experiment("gamma").grid
 
 
 def test_all_is_every_experiment_once():
     # A view of another experiment is run with it.
-    own = [name for name in names() if name.startswith("paper-")]
-    assert own == ["paper-coco-people", "paper-inventory", "paper-reviews"]
-    every = [name for name in names() if name not in ("ood", *own)]
-    assert sorted(each.name for each in select(["wave", "all"])) == every
-    assert sorted(each.name for each in select(["all", own[0]])) == sorted([*every, own[0]])
-    assert [each.name for each in select(["wave", "wave"])] == ["wave"]
+    private = [name for name in names() if name.startswith("paper-")]
+    assert private == ["paper-coco-people", "paper-inventory", "paper-reviews"]
+    every = [name for name in names() if name not in ("ood", *private)]
+    assert sorted(selected.name for selected in select(["wave", "all"])) == every
+    assert sorted(selected.name for selected in select(["all", private[0]])) == sorted([*every, private[0]])
+    assert [selected.name for selected in select(["wave", "wave"])] == ["wave"]
 
 
 def test_a_method_must_be_in_one_of_the_experiments():

@@ -1,4 +1,4 @@
-"""Figures: what is drawn is what scipy computes from raw outputs; those that cannot be drawn leave the others."""
+"""Test that figures draw what scipy computes from raw outputs, and that one which cannot be drawn leaves the others."""
 
 import gzip
 
@@ -38,13 +38,13 @@ STAYS = {"name": "length_of_stay", "features": "standard"}
 METHODS = ["ddpn", "beta_ddpn_1.0"]
 
 
-def line_of(ax, label):
-    (found,) = (line for line in ax.get_lines() if line.get_label() == label)
-    return found.get_xydata().T
+def get_line(ax, label):
+    (matching,) = (line for line in ax.get_lines() if line.get_label() == label)
+    return matching.get_xydata().T
 
 
-def edges(collection):
-    """Least and greatest y of a filled band."""
+def get_edges(collection):
+    """Return the least and greatest y of a filled band."""
     vertices = collection.get_paths()[0].vertices
     return vertices[:, 1].min(), vertices[:, 1].max()
 
@@ -57,11 +57,11 @@ def test_the_wave_shows_mean_band_and_both_variances(declare, finish, tmp_path):
     axes = np.reshape(wave(experiment, tmp_path).axes, (3, 2))
     assert [ax.get_title() for ax in axes[0]] == ["Poisson", "Gaussian"]
     assert "MAE 1.500\nCRPS 0.750" in [text.get_text() for text in axes[0, 0].texts]
-    np.testing.assert_allclose(line_of(axes[0, 0], "mean")[1], 22.0, rtol=1e-6)
-    np.testing.assert_allclose(line_of(axes[1, 0], "the ensemble's variance")[1], 22.0, rtol=1e-6)
+    np.testing.assert_allclose(get_line(axes[0, 0], "mean")[1], 22.0, rtol=1e-6)
+    np.testing.assert_allclose(get_line(axes[1, 0], "the ensemble's variance")[1], 22.0, rtol=1e-6)
     np.testing.assert_allclose(axes[2, 0].get_lines()[0].get_ydata(), 4.0, rtol=1e-5)
     np.testing.assert_allclose(axes[2, 1].get_lines()[0].get_ydata(), 0.0, atol=1e-9)
-    np.testing.assert_allclose(edges(axes[0, 1].collections[0]), stats.norm(20, 1).interval(0.95), rtol=1e-5)
+    np.testing.assert_allclose(get_edges(axes[0, 1].collections[0]), stats.norm(20, 1).interval(0.95), rtol=1e-5)
 
 
 def test_recovery_sets_the_matched_model_and_ddpn_against_the_truth(declare, finish, tmp_path):
@@ -74,9 +74,9 @@ def test_recovery_sets_the_matched_model_and_ddpn_against_the_truth(declare, fin
     assert all("MAE 1.500\nCRPS 0.750" in [text.get_text() for text in ax.texts] for ax in axes)
     # gamma = 1: both are Poisson(4).
     for ax in axes:
-        np.testing.assert_allclose(line_of(ax, "mean")[1], 4.0, rtol=1e-5)
-        assert edges(ax.collections[0]) == stats.poisson(4).interval(0.95)
-        x, truth = line_of(ax, "true mean")
+        np.testing.assert_allclose(get_line(ax, "mean")[1], 4.0, rtol=1e-5)
+        assert get_edges(ax.collections[0]) == stats.poisson(4).interval(0.95)
+        x, truth = get_line(ax, "true mean")
         np.testing.assert_allclose(truth, np.exp(x / 2), rtol=1e-9)
         low, high = (line for line in ax.get_lines() if line.get_label() == "true 95% band")
         np.testing.assert_array_equal(high.get_ydata(), stats.poisson.ppf(0.975, np.exp(x / 2)))
@@ -105,7 +105,7 @@ def test_every_beta_has_a_column_and_every_snapshot_a_line(declare, finish, tmp_
     assert [ax.get_title() for ax in axes[0]] == ["β = 0", "β = 1"]
     assert [ax.get_ylabel() for ax in axes[:, 0]] == ["μ", "γ"]
     for number, (counts, gammas) in enumerate(axes.T):
-        mus = [line_of(counts, f"{epoch} epochs")[1][0] for epoch in (1, 2, 3)]
+        mus = [get_line(counts, f"{epoch} epochs")[1][0] for epoch in (1, 2, 3)]
         np.testing.assert_allclose(mus, [40.0 + number, 30.0, 11.0], rtol=1e-5)
         drawn = [line.get_ydata()[0] for line in gammas.get_lines() if line.get_linestyle() == "-"]
         np.testing.assert_allclose(drawn, np.divide(mus, 5.0), rtol=1e-5)
@@ -121,14 +121,14 @@ def test_gamma_its_truth_and_the_isolated_points_are_shown(declare, finish, tmp_
     titles = [[ax.get_title() for ax in axes[row]] for row in (0, 2)]
     assert titles[0] == ["β = 0, γ starts at 1", "β = 0, γ starts at 148"]
     assert titles[1] == ["β = 1, γ starts at 1", "β = 1, γ starts at 148"]
-    x, truth = line_of(axes[1, 0], "truth")
+    x, truth = get_line(axes[1, 0], "truth")
     np.testing.assert_allclose(truth, 6 - 0.03 * x**2, rtol=1e-12)
-    assert line_of(axes[0, 0], "isolated points").T.tolist() == [[1.0, 16.0], [10.0, 10.0]]
+    assert get_line(axes[0, 0], "isolated points").T.tolist() == [[1.0, 16.0], [10.0, 10.0]]
     assert x.min() < 1.0 < 10.0 < x.max()
 
 
-def moments(mean, variance, terms=4000):
-    """By so many terms of the definition."""
+def compute_moments(mean, variance, terms=4000):
+    """Compute moments by so many terms of their definition."""
     y, gamma = np.arange(float(terms)), mean / variance
     log = -y + xlogy(y, y) - gammaln(y + 1) - gamma * (mean - y + xlogy(y, y) - y * np.log(mean))
     weight = np.exp(log - log.max())
@@ -144,7 +144,7 @@ def test_on_the_papers_grid_a_hundred_terms_are_as_good(tmp_path):
     grids = [np.asarray(ax.collections[0].get_array()).reshape(200, 200) for ax in (left, right)]
     assert grids[0].max() == pytest.approx(2.71, abs=0.005)
     for row, column in ((0, 0), (199, 0), (100, 3), (199, 199)):
-        mean, variance = moments(means[column], variances[row], terms=100)
+        mean, variance = compute_moments(means[column], variances[row], terms=100)
         assert grids[0][row, column] == pytest.approx(abs(mean - means[column]), abs=1e-6)
         assert grids[1][row, column] == pytest.approx(abs(variance - variances[row]), abs=1e-5)
 
@@ -155,7 +155,7 @@ def test_the_grids_are_the_deviations_of_the_exact_moments(tmp_path):
     assert (nodes[0], nodes[-1]) == pytest.approx((0.1, 10**1.7))
     grids = [np.asarray(ax.collections[0].get_array()).reshape(len(nodes), -1) for ax in (left, right)]
     for row, column in ((0, 0), (150, 20), (60, 120), (110, 110), (180, 100)):
-        mean, variance = moments(nodes[column], nodes[row])
+        mean, variance = compute_moments(nodes[column], nodes[row])
         assert grids[0][row, column] == pytest.approx(abs(mean - nodes[column]), abs=1e-6)
         assert grids[1][row, column] == pytest.approx(abs(variance - nodes[row]), abs=1e-5)
 
@@ -179,11 +179,11 @@ def test_the_two_patients_are_the_most_and_the_least_below_zero_by_one_network(p
     below = 100 * stats.norm.cdf(0, 1, 2)
     assert left.get_title() == f"test row 1: {below:.1f}% of the Gaussian below 0"
     assert right.get_title() == "test row 2: the Gaussian has mean 9.0, sd 1.00"
-    assert [line_of(ax, "observed")[0][0] for ax in (left, right)] == [2, 9]
-    x, smooth = line_of(left, "β-Gaussian (0.5)")
+    assert [get_line(ax, "observed")[0][0] for ax in (left, right)] == [2, 9]
+    x, smooth = get_line(left, "β-Gaussian (0.5)")
     np.testing.assert_allclose(smooth, stats.norm.cdf(x, 1, 2), atol=1e-6)
     assert x[0] <= stats.norm.ppf(1e-4, 1, 2) + 1e-5
-    edge, steps = line_of(left, "β-DDPN (0.5)")
+    edge, steps = get_line(left, "β-DDPN (0.5)")
     assert steps[0] == 0.0
     # gamma = 1 is a Poisson.
     np.testing.assert_allclose(steps[1:], stats.poisson.cdf(edge[1:], 2.0), atol=1e-6)
@@ -195,7 +195,7 @@ IMAGES = {"name": "coco_people", "size": 16, "augment": False}
 
 
 @pytest.fixture
-def counts(tmp_path, monkeypatch):
+def image_counts(tmp_path, monkeypatch):
     """Counts of 40 images, each of one colour: that of image i is 6 i."""
     folder = tmp_path / "data" / "coco_people"
     (folder / "images").mkdir(parents=True)
@@ -209,11 +209,11 @@ def counts(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def people(declare, finish, counts):
+def people(declare, finish, image_counts):
     """Two members whose means are the count of the image and twice that, of equal means and variances."""
     methods = ["gaussian", "ddpn", "beta_ddpn_0.5", "beta_ddpn_1.0"]
     experiment = declare("people", data=IMAGES, methods=methods)
-    y = counts[split(N, SEED, LARGE_SHARES).test]
+    y = image_counts[split(N, SEED, LARGE_SHARES).test]
     log = np.log([y, 2 * y]).T
     for run in experiment.runs()[:3]:
         raw = np.stack([np.exp(log), log] if run.method.is_continuous else [log, np.zeros_like(log)], -1)
@@ -221,19 +221,19 @@ def people(declare, finish, counts):
     return experiment
 
 
-def pairs(figure, rows):
-    """The picture and the prediction of every image, one row per method."""
+def reshape_axes(figure, rows):
+    """Return the picture and the prediction of images, one row per method."""
     return np.reshape(figure.axes, (rows, 3, 2))
 
 
-def test_each_image_is_beside_its_own_pmf(people, counts, tmp_path):
-    (line,) = pairs(image_pmfs(people, tmp_path), 1)
+def test_each_image_is_beside_its_own_pmf(people, image_counts, tmp_path):
+    (line,) = reshape_axes(image_pmfs(people, tmp_path), 1)
     assert line[0, 0].get_title(loc="left") == "β-DDPN (0.5)", "the best that is finished"
     test = split(N, SEED, LARGE_SHARES).test
-    ordered = np.sort(counts[test])
+    ordered = np.sort(image_counts[test])
     for (picture, ax), quantile in zip(line, (0.1, 0.5, 0.95), strict=True):
         count = ordered[round(quantile * (len(ordered) - 1))]
-        row = np.flatnonzero(counts[test] == count)[0]
+        row = np.flatnonzero(image_counts[test] == count)[0]
         pixels = picture.get_images()[0].get_array()
         assert pixels.shape == (16, 16, 3)
         assert (pixels == [6 * test[row], 0, 0]).all()
@@ -244,12 +244,12 @@ def test_each_image_is_beside_its_own_pmf(people, counts, tmp_path):
         np.testing.assert_allclose([member[1] for member in members], pmfs.T, atol=1e-6)
 
 
-def test_all_finished_methods_are_shown_in_the_papers_order(people, counts, tmp_path):
-    ensembles, singles = (pairs(draw(people, tmp_path), 3) for draw in (image_pmfs_ensembles, image_pmfs_single))
+def test_all_finished_methods_are_shown_in_the_papers_order(people, image_counts, tmp_path):
+    ensembles, singles = (reshape_axes(draw(people, tmp_path), 3) for draw in (image_pmfs_ensembles, image_pmfs_single))
     titles = [line[0, 0].get_title(loc="left") for line in ensembles]
     assert titles == ["Figure 20: DDPN", "Figure 21: β-DDPN (0.5)", "Figure 25: Gaussian"]
     assert singles[2, 0, 0].get_title(loc="left") == "Figure 15: Gaussian"
-    y = np.sort(counts[split(N, SEED, LARGE_SHARES).test])
+    y = np.sort(image_counts[split(N, SEED, LARGE_SHARES).test])
     count = y[round(0.5 * (len(y) - 1))]
     # An ensemble of Gaussians is one Normal with the mixture's moments; a single network is the first member.
     x, density = ensembles[2, 1, 1].get_lines()[-2].get_xydata().T
@@ -270,8 +270,8 @@ SHELVES = {"name": "shelves", "beams": BEAMS, "points": POINTS}
 
 
 @pytest.fixture
-def finished(declare, finish):
-    """A run on these beams whose two members have the true count as their mean, and gamma = 1."""
+def finish_beams(declare, finish):
+    """Finish a run on these beams whose two networks have the true count as their mean, and gamma = 1."""
 
     def make(data, y):
         experiment = declare("beams", data=data, methods=["ddpn"])
@@ -282,8 +282,8 @@ def finished(declare, finish):
     return make
 
 
-def shown(figure, rows=3):
-    """For every beam its row, class and count as printed, and its three panels."""
+def list_panels(figure, rows=3):
+    """List the row, class and count of beams as printed, with their three panels."""
     axes = np.reshape(figure.axes, (rows, 3))
     for front, side, pmf in axes:
         row, text = front.get_title(loc="left").removeprefix("test row ").split(": ")
@@ -291,28 +291,28 @@ def shown(figure, rows=3):
         yield int(row), name, int(count), (front, side, pmf)
 
 
-def points(ax):
-    found = np.asarray(ax.collections[0].get_offsets())
-    return found[np.lexsort(found.T)]
+def sort_points(ax):
+    offsets = np.asarray(ax.collections[0].get_offsets())
+    return offsets[np.lexsort(offsets.T)]
 
 
-def expected(cloud, sides):
-    found = cloud[:, sides]
-    return found[np.lexsort(found.T)]
+def sort_cloud(cloud, sides):
+    coordinates = cloud[:, sides]
+    return coordinates[np.lexsort(coordinates.T)]
 
 
-def test_points_class_and_count_are_those_of_the_test_rows(finished, tmp_path):
+def test_points_class_and_count_are_those_of_the_test_rows(finish_beams, tmp_path):
     data = simulate_shelves(BEAMS, max_points=POINTS)
     x, y = data.part("test")
     counts = []
     with pytest.raises(InputError, match=r"The data has changed since .*ddpn"):
-        beams(finished(SHELVES, y + 1), tmp_path)
-    for row, name, count, (front, side, pmf) in shown(beams(finished(SHELVES, y), tmp_path)):
+        beams(finish_beams(SHELVES, y + 1), tmp_path)
+    for row, name, count, (front, side, pmf) in list_panels(beams(finish_beams(SHELVES, y), tmp_path)):
         packed = x[row].numpy()
         cloud = packed[2:][packed[2:, 0] == 1.0, 1:]
         assert (name, count) == (data.classes[int(packed[0, 0])], y[row])
-        np.testing.assert_allclose(points(front), expected(cloud, [0, 1]))
-        np.testing.assert_allclose(points(side), expected(cloud, [2, 1]))
+        np.testing.assert_allclose(sort_points(front), sort_cloud(cloud, [0, 1]))
+        np.testing.assert_allclose(sort_points(side), sort_cloud(cloud, [2, 1]))
         heights = {round(bar.get_x() + 0.4): bar.get_height() for bar in pmf.patches}
         assert max(heights, key=heights.get) in (count - 1, count)
         counts.append(count)
@@ -355,7 +355,7 @@ def texts(declare, finish_in, out, means):
 
 
 @pytest.fixture
-def with_texts(tmp_path, monkeypatch):
+def rows_of_test_texts(tmp_path, monkeypatch):
     """Reviews whose test part has as many rows as were predicted, and the verses."""
     folder = tmp_path / "data"
     for name in ("reviews", "bible"):
@@ -368,11 +368,13 @@ def with_texts(tmp_path, monkeypatch):
     return split(rows, SEED, LARGE_SHARES).test
 
 
-def test_the_papers_texts_are_above_their_own_predictions(texts, out, means, with_texts):
+def test_the_papers_texts_are_above_their_own_predictions(texts, out, means, rows_of_test_texts):
     counts, densities = (draw(texts, out).axes for draw in (ood_pmfs, ood_densities))
     for axes in (counts, densities):
         words, drawn, verses, below = np.reshape(axes, (4, 4))
-        assert [ax.texts[0].get_text() for ax in words] == [f'"review {with_texts[row]}"' for row in (10, 25, 95, 249)]
+        assert [ax.texts[0].get_text() for ax in words] == [
+            f'"review {rows_of_test_texts[row]}"' for row in (10, 25, 95, 249)
+        ]
         # There are 1,500 verses, fewer than the paper has.
         shown = [105, 419, 1654 % VERSES, 4809 % VERSES]
         assert [ax.texts[0].get_text() for ax in verses] == [f'"verse {row}"' for row in shown]
@@ -404,7 +406,7 @@ def test_every_row_is_in_the_histogram_of_its_kind(texts, out, means):
 
 
 def test_the_catalogue_asks_for_every_figure_and_for_no_other():
-    asked = {name for each in catalogue.names() for name in catalogue.experiment(each).figures}
+    asked = {name for experiment_name in catalogue.names() for name in catalogue.experiment(experiment_name).figures}
     assert asked == set(FIGURES)
 
 

@@ -1,4 +1,4 @@
-"""The commands for the paper's data work at the first try: on small data in the real formats, with tiny networks."""
+"""Test that commands for the paper's data work at the first try: on small data in real formats, with tiny networks."""
 
 import gzip
 import json
@@ -24,8 +24,8 @@ TINY_IMAGE = {
 
 
 @pytest.fixture
-def network(tmp_path):
-    """A folder with the tiny network of a hub's name, and its tokenizer if it reads texts."""
+def save_tiny_network(tmp_path):
+    """Save a tiny network under the name of one of a hub, and its tokenizer if it reads texts."""
 
     def make(name):
         folder = tmp_path / "hub" / name
@@ -43,14 +43,14 @@ def network(tmp_path):
 
 
 @pytest.fixture
-def reproduce(tmp_path, monkeypatch, network):
-    """Runs `ddpn reproduce` of one experiment for one epoch, with a tiny network where it names one of a hub."""
+def run_reproduce(tmp_path, monkeypatch, save_tiny_network):
+    """Run `ddpn reproduce` of one experiment for one epoch, with a tiny network in place of one of a hub."""
     usual = catalogue.read
 
     def read(name):
         content = usual(name)
         if "pretrained" in (backbone := content.get("backbone", {})):
-            backbone["pretrained"] = network(backbone["pretrained"])
+            backbone["pretrained"] = save_tiny_network(backbone["pretrained"])
             # Images of the size of the tiny network: kornia takes most of the time.
             content["data"] |= {"size": 32} if "size" in content["data"] else {}
         return content
@@ -79,7 +79,7 @@ def reproduce(tmp_path, monkeypatch, network):
     return run
 
 
-def test_images_as_coco_unpacks_them(tmp_path, reproduce):
+def test_images_are_read_as_coco_unpacks_them(tmp_path, run_reproduce):
     pytest.importorskip("kornia")
     random, home = np.random.default_rng(0), tmp_path / "data" / "coco_people"
     (home / "annotations").mkdir(parents=True)
@@ -96,7 +96,7 @@ def test_images_as_coco_unpacks_them(tmp_path, reproduce):
     content = {"info": {}, "licenses": [], "images": shown, "annotations": annotations, "categories": categories}
     (home / "annotations" / "instances_train2017.json").write_text(json.dumps(content))
 
-    folder, output = reproduce("paper-coco-people", "beta_ddpn_1.0,gaussian")
+    folder, output = run_reproduce("paper-coco-people", "beta_ddpn_1.0,gaussian")
     assert "40 of the 64,115 images of the paper's data" in output
     assert {path.name for path in folder.glob("*.png")} == {
         "image_pmfs.png", "image_pmfs_single.png", "image_pmfs_ensembles.png",
@@ -107,7 +107,7 @@ def test_images_as_coco_unpacks_them(tmp_path, reproduce):
     assert (result["settings"]["batch_size"], result["settings"]["lr"]) == (256, 1e-4)
 
 
-def test_reviews_and_verses_as_they_are_published(tmp_path, reproduce):
+def test_reviews_and_verses_are_read_as_they_are_published(tmp_path, run_reproduce):
     random, data = np.random.default_rng(0), tmp_path / "data"
     for name in ("reviews", "bible"):
         (data / name).mkdir(parents=True)
@@ -121,7 +121,7 @@ def test_reviews_and_verses_as_they_are_published(tmp_path, reproduce):
     verses = "\n".join([*texts[:30], "", ""])
     (data / "bible" / "eng-eng-kjv.txt").write_text(verses)
 
-    folder, output = reproduce("paper-reviews", "ddpn,natural_gaussian")
+    folder, output = run_reproduce("paper-reviews", "ddpn,natural_gaussian")
     assert "1 rows with HTML left out, 60 of the 793,966 reviews of the paper's data" in output
     assert {path.name for path in folder.glob("*.png")} == {"ood_pmfs.png", "ood_densities.png", "ood_variances.png"}
     assert {"table_ood.md", "table_ood_paper.md"} <= {path.name for path in folder.glob("*.md")}
@@ -130,12 +130,12 @@ def test_reviews_and_verses_as_they_are_published(tmp_path, reproduce):
     assert (settings["backbone"]["pooling"], settings["backbone"]["dropout"]) == ("cls", True)
 
 
-def test_beams_of_an_inventory(tmp_path, reproduce):
+def test_beams_of_an_inventory_are_read(tmp_path, run_reproduce):
     drawn = simulate_shelves(60, max_points=16)
     (tmp_path / "data" / "inventory").mkdir(parents=True)
     np.savez(tmp_path / "data" / "inventory" / "beams.npz", X=drawn.X, y=drawn.y, classes=drawn.classes)
 
-    folder, output = reproduce("paper-inventory", "ddpn,poisson")
+    folder, output = run_reproduce("paper-inventory", "ddpn,poisson")
     assert "paper 0.861" in output, "Table 2 of the paper: DDPN, ensemble"
     assert (folder / "beams.png").is_file()
     settings = json.loads((folder / "ddpn" / "run.json").read_text())["settings"]

@@ -1,4 +1,4 @@
-"""From experiments to tables on the console, and runs in processes."""
+"""Test the way from experiments to tables on the console, and runs in processes."""
 
 import io
 import os
@@ -21,8 +21,8 @@ def console():
     return Console(file=io.StringIO(), force_terminal=False, width=100, color_system=None)
 
 
-def run(names, out, console, **options):
-    """Whether it succeeded, and what was printed."""
+def run_and_capture(names, out, console, **options):
+    """Reproduce, and return whether it succeeded and what was printed."""
     succeeded = reproduce(select(names), out, console, **({"only": [], "device": "cpu", "jobs": None} | options))
     return succeeded, console.file.getvalue()
 
@@ -37,48 +37,50 @@ def test_one_job_per_core_is_the_default_and_one_under_torchrun(monkeypatch):
 
 
 def test_an_experiment_that_cannot_be_read_is_reported_and_the_next_one_done(tmp_path, monkeypatch, console):
-    def unreadable(experiment, out):
+    def refuse(experiment, out):
         raise InputError("It is damaged.")
 
-    monkeypatch.setattr(module, "write_tables", unreadable)
-    monkeypatch.setattr(module, "_run", lambda *given: True)
-    monkeypatch.setattr(module, "_states", lambda runs, out: {run.name: "done" for run in runs})
-    found = run(["wave", "bikes"], tmp_path, console)
-    assert found == (False, "wave: It is damaged.\nbikes: It is damaged.\n")
+    monkeypatch.setattr(module, "write_tables", refuse)
+    monkeypatch.setattr(module, "_run", lambda *arguments: True)
+    monkeypatch.setattr(module, "_states", lambda runs, out: {run_and_capture.name: "done" for run_and_capture in runs})
+    outcome = run_and_capture(["wave", "bikes"], tmp_path, console)
+    assert outcome == (False, "wave: It is damaged.\nbikes: It is damaged.\n")
 
 
 def test_under_torchrun_one_process_prints_and_writes_tables(tmp_path, monkeypatch, console):
     shown = []
-    monkeypatch.setattr(module, "_run", lambda *given: given[-1].out("running") or True)
-    monkeypatch.setattr(module, "_show", lambda *given: shown.append(given[0].name) or True)
+    monkeypatch.setattr(module, "_run", lambda *arguments: arguments[-1].out("running") or True)
+    monkeypatch.setattr(module, "_show", lambda *arguments: shown.append(arguments[0].name) or True)
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank, lines, tables in (("1", "", []), ("0", "running\n", ["wave"])):
         monkeypatch.setenv("RANK", rank)
-        assert run(["wave"], tmp_path, console) == (True, lines)
+        assert run_and_capture(["wave"], tmp_path, console) == (True, lines)
         assert shown == tables
 
 
 def test_two_programs_do_not_run_the_same_experiment(tmp_path, console):
     (tmp_path / "wave").mkdir()
     with FileLock(tmp_path / "wave" / ".lock"):  # as another program would hold it
-        succeeded, output = run(["wave"], tmp_path, console)
+        succeeded, output = run_and_capture(["wave"], tmp_path, console)
     assert not succeeded
     assert output.startswith("wave: Another program is running this experiment")
     assert "another folder" in output
 
 
 @pytest.fixture
-def finished_bikes(tmp_path, monkeypatch):
+def bikes_file(tmp_path, monkeypatch):
     """A run of bikes that is done, with data older than it; its rows and runs are not real."""
     monkeypatch.setenv("DDPN_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(
         module,
         "_states",
-        lambda runs, out, *identity: {run.name: "changed" if identity else "done" for run in runs},
+        lambda runs, out, *identity: {
+            run_and_capture.name: "changed" if identity else "done" for run_and_capture in runs
+        },
     )
-    monkeypatch.setattr(module, "load_rows", lambda *given, **more: SimpleNamespace(identity=[1]))
-    monkeypatch.setattr(module, "execute_all", lambda *given: True)
-    monkeypatch.setattr(module, "_show", lambda *given: True)
+    monkeypatch.setattr(module, "load_rows", lambda *arguments, **more: SimpleNamespace(identity=[1]))
+    monkeypatch.setattr(module, "execute_all", lambda *arguments: True)
+    monkeypatch.setattr(module, "_show", lambda *arguments: True)
     done = tmp_path / "bikes" / "poisson" / "DONE"
     done.parent.mkdir(parents=True)
     done.touch()
@@ -91,11 +93,14 @@ def finished_bikes(tmp_path, monkeypatch):
     return file
 
 
-def test_data_that_is_newer_than_finished_runs_is_read_again(finished_bikes, tmp_path, console):
+def test_data_that_is_newer_than_finished_runs_is_read_again(bikes_file, tmp_path, console):
     options = {"only": ["poisson"], "jobs": 1}
-    assert run(["bikes"], tmp_path, console, **options) == (True, "bikes: nothing to run, all 1 runs are done.\n")
-    os.utime(finished_bikes, (3000.0, 3000.0))
-    _, output = run(["bikes"], tmp_path, console, **options)
+    assert run_and_capture(["bikes"], tmp_path, console, **options) == (
+        True,
+        "bikes: nothing to run, all 1 runs are done.\n",
+    )
+    os.utime(bikes_file, (3000.0, 3000.0))
+    _, output = run_and_capture(["bikes"], tmp_path, console, **options)
     assert "poisson was done, but its settings or rows have changed; it is run again" in output
 
 
@@ -123,7 +128,7 @@ TINY = {
 def test_runs_are_done_one_after_the_other_and_go_on_if_one_fails(tmp_path, monkeypatch, error, message):
     tiny, lines = parse("tiny", TINY), []
 
-    def execute(run, *rest):
+    def execute(run, *arguments):
         if run.method.name == "poisson":
             raise error
         return RESULT

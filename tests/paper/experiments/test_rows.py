@@ -1,4 +1,4 @@
-"""Texts, images and point clouds become rows; features of a frozen network are computed once and change nothing."""
+"""Test that texts, images and point clouds become rows; features computed once by a frozen network change nothing."""
 
 import gzip
 import json
@@ -57,7 +57,7 @@ def data(folder, monkeypatch):
     monkeypatch.setenv("DDPN_DATA", str(folder))
 
 
-def reviews(model, **changes):
+def parse_reviews(model, **changes):
     return parse("tiny", {
         "title": "A test", "paper": "none", "methods": ["ddpn"], "minutes": 1, "ood": "bible",
         "data": {"name": "reviews", "text": ["title", "text"], "max_length": 12},
@@ -65,79 +65,81 @@ def reviews(model, **changes):
     })  # fmt: skip
 
 
-def done(found, tmp_path, name="run", parts=None):
-    """Raw outputs of an experiment's only run."""
-    execute(found.runs()[0], load_rows(found) if parts is None else parts, tmp_path / name, "cpu")
+def execute_run(experiment, tmp_path, name="run", parts=None):
+    """Execute an experiment's only run, and return its raw outputs."""
+    execute(experiment.runs()[0], load_rows(experiment) if parts is None else parts, tmp_path / name, "cpu")
     return read_predictions(tmp_path / name)
 
 
 def test_features_computed_once_give_the_same_results(model, data, tmp_path, monkeypatch):
-    found = reviews(model)
-    kept = load_rows(found)
+    experiment = parse_reviews(model)
+    kept = load_rows(experiment)
     monkeypatch.setattr(rows, "_MAX_MEMORY_SHARE", 0.0)
-    texts = load_rows(found)
+    texts = load_rows(experiment)
     assert (kept.cached, texts.cached) == (True, False)
-    cached, whole = done(found, tmp_path, "cached", kept), done(found, tmp_path, "whole", texts)
+    cached, whole = execute_run(experiment, tmp_path, "cached", kept), execute_run(experiment, tmp_path, "whole", texts)
     for name in ("raw", "ood"):
         torch.testing.assert_close(cached[name], whole[name], rtol=1e-4, atol=1e-5)
     assert cached["raw"].shape == (8, 2, 2)
     assert cached["ood"].shape == (2, 2, 2)
 
 
-def test_rounding_and_place_of_features_do_not_change_the_identity_of_rows(model, data, monkeypatch):
-    """Else results of a GPU, or of a process with another number of threads, would be discarded."""
-    found, usual = reviews(model), rows.through
-    cached = load_rows(found)
-    monkeypatch.setattr(rows, "through", lambda *given: usual(*given) * (1 + 1e-6))
-    assert load_rows(found).identity == cached.identity
+def test_rounding_and_storage_of_features_do_not_change_the_identity_of_rows(model, data, monkeypatch):
+    """Otherwise results of a GPU, or of a process with another number of threads, would be discarded."""
+    experiment, usual = parse_reviews(model), rows.through
+    cached = load_rows(experiment)
+    monkeypatch.setattr(rows, "through", lambda *arguments: usual(*arguments) * (1 + 1e-6))
+    assert load_rows(experiment).identity == cached.identity
     monkeypatch.setattr(rows, "_MAX_MEMORY_SHARE", 0.0)
-    assert load_rows(found).identity == cached.identity
-    shorter = replace(found, data=dict(found.data) | {"max_length": 5})
+    assert load_rows(experiment).identity == cached.identity
+    shorter = replace(experiment, data=dict(experiment.data) | {"max_length": 5})
     assert load_rows(shorter).identity != cached.identity
 
 
 def test_hidden_states_are_kept_in_the_precision_they_are_trained_in(model, data):
-    full, half = load_rows(reviews(model)), load_rows(reviews(model, precision="bf16"))
+    full, half = load_rows(parse_reviews(model)), load_rows(parse_reviews(model, precision="bf16"))
     assert (full.train.X.dtype, half.train.X.dtype) == (torch.float32, torch.bfloat16)
     assert torch.equal(half.test.X[..., -1].float(), full.test.X[..., -1]), "the mask is as it was"
     torch.testing.assert_close(half.test.X.float(), full.test.X, rtol=0.05, atol=0.05)
-    pooled = replace(reviews(model, precision="bf16"), backbone={"name": "text", "pretrained": model, "frozen": "all"})
+    pooled = replace(
+        parse_reviews(model, precision="bf16"), backbone={"name": "text", "pretrained": model, "frozen": "all"}
+    )
     assert (load_rows(pooled).train.X.shape, load_rows(pooled).train.X.dtype) == ((28, 8), torch.float32)
 
 
-def test_members_some_at_a_time_are_those_of_all_at_once(model, data, tmp_path):
-    parts = load_rows(reviews(model))
-    together = done(reviews(model), tmp_path, "together", parts)
-    apart = done(reviews(model, at_once=1), tmp_path, "apart", parts)
+def test_networks_some_at_a_time_are_those_of_all_at_once(model, data, tmp_path):
+    parts = load_rows(parse_reviews(model))
+    together = execute_run(parse_reviews(model), tmp_path, "together", parts)
+    apart = execute_run(parse_reviews(model, at_once=1), tmp_path, "apart", parts)
     torch.testing.assert_close(apart["raw"], together["raw"], rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(apart["ood"], together["ood"], rtol=1e-5, atol=1e-6)
     assert not list((tmp_path / "apart").glob("members-*"))
 
 
-def test_an_interrupted_run_resumes_with_the_missing_members(model, data, tmp_path, monkeypatch):
-    found, trained = reviews(model, at_once=1), []
-    parts, usual = load_rows(found), runs.fit
-    expected = done(found, tmp_path, "whole", parts)
+def test_an_interrupted_run_resumes_with_the_missing_networks(model, data, tmp_path, monkeypatch):
+    experiment, trained_seeds = parse_reviews(model, at_once=1), []
+    parts, usual = load_rows(experiment), runs.fit
+    expected = execute_run(experiment, tmp_path, "whole", parts)
 
-    def stopped(*given, **options):
-        if len(trained) == 1:
+    def fit_or_interrupt(*arguments, **options):
+        if len(trained_seeds) == 1:
             raise KeyboardInterrupt
-        trained.append(given[3].seeds)
-        return usual(*given, **options)
+        trained_seeds.append(arguments[3].seeds)
+        return usual(*arguments, **options)
 
-    monkeypatch.setattr(runs, "fit", stopped)
+    monkeypatch.setattr(runs, "fit", fit_or_interrupt)
     with pytest.raises(KeyboardInterrupt):
-        done(found, tmp_path, "stopped", parts)
-    trained.clear()
-    after = done(found, tmp_path, "stopped", parts)
-    assert trained == [(1,)]
+        execute_run(experiment, tmp_path, "stopped", parts)
+    trained_seeds.clear()
+    after = execute_run(experiment, tmp_path, "stopped", parts)
+    assert trained_seeds == [(1,)]
     assert torch.equal(after["raw"], expected["raw"])
 
 
 def test_an_unknown_option_of_a_backbone_is_reported(model, data):
-    found = replace(reviews(model), backbone={"name": "text", "pretrained": model, "frosen": 1})
+    experiment = replace(parse_reviews(model), backbone={"name": "text", "pretrained": model, "frosen": 1})
     with pytest.raises(ConfigError, match=r"Invalid option in \[backbone\] of tiny: .*'frosen'"):
-        load_rows(found)
+        load_rows(experiment)
 
 
 def test_a_tokenizer_with_another_padding_than_its_model_is_reported(model, data, tmp_path):
@@ -146,4 +148,4 @@ def test_a_tokenizer_with_another_padding_than_its_model_is_reported(model, data
     config = json.loads((folder / "config.json").read_text()) | {"pad_token_id": 3}
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ConfigError, match=r"^pad_token_id of the tokenizer must .* 3, got 0\. .*config\.json"):
-        load_rows(reviews(str(folder)))
+        load_rows(parse_reviews(str(folder)))

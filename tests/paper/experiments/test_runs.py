@@ -1,4 +1,4 @@
-"""Doing a run, resuming one, and reading what finished ones wrote."""
+"""Test how runs are done, resumed, and read after they finished."""
 
 import json
 import os
@@ -49,8 +49,8 @@ def parts():
 
 
 @pytest.fixture(scope="module")
-def done(parts, tmp_path_factory):
-    """All runs of the experiment; not to be changed."""
+def folder_of_runs(parts, tmp_path_factory):
+    """The folder of all runs of the experiment; not to be changed."""
     out = tmp_path_factory.mktemp("done")
     for run in TINY.runs():
         execute(run, parts, run_folder(run, out), "cpu")
@@ -58,20 +58,20 @@ def done(parts, tmp_path_factory):
 
 
 @pytest.fixture
-def glm(done, tmp_path):
+def glm(folder_of_runs, tmp_path):
     """A copy of the folder of the finished GLM, and its run."""
     run = TINY.runs()[2]
-    return shutil.copytree(run_folder(run, done), tmp_path / "glm"), run
+    return shutil.copytree(run_folder(run, folder_of_runs), tmp_path / "glm"), run
 
 
-def states(experiment, out):
+def list_states(experiment, out):
     return [check_run(run_folder(run, out), run) for run in experiment.runs()]
 
 
-def test_the_folder_of_a_run_holds_everything(done, tmp_path):
-    assert states(TINY, tmp_path) == ["missing"] * 3
+def test_the_folder_of_a_run_holds_everything(folder_of_runs, tmp_path):
+    assert list_states(TINY, tmp_path) == ["missing"] * 3
     for run in TINY.runs():
-        folder = run_folder(run, done)
+        folder = run_folder(run, folder_of_runs)
         assert {path.name for path in folder.iterdir()} == {
             "config.json", "run.json", "predictions.safetensors", "weights.safetensors", "DONE"
         }  # fmt: skip
@@ -80,11 +80,11 @@ def test_the_folder_of_a_run_holds_everything(done, tmp_path):
         assert read_predictions(folder)["raw"].shape == (100, n_networks, run.head.n_raw)
         assert len(read_result(folder)["scores"]["ours"]["single"]["crps"]) == n_networks
         assert read_result(folder)["rows"] == {"train": 800, "validation": 100, "test": 100}
-    assert states(TINY, done) == ["done"] * 3
+    assert list_states(TINY, folder_of_runs) == ["done"] * 3
 
 
-def test_other_settings_change_networks_but_not_a_glm(done):
-    assert states(TINY.with_training(n_networks=3), done) == ["changed", "changed", "done"]
+def test_other_settings_change_networks_but_not_a_glm(folder_of_runs):
+    assert list_states(TINY.with_training(n_networks=3), folder_of_runs) == ["changed", "changed", "done"]
 
 
 def test_other_rows_are_noticed(glm, parts):
@@ -94,8 +94,8 @@ def test_other_rows_are_noticed(glm, parts):
 
 
 @contextmanager
-def stopped_after(epochs, error, monkeypatch):
-    """Trainings are stopped by an error in the middle of the next epoch."""
+def stop_after(epochs, error, monkeypatch):
+    """Stop trainings by an error in the middle of the epoch after this one."""
     usual = Training.run_epoch
 
     def run_epoch(self):
@@ -108,31 +108,31 @@ def stopped_after(epochs, error, monkeypatch):
         yield
 
 
-def test_an_interrupted_run_resumes_to_the_same_weights(done, parts, tmp_path, monkeypatch):
+def test_an_interrupted_run_resumes_to_the_same_weights(folder_of_runs, parts, tmp_path, monkeypatch):
     run = TINY.runs()[0]
-    with stopped_after(2, KeyboardInterrupt, monkeypatch), pytest.raises(KeyboardInterrupt):
+    with stop_after(2, KeyboardInterrupt, monkeypatch), pytest.raises(KeyboardInterrupt):
         execute(run, parts, tmp_path, "cpu")
     assert (tmp_path / "members-0.state").exists()
     assert check_run(tmp_path, run) == "missing"
     result = execute(run, parts, tmp_path, "cpu")
     assert result["history"]["epochs"][0]["epoch"] == 1
-    resumed, whole = (read(folder / "weights.safetensors")[0] for folder in (tmp_path, run_folder(run, done)))
+    resumed, whole = (read(folder / "weights.safetensors")[0] for folder in (tmp_path, run_folder(run, folder_of_runs)))
     assert all(torch.equal(resumed[name], whole[name]) for name in whole)
     assert not (tmp_path / "members-0.state").exists()
 
 
 def test_a_checkpoint_of_other_settings_is_not_resumed(parts, tmp_path, monkeypatch):
-    with stopped_after(1, KeyboardInterrupt, monkeypatch), pytest.raises(KeyboardInterrupt):
+    with stop_after(1, KeyboardInterrupt, monkeypatch), pytest.raises(KeyboardInterrupt):
         execute(TINY.runs()[0], parts, tmp_path, "cpu")
     other = TINY.with_training(lr=2e-2).runs()[0]
     assert execute(other, parts, tmp_path, "cpu")["settings"]["lr"] == 2e-2
     assert check_run(tmp_path, other) == "done"
 
 
-def test_a_run_that_is_repeated_is_not_done_meanwhile(done, parts, tmp_path, monkeypatch):
+def test_a_run_that_is_repeated_is_not_done_meanwhile(folder_of_runs, parts, tmp_path, monkeypatch):
     run = TINY.runs()[0]
-    folder = shutil.copytree(run_folder(run, done), tmp_path / "again")
-    with stopped_after(1, RuntimeError("broken"), monkeypatch), pytest.raises(RuntimeError, match="broken"):
+    folder = shutil.copytree(run_folder(run, folder_of_runs), tmp_path / "again")
+    with stop_after(1, RuntimeError("broken"), monkeypatch), pytest.raises(RuntimeError, match="broken"):
         execute(run, parts, folder, "cpu")
     assert read_result(folder) is None
 
@@ -169,30 +169,30 @@ def test_test_rows_are_the_same_for_every_seed_and_no_training_rows(parts):
 
 
 def test_gamma_starts_where_the_grid_says(parts, monkeypatch, tmp_path):
-    found = parse("tiny", CONTENT | {"methods": ["ddpn"], "grid": {"initial_gamma": [50.0]}})
+    experiment = parse("tiny", CONTENT | {"methods": ["ddpn"], "grid": {"initial_gamma": [50.0]}})
     started = []
 
-    def fit(model, *rest, **more):
+    def fit(model, *arguments, **more):
         started.append(model.projection.bias.detach().clone())
         raise KeyboardInterrupt
 
     monkeypatch.setattr("ddpn.paper.experiments.runs.fit", fit)
     with pytest.raises(KeyboardInterrupt):
-        execute(found.runs()[0], parts, tmp_path, "cpu")
+        execute(experiment.runs()[0], parts, tmp_path, "cpu")
     assert started[0][..., 1].exp().flatten().tolist() == pytest.approx([50.0, 50.0])
 
 
 # Snapshots -----------------------------------------------------------------------------------------------------------
 
 
-def with_training(**changes):
+def parse_with_training(**changes):
     return parse("tiny", CONTENT | {"methods": ["ddpn"], "training": CONTENT["training"] | changes})
 
 
 def test_the_snapshot_of_a_score_is_the_training_that_this_score_chooses(parts, tmp_path):
     """Trainings with equal seeds differ in nothing but the epochs that are kept."""
     settings = {"lr": 0.3, "epochs": 6}  # so coarse that the loss and CRPS choose other epochs
-    both, crps = (with_training(**settings, **more) for more in ({"snapshots": ["crps"]}, {"score": "crps"}))
+    both, crps = (parse_with_training(**settings, **more) for more in ({"snapshots": ["crps"]}, {"score": "crps"}))
     chosen_twice = execute(both.runs()[0], parts, tmp_path / "both", "cpu")
     chosen = execute(crps.runs()[0], parts, tmp_path / "crps", "cpu")
     assert chosen_twice["snapshots"]["crps"] == chosen["scores"]
@@ -204,12 +204,12 @@ def test_the_snapshot_of_a_score_is_the_training_that_this_score_chooses(parts, 
 
 
 def test_snapshots_of_epochs_are_states_of_one_training_also_of_a_resumed_one(parts, tmp_path, monkeypatch):
-    run = with_training(snapshots=[1, 2], score="crps").runs()[0]
+    run = parse_with_training(snapshots=[1, 2], score="crps").runs()[0]
     execute(run, parts, tmp_path / "whole", "cpu")
     kept, _ = read(tmp_path / "whole" / "snapshots.safetensors")
     after = {at: torch.cat([t.flatten() for name, t in kept.items() if name.startswith(f"{at}/")]) for at in (1, 2)}
     assert not torch.equal(after[1], after[2])
-    with stopped_after(2, KeyboardInterrupt, monkeypatch), pytest.raises(KeyboardInterrupt):
+    with stop_after(2, KeyboardInterrupt, monkeypatch), pytest.raises(KeyboardInterrupt):
         execute(run, parts, tmp_path / "resumed", "cpu")
     execute(run, parts, tmp_path / "resumed", "cpu")
     resumed, _ = read(tmp_path / "resumed" / "snapshots.safetensors")
@@ -220,7 +220,7 @@ def test_snapshots_of_epochs_are_states_of_one_training_also_of_a_resumed_one(pa
 
 
 def test_snapshots_by_a_score_need_validation_rows(parts, tmp_path):
-    run = with_training(snapshots=["crps"]).runs()[0]
+    run = parse_with_training(snapshots=["crps"]).runs()[0]
     with pytest.raises(ConfigError, match=r"snapshots must be epochs .*got no validation rows"):
         execute(run, parts._replace(validation=None), tmp_path, "cpu")
 
@@ -245,8 +245,8 @@ def test_the_isolated_point_is_fitted_by_the_networks_near_its_truth(declare, fi
         folder = finish(run, np.log(mu)[:, None] * [[1.0, 0.0]])
         named |= {f"{at}/{name}": tensor for name, tensor in read(folder / "weights.safetensors")[0].items()}
     write(folder / "snapshots.safetensors", named, {})
-    (found,) = find_finished_runs(experiment, tmp_path)
-    fit = measure_isolated_point(found)
+    (finished,) = find_finished_runs(experiment, tmp_path)
+    fit = measure_isolated_point(finished)
     assert (fit.x, fit.truth, fit.epochs) == (10.0, 10.0, [1, 2, 3])
     np.testing.assert_allclose(fit.mu, list(mus.values()), rtol=1e-5)
     assert fit.shares == [0.0, 0.5, 0.5]
@@ -262,26 +262,26 @@ def waves(declare):
 
 def test_distributions_are_those_of_saved_weights_and_outputs(waves, finish, tmp_path):
     finish(waves.runs()[0], [[1.0], [2.0]], y=[3, 5, 7])
-    (found,) = find_finished_runs(waves, tmp_path)
-    assert found.label == "Poisson"
-    kept = read_predictions(found.folder)
+    (finished,) = find_finished_runs(waves, tmp_path)
+    assert finished.label == "Poisson"
+    kept = read_predictions(finished.folder)
     assert kept["y"].tolist() == [3, 5, 7]
     expected = np.exp([[1.0, 2.0]] * 3)
-    np.testing.assert_allclose(found.distribution(kept["raw"]).mean, expected, rtol=1e-6)
-    np.testing.assert_allclose(found.at(np.array([0.0, 1.0, 9.0])).mean, expected, rtol=1e-6)
+    np.testing.assert_allclose(finished.distribution(kept["raw"]).mean, expected, rtol=1e-6)
+    np.testing.assert_allclose(finished.at(np.array([0.0, 1.0, 9.0])).mean, expected, rtol=1e-6)
 
 
 def test_runs_keep_the_order_of_the_experiment_and_glms_can_be_left_out(waves, finish, tmp_path):
     for run in reversed(waves.runs()):
         finish(run, torch.zeros(2, run.head.n_raw))
-    assert [each.method.name for each in find_finished_runs(waves, tmp_path)] == [
+    assert [finished.method.name for finished in find_finished_runs(waves, tmp_path)] == [
         "poisson",
         "ddpn",
         "poisson_glm_exact",
     ]
-    assert [each.method.name for each in find_finished_runs(waves, tmp_path, glms=False)] == ["poisson", "ddpn"]
+    assert [finished.method.name for finished in find_finished_runs(waves, tmp_path, glms=False)] == ["poisson", "ddpn"]
     chosen = find_runs(waves, tmp_path, ("ddpn", "poisson"), needed=2)
-    assert [each.method.name for each in chosen] == ["ddpn", "poisson"]
+    assert [finished.method.name for finished in chosen] == ["ddpn", "poisson"]
 
 
 def test_unfinished_runs_and_runs_with_other_settings_are_left_out(waves, finish, tmp_path):
@@ -300,4 +300,4 @@ def test_missing_methods_are_named(waves, finish, tmp_path):
         find_runs(waves, tmp_path, ("poisson", "ddpn"), needed=2)
     with pytest.raises(InputError, match=r"No finished run of beta_ddpn_0.5 or ddpn in .*small"):
         find_runs(waves, tmp_path, ("beta_ddpn_0.5", "ddpn"))
-    assert [each.method.name for each in find_runs(waves, tmp_path, ("ddpn", "poisson"))] == ["poisson"]
+    assert [finished.method.name for finished in find_runs(waves, tmp_path, ("ddpn", "poisson"))] == ["poisson"]

@@ -1,4 +1,4 @@
-"""Tables of finished runs, which were written by hand."""
+"""Test tables of finished runs, which are written by hand."""
 
 from dataclasses import replace
 
@@ -46,31 +46,31 @@ METHODS = ["ddpn", "poisson", "gaussian"]
 
 
 @pytest.fixture
-def tiny(declare):
+def tiny_experiment(declare):
     return declare("tiny", title="A test", simulation={"name": "wave"}, methods=METHODS)
 
 
 @pytest.fixture
-def written(finish):
-    """Returns a function that writes a finished run whose members have these absolute errors."""
+def finish_run(finish):
+    """Write a finished run whose networks have these absolute errors."""
 
     return lambda run, mae, **result: finish(run, torch.zeros(len(mae), run.head.n_raw), mae=mae, result=result)
 
 
 @pytest.fixture
-def whole(tiny, written):
-    """The printed digits of ddpn and poisson are equal, gaussian is worse."""
-    for run, mae in zip(tiny.runs(), ([1.0001, 1.2], [1.2, 1.0], [2.0, 4.0]), strict=True):
-        written(run, mae)
-    return tiny
+def three_runs(tiny_experiment, finish_run):
+    """Three runs: the printed digits of ddpn and poisson are equal, and gaussian is worse."""
+    for run, mae in zip(tiny_experiment.runs(), ([1.0001, 1.2], [1.2, 1.0], [2.0, 4.0]), strict=True):
+        finish_run(run, mae)
+    return tiny_experiment
 
 
-def table(experiment, out, protocol):
+def make_accuracy_table(experiment, out, protocol):
     return accuracy(experiment, find_finished_runs(experiment, out), protocol)
 
 
-def test_ranks_follow_the_printed_digits(whole, tmp_path):
-    rows = table(whole, tmp_path, "paper").rows
+def test_ranks_follow_the_printed_digits(three_runs, tmp_path):
+    rows = make_accuracy_table(three_runs, tmp_path, "paper").rows
     singles = {label: cells[0] for label, cells in rows.items()}
     assert {label: cell.rank for label, cell in singles.items()} == {"DDPN": 1, "Poisson": 1, "Gaussian": 2}
     assert singles["Gaussian"].value == 3.0
@@ -79,41 +79,41 @@ def test_ranks_follow_the_printed_digits(whole, tmp_path):
     assert all(cells[2].rank is None for cells in rows.values()), "precision has no rank"
 
 
-def test_gaussians_have_a_second_row_in_our_protocol_only(whole, tmp_path):
-    assert list(table(whole, tmp_path, "paper").rows) == ["DDPN", "Poisson", "Gaussian"]
-    rows = table(whole, tmp_path, "ours").rows
+def test_gaussians_have_a_second_row_in_our_protocol_only(three_runs, tmp_path):
+    assert list(make_accuracy_table(three_runs, tmp_path, "paper").rows) == ["DDPN", "Poisson", "Gaussian"]
+    rows = make_accuracy_table(three_runs, tmp_path, "ours").rows
     assert list(rows) == ["DDPN", "Poisson", "Gaussian", "Gaussian, rounded to counts"]
     assert rows["Gaussian, rounded to counts"][0].value == pytest.approx(2.7)
 
 
-def test_nan_has_no_rank(tiny, written, tmp_path):
-    for run, mae in zip(tiny.runs(), ([float("nan")], [1.0], [2.0]), strict=True):
-        written(run, mae)
-    cells = table(tiny, tmp_path, "paper").rows
+def test_a_score_of_nan_has_no_rank(tiny_experiment, finish_run, tmp_path):
+    for run, mae in zip(tiny_experiment.runs(), ([float("nan")], [1.0], [2.0]), strict=True):
+        finish_run(run, mae)
+    cells = make_accuracy_table(tiny_experiment, tmp_path, "paper").rows
     assert [cells[label][0].rank for label in ("DDPN", "Poisson", "Gaussian")] == [None, 1, 2]
 
 
-def test_a_half_finished_experiment_shows_its_finished_runs(tiny, written, tmp_path):
+def test_a_half_finished_experiment_shows_its_finished_runs(tiny_experiment, finish_run, tmp_path):
     with pytest.raises(InputError, match=r"No finished runs in .*tiny"):
-        table(tiny, tmp_path, "paper")
-    written(tiny.runs()[1], [1.0])
-    found = table(tiny, tmp_path, "paper")
-    assert list(found.rows) == ["Poisson"]
-    assert "2 of 3 runs are not finished and not shown." in found.notes
+        make_accuracy_table(tiny_experiment, tmp_path, "paper")
+    finish_run(tiny_experiment.runs()[1], [1.0])
+    accuracy_table = make_accuracy_table(tiny_experiment, tmp_path, "paper")
+    assert list(accuracy_table.rows) == ["Poisson"]
+    assert "2 of 3 runs are not finished and not shown." in accuracy_table.notes
 
 
-def test_notes_report_samples_mixed_data_and_unfinished_searches(tiny, written, tmp_path):
-    first, second, _ = tiny.runs()
-    written(first, [1.0], note="a random sample")
-    written(second, [1.0], identity=[2], history={"gradient_norm": 1e-3})
-    notes = table(tiny, tmp_path, "ours").notes
+def test_notes_report_samples_mixed_data_and_unfinished_searches(tiny_experiment, finish_run, tmp_path):
+    first, second, _ = tiny_experiment.runs()
+    finish_run(first, [1.0], note="a random sample")
+    finish_run(second, [1.0], identity=[2], history={"gradient_norm": 1e-3})
+    notes = make_accuracy_table(tiny_experiment, tmp_path, "ours").notes
     assert "A random sample." in notes
     assert "80 training and 4 test rows." in notes
     assert any("different data" in note for note in notes)
     assert any(note.startswith("Poisson: the optimiser stopped") for note in notes)
 
 
-def test_the_numbers_of_the_paper_are_beside_ours(declare, written, tmp_path):
+def test_the_numbers_of_the_paper_are_beside_ours(declare, finish_run, tmp_path):
     experiment = declare(
         "tiny",
         data={"name": "length_of_stay", "features": "standard"},
@@ -121,26 +121,26 @@ def test_the_numbers_of_the_paper_are_beside_ours(declare, written, tmp_path):
         methods=["poisson", "poisson_glm", "poisson_glm_exact"],
     )
     for run in experiment.runs():
-        written(run, [1.0])
-    rows = table(experiment, tmp_path, "paper").rows
+        finish_run(run, [1.0])
+    rows = make_accuracy_table(experiment, tmp_path, "paper").rows
     # Tables 2, 4 and 5 of the paper.
-    assert [rows["Poisson"][place].paper for place in (0, 1, 2)] == [0.664, 0.553, 0.262]
+    assert [rows["Poisson"][column].paper for column in (0, 1, 2)] == [0.664, 0.553, 0.262]
     assert rows["Poisson GLM"][3].paper == 1.256
     assert rows["Poisson GLM, maximum likelihood"][3].paper is None, "the paper has no exact fits"
-    assert "**1.000** · paper 0.664" in format_table(table(experiment, tmp_path, "paper"))
-    assert all(cell.paper is None for cell in table(experiment, tmp_path, "ours").rows["Poisson"])
+    assert "**1.000** · paper 0.664" in format_table(make_accuracy_table(experiment, tmp_path, "paper"))
+    assert all(cell.paper is None for cell in make_accuracy_table(experiment, tmp_path, "ours").rows["Poisson"])
 
 
-def test_the_table_of_a_simulation_has_the_truth(whole, tmp_path):
-    found = simulation(whole, find_finished_runs(whole, tmp_path))
-    assert [cell.value for cell in found.rows["DDPN"]] == [pytest.approx(0.50005), 0.25, 0.1, 0.02]
-    assert "CRPS of the true distribution: 0.5000." in found.notes
-    rounded = found.rows["Gaussian, rounded to counts"]
+def test_the_table_of_a_simulation_has_the_truth(three_runs, tmp_path):
+    truth_table = simulation(three_runs, find_finished_runs(three_runs, tmp_path))
+    assert [cell.value for cell in truth_table.rows["DDPN"]] == [pytest.approx(0.50005), 0.25, 0.1, 0.02]
+    assert "CRPS of the true distribution: 0.5000." in truth_table.notes
+    rounded = truth_table.rows["Gaussian, rounded to counts"]
     assert [cell.value for cell in rounded] == [pytest.approx(0.9), pytest.approx(0.4), None, None]
 
 
-def test_all_tables_are_written(whole, tmp_path):
-    names = {path.name for path in write_tables(whole, tmp_path)}
+def test_all_tables_are_written(three_runs, tmp_path):
+    names = {path.name for path in write_tables(three_runs, tmp_path)}
     assert names == {"table_paper.md", "table_ours.md", "table_simulation.md"}
     assert (tmp_path / "tiny" / "table_ours.md").read_text().startswith("**A test (by one rule for all methods)**")
 
@@ -172,8 +172,8 @@ _RANDOM = torch.Generator().manual_seed(2)
 TEST, OOD = 200, 150
 
 
-def raw(rows, gamma):
-    """Two members with means of 2 to 4 and about this gamma."""
+def draw_raw(rows, gamma):
+    """Draw two networks with means of 2 to 4 and about this gamma."""
     log_mu = torch.rand(rows, 2, generator=_RANDOM) + 0.7
     log_gamma = torch.full((rows, 2), gamma).log() + 0.5 * torch.randn(rows, 1, generator=_RANDOM)
     return torch.stack([log_mu, log_gamma], dim=-1)
@@ -185,18 +185,19 @@ def experiment(declare):
 
 
 def test_areas_are_those_of_the_total_variance(experiment, finish, tmp_path):
-    test, ood = raw(TEST, 3.0), raw(OOD, 1.0)
+    test, ood = draw_raw(TEST, 3.0), draw_raw(OOD, 1.0)
     finish(experiment.runs()[0], test[0], raw=test, y=torch.ones(TEST), ood=ood)
     runs = score_ood_rows(find_finished_runs(experiment, tmp_path))
     expected = roc_auc_score([0] * TEST + [1] * OOD, torch.cat(runs[0].variances))
-    found = detection_table("OOD", runs, as_paper=False)
-    auroc, aupr, chance, fpr80 = found.rows["DDPN"]
+    ood_table = detection_table("OOD", runs, as_paper=False)
+    auroc, aupr, chance, fpr80 = ood_table.rows["DDPN"]
     assert auroc.value == pytest.approx(expected, abs=0.02)
     assert auroc.paper == 0.854
     assert chance.value == pytest.approx(OOD / (OOD + 0.8 * TEST))
     assert aupr.paper is None, "another share of the rows is OOD"
     assert (
-        found.notes[-1] == "The paper's AUPR cannot be compared: by chance it is 0.224 for the paper's numbers of rows."
+        ood_table.notes[-1]
+        == "The paper's AUPR cannot be compared: by chance it is 0.224 for the paper's numbers of rows."
     )
     assert auroc.rank == aupr.rank == fpr80.rank == 1
     written = {path.name for path in write_tables(experiment, tmp_path)}
@@ -207,7 +208,7 @@ def test_areas_are_those_of_the_total_variance(experiment, finish, tmp_path):
 def test_the_papers_aupr_is_shown_for_its_share_of_ood_rows(experiment, finish, tmp_path, as_paper, n_ood, paper):
     """With the correct rows it is that of the authors' variances, by the paper's script the printed one."""
     n_test = 2000
-    test, ood = raw(n_test, 3.0), raw(n_ood, 1.0)
+    test, ood = draw_raw(n_test, 3.0), draw_raw(n_ood, 1.0)
     finish(experiment.runs()[0], test[0], raw=test, y=torch.ones(n_test), ood=ood)
     _, aupr, chance, _ = detection_table(
         "OOD", score_ood_rows(find_finished_runs(experiment, tmp_path)), as_paper
