@@ -1,4 +1,4 @@
-"""Small data with a known distribution, small models and programs to start, which many tests share."""
+"""Share small data with a known distribution, small models, and programs to start."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ SMALL = {"n_networks": 2, "hidden": (8,), "numeric": "standard", "epochs": 5, "r
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start programs or a cluster run after the others, and doctests, which may register things, at the end.
+    """Run tests that start programs or a cluster after the others, and doctests, which may register things, at the
+    end.
 
     A process that was the driver of a Ray cluster has threads, which tests that fork must not inherit.
     """
@@ -47,19 +48,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def proved(record_property) -> Callable[[str, str], None]:
-    """Keep how often the claim of a test was tried, and what was found, for the table of `make prove`."""
+def record_proof(record_property) -> Callable[[str, str], None]:
+    """Record how often the claim of a test was tried, and what was found, for the table of `make prove`."""
 
-    def keep(tried: str, found: str) -> None:
+    def keep(tried: str, result: str) -> None:
         record_property("tried", tried)
-        record_property("found", found)
+        record_property("found", result)
 
     return keep
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
-    """Keep the claim of a test."""
+    """Record the claim of a test."""
     report = yield
     if proof := item.get_closest_marker("proof"):
         report.user_properties += [("kind", proof.args[0]), ("claim", proof.args[1])]
@@ -70,7 +71,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """Write the table of all proofs; with -k, rows of tests that did not run stay."""
     if not config.getoption("--table"):
         return
-    known = json.loads(RESULTS.read_text()) if config.getoption("keyword") else {}
+    results = json.loads(RESULTS.read_text()) if config.getoption("keyword") else {}
     today, load = datetime.now(UTC).date().isoformat(), f"{os.getloadavg()[0]:.1f}"
     for outcome, held in (("passed", "yes"), ("failed", "**no**"), ("error", "**no**"), ("skipped", "not tried")):
         for report in terminalreporter.stats.get(outcome, []):
@@ -80,20 +81,20 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             facts = {"tried": "not tried", "found": reason} | dict(report.user_properties)
             if "claim" in facts:
                 minutes = f"{report.duration / 60.0:.1f}"
-                known[report.nodeid] = facts | {"held": held, "minutes": minutes, "date": today, "load": load}
-    RESULTS.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+                results[report.nodeid] = facts | {"held": held, "minutes": minutes, "date": today, "load": load}
+    RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
     columns = ("kind", "claim", "tried", "held", "found", "minutes", "load", "date")
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    for row in known.values():
+    for row in results.values():
         cells = (" ".join(row[name].replace("|", "/").replace("<", "&lt;").split()) for name in columns)
         lines.append(f"| {' | '.join(cells)} |")
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text("\n\n".join([before + BEGIN, "\n".join(lines), END + rest.partition(END)[2]]))
+    before, _, tail = PAGE.read_text().partition(BEGIN)
+    PAGE.write_text("\n\n".join([before + BEGIN, "\n".join(lines), END + tail.partition(END)[2]]))
 
 
 @pytest.fixture(scope="session")
 def scoringrules() -> Any:
-    """The package of scores, with its formulas in numpy: those for numba are compiled for seconds at every import."""
+    """The package of scores with its formulas in numpy, as those for numba compile for seconds at every import."""
     with patch.dict(sys.modules, {"numba": None}):
         import scoringrules
 
@@ -102,7 +103,7 @@ def scoringrules() -> Any:
 
 @pytest.fixture(scope="session")
 def quick() -> Callable[..., DDPNRegressor]:
-    """An ensemble of the default networks that is trained in a twentieth of a second."""
+    """Make an ensemble of the default networks that is trained in a twentieth of a second."""
     from ddpn import DDPNRegressor
 
     return lambda **options: DDPNRegressor(**SMALL | {"preset": "default", "likelihood": "mixed"} | options)
@@ -150,7 +151,7 @@ def wards() -> tuple[pd.DataFrame, np.ndarray]:
 
 
 @pytest.fixture(scope="session")
-def fitted(quick, counts) -> DDPNRegressor:
+def small_ensemble(quick, counts) -> DDPNRegressor:
     """An ensemble for tests that only predict with it."""
     return quick(n_networks=3, epochs=40).fit(*counts)
 
@@ -172,12 +173,12 @@ def rewrite() -> Callable[..., None]:
     from ddpn.storage.model_files import _checksum
 
     def change(folder: Path, files: dict[str, bytes] | None = None, **manifest: Any) -> None:
-        known = json.loads((folder / "model.json").read_text()) | manifest
+        manifest_content = json.loads((folder / "model.json").read_text()) | manifest
         for name, content in (files or {}).items():
             (folder / name).write_bytes(content)
-            known["files"][name] = sha256(content)
-        known["checksum"] = _checksum(known)
-        (folder / "model.json").write_text(json.dumps(known))
+            manifest_content["files"][name] = sha256(content)
+        manifest_content["checksum"] = _checksum(manifest_content)
+        (folder / "model.json").write_text(json.dumps(manifest_content))
 
     return change
 
@@ -185,23 +186,25 @@ def rewrite() -> Callable[..., None]:
 @pytest.fixture
 def free_port() -> int:
     """A port that nobody listens at."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return server.getsockname()[1]
 
 
 class Program(subprocess.Popen):
-    """A process; what it prints is in the files `out` and `err`."""
+    """A process that prints to the files `out` and `err`."""
 
-    def __init__(self, command: list[str], place: Path, folder: Path | None, environment: dict[str, str]) -> None:
-        self.out, self.err = place / "out", place / "err"
+    def __init__(
+        self, command: list[str], output_folder: Path, folder: Path | None, environment: dict[str, str]
+    ) -> None:
+        self.out, self.err = output_folder / "out", output_folder / "err"
         with open(self.out, "w") as out, open(self.err, "w") as err:
-            super().__init__(command, cwd=folder or place, env=os.environ | environment, stdout=out, stderr=err)
+            super().__init__(command, cwd=folder or output_folder, env=os.environ | environment, stdout=out, stderr=err)
 
 
 @pytest.fixture(scope="session")
 def python(tmp_path_factory) -> Iterator[Callable[..., Program]]:
-    """Start Python with these words; what still runs at the end is killed."""
+    """Start Python with these words; kill what still runs at the end."""
     started = []
 
     def start(*words: str, folder: Path | None = None, **environment: str) -> Program:

@@ -102,8 +102,8 @@ class Finder(ast.NodeVisitor):
         return self.content[self.place(node) : self.place(node, is_end=True)].decode()
 
     def add(self, node: ast.AST, new: str, kind: str, is_semantic: bool = False) -> None:
-        place = self.place(node), self.place(node, is_end=True)
-        self.found.append(Mutation(self.path, node.lineno, *place, new, kind, is_semantic))
+        span = self.place(node), self.place(node, is_end=True)
+        self.found.append(Mutation(self.path, node.lineno, *span, new, kind, is_semantic))
 
     def between(self, left: ast.AST, right: ast.AST, new: str, kind: str) -> None:
         """Replace what stands between two operands, such as an operator, with its brackets as they are."""
@@ -197,7 +197,7 @@ def find_part(path: str) -> str:
 
 def find_mutations() -> list[Mutation]:
     """Find all mutations of the packages, some of which may not parse."""
-    found = []
+    mutations = []
     for path in sorted((ROOT / "src/ddpn").rglob("*.py")):
         name = path.relative_to(ROOT / "src/ddpn").as_posix()
         if find_part(name) and not name.startswith(LEFT_OUT):
@@ -207,8 +207,8 @@ def find_mutations() -> list[Mutation]:
                 # Constants of a module are choices, with evidence beside them.
                 if isinstance(statement, ast.FunctionDef | ast.ClassDef):
                     finder.visit(statement)
-            found += finder.found
-    return found
+            mutations += finder.found
+    return mutations
 
 
 def parses(source: str) -> bool:

@@ -1,4 +1,4 @@
-"""The benchmarks start, and a small run gives figures."""
+"""Test that the benchmarks start, and that a small run gives figures."""
 
 import importlib
 from pathlib import Path
@@ -26,9 +26,9 @@ def test_options_are_shown(benchmark_module, monkeypatch, capsys, path):
     assert "--out" in capsys.readouterr().out
 
 
-def test_prediction(benchmark_module):
+def test_a_small_benchmark_of_predictions_gives_figures(benchmark_module):
     prediction = benchmark_module("prediction")
-    found = {row["what"]: row for row in prediction.measure(rows=60, calls=2, file_rows=0)}
-    assert found["mean, median, interval, variance"]["full / bare"] > 0.0
-    assert found["interval of one row"]["99% ms"] >= found["interval of one row"]["median ms"] > 0.0
-    assert set(prediction.ASKED) <= set(found) | {"ddpn predict, CSV to CSV"}  # of a file, which has no rows here
+    rows = {row["what"]: row for row in prediction.measure(rows=60, calls=2, file_rows=0)}
+    assert rows["mean, median, interval, variance"]["full / bare"] > 0.0
+    assert rows["interval of one row"]["99% ms"] >= rows["interval of one row"]["median ms"] > 0.0
+    assert set(prediction.ASKED) <= set(rows) | {"ddpn predict, CSV to CSV"}  # of a file, which has no rows here

@@ -1,4 +1,4 @@
-"""One pipeline: what `CountRegressor.fit` and `ddpn fit` do alike, in which order, and what Ctrl-C leaves."""
+"""Test one pipeline: what `CountRegressor.fit` and `ddpn fit` do alike, in which order, and what Ctrl-C leaves."""
 
 import numpy as np
 import polars as pl
@@ -33,7 +33,7 @@ def rows() -> CountRows:
     return CountRows(X, rng.poisson(np.exp(1.0 + 0.5 * X[:, 0])).astype(float))
 
 
-def run(rows: CountRows, clock: Clock = NO_LIMIT, steps: tuple[str, ...] = tuple(STEPS), **options):
+def run_pipeline(rows: CountRows, clock: Clock = NO_LIMIT, steps: tuple[str, ...] = tuple(STEPS), **options):
     """Fit a Poisson GLM by the whole pipeline, and a constant for comparison."""
     plan = FitPlan(Folds.from_rows(rows, None, 0), [MemberSpec("poisson_glm", PoissonGLM(HEAD))], 0)
     lines: list[str] = []
@@ -42,7 +42,7 @@ def run(rows: CountRows, clock: Clock = NO_LIMIT, steps: tuple[str, ...] = tuple
 
 
 def test_members_comparisons_and_calibration_come_one_after_the_other(rows):
-    fitted, lines = run(rows)
+    fitted, lines = run_pipeline(rows)
     assert [line.split(":")[0] for line in lines] == [
         "Fitting Poisson GLM",
         "Fitting for comparison",
@@ -55,10 +55,10 @@ def test_members_comparisons_and_calibration_come_one_after_the_other(rows):
 
 def test_steps_that_are_not_asked_for_are_not_done(rows, monkeypatch):
     monkeypatch.setattr(module, "calibrate", lambda *_: pytest.fail("it was calibrated"))
-    fitted, lines = run(rows, steps=("members",))
+    fitted, lines = run_pipeline(rows, steps=("members",))
     assert (list(fitted.predictor.members), lines) == (["poisson_glm"], ["Fitting Poisson GLM"])
     assert fitted.held_out is None
-    uncalibrated, _ = run(rows, calibration=None)
+    uncalibrated, _ = run_pipeline(rows, calibration=None)
     assert uncalibrated.predictor.calibration.profile is not None
 
 
@@ -73,7 +73,7 @@ def test_ctrl_c_in_a_step_keeps_what_was_fitted(rows, monkeypatch, step, missing
         monkeypatch.setattr(Constant, "fit", interrupt)
     else:
         monkeypatch.setattr(module, "calibrate", interrupt)
-    fitted, _ = run(rows)
+    fitted, _ = run_pipeline(rows)
     assert fitted.missing == missing
     assert fitted.predictor.weights["poisson_glm"] == 1.0
     assert (fitted.held_out is None) == (step == "calibration")
@@ -84,13 +84,13 @@ def test_ctrl_c_in_a_step_keeps_what_was_fitted(rows, monkeypatch, step, missing
 
 def test_without_time_comparisons_are_named_instead_of_fitted(rows, monkeypatch):
     monkeypatch.setattr(module, "MIN_SECONDS_TO_COMPARE", 1000.0)
-    fitted, _ = run(rows, Clock(600.0))
+    fitted, _ = run_pipeline(rows, Clock(600.0))
     assert "Not compared with constant distribution, because the time budget ran out." in fitted.notes
     assert "constant" not in fitted.predictor.members
 
 
 def test_the_estimator_and_the_command_fit_the_same_model(rows):
-    """Same rows, same seed: the members, their weights and the intervals agree to the last digit."""
+    """With the same rows and seed, members, their weights and intervals agree to the last digit."""
     x = pl.DataFrame(rows.X, schema=["a", "b"])
     config = FitConfig(target="y", only="glm", likelihood="poisson", compare_with=(), seed=3)
     folder = fit(prepare(x.with_columns(y=rows.y.astype(int)), config), {}).folder
@@ -117,7 +117,7 @@ def test_every_member_is_made_once(rows, monkeypatch):
 
 @pytest.mark.parametrize("has_validation", [False, True], ids=["folds", "validation rows"])
 def test_counts_are_checked_once_and_held_out_rows_are_predicted_once_per_member(rows, monkeypatch, has_validation):
-    """In a fit with weights, recalibration, levels and a leaderboard without test rows; baselines included."""
+    """The fit has weights, recalibration, levels and a leaderboard without test rows, baselines included."""
     names, checked = ("constant", "glm", "poisson_glm", "trees", "networks"), list[int]()
     predicted: dict[str, list[int]] = {name: [] for name in names}
     for module_of_checks in (count_rows, batches):
@@ -125,7 +125,7 @@ def test_counts_are_checked_once_and_held_out_rows_are_predicted_once_per_member
         monkeypatch.setattr(
             module_of_checks,
             "check_counts",
-            lambda y, *rest, original=original, **more: checked.append(len(y)) or original(y, *rest, **more),
+            lambda y, *arguments, original=original, **more: checked.append(len(y)) or original(y, *arguments, **more),
         )
     for name, original in {name: MEMBERS[name].predict_components for name in names}.items():
 

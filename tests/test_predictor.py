@@ -1,4 +1,4 @@
-"""A predictor is a weighted mixture of members with one calibration for all of them."""
+"""Test that a predictor is a weighted mixture of members with one calibration for all of them."""
 
 import json
 from dataclasses import replace
@@ -110,14 +110,14 @@ def test_blocks_are_the_same_rows(predictor, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def fitted_networks() -> dict[str, Member]:
+def networks_and_glm() -> dict[str, Member]:
     options = NetworkOptions(n_networks=3, hidden=(16, 16), epochs=3, numeric="piecewise")
     kinds = {"networks": Networks(make_head("mixed"), options), "glm": GLM(make_head("double_poisson"))}
     return {name: member.fit(SAMPLE, None, seed=0) for name, member in kinds.items()}
 
 
 @pytest.fixture(scope="module")
-def many() -> np.ndarray:
+def many_rows() -> np.ndarray:
     """More rows than networks take at a time, with some far from all others."""
     rows = np.random.default_rng(5).normal(size=(1224, 2))
     rows[[7, 800], [0, 1]] = 1e12, -300.0
@@ -125,14 +125,14 @@ def many() -> np.ndarray:
 
 
 @pytest.mark.parametrize("weights", [{"networks": 1.0, "glm": 0.0}, {"networks": 0.6, "glm": 0.4}])
-def test_a_row_has_the_same_prediction_alone_and_among_others(fitted_networks, many, weights):
-    exposure = np.random.default_rng(6).uniform(0.5, 2.0, len(many))
-    predictor = Predictor(fitted_networks, weights, needs_exposure=True)
+def test_a_row_has_the_same_prediction_alone_and_among_others(networks_and_glm, many_rows, weights):
+    exposure = np.random.default_rng(6).uniform(0.5, 2.0, len(many_rows))
+    predictor = Predictor(networks_and_glm, weights, needs_exposure=True)
     levels = torch.tensor([0.01, 0.5, 0.99], dtype=torch.float64)
-    whole = predictor.distribution(many, exposure).summary(levels)
+    whole = predictor.distribution(many_rows, exposure).summary(levels)
     for rows in ([0], [7], [800], [1023], [1024], [3, 1100, 9], range(1000, 1100), range(200, 1224)):
         some = list(rows)
-        part = predictor.distribution(many[some], exposure[some]).summary(levels)
+        part = predictor.distribution(many_rows[some], exposure[some]).summary(levels)
         for actual, expected in zip(part[:6], whole[:6], strict=True):
             torch.testing.assert_close(actual, expected[some], rtol=1e-12, atol=0.0)
 
@@ -182,7 +182,7 @@ def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, pr
 
 
 @pytest.mark.parametrize("is_recalibrated", [False, True])
-def test_what_is_described_at_once_is_what_distributions_say_one_by_one(members, is_recalibrated):
+def test_columns_computed_at_once_are_those_of_the_distribution(members, is_recalibrated):
     predictor = Predictor(members, needs_exposure=True)
     rows = predictor.predict_held_out(SAMPLE)
     if is_recalibrated:
@@ -248,7 +248,7 @@ def test_censored_counts_make_intervals_central(predictor, members):
 
 
 @pytest.fixture(scope="module")
-def calibrated(members) -> Predictor:
+def predictor_with_calibration(members) -> Predictor:
     predictor = Predictor(members, WEIGHTS, needs_exposure=True, seconds={"glm": 1.5})
     predictor.calibration = fit_intervals(predictor.calibration, predictor.predict_held_out(SAMPLE))
     predictor.calibration = replace(predictor.calibration, profile=FeatureProfile.fit(X))
@@ -258,13 +258,13 @@ def calibrated(members) -> Predictor:
 
 
 @pytest.fixture
-def saved(calibrated, tmp_path) -> Path:
-    calibrated.save(tmp_path / "model")
+def model_path(predictor_with_calibration, tmp_path) -> Path:
+    predictor_with_calibration.save(tmp_path / "model")
     return tmp_path / "model"
 
 
-def test_a_saved_predictor_is_the_same(calibrated, saved):
-    predictor, again = calibrated, Predictor.load(saved)
+def test_a_saved_predictor_is_the_same(predictor_with_calibration, model_path):
+    predictor, again = predictor_with_calibration, Predictor.load(model_path)
     assert (again.weights, again.seconds, again.needs_exposure) == (WEIGHTS, {"glm": 1.5}, True)
     assert (again.distribution(X, EXPOSURE).mean == predictor.distribution(X, EXPOSURE).mean).all()
     for name, levels in predictor.calibration.intervals.items():
@@ -273,7 +273,7 @@ def test_a_saved_predictor_is_the_same(calibrated, saved):
     assert again.scales == {"exposure": (EXPOSURE.min(), np.sort(EXPOSURE)[(len(X) - 1) // 2], EXPOSURE.max())}
     assert again.calibration.ood.alpha == 0.1
     assert (again.calibration.ood_pvalue(2 * X) == predictor.calibration.ood_pvalue(2 * X)).all()
-    manifest = json.loads((saved / "model.json").read_text())
+    manifest = json.loads((model_path / "model.json").read_text())
     assert manifest["members"]["glm"] == {"weight": 0.3, "seconds": 1.5, "facts": predictor.members["glm"].get_facts()}
 
 
@@ -286,13 +286,13 @@ def test_without_calibration_none_is_restored(predictor, tmp_path):
     predictor.save(tmp_path / "model", overwrite=True)
 
 
-def test_members_for_comparison_are_left_out_on_request(calibrated):
-    files, manifest = calibrated.state()
+def test_members_for_comparison_are_left_out_on_request(predictor_with_calibration):
+    files, manifest = predictor_with_calibration.state()
     manifest["members"]["poisson_glm"]["weight"] = 0.0
     kept = {name: content for name, content in files.items() if not name.startswith("poisson_glm/")}
     again = Predictor.from_state(kept, manifest, mixed_only=True)
     assert list(again.members) == list(again.weights) == ["constant", "glm"]
-    assert again.calibration.interval_level(0.9) == calibrated.calibration.interval_level(0.9)
+    assert again.calibration.interval_level(0.9) == predictor_with_calibration.calibration.interval_level(0.9)
 
 
 @pytest.mark.parametrize(
@@ -307,16 +307,16 @@ def test_members_for_comparison_are_left_out_on_request(calibrated):
     ],
     ids=["no JSON", "no keys", "a list", "no arrays", "no calibration", "another calibration"],
 )
-def test_files_that_do_not_fit_the_manifest_are_refused(saved, rewrite, file, content):
-    rewrite(saved, {file: content})
+def test_files_that_do_not_fit_the_manifest_are_refused(model_path, rewrite, file, content):
+    rewrite(model_path, {file: content})
     with pytest.raises(InputError, match="do not fit its manifest"):
-        Predictor.load(saved)
+        Predictor.load(model_path)
 
 
-def test_a_missing_ood_score_or_an_unknown_member_is_refused(saved, rewrite):
-    rewrite(saved, ood={"kind": "variance"})
+def test_a_missing_ood_score_or_an_unknown_member_is_refused(model_path, rewrite):
+    rewrite(model_path, ood={"kind": "variance"})
     with pytest.raises(InputError, match="do not fit its manifest"):
-        Predictor.load(saved)
-    rewrite(saved, members={"my_own": {"weight": 1.0, "seconds": None, "facts": {}}})
+        Predictor.load(model_path)
+    rewrite(model_path, members={"my_own": {"weight": 1.0, "seconds": None, "facts": {}}})
     with pytest.raises(ConfigError, match=r"member must be one of constant, .*got 'my_own'"):
-        Predictor.load(saved)
+        Predictor.load(model_path)

@@ -1,4 +1,4 @@
-"""What `import ddpn` offers."""
+"""Test what `import ddpn` offers."""
 
 import ddpn
 

@@ -1,4 +1,4 @@
-"""The README: its numbers beside the paper's against committed files, and the script of its image.
+"""Test the README: its numbers beside the paper's against committed files, and the script of its image.
 
 `tests/docs/test_pages.py` runs its code and checks its commands and links, `tests/docs/test_numbers.py` other numbers.
 """
@@ -13,19 +13,19 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 RESULTS = ROOT / "docs" / "results" / "length-of-stay" / "table_paper.md"
 
 
-def cells(line: str) -> list[str]:
+def split_cells(line: str) -> list[str]:
     return [cell.strip().strip("*") for cell in line.strip("|").split("|")]
 
 
-def test_its_numbers_beside_the_paper_are_those_of_the_results():
-    results = [cells(line) for line in RESULTS.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
-    places = [results[0].index(f"ensemble {score}") for score in ("MAE", "CRPS")]
-    known = {row[0]: re.findall(r"\d\.\d+", " ".join(row[place] for place in places)) for row in results}
+def test_numbers_of_the_readme_beside_the_paper_are_those_of_the_results():
+    results = [split_cells(line) for line in RESULTS.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    columns = [results[0].index(f"ensemble {score}") for score in ("MAE", "CRPS")]
+    numbers_by_method = {row[0]: re.findall(r"\d\.\d+", " ".join(row[column] for column in columns)) for row in results}
     table = re.search(r"^\| \| MAE, here .*?\n\|---.*?\n(.*?)\n\n", README, flags=re.MULTILINE | re.DOTALL)
     lines = table[1].splitlines()
     assert len(lines) >= 5
-    for method, *shown in map(cells, lines):
-        assert shown == known[method]
+    for method, *shown in map(split_cells, lines):
+        assert shown == numbers_by_method[method]
 
 
 def test_the_script_of_the_distributions_prints_and_draws(tmp_path, monkeypatch, capsys):

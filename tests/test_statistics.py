@@ -1,4 +1,4 @@
-"""Statistics of weighted rows, against scipy, statsmodels and rows that are repeated."""
+"""Test statistics of weighted rows against scipy, statsmodels and repeated rows."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_a_mean_with_weights_is_that_of_numpy():
 
 
 @pytest.mark.parametrize("comparisons", [1, 3, 100])
-def test_intervals_of_several_comparisons(comparisons):
+def test_intervals_of_several_comparisons_are_those_of_bonferroni(comparisons):
     assert bonferroni_z(comparisons) == pytest.approx(stats.norm.ppf(1.0 - 0.025 / comparisons))
 
 
@@ -61,9 +61,9 @@ def test_adjusted_p_values_are_those_of_statsmodels(seed):
 
 def test_the_poisson_deviance_is_that_of_scikit_learn():
     y, mean = RNG.poisson(1.5, 50).astype(float), RNG.gamma(2.0, size=50)
-    each = poisson_deviance(y, mean)
-    assert each.mean() == pytest.approx(mean_poisson_deviance(y, mean))
-    assert each[0] == pytest.approx(mean_poisson_deviance(y[:1], mean[:1]))
+    deviances = poisson_deviance(y, mean)
+    assert deviances.mean() == pytest.approx(mean_poisson_deviance(y, mean))
+    assert deviances[0] == pytest.approx(mean_poisson_deviance(y[:1], mean[:1]))
     assert (y == 0).any()
     assert poisson_deviance(np.array([0.0, 2.0]), np.array([3.0, 2.0])) == pytest.approx([6.0, 0.0])
 

@@ -270,11 +270,11 @@ def test_exposure_and_weights_are_used(quick, counts, exposures):
     assert (levels.weight == 1.0).all()
 
 
-def test_before_calibration_the_level_is_the_asked_coverage(fitted, counts):
-    assert fitted.predictor_.calibration.interval_level(0.8) == 0.8
-    assert not fitted.predictor_.calibration.intervals
+def test_before_calibration_the_level_is_the_asked_coverage(small_ensemble, counts):
+    assert small_ensemble.predictor_.calibration.interval_level(0.8) == 0.8
+    assert not small_ensemble.predictor_.calibration.intervals
     with pytest.raises(ConfigError, match="kind must be 'narrowest' or 'central', got 'calibrated'"):
-        fitted.predict_interval(counts[0], kind="calibrated")
+        small_ensemble.predict_interval(counts[0], kind="calibrated")
 
 
 @pytest.mark.parametrize(
@@ -286,9 +286,9 @@ def test_before_calibration_the_level_is_the_asked_coverage(fitted, counts):
         ({"prior_rows": "100"}, ConfigError, "prior_rows must"),
     ],
 )
-def test_bad_arguments_are_reported(fitted, counts, change, error, words):
+def test_bad_arguments_are_reported(small_ensemble, counts, change, error, words):
     with pytest.raises(error, match=words):
-        fitted.fit_intervals(**{"X": counts[0], "y": counts[1]} | change)
+        small_ensemble.fit_intervals(**{"X": counts[0], "y": counts[1]} | change)
 
 
 # Groups ---------------------------------------------------------------------------------------------------------------

@@ -87,11 +87,11 @@ def test_quantiles_are_those_of_the_distribution(model, dist, counts, exposures)
     assert (model.predict_quantiles(counts[0], 0.5, exposures) == quantiles[:, [1]]).all()
 
 
-def test_quantiles_at_no_level_and_at_the_ends_are_defined(fitted, counts):
-    assert fitted.predict_quantiles(counts[0], []).shape == (90, 0)
-    low, high = fitted.predict_quantiles(counts[0], (0, 1)).T
+def test_quantiles_at_no_level_and_at_the_ends_are_defined(small_ensemble, counts):
+    assert small_ensemble.predict_quantiles(counts[0], []).shape == (90, 0)
+    low, high = small_ensemble.predict_quantiles(counts[0], (0, 1)).T
     assert (low == 0).all()
-    assert (high >= fitted.predict_quantiles(counts[0], 0.999)[:, 0]).all()
+    assert (high >= small_ensemble.predict_quantiles(counts[0], 0.999)[:, 0]).all()
 
 
 def test_variance_is_split(model, dist, counts, exposures):
@@ -120,19 +120,24 @@ def test_scores_are_means_over_rows(model, dist, counts, exposures):
         )
 
 
-def test_rows_beyond_a_block_are_predicted_too(fitted, counts, monkeypatch):
+def test_rows_beyond_a_block_are_predicted_too(small_ensemble, counts, monkeypatch):
     X, y = counts
-    expected = fitted.predict(X), fitted.predict_interval(X), fitted.crps(X, y), fitted.predict_proba_of(X, [0, 1])
+    expected = (
+        small_ensemble.predict(X),
+        small_ensemble.predict_interval(X),
+        small_ensemble.crps(X, y),
+        small_ensemble.predict_proba_of(X, [0, 1]),
+    )
     monkeypatch.setattr(predictor, "BLOCK", 20)
-    assert fitted.predict(X) == pytest.approx(expected[0], rel=1e-12)
-    assert (fitted.predict_interval(X) == expected[1]).all()
-    assert fitted.crps(X, y) == pytest.approx(expected[2], rel=1e-12)
-    assert fitted.predict_proba_of(X, [0, 1]) == pytest.approx(expected[3], rel=1e-12)
+    assert small_ensemble.predict(X) == pytest.approx(expected[0], rel=1e-12)
+    assert (small_ensemble.predict_interval(X) == expected[1]).all()
+    assert small_ensemble.crps(X, y) == pytest.approx(expected[2], rel=1e-12)
+    assert small_ensemble.predict_proba_of(X, [0, 1]) == pytest.approx(expected[3], rel=1e-12)
 
 
-def test_the_score_of_counts_that_are_all_zero_is_finite(fitted, counts):
-    assert fitted.score(counts[0], np.zeros(90)) == 0.0
-    assert np.isfinite(fitted.score(*counts, sample_weight=(counts[1] == 0).astype(float)))
+def test_the_score_of_counts_that_are_all_zero_is_finite(small_ensemble, counts):
+    assert small_ensemble.score(counts[0], np.zeros(90)) == 0.0
+    assert np.isfinite(small_ensemble.score(*counts, sample_weight=(counts[1] == 0).astype(float)))
 
 
 # Exposure --------------------------------------------------------------------------------------------------------
@@ -162,9 +167,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("ask", "options"), REFUSED, ids=str)
-def test_bad_arguments_are_reported(fitted, counts, ask, options):
+def test_bad_arguments_are_reported(small_ensemble, counts, ask, options):
     with pytest.raises((ConfigError, InputError), match=f"^{next(iter(options))} must "):
-        getattr(fitted, ask)(counts[0], **options)
+        getattr(small_ensemble, ask)(counts[0], **options)
 
 
 # Leaderboard, verdict and report ---------------------------------------------------------------------------------
@@ -212,8 +217,8 @@ def test_the_leaderboard_is_shown_as_a_table(glm_and_fresh_rows):
     assert f"{board.entries[0]['crps']:.4g}</strong>" in html
 
 
-def test_a_report_whose_path_comes_last_says_where_it_belongs(fitted, counts):
-    model, (X, y) = fitted, counts[:2]
+def test_a_report_whose_path_comes_last_says_where_it_belongs(small_ensemble, counts):
+    model, (X, y) = small_ensemble, counts[:2]
     with pytest.raises(InputError, match=r'got ndarray instead. Call report\("report.html", X, y\)'):
         model.report(X, y, "report.html")
 
@@ -236,8 +241,8 @@ def test_explanations_of_an_unfitted_model_are_refused():
 
 
 @pytest.fixture
-def model_path(fitted, tmp_path) -> Path:
-    fitted.save(tmp_path / "model")
+def model_path(small_ensemble, tmp_path) -> Path:
+    small_ensemble.save(tmp_path / "model")
     return tmp_path / "model"
 
 
@@ -349,7 +354,7 @@ def test_options_changed_after_fitting_do_not_change_the_model(quick, counts, tm
     assert (DDPNRegressor.load(tmp_path / "model").predict(counts[0]) == expected).all()
 
 
-def test_a_loaded_model_can_be_saved_again(fitted, model_path, counts, tmp_path):
+def test_a_loaded_model_can_be_saved_again(small_ensemble, model_path, counts, tmp_path):
     DDPNRegressor.load(model_path).save(tmp_path / "again")
     names = list_files(model_path)
     assert {"networks/networks.safetensors", "networks/encoder.json", "calibration.safetensors"} < names
@@ -357,9 +362,13 @@ def test_a_loaded_model_can_be_saved_again(fitted, model_path, counts, tmp_path)
     for name in names - {"model.json"}:
         assert (tmp_path / "again" / name).read_bytes() == (model_path / name).read_bytes()
     loaded = DDPNRegressor.load(tmp_path / "again")
-    assert (loaded.predict(counts[0]) == fitted.predict(counts[0])).all()
-    assert loaded.history_.as_dict() == fitted.history_.as_dict()
-    assert (loaded.numeric_, loaded.n_rows_, loaded.n_features_in_) == (fitted.numeric_, fitted.n_rows_, 3)
+    assert (loaded.predict(counts[0]) == small_ensemble.predict(counts[0])).all()
+    assert loaded.history_.as_dict() == small_ensemble.history_.as_dict()
+    assert (loaded.numeric_, loaded.n_rows_, loaded.n_features_in_) == (
+        small_ensemble.numeric_,
+        small_ensemble.n_rows_,
+        3,
+    )
     assert not loaded.predictor_.calibration.intervals
 
 

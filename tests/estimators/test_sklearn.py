@@ -107,12 +107,12 @@ def test_copies_predict_bit_for_bit(quick, counts):
         assert (copy.ood_pvalue(counts[0]) == model.ood_pvalue(counts[0])).all()
 
 
-def test_score_is_the_share_of_deviance_explained(fitted, counts):
+def test_score_is_the_share_of_deviance_explained(small_ensemble, counts):
     X, y = counts
     weight = np.random.default_rng(2).uniform(0.5, 2.0, len(y))
     for weights in (None, weight):
-        expected = d2_tweedie_score(y, fitted.predict(X), power=1, sample_weight=weights)
-        assert fitted.score(X, y, weights) == pytest.approx(expected, rel=1e-10)
+        expected = d2_tweedie_score(y, small_ensemble.predict(X), power=1, sample_weight=weights)
+        assert small_ensemble.score(X, y, weights) == pytest.approx(expected, rel=1e-10)
 
 
 def test_a_grid_is_searched_with_options_and_numbers_of_numpy(quick, counts):

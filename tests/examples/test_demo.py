@@ -28,7 +28,7 @@ def test_a_report_is_written(folder):
     assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_predictions_of_three_candidates_are_written(folder):
+def test_predictions_of_three_candidates_end_at_ten_words(folder):
     predictions = polars.read_csv(folder / "predictions.csv")
     assert predictions["education"].to_list() == [10, 12, 16]
     assert predictions["mean"].is_sorted()

@@ -87,7 +87,7 @@ def fill_disk(disk):
 @pytest.mark.slow
 @pytest.mark.proof("Faults", "the disk fills up: old results survive, one sentence says why")
 def test_a_full_disk_leaves_old_results_and_is_reported(
-    small_disk, program, table, model, visits, fit_words, model_content, tmp_path, proved
+    small_disk, program, table, model, visits, fit_words, model_content, tmp_path, record_proof
 ):
     shutil.copytree(model, small_disk / "old.model")
     before, rows = model_content(small_disk / "old.model"), tmp_path / "new.csv"
@@ -119,12 +119,12 @@ def test_a_full_disk_leaves_old_results_and_is_reported(
     assert not (small_disk / "old.csv.parts").exists()
     (kept,) = (tmp_path / "cache").glob("ddpn/unsaved/*")
     assert model_content(kept)[0].keys() == before[0].keys()
-    proved("3 commands", "old results unchanged, one sentence each; the fitted model was kept elsewhere")
+    record_proof("3 commands", "old results unchanged, one sentence each; the fitted model was kept elsewhere")
 
 
 @pytest.mark.slow
 @pytest.mark.proof("Faults", "two fits into one folder: one wins whole, one gets an error")
-def test_of_two_fits_into_one_folder_one_is_refused(program, table, fit_words, model_content, tmp_path, proved):
+def test_of_two_fits_into_one_folder_one_is_refused(program, table, fit_words, model_content, tmp_path, record_proof):
     for number in range(3):
         target = tmp_path / f"{number}.model"
         pair = [program("fit", str(table), *fit_words, "-o", str(target), OMP_NUM_THREADS="1") for _ in range(2)]
@@ -133,12 +133,14 @@ def test_of_two_fits_into_one_folder_one_is_refused(program, table, fit_words, m
         assert "Another process is writing to" in refused or "already exists" in refused
         assert model_content(target)
     assert sorted(os.listdir(tmp_path)) == ["0.model", "1.model", "2.model"]
-    proved("3 pairs", "one whole model and one sentence each time")
+    record_proof("3 pairs", "one whole model and one sentence each time")
 
 
 @pytest.mark.slow
 @pytest.mark.proof("Faults", "the clock jumps: budgets and unfinished work are unaffected")
-def test_a_clock_that_jumps_changes_neither_budgets_nor_resumed_work(program, table, model, visits, tmp_path, proved):
+def test_a_clock_that_jumps_changes_neither_budgets_nor_resumed_work(
+    program, table, model, visits, tmp_path, record_proof
+):
     (tmp_path / "sitecustomize.py").write_text(JUMPING)
     paths = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     words = ["fit", str(table), "--target", "visits", "--budget", "12s", "-o"]
@@ -166,4 +168,4 @@ def test_a_clock_that_jumps_changes_neither_budgets_nor_resumed_work(program, ta
     left = set(os.listdir(tmp_path)) - {"__pycache__"}
     assert left == {"new.csv", "out.csv", "sitecustomize.py", "steady.csv"}
     times = f"a budget of 12 s took {took['jumping']:.1f} s, without jumps {took['steady']:.1f} s"
-    proved("5 commands", f"{times}; the same predictions, byte by byte")
+    record_proof("5 commands", f"{times}; the same predictions, byte by byte")

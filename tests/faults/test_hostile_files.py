@@ -198,7 +198,7 @@ def use_like_a_user(folder: Path, frame: pl.DataFrame) -> None:
 
 
 @parametrize_cases(500, 25, "damaged and hand-made model folders")
-def test_damaged_folders_are_used_or_refused(model, visits, rewrite, watch, cases, proved):
+def test_damaged_folders_are_used_or_refused(model, visits, rewrite, watch, cases, record_proof):
     """Damage folders at random, with the old hashes and with new ones."""
     frame, target = visits(3, seed=2), watch.folder / "hostile.model"
     names = sorted(str(path.relative_to(model)) for path in model.rglob("*") if path.is_file())
@@ -226,7 +226,7 @@ def test_damaged_folders_are_used_or_refused(model, visits, rewrite, watch, case
     repeat(cases, run)
     assert watch.wrong == []
     assert watch.ends["refused"] >= 0.4 * cases
-    proved(f"{cases:,} model folders", str(watch))
+    record_proof(f"{cases:,} model folders", str(watch))
 
 
 #: The files of the networks and of the boosted trees that a model is compared with.
@@ -289,7 +289,7 @@ def make_attacks(rewrite: Callable[..., None]) -> dict[str, Callable[[Path], Any
 
 
 @pytest.mark.proof("Security", "tricks with model folders are refused: no code, no file outside")
-def test_known_attacks_are_refused(model, visits, rewrite, watch, proved):
+def test_known_attacks_are_refused(model, visits, rewrite, watch, record_proof):
     use_like_a_user(model, frame := visits(3, seed=2))
     for number, (name, change) in enumerate(make_attacks(rewrite).items()):
         target = watch.folder / f"{number}.model"
@@ -297,14 +297,14 @@ def test_known_attacks_are_refused(model, visits, rewrite, watch, proved):
         change(target)
         assert watch.case(name, lambda target=target: use_like_a_user(target, frame)) == "refused", (name, watch.wrong)
     assert watch.wrong == []
-    proved(f"{watch.ends['refused']} attacks", str(watch))
+    record_proof(f"{watch.ends['refused']} attacks", str(watch))
 
 
 # ONNX files, tables and requests -----------------------------------------------------------------------------------
 
 
 @parametrize_cases(1000, 200, "ONNX files")
-def test_damaged_onnx_files_are_shown_or_refused(watch, cases, proved):
+def test_damaged_onnx_files_are_shown_or_refused(watch, cases, record_proof):
     """Do what `ddpn show` does with a file that ends with .onnx."""
     from ddpn.cli.model import show_onnx
     from ddpn.export.description import ENTRY
@@ -327,11 +327,11 @@ def test_damaged_onnx_files_are_shown_or_refused(watch, cases, proved):
     repeat(cases, run)
     assert watch.wrong == []
     assert min(watch.ends["refused"], watch.ends["accepted"]) >= 0.1 * cases
-    proved(f"{cases:,} ONNX files", str(watch))
+    record_proof(f"{cases:,} ONNX files", str(watch))
 
 
 @parametrize_cases(3000, 40, "tables")
-def test_damaged_tables_are_read_or_refused(visits, watch, cases, proved):
+def test_damaged_tables_are_read_or_refused(visits, watch, cases, record_proof):
     """Read files of every ending, damaged or of another type than their ending says."""
     frame = visits(40).with_columns(pl.Series("when", ["2024-02-03"] * 40), pl.Series("text", ['a "b", c\n;'] * 40))
     contents = {"csv": frame.write_csv().encode(), "tsv": frame.write_csv(separator="\t").encode()}
@@ -352,11 +352,11 @@ def test_damaged_tables_are_read_or_refused(visits, watch, cases, proved):
         repeat(cases, run)
     assert watch.wrong == []
     assert min(watch.ends["refused"], watch.ends["accepted"]) >= 0.1 * cases
-    proved(f"{cases:,} tables", str(watch))
+    record_proof(f"{cases:,} tables", str(watch))
 
 
 @parametrize_cases(2000, 25, "bodies of requests")
-def test_damaged_requests_are_answered_or_refused(model, watch, cases, proved):
+def test_damaged_requests_are_answered_or_refused(model, watch, cases, record_proof):
     """Send bodies of requests, from bytes to rows."""
 
     def send(body: bytes) -> None:
@@ -380,4 +380,4 @@ def test_damaged_requests_are_answered_or_refused(model, watch, cases, proved):
         repeat(cases, run)
     assert watch.wrong == []
     assert min(watch.ends["refused"], watch.ends["accepted"]) >= 0.1 * cases
-    proved(f"{cases:,} requests", str(watch))
+    record_proof(f"{cases:,} requests", str(watch))

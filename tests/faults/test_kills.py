@@ -88,7 +88,7 @@ def make_trials(name: str) -> Any:
 @pytest.mark.parametrize(
     ("job", "kills"), [make_trials("fit"), make_trials("predict"), make_trials("export")], indirect=["job"]
 )
-def test_a_killed_command_can_be_given_again(job, kills, python, tmp_path, proved):
+def test_a_killed_command_can_be_given_again(job, kills, python, tmp_path, record_proof):
     """Every second kill comes at a random time, the others come before a random file operation."""
 
     def start(folder: Path, last: int = 0):
@@ -123,7 +123,7 @@ def test_a_killed_command_can_be_given_again(job, kills, python, tmp_path, prove
         assert sorted(path.name for path in folder.iterdir()) == names, f"kill {number}: files were left"
         shutil.rmtree(folder)
     half = kills // 2
-    proved(f"{kills} kills", f"all repaired by the same command ({half} at a file operation, {half} at a time)")
+    record_proof(f"{kills} kills", f"all repaired by the same command ({half} at a file operation, {half} at a time)")
 
 
 def test_an_export_that_is_killed_before_its_last_step_is_done_again(model, python, tmp_path):

@@ -26,7 +26,7 @@ def describe_run(run) -> str:
 
 @pytest.mark.slow
 @pytest.mark.proof("Load", "64 connections: no error, flat memory; malformed bodies get 4xx")
-def test_64_connections_are_served_without_error_in_flat_memory(bench, program, free_port, tmp_path, proved):
+def test_64_connections_are_served_without_error_in_flat_memory(bench, program, free_port, tmp_path, record_proof):
     bench.simulate_patients().write_parquet(tmp_path / "visits.parquet")
     words = ["fit", "visits.parquet", "--target", "visits", "--exposure", "years", *bench.FIT, "-o", "m"]
     fit = program(*words, folder=tmp_path)
@@ -45,4 +45,4 @@ def test_64_connections_are_served_without_error_in_flat_memory(bench, program, 
     assert end - warm < GROWTH
     memory = f"memory {warm:,.0f} MiB after the warm-up, {end:,.0f} MiB at the end"
     requests = sum(run["requests"] for run in runs)
-    proved(f"{requests:,} requests", f"{describe_run(good)}; with 5% malformed: {describe_run(bad)}; {memory}")
+    record_proof(f"{requests:,} requests", f"{describe_run(good)}; with 5% malformed: {describe_run(bad)}; {memory}")

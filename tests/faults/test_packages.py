@@ -37,10 +37,10 @@ def audit(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.proof("Security", "no package of constraints.txt has a known vulnerability")
-def test_no_package_has_a_known_vulnerability(audit, proved):
+def test_no_package_has_a_known_vulnerability(audit, record_proof):
     service = next((name for name in ("pypi", "osv") if audit([CONTROL], name)), None)
     if service is None:
         pytest.skip(f"no advisory service can be reached (asked about {CONTROL}, which has known vulnerabilities)")
     lines = [line.split("+")[0] for line in CONSTRAINTS.read_text().splitlines() if not line.startswith(("#", "-"))]
     assert audit(lines, service) == []
-    proved(f"{len(lines)} packages", "no known vulnerability")
+    record_proof(f"{len(lines)} packages", "no known vulnerability")

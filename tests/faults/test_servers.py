@@ -114,7 +114,9 @@ def count_reloads(client) -> int:
 
 
 @pytest.mark.proof("Faults", "kill -9 of a server that reloads, or of the writer")
-def test_killed_writers_and_servers_leave_a_whole_model(serve, replace_repeatedly, path_in_use, send_request, proved):
+def test_killed_writers_and_servers_leave_a_whole_model(
+    serve, replace_repeatedly, path_in_use, send_request, record_proof
+):
     rng = np.random.default_rng(0)
     with serve(path_in_use, "--reload-every", "0.02") as (_, client):
         for _ in range(10):
@@ -136,11 +138,13 @@ def test_killed_writers_and_servers_leave_a_whole_model(serve, replace_repeatedl
         drafts = [path.name for path in path_in_use.parent.iterdir() if path.name.endswith(".draft")]
         assert len(drafts) <= 1
     words = f"the server answered all requests, before and after a restart: {reloads} reloads"
-    proved("10 kills of writers, 10 of servers", words)
+    record_proof("10 kills of writers, 10 of servers", words)
 
 
 @pytest.mark.proof("Faults", "a model is replaced while the server loads it: no failed request")
-def test_a_model_is_replaced_while_the_server_loads_it(serve, replace_repeatedly, path_in_use, send_request, proved):
+def test_a_model_is_replaced_while_the_server_loads_it(
+    serve, replace_repeatedly, path_in_use, send_request, record_proof
+):
     number, end = 0, time.monotonic() + 20.0
     with serve(path_in_use, "--reload-every", "0.02") as (_, client), replace_repeatedly():
         while time.monotonic() < end or number < 100:
@@ -148,11 +152,11 @@ def test_a_model_is_replaced_while_the_server_loads_it(serve, replace_repeatedly
             number += 1
         reloads = count_reloads(client)
     assert reloads > 0
-    proved(f"{number:,} requests", f"no failed request; {reloads} new versions were loaded meanwhile")
+    record_proof(f"{number:,} requests", f"no failed request; {reloads} new versions were loaded meanwhile")
 
 
 @pytest.mark.proof("Faults", "SIGTERM while requests wait: they are answered")
-def test_requests_that_wait_are_answered_after_sigterm(serve, model, proved):
+def test_requests_that_wait_are_answered_after_sigterm(serve, model, record_proof):
     for _ in range(3):
         with serve(model) as (process, client), ThreadPoolExecutor(8) as threads:
             long = {"rows": [ROW] * 300}  # one at a time
@@ -162,4 +166,4 @@ def test_requests_that_wait_are_answered_after_sigterm(serve, model, proved):
             process.send_signal(signal.SIGTERM)
             assert [job.result().status_code for job in jobs] == [200] * 8
             assert process.wait(60) == 0
-    proved("3 signals", "24 requests that were waiting were answered; exit code 0")
+    record_proof("3 signals", "24 requests that were waiting were answered; exit code 0")

@@ -73,11 +73,11 @@ MANY = [
         *(pytest.param(*table, 8, marks=MANY) for table in TABLES),
     ],
 )
-def test_nothing_is_learned_from_noise(rows, columns, levels, seeds, proved):
+def test_nothing_is_learned_from_noise(rows, columns, levels, seeds, record_proof):
     measures = [measure_fit(rows, columns, levels, seed) for seed in range(seeds)]
     mean = {name: np.mean([one[name] for one in measures]) for name in measures[0]}
     # The difference is in standard errors: three of a mean of so many.
     assert abs(mean["difference"]) < 3.0 / np.sqrt(seeds), measures
     assert mean["loss"] < 0.02, measures
     assert 0.87 <= mean["coverage"] <= 0.95, measures
-    proved(f"{seeds} tables of {rows} rows", f"90% intervals cover {mean['coverage']:.1%} of fresh rows")
+    record_proof(f"{seeds} tables of {rows} rows", f"90% intervals cover {mean['coverage']:.1%} of fresh rows")
