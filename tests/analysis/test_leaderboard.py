@@ -163,7 +163,7 @@ def test_a_member_that_is_the_mixture_has_its_scores_unless_its_intervals_differ
 
 
 def test_large_networks_are_no_simpler_alternative_to_networks():
-    """As the networks themselves: a verdict must not recommend one half of the networks for being simpler."""
+    """A verdict must not recommend one half of the networks for being simpler."""
     members = {"networks": Scaled(complexity=5), "large_networks": Scaled(complexity=6), "half_of_it": Scaled(0.5)}
     model = Predictor(members, {"networks": 0.6, "large_networks": 0.3, "half_of_it": 0.1})
     assert leaderboard(model, SAMPLE).evaluation.rival == "half_of_it"
@@ -340,8 +340,8 @@ def test_the_rival_is_the_best_that_is_clearly_better_or_else_not_clearly_beaten
     assert Evaluation(**fields, gains={"a": better, "c": better}).rival == "a"
 
 
-def test_of_those_that_are_as_good_the_simplest_is_preferred():
-    """So following the advice ends at once, and loses 1% at most."""
+def test_of_equally_good_candidates_the_simplest_is_preferred():
+    """Following the advice ends at once, and loses 1% at most."""
     tie, doubt, worse = Gain(0.0, -0.01, 0.01), Gain(0.01, -0.3, 0.3), Gain(-0.2, -0.3, -0.1)
     crps = {"m": 2.0, "trees": 1.99, "glm": 2.0, "constant": 2.01}
     fields = {"model": "m", "crps": crps, "rows": 900, "coverage": 0.9, "simpler": ["constant", "glm", "trees"]}

@@ -151,7 +151,7 @@ def test_numbers_are_compared_as_by_kolmogorov_and_smirnov(shift, gaps, new_gaps
 
 @pytest.mark.parametrize("seed", range(4))
 def test_levels_are_compared_as_by_a_chi_squared_test(seed):
-    """Of frequent levels; levels of which fewer than five rows are expected are one cell with unseen ones."""
+    """Levels of which fewer than five rows are expected are one cell with unseen ones."""
     rng = np.random.default_rng(seed)
     names = np.array(list("abcdefgh"))
     old = np.repeat(names, [300, 200, 100, 50, 6, 6, 3, 3])
@@ -190,7 +190,7 @@ def test_two_levels_are_compared_as_by_fisher_and_missing_levels_are_a_level():
 
 
 def test_few_rows_of_rare_levels_join_the_rarest_of_the_others():
-    """Of 200 and 100 rows, 2 and 1 have a rare level: fewer than five are expected of one of the tables."""
+    """Among 200 and 100 rows, 2 and 1 have a rare level: fewer than five are expected of one of the tables."""
     old, new = np.repeat(list("abcd"), [100, 60, 38, 2]), np.repeat(list("abcd"), [50, 20, 29, 1])
     table = np.array([[100, 60, 40], [50, 20, 30]])
     assert compare_columns(make_levels(old), make_levels(new)).p_value == pytest.approx(

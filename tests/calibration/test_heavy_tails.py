@@ -24,8 +24,8 @@ def make_counts_with_tail(largest: float, others: float = 1.0, rows: int = 100) 
     return CountRows(np.zeros((rows, 1)), y)
 
 
-def fisher(largest: float, others: float, number: int) -> float:
-    """The probability that the largest of so many exponential excesses is as large a share of their sum."""
+def compute_fisher_probability(largest: float, others: float, number: int) -> float:
+    """Return the probability that the largest of so many exponential excesses has as large a share of their sum."""
     share = largest / (largest + (number - 1) * others)
     return number * (1.0 - share) ** (number - 1)
 
@@ -33,7 +33,7 @@ def fisher(largest: float, others: float, number: int) -> float:
 @pytest.mark.parametrize("largest", [100, 200, 280, 300, 318, 324, 340, 400])
 def test_a_warning_is_given_where_an_exponential_tail_has_one_of_a_thousand(largest):
     """Ten of 100 rows lie above the others: a share of 64% of their excesses is one of a thousand."""
-    is_rare = fisher(largest, 20.0, 10) < 1e-3
+    is_rare = compute_fisher_probability(largest, 20.0, 10) < 1e-3
     assert is_rare == (largest > 321)
     assert bool(find_warning(make_counts_with_tail(10.0 + largest, 20.0))) == is_rare
 
@@ -44,7 +44,7 @@ def test_a_tenth_of_the_rows_is_the_tail_and_100_rows_at_most(rows):
     y = np.full(rows, 1.0)
     y[:100] = 11.0
     y[0] = 176.0
-    expected = fisher(y[0] - 1.0, 10.0, 100) < 1e-3
+    expected = compute_fisher_probability(y[0] - 1.0, 10.0, 100) < 1e-3
     assert bool(find_warning(CountRows(np.zeros((rows, 1)), y))) == (expected and y[0] > 0.05 * y.sum())
 
 

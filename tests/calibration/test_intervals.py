@@ -194,7 +194,7 @@ def test_a_weight_is_a_repeated_row():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_weight_of_a_new_row_is_what_one_has_on_average(seed):
-    """By counting: with such weights a new row counts as about 10 of the 400, which moves some levels."""
+    """With such weights a new row counts as about 10 of the 400, which moves some levels."""
     rng = np.random.default_rng(seed)
     scores, weight = rng.random(400) ** 0.25, rng.gamma(0.1, 1.0, 400)
     order, coverages = np.argsort(scores), np.arange(0.5, 0.96, 0.05)

@@ -344,7 +344,7 @@ def test_the_residual_of_a_column_is_that_of_least_squares():
 
 
 def test_a_reason_is_a_cell_that_one_of_twenty_rows_has_in_any_column():
-    """By hand: three levels of 100, with 6, 4 and 1 rows; 5% over four columns is 1.25% in each."""
+    """Three levels of 100 have 6, 4 and 1 rows; 5% over four columns is 1.25% in a column."""
     rng = np.random.default_rng(0)
     columns = {f"c{j}": rng.permutation(["a"] * 959 + ["b"] * 20 + ["c"] * 15 + ["d"] * 6) for j in range(4)}
     profile = FeatureProfile.fit(pl.DataFrame(columns))
@@ -386,7 +386,7 @@ def test_missing_values_are_said_four_standard_deviations_above_their_share(miss
     ("names", "unseen", "is_said"), [("aaaab", 1, False), ("aaaab", 4, True), ("aaaaaabb", 1, True)]
 )
 def test_unseen_levels_are_said_where_they_are_more_than_expected(names, unseen, is_said):
-    """By Good and Turing a quarter of 4 later rows has a new name if one of five is alone with its own."""
+    """Good and Turing expect a new name in a quarter of 4 later rows if one of five rows is alone with its name."""
     profile = FeatureProfile.fit(pl.DataFrame({"name": list(names)}))
     summary = TableSummary(profile)
     summary.add(profile.measure(pl.DataFrame({"name": ["?"] * unseen + ["a"] * (4 - unseen)})).states)

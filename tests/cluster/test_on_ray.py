@@ -83,7 +83,7 @@ def test_an_exception_in_the_loop_cancels_the_tasks(cluster, work, tmp_path):
     assert result.error is None, "cores of the cancelled tasks are free again"
 
 
-def test_what_a_cluster_does_not_have_is_refused(cluster):
+def test_more_gpus_than_a_cluster_has_are_refused(cluster):
     with pytest.raises(ConfigError, match=r"A job needs 1 CPU cores and 0\.5 GPUs, but the cluster has 2 CPU cores"):
         RayCluster(cluster.address, gpus=0.5).connect()
 

@@ -213,7 +213,7 @@ def sum_distribution() -> Callable[..., EnumeratedCounts]:
 
 @pytest.fixture(scope="session")
 def sum_masses() -> type[EnumeratedCounts]:
-    """A distribution by its probabilities from a count on."""
+    """Make a distribution by its probabilities from a count on."""
     return EnumeratedCounts
 
 

@@ -48,7 +48,7 @@ def compute_second_derivatives(f, log_mu, log_gamma, by: int) -> tuple[torch.Ten
 
 class TestNumerically:
     @pytest.mark.parametrize("regime", LAWS)
-    def test_log_prob(self, regime):
+    def test_derivatives_of_log_prob_are_numerical_ones(self, regime):
         log_mu, log_gamma, y = make_log_leaves(regime)
         log_prob = lambda a, b: DoublePoisson(a.exp(), b.exp()).log_prob(y)
         assert gradcheck(log_prob, (log_mu, log_gamma), eps=1e-6, atol=1e-5, rtol=1e-5)
@@ -56,13 +56,13 @@ class TestNumerically:
 
     @pytest.mark.parametrize("regime", LAWS)
     @pytest.mark.parametrize("name", ["mean", "variance", "stddev"])
-    def test_moments(self, regime, name):
+    def test_derivatives_of_moments_are_numerical_ones(self, regime, name):
         log_mu, log_gamma, _ = make_log_leaves(regime)
         moment = lambda a, b: getattr(DoublePoisson(a.exp(), b.exp()), name)
         assert gradcheck(moment, (log_mu, log_gamma), eps=1e-6, atol=1e-5, rtol=1e-5)
 
     @pytest.mark.parametrize("regime", LAWS)
-    def test_second_derivatives_of_the_log_normalizer(self, regime):
+    def test_second_derivatives_of_the_log_normalizer_are_numerical_ones(self, regime):
         log_mu, log_gamma, _ = make_log_leaves(regime)
         log_c = lambda a, b: DoublePoisson(a.exp(), b.exp()).log_normalizer()
         for by in (0, 1):
@@ -70,7 +70,7 @@ class TestNumerically:
             torch.testing.assert_close(got, numeric, rtol=1e-4, atol=1e-5)
 
     @pytest.mark.parametrize("regime", LAWS)
-    def test_kl_divergence(self, regime):
+    def test_derivatives_of_the_divergence_are_numerical_ones(self, regime):
         log_mu, log_gamma, _ = make_log_leaves(regime)
         other = DoublePoisson(log_mu.detach().exp() * 1.2, log_gamma.detach().exp() * 0.8)
         to = lambda a, b: kl_divergence(DoublePoisson(a.exp(), b.exp()), other)

@@ -78,13 +78,13 @@ def test_models_of_zeros_are_those_of_statsmodels():
 
 
 @pytest.fixture(scope="module")
-def truncated_glm() -> CountGLM:
+def glm_with_upper_bounds() -> CountGLM:
     """Poisson counts that are truncated at the beds of each row."""
     return CountGLM(likelihood="poisson").fit(TRAIN, FULL[:N], upper=BEDS[:N])
 
 
-def test_upper_bounds_per_row_leave_coefficients_unbiased(truncated_glm):
-    assert count_standard_errors(truncated_glm).max() < 3.5
+def test_upper_bounds_per_row_leave_coefficients_unbiased(glm_with_upper_bounds):
+    assert count_standard_errors(glm_with_upper_bounds).max() < 3.5
     assert (
         count_standard_errors(CountGLM(likelihood="poisson").fit(TRAIN, FULL[:N])).max() > 5
     )  # without them: attenuated
@@ -188,19 +188,19 @@ def test_two_kinds_of_rows_are_told_apart():
 # Ranges --------------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_predicted_outside_of_the_bounds(truncated_glm):
+def test_nothing_is_predicted_outside_of_the_bounds(glm_with_upper_bounds):
     new, beds = TEST[:200], BEDS[N : N + 200]
     total = np.zeros(200)
     for count in range(8):
-        p = truncated_glm.predict_proba_of(new, [count], upper=beds)[:, 0]
+        p = glm_with_upper_bounds.predict_proba_of(new, [count], upper=beds)[:, 0]
         assert (p[beds < count] == 0).all()
         total += p
     np.testing.assert_allclose(total, 1.0, rtol=1e-9)
-    assert (truncated_glm.predict_interval(new, coverage=0.999, upper=beds)[:, 1] <= beds).all()
+    assert (glm_with_upper_bounds.predict_interval(new, coverage=0.999, upper=beds)[:, 1] <= beds).all()
     for statistic in ("mean", "median", "mode"):
-        assert (truncated_glm.predict(new, statistic=statistic, upper=beds) <= beds).all()
-    assert (truncated_glm.predict_quantiles(new, 1 - 1e-9, upper=beds)[:, 0] <= beds).all()
-    assert truncated_glm.predict(new[:1], upper=[0]).tolist() == [0.0]  # no beds, no patients
+        assert (glm_with_upper_bounds.predict(new, statistic=statistic, upper=beds) <= beds).all()
+    assert (glm_with_upper_bounds.predict_quantiles(new, 1 - 1e-9, upper=beds)[:, 0] <= beds).all()
+    assert glm_with_upper_bounds.predict(new[:1], upper=[0]).tolist() == [0.0]  # no beds, no patients
 
 
 def test_a_mixture_with_bounds_has_no_mass_outside(quick):
@@ -211,11 +211,11 @@ def test_a_mixture_with_bounds_has_no_mass_outside(quick):
     np.testing.assert_allclose(p.sum(1), 1.0, rtol=1e-6)
 
 
-def test_saved_models_keep_their_range(tmp_path, truncated_glm):
-    truncated_glm.save(tmp_path / "beds")
+def test_saved_models_keep_their_range(tmp_path, glm_with_upper_bounds):
+    glm_with_upper_bounds.save(tmp_path / "beds")
     loaded = CountGLM.load(tmp_path / "beds")
-    assert loaded.predictor_.counts == truncated_glm.predictor_.counts
-    np.testing.assert_array_equal(loaded.predict(TEST, upper=3), truncated_glm.predict(TEST, upper=3))
+    assert loaded.predictor_.counts == glm_with_upper_bounds.predictor_.counts
+    np.testing.assert_array_equal(loaded.predict(TEST, upper=3), glm_with_upper_bounds.predict(TEST, upper=3))
     both = CountGLM(likelihood="poisson", lower=1, upper=9, censored_above=6).fit(TRAIN, np.clip(Y[:N], 1, 9))
     both.save(tmp_path / "both")
     loaded = CountGLM.load(tmp_path / "both")
@@ -225,9 +225,9 @@ def test_saved_models_keep_their_range(tmp_path, truncated_glm):
     assert loaded.nll(TEST, new) == both.nll(TEST, np.minimum(new, 6))
 
 
-def test_bounds_need_a_likelihood_of_counts(truncated_glm):
+def test_bounds_need_a_likelihood_of_counts(glm_with_upper_bounds):
     with pytest.raises(InputError, match="upper is missing"):
-        truncated_glm.crps(TEST, FULL[N:])
+        glm_with_upper_bounds.crps(TEST, FULL[N:])
     for options in ({"upper": 9}, {"lower": 1}, {"censored_above": 4}):
         with pytest.raises(ConfigError, match='need a likelihood of counts, got "gaussian"'):
             CountGLM(likelihood="gaussian", **options).fit(TRAIN, Y[:N])

@@ -93,7 +93,7 @@ def test_the_mean_of_trees_follows_monotone_constraints(line):
 
 
 def test_a_family_that_would_bend_a_monotone_mean_is_not_used():
-    """Counts with little spread, for which a Double Poisson would be chosen: its mean depends on the dispersion."""
+    """Counts vary little, so a Double Poisson would be chosen, whose mean depends on the dispersion."""
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (1500, 2))
     few = X[:, 1] > 0.5

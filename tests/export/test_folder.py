@@ -129,7 +129,7 @@ def test_default_of_the_probabilities_follows_the_counts(model, tmp_path):
     assert 20 <= about["pmf_up_to"] < 100
 
 
-def test_what_is_no_model_is_refused(tmp_path):
+def test_an_object_that_is_no_model_folder_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="model must be a folder of a saved model"):
         export_onnx(3, tmp_path / "model.onnx")
     with pytest.raises(InputError, match="Folder not found"):

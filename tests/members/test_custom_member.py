@@ -170,7 +170,7 @@ def test_copies_of_the_member_are_saved_and_loaded(default_model, data, tmp_path
 )
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_a_member_that_raises_on_a_column_is_left_out_with_its_reason(data, name, reason, n_jobs):
-    """It raises in its fit or when it predicts held-out rows; the model is that of the other members."""
+    """The member raises in its fit or when it predicts held-out rows; the model is that of the other members."""
     X, y = data
     frame = pl.DataFrame({"x": X[:60, 0], "name": [f"n{row % 25}" for row in range(60)]})
     alone = CountRegressor(members=["glm"], random_state=0).fit(frame, y[:60])

@@ -86,7 +86,7 @@ def test_options_are_plain_values():
     ],
     ids=str,
 )
-def test_what_is_no_option_is_refused_by_name(options):
+def test_unknown_options_are_refused_by_name(options):
     (name,) = options
     with pytest.raises(ConfigError) as raised:
         NetworkOptions(**options)

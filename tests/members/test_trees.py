@@ -75,7 +75,7 @@ def test_a_dispersion_that_varies_is_boosted():
 
 
 def test_a_dispersion_that_does_not_vary_stays_constant():
-    """Of 12 samples without any dependence one at most is boosted; without a standard error most would be."""
+    """At most one of 12 samples without any dependence is boosted; without a standard error most would be."""
     kinds = []
     for seed in range(12):
         rng = np.random.default_rng(seed)

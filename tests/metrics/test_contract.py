@@ -64,14 +64,14 @@ def test_bad_observations_are_refused(dist, score):
 
 
 @pytest.mark.parametrize("score", OF_COUNTS, **named)
-def test_what_is_no_count_is_refused(count_dist, score):
+def test_observations_that_are_no_counts_are_refused(count_dist, score):
     for bad in (-1.0, 0.5):
         with pytest.raises(InputError, match="y must hold non-negative integers"):
             score(count_dist, torch.tensor([1.0, 2.0, bad]))
 
 
 @pytest.mark.parametrize("score", ALL, **named)
-def test_what_is_no_distribution_is_refused(score):
+def test_objects_that_are_no_distribution_are_refused(score):
     with pytest.raises(InputError, match="got float"):
         score(3.0, torch.tensor([1]))
     if score is not nll:  # which takes any distribution of torch

@@ -80,7 +80,7 @@ def test_lists_of_mixed_rows_keep_their_numbers():
 
 
 @pytest.mark.parametrize("X", [7, None, (row for row in PLAIN)])
-def test_what_has_no_rows_is_reported(X):
+def test_objects_without_rows_are_reported(X):
     with pytest.raises(InputError, match="X must be an array or a data frame, got"):
         get_row_count(X)
 

@@ -33,7 +33,7 @@ def test_steps_that_use_all_their_time_stay_within_the_budget(monkeypatch, budge
     assert 0.9 * budget <= now[0] <= budget - 0.5
 
 
-def test_what_members_leave_over_goes_to_the_later_steps(monkeypatch):
+def test_time_that_members_leave_over_goes_to_the_later_steps(monkeypatch):
     now = [0.0]
     stop_time(monkeypatch, now)
     schedule = Schedule(make_budget_clock(100.0))

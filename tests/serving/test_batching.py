@@ -125,7 +125,7 @@ def test_an_error_of_the_model_reaches_every_request_of_the_batch():
     assert [str(error) for error in run_scenario(scenario)] == ["broken", "broken"]
 
 
-def test_what_is_queued_is_finished_at_the_end():
+def test_queued_requests_are_finished_at_the_end():
     model = EchoModel()
 
     async def main():

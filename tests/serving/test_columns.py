@@ -27,7 +27,7 @@ def wards() -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def wards_folder(wards):
-    """A model of beds that are taken, with intervals that are calibrated by ward."""
+    """The folder of a model of beds that are taken, with intervals that are calibrated by ward."""
     model = {"n_networks": 1, "hidden": (8,), "numeric": "standard", "epochs": 3, "device": "cpu", "mix_with": ("glm",)}
     model["likelihood"] = "poisson"
     plan = FitConfig(target="taken", upper_column="beds", interval_groups="ward", compare_with=("constant",), **model)

@@ -43,7 +43,7 @@ def example():
     return module
 
 
-def test_what_ray_sends_to_a_replica_makes_the_app(example, model_path, row, client):
+def test_the_builder_that_ray_sends_to_a_replica_makes_the_app(example, model_path, row, client):
     cloudpickle = pytest.importorskip("ray.cloudpickle")
     sent = cloudpickle.dumps(example.make_app_builder({"patients": model_path}))
     assert len(sent) < 10_000

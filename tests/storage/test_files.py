@@ -191,7 +191,7 @@ def test_links_are_followed(tmp_path, exists):
     assert sorted(os.listdir(tmp_path)) == ["disk", "file", "folder"]
 
 
-def test_what_cannot_be_written_is_known_before(tmp_path, monkeypatch):
+def test_a_path_that_cannot_be_written_is_refused_beforehand(tmp_path, monkeypatch):
     check_writable(tmp_path / "a" / "b")
     # Everything is permitted to root, who may run the tests.
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)

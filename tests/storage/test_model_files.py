@@ -106,7 +106,7 @@ def test_a_model_under_a_hidden_name_is_found_again(model_path):
     assert [path.name for path in model_path.parent.iterdir()] == ["model"]
 
 
-def test_what_ddpn_fit_wrote_is_not_overwritten_by_a_model_without_it(tmp_path):
+def test_a_folder_of_ddpn_fit_is_not_overwritten_by_a_model_without_its_task(tmp_path):
     write_model(tmp_path / "model", {**FILES, "task.json": b"{}"}, {"rows": 3})
     with pytest.raises(InputError, match=r"it was written by `ddpn fit`, and its task\.json would be lost"):
         write_model(tmp_path / "model", FILES, {"rows": 9}, overwrite=True)

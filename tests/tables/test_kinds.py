@@ -63,7 +63,7 @@ def test_only_words_for_true_and_false_are_booleans():
 
 @pytest.mark.parametrize(("odd", "kind"), [(8, Kind.NUMBER), (12, Kind.NUMBER_CATEGORY)])
 def test_text_is_numbers_if_at_least_90_in_100_cells_are(odd, kind):
-    """Of 100 different cells 90 suffice; with few levels, one other cell in a hundred is enough against it."""
+    """With 100 different cells 90 suffice; with few levels, one other cell in a hundred is enough against it."""
     cells = pl.Series("x", [f"word {k}" for k in range(odd)] + [f"{k}.5" for k in range(100 - odd)])
     assert detect_column(cells, (), as_category=False).kind == kind
     few = pl.Series("x", [f"word {k % 2}" for k in range(odd)] + [f"{k % 9}.5" for k in range(100 - odd)])

@@ -126,7 +126,7 @@ def test_frames_of_sparse_columns_are_read():
         (pd.Series([1.0]), "Expected a 2-dimensional container"),
     ],
 )
-def test_what_is_no_table_is_refused_with_a_way_out(X, words):
+def test_objects_that_are_no_table_are_refused_with_a_way_out(X, words):
     with pytest.raises(ValueError, match=re.escape(words)):
         read_table(X)
 

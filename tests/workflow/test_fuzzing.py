@@ -1,4 +1,4 @@
-"""Random tables, dirty and changed: never a traceback, no cell lost in silence, the same rows the same everywhere.
+"""Test random tables, dirty and changed: no traceback, no cell lost in silence, the same rows the same everywhere.
 
 Each case draws a schema and its rows, writes them as CSV (any separator, encoding and decimal sign), Parquet and JSON
 lines and as pandas and polars frames, decides on the columns from one of these and reads the others by that decision.

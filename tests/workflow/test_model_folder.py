@@ -63,7 +63,7 @@ def test_a_loaded_model_that_is_fitted_again_takes_its_new_columns(model_path):
     assert again.predict(pl.DataFrame({"severity": [0.5]})).shape == (1,)
 
 
-def test_what_is_saved_is_loaded(patients_fit, patients, tmp_path):
+def test_a_saved_folder_predicts_as_the_fit_did(patients_fit, patients, tmp_path):
     patients_fit.folder.save(tmp_path / "deep" / "model")
     again = load(tmp_path / "deep" / "model")
     X, exposure = patients.test.X, patients.test.exposure

@@ -300,7 +300,7 @@ def test_chance_finds_a_winner_among_equal_trials_in_about_half_of_the_searches(
 
 
 def test_rows_of_a_group_are_one_observation():
-    """Of ten equal rows per group the gain is less clear than of as many rows that are independent."""
+    """With ten equal rows per group the gain is less clear than with as many independent rows."""
     first, second = simulate_trials([3.0], rows=40)
     copies = [replace(trial, scores=np.repeat(trial.scores, 10)) for trial in (first, second)]
     (best, gain), (_, rows) = choose_trial([first, second], np.ones(40)), choose_trial(copies, np.ones(400))

@@ -381,7 +381,7 @@ def test_a_heavy_tail_has_more_extreme_counts_than_its_distribution(extreme, is_
 
 
 def test_the_p_value_of_an_upper_limit_is_its_probability():
-    """No count above 6, where 11% of Poisson counts would be; and a few rows more than expected at the limit."""
+    """No count is above 6, where 11% of Poisson counts would be, and few more rows than expected are at the limit."""
     y = np.random.default_rng(0).poisson(4.0, 2000)
     y = y[y <= 6]
     finding = check_ceiling(tabulate_constant_mean(y, 4.0))

@@ -41,46 +41,46 @@ def random_counts(random_laws) -> list[list[float]]:
 class TestGolden:
     """Compare with every row of the golden tables."""
 
-    def test_log_normalizer(self, golden, golden_law, assert_within):
+    def test_the_log_normalizer_agrees(self, golden, golden_law, assert_within):
         at = {"mu": golden["mu"], "gamma": golden["gamma"]}
         assert_within(golden_law.log_normalizer(), golden["log_c"], 1e-8, floor=1.0, **at)
 
     @pytest.mark.parametrize(("name", "column"), [("mean", "mean"), ("variance", "var")])
-    def test_moments(self, golden, golden_law, assert_within, name, column):
+    def test_moments_agree(self, golden, golden_law, assert_within, name, column):
         at = {"mu": golden["mu"], "gamma": golden["gamma"]}
         assert_within(getattr(golden_law, name), golden[column], 1e-7, **at)
 
-    def test_entropy(self, golden, golden_law, assert_within):
+    def test_the_entropy_agrees(self, golden, golden_law, assert_within):
         assert_within(golden_law.entropy(), golden["entropy"], 1e-7, mu=golden["mu"], gamma=golden["gamma"])
 
-    def test_mode(self, golden, golden_law):
+    def test_the_mode_agrees(self, golden, golden_law):
         assert torch.equal(golden_law.mode, golden["mode"])
 
     @pytest.mark.parametrize("q", QUANTILES)
-    def test_icdf(self, golden, golden_law, q):
+    def test_quantiles_agree(self, golden, golden_law, q):
         assert torch.equal(golden_law.icdf(make_float64(q)), golden[f"q{q:g}"])
 
     @pytest.mark.parametrize("number", COLUMN_NUMBERS)
-    def test_log_prob(self, golden, golden_law, assert_within, number):
+    def test_log_prob_agrees(self, golden, golden_law, assert_within, number):
         y = golden[f"y{number}"]
         at = {"mu": golden["mu"], "gamma": golden["gamma"], "y": y}
         assert_within(golden_law.log_prob(y), golden[f"log_pmf{number}"], 1e-8, floor=1.0, **at)
 
     @pytest.mark.parametrize("number", COLUMN_NUMBERS)
     @pytest.mark.parametrize(("method", "column"), [("cdf", "cdf"), ("survival", "sf")])
-    def test_tails(self, golden, golden_law, assert_within, method, column, number):
+    def test_both_tails_agree(self, golden, golden_law, assert_within, method, column, number):
         y, expected = golden[f"y{number}"], golden[f"{column}{number}"]
         at = {"mu": golden["mu"], "gamma": golden["gamma"], "y": y}
         # Below 1e-12 the error may grow, but never beyond 1e-7 of 1e-12.
         assert_within(getattr(golden_law, method)(y), expected, 1e-7, floor=1e-12, **at)
 
     @pytest.mark.parametrize("number", COLUMN_NUMBERS)
-    def test_crps(self, golden, golden_law, assert_within, number):
+    def test_crps_agrees(self, golden, golden_law, assert_within, number):
         y = golden[f"y{number}"]
         at = {"mu": golden["mu"], "gamma": golden["gamma"], "y": y}
         assert_within(golden_law.crps(y), golden[f"crps{number}"], 1e-6, **at)
 
-    def test_half_mean_difference(self, golden, golden_law, assert_within):
+    def test_crps_far_above_gives_the_half_mean_difference(self, golden, golden_law, assert_within):
         """CRPS far above the law is y - E[Z] - E|Z - Z'| / 2."""
         y = (golden["hi"] * 2).clamp(min=1e3)
         assert_within(golden_law.crps(y), y - golden["mean"] - golden["half_mean_diff"], 1e-8)
@@ -89,25 +89,25 @@ class TestGolden:
 class TestDirectSum:
     """Compare with 80 distributions over mu in [1e-6, 3e4] and gamma in [2e-3, 1e4], summed in extended precision."""
 
-    def test_log_normalizer(self, random_laws, random_law, assert_within):
+    def test_the_log_normalizer_agrees(self, random_laws, random_law, assert_within):
         expected = [o.log_c for o in random_laws]
         assert_within(random_law.log_normalizer(), expected, 2e-9, floor=1.0, mu=random_law.mu, gamma=random_law.gamma)
 
     @pytest.mark.parametrize("name", ["mean", "variance", "mode", "entropy"])
-    def test_mean_variance_mode_and_entropy(self, random_laws, random_law, assert_within, name):
+    def test_mean_variance_mode_and_entropy_agree(self, random_laws, random_law, assert_within, name):
         got = random_law.entropy() if name == "entropy" else getattr(random_law, name)
         expected = [getattr(o.law, name) for o in random_laws]
         tolerance = 0.0 if name == "mode" else 1e-8
         assert_within(got, expected, tolerance, mu=random_law.mu, gamma=random_law.gamma)
 
-    def test_log_prob(self, random_laws, random_law, random_counts, assert_within):
+    def test_log_prob_agrees(self, random_laws, random_law, random_counts, assert_within):
         for counts in random_counts:
             expected = [o.law.log_pmf(y) for o, y in zip(random_laws, counts, strict=True)]
             at = {"mu": random_law.mu, "gamma": random_law.gamma, "y": counts}
             assert_within(random_law.log_prob(make_float64(counts)), expected, 2e-9, floor=1.0, **at)
 
     @pytest.mark.parametrize("method", ["cdf", "survival"])
-    def test_tails(self, random_laws, random_law, random_counts, assert_within, method):
+    def test_both_tails_agree(self, random_laws, random_law, random_counts, assert_within, method):
         for counts in random_counts:
             expected = [getattr(o.law, method)(y) for o, y in zip(random_laws, counts, strict=True)]
             at = {"mu": random_law.mu, "gamma": random_law.gamma, "y": counts}
@@ -115,20 +115,20 @@ class TestDirectSum:
             assert_within(got, expected, 1e-7, floor=1e-4, **at)
             assert_within(got, expected, 2e-6, floor=1e-12, **at)
 
-    def test_crps(self, random_laws, random_law, random_counts, assert_within):
+    def test_crps_agrees(self, random_laws, random_law, random_counts, assert_within):
         for counts in random_counts:
             expected = [o.law.crps(y) for o, y in zip(random_laws, counts, strict=True)]
             at = {"mu": random_law.mu, "gamma": random_law.gamma, "y": counts}
             assert_within(random_law.crps(make_float64(counts)), expected, 5e-7, **at)
 
     @pytest.mark.parametrize("q", [1e-9, 0.01, 0.3, 0.6, 0.99, 1 - 1e-9])
-    def test_icdf(self, random_laws, random_law, q):
+    def test_quantiles_agree(self, random_laws, random_law, q):
         assert random_law.icdf(make_float64(q)).tolist() == [o.law.quantile(q) for o in random_laws]
 
     @pytest.mark.parametrize(
         ("mu", "gamma", "y"), [(5e-5, 0.0675, 29), (0.11, 0.131, 38), (5e-6, 0.0653, 28), (0.26, 0.187, 31)]
     )
-    def test_steep_upper_tail(self, sum_double_poisson, assert_within, mu, gamma, y):
+    def test_a_steep_upper_tail_agrees(self, sum_double_poisson, assert_within, mu, gamma, y):
         """Tails that fall by nearly a factor e a count are hardest to take for an integral."""
         law, expected = DoublePoisson(make_float64(mu), make_float64(gamma)), sum_double_poisson(mu, gamma).law
         assert_within(law.survival(y), expected.survival(y), 2e-6, floor=1e-12)
@@ -136,7 +136,7 @@ class TestDirectSum:
     @pytest.mark.parametrize(
         ("mu", "gamma", "y"), [(12900, 180, 12844), (2100, 27.5, 2043), (730, 5.8, 640), (470, 3.4, 385)]
     )
-    def test_steep_lower_tail(self, sum_double_poisson, assert_within, mu, gamma, y):
+    def test_a_steep_lower_tail_agrees(self, sum_double_poisson, assert_within, mu, gamma, y):
         law, expected = DoublePoisson(make_float64(mu), make_float64(gamma)), sum_double_poisson(mu, gamma).law
         assert_within(law.cdf(y), expected.cdf(y), 2e-6, floor=1e-12)
 
@@ -159,12 +159,12 @@ def test_far_beyond_its_mass_the_distribution_has_its_limits(sum_double_poisson)
 class TestRmutil:
     """Compare with R's rmutil, which is independent code; see tests/reference/README.md."""
 
-    def test_log_prob(self, reference, assert_within):
+    def test_log_prob_agrees(self, reference, assert_within):
         table = reference("rmutil_double_poisson.csv")
         got = DoublePoisson(make_float64(table["mu"]), make_float64(table["gamma"])).log_prob(make_float64(table["y"]))
         assert_within(got, table["log_pmf"], 2e-9, floor=1.0, mu=table["mu"], gamma=table["gamma"], y=table["y"])
 
-    def test_cdf(self, reference, assert_within):
+    def test_the_cdf_agrees(self, reference, assert_within):
         table = reference("rmutil_double_poisson.csv")
         got = DoublePoisson(make_float64(table["mu"]), make_float64(table["gamma"])).cdf(make_float64(table["y"]))
         assert (table["cdf"] == 0).sum() == 4
@@ -193,7 +193,7 @@ class TestKullbackLeibler:
     ]
 
     @pytest.mark.parametrize(("p", "q"), PAIRS + [(q, p) for p, q in PAIRS])
-    def test_against_direct_sum(self, sum_double_poisson, p, q):
+    def test_the_divergence_is_a_direct_sum(self, sum_double_poisson, p, q):
         exact, other = sum_double_poisson(*p), sum_double_poisson(*q)
         expected = exact.law.expectation(exact.log_p(exact.law.y) - other.log_p(exact.law.y))
         got = kl_divergence(
@@ -201,14 +201,14 @@ class TestKullbackLeibler:
         )
         assert got.item() == pytest.approx(expected, rel=1e-8)
 
-    def test_zero_for_equal_laws_only(self, golden, golden_law):
+    def test_the_divergence_is_zero_for_equal_distributions_only(self, golden, golden_law):
         assert torch.equal(kl_divergence(golden_law, golden_law), torch.zeros(len(golden["mu"]), dtype=torch.float64))
         assert (kl_divergence(golden_law, DoublePoisson(golden["mu"] * 1.01, golden["gamma"])) >= 0).all()
         assert kl_divergence(DoublePoisson(5.0, 1.0), DoublePoisson(5.0, 1.2)) > 1e-3
 
 
 class TestEfron:
-    def test_approximations(self):
+    def test_efrons_moments_are_mu_and_mu_over_gamma(self):
         law = DoublePoisson(make_float64([2.0, 30.0]), make_float64([0.5, 4.0]))
         assert law.efron_mean.tolist() == [2.0, 30.0]
         assert law.efron_variance.tolist() == [4.0, 7.5]
@@ -217,7 +217,7 @@ class TestEfron:
         ("mean", "variance"), [(0.05, 0.2), (0.5, 0.5), (1.0, 4.0), (6.0, 0.8), (10.0, 25.0), (14.0, 14.0)]
     )
     def test_deviations_are_those_of_proposition_a2(self, mean, variance):
-        """The formulas as the paper has them, by partial sums."""
+        """Compute the formulas as the paper has them, by partial sums."""
         gamma = mean / variance
         z = np.arange(0.0, 1200.0, dtype=np.longdouble)
         z_log_z = z * np.log(np.maximum(z, 1))
@@ -236,7 +236,7 @@ class TestFromMoments:
     @pytest.mark.parametrize(
         "mean", [1e-3, 0.1, 0.5, 0.9, 0.95, 0.99, 1.0, 1.01, 1.5, 1.9, 1.99, 2.5, 7.0, 10.3, 50.9, 1e3, 1e5]
     )
-    def test_exact_moments(self, assert_within, mean):
+    def test_the_distribution_has_the_moments_that_were_asked_for(self, assert_within, mean):
         low, high = (x.item() for x in variance_limits(make_float64(mean)))
         shares = make_float64([0.003, 0.01, 0.02, 0.05, 0.1, 0.3, 0.5, 0.75])
         variance = low + shares * min(mean, high - low)
@@ -245,7 +245,7 @@ class TestFromMoments:
         assert_within(law.mean, at["mean"], 1e-9, **at)
         assert_within(law.variance, variance, 1e-9, **at)
 
-    def test_close_to_the_least_variance(self, assert_within):
+    def test_moments_close_to_the_least_variance_are_reached(self, assert_within):
         rng = np.random.default_rng(0)
         mean = make_float64(np.exp(rng.uniform(0.0, 10.3, 60)))
         variance = variance_limits(mean)[0] + make_float64(np.exp(rng.uniform(-6.9, 0.0, 60)))
@@ -253,26 +253,26 @@ class TestFromMoments:
         assert_within(law.mean, mean, 1e-9, variance=variance)
         assert_within(law.variance, variance, 1e-8, mean=mean)
 
-    def test_by_an_independent_sum(self, sum_double_poisson):
+    def test_the_moments_are_those_of_an_independent_sum(self, sum_double_poisson):
         law = DoublePoisson.from_moments(make_float64(4.0), make_float64(9.0))
         exact = sum_double_poisson(law.mu.item(), law.gamma.item()).law
         assert (exact.mean, exact.variance) == pytest.approx((4.0, 9.0), rel=1e-9)
 
-    def test_shape_and_dtype(self):
+    def test_shape_and_dtype_are_kept(self):
         law = DoublePoisson.from_moments(torch.tensor([[2.0], [3.0]]), torch.tensor([1.0, 2.0, 4.0]))
         assert law.batch_shape == (2, 3)
         assert law.mean.dtype == torch.float32
         torch.testing.assert_close(law.variance, torch.tensor([1.0, 2.0, 4.0]).expand(2, 3), rtol=1e-5, atol=0)
 
     @pytest.mark.parametrize("variance", [0.2, 30.0])
-    def test_unreachable(self, variance):
+    def test_variances_that_cannot_be_reached_are_refused(self, variance):
         low, high = (x.item() for x in variance_limits(make_float64(2.5)))
         message = rf"variance must lie well between {low:.6g} and {high:.6g} .* mean 2.5, got {variance:g} at 1\. \w+"
         with pytest.raises(InputError, match=message):
             DoublePoisson.from_moments(make_float64([2.5, 2.5]), make_float64([3.0, variance]))
 
     @pytest.mark.parametrize("mean", [0.04, 0.7, 2.5, 31.25])
-    def test_variance_limits(self, mean):
+    def test_variance_limits_have_a_closed_form(self, mean):
         """Below, the law on the two integers next to the mean; above, weights h(y) x^y with the x of this mean."""
         low, high = (x.item() for x in variance_limits(make_float64(mean)))
         fraction = mean - math.floor(mean)
@@ -289,7 +289,7 @@ class TestFromMoments:
         log_x = optimize.brentq(lambda log_x: moments(log_x)[0] - mean, -5.0, -0.01, xtol=1e-15)
         assert high == pytest.approx(moments(log_x)[1], rel=1e-9)
 
-    def test_variance_limit_is_approached(self):
+    def test_the_variance_limit_is_approached(self):
         """As gamma falls at one mean, the variance rises towards its limit and stays below."""
         high = variance_limits(make_float64(2.5))[1]
         narrowing = DoublePoisson.from_moments(make_float64(2.5), high * make_float64([0.5, 0.8, 0.9, 0.95]))

@@ -166,7 +166,7 @@ def test_entropy_is_that_of_a_direct_sum(assert_within):
 class TestCrps:
     @pytest.mark.parametrize("alpha", [1e-3, 0.1, 0.7, 2.0, 20.0])
     @pytest.mark.parametrize("mu", [0.05, 1.0, 12.0, 150.0, 800.0])
-    def test_direct_sum(self, assert_within, mu, alpha):
+    def test_crps_is_a_direct_sum(self, assert_within, mu, alpha):
         r, p = to_scipy_parameters(mu, alpha)
         z = np.arange(0.0, max(stats.nbinom.isf(1e-14, r, p), 50.0) + 2)
         cdf, survival = stats.nbinom.cdf(z, r, p), stats.nbinom.sf(z, r, p)
@@ -177,21 +177,21 @@ class TestCrps:
         )
 
     @pytest.mark.parametrize("q", [0.001, 0.3, 0.5, 0.8, 0.999])
-    def test_up_to_large_means(self, law, assert_within, q):
+    def test_crps_of_all_means_is_the_exact_one(self, law, assert_within, q):
         y = stats.nbinom.ppf(q, *to_scipy_parameters(MU, ALPHA))
         assert_within(
             law.crps(make_float64(y)), compute_exact_crps(y, MU, ALPHA), 1e-6, floor=1e-5, mu=MU, alpha=ALPHA, y=y
         )
 
     @pytest.mark.parametrize("q", [0.001, 0.3, 0.5, 0.8, 0.999])
-    def test_large_means_with_little_overdispersion_have_the_tails_of_scipy(self, nearly_poisson, assert_within, q):
+    def test_crps_of_large_means_with_little_overdispersion_is_exact(self, nearly_poisson, assert_within, q):
         mu, alpha = np.array(NEARLY_POISSON).T
         y = stats.nbinom.ppf(q, *to_scipy_parameters(mu, alpha))
         assert_within(
             nearly_poisson.crps(make_float64(y)), compute_exact_crps(y, mu, alpha), 1e-6, mu=mu, alpha=alpha, y=y
         )
 
-    def test_against_scoringrules(self, assert_within, scoringrules):
+    def test_crps_is_that_of_scoringrules(self, assert_within, scoringrules):
         mu, alpha = (x.reshape(-1) for x in np.meshgrid([0.2, 3.0, 25.0, 90.0], [0.1, 0.5, 2.0]))
         r, p = to_scipy_parameters(mu, alpha)
         for q in (0.1, 0.5, 0.95):

@@ -1,4 +1,4 @@
-"""Boosting in folds: the losses that choose leaves and rounds, and what the dispersion is learned from."""
+"""Test boosting in folds: the losses that choose leaves and rounds, and what the dispersion is learned from."""
 
 import numpy as np
 import pytest
@@ -19,8 +19,8 @@ def build_rows(X: np.ndarray, rate: np.ndarray, weight: np.ndarray, folds: list[
     return TreeRows(X, np.zeros(X.shape[1], dtype=bool), rate, weight, folds)
 
 
-def two_folds(rows: int, first: int) -> list[Fold]:
-    """The first rows and the others, each predicted by a booster of the other."""
+def make_two_folds(rows: int, first: int) -> list[Fold]:
+    """Make folds of the first rows and the others, predicted by boosters of one another."""
     return [Fold(np.arange(first, rows), np.arange(first)), Fold(np.arange(first), np.arange(first, rows))]
 
 
@@ -29,7 +29,7 @@ def test_the_loss_that_chooses_leaves_is_the_weighted_poisson_loss_of_held_out_r
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(120, 2))
     rate, weight = rng.poisson(np.exp(1.0 + X[:, 0])).astype(float), rng.uniform(0.2, 3.0, 120)
-    fit = MeanFit(build_rows(X, rate, weight, two_folds(120, 40)), QUICK)
+    fit = MeanFit(build_rows(X, rate, weight, make_two_folds(120, 40)), QUICK)
     fit.run(2)
     mu = np.exp(fit.out_of_fold)
     assert fit.loss == pytest.approx(weight @ (mu - rate * np.log(mu)))
@@ -54,7 +54,7 @@ def test_the_number_of_rounds_is_that_of_the_fold_with_the_weight(heavy):
 
 
 def test_the_dispersion_is_boosted_by_the_log_mean_of_the_count(monkeypatch):
-    """It is the input in predictions, where the mean of a count is its rate times its exposure."""
+    """The log mean is the input in predictions, where the mean of a count is its rate times its exposure."""
     rng = np.random.default_rng(0)
     X, exposure, log_rate = rng.normal(size=(300, 2)), rng.uniform(0.2, 5.0, 300), rng.normal(size=300)
     y, inputs = rng.poisson(4.0 * exposure).astype(float), []
@@ -110,7 +110,7 @@ def test_trees_of_a_dispersion_follow_the_derivatives_of_the_weighted_loss(monke
     """Trees get gradients before every tree, and curvatures before the first, second, fourth and eighth."""
     X, log_rate, sample = simulate_dispersed_rows()
     sample = sample if has_exposure else sample.replace(exposure=None)
-    rows = build_rows(X, sample.y, sample.weight, two_folds(400, 150))
+    rows = build_rows(X, sample.y, sample.weight, make_two_folds(400, 150))
     head, steps = make_head("negative_binomial"), []
     fit = boosting.DispersionFit(head, sample, 0, log_rate)
     grow = boosting.BoostedTrees.grow

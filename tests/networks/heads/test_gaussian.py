@@ -17,7 +17,10 @@ ETA1, LOG_PRECISION, NATURAL, PRECISION = MEAN, LOG_VARIANCE, RAW, LOG_VARIANCE.
 
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
 def test_gradients_of_beta_nll_are_seitzers(compute_slopes, beta):
-    """By mean: (mean - y) / variance^(1 - beta); by variance: (variance - (y - mean)^2) / (2 variance^(2 - beta))."""
+    """Compare the derivatives by mean and variance.
+
+    They are (mean - y) / variance^(1 - beta) and (variance - (y - mean)^2) / (2 variance^(2 - beta)).
+    """
     slope, variance = compute_slopes(GaussianHead(beta=beta), RAW, Y), LOG_VARIANCE.exp()
     torch.testing.assert_close(slope[..., 0], (MEAN - Y) / variance ** (1 - beta), rtol=1e-12, atol=1e-12)
     by_variance = (variance - (Y - MEAN) ** 2) / (2 * variance ** (2 - beta))
@@ -42,7 +45,7 @@ def test_the_mean_gets_squared_error_and_the_variance_its_likelihood(compute_slo
 
 
 def test_gradients_are_expected_minus_seen_statistics(compute_slopes):
-    """By eta1: E[Y] - y; by eta2 = -precision / 2: E[Y^2] - y^2."""
+    """The gradient by eta1 is E[Y] - y, and that by eta2 = -precision / 2 is E[Y^2] - y^2."""
     slope = compute_slopes(NaturalGaussianHead(), NATURAL, Y)
     mean = ETA1 / PRECISION
     torch.testing.assert_close(slope[..., 0], mean - Y, rtol=1e-12, atol=1e-10)

@@ -428,7 +428,7 @@ def test_a_training_that_goes_on_ends_as_one_that_was_not_stopped(rows, tmp_path
         assert torch.equal(after.state_dict()[name], tensor), name
 
 
-def test_what_is_drawn_comes_from_the_seeds_and_torchs_stream_is_put_back(rows):
+def test_draws_come_from_the_seeds_and_torchs_stream_is_put_back(rows):
     outputs = []
     for seed in (7, 8):
         model = make_model(make_dropout)

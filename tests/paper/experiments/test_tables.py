@@ -206,7 +206,7 @@ def test_areas_are_those_of_the_total_variance(experiment, finish, tmp_path):
 
 @pytest.mark.parametrize(("as_paper", "n_ood", "paper"), [(False, 462, 0.628), (True, 462, 0.849)])
 def test_the_papers_aupr_is_shown_for_its_share_of_ood_rows(experiment, finish, tmp_path, as_paper, n_ood, paper):
-    """With the correct rows it is that of the authors' variances, by the paper's script the printed one."""
+    """With the correct rows it is the AUPR of the authors' variances, by the paper's script the printed one."""
     n_test = 2000
     test, ood = draw_raw(n_test, 3.0), draw_raw(n_ood, 1.0)
     finish(experiment.runs()[0], test[0], raw=test, y=torch.ones(n_test), ood=ood)

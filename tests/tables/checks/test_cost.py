@@ -83,7 +83,7 @@ def test_a_leak_and_a_code_are_found_in_a_large_table():
 
 @pytest.mark.parametrize("groups", [40, 40_000])
 def test_units_are_found_in_a_large_table(groups):
-    """Of 40 shops with 3,000 rows some rows are looked at; of 40,000 persons, some persons with all their rows."""
+    """Some rows of 40 shops with 3,000 rows are looked at, and all rows of some of 40,000 persons."""
     rng = np.random.default_rng(1)
     unit = rng.integers(0, groups, 120_000)
     mean = np.exp(1.0 + rng.normal(0.0, 0.8, groups)[unit])
