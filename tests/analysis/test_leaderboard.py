@@ -255,7 +255,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("evaluation", "level", "words"), TABLE)
-def test_numbers_lead_to_their_words(evaluation, level, words):
+def test_scores_decide_the_words_of_the_verdict(evaluation, level, words):
     decision = verdict(evaluation)
     assert words in str(decision)
     assert decision.level == level

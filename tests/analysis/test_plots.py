@@ -57,7 +57,7 @@ def test_predictions_are_drawn_with_their_masses():
 
 
 def test_a_figure_draws_itself_in_a_notebook():
-    """Without pyplot, whose import teaches IPython how to show figures."""
+    """Figures do without pyplot, whose import teaches IPython how to show figures."""
     content = plot_pit(DIST, Y)._repr_png_()
     image = Image.open(BytesIO(content))
     assert image.format == "PNG"

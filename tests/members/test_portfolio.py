@@ -69,7 +69,7 @@ def test_bad_time_budgets_are_refused(data, budget):
         CountRegressor(time_budget=budget).fit(data[0][:100], data[1][:100])
 
 
-def test_counts_of_known_totals_are_fitted_step_by_step():
+def test_every_member_is_fitted_to_counts_of_known_totals():
     rng = np.random.default_rng(0)
     X, upper = rng.normal(size=(80, 2)), rng.integers(3, 9, 80)
     y = rng.binomial(upper, 1 / (1 + np.exp(-X[:, 0]))).astype(float)

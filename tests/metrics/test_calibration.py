@@ -38,7 +38,7 @@ def test_normal_intervals_are_those_of_scipy():
     np.testing.assert_allclose(expected_coverage(dist, 0.9).numpy(), 0.9, rtol=1e-10)
 
 
-def test_both_ends_are_inside_and_their_neighbours_are_not(count_dist):
+def test_both_ends_of_an_interval_are_covered_and_their_neighbours_are_not(count_dist):
     low, high = count_dist.interval(0.9)
     inside = is_covered(count_dist, torch.stack([low, high, high + 1, low - 1]), 0.9)
     assert inside.tolist() == [[True] * 3, [True] * 3, [False] * 3, [False] * 3]

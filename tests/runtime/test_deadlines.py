@@ -45,7 +45,7 @@ def test_of_nested_limits_the_earlier_one_ends_the_work(outer, inner):
     assert time.monotonic() - start < 2.0
 
 
-def test_a_limit_holds_after_one_inside_of_it():
+def test_a_limit_still_holds_after_a_nested_one():
     def nest() -> None:
         with Clock(0.1).limit():
             with Clock(5.0).limit():

@@ -58,7 +58,7 @@ def test_the_verdict_says_that_groups_were_left_out(scores_with_groups):
     )
 
 
-def test_predictions_do_not_need_the_group():
+def test_rows_to_predict_need_no_group_column():
     plan = FitConfig(target="visits", group=("person",))
     roles = Roles.from_dict(prepare(simulate_persons(60, 5, seed=0), plan).roles.as_dict())
     new = simulate_persons(20, 5, seed=1).drop("person")

@@ -89,7 +89,7 @@ def test_large_clumps_are_found_by_more_neighbours():
     assert all(len(np.unique(clumps[label == k])) == 1 for k in range(40))
 
 
-def test_columns_that_repeat_together_are_a_set_and_so_are_all_of_them():
+def test_columns_that_repeat_together_are_proposed_and_then_all_columns():
     rng = np.random.default_rng(0)
     coordinates = rng.normal(size=(60, 2))[np.repeat(np.arange(60), 5)]
     X = pl.DataFrame(

@@ -78,7 +78,7 @@ def test_objects_that_are_numbers_are_read(values):
     np.testing.assert_array_equal(column.values, [1, 2.5, np.nan])
 
 
-def test_objects_of_mixed_type_are_text_in_their_one_form():
+def test_mixed_objects_become_levels_with_one_name_per_value():
     (column,) = read_table(np.array(["a", 1, np.nan, True, 1.0, " a"], dtype=object)[:, None])
     assert (column.kind, list_texts(column)) == (Kind.NUMBER_CATEGORY, ["a", "1", None, "true", "1", "a"])
 
@@ -299,7 +299,7 @@ def frame() -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def test_parts_are_encoded_as_if_they_had_been_read_alone(frame):
+def test_parts_of_a_table_are_encoded_as_if_read_alone(frame):
     frame = frame.with_columns(ward=pl.Series(["A", "B", "C"] * 30))
     rows = np.flatnonzero(frame["ward"].to_numpy() != "B")
     part = read_table(frame).rows(rows)

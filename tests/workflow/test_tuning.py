@@ -95,7 +95,7 @@ def test_chosen_or_many_validation_rows_are_scored(larger_table, options, crosse
 
 
 @pytest.mark.parametrize("how", ["at random", "by time", "many rows"])
-def test_groups_are_not_divided(larger_table, how, monkeypatch):
+def test_folds_of_a_search_divide_no_group(larger_table, how, monkeypatch):
     monkeypatch.setattr(trials, "SMALL_TABLE_ROWS", 400 if how == "many rows" else 5000)
     person = np.arange(600) // 4
     plan = FitConfig(target="visits", group=("person",), time="hour" if how == "by time" else None)

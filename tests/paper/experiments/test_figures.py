@@ -388,7 +388,7 @@ def test_the_papers_texts_are_above_their_own_predictions(texts, out, means, row
                 np.testing.assert_allclose(p, expected, atol=1e-5)
 
 
-def test_a_kind_of_which_nothing_is_finished_is_named(declare, finish, tmp_path):
+def test_a_likelihood_without_a_finished_run_is_named(declare, finish, tmp_path):
     experiment = declare("texts", data=DATA, ood="bible", methods=["poisson"])
     finish(experiment.runs()[0], [[0.0]])
     with pytest.raises(InputError, match=r"^No finished run of Gaussians in .*texts"):

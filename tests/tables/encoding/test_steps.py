@@ -65,7 +65,7 @@ def test_missing_values_are_one_side_of_a_split():
     assert split_gains(X, np.repeat([1.0, 3.0], 10), np.ones(20)).tolist() == [20.0, 0.0]
 
 
-def test_the_best_columns_are_kept_in_their_order():
+def test_columns_with_the_largest_gains_are_kept_in_their_order():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(40, 60))
     y = X[:, 57] + (X[:, 3] > 0)
