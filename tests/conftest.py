@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ddpn import DDPNRegressor
 
-#: What `make prove` has found, and the page that shows it between two marks.
+#: The results of `make prove`, and the page that shows them between two marks.
 RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "reliability.json"
 PAGE, BEGIN, END = (
     RESULTS.parents[2] / "docs" / "reliability.md",

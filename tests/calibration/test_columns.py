@@ -83,7 +83,7 @@ def test_levels_are_usual_by_frequency_and_unseen_ones_by_good_turing():
     )
     assert states.tolist() == [UNSEEN, USUAL, USUAL, USUAL, USUAL]
     assert compute_shares(surprise[1:]) == pytest.approx([0.4, 1.0, 0.02, 0.02])
-    # Two of a hundred rows were the only one with their level: so will be about as many to come.
+    # Two of a hundred rows were alone with their level, so about as many later rows will have a new one.
     assert surprise[0] == pytest.approx(-np.log(2.5 / 101) + NEW)
 
 
@@ -264,7 +264,7 @@ def test_levels_are_as_rare_as_all_levels_that_occur_no_more_often():
     codes = np.repeat(np.arange(5), counts)
     surprise = measure_values(fit_profile(codes, "category", tuple("edcba")), np.arange(5), tuple("edcba")).surprise
     assert compute_shares(surprise) == pytest.approx([1.0, 0.5, 0.5, 0.1, 0.03])
-    # A level that nobody was alone with: no new one is to be expected.
+    # No row was alone with its level, so no new level is expected.
     profile = fit_profile(codes, "category", tuple("edcba"))
     assert profile.unseen == pytest.approx([-np.log(0.5 / 101) + NEVER, 0.5 / 101])
 

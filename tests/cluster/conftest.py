@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 JOBS = Path(__file__).resolve().parents[1] / "runtime"
-#: Of one core and 80 MB of shared objects each, which is the least that Ray takes.
+#: A node has one core and 80 MB of shared objects, which is the least that Ray takes.
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
-#: It starts no further machines and sends no logs to drivers, which ddpn keeps quiet.
+#: The head starts no further machines and sends no logs to drivers, which ddpn keeps quiet.
 HEAD = NODE | {"no_monitor": True, "include_log_monitor": False}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-#: That a fit on a cluster saves the model of a fit here is shown by test_on_ray.py, too.
+#: test_on_ray.py also shows that a fit on a cluster saves the model of a local fit.
 pytestmark = [pytest.mark.last, pytest.mark.slow]
 SMALL = ["--num-cpus", "1", "--object-store-memory", "80000000", "--min-worker-port", "0", "--max-worker-port", "0"]
 SMALL += ["--include-log-monitor", "false"]  # ddpn keeps the logs of workers quiet

@@ -14,7 +14,7 @@ from ddpn.distributions import Mixture
 from ddpn.distributions.continuous import normal_crps
 from ddpn.runtime.errors import InputError
 
-#: Rows of three members, (loc, scale).
+#: Rows of three components, (loc, scale).
 ROWS = {
     "alike": ([0.0, 1.0, 2.0], [0.9, 1.2, 0.7]),
     "shoulder": ([0.0, 0.0, 3.0], [1.0, 1.0, 1.0]),

@@ -13,7 +13,7 @@ import ddpn
 from ddpn.distributions import Discretized, Mixture, Poisson, discretize
 from ddpn.runtime.errors import DDPNError, InputError
 
-#: (loc, scale) of members: a needle, small, across 0, below 0, wide, far out, wide and across 0; then mixtures.
+#: (loc, scale) of components: a needle, small, across 0, below 0, wide, far out, wide and across 0; then mixtures.
 LAWS = {
     "needle": [(7.1, 0.06)],
     "between two": [(4.5, 0.02)],

@@ -52,20 +52,20 @@ CASES: dict[str, list[tuple]] = {
     "nb dissimilar": [("nb", 0.3, 2.0), ("nb", 5.0, 0.1), ("nb", 77.0, 1e-3), ("nb", 900.0, 0.05), ("nb", 300.0, 1.5)],
     "nb large counts": [("nb", 1e5, 1e-4), ("nb", 1.3e5, 1e-3), ("nb", 0.9e5, 1e-2)],
 }
-#: None is k / M: there the cdf of members apart is flat, and rounding decides between two of them.
+#: None is k / M, where the cdf of components apart is flat, and rounding decides between two of them.
 QUANTILES = np.array([1e-6, 1e-3, 0.01, 0.07, 0.26, 0.48, 0.55, 0.71, 0.93, 0.99, 0.9995])
 
 
 def make_batch(rows: list[list[tuple]]) -> Mixture:
     """Make one mixture per row."""
-    parameters = torch.tensor([[m[1:] for m in members] for members in rows], dtype=torch.float64)
+    parameters = torch.tensor([[m[1:] for m in components] for components in rows], dtype=torch.float64)
     return Mixture(KINDS[rows[0][0][0]](*parameters.unbind(-1)))
 
 
-def make_single(members: list[tuple]) -> Mixture:
+def make_single(components: list[tuple]) -> Mixture:
     """Make one mixture of batch_shape ()."""
-    parameters = torch.tensor([m[1:] for m in members], dtype=torch.float64)
-    return Mixture(KINDS[members[0][0]](*parameters.unbind(-1)))
+    parameters = torch.tensor([m[1:] for m in components], dtype=torch.float64)
+    return Mixture(KINDS[components[0][0]](*parameters.unbind(-1)))
 
 
 def choose_counts(truth) -> torch.Tensor:
@@ -83,8 +83,8 @@ def assert_close(got: torch.Tensor, expected: object, relative: float, absolute:
 def group_cases() -> dict[tuple[str, int], list[str]]:
     """Group cases by kind and number of components: a group makes one batch."""
     groups: dict[tuple[str, int], list[str]] = {}
-    for name, members in CASES.items():
-        groups.setdefault((members[0][0], len(members)), []).append(name)
+    for name, components in CASES.items():
+        groups.setdefault((components[0][0], len(components)), []).append(name)
     return groups
 
 
@@ -108,7 +108,7 @@ def test_log_prob_is_that_of_a_sum(cases):
     counts = choose_counts_of_rows(truths)
     for (name, truth), y, log_p in zip(truths.items(), counts.T, mixture.log_prob(counts).T.numpy(), strict=True):
         p = truth.pmf(y.numpy())
-        seen = p > 1e-20  # below, members' windows end in the oracle
+        seen = p > 1e-20  # below, windows of components end in the oracle
         expected = np.log(p[seen])
         assert np.all(np.abs(log_p[seen] - expected) <= 1e-8 * np.maximum(1, np.abs(expected))), name
         assert np.all(log_p[~seen] < math.log(2e-20)), name
@@ -183,7 +183,7 @@ def test_intervals_are_quantiles_of_sums(group, coverage, sum_mixture):
 
 
 @pytest.mark.parametrize(
-    "members",
+    "parameters",
     [
         [("dp", 5.0, 10.0), ("dp", 1e5, 1.0)],
         [("dp", 5.0, 10.0), ("dp", 1e9, 60.0)],
@@ -193,13 +193,13 @@ def test_intervals_are_quantiles_of_sums(group, coverage, sum_mixture):
     ],
     ids=str,
 )
-def test_components_with_nothing_in_common_have_closed_forms(members, sum_distribution):
-    mixture = make_single(members)
-    components = [sum_distribution(*member) for member in members]
+def test_components_with_nothing_in_common_have_closed_forms(parameters, sum_distribution):
+    mixture = make_single(parameters)
+    components = [sum_distribution(*component_parameters) for component_parameters in parameters]
     assert all(before.y[-1] < after.first for before, after in pairwise(components))
     means = np.array([law.mean for law in components])
     size = len(components)
-    # Two members that do not overlap differ by the difference of their means; one's own half difference is F (1 - F).
+    # Two components apart differ by the difference of their means; the half difference of one is F (1 - F).
     between = np.abs(means[:, None] - means).sum() / (2 * size**2)
     within = sum(law.half_mean_difference for law in components) / size**2
     counts = torch.tensor([float(law.quantile(0.3)) for law in components], dtype=torch.float64)
@@ -216,7 +216,7 @@ def test_components_with_nothing_in_common_have_closed_forms(members, sum_distri
     assert highest.pmf(mixture.mode) >= highest.p.max() * (1 - 1e-12)
 
 
-#: Found by looking at 20,000 random mixtures: peaks of nearly one height, members of middling width in wide ones.
+#: Found by looking at 20,000 random mixtures: peaks of nearly one height, components of middling width in wide ones.
 HARD = [
     [("dp", 43485.32, 11.87), ("dp", 42280.16, 0.575), ("dp", 40848.18, 206.48), ("dp", 41353.12, 210.96)],
     [("dp", 873.080532538193, 6.367611447140665), ("dp", 1620.376, 0.01196), ("dp", 745.4171129416015, 5.361909282975)],
@@ -231,10 +231,10 @@ HARD = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "members"), sorted({(row[0][0], len(row)) for row in HARD}))
-def test_hard_modes_entropies_cdfs_and_scores_are_those_of_sums(kind, members, sum_mixture):
+@pytest.mark.parametrize(("kind", "n_components"), sorted({(row[0][0], len(row)) for row in HARD}))
+def test_hard_modes_entropies_cdfs_and_scores_are_those_of_sums(kind, n_components, sum_mixture):
     """All rows of one kind and number of components make one batch."""
-    rows = [row for row in HARD if (row[0][0], len(row)) == (kind, members)]
+    rows = [row for row in HARD if (row[0][0], len(row)) == (kind, n_components)]
     mixture, truths = make_batch(rows), [sum_mixture(row) for row in rows]
     assert mixture.mode.tolist() == [truth.first + truth.p.argmax() for truth in truths]
     assert_close(mixture.entropy(), [truth.entropy for truth in truths], 1e-7)
@@ -308,7 +308,7 @@ def test_identical_components_make_the_component(kind, size):
     else:
         torch.testing.assert_close(mixture.mutual_information, torch.zeros(2, 3).double(), rtol=0, atol=1e-6)
         results, expected = collect_answers(mixture, y), collect_answers(law, y)
-    # What is summed twice as long is rounded twice as often.
+    # A sum of twice as many terms is rounded twice as often.
     assert_same(results, expected, 1e-7)
 
 
@@ -336,19 +336,19 @@ def test_gradients_stay_finite_where_components_underflow():
 
 
 @pytest.mark.parametrize(
-    "members", [DoublePoisson(2.0, 1.0), Poisson(2.0), NegativeBinomial(2.0, 1.0), Normal(0.0, 1.0)]
+    "components", [DoublePoisson(2.0, 1.0), Poisson(2.0), NegativeBinomial(2.0, 1.0), Normal(0.0, 1.0)]
 )
-def test_components_without_an_axis_are_refused(members):
+def test_components_without_an_axis_are_refused(components):
     with pytest.raises(InputError, match="components must have a last axis"):
-        Mixture(members)
+        Mixture(components)
 
 
 @pytest.mark.parametrize(
-    "members", [Laplace(torch.zeros(2), 1.0), torch.distributions.Poisson(torch.ones(2)), Poisson(torch.ones(2)).mu]
+    "components", [Laplace(torch.zeros(2), 1.0), torch.distributions.Poisson(torch.ones(2)), Poisson(torch.ones(2)).mu]
 )
-def test_other_components_are_refused(members):
+def test_other_components_are_refused(components):
     with pytest.raises(InputError, match=r"components must be count distributions .* or Normals, got \w+\.$"):
-        Mixture(members)
+        Mixture(components)
 
 
 # Everything at once -----------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ def compute_generalized_poisson(y, mu, alpha):
 
 
 def compute_double_poisson(y, mu, gamma):
-    # h(y) exp(-gamma D(y; mu)), each without what does not depend on y.
+    # h(y) exp(-gamma D(y; mu)), without factors that do not depend on y.
     log_y = LOG[: len(y)]
     return y * log_y - y - LOG_FACTORIAL[: len(y)] + gamma * (y - y * (log_y - np.log(mu)))
 

@@ -20,7 +20,7 @@ FOLDS = KFold(2, shuffle=True, random_state=0)
 SMALL = {"n_networks": 1, "hidden": (16,), "epochs": 10, "numeric": "standard", "random_state": 0}
 BATCHES = {"batch_size": 1000, "lr": 0.03}
 CHECKED = DDPNRegressor(fractional="round", preset="default", likelihood="mixed", training_options=BATCHES, **SMALL)
-#: Checks of what a likelihood has a part in: fits, their scores, weights. The default likelihood has two families.
+#: Checks that depend on the likelihood: fits, their scores, weights. The default likelihood has two families.
 OF_THE_LIKELIHOOD = (
     estimator_checks.check_fit2d_1sample,
     estimator_checks.check_sample_weight_equivalence_on_dense_data,
@@ -57,7 +57,7 @@ OF_THE_FIT = (
 )
 
 
-@pytest.mark.filterwarnings("ignore")  # of what is left out of a mixture that is fitted to a handful of rows
+@pytest.mark.filterwarnings("ignore")  # members are left out of a mixture that is fitted to a handful of rows
 @pytest.mark.parametrize(
     ("check", "member"),
     [
@@ -77,7 +77,7 @@ def test_the_default_model_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 
-@pytest.mark.filterwarnings("ignore")  # what the checks fit, often a handful of rows, has no maximum
+@pytest.mark.filterwarnings("ignore")  # the handful of rows of a check often has no maximum
 @parametrize_with_checks([CountGLM(likelihood="poisson", fractional="round")])
 def test_the_glm_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)

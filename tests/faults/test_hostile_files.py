@@ -35,7 +35,7 @@ onnx = pytest.importorskip("onnx")
 
 #: Memory that a case may take beyond what the process has, and its seconds.
 MEMORY, SECONDS = 2**31, 20.0
-#: What a prediction of a model with strange numbers may end with, as in `ddpn.serving.model`.
+#: Errors that a prediction of a model with strange numbers may raise, as in `ddpn.serving.model`.
 IN_PREDICTIONS = (DDPNError, ValueError, ArithmeticError)
 ROW = {"age": 50.0, "ward": "A"}
 REQUEST = {"rows": [ROW], "coverage": 0.8, "quantiles": [0.1], "pmf": 3, "outputs": ["mean", "lower", "distribution"]}

@@ -22,7 +22,7 @@ from ddpn.distributions import (
 
 MU = torch.tensor([0.4, 6.0, 30.0], dtype=torch.float64)
 SHIFTS = torch.tensor([0.8, 1.3], dtype=torch.float64)
-#: Of every kind a head or an ensemble predicts, three rows each.
+#: Three rows of every kind of distribution that a head or an ensemble predicts.
 DISTS = {
     "DoublePoisson": DoublePoisson(MU, torch.full_like(MU, 1.8)),
     "Poisson": Poisson(MU),
@@ -35,7 +35,7 @@ DISTS = {
 }
 for _dist in DISTS.values():
     if hasattr(_dist, "interval"):
-        # Most of the time of these tests: many of them ask for the same intervals.
+        # Many of these tests ask for the same intervals, which would take most of their time.
         _dist.interval = cache(_dist.interval)
 
 

@@ -31,7 +31,7 @@ from ddpn.metrics import (
 from ddpn.runtime.errors import ConfigError, InputError
 
 ONE_VALUE = (crps, nll, absolute_error, is_covered)
-#: Those that refuse a value which is no count, if the distribution is one of counts.
+#: Scores that refuse a value which is no count, if the distribution is one of counts.
 OF_COUNTS = (crps, nll, pit_bounds, pit_histogram, evaluate)
 ALL = tuple(dict.fromkeys((*ONE_VALUE, *OF_COUNTS)))
 named = {"ids": lambda score: score.__name__}

@@ -75,7 +75,7 @@ def check_answer(case, client, mode) -> None:
     answer = schemathesis.Response.from_any(response)
     case.validate_response(answer, checks=CHECKS)
     if mode == GenerationMode.POSITIVE and is_post and response.status_code == 422:
-        # Right by the document, but too large for the model: that is all that such a row can be refused for.
+        # A row that fits the document can only be refused because its prediction is too large.
         assert "too large" in response.json()["message"]
     if mode == GenerationMode.NEGATIVE and is_post:
         assert 400 <= response.status_code < 500, content

@@ -24,7 +24,7 @@ def simulate_scores(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
     elif kind == "weights":
         weight = rng.lognormal(0.0, 1.5, ROWS) * (rng.random(ROWS) > 0.2)
     y = rng.poisson(mean)
-    # The distance to a wrong mean, and noise: what a score of a model is like.
+    # Like the score of a model: the distance to a wrong mean, and noise.
     return y, np.abs(y - 0.8 * mean) + rng.exponential(noise, ROWS), weight, group
 
 

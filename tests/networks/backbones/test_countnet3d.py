@@ -61,16 +61,16 @@ def test_each_network_is_a_pointnet_of_torch_layers(own_rows, grad):
     with torch.set_grad_enabled(grad):
         out = net(x)
     assert out.shape == (4, 3, net.output_dim) == (4, 3, 6)
-    for member in range(3):
-        expected = compute_by_hand(net, x[:, member] if own_rows else x, member)
-        torch.testing.assert_close(out[:, member], expected, rtol=1e-5, atol=1e-5)
+    for number in range(3):
+        expected = compute_by_hand(net, x[:, number] if own_rows else x, number)
+        torch.testing.assert_close(out[:, number], expected, rtol=1e-5, atol=1e-5)
 
 
 def test_gradients_reach_every_parameter_and_are_finite_without_points():
     net = make_network(hidden=(64, 64))
     net(make_beams(20, 20, 20)).sum().backward()
     for name, parameter in net.named_parameters():
-        assert all(parameter.grad[member].abs().sum() > 0 for member in range(3)), name
+        assert all(parameter.grad[number].abs().sum() > 0 for number in range(3)), name
     net.zero_grad()
     out = net(make_beams(0, 0))
     out.sum().backward()

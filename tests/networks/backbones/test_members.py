@@ -53,19 +53,19 @@ def test_each_network_is_a_torch_sequence(activation):
     backbone = MLP(n_in=4, hidden=(6, 5), n_networks=2, activation=activation)
     backbone.reset(make_generators([3, 4]))
     x = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
-    for member in range(2):
+    for number in range(2):
         layers = []
         for layer in backbone.layers:
-            layers += [extract_layer(layer, member), TORCH_ACTIVATIONS[activation]()]
-        torch.testing.assert_close(backbone(x)[:, member], nn.Sequential(*layers)(x), rtol=1e-6, atol=1e-6)
+            layers += [extract_layer(layer, number), TORCH_ACTIVATIONS[activation]()]
+        torch.testing.assert_close(backbone(x)[:, number], nn.Sequential(*layers)(x), rtol=1e-6, atol=1e-6)
 
 
 def test_an_mlp_without_layers_returns_its_input():
     x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
     backbone = MLP(n_in=4, hidden=(), n_networks=3)
     assert backbone.output_dim == 4
-    for member in range(3):
-        assert torch.equal(backbone(x)[:, member], x)
+    for number in range(3):
+        assert torch.equal(backbone(x)[:, number], x)
     rows_per_network = torch.randn(5, 3, 4)
     assert torch.equal(backbone(rows_per_network), rows_per_network)
 

@@ -30,7 +30,7 @@ NAMES = [name for name, head in HEADS.items() if name not in SAME and not head.e
 CASES = [(name, options) for name in NAMES for options in [{}, *VARIANTS.get(name, [])]]
 
 
-#: Those whose `start` differs: beta has no part in it.
+#: Cases whose `start` differs: it does not depend on beta.
 STARTS = [(name, options) for name, options in CASES if "beta" not in options]
 
 

@@ -59,7 +59,7 @@ def test_half_precision_is_computed_in_float32(head):
         raw = draw_raw(head, 6, dtype=torch.float32).to(dtype)
         assert head(raw).mean.dtype == kept
         assert head.loss(raw, y).dtype == kept
-        # Promoted before any link: what half precision gives is what its own rounding gives in float32.
+        # Half precision is promoted before any link, so results are those of the rounded numbers in float32.
         torch.testing.assert_close(head.loss(raw, y), head.loss(raw.to(kept), y), rtol=0, atol=0)
 
 

@@ -64,8 +64,8 @@ def test_an_epoch_has_whole_batches_and_no_row_twice(n):
     size = min(n, 8)
     assert batches.steps == len(seen) == n // size
     assert all(y.shape == (size, 3) for y in seen)
-    for member in range(3):
-        rows = torch.cat(seen)[:, member].tolist()
+    for number in range(3):
+        rows = torch.cat(seen)[:, number].tolist()
         assert len(set(rows)) == len(rows)
         assert set(rows) <= set(range(n))
 
@@ -79,9 +79,9 @@ def test_the_shares_of_all_processes_are_the_batch():
     whole = epoch(WHOLE_BATCH)
     shares = [epoch(WorkerShard(rank, world)) for rank in range(world)]
     for number, batch in enumerate(whole):
-        for member in range(2):
-            from_parts = torch.cat([share[number].y[:, member] for share in shares])
-            assert sorted(from_parts.tolist()) == sorted(batch.y[:, member].tolist())
+        for network in range(2):
+            from_parts = torch.cat([share[number].y[:, network] for share in shares])
+            assert sorted(from_parts.tolist()) == sorted(batch.y[:, network].tolist())
 
 
 def test_rows_in_order_are_every_row_once(monkeypatch):
@@ -121,7 +121,7 @@ def test_epochs_of_a_long_stream_are_parts_of_a_pass():
     assert settings.patience == round(2 * 77 / 5)
 
 
-# Rows of each member's own: every member leaves out its own fold -----------------------------------------------------
+# Rows per network: every network leaves out its own fold ------------------------------------------------------------
 
 N_NETWORKS = 4
 #: Folds of 14 and 29 rows.

@@ -40,13 +40,13 @@ def test_stacked_networks_equal_separate_runs(train, rows, head, recipe):
     name, options = HEADS[head]
     settings = {"epochs": 4, "patience": 2, "head": name, "head_options": options} | RECIPES[recipe]
     together, history = train(data, validation, seeds=SEEDS[:2], **settings)
-    for member, seed in enumerate(SEEDS[:2]):
+    for number, seed in enumerate(SEEDS[:2]):
         alone, its_history = train(data, validation, seeds=(seed,), **settings)
-        torch.testing.assert_close(together[member], alone[0], rtol=0, atol=1e-6)
-        assert history.best_epoch[member] == its_history.best_epoch[0]
-        assert history.best_score[member] == pytest.approx(its_history.best_score[0], rel=1e-6)
+        torch.testing.assert_close(together[number], alone[0], rtol=0, atol=1e-6)
+        assert history.best_epoch[number] == its_history.best_epoch[0]
+        assert history.best_score[number] == pytest.approx(its_history.best_score[0], rel=1e-6)
         for record, its_record in zip(history.epochs, its_history.epochs, strict=False):
-            assert record["loss"][member] == pytest.approx(its_record["loss"][0], rel=1e-5)
+            assert record["loss"][number] == pytest.approx(its_record["loss"][0], rel=1e-5)
 
 
 # Plain torch -----------------------------------------------------------------------------------------------------
@@ -191,9 +191,9 @@ def test_the_score_chooses_the_epoch(train, fresh, rows, score):
 
     settings = {"epochs": 6, "score": score, "ema": 0.5, "lr": 0.05, "seeds": (3, 8)}
     _, history = train(rows(48), validation, model=model, fit_options={"after_epoch": after_epoch}, **settings)
-    for member, column in enumerate(zip(*means, strict=True)):
-        assert history.best_score[member] == pytest.approx(min(column), rel=1e-5)
-        assert history.best_epoch[member] == 1 + column.index(min(column))
+    for number, column in enumerate(zip(*means, strict=True)):
+        assert history.best_score[number] == pytest.approx(min(column), rel=1e-5)
+        assert history.best_epoch[number] == 1 + column.index(min(column))
 
 
 STEADY = {"seeds": (3, 8), "schedule": "constant", "warmup": 0.0}

@@ -64,8 +64,8 @@ def test_each_network_keeps_its_own_best_epoch(train_to_overfit, get_weights_aft
     assert history.best_epoch == (scores.argmin(0) + 1).tolist()
     assert history.best_score == pytest.approx(scores.min(0).values.tolist())
     assert len(set(history.best_epoch)) > 1, "all are best at the same time, so nothing is shown"
-    for member, epoch in enumerate(history.best_epoch):
-        assert torch.equal(best[member], get_weights_after(epoch, ema)[member])
+    for number, epoch in enumerate(history.best_epoch):
+        assert torch.equal(best[number], get_weights_after(epoch, ema)[number])
 
 
 def test_the_last_epoch_is_kept_where_nothing_is_validated_whatever_the_patience(train_to_overfit, get_weights_after):
@@ -83,15 +83,15 @@ def test_a_network_has_stopped_after_so_many_epochs_without_a_better_score(
 ):
     _, whole = train_to_overfit(score="nll", ema=0.0)
     kept, history = train_to_overfit(patience=patience)
-    for member in range(len(SEEDS)):
-        scores = [record["score"][member] for record in whole.epochs]
+    for number in range(len(SEEDS)):
+        scores = [record["score"][number] for record in whole.epochs]
         epoch, best = 0, 0
         while epoch - best < patience:
             epoch += 1
             best = epoch if scores[epoch - 1] < min([*scores[: epoch - 1], float("inf")]) else best
-        assert history.best_epoch[member] == best
-        assert history.best_score[member] == scores[best - 1]
-        assert torch.equal(kept[member], get_weights_after(best)[member])
+        assert history.best_epoch[number] == best
+        assert history.best_score[number] == scores[best - 1]
+        assert torch.equal(kept[number], get_weights_after(best)[number])
     assert len(history.epochs) == max(history.best_epoch) + patience < OVERFITTING["epochs"]
     assert history.stopped == f"no network had a better nll for {patience} epochs"
     chances = zip(history.best_epoch, whole.best_epoch, strict=True)
@@ -367,7 +367,7 @@ def test_a_layer_that_networks_share_is_refused(shape):
     assert FlatWeights(held, n_networks=2).values.shape == (2, 3)
 
 
-# Networks of a user, without a member axis, with statistics and dropout -----------------------------------------------
+# Networks of a user, without an axis of networks, with statistics and dropout-----------------------------------------
 
 
 class PlainNetworks(NetworkList):
@@ -398,11 +398,11 @@ def train_network(network, rows, **options) -> tuple[CountModel, History]:
 
 def test_networks_in_a_loop_equal_separate_runs(rows):
     together, x = train_network(make_batch_norm, rows)[0].raw(rows(9).X), rows(9).X
-    for member, seed in enumerate(CONFIG.seeds):
+    for number, seed in enumerate(CONFIG.seeds):
         alone = make_model(make_batch_norm, (seed,))
         config = TrainingConfig(epochs=6, batch_size=16, lr=0.3, ema=0.0, seeds=(seed,))
         fit(alone, rows(80), rows(40, seed=3), config, runtime=Runtime("cpu"))
-        torch.testing.assert_close(together[:, member], alone.raw(x)[:, 0], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(together[:, number], alone.raw(x)[:, 0], rtol=1e-5, atol=1e-5)
 
 
 def test_the_kept_weights_score_what_the_best_epoch_did(rows):
@@ -446,6 +446,6 @@ def test_a_network_that_is_rolled_back_has_its_statistics_again(rows):
     for mean in statistics:
         mean.fill_(torch.nan)
     with pytest.warns(RuntimeWarning, match="network 1"):
-        training.state.roll_back(torch.tensor([True, False]), lambda member: [])
+        training.state.roll_back(torch.tensor([True, False]), lambda number: [])
     assert statistics[0].isnan().all()
     assert torch.equal(statistics[1], torch.zeros(3))

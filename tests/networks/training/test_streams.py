@@ -71,8 +71,8 @@ def test_an_epoch_has_the_next_chunks_and_every_network_its_own_order():
     assert all(batch.X.shape == (32, 2, 2) for batch in seen)
     counts = torch.cat([batch.X for batch in seen])
     rows = {tuple(row) for row in source.x.tolist()}
-    for member in range(2):
-        assert {tuple(row) for row in counts[:, member].tolist()} == rows
+    for number in range(2):
+        assert {tuple(row) for row in counts[:, number].tolist()} == rows
     assert not torch.equal(counts[:, 0], counts[:, 1])
 
 

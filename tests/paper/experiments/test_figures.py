@@ -210,7 +210,7 @@ def image_counts(tmp_path, monkeypatch):
 
 @pytest.fixture
 def people(declare, finish, image_counts):
-    """Two members whose means are the count of the image and twice that, of equal means and variances."""
+    """Two networks whose means are the count of the image and twice that, of equal means and variances."""
     methods = ["gaussian", "ddpn", "beta_ddpn_0.5", "beta_ddpn_1.0"]
     experiment = declare("people", data=IMAGES, methods=methods)
     y = image_counts[split(N, SEED, LARGE_SHARES).test]
@@ -251,7 +251,7 @@ def test_all_finished_methods_are_shown_in_the_papers_order(people, image_counts
     assert singles[2, 0, 0].get_title(loc="left") == "Figure 15: Gaussian"
     y = np.sort(image_counts[split(N, SEED, LARGE_SHARES).test])
     count = y[round(0.5 * (len(y) - 1))]
-    # An ensemble of Gaussians is one Normal with the mixture's moments; a single network is the first member.
+    # An ensemble of Gaussians is one Normal with the mixture's moments; a single network is the first one.
     x, density = ensembles[2, 1, 1].get_lines()[-2].get_xydata().T
     np.testing.assert_allclose(
         density, stats.norm.pdf(x, 1.5 * count, np.sqrt(0.25 * count**2 + 1.5 * count)), atol=1e-6
@@ -344,7 +344,7 @@ def out(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def texts(declare, finish_in, out, means):
-    """A Poisson network of two equal members and a Gaussian one with two means."""
+    """A Poisson network of two equal networks and a Gaussian one with two means."""
     experiment = declare("texts", data=DATA, ood="bible", methods=["poisson", "gaussian"])
     poisson, gaussian = experiment.runs()
     test, ood = (np.repeat(np.log(side)[:, None, None], 2, 1) for side in means)
@@ -383,7 +383,7 @@ def test_the_papers_texts_are_above_their_own_predictions(texts, out, means, row
                 x, p = ax.get_lines()[-1].get_xydata().T
                 if axes is counts:
                     expected = stats.poisson.pmf(x, side[row])
-                else:  # members 2 apart
+                else:  # networks 2 apart
                     expected = stats.norm.pdf(x, 2.0, np.sqrt(side[row] + 1.0))
                 np.testing.assert_allclose(p, expected, atol=1e-5)
 
@@ -400,7 +400,7 @@ def test_every_row_is_in_the_histogram_of_its_kind(texts, out, means):
         for patch, side in zip(ax.patches, means, strict=True):
             shares, edges, _ = patch.get_data()
             assert shares.sum() == pytest.approx(1.0)
-            # The members of the Gaussian are 2 apart, which adds 1 to the variance.
+            # The networks of the Gaussian are 2 apart, which adds 1 to the variance.
             below = (np.log10(side + more) < edges[20]).mean()
             assert shares[:20].sum() == pytest.approx(below, abs=0.01)
 
