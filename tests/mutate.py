@@ -87,7 +87,7 @@ class Mutation(NamedTuple):
 
 
 class Finder(ast.NodeVisitor):
-    """Collects the mutations of a file."""
+    """A visitor that collects the mutations of a file."""
 
     def __init__(self, path: str, source: str) -> None:
         self.path, self.content, self.found = path, source.encode(), list[Mutation]()
@@ -263,7 +263,7 @@ def mirror(path: str | Path) -> Path:
 
 
 class Mutator:
-    """Runs mutations, one after the other, in a copy of the tree."""
+    """A runner of mutations, one after the other, in a copy of the tree."""
 
     def __init__(self, copy: Path, seconds: int) -> None:
         self.copy, self.seconds = copy, seconds

@@ -24,7 +24,7 @@ GRID = np.arange(200)
 
 
 class Scaled(Member):
-    """Predicts `factor` times X, per exposure, as a Poisson or a Normal with standard deviation 1."""
+    """A member that predicts `factor` times X, per exposure, as a Poisson or a Normal with standard deviation 1."""
 
     def __init__(self, factor: float = 1.0, normal: bool = False, label: str = "", complexity: int = 3) -> None:
         self.factor, self.normal, self.label, self.complexity = factor, normal, label, complexity

@@ -177,7 +177,7 @@ def test_copies_are_calibrated_with_the_rows_of_other_folds_which_are_scored_onc
 
 
 class CountingGLM(PoissonGLM):
-    """Count how often rows are predicted, by the numbers in their last column."""
+    """A GLM that counts how often rows are predicted, by the numbers in their last column."""
 
     def distribution(self, X, exposure=None):
         np.add.at(self.times, X[:, -1].astype(int), 1)

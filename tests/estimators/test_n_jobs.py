@@ -17,7 +17,7 @@ from ddpn.runtime.threads import single_thread
 
 
 class JobRecorder:
-    """Run jobs in this process, keep their names, and fail at one of them."""
+    """A runner of jobs in this process that keeps their names and fails at one of them."""
 
     def __init__(self, monkeypatch, fails_at=None):
         self.names, self.fails_at = [], fails_at

@@ -123,7 +123,10 @@ class HangError(Exception):
 
 
 class Watch:
-    """Count how cases end; note writes outside the folder, processes, pickles and errors other than one sentence."""
+    """A counter of how cases end, and of what they must not do.
+
+    They must not write outside the folder, start processes, load pickles or raise errors other than one sentence.
+    """
 
     CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod"}
     FORBIDDEN = {"os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "pickle.find_class"}

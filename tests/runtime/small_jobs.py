@@ -60,7 +60,7 @@ def draw_numbers(data, seed, seconds=0.0):
 
 
 class SelfKillingTraining:
-    """Build the training of tests/networks/training; process 1 kills itself once, in its second epoch."""
+    """A builder of the training of tests/networks/training, whose process 1 kills itself once, in epoch 2."""
 
     def __init__(self, program, folder):
         self.program, self.folder = program, folder

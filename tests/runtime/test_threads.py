@@ -11,8 +11,8 @@ from ddpn.runtime.threads import LARGE, LARGE_TABLE, single_thread, threads_for,
 
 
 @pytest.fixture(autouse=True)
-def three_user_threads():
-    """What the user has set."""
+def set_three_threads():
+    """Set three threads, as a user may, and restore the setting afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     yield

@@ -12,7 +12,7 @@ from ddpn.serving.schemas import RequestError, Row
 
 
 class EchoModel:
-    """Answer each request by its number of rows, and remember the batches; wait for `go`."""
+    """A model that answers requests by their number of rows, remembers its batches, and waits for `go`."""
 
     def __init__(self, fail: bool = False) -> None:
         self.batches: list[list[int]] = []

@@ -67,7 +67,7 @@ class Window:
 
 @pytest.fixture(scope="module")
 def page_states(chromium, model_path):
-    """What the page showed in several situations, and what the browser complained about and loaded."""
+    """Facts of the page in several situations, and what the browser complained about and loaded."""
     apps = (
         create_app({"patients": model_path}, reload_every=0.0),
         create_app({"patients": model_path}, reload_every=0.0, token="the-right-token"),

@@ -18,7 +18,7 @@ SECRET = "a-token-of-some-length"
 
 @pytest.fixture(scope="module")
 def server_after_sigterm(model_path, tmp_path_factory, program):
-    """What a server answered, printed and logged, and how it ended when SIGTERM came in the middle of requests."""
+    """The answers, output, logs and exit code of a server that got SIGTERM while requests were predicted."""
     file = tmp_path_factory.mktemp("token") / "token"
     file.write_text(f"{SECRET}\n")
     command = ["serve", str(model_path), "--port", "0", "--token-file", str(file)]

@@ -40,7 +40,7 @@ SECTIONS += ["best-and-worst-rows", "reproduction"]
 
 
 class Reader(HTMLParser):
-    """Check that tags match and names are unique; keep links."""
+    """A parser that checks that tags match and names are unique, and keeps links."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -37,7 +37,7 @@ def flatten_weights(model: CountModel) -> torch.Tensor:
 
 
 class UseCounter:
-    """Count how often a model is used, and interrupt it at one of the uses."""
+    """A counter of the uses of a model, which it interrupts at one of them."""
 
     def __init__(self, model: CountModel, interrupt_at: int = 0) -> None:
         self.count, self._at, self._compute = 0, interrupt_at, model.raw

@@ -128,7 +128,7 @@ SPOILED = 77.0
 
 
 class FailingHead(DoublePoissonHead):
-    """Fail for network 0 on rows whose count is SPOILED, or on all, in the steps from `first` to `last`."""
+    """A head that fails for network 0 on rows whose count is SPOILED, or on all, from step `first` to `last`."""
 
     first, last, step, kind, everywhere = 1, 10**9, 0, "loss", False
 

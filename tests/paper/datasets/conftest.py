@@ -12,7 +12,7 @@ REAL = Path(os.environ.get("DDPN_DATA", Path(__file__).resolve().parents[4] / "s
 
 
 class Server:
-    """Send `body` from any address, except for what `script` (one entry per request, then none) orders.
+    """A server that sends `body` from any address, unless `script` (one entry per request, then none) has orders.
 
     An entry is a number of bytes after which the connection ends, or a status, given as "status 503".
     """

@@ -51,9 +51,9 @@ def finish(tmp_path, finish_in):
 
 @pytest.fixture(scope="session")
 def finish_in():
-    """Returns a function that writes the folder of a finished run below the folder `out`.
+    """Write the folder of a finished run below the folder `out`.
 
-    `bias` (M, P) are the raw outputs everywhere, `raw` those of the test rows, `mae` the absolute errors of members,
+    `bias` (M, P) are the raw outputs everywhere, `raw` those of the test rows, `mae` the absolute errors of networks,
     `result` changes its result, and `more` are other tensors of its predictions.
     """
 
