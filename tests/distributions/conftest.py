@@ -12,7 +12,7 @@ import torch
 
 REFERENCE = Path(__file__).resolve().parents[1] / "reference"
 Real = np.longdouble
-#: Enumerated laws go this deep below their peak (e^-120), so that tails down to e^-60 are right relatively.
+#: Enumerated distributions go this deep below their peak (e^-120), so that tails down to e^-60 are right relatively.
 DEPTH = 120.0
 
 
@@ -31,10 +31,10 @@ def reference() -> Callable[[str], dict[str, np.ndarray]]:
 @pytest.fixture(scope="session")
 def golden() -> dict[str, torch.Tensor]:
     """Both golden tables, row by row the same distributions, as float64 columns."""
-    laws, more = _read_columns("double_poisson.csv"), _read_columns("double_poisson_quantiles.csv")
+    dists, more = _read_columns("double_poisson.csv"), _read_columns("double_poisson_quantiles.csv")
     for key in ("mu", "gamma"):
-        np.testing.assert_array_equal(laws[key], more[key])
-    return {key: torch.from_numpy(column) for key, column in (laws | more).items()}
+        np.testing.assert_array_equal(dists[key], more[key])
+    return {key: torch.from_numpy(column) for key, column in (dists | more).items()}
 
 
 def _read_family(name: str, family: str) -> dict[str, np.ndarray]:
@@ -153,7 +153,7 @@ class DoublePoissonSum:
         self.deviance = _compute_deviance(y, mu)
         log_weight = _compute_log_h(y) - Real(gamma) * self.deviance
         self.log_total = np.log(np.exp(log_weight - log_weight.max()).sum()) + log_weight.max()
-        self.law = EnumeratedCounts(first, np.exp(log_weight - self.log_total))
+        self.sums = EnumeratedCounts(first, np.exp(log_weight - self.log_total))
         self.log_c = float(self.log_total + np.log(Real(gamma)) / 2)
 
     def log_p(self, y: np.ndarray) -> np.ndarray:
@@ -164,8 +164,8 @@ class DoublePoissonSum:
         """Return the count `share` of the way, in sqrt(y), from one end to the other of the window gamma D <= depth."""
         inside = np.flatnonzero(self.gamma * self.deviance <= depth)
         if len(inside) == 0:
-            return self.law.mode
-        low, high = np.sqrt(self.law.y[inside[[0, -1]]].astype(float))
+            return self.sums.mode
+        low, high = np.sqrt(self.sums.y[inside[[0, -1]]].astype(float))
         return float(round((low + share * (high - low)) ** 2))
 
 
@@ -183,7 +183,7 @@ def _sum_negative_binomial(mu: float, alpha: float) -> EnumeratedCounts:
 def _sum_distribution(kind: str, *parameters: float) -> EnumeratedCounts:
     if kind == "nb":
         return _sum_negative_binomial(*parameters)
-    return DoublePoissonSum(parameters[0], parameters[1] if kind == "dp" else 1.0).law
+    return DoublePoissonSum(parameters[0], parameters[1] if kind == "dp" else 1.0).sums
 
 
 class MixtureSum(EnumeratedCounts):
@@ -191,18 +191,18 @@ class MixtureSum(EnumeratedCounts):
 
     def __init__(self, parts: list[EnumeratedCounts]) -> None:
         self.parts = parts
-        first, last = min(law.first for law in parts), max(int(law.y[-1]) for law in parts)
+        first, last = min(dist.first for dist in parts), max(int(dist.y[-1]) for dist in parts)
         p = np.zeros(last - first + 1, dtype=Real)
-        for law in parts:
-            p[law.first - first : law.first - first + len(law.p)] += law.p / len(parts)
+        for dist in parts:
+            p[dist.first - first : dist.first - first + len(dist.p)] += dist.p / len(parts)
         super().__init__(first, p)
 
 
 @pytest.fixture(scope="session")
 def sum_mixture() -> Callable[[Sequence[tuple]], MixtureSum]:
     """Sum equal weights of distributions ("dp", mu, gamma), ("poisson", mu) and ("nb", mu, alpha) directly."""
-    sum_once = cache(lambda laws: MixtureSum([_sum_distribution(*law) for law in laws]))
-    return lambda laws: sum_once(tuple(laws))
+    sum_once = cache(lambda dists: MixtureSum([_sum_distribution(*dist) for dist in dists]))
+    return lambda dists: sum_once(tuple(dists))
 
 
 @pytest.fixture(scope="session")
@@ -224,7 +224,7 @@ def sum_double_poisson() -> Callable[[float, float], DoublePoissonSum]:
 
 
 @pytest.fixture(scope="session")
-def random_laws() -> list[DoublePoissonSum]:
+def random_sums() -> list[DoublePoissonSum]:
     """80 Double Poissons over the whole domain that a direct sum can reach quickly."""
     rng = np.random.default_rng(20250)
     mu = np.exp(rng.uniform(math.log(1e-6), math.log(3e4), 80))

@@ -22,21 +22,21 @@ def assert_one_sentence_and_a_remedy(pattern: str, error: pytest.ExceptionInfo) 
     assert re.fullmatch(pattern + r"\. [A-Z][^.\n]+\.", str(error.value)), str(error.value)
 
 
-@pytest.mark.parametrize(("law", "name"), PARAMETERS)
+@pytest.mark.parametrize(("kind", "name"), PARAMETERS)
 @pytest.mark.parametrize("bad", [0.0, -1.5, math.nan, math.inf, -math.inf])
 class TestParameters:
-    def test_a_bad_value_in_a_batch_is_named_with_its_position(self, law, name, bad):
+    def test_a_bad_value_in_a_batch_is_named_with_its_position(self, kind, name, bad):
         with pytest.raises(InputError) as error:
-            MAKERS[law](**{name: torch.tensor([1.0, 3.0, bad, -7.0])})
+            MAKERS[kind](**{name: torch.tensor([1.0, 3.0, bad, -7.0])})
         assert_one_sentence_and_a_remedy(rf"{name} must be finite and positive, got {bad:g} at 2", error)
 
-    def test_a_bad_value_alone_is_named(self, law, name, bad):
+    def test_a_bad_value_alone_is_named(self, kind, name, bad):
         with pytest.raises(InputError) as error:
-            MAKERS[law](**{name: bad})
+            MAKERS[kind](**{name: bad})
         assert_one_sentence_and_a_remedy(rf"{name} must be finite and positive, got {bad:g}", error)
 
-    def test_bad_values_pass_without_validation(self, law, name, bad):
-        dist = MAKERS[law](**{name: torch.tensor([1.0, bad])}, validate_args=False)
+    def test_bad_values_pass_without_validation(self, kind, name, bad):
+        dist = MAKERS[kind](**{name: torch.tensor([1.0, bad])}, validate_args=False)
         assert dist.log_prob(torch.tensor([2.5, 3.0])).shape == (2,)
 
 

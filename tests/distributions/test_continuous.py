@@ -77,63 +77,63 @@ class ScipyMixture:
 
 
 def test_density_and_cdf_are_those_of_scipy():
-    law = make_mixture()
+    dist = make_mixture()
     for i, row in enumerate(ROWS):
         truth = ScipyMixture(row)
         y = truth.knots(np.array([-7.0, -1.5, -0.2, 0.0, 0.6, 4.0]))
         at = torch.from_numpy(y).unsqueeze(-1)
-        np.testing.assert_allclose(law.log_prob(at)[:, i].exp().numpy(), truth.pdf(y), rtol=1e-10, atol=1e-300)
-        np.testing.assert_allclose(law.cdf(at)[:, i].numpy(), truth.cdf(y), rtol=1e-9, atol=1e-15)
-        np.testing.assert_allclose(law.survival(at)[:, i].numpy(), truth.sf(y), rtol=1e-9, atol=1e-15)
+        np.testing.assert_allclose(dist.log_prob(at)[:, i].exp().numpy(), truth.pdf(y), rtol=1e-10, atol=1e-300)
+        np.testing.assert_allclose(dist.cdf(at)[:, i].numpy(), truth.cdf(y), rtol=1e-9, atol=1e-15)
+        np.testing.assert_allclose(dist.survival(at)[:, i].numpy(), truth.sf(y), rtol=1e-9, atol=1e-15)
 
 
 @pytest.mark.parametrize("q", [1e-9, 0.02, 0.31, 0.5, 0.68, 0.9, 0.9999])
 def test_quantiles_are_those_of_scipy(q):
-    law = make_mixture()
-    got = law.icdf(torch.tensor(q, dtype=torch.float64))
+    dist = make_mixture()
+    got = dist.icdf(torch.tensor(q, dtype=torch.float64))
     assert got.shape == (len(ROWS),)
     for i, (row, value) in enumerate(zip(ROWS, got.tolist(), strict=True)):
         truth = ScipyMixture(row)
         # No closer than float64 resolves q at the density there, and y.
         rounding, spacing = 4e-16, 4 * np.spacing(abs(value))
-        assert abs(law.cdf(got)[i].item() - q) <= rounding + spacing * truth.pdf(value)
+        assert abs(dist.cdf(got)[i].item() - q) <= rounding + spacing * truth.pdf(value)
         if not (row == "very far apart" and q == 0.5):
             assert abs(value - truth.ppf(q)) <= rounding / truth.pdf(value) + spacing
 
 
 def test_quantiles_at_the_ends_are_infinite_and_others_undo_the_cdf():
-    law = make_mixture()
-    ends = law.icdf(torch.tensor([[0.0], [1.0]], dtype=torch.float64))
+    dist = make_mixture()
+    ends = dist.icdf(torch.tensor([[0.0], [1.0]], dtype=torch.float64))
     assert ends.tolist() == [[-math.inf] * len(ROWS), [math.inf] * len(ROWS)]
-    y = law.mean + 0.3 * law.stddev
-    again = law.icdf(law.cdf(y))
-    slack = 4e-16 / law.log_prob(y).exp() + 1e-12 * y.abs()
+    y = dist.mean + 0.3 * dist.stddev
+    again = dist.icdf(dist.cdf(y))
+    slack = 4e-16 / dist.log_prob(y).exp() + 1e-12 * y.abs()
     assert ((again - y).abs() <= slack).all()
 
 
 def test_modes_and_entropies_are_those_of_counts():
-    for ask in (lambda law: law.mode, lambda law: law.entropy(), lambda law: law.mutual_information):
+    for ask in (lambda dist: dist.mode, lambda dist: dist.entropy(), lambda dist: dist.mutual_information):
         with pytest.raises(InputError, match=r"no mode and no entropy.* discretize\(\)"):
             ask(make_mixture())
 
 
 def test_moments_and_their_split_are_closed_forms():
-    law = make_mixture()
+    dist = make_mixture()
     for i, (loc, scale) in enumerate(ROWS.values()):
         variances = np.array(scale) ** 2
-        assert law.mean[i].item() == pytest.approx(np.mean(loc), rel=1e-12)
-        assert law.aleatoric[i].item() == pytest.approx(variances.mean(), rel=1e-12)
-        assert law.epistemic[i].item() == pytest.approx(np.var(loc), rel=1e-12)
-        assert law.variance[i].item() == pytest.approx(variances.mean() + np.var(loc), rel=1e-12)
+        assert dist.mean[i].item() == pytest.approx(np.mean(loc), rel=1e-12)
+        assert dist.aleatoric[i].item() == pytest.approx(variances.mean(), rel=1e-12)
+        assert dist.epistemic[i].item() == pytest.approx(np.var(loc), rel=1e-12)
+        assert dist.variance[i].item() == pytest.approx(variances.mean() + np.var(loc), rel=1e-12)
 
 
 @pytest.mark.parametrize("coverage", [0.3, 0.9])
 def test_intervals_leave_equal_tails(coverage):
-    law = make_mixture()
-    low, high = law.interval(coverage)
+    dist = make_mixture()
+    low, high = dist.interval(coverage)
     half = 0.5 * (1 - coverage)
-    torch.testing.assert_close(law.cdf(low), torch.full_like(low, half), rtol=1e-9, atol=0)
-    torch.testing.assert_close(law.survival(high), torch.full_like(low, half), rtol=1e-9, atol=0)
+    torch.testing.assert_close(dist.cdf(low), torch.full_like(low, half), rtol=1e-9, atol=0)
+    torch.testing.assert_close(dist.survival(high), torch.full_like(low, half), rtol=1e-9, atol=0)
 
 
 @rows
@@ -149,13 +149,13 @@ def test_crps_is_that_of_scoringrules_and_of_quadrature(row, scoringrules):
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_the_crps_far_from_y_is_a_distance(sign):
     """E|X - y| is |mean - y| once y is beyond every component; other terms do not depend on y."""
-    law = make_mixture()
-    loc, scale = law.components.loc, law.components.scale
+    dist = make_mixture()
+    loc, scale = dist.components.loc, dist.components.scale
     far = sign * 1e8 * scale.amax(-1)
     gaps, scales = (loc[:, :, None] - loc[:, None]).abs(), torch.hypot(scale[:, :, None], scale[:, None])
     apart = stats.foldnorm.mean((gaps / scales).numpy(), scale=scales.numpy()).mean((1, 2))
     expected = (far - loc.mean(-1)).abs().numpy() - 0.5 * apart
-    np.testing.assert_allclose(law.crps(far).numpy(), expected, rtol=1e-14)
+    np.testing.assert_allclose(dist.crps(far).numpy(), expected, rtol=1e-14)
 
 
 def test_the_crps_of_one_normal_is_that_of_scoringrules(scoringrules):

@@ -345,14 +345,14 @@ def test_pmf_and_moments_are_those_of_40_digit_sums_and_of_r(
 ):
     key = re.sub(r"\B(?=[A-Z])", "_", family.__name__).lower()
     rows = golden_families(key)
-    law, at = family(*(make_float64(*rows[name]) for name in names)), {name: rows[name] for name in names}
+    dist, at = family(*(make_float64(*rows[name]) for name in names)), {name: rows[name] for name in names}
     for name in ("mean", "variance"):
-        assert_within(getattr(law, name), rows[name], tolerances[name], **at)
+        assert_within(getattr(dist, name), rows[name], tolerances[name], **at)
     for i in "123":
         assert_within(
-            law.log_prob(make_float64(*rows[f"y{i}"])), rows[f"log_pmf{i}"], tolerances["log_pmf"], floor=1.0, **at
+            dist.log_prob(make_float64(*rows[f"y{i}"])), rows[f"log_pmf{i}"], tolerances["log_pmf"], floor=1.0, **at
         )
     if "R" in tolerances:  # VGAM and rmutil
         rows = r_families(key)
-        law = family(*(make_float64(*rows[name]) for name in names))
-        assert_within(law.log_prob(make_float64(*rows["y"])), rows["log_pmf"], tolerances["R"], floor=1.0, **rows)
+        dist = family(*(make_float64(*rows[name]) for name in names))
+        assert_within(dist.log_prob(make_float64(*rows["y"])), rows["log_pmf"], tolerances["R"], floor=1.0, **rows)

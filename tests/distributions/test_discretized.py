@@ -14,7 +14,7 @@ from ddpn.distributions import Discretized, Mixture, Poisson, discretize
 from ddpn.runtime.errors import DDPNError, InputError
 
 #: (loc, scale) of components: a needle, small, across 0, below 0, wide, far out, wide and across 0; then mixtures.
-LAWS = {
+NORMALS = {
     "needle": [(7.1, 0.06)],
     "between two": [(4.5, 0.02)],
     "small": [(3.2, 1.4)],
@@ -29,7 +29,7 @@ LAWS = {
     "needles": [(5.0, 0.03), (60.0, 0.3), (3000.0, 700.0)],
     "long alike": [(800.0, 90.0), (820.0, 100.0)],
 }
-laws = pytest.mark.parametrize("name", LAWS)
+each_normal = pytest.mark.parametrize("name", NORMALS)
 
 
 def make_float64(*values: float) -> torch.Tensor:
@@ -37,7 +37,7 @@ def make_float64(*values: float) -> torch.Tensor:
 
 
 def round_normals(name: str):
-    loc, scale = (make_float64(*column) for column in zip(*LAWS[name], strict=True))
+    loc, scale = (make_float64(*column) for column in zip(*NORMALS[name], strict=True))
     dist = Normal(loc[0], scale[0]) if len(loc) == 1 else Mixture(Normal(loc, scale))
     return discretize(dist)
 
@@ -46,7 +46,7 @@ class Sums:
     """Sums over every count up to 12 standard deviations, from scipy's normal cdf and survival function."""
 
     def __init__(self, name: str) -> None:
-        members = LAWS[name]
+        members = NORMALS[name]
         self.k = k = np.arange(int(max(loc + 12 * scale for loc, scale in members)) + 40, dtype=float)
         self.cdf = np.mean([stats.norm.cdf(k + 0.5, *m) for m in members], axis=0)
         self.survival = np.mean([stats.norm.sf(k + 0.5, *m) for m in members], axis=0)
@@ -62,17 +62,17 @@ class Sums:
         return (self.cdf[:y] ** 2).sum() + (self.survival[y:] ** 2).sum()
 
 
-@laws
+@each_normal
 @pytest.mark.parametrize("q", [1e-6, 0.05, 0.3, 0.5, 0.92, 0.9999])
 def test_results_at_counts_are_sums(name, q):
-    law, sums = round_normals(name), Sums(name)
+    dist, sums = round_normals(name), Sums(name)
     y = int(np.searchsorted(sums.cdf, q))
     at = torch.tensor(y)
-    assert law.icdf(make_float64(q)).item() == y
-    assert law.cdf(at).item() == pytest.approx(sums.cdf[y], rel=1e-12)
-    assert law.survival(at).item() == pytest.approx(sums.survival[y], rel=1e-11, abs=1e-300)
-    assert law.crps(at).item() == pytest.approx(sums.crps(y), rel=2e-9, abs=1e-14)
-    assert law.log_prob(at).item() == pytest.approx(math.log(sums.pmf[y]), rel=1e-9, abs=1e-12)
+    assert dist.icdf(make_float64(q)).item() == y
+    assert dist.cdf(at).item() == pytest.approx(sums.cdf[y], rel=1e-12)
+    assert dist.survival(at).item() == pytest.approx(sums.survival[y], rel=1e-11, abs=1e-300)
+    assert dist.crps(at).item() == pytest.approx(sums.crps(y), rel=2e-9, abs=1e-14)
+    assert dist.log_prob(at).item() == pytest.approx(math.log(sums.pmf[y]), rel=1e-9, abs=1e-12)
 
 
 def compute_exact_log_mass(loc: float, scale: float, y: int) -> float:
@@ -106,25 +106,25 @@ def test_log_prob_far_into_both_tails_is_exact(loc, scale, y):
 
 def test_tails_of_a_normal_below_zero_keep_their_digits():
     """All mass except 5e-24 is on 0."""
-    law = Discretized(Normal(*make_float64(-53.0, 5.3)))
+    dist = Discretized(Normal(*make_float64(-53.0, 5.3)))
     k = np.arange(200)
     survival = stats.norm.sf(k + 0.5, -53.0, 5.3)
-    assert law.survival(0).item() == pytest.approx(survival[0], rel=1e-12)
-    assert law.mean.item() == pytest.approx(survival.sum(), rel=1e-10)
-    assert law.crps(0).item() == pytest.approx((survival**2).sum(), rel=1e-9)
-    assert law.mode.item() == 0.0
+    assert dist.survival(0).item() == pytest.approx(survival[0], rel=1e-12)
+    assert dist.mean.item() == pytest.approx(survival.sum(), rel=1e-10)
+    assert dist.crps(0).item() == pytest.approx((survival**2).sum(), rel=1e-9)
+    assert dist.mode.item() == 0.0
 
 
 def test_log_prob_is_finite_where_the_normal_density_has_nothing_left():
-    law = Discretized(Normal(torch.tensor([3.0, -1e5]), torch.tensor([1e-4, 1e-3])))
-    assert torch.isfinite(law.log_prob(torch.tensor([10**7, 10**7]))).all()
+    dist = Discretized(Normal(torch.tensor([3.0, -1e5]), torch.tensor([1e-4, 1e-3])))
+    assert torch.isfinite(dist.log_prob(torch.tensor([10**7, 10**7]))).all()
 
 
 def test_rounding_adds_sheppards_correction_to_the_variance():
     """Far from 0, rounding keeps the mean and adds 1/12 to the variance."""
-    law = Discretized(Normal(*make_float64(60.3, 4.0)))
-    assert law.mean.item() == pytest.approx(60.3, rel=1e-13)
-    assert law.variance.item() == pytest.approx(16.0 + 1 / 12, rel=1e-11)
+    dist = Discretized(Normal(*make_float64(60.3, 4.0)))
+    assert dist.mean.item() == pytest.approx(60.3, rel=1e-13)
+    assert dist.variance.item() == pytest.approx(16.0 + 1 / 12, rel=1e-11)
 
 
 def test_discretized_takes_what_can_be_counts():
@@ -154,8 +154,8 @@ def test_other_bases_and_fractions_are_refused():
 
 
 def test_gradients_are_refused():
-    law = Discretized(Normal(torch.tensor(2.0, requires_grad=True), 1.0))
-    for value in (law.log_prob(torch.tensor(1)), law.mean, law.crps(torch.tensor(1))):
+    dist = Discretized(Normal(torch.tensor(2.0, requires_grad=True), 1.0))
+    for value in (dist.log_prob(torch.tensor(1)), dist.mean, dist.crps(torch.tensor(1))):
         with pytest.raises(DDPNError, match="no gradient"):
             value.backward()
 

@@ -15,7 +15,7 @@ MAKERS = {
     "Poisson": lambda mu, shape: Poisson(mu + 0 * shape),
     "NegativeBinomial": lambda mu, shape: NegativeBinomial(mu, shape.clamp(max=50.0)),
 }
-each_law = pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in MAKERS.items()])
+each_family = pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in MAKERS.items()])
 
 
 @cache
@@ -25,15 +25,15 @@ def make_pair(make, dtype: torch.dtype = torch.float32):
     return make(mu, shape), make(mu.double(), shape.double())
 
 
-@each_law
+@each_family
 class TestFloat32:
     def test_quantile_of_cdf_is_the_count(self, make):
         """The cdf is rounded down to float32, so the round trip holds where float32 tells neighbours apart."""
-        law, exact = make_pair(make)
+        dist, exact = make_pair(make)
         y = exact.icdf(torch.tensor(0.3, dtype=torch.float64))
-        told = (exact.log_prob(y) > -12) & (y < 2**24) & (law.cdf(y.float()) < 1)
+        told = (exact.log_prob(y) > -12) & (y < 2**24) & (dist.cdf(y.float()) < 1)
         assert told.any()
-        assert torch.equal(law.icdf(law.cdf(y.float()))[told], y.float()[told])
+        assert torch.equal(dist.icdf(dist.cdf(y.float()))[told], y.float()[told])
 
 
 def test_gradients_in_float32_are_those_of_float64_rounded():

@@ -140,7 +140,7 @@ def test_the_mode_is_the_most_probable_count(cases):
 def test_moments_and_their_split_are_those_of_sums(cases):
     mixture, truths = cases
     for i, (name, truth) in enumerate(truths.items()):
-        each_mean, each_variance = np.array([[law.mean, law.variance] for law in truth.parts]).T
+        each_mean, each_variance = np.array([[dist.mean, dist.variance] for dist in truth.parts]).T
         assert_close(mixture.mean[i], truth.mean, 1e-9, name=name)
         assert_close(mixture.variance[i], truth.variance, 1e-8, name=name)
         assert_close(mixture.stddev[i], np.sqrt(truth.variance), 1e-8, name=name)
@@ -161,7 +161,7 @@ def test_entropy_and_its_split_are_those_of_sums(cases):
     mixture, truths = cases
     total, within, between = mixture.entropy(), mixture.expected_entropy, mixture.mutual_information
     for i, (name, truth) in enumerate(truths.items()):
-        expected = np.mean([law.entropy for law in truth.parts])
+        expected = np.mean([dist.entropy for dist in truth.parts])
         assert_close(total[i], truth.entropy, 1e-7, name=name)
         assert_close(within[i], expected, 1e-7, name=name)
         assert_close(between[i], truth.entropy - expected, 1e-6, 2e-7 * truth.entropy, name)
@@ -197,22 +197,22 @@ def test_components_with_nothing_in_common_have_closed_forms(parameters, sum_dis
     mixture = make_single(parameters)
     components = [sum_distribution(*component_parameters) for component_parameters in parameters]
     assert all(before.y[-1] < after.first for before, after in pairwise(components))
-    means = np.array([law.mean for law in components])
+    means = np.array([dist.mean for dist in components])
     size = len(components)
     # Two components apart differ by the difference of their means; the half difference of one is F (1 - F).
     between = np.abs(means[:, None] - means).sum() / (2 * size**2)
-    within = sum(law.half_mean_difference for law in components) / size**2
-    counts = torch.tensor([float(law.quantile(0.3)) for law in components], dtype=torch.float64)
+    within = sum(dist.half_mean_difference for dist in components) / size**2
+    counts = torch.tensor([float(dist.quantile(0.3)) for dist in components], dtype=torch.float64)
     crps, cdf = mixture.crps(counts), mixture.cdf(counts)
-    for i, (law, y) in enumerate(zip(components, counts.tolist(), strict=True)):
-        to_y = law.expectation(np.abs(law.y - y)) + np.abs(np.delete(means, i) - y).sum()
+    for i, (dist, y) in enumerate(zip(components, counts.tolist(), strict=True)):
+        to_y = dist.expectation(np.abs(dist.y - y)) + np.abs(np.delete(means, i) - y).sum()
         assert_close(crps[i], to_y / size - between - within, 1e-8)
-        assert_close(cdf[i], (i + law.cdf(y)) / size, 1e-8)
+        assert_close(cdf[i], (i + dist.cdf(y)) / size, 1e-8)
     levels = (torch.arange(size, dtype=torch.float64) + 0.3) / size
     assert mixture.icdf(levels).tolist() == counts.tolist()
-    assert_close(mixture.entropy(), np.mean([law.entropy for law in components]) + math.log(size), 1e-8)
+    assert_close(mixture.entropy(), np.mean([dist.entropy for dist in components]) + math.log(size), 1e-8)
     assert_close(mixture.mutual_information, math.log(size), 1e-6)
-    highest = max(components, key=lambda law: law.p.max())
+    highest = max(components, key=lambda dist: dist.p.max())
     assert highest.pmf(mixture.mode) >= highest.p.max() * (1 - 1e-12)
 
 
@@ -249,20 +249,20 @@ def test_hard_modes_entropies_cdfs_and_scores_are_those_of_sums(kind, n_componen
 # Shapes, and mixtures that are something simpler ------------------------------------------------------------------
 
 
-def collect_answers(law, y: torch.Tensor) -> dict[str, torch.Tensor]:
+def collect_answers(dist, y: torch.Tensor) -> dict[str, torch.Tensor]:
     """Collect the answer of every method, at counts y of the batch shape."""
     q = torch.full_like(y, 0.37)
-    low, high = law.interval(0.8)
+    low, high = dist.interval(0.8)
     return {
-        "log_prob": law.log_prob(y),
-        "cdf": law.cdf(y),
-        "survival": law.survival(y),
-        "icdf": law.icdf(q),
-        "mode": law.mode,
-        "mean": law.mean,
-        "variance": law.variance,
-        "crps": law.crps(y),
-        "entropy": law.entropy(),
+        "log_prob": dist.log_prob(y),
+        "cdf": dist.cdf(y),
+        "survival": dist.survival(y),
+        "icdf": dist.icdf(q),
+        "mode": dist.mode,
+        "mean": dist.mean,
+        "variance": dist.variance,
+        "crps": dist.crps(y),
+        "entropy": dist.entropy(),
         "low": low,
         "high": high,
     }
@@ -273,7 +273,7 @@ def assert_same(got: dict[str, torch.Tensor], expected: dict[str, torch.Tensor],
         torch.testing.assert_close(got[name], value, rtol=relative, atol=1e-13, msg=lambda m, name=name: f"{name}: {m}")
 
 
-LAWS = {
+DISTRIBUTIONS = {
     "dp": DoublePoisson(torch.tensor([[0.3, 9.0, 700.0], [4.0, 50.0, 3e4]], dtype=torch.float64), torch.tensor(0.8)),
     "poisson": Poisson(torch.tensor([[0.3, 9.0, 700.0], [4.0, 50.0, 3e4]], dtype=torch.float64)),
     "nb": NegativeBinomial(torch.tensor([[0.3, 9.0, 70.0], [4.0, 50.0, 3e3]], dtype=torch.float64), torch.tensor(0.2)),
@@ -281,43 +281,43 @@ LAWS = {
         torch.tensor([[0.3, 9.0, -70.0], [4.0, 50.0, 3e3]], dtype=torch.float64), torch.tensor(2.5).double()
     ),
 }
-laws = pytest.mark.parametrize("kind", LAWS)
+each_kind = pytest.mark.parametrize("kind", DISTRIBUTIONS)
 
 
-def repeat_parameters(law, shape: tuple[int, ...], size: int):
+def repeat_parameters(dist, shape: tuple[int, ...], size: int):
     """Repeat parameters along a new last axis, to make identical components."""
-    parameters = (getattr(law, name).unsqueeze(-1).expand(*shape, size) for name in law.arg_constraints)
-    return type(law)(*parameters)
+    parameters = (getattr(dist, name).unsqueeze(-1).expand(*shape, size) for name in dist.arg_constraints)
+    return type(dist)(*parameters)
 
 
-@laws
+@each_kind
 @pytest.mark.parametrize("size", [1, 5])
 def test_identical_components_make_the_component(kind, size):
-    law = LAWS[kind]
-    mixture = Mixture(repeat_parameters(law, (2, 3), size))
+    dist = DISTRIBUTIONS[kind]
+    mixture = Mixture(repeat_parameters(dist, (2, 3), size))
     assert (mixture.size, mixture.batch_shape, mixture.event_shape) == (size, (2, 3), ())
     torch.testing.assert_close(mixture.epistemic, torch.zeros(2, 3).double(), rtol=0, atol=1e-9)
-    y = law.mean.round()
+    y = dist.mean.round()
     if kind == "normal":
         q = torch.tensor(0.37).double()
         names = {"log_prob": y, "cdf": y, "icdf": q}
-        expected = {name: getattr(law, name)(x) for name, x in names.items()}
+        expected = {name: getattr(dist, name)(x) for name, x in names.items()}
         results = {name: getattr(mixture, name)(x) for name, x in names.items()}
-        expected |= {"mean": law.mean, "variance": law.variance}
+        expected |= {"mean": dist.mean, "variance": dist.variance}
         results |= {"mean": mixture.mean, "variance": mixture.variance}
     else:
         torch.testing.assert_close(mixture.mutual_information, torch.zeros(2, 3).double(), rtol=0, atol=1e-6)
-        results, expected = collect_answers(mixture, y), collect_answers(law, y)
+        results, expected = collect_answers(mixture, y), collect_answers(dist, y)
     # A sum of twice as many terms is rounded twice as often.
     assert_same(results, expected, 1e-7)
 
 
 @pytest.mark.parametrize("kind", ["dp", "poisson", "nb"])
 def test_mixtures_of_mixtures_are_flat(kind):
-    law = LAWS[kind]
-    parameters = [getattr(law, name).reshape(3, 2) for name in law.arg_constraints]
-    nested = Mixture(Mixture(type(law)(*parameters)))
-    flat = Mixture(type(law)(*(p.reshape(6) for p in parameters)))
+    dist = DISTRIBUTIONS[kind]
+    parameters = [getattr(dist, name).reshape(3, 2) for name in dist.arg_constraints]
+    nested = Mixture(Mixture(type(dist)(*parameters)))
+    flat = Mixture(type(dist)(*(p.reshape(6) for p in parameters)))
     assert (nested.batch_shape, nested.size) == ((), 3)
     y = torch.tensor([0.0, 4.0, 40.0, 800.0], dtype=torch.float64)
     for method in ("log_prob", "cdf", "survival", "crps"):

@@ -18,7 +18,7 @@ REGIMES = {
     "local": [(100.3, 150.0, 100.0), (500.6, 2000.0, 501.0), (80.5, 70.0, 78.0)],
     "wide": [(10.0, 0.1, 0.0), (200.0, 0.05, 350.0), (1e-3, 0.01, 2.0), (30.0, 0.4, 31.0)],
 }
-LAWS = [pytest.param(name, id=name) for name in REGIMES]
+REGIME_NAMES = [pytest.param(name, id=name) for name in REGIMES]
 
 
 def make_leaf(values) -> torch.Tensor:
@@ -47,21 +47,21 @@ def compute_second_derivatives(f, log_mu, log_gamma, by: int) -> tuple[torch.Ten
 
 
 class TestNumerically:
-    @pytest.mark.parametrize("regime", LAWS)
+    @pytest.mark.parametrize("regime", REGIME_NAMES)
     def test_derivatives_of_log_prob_are_numerical_ones(self, regime):
         log_mu, log_gamma, y = make_log_leaves(regime)
         log_prob = lambda a, b: DoublePoisson(a.exp(), b.exp()).log_prob(y)
         assert gradcheck(log_prob, (log_mu, log_gamma), eps=1e-6, atol=1e-5, rtol=1e-5)
         assert gradgradcheck(log_prob, (log_mu, log_gamma), eps=1e-6, atol=1e-4, rtol=1e-4)
 
-    @pytest.mark.parametrize("regime", LAWS)
+    @pytest.mark.parametrize("regime", REGIME_NAMES)
     @pytest.mark.parametrize("name", ["mean", "variance", "stddev"])
     def test_derivatives_of_moments_are_numerical_ones(self, regime, name):
         log_mu, log_gamma, _ = make_log_leaves(regime)
         moment = lambda a, b: getattr(DoublePoisson(a.exp(), b.exp()), name)
         assert gradcheck(moment, (log_mu, log_gamma), eps=1e-6, atol=1e-5, rtol=1e-5)
 
-    @pytest.mark.parametrize("regime", LAWS)
+    @pytest.mark.parametrize("regime", REGIME_NAMES)
     def test_second_derivatives_of_the_log_normalizer_are_numerical_ones(self, regime):
         log_mu, log_gamma, _ = make_log_leaves(regime)
         log_c = lambda a, b: DoublePoisson(a.exp(), b.exp()).log_normalizer()
@@ -69,7 +69,7 @@ class TestNumerically:
             got, numeric = compute_second_derivatives(log_c, log_mu, log_gamma, by)
             torch.testing.assert_close(got, numeric, rtol=1e-4, atol=1e-5)
 
-    @pytest.mark.parametrize("regime", LAWS)
+    @pytest.mark.parametrize("regime", REGIME_NAMES)
     def test_derivatives_of_the_divergence_are_numerical_ones(self, regime):
         log_mu, log_gamma, _ = make_log_leaves(regime)
         other = DoublePoisson(log_mu.detach().exp() * 1.2, log_gamma.detach().exp() * 0.8)
@@ -80,16 +80,16 @@ class TestNumerically:
 
 
 class TestClosedForms:
-    def test_the_score_is_its_closed_form(self, random_laws, assert_within):
+    def test_the_score_is_its_closed_form(self, random_sums, assert_within):
         """d log p / d mu = gamma (y - E[Z]) / mu and d log p / d gamma = E[D] - D(y), with moments summed directly."""
-        mu, gamma = make_leaf([o.mu for o in random_laws]), make_leaf([o.gamma for o in random_laws])
+        mu, gamma = make_leaf([o.mu for o in random_sums]), make_leaf([o.gamma for o in random_sums])
         rng = np.random.default_rng(3)
-        y = np.array([o.count_at(rng.uniform(), depth=20.0) for o in random_laws])
+        y = np.array([o.count_at(rng.uniform(), depth=20.0) for o in random_sums])
         DoublePoisson(mu, gamma).log_prob(torch.from_numpy(y)).sum().backward()
         at = {"mu": mu.detach(), "gamma": gamma.detach(), "y": y}
-        for o, count, by_mu, by_gamma in zip(random_laws, y, mu.grad.tolist(), gamma.grad.tolist(), strict=True):
-            mean, mean_deviance = o.law.mean, o.law.expectation(o.deviance)
-            deviance = float(o.deviance[int(count) - o.law.first])
+        for o, count, by_mu, by_gamma in zip(random_sums, y, mu.grad.tolist(), gamma.grad.tolist(), strict=True):
+            mean, mean_deviance = o.sums.mean, o.sums.expectation(o.deviance)
+            deviance = float(o.deviance[int(count) - o.sums.first])
             # Relative to what y and its expectation bring, of which the score is the difference.
             assert by_mu == pytest.approx(
                 o.gamma * (count - mean) / o.mu, abs=1e-8 * o.gamma * max(count, mean) / o.mu
@@ -104,8 +104,8 @@ class TestClosedForms:
     def test_fisher_information_is_the_covariance_of_the_score(self, sum_double_poisson, mu, gamma):
         """-E[Hessian] = Cov[score] = the exponential family's formula, with expectations summed over all counts."""
         o = sum_double_poisson(mu, gamma)
-        keep = o.law.p > 1e-30
-        y, p = torch.from_numpy(o.law.y[keep].astype(float)), torch.from_numpy(o.law.p[keep].astype(float))
+        keep = o.sums.p > 1e-30
+        y, p = torch.from_numpy(o.sums.y[keep].astype(float)), torch.from_numpy(o.sums.p[keep].astype(float))
         m, g = make_leaf([mu]), make_leaf([gamma])
         rows = (m.expand(len(y)).clone(), g.expand(len(y)).clone())
         score = torch.autograd.grad(DoublePoisson(*rows).log_prob(y).sum(), rows, create_graph=True)
@@ -116,10 +116,10 @@ class TestClosedForms:
             (s * p).sum(1), torch.zeros(2, dtype=torch.float64), rtol=0, atol=1e-8 * gamma + 1e-8
         )
         covariance = (s * p) @ s.T
-        z, d = o.law.y - o.law.mean, o.deviance - o.law.expectation(o.deviance)
+        z, d = o.sums.y - o.sums.mean, o.deviance - o.sums.expectation(o.deviance)
         family = [
-            [gamma**2 * o.law.variance / mu**2, -gamma / mu * o.law.expectation(z * d)],
-            [-gamma / mu * o.law.expectation(z * d), o.law.expectation(d * d)],
+            [gamma**2 * o.sums.variance / mu**2, -gamma / mu * o.sums.expectation(z * d)],
+            [-gamma / mu * o.sums.expectation(z * d), o.sums.expectation(d * d)],
         ]
         scale = 1e-7 * covariance.diagonal().sqrt().outer(covariance.diagonal().sqrt())
         assert ((covariance - torch.tensor(family, dtype=torch.float64)).abs() <= scale).all()
@@ -148,12 +148,12 @@ class TestFinite:
         log_mu, log_gamma = (
             x.flatten().requires_grad_() for x in torch.meshgrid(self.LOG_MU, self.LOG_GAMMA, indexing="ij")
         )
-        law = DoublePoisson(log_mu.exp(), log_gamma.exp())
-        for value in (law.log_normalizer(), law.mean, law.variance):
+        dist = DoublePoisson(log_mu.exp(), log_gamma.exp())
+        for value in (dist.log_normalizer(), dist.mean, dist.variance):
             assert torch.isfinite(value).all()
             for by in torch.autograd.grad(value.sum(), (log_mu, log_gamma), retain_graph=True):
                 assert torch.isfinite(by).all()
-        assert (law.variance >= 0).all()
+        assert (dist.variance >= 0).all()
 
 
 class TestWithoutGradient:
@@ -163,25 +163,25 @@ class TestWithoutGradient:
         "NegativeBinomial": lambda x: NegativeBinomial(x, 0.5),
     }
 
-    @pytest.mark.parametrize("law", MAKERS)
+    @pytest.mark.parametrize("dist", MAKERS)
     @pytest.mark.parametrize("method", ["cdf", "survival", "crps", "entropy"])
-    def test_backward_through_a_score_is_refused(self, law, method):
+    def test_backward_through_a_score_is_refused(self, dist, method):
         mu = torch.tensor([3.0, 200.0], requires_grad=True)
-        bound = getattr(self.MAKERS[law](mu), method)
+        bound = getattr(self.MAKERS[dist](mu), method)
         value = bound() if method == "entropy" else bound(torch.tensor(4.0))
         assert value.requires_grad
-        with pytest.raises(DDPNError, match=rf"{law}\.{method} has no gradient.*log_prob"):
+        with pytest.raises(DDPNError, match=rf"{dist}\.{method} has no gradient.*log_prob"):
             (2.0 * value).sum().backward()
 
     def test_results_without_gradients_record_nothing(self):
-        law = DoublePoisson(torch.tensor(3.0), 0.5)
-        assert not law.crps(4).requires_grad
+        dist = DoublePoisson(torch.tensor(3.0), 0.5)
+        assert not dist.crps(4).requires_grad
         with torch.no_grad():
             assert not DoublePoisson(torch.tensor(3.0, requires_grad=True), 0.5).crps(4).requires_grad
 
     def test_counts_have_no_gradients(self):
-        law = DoublePoisson(torch.tensor(3.0, requires_grad=True), 0.5)
-        for value in (law.mode, law.icdf(torch.tensor(0.3)), *law.interval(0.9), law.sample()):
+        dist = DoublePoisson(torch.tensor(3.0, requires_grad=True), 0.5)
+        for value in (dist.mode, dist.icdf(torch.tensor(0.3)), *dist.interval(0.9), dist.sample()):
             assert not value.requires_grad
 
 

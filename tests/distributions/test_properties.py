@@ -76,157 +76,157 @@ def draw_distribution(top: float = 14.0) -> st.SearchStrategy[CountDistribution]
     )
 
 
-def compute_depth(law: CountDistribution, y: float) -> float:
+def compute_depth(dist: CountDistribution, y: float) -> float:
     """Return -log of the pmf over its peak, up to a slowly varying factor."""
-    mu = law.mu.item()
+    mu = dist.mu.item()
     log_ratio = y * math.log(y / mu) if y > 0 else 0.0
-    if isinstance(law, NegativeBinomial):
-        r = 1 / law.alpha.item()
+    if isinstance(dist, NegativeBinomial):
+        r = 1 / dist.alpha.item()
         return log_ratio - (y + r) * math.log1p((y - mu) / (mu + r))
-    return (law.gamma.item() if isinstance(law, DoublePoisson) else 1.0) * (mu - y + log_ratio)
+    return (dist.gamma.item() if isinstance(dist, DoublePoisson) else 1.0) * (mu - y + log_ratio)
 
 
-def find_window(law: CountDistribution, reach: float = 45.0) -> torch.Tensor:
+def find_window(dist: CountDistribution, reach: float = 45.0) -> torch.Tensor:
     """Find consecutive counts that leave out about e^-reach of the distribution."""
-    if isinstance(law, DoubleBinomial | ConwayMaxwellPoisson | GeneralizedPoisson):
+    if isinstance(dist, DoubleBinomial | ConwayMaxwellPoisson | GeneralizedPoisson):
         # Too short a window would not sum to 1.
-        low, high = (int(end.item()) for end in law.bracket(reach))
+        low, high = (int(end.item()) for end in dist.bracket(reach))
         return torch.arange(low, high + 1, dtype=torch.float64)
-    low, high = math.floor(law.mu.item()), math.ceil(law.mu.item())
+    low, high = math.floor(dist.mu.item()), math.ceil(dist.mu.item())
     # One of the two counts beside mu may itself be deep, where gamma is large.
-    reach += min(compute_depth(law, low), compute_depth(law, high))
+    reach += min(compute_depth(dist, low), compute_depth(dist, high))
     step = 1
-    while low > 0 and compute_depth(law, low) < reach:
+    while low > 0 and compute_depth(dist, low) < reach:
         low, step = max(low - step, 0), math.ceil(step * 1.3)
     step = 1
-    while compute_depth(law, high) < reach:
+    while compute_depth(dist, high) < reach:
         high, step = high + step, math.ceil(step * 1.3)
     return torch.arange(low, high + 2, dtype=torch.float64)
 
 
-def choose_some(y: torch.Tensor, law: CountDistribution) -> torch.Tensor:
+def choose_some(y: torch.Tensor, dist: CountDistribution) -> torch.Tensor:
     """Choose few of many counts: a run around the mode, and others all over, in order."""
     if len(y) <= 400:
         return y
-    start = max(int(law.mode.item() - y[0].item()) - 100, 0)
+    start = max(int(dist.mode.item() - y[0].item()) - 100, 0)
     everywhere = torch.linspace(0, len(y) - 1, 200).long()
     return y[torch.cat([torch.arange(start, min(start + 200, len(y))), everywhere]).unique()]
 
 
-def compute_moments(law: CountDistribution) -> tuple[torch.Tensor, torch.Tensor, float]:
+def compute_moments(dist: CountDistribution) -> tuple[torch.Tensor, torch.Tensor, float]:
     """Return counts, their probabilities and the sum of y p(y)."""
-    y = find_window(law)
-    p = law.log_prob(y).exp()
+    y = find_window(dist)
+    p = dist.log_prob(y).exp()
     return y, p, (y * p).sum().item()
 
 
 @examples
 @given(draw_distribution())
-def test_pmf_sums_to_one_and_is_no_density(law):
-    log_p = law.log_prob(find_window(law))
+def test_pmf_sums_to_one_and_is_no_density(dist):
+    log_p = dist.log_prob(find_window(dist))
     assert abs(log_p.exp().sum().item() - 1) < 1e-8
     assert log_p.max() <= 1e-12
 
 
 @examples
 @given(draw_distribution())
-def test_mean_and_variance_are_those_of_the_pmf(law):
-    y, p, mean = compute_moments(law)
-    assert math.isclose(law.mean.item(), mean, rel_tol=1e-7)
-    centre = law.mode.item()
+def test_mean_and_variance_are_those_of_the_pmf(dist):
+    y, p, mean = compute_moments(dist)
+    assert math.isclose(dist.mean.item(), mean, rel_tol=1e-7)
+    centre = dist.mode.item()
     variance = (p * (y - centre) ** 2).sum() - (p * (y - centre)).sum() ** 2
-    assert math.isclose(law.variance.item(), variance.item(), rel_tol=1e-6)
+    assert math.isclose(dist.variance.item(), variance.item(), rel_tol=1e-6)
 
 
 @examples
 @given(draw_distribution())
-def test_cdf_is_the_running_sum_of_the_pmf(law):
-    y = find_window(law)
-    upto = np.cumsum(law.log_prob(y).exp().numpy().astype(np.longdouble)).astype(np.float64)
-    at = choose_some(y, law)
+def test_cdf_is_the_running_sum_of_the_pmf(dist):
+    y = find_window(dist)
+    upto = np.cumsum(dist.log_prob(y).exp().numpy().astype(np.longdouble)).astype(np.float64)
+    at = choose_some(y, dist)
     expected = upto[(at - y[0]).int().numpy()]
-    np.testing.assert_allclose(law.cdf(at).numpy(), expected, rtol=2e-6, atol=1e-12)
+    np.testing.assert_allclose(dist.cdf(at).numpy(), expected, rtol=2e-6, atol=1e-12)
 
 
 @examples
 @given(draw_distribution())
-def test_icdf_inverts_cdf(law):
-    y = choose_some(find_window(law), law)
-    cdf, p = law.cdf(y), law.log_prob(y).exp()
+def test_icdf_inverts_cdf(dist):
+    y = choose_some(find_window(dist), dist)
+    cdf, p = dist.cdf(y), dist.log_prob(y).exp()
     # Where float64 tells cdf(y) from cdf(y - 1), and from 1.
     resolved = (cdf < 1) & (p > 1e-15 * cdf)
-    counts = law.icdf(cdf)
+    counts = dist.icdf(cdf)
     assert torch.equal(counts[resolved], y[resolved])
 
 
 @examples
 @given(draw_distribution(), draw_evenly(1e-9, 1 - 1e-9))
-def test_icdf_is_the_first_count_to_reach_q(law, q):
-    y = law.icdf(make_float64(q))
+def test_icdf_is_the_first_count_to_reach_q(dist, q):
+    y = dist.icdf(make_float64(q))
     # The quantile is defined by the cdf in float64; a rounding error of the cdf is no step of it.
-    assert law.cdf(y) >= q - 1e-15
-    assert y == 0 or law.cdf(y - 1) < q + 1e-15
+    assert dist.cdf(y) >= q - 1e-15
+    assert y == 0 or dist.cdf(y - 1) < q + 1e-15
 
 
 @examples
 @given(draw_distribution(), st.integers(0, 10**7))
-def test_crps_lies_between_its_bounds(law, y):
+def test_crps_lies_between_its_bounds(dist, y):
     """Two terms of its sum bound it from below, E|Z - y| from above; it is never negative."""
-    for at in (make_float64(float(y)), law.mode, law.mean.round(), make_float64(1e12)):
-        score = law.crps(at).item()
-        below = law.cdf(at - 1).item() if at > 0 else 0.0
-        least = below**2 + law.survival(at).item() ** 2
+    for at in (make_float64(float(y)), dist.mode, dist.mean.round(), make_float64(1e12)):
+        score = dist.crps(at).item()
+        below = dist.cdf(at - 1).item() if at > 0 else 0.0
+        least = below**2 + dist.survival(at).item() ** 2
         assert score >= least * (1 - 1e-6)
         assert score >= 0
-        spread = abs(law.mean.item() - at.item())
-        assert score <= (law.variance.item() + spread**2) ** 0.5 * (1 + 1e-9) + 1e-300
+        spread = abs(dist.mean.item() - at.item())
+        assert score <= (dist.variance.item() + spread**2) ** 0.5 * (1 + 1e-9) + 1e-300
 
 
 @examples
 @given(st.integers(0, 1000), draw_evenly(20.0, 600.0))
 def test_crps_vanishes_with_the_mass_beside_a_point_mass(y, times):
     """At mu = y the mass beside y vanishes as gamma grows, and the score as the square of that mass."""
-    law = DoublePoisson(make_float64(max(y, 0.01)), make_float64(times * max(y, 1)))
+    dist = DoublePoisson(make_float64(max(y, 0.01)), make_float64(times * max(y, 1)))
     at = make_float64(float(y))
     neighbours = torch.stack([at - 1, at + 1]) if y else (at + 1).unsqueeze(0)
-    masses = law.log_prob(neighbours).exp()
+    masses = dist.log_prob(neighbours).exp()
     assert masses.sum() < 1e-3
-    assert math.isclose(law.crps(at).item(), (masses**2).sum().item(), rel_tol=1e-2)
-    assert law.crps(at + 1).item() > 0.99
+    assert math.isclose(dist.crps(at).item(), (masses**2).sum().item(), rel_tol=1e-2)
+    assert dist.crps(at + 1).item() > 0.99
 
 
 @examples
 @given(draw_distribution(4.0), st.integers(0, 300))
-def test_crps_is_a_difference_of_mean_distances(law, y):
+def test_crps_is_a_difference_of_mean_distances(dist, y):
     """Compute E|Z - y| - E|Z - Z'| / 2 by a double sum."""
-    z = find_window(law)
+    z = find_window(dist)
     assume(len(z) <= 1500)
-    p = law.log_prob(z).exp()
+    p = dist.log_prob(z).exp()
     to_y = (p * (z - y).abs()).sum()
     apart = p @ (z.unsqueeze(1) - z).abs() @ p
     expected = (to_y - 0.5 * apart).item()
-    # The difference cancels where the law is all at y.
+    # The difference cancels where all mass is at y.
     assert math.isclose(
-        law.crps(make_float64(float(y))).item(), expected, rel_tol=1e-6, abs_tol=1e-11 * (1 + to_y.item())
+        dist.crps(make_float64(float(y))).item(), expected, rel_tol=1e-6, abs_tol=1e-11 * (1 + to_y.item())
     )
 
 
 @examples
 @given(draw_distribution(4.0))
-def test_mean_crps_under_the_distribution_is_half_its_mean_difference(law):
-    z = find_window(law)
+def test_mean_crps_under_the_distribution_is_half_its_mean_difference(dist):
+    z = find_window(dist)
     assume(len(z) <= 1500)
-    p = law.log_prob(z).exp()
+    p = dist.log_prob(z).exp()
     apart = 0.5 * (p @ (z.unsqueeze(1) - z).abs() @ p).item()
-    assert math.isclose((p * law.crps(z)).sum().item(), apart, rel_tol=1e-6, abs_tol=1e-300)
+    assert math.isclose((p * dist.crps(z)).sum().item(), apart, rel_tol=1e-6, abs_tol=1e-300)
 
 
 @examples
 @given(draw_distribution())
-def test_mode_is_the_first_most_probable_count(law):
-    y = find_window(law)
-    log_p = law.log_prob(y)
-    at = int(law.mode.item() - y[0].item())
+def test_mode_is_the_first_most_probable_count(dist):
+    y = find_window(dist)
+    log_p = dist.log_prob(y)
+    at = int(dist.mode.item() - y[0].item())
     assert 0 <= at < len(y)
     slack = 1e-13 * max(1.0, y[at].item() * 1e-3)
     assert log_p[at] >= log_p.max() - slack
@@ -235,36 +235,36 @@ def test_mode_is_the_first_most_probable_count(law):
 
 @examples
 @given(draw_distribution())
-def test_entropy_is_that_of_the_pmf(law):
-    log_p = law.log_prob(find_window(law))
+def test_entropy_is_that_of_the_pmf(dist):
+    log_p = dist.log_prob(find_window(dist))
     expected = -(log_p.exp() * log_p).sum().item()
     # Near point masses the sum itself loses the largest term's digits.
-    assert math.isclose(law.entropy().item(), expected, rel_tol=1e-7, abs_tol=1e-12)
+    assert math.isclose(dist.entropy().item(), expected, rel_tol=1e-7, abs_tol=1e-12)
 
 
 @examples
 @given(draw_distribution(), draw_evenly(0.05, 0.999))
-def test_central_intervals_hold_their_coverage(law, coverage):
-    low, high = law.interval(coverage)
+def test_central_intervals_hold_their_coverage(dist, coverage):
+    low, high = dist.interval(coverage)
     half = 0.5 * (1 - coverage)
-    below = law.cdf(low - 1) if low > 0 else make_float64(0.0)
+    below = dist.cdf(low - 1) if low > 0 else make_float64(0.0)
     assert below <= half + 1e-15
-    assert law.survival(high) <= half + 1e-15
-    assert low == 0 or law.cdf(low) >= half - 1e-15
-    assert high == 0 or law.survival(high - 1) >= half - 1e-15
+    assert dist.survival(high) <= half + 1e-15
+    assert low == 0 or dist.cdf(low) >= half - 1e-15
+    assert high == 0 or dist.survival(high - 1) >= half - 1e-15
 
 
 @examples
 @given(draw_double_poissons())
-def test_scores_have_mean_zero(law):
+def test_scores_have_mean_zero(dist):
     """E[d log p / d mu] = E[d log p / d gamma] = 0, the gradients by autograd, the mean by a sum."""
-    y = find_window(law)
-    mu, gamma = (p.clone().requires_grad_() for p in (law.mu, law.gamma))
+    y = find_window(dist)
+    mu, gamma = (p.clone().requires_grad_() for p in (dist.mu, dist.gamma))
     log_p = DoublePoisson(mu, gamma).log_prob(y)
     p = log_p.detach().exp()
     by_mu, by_gamma = torch.autograd.grad((p * log_p).sum(), (mu, gamma))
     deviance = mu - y + torch.xlogy(y, y / mu)
-    typical = (gamma / mu).item() * law.mean.item(), (p * deviance).sum().item() + 1 / gamma.item()
+    typical = (gamma / mu).item() * dist.mean.item(), (p * deviance).sum().item() + 1 / gamma.item()
     assert abs(by_mu.item()) <= 1e-8 * typical[0]
     assert abs(by_gamma.item()) <= 1e-7 * typical[1]
 
@@ -316,20 +316,20 @@ def test_kl_is_the_mean_log_ratio(p, shift_mu, shift_gamma):
 
 @examples
 @given(draw_double_poissons())
-def test_from_moments_finds_a_distribution_with_these_moments(law):
-    mean, variance = law.mean.item(), law.variance.item()
+def test_from_moments_finds_a_distribution_with_these_moments(dist):
+    mean, variance = dist.mean.item(), dist.variance.item()
     fraction = mean - math.floor(mean)
-    # Laws whose moments float64 tells from those of a law on two counts, or of one with gamma = 0.
+    # float64 tells these moments from those of a distribution on two counts, or with gamma = 0.
     assume(variance > 1.001 * fraction * (1 - fraction) + 1e-9 * mean)
-    matched = DoublePoisson.from_moments(law.mean, law.variance)
+    matched = DoublePoisson.from_moments(dist.mean, dist.variance)
     assert math.isclose(matched.mean.item(), mean, rel_tol=1e-7)
     assert math.isclose(matched.variance.item(), variance, rel_tol=1e-7)
 
 
 @examples
 @given(draw_distribution())
-def test_samples_lie_inside_the_window(law):
-    draws = law.sample((50,), generator=torch.Generator().manual_seed(0))
-    y = find_window(law)
+def test_samples_lie_inside_the_window(dist):
+    draws = dist.sample((50,), generator=torch.Generator().manual_seed(0))
+    y = find_window(dist)
     assert ((draws >= y[0]) & (draws <= y[-1])).all()
     assert torch.equal(draws, draws.floor())

@@ -124,32 +124,34 @@ def make_truth(name, parameters, enumerated):
 @pytest.mark.parametrize("sets", [20, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_family_is_that_of_80_bit_sums(name, sets, sum_masses, assert_within):
-    rng, rows, laws, counts = np.random.default_rng([sets, *name.encode()]), [], [], []
+    rng, rows, dists, counts = np.random.default_rng([sets, *name.encode()]), [], [], []
     while len(rows) < sets:
         parameters = FAMILIES[name][0](rng)
-        law = make_truth(name, parameters, sum_masses)
-        if law is not None:
+        distribution = make_truth(name, parameters, sum_masses)
+        if distribution is not None:
             rows.append(parameters)
-            laws.append(law)
-            y = law.mean + math.sqrt(law.variance) * rng.uniform(-3.0, 8.0)
-            counts.append(min(max(math.floor(y), 0), len(law.p) - 1))
+            dists.append(distribution)
+            y = distribution.mean + math.sqrt(distribution.variance) * rng.uniform(-3.0, 8.0)
+            counts.append(min(max(math.floor(y), 0), len(distribution.p) - 1))
     columns = [torch.tensor(x, dtype=torch.float64) for x in zip(*rows, strict=True)]
     kind = getattr(distributions, name)
     dist = kind(columns[2], *columns[:2]) if name == "DoubleBinomial" else kind(*columns)
-    y, truth = torch.tensor(counts, dtype=torch.float64), list(zip(laws, counts, strict=True))
+    y, truth = torch.tensor(counts, dtype=torch.float64), list(zip(dists, counts, strict=True))
     at = {f"parameter {i}": x for i, x in enumerate(columns)} | {"y": y}
-    log_p = np.array([law.log_pmf(count) for law, count in truth])
+    log_p = np.array([distribution.log_pmf(count) for distribution, count in truth])
     scale = np.maximum(np.abs(log_p), 1.0)
     assert_within(dist.log_prob(y).numpy() / scale, log_p / scale, 1e-9, floor=1.0, **at)
     summary = dist.summary(torch.tensor([0.05, 0.5, 0.9], dtype=torch.float64), y)
-    assert_within(summary.mean, [law.mean for law in laws], 1e-9, **at)
-    assert_within(summary.variance, [law.variance for law in laws], 1e-9, **at)
-    assert_within(summary.crps, [law.crps(count) for law, count in truth], 1e-9, **at)
-    assert_within(dist.crps(torch.zeros_like(y)), [law.crps(0) for law in laws], 1e-9, **at)
-    expected = np.array([law.quantile(np.array([0.05, 0.5, 0.9])) for law in laws])
+    assert_within(summary.mean, [distribution.mean for distribution in dists], 1e-9, **at)
+    assert_within(summary.variance, [distribution.variance for distribution in dists], 1e-9, **at)
+    assert_within(summary.crps, [distribution.crps(count) for distribution, count in truth], 1e-9, **at)
+    assert_within(dist.crps(torch.zeros_like(y)), [distribution.crps(0) for distribution in dists], 1e-9, **at)
+    expected = np.array([distribution.quantile(np.array([0.05, 0.5, 0.9])) for distribution in dists])
     np.testing.assert_array_equal(summary.quantiles.numpy(), expected)
     # Both tails relatively, and together in a mixture with itself.
     one_of_two = Mixture([dist, dist], [0.25, 0.75])
     for tails in (dist, one_of_two):
-        assert_within(tails.cdf(y), [law.cdf(count) for law, count in truth], 1e-9, **at)
-        assert_within(tails.survival(y), [law.survival(count) for law, count in truth], 1e-9, floor=1e-280, **at)
+        assert_within(tails.cdf(y), [distribution.cdf(count) for distribution, count in truth], 1e-9, **at)
+        assert_within(
+            tails.survival(y), [distribution.survival(count) for distribution, count in truth], 1e-9, floor=1e-280, **at
+        )

@@ -26,22 +26,22 @@ def test_log_prob_is_that_of_50_digit_sums(golden, assert_within, log_prob, numb
     assert_within(log_probs, expected, 1e-9, floor=1.0, mu=golden["mu"], gamma=golden["gamma"], y=y)
 
 
-def test_log_prob_and_derivatives_are_those_of_direct_sums(random_laws, assert_within, log_prob):
+def test_log_prob_and_derivatives_are_those_of_direct_sums(random_sums, assert_within, log_prob):
     """Check log p with both derivatives, gamma (y - E[Z]) / mu and E[D] - D(y)."""
-    mu, gamma = make_leaf([o.mu for o in random_laws]), make_leaf([o.gamma for o in random_laws])
+    mu, gamma = make_leaf([o.mu for o in random_sums]), make_leaf([o.gamma for o in random_sums])
     rng = np.random.default_rng(3)
-    y = np.array([o.count_at(rng.uniform(), depth=20.0) for o in random_laws])
+    y = np.array([o.count_at(rng.uniform(), depth=20.0) for o in random_sums])
     at = {"mu": mu.detach(), "gamma": gamma.detach(), "y": y}
     value = log_prob(torch.from_numpy(y), mu, gamma)
     value.sum().backward()
-    laws = list(zip(random_laws, y, strict=True))
-    assert_within(value.detach(), [o.law.log_pmf(count) for o, count in laws], 1e-9, floor=1.0, **at)
+    dists = list(zip(random_sums, y, strict=True))
+    assert_within(value.detach(), [o.sums.log_pmf(count) for o, count in dists], 1e-9, floor=1.0, **at)
     # Relative to what y and its expectation bring, of which the score is the difference.
-    scale = np.array([o.gamma * max(count, o.law.mean, 1e-6 * o.mu) / o.mu for o, count in laws])
-    by_mu = np.array([o.gamma * (count - o.law.mean) / o.mu for o, count in laws])
+    scale = np.array([o.gamma * max(count, o.sums.mean, 1e-6 * o.mu) / o.mu for o, count in dists])
+    by_mu = np.array([o.gamma * (count - o.sums.mean) / o.mu for o, count in dists])
     assert_within(mu.grad.numpy() / scale, by_mu / scale, 3e-9, floor=1.0, **at)
-    deviances = np.array([float(o.deviance[int(count) - o.law.first]) for o, count in laws])
-    mean = np.array([o.law.expectation(o.deviance) for o in random_laws])
+    deviances = np.array([float(o.deviance[int(count) - o.sums.first]) for o, count in dists])
+    mean = np.array([o.sums.expectation(o.deviance) for o in random_sums])
     scale = np.maximum(deviances, mean) + 1.0 / gamma.detach().numpy()
     assert_within(gamma.grad.numpy() / scale, (mean - deviances) / scale, 3e-9, floor=1.0, **at)
 
@@ -59,7 +59,7 @@ def test_counts_that_are_joined_to_nodes_keep_their_digits(sum_double_poisson, a
     """Take counts where they are joined to nodes, inside the distribution, and where a window is just short enough."""
     pairs = [(mu, gamma) for mu in (14.0, 18.5, 23.3, 31.0, 44.9) for gamma in (0.3, 0.8, 1.2, 2.4, 6.4)]
     mu, gamma = torch.tensor(pairs, dtype=torch.float64).T.contiguous()
-    expected = [sum_double_poisson(*pair).law.log_pmf(20) for pair in pairs]
+    expected = [sum_double_poisson(*pair).sums.log_pmf(20) for pair in pairs]
     log_probs = log_prob(torch.full_like(mu, 20.0), mu, gamma)
     assert_within(log_probs, expected, 1e-9, floor=1.0, mu=mu, gamma=gamma)
 

@@ -20,8 +20,8 @@ def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(5)
     X, totals = rng.normal(size=(1600, 2)), rng.integers(30, 300, 1600)
     logit, log_gamma = INTERCEPT[:, None] + SLOPES @ X.T
-    law = DoubleBinomial(*(torch.tensor(x) for x in (totals, totals / (1 + np.exp(-logit)), np.exp(log_gamma))))
-    return X, law.sample(generator=torch.Generator().manual_seed(1)).numpy(), totals
+    dist = DoubleBinomial(*(torch.tensor(x) for x in (totals, totals / (1 + np.exp(-logit)), np.exp(log_gamma))))
+    return X, dist.sample(generator=torch.Generator().manual_seed(1)).numpy(), totals
 
 
 @pytest.fixture(scope="module")

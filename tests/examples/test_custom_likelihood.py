@@ -39,19 +39,19 @@ def starting_head(head):
 
 @pytest.mark.parametrize(("mu", "never"), [(0.3, 0.9), (4.0, 0.2), (90.0, 0.5), (2e4, 0.1)])
 def test_the_distribution_is_that_of_scipy(custom, mu, never):
-    law = custom.ZeroInflatedPoisson(torch.tensor(mu, dtype=torch.float64), torch.tensor(never, dtype=torch.float64))
+    dist = custom.ZeroInflatedPoisson(torch.tensor(mu, dtype=torch.float64), torch.tensor(never, dtype=torch.float64))
     z = np.arange(0, int(mu + 15 * np.sqrt(mu) + 40))
     pmf = (1 - never) * stats.poisson.pmf(z, mu) + never * (z == 0)
     cdf = pmf.cumsum()
     y = torch.tensor([0, 1, int(mu), int(mu + 2 * np.sqrt(mu))])
-    np.testing.assert_allclose(law.log_prob(y).exp(), pmf[y], rtol=1e-9)
-    np.testing.assert_allclose(law.cdf(y), cdf[y], rtol=1e-9)
-    np.testing.assert_allclose(law.mean, pmf @ z, rtol=1e-9)
-    np.testing.assert_allclose(law.variance, pmf @ z**2 - (pmf @ z) ** 2, rtol=1e-8)
+    np.testing.assert_allclose(dist.log_prob(y).exp(), pmf[y], rtol=1e-9)
+    np.testing.assert_allclose(dist.cdf(y), cdf[y], rtol=1e-9)
+    np.testing.assert_allclose(dist.mean, pmf @ z, rtol=1e-9)
+    np.testing.assert_allclose(dist.variance, pmf @ z**2 - (pmf @ z) ** 2, rtol=1e-8)
     brute = [((cdf - (z >= count)) ** 2).sum() for count in y.tolist()]
-    np.testing.assert_allclose(law.crps(y), brute, rtol=1e-7)
-    np.testing.assert_allclose(law.entropy(), stats.entropy(pmf), rtol=1e-7)
-    low, high = law.interval(0.9)
+    np.testing.assert_allclose(dist.crps(y), brute, rtol=1e-7)
+    np.testing.assert_allclose(dist.entropy(), stats.entropy(pmf), rtol=1e-7)
+    low, high = dist.interval(0.9)
     assert (low, high) == (z[cdf >= 0.05][0], z[cdf >= 0.95][0])
 
 

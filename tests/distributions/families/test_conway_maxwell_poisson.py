@@ -22,11 +22,11 @@ def make_float64(x) -> torch.Tensor:
 
 @pytest.mark.parametrize("mu", [1e-3, 3.0, 70.0, 1e6])
 def test_nu_1_is_the_poisson(mu, assert_within):
-    law, reference = ConwayMaxwellPoisson(make_float64(mu), make_float64(1.0)), stats.poisson(mu)
+    dist, reference = ConwayMaxwellPoisson(make_float64(mu), make_float64(1.0)), stats.poisson(mu)
     y = np.unique(reference.ppf([1e-6, 0.3, 0.5, 0.9, 1 - 1e-6]))
-    assert_within(law.log_prob(make_float64(y)), reference.logpmf(y), 5e-9, floor=1.0, y=y)
-    assert_within(law.cdf(make_float64(y)), reference.cdf(y), 1e-8, floor=1e-7, y=y)
-    assert_within(law.variance, mu, 1e-8)
+    assert_within(dist.log_prob(make_float64(y)), reference.logpmf(y), 5e-9, floor=1.0, y=y)
+    assert_within(dist.cdf(make_float64(y)), reference.cdf(y), 1e-8, floor=1e-7, y=y)
+    assert_within(dist.variance, mu, 1e-8)
 
 
 def test_limits_of_nu_are_geometric_and_bernoulli(assert_within):
@@ -50,13 +50,13 @@ def test_the_mean_is_that_of_the_pmf():
     rng = np.random.default_rng(0)
     mu, nu = np.exp(rng.uniform(-8, 6, 60)), np.exp(rng.uniform(-4, 4, 60))
     nu = np.minimum(nu, 19.0 * np.maximum(mu, 1.0))
-    law = ConwayMaxwellPoisson(make_float64(mu), make_float64(nu))
-    last = int(law.bracket(45.0)[1].max().item())
+    dist = ConwayMaxwellPoisson(make_float64(mu), make_float64(nu))
+    last = int(dist.bracket(45.0)[1].max().item())
     y = torch.arange(last + 1.0, dtype=torch.float64).unsqueeze(1)
-    p = law.log_prob(y).exp()
+    p = dist.log_prob(y).exp()
     torch.testing.assert_close(p.sum(0), torch.ones(60, dtype=torch.float64), rtol=1e-9, atol=0)
-    torch.testing.assert_close((p * y).sum(0), law.mean, rtol=1e-8, atol=0)
-    torch.testing.assert_close((p * (y - law.mean) ** 2).sum(0), law.variance, rtol=1e-7, atol=0)
+    torch.testing.assert_close((p * y).sum(0), dist.mean, rtol=1e-8, atol=0)
+    torch.testing.assert_close((p * (y - dist.mean) ** 2).sum(0), dist.variance, rtol=1e-7, atol=0)
 
 
 @pytest.mark.parametrize("regime", REGIMES)

@@ -23,31 +23,31 @@ def make_float64(x) -> torch.Tensor:
 @pytest.mark.parametrize("n", [1, 12, 60, 100, 900, 1_000_000])
 def test_gamma_1_is_the_binomial(n, assert_within):
     for share in (1e-5, 0.2, 0.5, 0.99):
-        law, reference = (
+        dist, reference = (
             DoubleBinomial(make_float64(n), make_float64(n * share), make_float64(1.0)),
             stats.binom(n, share),
         )
         y = np.unique(reference.ppf([1e-6, 0.1, 0.5, 0.9, 1 - 1e-6]))
-        assert_within(law.log_prob(make_float64(y)), reference.logpmf(y), 5e-9, floor=1.0, y=y)
-        assert_within(law.cdf(make_float64(y)), reference.cdf(y), 1e-8, floor=1e-7, y=y)
-        assert_within(law.mean, n * share, 1e-9)
-        assert_within(law.variance, n * share * (1 - share), 1e-8)
-        low, high = (end.item() for end in law.interval(0.9))
+        assert_within(dist.log_prob(make_float64(y)), reference.logpmf(y), 5e-9, floor=1.0, y=y)
+        assert_within(dist.cdf(make_float64(y)), reference.cdf(y), 1e-8, floor=1e-7, y=y)
+        assert_within(dist.mean, n * share, 1e-9)
+        assert_within(dist.variance, n * share * (1 - share), 1e-8)
+        low, high = (end.item() for end in dist.interval(0.9))
         assert (low, high) == (reference.ppf(0.05), reference.ppf(0.95))
 
 
 def test_support_ends_at_the_total():
-    law = DoubleBinomial(make_float64([1, 12, 500]), make_float64([0.5, 11.0, 300.0]), make_float64([1.0, 0.1, 0.3]))
-    assert torch.isneginf(law.log_prob(law.total + 1)).all()
-    assert torch.isfinite(law.log_prob(law.total)).all()
-    assert (law.survival(law.total) == 0).all()
-    assert torch.equal(law.cdf(law.total + 5), make_float64([1, 1, 1]))
-    assert torch.equal(law.icdf(make_float64(1.0)), law.total)
-    assert (law.sample((200,), generator=torch.Generator().manual_seed(0)) <= law.total).all()
-    assert law.support.check(law.total).all()
-    assert not law.support.check(law.total + 1).any()
-    mu = law.mu.clone().requires_grad_()
-    (slope,) = torch.autograd.grad(DoubleBinomial(law.total, mu, law.gamma).log_prob(law.total).sum(), mu)
+    dist = DoubleBinomial(make_float64([1, 12, 500]), make_float64([0.5, 11.0, 300.0]), make_float64([1.0, 0.1, 0.3]))
+    assert torch.isneginf(dist.log_prob(dist.total + 1)).all()
+    assert torch.isfinite(dist.log_prob(dist.total)).all()
+    assert (dist.survival(dist.total) == 0).all()
+    assert torch.equal(dist.cdf(dist.total + 5), make_float64([1, 1, 1]))
+    assert torch.equal(dist.icdf(make_float64(1.0)), dist.total)
+    assert (dist.sample((200,), generator=torch.Generator().manual_seed(0)) <= dist.total).all()
+    assert dist.support.check(dist.total).all()
+    assert not dist.support.check(dist.total + 1).any()
+    mu = dist.mu.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(DoubleBinomial(dist.total, mu, dist.gamma).log_prob(dist.total).sum(), mu)
     assert torch.isfinite(slope).all()
 
 

@@ -23,10 +23,10 @@ def test_log_prob_is_that_of_statsmodels(assert_within):
 
 @pytest.mark.parametrize("mu", [0.2, 30.0, 1e6])
 def test_alpha_near_0_is_the_poisson(mu, assert_within):
-    law, limit = GeneralizedPoisson(make_float64(mu), make_float64(1e-12)), stats.poisson(mu)
+    dist, limit = GeneralizedPoisson(make_float64(mu), make_float64(1e-12)), stats.poisson(mu)
     y = np.unique(limit.ppf([0.001, 0.3, 0.5, 0.999]))
-    assert_within(law.log_prob(make_float64(y)), limit.logpmf(y), 1e-7, floor=1.0)
-    assert_within(law.cdf(make_float64(y)), limit.cdf(y), 1e-7)
+    assert_within(dist.log_prob(make_float64(y)), limit.logpmf(y), 1e-7, floor=1.0)
+    assert_within(dist.cdf(make_float64(y)), limit.cdf(y), 1e-7)
 
 
 @pytest.mark.parametrize("alpha", [0.0, -0.1])

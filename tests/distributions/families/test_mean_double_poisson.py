@@ -24,10 +24,10 @@ def make_float64(x) -> torch.Tensor:
 
 @pytest.mark.parametrize("mean", [1e-3, 3.0, 70.0, 1e6])
 def test_gamma_1_is_the_poisson(mean, assert_within):
-    law, reference = MeanDoublePoisson(make_float64(mean), make_float64(1.0)), stats.poisson(mean)
+    dist, reference = MeanDoublePoisson(make_float64(mean), make_float64(1.0)), stats.poisson(mean)
     y = np.unique(reference.ppf([1e-6, 0.3, 0.5, 0.9, 1 - 1e-6]))
-    assert_within(law.log_prob(make_float64(y)), reference.logpmf(y), 5e-9, floor=1.0, y=y)
-    assert_within(law.variance, mean, 1e-8)
+    assert_within(dist.log_prob(make_float64(y)), reference.logpmf(y), 5e-9, floor=1.0, y=y)
+    assert_within(dist.variance, mean, 1e-8)
 
 
 def test_results_are_those_of_the_double_poisson_with_this_mean():
@@ -36,18 +36,18 @@ def test_results_are_those_of_the_double_poisson_with_this_mean():
     gamma = np.minimum(gamma, 19.0 * np.maximum(mean, 1.0))
     mu = np.exp([MeanDoublePoissonWeights.prepare(*pair, 0.0).log_m for pair in zip(mean, gamma, strict=True)])
     is_float = mu > 1e-200
-    law = MeanDoublePoisson(make_float64(mean[is_float]), make_float64(gamma[is_float]))
+    dist = MeanDoublePoisson(make_float64(mean[is_float]), make_float64(gamma[is_float]))
     peer = DoublePoisson(make_float64(mu[is_float]), make_float64(gamma[is_float]))
-    torch.testing.assert_close(peer.mean, law.mean, rtol=1e-8, atol=0)
-    torch.testing.assert_close(law.variance, peer.variance, rtol=1e-7, atol=0)
-    y = law.mean.round()
-    torch.testing.assert_close(law.log_prob(y), peer.log_prob(y), rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(peer.mean, dist.mean, rtol=1e-8, atol=0)
+    torch.testing.assert_close(dist.variance, peer.variance, rtol=1e-7, atol=0)
+    y = dist.mean.round()
+    torch.testing.assert_close(dist.log_prob(y), peer.log_prob(y), rtol=1e-7, atol=1e-7)
 
 
 @pytest.mark.parametrize("mean", [0.01, 1.0, 30.0, 1000.0])
 def test_small_gammas_reach_the_largest_variance(mean):
-    law = MeanDoublePoisson(make_float64(mean), make_float64(1e-7))
-    assert law.variance.item() == pytest.approx(variance_limits(make_float64(mean))[1].item(), rel=1e-3)
+    dist = MeanDoublePoisson(make_float64(mean), make_float64(1e-7))
+    assert dist.variance.item() == pytest.approx(variance_limits(make_float64(mean))[1].item(), rel=1e-3)
 
 
 @pytest.mark.parametrize("regime", REGIMES)

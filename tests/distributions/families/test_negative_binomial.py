@@ -25,7 +25,7 @@ def to_scipy_parameters(mu, alpha) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def law() -> NegativeBinomial:
+def grid_dist() -> NegativeBinomial:
     return NegativeBinomial(make_float64(MU), make_float64(ALPHA))
 
 
@@ -74,10 +74,10 @@ def compute_exact_crps(y: np.ndarray, mu: np.ndarray, alpha: np.ndarray) -> np.n
 
 
 @pytest.mark.parametrize("q", LEVELS)
-def test_log_prob_is_that_of_mpmath(law, assert_within, q):
+def test_log_prob_is_that_of_mpmath(grid_dist, assert_within, q):
     y = stats.nbinom.ppf(q, *to_scipy_parameters(MU, ALPHA))
     expected = [compute_exact_log_pmf(*row) for row in zip(y, MU, ALPHA, strict=True)]
-    assert_within(law.log_prob(make_float64(y)), expected, 1e-10, floor=1.0, mu=MU, alpha=ALPHA, y=y)
+    assert_within(grid_dist.log_prob(make_float64(y)), expected, 1e-10, floor=1.0, mu=MU, alpha=ALPHA, y=y)
 
 
 @pytest.mark.parametrize("y", [0.0, 1.0, 7.0, 1e3, 1e7])
@@ -104,17 +104,17 @@ def test_log_prob_is_that_of_scipy(assert_within):
 
 
 @pytest.mark.parametrize("q", LEVELS)
-def test_quantiles_and_tails_are_those_of_scipy(law, assert_within, q):
+def test_quantiles_and_tails_are_those_of_scipy(grid_dist, assert_within, q):
     r, p = to_scipy_parameters(MU, ALPHA)
     y = stats.nbinom.ppf(q, r, p)
     at = {"mu": MU, "alpha": ALPHA, "y": y}
-    assert_within(law.cdf(make_float64(y)), stats.nbinom.cdf(y, r, p), 1e-8, floor=1e-12, **at)
-    assert_within(law.survival(make_float64(y)), stats.nbinom.sf(y, r, p), 1e-8, floor=1e-12, **at)
+    assert_within(grid_dist.cdf(make_float64(y)), stats.nbinom.cdf(y, r, p), 1e-8, floor=1e-12, **at)
+    assert_within(grid_dist.survival(make_float64(y)), stats.nbinom.sf(y, r, p), 1e-8, floor=1e-12, **at)
     # Beyond 1e8 a count holds less probability than float64 tells apart near 1.
-    # At mu = 1 / alpha the law halves exactly at mu - 1, which scipy's own rounding misses: no oracle for a tie.
+    # At mu = 1 / alpha the cdf is 1/2 exactly at mu - 1, which scipy's own rounding misses: no oracle for a tie.
     clear = (y < 1e8) & (np.abs(stats.nbinom.cdf(y - 1, r, p) - q) > 1e-12)
     assert clear.sum() > len(clear) // 2
-    assert_within(law.icdf(make_float64(q))[clear], y[clear], 0.0, mu=MU[clear], alpha=ALPHA[clear])
+    assert_within(grid_dist.icdf(make_float64(q))[clear], y[clear], 0.0, mu=MU[clear], alpha=ALPHA[clear])
 
 
 @pytest.mark.parametrize("q", LEVELS)
@@ -130,27 +130,27 @@ def test_large_means_with_little_overdispersion_have_the_tails_of_scipy(nearly_p
 
 @pytest.mark.parametrize("mu", [0.3, 20.0, 3000.0])
 def test_alpha_near_0_is_the_poisson(assert_within, mu):
-    law, limit = NegativeBinomial(make_float64(mu), make_float64(1e-12)), Poisson(make_float64(mu))
+    dist, limit = NegativeBinomial(make_float64(mu), make_float64(1e-12)), Poisson(make_float64(mu))
     y = limit.icdf(make_float64(LEVELS))
     for method in ("log_prob", "cdf", "survival", "crps"):
-        assert_within(getattr(law, method)(y), getattr(limit, method)(y), 2e-6, y=y)
-    assert_within(law.entropy(), limit.entropy(), 1e-8)
+        assert_within(getattr(dist, method)(y), getattr(limit, method)(y), 2e-6, y=y)
+    assert_within(dist.entropy(), limit.entropy(), 1e-8)
 
 
-def test_moments_are_those_of_scipy(law, assert_within):
-    assert torch.equal(law.mean, make_float64(MU))
-    assert_within(law.variance, stats.nbinom.var(*to_scipy_parameters(MU, ALPHA)), 1e-10)
+def test_moments_are_those_of_scipy(grid_dist, assert_within):
+    assert torch.equal(grid_dist.mean, make_float64(MU))
+    assert_within(grid_dist.variance, stats.nbinom.var(*to_scipy_parameters(MU, ALPHA)), 1e-10)
 
 
 def test_the_mode_is_the_most_probable_count():
     """No neighbour is more probable; of two equally probable counts, the smaller one is taken."""
-    law = NegativeBinomial(
+    dist = NegativeBinomial(
         make_float64([0.5, 3.0, 3.0, 40.0, 40.0, 1e6]), make_float64([0.5, 0.1, 4.0, 0.25, 0.1, 1e-3])
     )
-    mode = law.mode
+    mode = dist.mode
     assert mode.tolist()[:5] == [0.0, 2.0, 0.0, 29.0, 35.0]
-    assert (law.log_prob(mode) >= law.log_prob(mode + 1) - 1e-12).all()
-    assert (law.log_prob(mode) >= law.log_prob((mode - 1).clamp(min=0)) - 1e-12).all()
+    assert (dist.log_prob(mode) >= dist.log_prob(mode + 1) - 1e-12).all()
+    assert (dist.log_prob(mode) >= dist.log_prob((mode - 1).clamp(min=0)) - 1e-12).all()
 
 
 def test_entropy_is_that_of_a_direct_sum(assert_within):
@@ -177,10 +177,10 @@ class TestCrps:
         )
 
     @pytest.mark.parametrize("q", [0.001, 0.3, 0.5, 0.8, 0.999])
-    def test_crps_of_all_means_is_the_exact_one(self, law, assert_within, q):
+    def test_crps_of_all_means_is_the_exact_one(self, grid_dist, assert_within, q):
         y = stats.nbinom.ppf(q, *to_scipy_parameters(MU, ALPHA))
         assert_within(
-            law.crps(make_float64(y)), compute_exact_crps(y, MU, ALPHA), 1e-6, floor=1e-5, mu=MU, alpha=ALPHA, y=y
+            grid_dist.crps(make_float64(y)), compute_exact_crps(y, MU, ALPHA), 1e-6, floor=1e-5, mu=MU, alpha=ALPHA, y=y
         )
 
     @pytest.mark.parametrize("q", [0.001, 0.3, 0.5, 0.8, 0.999])

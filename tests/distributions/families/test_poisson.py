@@ -17,7 +17,7 @@ def make_float64(x) -> torch.Tensor:
 
 
 @pytest.fixture(scope="module")
-def law() -> Poisson:
+def dist() -> Poisson:
     return Poisson(make_float64(MU))
 
 
@@ -29,10 +29,10 @@ def compute_exact_log_pmf(y: float, mu: float) -> float:
 
 
 @pytest.mark.parametrize("q", LEVELS)
-def test_log_prob_is_that_of_mpmath_and_scipy(law, assert_within, q):
+def test_log_prob_is_that_of_mpmath_and_scipy(dist, assert_within, q):
     y = stats.poisson.ppf(q, MU)
     assert_within(
-        law.log_prob(make_float64(y)),
+        dist.log_prob(make_float64(y)),
         [compute_exact_log_pmf(*row) for row in zip(y, MU, strict=True)],
         1e-10,
         floor=1.0,
@@ -41,18 +41,18 @@ def test_log_prob_is_that_of_mpmath_and_scipy(law, assert_within, q):
     )
     small = MU < 1e3
     assert_within(
-        law.log_prob(make_float64(y))[small], stats.poisson.logpmf(y, MU)[small], 1e-12, floor=1.0, mu=MU[small]
+        dist.log_prob(make_float64(y))[small], stats.poisson.logpmf(y, MU)[small], 1e-12, floor=1.0, mu=MU[small]
     )
 
 
-def test_log_prob_far_out_is_that_of_mpmath(law, assert_within):
+def test_log_prob_far_out_is_that_of_mpmath(dist, assert_within):
     for y in (0.0, 1.0, 7.0, 1e3, 1e7):
         expected = [compute_exact_log_pmf(y, mu) for mu in MU]
-        assert_within(law.log_prob(make_float64(y)), expected, 1e-10, floor=1.0, mu=MU)
+        assert_within(dist.log_prob(make_float64(y)), expected, 1e-10, floor=1.0, mu=MU)
 
 
 @pytest.mark.parametrize("q", LEVELS)
-def test_quantiles_and_tails_are_those_of_scipy(law, assert_within, q):
+def test_quantiles_and_tails_are_those_of_scipy(dist, assert_within, q):
     # From 1e6 on scipy's incomplete gamma function is itself wrong in the tails (1% at 1e-10 and mu = 1e7).
     mu = MU[MU < 1e6]
     y, small = stats.poisson.ppf(q, mu), Poisson(make_float64(mu))
@@ -76,16 +76,16 @@ def test_tails_of_large_means_are_sums(assert_within, mu, score):
     else:
         log_ratio = np.log(np.longdouble(mu) / (y + steps)).cumsum()
     tail = float(np.exp(log_ratio).sum()) * np.exp(compute_exact_log_pmf(y, mu))
-    law = Poisson(make_float64(mu))
-    assert_within((law.cdf if score < 0 else law.survival)(make_float64(y)), tail, 1e-8)
-    assert (law.cdf(make_float64(y)) + law.survival(make_float64(y))).item() == pytest.approx(1.0, abs=1e-15)
-    assert law.icdf(law.cdf(make_float64(y))) == y
+    dist = Poisson(make_float64(mu))
+    assert_within((dist.cdf if score < 0 else dist.survival)(make_float64(y)), tail, 1e-8)
+    assert (dist.cdf(make_float64(y)) + dist.survival(make_float64(y))).item() == pytest.approx(1.0, abs=1e-15)
+    assert dist.icdf(dist.cdf(make_float64(y))) == y
 
 
-def test_moments_and_mode_follow_the_mean(law):
-    assert torch.equal(law.mean, make_float64(MU))
-    assert torch.equal(law.variance, make_float64(MU))
-    assert torch.equal(law.stddev, make_float64(MU).sqrt())
+def test_moments_and_mode_follow_the_mean(dist):
+    assert torch.equal(dist.mean, make_float64(MU))
+    assert torch.equal(dist.variance, make_float64(MU))
+    assert torch.equal(dist.stddev, make_float64(MU).sqrt())
     for mu, mode in [
         (0.3, 0.0),
         (1.0, 0.0),
@@ -116,7 +116,7 @@ def test_entropy_of_large_means_is_its_series(assert_within):
 
 
 @pytest.mark.parametrize("q", [1e-4, 0.05, 0.3, 0.5, 0.8, 0.99, 1 - 1e-6])
-def test_crps_is_its_closed_form(law, assert_within, q):
+def test_crps_is_its_closed_form(dist, assert_within, q):
     """Compare with the formula of Wei and Held (2014) up to mu = 1e7.
 
     It is (y - mu)(2 F(y) - 1) + 2 mu p(y) - mu e^-2mu (I0(2 mu) + I1(2 mu)).
@@ -127,17 +127,17 @@ def test_crps_is_its_closed_form(law, assert_within, q):
     centred = np.where(y < MU, 2 * stats.poisson.cdf(y, MU) - 1, 1 - 2 * stats.poisson.sf(y, MU))
     expected = (y - MU) * centred + 2 * MU * density - spread
     # For tiny mu the closed form cancels; the next test is for those.
-    assert_within(law.crps(make_float64(y)), expected, 1e-7, floor=1e-6, mu=MU, y=y)
+    assert_within(dist.crps(make_float64(y)), expected, 1e-7, floor=1e-6, mu=MU, y=y)
 
 
 def test_crps_of_tiny_means_is_a_sum(assert_within):
     """Almost all mass is on 0: at y = 0 the score is the sum of squared survivals, at 1 it is nearly 1."""
     mu = np.array([1e-6, 1e-5, 1e-3])
-    law = Poisson(make_float64(mu))
+    dist = Poisson(make_float64(mu))
     y = np.arange(12.0)
     survival, cdf = stats.poisson.sf(y, mu[:, None]), stats.poisson.cdf(y, mu[:, None])
-    assert_within(law.crps(make_float64(0.0)), (survival**2).sum(1), 1e-9)
-    assert_within(law.crps(make_float64(1.0)), cdf[:, 0] ** 2 + (survival[:, 1:] ** 2).sum(1), 1e-9)
+    assert_within(dist.crps(make_float64(0.0)), (survival**2).sum(1), 1e-9)
+    assert_within(dist.crps(make_float64(1.0)), cdf[:, 0] ** 2 + (survival[:, 1:] ** 2).sum(1), 1e-9)
 
 
 def test_crps_is_that_of_scoringrules(assert_within, scoringrules):
@@ -156,8 +156,8 @@ def test_crps_far_above_is_a_distance():
     assert Poisson(make_float64(mu)).crps(make_float64(y)).item() == pytest.approx(y - mu - spread, rel=1e-14)
 
 
-def test_a_poisson_is_the_double_poisson_with_gamma_1(law, assert_within):
+def test_a_poisson_is_the_double_poisson_with_gamma_1(dist, assert_within):
     double = DoublePoisson(make_float64(MU), 1.0)
-    y = law.icdf(make_float64(0.7))
+    y = dist.icdf(make_float64(0.7))
     for method in ("log_prob", "cdf", "survival", "crps"):
-        assert_within(getattr(law, method)(y), getattr(double, method)(y), 1e-7, floor=1e-3, mu=MU)
+        assert_within(getattr(dist, method)(y), getattr(double, method)(y), 1e-7, floor=1e-3, mu=MU)

@@ -41,7 +41,7 @@ def test_the_largest_tables_are_those_of_integrals():
 def test_rows_of_many_counts_are_sums_of_all_their_counts():
     """Check CRPS, entropy and quantiles where single counts, short and long panels meet."""
     tensor = lambda *values: torch.tensor(values, dtype=torch.float64)
-    law = Mixture.concatenate(
+    dist = Mixture.concatenate(
         [
             DoublePoisson(tensor(300.0, 900.0, 1e4), tensor(0.9, 80.0, 0.05)),
             NegativeBinomial(tensor(1e4), tensor(3.0)),
@@ -49,11 +49,11 @@ def test_rows_of_many_counts_are_sums_of_all_their_counts():
         ],
         weights=tensor(0.3, 0.3, 0.1, 0.1, 0.2),
     )
-    pmf = law.log_prob(torch.arange(1 << 20)).exp().numpy()
+    pmf = dist.log_prob(torch.arange(1 << 20)).exp().numpy()
     below, above = pmf.cumsum(), pmf[::-1].cumsum()[::-1] - pmf
     some = pmf[pmf > 0.0]
     for y in (0, 290, 2500, 70_000):
-        summary = law.summary(tensor(0.1, 0.5), torch.tensor(y), entropy=True)
+        summary = dist.summary(tensor(0.1, 0.5), torch.tensor(y), entropy=True)
         assert summary.crps.item() == pytest.approx((below[:y] ** 2).sum() + (above[y:] ** 2).sum(), rel=1e-11)
         assert summary.entropy.item() == pytest.approx(-(some * np.log(some)).sum(), rel=1e-11)
         assert summary.quantiles.flatten().tolist() == [np.searchsorted(below, q) for q in (0.1, 0.5)]
@@ -61,5 +61,5 @@ def test_rows_of_many_counts_are_sums_of_all_their_counts():
 
 @pytest.mark.parametrize("low", [1000.0, 1024.0, 65536.0])
 def test_the_mode_may_be_the_lower_end_of_a_range(low):
-    law = Truncated(NegativeBinomial(torch.tensor([3e5], dtype=torch.float64), 2.0), low=low)
-    assert law.mode.item() == low
+    dist = Truncated(NegativeBinomial(torch.tensor([3e5], dtype=torch.float64), 2.0), low=low)
+    assert dist.mode.item() == low

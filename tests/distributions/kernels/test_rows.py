@@ -17,25 +17,25 @@ def test_quantiles_in_far_tails_follow_their_definition(q):
     """The quantile is the smallest count with cdf >= q."""
     mu = make_float64([1e-6, 0.4, 3.0, 40.0, 40.0, 1e3, 1e5, 1e7])
     gamma = make_float64([1e-3, 0.1, 5.0, 0.02, 40.0, 1.0, 0.3, 2.0])
-    law = DoublePoisson(mu, gamma)
-    y = law.icdf(make_float64(q))
+    dist = DoublePoisson(mu, gamma)
+    y = dist.icdf(make_float64(q))
     assert torch.isfinite(y).all()
-    assert (law.cdf(y) >= q).all()
-    assert ((law.cdf((y - 1).clamp(min=0)) < q) | (y == 0)).all()
+    assert (dist.cdf(y) >= q).all()
+    assert ((dist.cdf((y - 1).clamp(min=0)) < q) | (y == 0)).all()
 
 
-def test_one_row_does_not_disturb_another(random_laws):
-    law = DoublePoisson(make_float64([o.mu for o in random_laws]), make_float64([o.gamma for o in random_laws]))
+def test_one_row_does_not_disturb_another(random_sums):
+    dist = DoublePoisson(make_float64([o.mu for o in random_sums]), make_float64([o.gamma for o in random_sums]))
     rng = np.random.default_rng(1)
-    q = make_float64(rng.uniform(size=len(random_laws)))
-    y = law.icdf(q)
-    assert y.tolist() == [o.law.quantile(level) for o, level in zip(random_laws, q.tolist(), strict=True)]
+    q = make_float64(rng.uniform(size=len(random_sums)))
+    y = dist.icdf(q)
+    assert y.tolist() == [o.sums.quantile(level) for o, level in zip(random_sums, q.tolist(), strict=True)]
 
 
 def test_float32_levels_are_compared_as_float32_rounds():
-    law = DoublePoisson(torch.tensor([0.2, 7.0, 50.0]), 0.4)
+    dist = DoublePoisson(torch.tensor([0.2, 7.0, 50.0]), 0.4)
     y = torch.tensor([0.0, 9.0, 77.0])
-    assert torch.equal(law.icdf(law.cdf(y)), y)
+    assert torch.equal(dist.icdf(dist.cdf(y)), y)
 
 
 @pytest.mark.parametrize("mean", [1e16, 1e20, 1e300])
