@@ -30,15 +30,17 @@ import polars as pl
 import torch
 from streaming import generate_table, make_part, read_resident_bytes
 
-import ddpn.workflow.preparing as preparing
+import ddpn.workflow.large_tables as large_tables
+from ddpn.members.network_fit import NetworkFit
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.members.trees.boosting import BoostedTrees, Fold, Settings, TreeRows, compute_rates
-from ddpn.members.trees.member import TreeTable
 from ddpn.members.trees.streamed import StreamedData, StreamedTreeRows
+from ddpn.members.trees.table import TreeTable
 from ddpn.networks.training import Runtime
 from ddpn.networks.training.batches import CHUNK_ROWS
 from ddpn.rows.count_rows import CountRows
+from ddpn.runtime.deadlines import NO_LIMIT
 from ddpn.storage.results import ResultStore
 from ddpn.tables.table import Block, draw_row_numbers
 from ddpn.workflow.config import FitConfig
@@ -74,8 +76,8 @@ def draw_sample(rows: int, columns: int) -> CountRows:
 def measure_check(folder: Path, columns: int) -> Row:
     """Measure the first pass over a folder, which checks all rows."""
     plan = FitConfig(target="y")
-    table = preparing.open_table([str(folder)], plan, stream=True)[0]
-    seconds, _ = time_call(lambda: preparing.check_and_draw_rows(table, plan, draw_row_numbers(table, 0)))
+    table = large_tables.open_table([str(folder)], plan, stream=True)[0]
+    seconds, _ = time_call(lambda: large_tables.check_and_draw_rows(table, plan, draw_row_numbers(table, 0)))
     return Row(what="check of all rows", rows=table.rows, columns=columns, networks="", seconds=seconds, per=table.rows)
 
 
@@ -103,14 +105,12 @@ def measure_networks(rows: int, columns: int, n_networks: int) -> tuple[list[Row
     """Measure the encoding of a stream, and a pass of a training on it."""
     sample = draw_sample(rows, columns)
     options = NetworkOptions(n_networks=n_networks, hidden=(64, 64), epochs=1, numeric="steps")
-    member = Networks(options=options, runtime=Runtime("cpu"), stream=Stream(sample))
-    seconds, _ = time_call(lambda: member.fit(sample.rows(slice(0, 20_000)), None, 0))
+    fit = NetworkFit(Networks, options=options, runtime=Runtime("cpu"), stream=Stream(sample))
+    seconds, member = time_call(lambda: fit.fit(sample.rows(slice(0, 20_000)), None, 0, NO_LIMIT))
     config = options.make_config(rows, tuple(range(n_networks)))
-    encoded, _ = member._encode_stream("steps", sample.rows(slice(0, 20_000)), None, config)
+    encoded, _ = fit.encode_stream("steps", sample.rows(slice(0, 20_000)), None, config)
     chunks = rows // CHUNK_ROWS
-    encoding, _ = time_call(
-        lambda: [encoded.train.encode(c) for c in islice(member.stream.chunks(CHUNK_ROWS, 0), chunks)]
-    )
+    encoding, _ = time_call(lambda: [encoded.train.encode(c) for c in islice(fit.stream.chunks(CHUNK_ROWS, 0), chunks)])
     common = {"rows": rows, "columns": columns, "networks": n_networks}
     results = [
         Row(what="encoding", **common, seconds=encoding, per=chunks * CHUNK_ROWS),

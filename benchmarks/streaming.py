@@ -69,7 +69,8 @@ def measure_fit(folder: Path, stream: bool, model: dict[str, Any]) -> dict[str, 
     import ddpn.workflow.fitting as fitting
     from ddpn.metrics import crps
     from ddpn.workflow.config import FitConfig
-    from ddpn.workflow.preparing import open_table, prepare
+    from ddpn.workflow.large_tables import open_table
+    from ddpn.workflow.preparing import prepare
 
     import lightgbm  # noqa: F401  isort: skip
 
@@ -111,16 +112,16 @@ def _time_networks() -> list[float]:
     """
     from ddpn.members.networks import Networks
 
-    taken, fit = [0.0], Networks.fit
+    taken, fit = [0.0], Networks.fit.__func__  # type: ignore[attr-defined]
 
-    def fit_and_time(self: Any, *rows: Any) -> Any:
+    def fit_and_time(cls: Any, *rows: Any, **options: Any) -> Any:
         started = time.process_time()
         try:
-            return fit(self, *rows)
+            return fit(cls, *rows, **options)
         finally:
             taken[0] += time.process_time() - started
 
-    Networks.fit = fit_and_time  # type: ignore[method-assign]
+    Networks.fit = classmethod(fit_and_time)  # type: ignore[method-assign]
     return taken
 
 

@@ -7,10 +7,10 @@ import pytest
 import ddpn.pipeline as module
 from ddpn.estimators import CountRegressor
 from ddpn.members import MEMBERS
+from ddpn.members.constant import Constant
 from ddpn.members.folds import Folds
-from ddpn.members.glm import Constant, PoissonGLM
-from ddpn.members.member import Task
-from ddpn.members.portfolio import MemberSpec
+from ddpn.members.glm import PoissonGLM
+from ddpn.members.member import MemberSpec, Task
 from ddpn.networks.heads import make_head
 from ddpn.networks.training import batches
 from ddpn.pipeline import FitPlan, PipelineOptions, fit_pipeline
@@ -35,7 +35,7 @@ def rows() -> CountRows:
 
 def run_pipeline(rows: CountRows, clock: Clock = NO_LIMIT, steps: tuple[str, ...] = tuple(STEPS), **options):
     """Fit a Poisson GLM by the whole pipeline, and a constant for comparison."""
-    plan = FitPlan(Folds.from_rows(rows, None, 0), [MemberSpec("poisson_glm", PoissonGLM(HEAD))], 0)
+    plan = FitPlan(Folds.from_rows(rows, None, 0), [MemberSpec("poisson_glm", PoissonGLM, {"head": HEAD})], 0)
     lines: list[str] = []
     chosen = PipelineOptions(**{"compare_with": ["constant"]} | options)
     return fit_pipeline(plan, HEAD, CountRange(), chosen, Schedule(clock, lines.append, steps=steps)), lines
@@ -101,16 +101,16 @@ def test_the_estimator_and_the_command_fit_the_same_model(rows):
         np.testing.assert_array_equal(by_command, by_estimator)
 
 
-def test_every_member_is_made_once(rows, monkeypatch):
+def test_options_of_every_member_are_chosen_once(rows, monkeypatch):
     made: list[str] = []
     for name in ("constant", "glm", "poisson_glm"):
         kind = MEMBERS[name]
 
-        def from_task(cls, task: Task, name: str = name, original=kind.from_task.__func__):
+        def choose_options(cls, task: Task, name: str = name, original=kind.choose_options.__func__):
             made.append(name)
             return original(cls, task)
 
-        monkeypatch.setattr(kind, "from_task", classmethod(from_task))
+        monkeypatch.setattr(kind, "choose_options", classmethod(choose_options))
     CountRegressor(members=("constant", "glm", "poisson_glm"), likelihood="poisson", random_state=0).fit(rows.X, rows.y)
     assert sorted(made) == ["constant", "glm", "poisson_glm"]
 

@@ -13,7 +13,8 @@ from ddpn import predictor as module
 from ddpn.calibration.calibrate import fit_intervals, fit_ood, fit_recalibration
 from ddpn.calibration.intervals import IntervalLevels, make_interval, score_blocks
 from ddpn.calibration.ood import FeatureProfile
-from ddpn.members.glm import GLM, Constant, PoissonGLM
+from ddpn.members.constant import Constant
+from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.members.member import Member
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
@@ -35,8 +36,8 @@ WEIGHTS = {"constant": 0.2, "poisson_glm": 0.5, "glm": 0.3}
 
 @pytest.fixture(scope="module")
 def members():
-    kinds = {"constant": Constant(), "poisson_glm": PoissonGLM(), "glm": GLM(make_head("double_poisson"))}
-    return {name: member.fit(SAMPLE, None, seed=0) for name, member in kinds.items()}
+    kinds = {"constant": Constant, "poisson_glm": PoissonGLM, "glm": GLM}
+    return {name: kind.fit(SAMPLE, None, seed=0) for name, kind in kinds.items()}
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_a_member_of_weight_zero_is_not_asked(members, predictor):
             raise AssertionError
 
     before = predictor.distribution(X, EXPOSURE).mean
-    predictor.add("broken", Broken(), seconds=2.0)
+    predictor.add("broken", Broken.fit(SAMPLE, None, seed=0), seconds=2.0)
     assert (predictor.distribution(X, EXPOSURE).mean == before).all()
     assert list(predictor.active_members) == list(members)
     assert (predictor.weights["broken"], predictor.seconds["broken"]) == (0.0, 2.0)
@@ -74,7 +75,7 @@ def test_a_member_of_weight_zero_is_not_asked(members, predictor):
 def test_a_table_is_read_once_for_all_members(members, monkeypatch):
     frame = pd.DataFrame(X, columns=["a", "b"], index=[f"p{row}" for row in range(120)])
     sample, calls, real = SAMPLE.replace(X=frame), [], reading._read_frame
-    named = {name: type(member)().fit(sample, None, seed=0) for name, member in members.items()}
+    named = {name: type(member).fit(sample, None, seed=0) for name, member in members.items()}
     predictor = Predictor(named, WEIGHTS, needs_exposure=True)
     alone = predictor.distribution(frame, EXPOSURE).mean
     predictor.calibration = replace(predictor.calibration, profile=FeatureProfile.fit(frame))
@@ -89,7 +90,7 @@ def test_a_table_is_read_once_for_all_members(members, monkeypatch):
 @pytest.mark.parametrize("name", [MIXTURE, "glm"])
 def test_a_name_in_use_cannot_be_added(predictor, name):
     with pytest.raises(ConfigError, match=f"name of its own, got '{name}'"):
-        predictor.add(name, Constant())
+        predictor.add(name, predictor.members["constant"])
     assert predictor.weights == WEIGHTS
 
 
@@ -112,8 +113,8 @@ def test_blocks_are_the_same_rows(predictor, monkeypatch):
 @pytest.fixture(scope="module")
 def networks_and_glm() -> dict[str, Member]:
     options = NetworkOptions(n_networks=3, hidden=(16, 16), epochs=3, numeric="piecewise")
-    kinds = {"networks": Networks(make_head("mixed"), options), "glm": GLM(make_head("double_poisson"))}
-    return {name: member.fit(SAMPLE, None, seed=0) for name, member in kinds.items()}
+    networks = Networks.fit(SAMPLE, None, seed=0, head=make_head("mixed"), options=options)
+    return {"networks": networks, "glm": GLM.fit(SAMPLE, None, seed=0)}
 
 
 @pytest.fixture(scope="module")

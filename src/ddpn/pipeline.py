@@ -19,10 +19,11 @@ from ddpn.calibration.calibration import Calibration
 from ddpn.calibration.heavy_tails import describe_heavy_tail
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.members import MEMBERS, format_member_label
+from ddpn.members.fitting import is_member_error
 from ddpn.members.folds import Folds, JobOptions
 from ddpn.members.held_out import HeldOutPredictions
-from ddpn.members.member import NotApplicableError, Task
-from ddpn.members.portfolio import MemberSpec, Portfolio, is_member_error
+from ddpn.members.member import MemberSpec, NotApplicableError, Task
+from ddpn.members.portfolio import Portfolio
 from ddpn.networks.heads import Head
 from ddpn.predictor import Predictor
 from ddpn.rows.count_range import CountRange
@@ -152,8 +153,7 @@ def _fit_comparisons(fitted: FittedPipeline, head: Head, options: PipelineOption
     """Fit the members for comparison that are not part of the mixture, until time runs out or Ctrl-C."""
     predictor, folds = fitted.predictor, fitted.folds
     for name in (name for name in options.compare_with if name not in predictor.members):
-        kind = MEMBERS.find(name)
-        label = format_member_label(name, kind)
+        label = format_member_label(name, MEMBERS.find(name))
         if schedule.clock.has_limit and schedule.clock.left <= MIN_SECONDS_TO_COMPARE:
             fitted.notes.append(f"Not compared with {label}, because the time budget ran out.")
             continue
@@ -163,7 +163,7 @@ def _fit_comparisons(fitted: FittedPipeline, head: Head, options: PipelineOption
             with single_thread(), warnings.catch_warnings(), clock.limit():
                 # A fit that is not quite at its maximum is good enough for a comparison.
                 warnings.simplefilter("ignore")
-                member = folds.fit(kind.from_task(Task(head, len(folds.train))), fitted.seed, clock)
+                member = folds.fit(MemberSpec.from_task(name, Task(head, len(folds.train))), fitted.seed, clock)
         except (NotApplicableError, TimeLimitError) as error:
             fitted.notes.append(f"Not compared with {label}: {error}.")
         except Exception as error:

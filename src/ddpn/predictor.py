@@ -76,9 +76,9 @@ class Predictor:
 
     Examples
     --------
-    >>> from ddpn.members.glm import Constant
+    >>> from ddpn.members.constant import Constant
     >>> sample = CountRows(np.zeros((4, 1)), np.array([1.0, 2.0, 2.0, 4.0]))
-    >>> predictor = Predictor({"constant": Constant().fit(sample, None, seed=0)})
+    >>> predictor = Predictor({"constant": Constant.fit(sample, None, seed=0)})
     >>> predictor.distribution(np.zeros((1, 1))).mean.round(decimals=2)
     tensor([2.2500], dtype=torch.float64)
     """

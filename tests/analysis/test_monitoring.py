@@ -211,7 +211,7 @@ def rows() -> CountRows:
 @pytest.fixture(scope="module")
 def predictor(rows) -> Predictor:
     """A Poisson GLM with calibrated intervals, and flags."""
-    predictor_with_flags = Predictor({"poisson_glm": PoissonGLM().fit(rows, None, seed=0)})
+    predictor_with_flags = Predictor({"poisson_glm": PoissonGLM.fit(rows, None, seed=0)})
     folds = Folds(rows, rows)
     calibrate_predictor(
         predictor_with_flags, folds, predictor_with_flags.predict_folds(folds), CalibrationOptions(recalibrate=False)

@@ -11,8 +11,10 @@ from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import Censored, Poisson, Recalibrated
 from ddpn.members import held_out as held_out_module
 from ddpn.members.blending import mix_members
+from ddpn.members.constant import Constant
 from ddpn.members.folds import Folds, get_fold_copies
-from ddpn.members.glm import Constant, PoissonGLM
+from ddpn.members.glm import PoissonGLM
+from ddpn.members.member import MemberSpec
 from ddpn.pipeline import calibrate_predictor
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_rows import CountRows
@@ -31,7 +33,7 @@ def simulate_counts(rows: int, seed: int) -> CountRows:
 
 def fit_predictor(folds: Folds) -> Predictor:
     kinds = {"poisson_glm": PoissonGLM, "constant": Constant}
-    return Predictor({name: folds.fit(kind(), seed=0) for name, kind in kinds.items()}, WEIGHTS)
+    return Predictor({name: folds.fit(MemberSpec(name, kind), seed=0) for name, kind in kinds.items()}, WEIGHTS)
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +131,7 @@ def test_groups_of_intervals_follow_their_rows():
         Folds.from_rows(train, None, seed=0),
         Folds.from_rows(train.rows(slice(0, 500)), train.rows(slice(500, None)), 0),
     ):
-        predictor = Predictor({"constant": folds.fit(Constant(), seed=0)})
+        predictor = Predictor({"constant": folds.fit(MemberSpec("constant", Constant), seed=0)})
         predictor.calibration = calibrate(predictor.predict_folds(folds), CalibrationOptions(groups="shop")).calibration
         low, high = predictor.predict(new.X, groups=new.interval_groups).interval(0.9)
         inside = (low <= new.y) & (new.y <= high)
@@ -183,7 +185,8 @@ class CountingGLM(PoissonGLM):
         np.add.at(self.times, X[:, -1].astype(int), 1)
         return super().distribution(X[:, :-1], exposure)
 
-    def fit(self, train, validation, seed, clock=None):
+    @classmethod
+    def fit(cls, train, validation, seed, clock=None):
         return super().fit(train.replace(X=train.X[:, :-1]), None, seed)
 
 
@@ -193,7 +196,7 @@ def test_a_row_is_predicted_once_by_each_member_however_rows_are_drawn(monkeypat
     sample = simulate_counts(300, seed=4)
     sample = sample.replace(X=np.column_stack([sample.X, np.arange(300)]))
     folds = Folds.from_rows(sample, None, seed=0) if is_crossed else Folds(sample, sample)
-    members = {name: folds.fit(CountingGLM(), seed=0) for name in ("one", "two")}
+    members = {name: folds.fit(MemberSpec(name, CountingGLM), seed=0) for name in ("one", "two")}
     for member in members.values():
         times = np.zeros(300, dtype=int)
         for copy in get_fold_copies(member):
@@ -215,6 +218,9 @@ def test_a_row_is_predicted_once_by_each_member_however_rows_are_drawn(monkeypat
 
 class ConstantMean(Constant):
     """A member that predicts Poissons of a mean of 2."""
+
+    def __init__(self) -> None:
+        """Make the member, which needs no fit."""
 
     def distribution(self, X, exposure=None):
         return Poisson(torch.full((len(X), 1), 2.0, dtype=torch.float64))

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from ddpn.members.constant import Constant
 from ddpn.members.folds import Folds
-from ddpn.members.glm import Constant, PoissonGLM
+from ddpn.members.glm import PoissonGLM
 from ddpn.pipeline import find_heavy_tail
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
@@ -12,7 +13,7 @@ from ddpn.rows.count_rows import CountRows
 
 def find_warning(sample: CountRows, member=Constant) -> str:
     """Find the warning of a member that is fitted to all rows."""
-    predictor, folds = Predictor({"member": member().fit(sample, None, seed=0)}), Folds(sample)
+    predictor, folds = Predictor({"member": member.fit(sample, None, seed=0)}), Folds(sample)
     return find_heavy_tail(predictor, folds, predictor.predict_folds(folds))
 
 

@@ -8,7 +8,7 @@ from scipy import stats
 from ddpn import CountGLM, Poisson
 from ddpn.calibration.recalibration import KNOTS, Recalibration, fit_map, share_pit_intervals
 from ddpn.distributions import Recalibrated
-from ddpn.members.glm import Constant
+from ddpn.members.constant import Constant
 from ddpn.metrics import pit_distance
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
@@ -25,6 +25,9 @@ def counts_and_narrow_means():
 
 class InputMeans(Constant):
     """A member that predicts Poissons whose means are the inputs."""
+
+    def __init__(self) -> None:
+        """Make the member, which needs no fit."""
 
     def distribution(self, X, exposure=None):
         return Poisson(torch.from_numpy(X[0].values[:, None]))

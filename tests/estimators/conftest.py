@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ddpn import DDPNRegressor
-from ddpn.members.trees import boosting
+from ddpn.members.trees import mean
 from ddpn.networks.heads import HEADS
 
 #: Likelihoods whose heads share all code that estimators use with one that is there.
@@ -27,7 +27,7 @@ LIKELIHOODS["paper"] = {"likelihood": "double_poisson", "head_options": {"object
 def _limit_trees() -> Iterator[None]:
     """Boost trees of one size: tests/members/test_trees.py tests how a size is chosen."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(boosting, "_LEAVES", (4,))
+        patch.setattr(mean, "_LEAVES", (4,))
         yield
 
 

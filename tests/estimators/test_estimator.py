@@ -297,7 +297,7 @@ def model_of_all_members(quick, larger) -> DDPNRegressor:
     others = [name for name in MEMBERS if name != "networks"]
     few = NetworkOptions(n_networks=2, hidden=(8,), epochs=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LargeNetworks, "from_task", lambda task: LargeNetworks(task.head, few))
+        patch.setattr(LargeNetworks, "choose_options", lambda task: {"head": task.head, "options": few})
         model = quick(mix_with=others, epochs=2, training_options={"batch_size": 100}).fit(frame[:210], y[:210])
     return model.fit_intervals(frame[270:], y[270:]).fit_ood(frame[270:])
 

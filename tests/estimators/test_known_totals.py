@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 
 from ddpn import CountGLM, DDPNRegressor, DoubleBinomial, InputError
-from ddpn.members.glm import Constant
+from ddpn.members.constant import Constant
 from ddpn.members.member import Task
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit
@@ -85,7 +85,7 @@ def test_totals_are_not_rescaled_and_the_constant_member_keeps_the_likelihood(ro
     sample = CountRows(X, y, exposure=totals.astype(float))
     head = DDPNRegressor(likelihood="double_binomial").build_options()[0]
     assert choose_exposure_unit(sample, head.exposure_is_total) == 1.0
-    constant = Constant.from_task(Task(head)).fit(sample, None, seed=0)
+    constant = Constant.fit(sample, None, seed=0, **Constant.choose_options(Task(head)))
     assert constant.likelihood == "double_binomial"
     again = Constant.from_state(constant.state())
     assert torch.equal(again.distribution(X, totals).mean, constant.distribution(X, totals).mean)

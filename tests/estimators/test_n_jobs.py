@@ -87,11 +87,11 @@ def test_a_fit_that_is_stopped_continues_with_what_is_done(larger, tmp_path, mon
 
 
 def test_a_job_that_fails_ends_the_fit_with_one_sentence(counts, monkeypatch):
-    def fit(self, train, validation, seed, clock):
+    def fit(cls, train, validation, seed, clock, **options):
         raise ZeroDivisionError("odd")
 
     JobRecorder(monkeypatch)
-    monkeypatch.setattr(Networks, "fit", fit)
+    monkeypatch.setattr(Networks, "fit", classmethod(fit))
     with pytest.raises(JobError, match=r"^networks failed: ZeroDivisionError: odd\.$"):
         DDPNRegressor(**SMALL, n_jobs=2).fit(*counts)
 

@@ -106,13 +106,10 @@ def make_linear_member() -> Callable[..., GLM]:
 
     def make(likelihood: Any, reach: float, seed: int = 0, unit: float = 1.0) -> GLM:
         rng, head = np.random.default_rng(seed), make_head(likelihood)
-        member = GLM(head)
-        member.encoder = FeatureEncoder().fit(pl.DataFrame({"a": [-1.0, 0.0, 1.0], "b": [1.0, -1.0, 0.0]}))
+        encoder = FeatureEncoder().fit(pl.DataFrame({"a": [-1.0, 0.0, 1.0], "b": [1.0, -1.0, 0.0]}))
         slopes = reach * rng.normal(size=(head.n_raw, 2))
-        member.linear = LinearPredictor(np.zeros(2), np.ones(2), slopes, rng.normal(size=head.n_raw) * 0.5)
-        unbounded = np.full(head.n_raw, np.inf)
-        member.low, member.high, member.unit = -unbounded, unbounded, unit
-        return member
+        linear = LinearPredictor(np.zeros(2), np.ones(2), slopes, rng.normal(size=head.n_raw) * 0.5)
+        return GLM(head, linear, unit, encoder=encoder)
 
     return make
 

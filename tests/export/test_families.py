@@ -6,7 +6,7 @@ import torch
 
 from ddpn.export import export_onnx
 from ddpn.export.families import MAX_GRID_COUNT
-from ddpn.members.glm import Constant
+from ddpn.members.constant import Constant
 from ddpn.networks.heads import HEADS
 from ddpn.predictor import Predictor
 from ddpn.rows.count_range import CountRange
@@ -53,7 +53,7 @@ def test_extreme_parameters_have_exact_quantiles_or_nan(
 @pytest.mark.parametrize(("scale", "is_refused"), [(1e3, False), (1e6, True)])
 def test_training_counts_beyond_the_sums_are_refused(scale, is_refused, make_linear_member, file):
     sample = CountRows(np.zeros((50, 2)), np.random.default_rng(0).poisson(scale, 50).astype(float))
-    members = {"glm": make_linear_member("poisson", 0.1), "constant": Constant().fit(sample, None, seed=0)}
+    members = {"glm": make_linear_member("poisson", 0.1), "constant": Constant.fit(sample, None, seed=0)}
     predictor = Predictor(members, {"glm": 1.0, "constant": 0.0})
     if is_refused:
         with pytest.raises(ConfigError, match="262,144"):

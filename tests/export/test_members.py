@@ -8,7 +8,9 @@ import pytest
 from ddpn import CountGLM, CountRegressor, DDPNRegressor
 from ddpn.export import export_onnx
 from ddpn.export.families import MAX_GRID_COUNT
-from ddpn.members.glm import GLM, Constant, PoissonGLM
+from ddpn.members.constant import Constant
+from ddpn.members.glm import GLM, PoissonGLM
+from ddpn.members.network_fit import build_model
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.members.trees.member import Trees
@@ -53,7 +55,7 @@ def new() -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def glm(train) -> GLM:
-    return GLM().fit(train, None, seed=0)
+    return GLM.fit(train, None, seed=0)
 
 
 EXPOSURE = np.random.default_rng(3).uniform(0.2, 5.0, 30)
@@ -64,12 +66,10 @@ def make_random_networks(
 ) -> Networks:
     """Make networks with random weights, as a training would leave them."""
     options = NetworkOptions(n_networks=3, hidden=(8, 5), numeric=numeric, activation=activation)
-    member = Networks(make_head("mixed"), options.with_widths(240))
-    member.unit, member.n_rows, member.chosen = 1.0, 240, None
-    member.encoder = FeatureEncoder(numeric=numeric, categorical=categorical).fit(train.X, train.y)
-    member.model = member._build(len(member.encoder.get_feature_names_out()), 3)
-    member.model.reset([1, 2, 3])
-    member.model = member.model.double().eval()
+    encoder, head = FeatureEncoder(numeric=numeric, categorical=categorical).fit(train.X, train.y), make_head("mixed")
+    model = build_model(head, options, len(encoder.get_feature_names_out()), 3)
+    model.reset([1, 2, 3])
+    member = Networks(head, options, encoder, None, model.double().eval(), 1.0, 240, None)
     member.get_facts = dict
     return member
 
@@ -93,7 +93,7 @@ def test_an_activation_without_float64_is_refused(train, file):
 def test_chosen_inputs_are_exported(train, new, assert_parity):
     member = make_random_networks(train, "standard")
     member.chosen = np.array([3, 0, 7])
-    member.model = member._build(3, 3)
+    member.model = build_model(member.head, member.options, 3, 3)
     member.model.reset([1, 2, 3])
     member.model = member.model.double()
     assert_parity(Predictor({"networks": member}), new)
@@ -101,7 +101,7 @@ def test_chosen_inputs_are_exported(train, new, assert_parity):
 
 def test_a_poisson_glm_beyond_any_grid_predicts_nan(train, new, assert_parity, run_file, make_feeds, file):
     """Rows whose counts end within the sums are predicted; others are NaN in all outputs."""
-    member = PoissonGLM().fit(train, None, seed=0)
+    member = PoissonGLM.fit(train, None, seed=0)
     mean = member.distribution(new, EXPOSURE).mean.numpy().ravel()
     inside = mean < 0.5 * MAX_GRID_COUNT
     assert mean.max() > 1e7
@@ -117,14 +117,14 @@ def test_trees_with_a_boosted_dispersion_are_exported(new, assert_parity):
     index = X["number"].to_numpy() + X["hour"].to_numpy() + X["flag"].to_numpy()
     mean = np.where(index > 0.3, 30.0, 3.0)
     spread = np.where(X["number"].to_numpy() > 0, rng.gamma(1.0, 1.0, 900), 1.0)
-    member = Trees(rounds=40, leaves=(4,)).fit(CountRows(X, rng.poisson(mean * spread).astype(float)), None, seed=0)
+    member = Trees.fit(CountRows(X, rng.poisson(mean * spread).astype(float)), None, seed=0, rounds=40, leaves=(4,))
     assert member.get_facts()["dispersion"] == "boosted"
     assert_parity(Predictor({"trees": member}), new)
 
 
 def test_a_weighted_mixture_of_several_kinds_is_exported(train, glm, new, assert_parity):
-    members = {"constant": Constant().fit(train, None, seed=0), "glm": glm}
-    members |= {"trees": Trees(rounds=12).fit(train, None, seed=0), "networks": make_random_networks(train, "steps")}
+    members = {"constant": Constant.fit(train, None, seed=0), "glm": glm}
+    members |= {"trees": Trees.fit(train, None, seed=0, rounds=12), "networks": make_random_networks(train, "steps")}
     weights = {"constant": 0.2, "glm": 0.5, "trees": 0.3, "networks": 0.0}
     predictor = Predictor(members, weights, needs_exposure=True)
     assert_parity(predictor, new, EXPOSURE)
@@ -132,7 +132,7 @@ def test_a_weighted_mixture_of_several_kinds_is_exported(train, glm, new, assert
 
 def test_constants_alone_have_no_columns(train, file):
     with pytest.raises(ConfigError, match="a member that reads columns"):
-        export_onnx(Predictor({"constant": Constant().fit(train, None, seed=0)}), file)
+        export_onnx(Predictor({"constant": Constant.fit(train, None, seed=0)}), file)
 
 
 def test_an_estimator_and_its_folder_give_the_same_file(wards, quick, tmp_path, assert_parity):

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.members.trees import boosting
+from ddpn.members.trees import mean
 from ddpn.rows.count_rows import CountRows
 
 
@@ -32,7 +32,7 @@ def sample_of_all_kinds() -> CountRows:
 def _limit_trees() -> Iterator[None]:
     """Boost trees of one size: test_trees.py tests how a size is chosen."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(boosting, "_LEAVES", (4,))
+        patch.setattr(mean, "_LEAVES", (4,))
         yield
 
 

@@ -1,14 +1,15 @@
 """Test what every kind of member must do, over the registry."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 import torch
 
-from ddpn.members import MEMBERS, Member, networks
-from ddpn.members.member import Task
+from ddpn.members import MEMBERS, Member, network_fit
+from ddpn.members.member import MemberSpec, Task
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.members.trees import boosting
@@ -18,19 +19,19 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 
 
-def make_member(name: str) -> Member:
-    member = MEMBERS[name].from_task(Task(make_head("double_poisson")))
-    if isinstance(member, Networks):
-        member.options = NetworkOptions(n_networks=2, hidden=(8,), numeric="standard", epochs=2)
+def make_spec(name: str) -> MemberSpec:
+    spec, options = MemberSpec.from_task(name, Task(make_head("double_poisson"))), {}
+    if issubclass(spec.kind, Networks):
+        options = {"options": NetworkOptions(n_networks=2, hidden=(8,), numeric="standard", epochs=2)}
     if name == "trees":
-        member.leaves, member.rounds = (4,), 8
-    return member
+        options = {"leaves": (4,), "rounds": 8}
+    return replace(spec, options=spec.options | options)
 
 
 @pytest.fixture(scope="module")
 def members_of_all_kinds(sample_of_all_kinds) -> dict[str, Member]:
     """Every kind of member, fitted once."""
-    return {name: make_member(name).fit(sample_of_all_kinds, None, seed=1) for name in MEMBERS}
+    return {name: make_spec(name).fit(sample_of_all_kinds, None, seed=1) for name in MEMBERS}
 
 
 @pytest.fixture(params=list(MEMBERS))
@@ -104,7 +105,7 @@ def test_a_weight_of_zero_equals_dropping_the_row(sample_of_all_kinds, name):
     some = sample_of_all_kinds.rows(slice(0, 80))
     weight = (np.arange(80) % 4 > 0).astype(float)
     dropped = CountRows(some.X, some.y, None, some.exposure).rows(weight > 0)
-    result = [make_member(name).fit(s, None, seed=1) for s in (some.replace(weight=weight), dropped)]
+    result = [make_spec(name).fit(s, None, seed=1) for s in (some.replace(weight=weight), dropped)]
     ours, theirs = (member.distribution(some.X, some.exposure).mean.numpy() for member in result)
     assert ours == pytest.approx(theirs, rel=1e-6)
 
@@ -112,16 +113,15 @@ def test_a_weight_of_zero_equals_dropping_the_row(sample_of_all_kinds, name):
 # Weights, exposures and groups: where a member leaves one out in some step, its predictions change ------------------
 
 
-def make_member_without_row_rules(name: str, likelihood: str, rows: int) -> Member:
-    """Make a member of which no step depends on the number of rows, apart from their weights; batches hold all rows."""
-    member = MEMBERS[name].from_task(Task(make_head(likelihood), rows=rows))
-    if isinstance(member, Networks):
-        member.options = NetworkOptions(
-            n_networks=2, hidden=(8,), numeric="steps", categorical="effects", epochs=8, batch_size=4096
-        )
+def make_spec_without_row_rules(name: str, likelihood: str, rows: int) -> MemberSpec:
+    """Describe a member of which no step depends on the number of rows, apart from their weights, in one batch."""
+    spec, options = MemberSpec.from_task(name, Task(make_head(likelihood), rows=rows)), {}
+    if issubclass(spec.kind, Networks):
+        small = {"n_networks": 2, "hidden": (8,), "epochs": 8, "batch_size": 4096}
+        options = {"options": NetworkOptions(numeric="steps", categorical="effects", **small)}
     if name == "trees":
-        member.leaves, member.rounds, member.rate = (4,), 12, 0.3
-    return member
+        options = {"leaves": (4,), "rounds": 12, "rate": 0.3}
+    return replace(spec, options=spec.options | options)
 
 
 def simulate_rows(rows: int = 210, seed: int = 0) -> CountRows:
@@ -147,7 +147,7 @@ def test_a_weight_equals_a_row_given_as_often(monkeypatch, name):
     trees get the levels as numbers, as LightGBM joins levels with few rows.
     """
     by_content = lambda rows, folds, seed, group=None: group.astype(int) % folds
-    for module in (splits, networks):
+    for module in (splits, network_fit):
         monkeypatch.setattr(module, "assign_folds", by_content)
     monkeypatch.setattr(boosting, "min_rows_per_leaf", lambda rows: 1)
     sample = simulate_rows()
@@ -155,10 +155,10 @@ def test_a_weight_equals_a_row_given_as_often(monkeypatch, name):
         sample = sample.replace(X=sample.X.with_columns(pl.col("level").str.slice(1).cast(float)))
     repeated = sample.rows(np.repeat(np.arange(len(sample)), sample.weight.astype(int))).replace(weight=None)
     by_weight, by_rows, without = (
-        compute_moments(make_member_without_row_rules(name, "negative_binomial", 210).fit(rows, None, seed=1), sample.X)
+        compute_moments(make_spec_without_row_rules(name, "negative_binomial", 210).fit(rows, None, seed=1), sample.X)
         for rows in (sample, repeated, sample.replace(weight=None))
     )
-    tolerance = 2e-3 if isinstance(make_member_without_row_rules(name, "negative_binomial", 210), Networks) else 1e-4
+    tolerance = 2e-3 if issubclass(MEMBERS[name], Networks) else 1e-4
     np.testing.assert_allclose(by_weight, by_rows, rtol=tolerance)
     assert np.abs(without / by_rows - 1.0).max() > 0.02, "weights matter for these rows"
 
@@ -168,7 +168,7 @@ def test_one_exposure_for_all_rows_is_a_unit_of_the_rate(name):
     """Fits with the same exposure for all rows, and later steps on them, predict as those without exposures."""
     sample, scale = simulate_rows().replace(weight=None, group=None), np.full(210, 1.4 * 2.0**3)
     exposed, plain = (
-        make_member_without_row_rules(name, "negative_binomial", 210).fit(rows, None, seed=1)
+        make_spec_without_row_rules(name, "negative_binomial", 210).fit(rows, None, seed=1)
         for rows in (sample.replace(exposure=scale), sample)
     )
     np.testing.assert_allclose(compute_moments(exposed, sample.X, scale), compute_moments(plain, sample.X), rtol=2e-3)
@@ -182,7 +182,7 @@ def test_columns_that_tell_the_exposure_say_nothing_about_the_rate(name):
     exposure = 2.0**level
     X = pl.DataFrame({"a": level + 0.1 * rng.normal(size=300), "level": [f"l{k}" for k in level]})
     sample = CountRows(X, rng.poisson(30.0 * exposure).astype(float), None, exposure)
-    member = make_member_without_row_rules(name, "negative_binomial", 300).fit(sample, None, seed=1)
+    member = make_spec_without_row_rules(name, "negative_binomial", 300).fit(sample, None, seed=1)
     rate = list_locations(member, X, exposure).mean(1) / exposure
     by_level = [rate[level == k].mean() for k in range(8)]
     np.testing.assert_allclose(by_level, 30.0, rtol=0.2)
@@ -192,7 +192,7 @@ def test_columns_that_tell_the_exposure_say_nothing_about_the_rate(name):
 def test_every_division_of_rows_keeps_groups_whole(monkeypatch, name):
     """Folds for the dispersion, for effects of levels and for rounds are told the groups of their rows."""
     group, divided = simulate_rows().group.astype(int) // 3, []
-    for module, splitter in ((splits, splits.assign_folds), (networks, networks.assign_folds)):
+    for module, splitter in ((splits, splits.assign_folds), (network_fit, network_fit.assign_folds)):
 
         def divide(rows, folds, seed, group=None, splitter=splitter):
             divided.append((rows, group))
@@ -201,7 +201,8 @@ def test_every_division_of_rows_keeps_groups_whole(monkeypatch, name):
         monkeypatch.setattr(module, "assign_folds", divide)
     sample = simulate_rows().replace(group=group)
     fold = np.unique(group, return_inverse=True)[1] % 5
-    make_member_without_row_rules(name, "negative_binomial", 210).fit(sample, None, seed=0)
-    make_member_without_row_rules(name, "negative_binomial", 210).fit_copies(sample, fold, seed=0)
+    spec = make_spec_without_row_rules(name, "negative_binomial", 210)
+    spec.fit(sample, None, seed=0)
+    spec.kind.fit_copies(sample, fold, seed=0, **spec.options)
     assert all(labels is not None and len(labels) == rows for rows, labels in divided), divided
     assert len(divided) == (6 if name in ("trees", "networks", "large_networks") else 0)

@@ -49,11 +49,13 @@ class Neighbours(Member):
 
     label = "nearest neighbours"
 
-    def fit(self, train, validation, seed, clock):
-        self.encoder = FeatureEncoder().fit(train.X, train.y, train.weight)
-        self.inputs = self.encoder.transform(train.X)
-        self.rates = train.y if train.exposure is None else train.y / train.exposure
-        return self
+    def __init__(self, encoder, inputs, rates):
+        self.encoder, self.inputs, self.rates = encoder, inputs, rates
+
+    @classmethod
+    def fit(cls, train, validation, seed, clock):
+        encoder = FeatureEncoder().fit(train.X, train.y, train.weight)
+        return cls(encoder, encoder.transform(train.X), train.y if train.exposure is None else train.y / train.exposure)
 
     def distribution(self, X, exposure=None):
         search = NearestNeighbors(n_neighbors=min(15, len(self.rates))).fit(self.inputs)
@@ -67,10 +69,8 @@ class Neighbours(Member):
 
     @classmethod
     def from_state(cls, files):
-        member, arrays = cls(), arrays_from_bytes(files["rows.safetensors"])
-        member.inputs, member.rates = arrays["inputs"], arrays["rates"]
-        member.encoder = encoder_from_bytes(files["encoder.json"], "encoder.json")
-        return member
+        encoder = encoder_from_bytes(files["encoder.json"], "encoder.json")
+        return cls(encoder, **arrays_from_bytes(files["rows.safetensors"]))
 
 
 class WithoutText(Neighbours):
@@ -79,8 +79,9 @@ class WithoutText(Neighbours):
     label = "numbers only"
     is_default = False
 
-    def fit(self, train, validation, seed, clock):
-        self.inputs = np.column_stack([column.cells() for column in train.X]).astype(float)
+    @classmethod
+    def fit(cls, train, validation, seed, clock):
+        np.column_stack([column.cells() for column in train.X]).astype(float)
         return super().fit(train, validation, seed, clock)
 
 
@@ -97,9 +98,11 @@ class WithoutNewLevels(Neighbours):
             raise KeyError("level")
         return super().distribution(X, exposure)
 
-    def fit(self, train, validation, seed, clock):
-        self.levels_ = {column.name: column.cells().tolist() for column in train.X if column.is_category}
-        return super().fit(train, validation, seed, clock)
+    @classmethod
+    def fit(cls, train, validation, seed, clock):
+        member = super().fit(train, validation, seed, clock)
+        member.levels_ = {column.name: column.cells().tolist() for column in train.X if column.is_category}
+        return member
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -225,3 +228,9 @@ def test_the_command_line_fits_compares_and_reports_the_member(data, tmp_path, m
 def test_a_method_with_an_old_name_is_refused():
     with pytest.raises(TypeError, match=r"Old\.facts has another name since ddpn 0\.4: get_facts"):
         type("Old", (Member,), {"facts": lambda self: {}})
+
+
+def test_a_fit_that_changes_a_member_is_refused():
+    """As those of version 0.3 did."""
+    with pytest.raises(TypeError, match=r"Old\.fit must be a class method"):
+        type("Old", (Member,), {"fit": lambda self, train, validation, seed, clock: self})

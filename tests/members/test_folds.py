@@ -14,9 +14,10 @@ import torch
 from ddpn import CountRegressor
 from ddpn.distributions import Poisson
 from ddpn.members.blending import mix_members
+from ddpn.members.constant import Constant
 from ddpn.members.folds import CrossFitted, Folds, collect_levels, get_fold_copies, load_member
-from ddpn.members.glm import GLM, Constant, PoissonGLM
-from ddpn.members.member import Member
+from ddpn.members.glm import GLM, PoissonGLM
+from ddpn.members.member import Member, MemberSpec
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.members.trees.member import Trees
@@ -49,18 +50,19 @@ def draw_wide_table(rows: int = ROWS) -> CountRows:
     return CountRows(X, np.random.default_rng(2).poisson(np.exp(1.0 + 0.5 * X[:, 5])).astype(float))
 
 
-def make_networks(**options) -> Networks:
+def make_networks(**options) -> MemberSpec:
     defaults = {"n_networks": 2, "hidden": (8,), "epochs": 1, "batch_size": 32, "numeric": "steps"}
-    return Networks(make_head("poisson"), NetworkOptions(**defaults | options))
+    chosen = {"head": make_head("poisson"), "options": NetworkOptions(**defaults | options)}
+    return MemberSpec("networks", Networks, chosen)
 
 
 KINDS = {
     "networks": (simulate_table, make_networks),
     "networks of level effects": (simulate_table, lambda: make_networks(categorical="effects")),
     "networks of many columns": (draw_wide_table, lambda: make_networks(numeric="standard")),
-    "trees": (simulate_table, lambda: Trees(rounds=10, leaves=(4,))),
-    "glm": (simulate_table, lambda: GLM(make_head("poisson"))),
-    "constant": (simulate_table, Constant),
+    "trees": (simulate_table, lambda: MemberSpec("trees", Trees, {"rounds": 10, "leaves": (4,)})),
+    "glm": (simulate_table, lambda: MemberSpec("glm", GLM, {"head": make_head("poisson")})),
+    "constant": (simulate_table, lambda: MemberSpec("constant", Constant)),
 }
 
 
@@ -138,9 +140,9 @@ def test_validation_rows_are_held_out_where_there_are_some():
     folds = Folds.from_rows(train, validation, seed=0)
     assert not folds.are_crossed
     assert folds.held_out == [validation]
-    member = folds.fit(PoissonGLM(), seed=0)
+    member = folds.fit(MemberSpec("poisson_glm", PoissonGLM), seed=0)
     assert get_fold_copies(member) == [member]
-    alone = PoissonGLM().fit(train, validation, seed=0)
+    alone = PoissonGLM.fit(train, validation, seed=0)
     assert torch.equal(compute_probabilities(member, validation), compute_probabilities(alone, validation))
 
 

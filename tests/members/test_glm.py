@@ -11,9 +11,11 @@ from scipy import optimize, stats
 from ddpn import CountGLM
 from ddpn.distributions import NegativeBinomial
 from ddpn.distributions.limits import apply_record_limits
-from ddpn.members.glm import GLM, Constant, Design, PoissonGLM
+from ddpn.members.constant import Constant
+from ddpn.members.design import Design
+from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.members.linear import fit_linear
-from ddpn.members.member import NotApplicableError, Task
+from ddpn.members.member import MemberSpec, NotApplicableError, Task
 from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
 from ddpn.tables.encoding import FeatureEncoder
@@ -33,7 +35,7 @@ def compute_raw(member: GLM, X: np.ndarray) -> np.ndarray:
 
 
 def test_the_member_is_the_glm_of_the_encoded_rows_and_goes_no_further(line):
-    member = GLM.from_task(Task(make_head("double_poisson", beta=0.5))).fit(line, None, seed=0)
+    member = MemberSpec.from_task("glm", Task(make_head("double_poisson", beta=0.5))).fit(line, None, seed=0)
     encoded = FeatureEncoder().fit(line.X).transform(line.X).astype(float)
     glm = CountGLM(alpha=1e-3, location="mu", dispersion="linear").fit(encoded, line.y)
     dist = glm.predict_distribution(encoded).distribution.components
@@ -57,7 +59,7 @@ def test_a_glm_of_many_columns_or_zeros_is_not_applicable(line, monkeypatch, cas
         drawn = np.random.default_rng(0).choice(200, 10, replace=False)
         sample.y[np.setdiff1d(np.arange(200), drawn)[0]] = 7.0
     with pytest.raises(NotApplicableError, match=words):
-        GLM(make_head("poisson")).fit(sample, None, seed=0)
+        GLM.fit(sample, None, seed=0, head=make_head("poisson"))
 
 
 def test_the_poisson_glm_is_that_of_statsmodels(sample_of_all_kinds):
@@ -67,7 +69,8 @@ def test_the_poisson_glm_is_that_of_statsmodels(sample_of_all_kinds):
         sample_of_all_kinds.weight,
         sample_of_all_kinds.exposure,
     )
-    member = PoissonGLM.from_task(Task(make_head("double_poisson"))).fit(sample_of_all_kinds, None, seed=0)
+    task = Task(make_head("double_poisson"))
+    member = MemberSpec.from_task("poisson_glm", task).fit(sample_of_all_kinds, None, seed=0)
     age = X["age"].to_numpy()
     missing = np.isnan(age)
     columns = [np.ones(250), X["x"], np.where(missing, 0.0, age), missing, X["ward"] == "B", X["ward"] == "C"]
@@ -81,26 +84,26 @@ def test_the_poisson_glm_is_that_of_statsmodels(sample_of_all_kinds):
 @pytest.mark.parametrize("kind", [GLM, PoissonGLM])
 def test_constant_and_duplicated_columns_change_no_prediction(line, kind):
     sample = line.rows(np.resize(np.arange(200), 1500))
-    plain = kind(make_head("poisson")).fit(sample, None, seed=0)
+    plain = kind.fit(sample, None, seed=0, head=make_head("poisson"))
     constant = np.c_[sample.X, np.full(1500, 7.3)]
     assert compute_raw(
-        kind(make_head("poisson")).fit(sample.replace(X=constant), None, seed=0), constant
+        kind.fit(sample.replace(X=constant), None, seed=0, head=make_head("poisson")), constant
     ) == pytest.approx(compute_raw(plain, sample.X), abs=1e-9)
     doubled = np.c_[sample.X, sample.X]
-    fitted = kind(make_head("poisson")).fit(sample.replace(X=doubled), None, seed=0)
+    fitted = kind.fit(sample.replace(X=doubled), None, seed=0, head=make_head("poisson"))
     # The penalty of two equal columns is half of that of one.
     assert compute_raw(fitted, doubled) == pytest.approx(compute_raw(plain, sample.X), abs=1e-2)
 
 
 @pytest.mark.parametrize("rough", [True, False])
 def test_a_member_that_does_not_converge_says_so(line, monkeypatch, rough):
-    from ddpn.members import linear
+    from ddpn.members import linear_search
 
-    monkeypatch.setattr(linear, "_ROUGH_ROUNDS" if rough else "_POLISH_STEPS", (1, 1) if rough else 0)
-    monkeypatch.setattr(linear, "_MAX_DECREMENT", 0.0)
-    monkeypatch.setattr(linear, "_MAX_CLOSE_DECREMENT", 0.0)
+    monkeypatch.setattr(linear_search, "_ROUGH_ROUNDS" if rough else "_POLISH_STEPS", (1, 1) if rough else 0)
+    monkeypatch.setattr(linear_search, "_MAX_DECREMENT", 0.0)
+    monkeypatch.setattr(linear_search, "_MAX_CLOSE_DECREMENT", 0.0)
     with pytest.warns(UserWarning, match="search of the GLM did not reach the maximum"):
-        GLM.from_task(Task(make_head("negative_binomial"), is_rough=rough)).fit(line, None, seed=0)
+        MemberSpec.from_task("glm", Task(make_head("negative_binomial"), is_rough=rough)).fit(line, None, seed=0)
 
 
 def test_a_rough_fit_is_close_to_the_maximum_where_counts_vary_much():
@@ -138,7 +141,7 @@ RNG = np.random.default_rng(4)
 
 
 def fit_constant(y: np.ndarray, weight=None, exposure=None) -> Constant:
-    return Constant().fit(CountRows(np.zeros((len(y), 1)), y, weight, exposure), None, seed=0)
+    return Constant.fit(CountRows(np.zeros((len(y), 1)), y, weight, exposure), None, seed=0)
 
 
 def test_the_constant_is_the_most_likely_negative_binomial_of_overdispersed_counts():
@@ -186,7 +189,7 @@ def test_bounded_and_censored_counts_have_their_own_maximum():
         "censored": lambda mu: -np.where(cut < 4, stats.poisson.logpmf(cut, mu), stats.poisson.logsf(3, mu)).sum(),
     }
     for name, sample in samples.items():
-        fitted = Constant().fit(sample, None, seed=0)
+        fitted = Constant.fit(sample, None, seed=0)
         best = optimize.minimize_scalar(losses[name], bounds=(1.0, 3.0), method="bounded")
         assert fitted.distribution(np.zeros((1, 1))).mean.item() == pytest.approx(best.x, rel=0.06)
         dist = apply_record_limits(fitted.distribution(sample.X), sample)
@@ -205,8 +208,8 @@ def test_a_weight_is_a_repeated_row(seed):
     X[rng.random((150, 2)) < 0.25] = np.nan
     y = rng.poisson(np.exp(1.0 + 0.3 * np.nan_to_num(X[:, 0], nan=0.5))).astype(float)
     weight = rng.integers(1, 6, 150)
-    weighted = GLM().fit(CountRows(X, y, weight.astype(float)), None, 0)
-    repeated = GLM().fit(CountRows(np.repeat(X, weight, axis=0), np.repeat(y, weight)), None, 0)
+    weighted = GLM.fit(CountRows(X, y, weight.astype(float)), None, 0)
+    repeated = GLM.fit(CountRows(np.repeat(X, weight, axis=0), np.repeat(y, weight)), None, 0)
     ours, theirs = (member.distribution(X).mean.numpy() for member in (weighted, repeated))
     np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
@@ -219,9 +222,9 @@ def test_weights_choose_the_family_of_censored_counts(heavy):
     mean = np.where(half == 0, 6.0, 6.0 * rng.gamma(0.5, 2.0, 400))
     limit = np.full(400, 12.0)
     sample = CountRows(np.zeros((400, 1)), np.minimum(rng.poisson(mean), limit), np.where(half == heavy, 1e3, 1.0))
-    member = GLM.from_task(Task(make_head("mixed")))
-    families = {member.head.name, *(head.name for head in member._others)}
+    options = GLM.choose_options(Task(make_head("mixed")))
+    families = {options["head"].name, *(head.name for head in options["other_heads"])}
     assert {"double_poisson", "negative_binomial"} <= families
     alone = sample.rows(half == heavy).replace(weight=None, limit=limit[half == heavy])
-    member.fit(sample.replace(limit=limit), None, seed=0)
-    assert member.head.name == GLM.from_task(Task(make_head("mixed"))).fit(alone, None, seed=0).head.name
+    member = GLM.fit(sample.replace(limit=limit), None, seed=0, **options)
+    assert member.head.name == GLM.fit(alone, None, seed=0, **options).head.name

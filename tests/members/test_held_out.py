@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ddpn.members.blending import MIXTURE
-from ddpn.members.glm import Constant
+from ddpn.members.constant import Constant
 from ddpn.members.held_out import HeldOutPredictions, MemberPredictions
 from ddpn.rows.count_rows import CountRows
 
@@ -31,7 +31,7 @@ def draw_counts(mean: float, seed: int) -> CountRows:
 def members() -> dict[str, CountedConstant]:
     """Two members that were fitted to counts of different means."""
     return {
-        name: CountedConstant().fit(draw_counts(mean, seed), None, seed=0)
+        name: CountedConstant.fit(draw_counts(mean, seed), None, seed=0)
         for seed, (name, mean) in enumerate({"small": 2.0, "large": 9.0}.items())
     }
 

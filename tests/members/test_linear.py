@@ -8,7 +8,8 @@ from scipy.linalg import block_diag
 from scipy.optimize import approx_fprime, minimize
 from sklearn.linear_model import PoissonRegressor
 
-from ddpn.members.linear import LinearObjective, fit_linear, inverse_information, maximize, sandwich, standardize
+from ddpn.members.linear import fit_linear, sandwich, standardize
+from ddpn.members.linear_search import LinearObjective, inverse_information, maximize
 from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
 

@@ -7,20 +7,22 @@ import polars as pl
 import pytest
 import torch
 
-from ddpn.members import networks as networks_module
+from ddpn.members import network_fit
+from ddpn.members.network_fit import NetworkFit
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
+from ddpn.runtime.deadlines import NO_LIMIT
 from ddpn.runtime.errors import InputError
 from ddpn.tables.encoding import FeatureEncoder
 
 POISSON = make_head("poisson")
 
 
-def make_networks(**options) -> Networks:
+def make_networks(**options) -> NetworkFit:
     small = {"n_networks": 2, "hidden": (8,), "numeric": "standard", "epochs": 1}
-    return Networks(POISSON, NetworkOptions(**small | options))
+    return NetworkFit(Networks, POISSON, NetworkOptions(**small | options))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,7 @@ def test_tensors_hold_every_count_and_weights_of_mean_one(largest, dtype):
     sample = CountRows(X, np.array([0.0, 1.0, largest]), np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 8.0]))
     member = make_networks()
     member.unit = 4.0
-    result = member._to_tensors(sample, X.astype(np.float32))
+    result = member.to_tensors(sample, X.astype(np.float32))
     assert str(result.y.dtype) == dtype
     assert result.y[2].item() == largest
     assert result.weight.tolist() == [0.5, 1.0, 1.5]
@@ -46,11 +48,11 @@ def test_tensors_hold_every_count_and_weights_of_mean_one(largest, dtype):
 
 @pytest.mark.parametrize("numeric", ["auto", "piecewise"])
 def test_with_more_columns_than_rows_those_that_matter_are_kept(numeric, monkeypatch):
-    monkeypatch.setattr(networks_module, "MAX_ENCODED_COLUMNS", 20)
+    monkeypatch.setattr(network_fit, "MAX_ENCODED_COLUMNS", 20)
     rng = np.random.default_rng(0)
     wide = rng.normal(size=(60, 80))
     train, validation = (CountRows(X, rng.poisson(np.exp(X[:, 71])).astype(float)) for X in (wide, wide[:30] + 0.1))
-    member = make_networks(numeric=numeric).fit(train, validation, seed=0)
+    member = make_networks(numeric=numeric).fit(train, validation, 0, NO_LIMIT)
     names = member.encoder.get_feature_names_out()[member.chosen].tolist()
     assert len(names) == 60
     assert any(name.startswith("x71") for name in names)
@@ -59,13 +61,13 @@ def test_with_more_columns_than_rows_those_that_matter_are_kept(numeric, monkeyp
     changed, used = wide.copy(), {int(name.split()[0][1:]) for name in names}
     changed[:, sorted(set(range(80)) - used)] = 9.0
     assert (member.raw(changed) == member.raw(wide)).all()
-    assert make_networks().fit(train, None, seed=0).chosen is not None
-    monkeypatch.setattr(networks_module, "MAX_ENCODED_COLUMNS", 80)
-    assert make_networks().fit(train, None, seed=0).chosen is None
+    assert make_networks().fit(train, None, 0, NO_LIMIT).chosen is not None
+    monkeypatch.setattr(network_fit, "MAX_ENCODED_COLUMNS", 80)
+    assert make_networks().fit(train, None, 0, NO_LIMIT).chosen is None
 
 
 def test_files_that_do_not_fit_together_are_refused(jumping_counts):
-    member = make_networks().fit(jumping_counts[0], None, seed=0)
+    member = make_networks().fit(jumping_counts[0], None, 0, NO_LIMIT)
     files = member.state()
     other = json.loads(files["networks.json"])
     other["options"] = other["options"] | {"hidden": [9]}
@@ -91,7 +93,7 @@ def test_a_row_has_the_same_raw_outputs_alone_and_among_others(likelihood, optio
     X = rng.normal(size=(1100, 3))
     sample = CountRows(X[:200], rng.poisson(np.exp(0.5 * X[:200, 0])).astype(float))
     chosen = NetworkOptions(**{"n_networks": 2, "hidden": (16, 12), "epochs": 1, **options})
-    member = Networks(make_head(likelihood), chosen).fit(sample, None, seed=1)
+    member = Networks.fit(sample, None, seed=1, head=make_head(likelihood), options=chosen)
     whole = member.raw(X)
     with torch.no_grad():
         inputs = torch.from_numpy(member.encoder.transform(X)).double()
@@ -115,8 +117,8 @@ def simulate_levels(rows: int, spread: float, seed: int = 0) -> CountRows:
 
 
 def fit_networks(sample: CountRows, validation: CountRows | None = None, **options) -> Networks:
-    member = Networks(make_head("negative_binomial"), NetworkOptions(**{**OPTIONS, **options}))
-    return member.fit(sample, validation, seed=1)
+    chosen = NetworkOptions(**{**OPTIONS, **options})
+    return Networks.fit(sample, validation, seed=1, head=make_head("negative_binomial"), options=chosen)
 
 
 def compute_score(member: Networks, sample: CountRows) -> float:
@@ -147,8 +149,8 @@ def test_rows_of_a_stream_that_are_in_the_sample_do_not_see_their_counts(sample,
     scores = {}
     for categorical in ("auto", "one-hot"):
         options = NetworkOptions(**OPTIONS, categorical=categorical)
-        member = Networks(make_head("negative_binomial"), options, stream=make_stream(train, 8.0))
-        scores[categorical] = compute_score(member.fit(train, validation, seed=1), test)
+        chosen = {"head": make_head("negative_binomial"), "options": options, "stream": make_stream(train, 8.0)}
+        scores[categorical] = compute_score(Networks.fit(train, validation, seed=1, **chosen), test)
     assert scores["auto"] < scores["one-hot"] - 0.1
 
 
@@ -157,9 +159,9 @@ def test_one_useless_column_of_a_stream_leaves_the_effects_of_others(sample, mak
     some = sample.rows(slice(0, 2000))
     county = pl.Series("county", [f"c{int(code[1:]) // 4}" for code in some.X["zip"]])
     train = some.replace(X=some.X.select("zip").with_columns(county))
-    member = Networks(POISSON, NetworkOptions(**OPTIONS | {"epochs": 1}), stream=make_stream(train, 1.0))
+    chosen = {"head": POISSON, "options": NetworkOptions(**OPTIONS | {"epochs": 1}), "stream": make_stream(train, 1.0)}
     fitted_to_all = FeatureEncoder(categorical="auto").fit(train.X, train.y, exposure=train.exposure)
     assert {"zip effect", "county effect"} <= set(fitted_to_all.get_feature_names_out())
-    names = member.fit(train, None, seed=0).encoder.get_feature_names_out()
+    names = Networks.fit(train, None, seed=0, **chosen).encoder.get_feature_names_out()
     assert "county effect" in names
     assert "zip effect" not in names

@@ -10,14 +10,15 @@ import pytest
 import torch
 
 from ddpn import CountRegressor
-from ddpn.members import portfolio as module
+from ddpn.members import fitting
 from ddpn.members.blending import MixtureScores, mix_members
+from ddpn.members.constant import Constant
 from ddpn.members.folds import Folds, get_fold_copies
-from ddpn.members.glm import Constant, PoissonGLM
+from ddpn.members.glm import PoissonGLM
 from ddpn.members.held_out import MemberPredictions
-from ddpn.members.member import Member, NotApplicableError, Task
+from ddpn.members.member import Member, MemberSpec, NotApplicableError, Task
 from ddpn.members.network_options import NetworkOptions
-from ddpn.members.portfolio import MemberSpec, Portfolio, make_default_specs
+from ddpn.members.portfolio import Portfolio, make_default_specs
 from ddpn.metrics import crps
 from ddpn.networks.heads import make_head
 from ddpn.pipeline import PipelineOptions
@@ -97,14 +98,16 @@ def test_every_member_is_fitted_to_counts_of_known_totals():
 class SlowGLM(PoissonGLM):
     label = "slow"
 
-    def fit(self, train, validation, seed, clock):
+    @classmethod
+    def fit(cls, train, validation, seed, clock):
         while True:
             check_deadline()
             time.sleep(0.01)
 
 
 class RefusingGLM(PoissonGLM):
-    def fit(self, train, validation, seed, clock):
+    @classmethod
+    def fit(cls, train, validation, seed, clock):
         raise NotApplicableError("it is refused")
 
 
@@ -119,7 +122,7 @@ def sample(data) -> CountRows:
 
 
 def make_spec(name: str, kind: type[Member], **options) -> MemberSpec:
-    return MemberSpec(name, kind(), **options)
+    return MemberSpec(name, kind, **options)
 
 
 def make_portfolio(*candidates: MemberSpec, seconds: float | None = None) -> Portfolio:
@@ -127,7 +130,7 @@ def make_portfolio(*candidates: MemberSpec, seconds: float | None = None) -> Por
 
 
 def test_members_that_do_not_apply_or_take_too_long_are_left_out(sample):
-    PoissonGLM().fit(sample, None, seed=0)  # kernels are loaded before the clock starts
+    PoissonGLM.fit(sample, None, seed=0)  # kernels are loaded before the clock starts
     fitted = make_portfolio(
         make_spec("slow", SlowGLM), make_spec("refused", RefusingGLM), make_spec("glm", PoissonGLM), seconds=6.0
     )
@@ -172,7 +175,8 @@ def test_a_larger_member_follows_one_that_could_learn_more(sample, first, expect
 
 def test_an_interruption_keeps_what_was_fitted(sample):
     class Interrupted(PoissonGLM):
-        def fit(self, train, validation, seed, clock):
+        @classmethod
+        def fit(cls, train, validation, seed, clock):
             raise KeyboardInterrupt
 
     fitted = make_portfolio(make_spec("glm", PoissonGLM), make_spec("stop", Interrupted), make_spec("never", SlowGLM))
@@ -211,7 +215,7 @@ def test_large_networks_are_trained_longer(rows, widths, steps):
     task = Task(make_head("mixed"), rows)
     made = {spec.name: spec for spec in make_default_specs(task)}
     assert made["large_networks"].larger_than == "networks"
-    small, large = (made[name].member.options for name in ("networks", "large_networks"))
+    small, large = (made[name].options["options"] for name in ("networks", "large_networks"))
     assert large.hidden == widths
     assert large.epochs * -(-rows // large.batch_size) == pytest.approx(steps, rel=0.25)
     assert large.epochs > 1.5 * small.epochs
@@ -235,18 +239,19 @@ def fit_timed_members(
 ) -> tuple[list[int], Portfolio]:
     """Fit members with a clock on which rows take these many seconds; return the rows of each fit and the result."""
     now, rows = [0.0], list[int]()
-    for name in ("ddpn.runtime.deadlines", "ddpn.runtime.time_plan", "ddpn.members.portfolio"):
+    for name in ("ddpn.runtime.deadlines", "ddpn.runtime.time_plan", "ddpn.members.fitting"):
         monkeypatch.setattr(f"{name}.time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(module, "FIRST_ROWS", 100)
-    monkeypatch.setattr(module, "FIRST_ROWS_PER_SECOND", 0.0)
-    monkeypatch.setattr(module, "_MIN_ROWS", 10)
+    monkeypatch.setattr(fitting, "FIRST_ROWS", 100)
+    monkeypatch.setattr(fitting, "FIRST_ROWS_PER_SECOND", 0.0)
+    monkeypatch.setattr(fitting, "_MIN_ROWS", 10)
 
     class Timed(PoissonGLM):
         per_row: float
 
-        def fit(self, train, validation, seed, clock):
+        @classmethod
+        def fit(cls, train, validation, seed, clock):
             rows.append(len(train))
-            now[0] += self.per_row * len(train)
+            now[0] += cls.per_row * len(train)
             if now[0] > clock.end:
                 raise TimeLimitError("the time is up")
             return super().fit(train, validation, seed, clock)

@@ -37,7 +37,7 @@ def wide() -> CountRows:
 
 @pytest.fixture(scope="module")
 def small_trees(wide) -> Trees:
-    return Trees(**QUICK).fit(wide, None, seed=3)
+    return Trees.fit(wide, None, seed=3, **QUICK)
 
 
 @pytest.mark.parametrize(("alpha", "kind"), [(0.5, NegativeBinomial), (0.0, DoublePoisson)])
@@ -46,7 +46,7 @@ def test_the_family_follows_the_dispersion(alpha, kind):
     X = rng.normal(size=(400, 2))
     mean = np.where(X[:, 0] > 0, 12.0, 6.0)
     y = rng.poisson(mean * rng.gamma(2.0, 0.5, 400)) if alpha else mean + rng.integers(-1, 2, 400)
-    dist = Trees(**QUICK).fit(CountRows(X, y.astype(float)), None, seed=0).distribution(X)
+    dist = Trees.fit(CountRows(X, y.astype(float)), None, seed=0, **QUICK).distribution(X)
     assert isinstance(dist, kind)
     assert dist.batch_shape == (400, 1)
     ratio = float((dist.variance / dist.mean).mean())
@@ -58,7 +58,7 @@ def test_the_number_of_leaves_is_chosen_out_of_fold():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, size=(600, 3)).astype(float)
     y = rng.poisson(np.where(X.sum(1) % 2 > 0, 12.0, 2.0)).astype(float)
-    member = Trees(leaves=(2, 8), rounds=20, rate=0.3).fit(CountRows(X, y), None, seed=0)
+    member = Trees.fit(CountRows(X, y), None, seed=0, leaves=(2, 8), rounds=20, rate=0.3)
     assert member.get_facts()["leaves"] == 8
 
 
@@ -67,7 +67,7 @@ def test_a_dispersion_that_varies_is_boosted():
     X = rng.normal(size=(1500, 2))
     alpha = np.where(X[:, 1] > 0, 2.0, 0.02)
     y = rng.poisson(10.0 * rng.gamma(1 / alpha, alpha)).astype(float)
-    member = Trees(**QUICK).fit(CountRows(X, y), None, seed=0)
+    member = Trees.fit(CountRows(X, y), None, seed=0, **QUICK)
     assert member.get_facts()["dispersion"] == "boosted"
     dist = member.distribution(np.array([[0.0, -1.0], [0.0, 1.0]]))
     low, high = (dist.variance / dist.mean)[:, 0].tolist()
@@ -80,7 +80,7 @@ def test_a_dispersion_that_does_not_vary_stays_constant():
     for seed in range(12):
         rng = np.random.default_rng(seed)
         X, y = rng.normal(size=(300, 3)), rng.poisson(8.0 * rng.gamma(2.0, 0.5, 300)).astype(float)
-        kinds.append(Trees(**QUICK).fit(CountRows(X, y), None, seed=0).get_facts()["dispersion"])
+        kinds.append(Trees.fit(CountRows(X, y), None, seed=0, **QUICK).get_facts()["dispersion"])
     assert kinds.count("boosted") <= 1, kinds
 
 
@@ -100,15 +100,15 @@ def test_the_dispersion_does_not_know_the_level_of_a_group(is_copy):
     group = np.repeat(np.arange(60), 5)
     X = np.column_stack([group + 0.0, rng.normal(size=300)])
     y = rng.poisson(6.0 * rng.gamma(2.0, 0.5, 60)[group]).astype(float)
-    unfitted = Trees(leaves=(31,), rounds=60, rate=0.2)
-    member = (unfitted.copy_for_fold() if is_copy else unfitted).fit(CountRows(X, y, group=group), None, seed=0)
+    options = {"leaves": (31,), "rounds": 60, "rate": 0.2, "is_copy": is_copy}
+    member = Trees.fit(CountRows(X, y, group=group), None, seed=0, **options)
     dist = member.distribution(X)
     assert float((dist.variance / dist.mean).mean()) > 2.5
 
 
 @pytest.mark.parametrize("rows", [2, 3, 7])
 def test_a_handful_of_rows_is_fitted_and_restored(rows):
-    member = Trees(**QUICK).fit(CountRows(np.eye(rows), np.arange(1.0, rows + 1)), None, seed=0)
+    member = Trees.fit(CountRows(np.eye(rows), np.arange(1.0, rows + 1)), None, seed=0, **QUICK)
     assert torch.isfinite(member.distribution(np.eye(rows)).mean).all()
     again = Trees.from_state(member.state())
     assert (again.distribution(np.eye(rows)).mean == member.distribution(np.eye(rows)).mean).all()
@@ -125,14 +125,14 @@ def test_a_handful_of_rows_is_fitted_and_restored(rows):
 )
 def test_counts_that_trees_cannot_learn_are_not_applicable(y, limit, words):
     with pytest.raises(NotApplicableError, match=words):
-        Trees().fit(CountRows(np.zeros((len(y), 1)), y, limit=np.full(len(y), limit)), None, seed=0)
+        Trees.fit(CountRows(np.zeros((len(y), 1)), y, limit=np.full(len(y), limit)), None, seed=0)
 
 
 def test_with_more_columns_than_rows_those_that_matter_are_kept():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 600))
     y = rng.poisson(np.exp(1.0 + X[:, 71])).astype(float)
-    member = Trees(rounds=10).fit(CountRows(X, y), None, seed=0)
+    member = Trees.fit(CountRows(X, y), None, seed=0, rounds=10)
     assert all(len(booster.chosen) == 500 and 71 in booster.chosen for booster in member.means)
     again = Trees.from_state(member.state())
     assert (again.distribution(X).mean == member.distribution(X).mean).all()

@@ -7,8 +7,8 @@ import torch
 from ddpn.calibration.intervals import IntervalLevels, score_blocks
 from ddpn.distributions import Censored, NegativeBinomial
 from ddpn.estimators import CountGLM
-from ddpn.members.glm import GLM, Constant
-from ddpn.members.member import Task
+from ddpn.members.constant import Constant
+from ddpn.members.member import MemberSpec, Task
 from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
 
@@ -54,16 +54,16 @@ def test_the_start_of_plain_counts_is_that_of_start():
 
 def test_a_constant_is_fitted_to_what_was_recorded():
     _, y, _ = simulate_counts(4000, 0)
-    member = Constant().fit(censor_rows(np.zeros((len(y), 1)), y), None, seed=0)
+    member = Constant.fit(censor_rows(np.zeros((len(y), 1)), y), None, seed=0)
     assert member.distribution(np.zeros((1, 1))).mean.item() == pytest.approx(y.mean(), rel=0.15)
 
 
 def test_the_glm_of_a_mixture_takes_the_family_that_fits():
     X, y, mean = simulate_counts(600, 0)
-    member = GLM.from_task(Task(make_head("mixed"))).fit(censor_rows(X, y), None, seed=0)
+    member = MemberSpec.from_task("glm", Task(make_head("mixed"))).fit(censor_rows(X, y), None, seed=0)
     assert member.head.name == "negative_binomial"
     assert member.distribution(X).mean.sum().item() == pytest.approx(mean.sum(), rel=0.15)
-    plain = GLM.from_task(Task(make_head("mixed"))).fit(CountRows(X, y), None, seed=0)
+    plain = MemberSpec.from_task("glm", Task(make_head("mixed"))).fit(CountRows(X, y), None, seed=0)
     assert plain.head.name == "double_poisson"
 
 

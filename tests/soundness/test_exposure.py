@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from ddpn.estimators import CountGLM, CountRegressor
-from ddpn.members.glm import GLM, Constant
+from ddpn.members.constant import Constant
+from ddpn.members.glm import GLM
 from ddpn.members.trees.member import Trees
 from ddpn.networks.heads import HEADS, make_head
 from ddpn.networks.heads.clamps import mean_preserving_log_gamma
@@ -39,7 +40,7 @@ def test_means_of_a_glm_are_proportional_to_exposures(likelihood):
 @pytest.mark.parametrize("member", [GLM, Trees, Constant])
 def test_means_of_members_are_proportional_to_exposures(member):
     X, y, exposure, mean = simulate_rates(2000, 0)
-    fitted = member().fit(CountRows(X, y, exposure=exposure), None, seed=0)
+    fitted = member.fit(CountRows(X, y, exposure=exposure), None, seed=0)
     predicted = fitted.distribution(X, exposure).mean.mean(1).numpy()
     np.testing.assert_allclose(sum_by_decade(predicted, exposure, mean), 1.0, atol=0.2 if member is Constant else 0.12)
 

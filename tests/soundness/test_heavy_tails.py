@@ -8,6 +8,7 @@ import pytest
 from ddpn import CountRegressor
 from ddpn.members.folds import Folds
 from ddpn.members.glm import PoissonGLM
+from ddpn.members.member import MemberSpec
 from ddpn.pipeline import find_heavy_tail
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
@@ -44,7 +45,9 @@ def find_warning(kind: str, seed: int, weighted: bool = False) -> str:
     y, exposure = draw_counts(rng, kind, x)
     sample = CountRows(x, y, rng.uniform(0.5, 2.0, ROWS) if weighted else None, exposure)
     folds = Folds.from_rows(sample, None, seed)
-    predictor = Predictor({"poisson_glm": folds.fit(PoissonGLM(), seed)}, needs_exposure=exposure is not None)
+    predictor = Predictor(
+        {"poisson_glm": folds.fit(MemberSpec("poisson_glm", PoissonGLM), seed)}, needs_exposure=exposure is not None
+    )
     return find_heavy_tail(predictor, folds, predictor.predict_folds(folds))
 
 

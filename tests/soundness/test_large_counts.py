@@ -9,7 +9,8 @@ from scipy import stats
 
 from ddpn.distributions import DoublePoisson, Mixture
 from ddpn.estimators import CountGLM, DDPNRegressor
-from ddpn.members.glm import GLM, Constant
+from ddpn.members.constant import Constant
+from ddpn.members.glm import GLM
 from ddpn.members.trees.member import Trees
 from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
@@ -58,7 +59,7 @@ def test_members_scale_with_the_counts(member):
     new, counts, _ = simulate_scaled_counts(300, 1000.0, 1)
     results = []
     for scale in (1.0, 1e6):
-        fitted = member().fit(CountRows(X, y * scale), None, seed=0)
+        fitted = member.fit(CountRows(X, y * scale), None, seed=0)
         dist = Mixture(type(fitted).from_state(fitted.state()).distribution(new))
         low, high = dist.interval(0.9)
         crps = dist.crps(torch.from_numpy(counts * scale)).mean().item()

@@ -32,7 +32,7 @@ small = dict(n_networks=1, hidden=(8,), epochs=1)
 def fit_networks(rows):
     # Of more than 5,000 rows numbers become steps, the widest encoding.
     train, validation = (CountRows(X, y.astype(float)) for X, y in (table(rows), table(1000)))
-    Networks(options=NetworkOptions(**small), runtime=Runtime("cpu")).fit(train, validation, 0)
+    Networks.fit(train, validation, 0, options=NetworkOptions(**small), runtime=Runtime("cpu"))
 
 def bytes_per_cell(step, sizes):
     peaks = []

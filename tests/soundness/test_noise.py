@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ddpn import CountRegressor
-from ddpn.members.glm import Constant
+from ddpn.members.constant import Constant
 from ddpn.metrics import crps
 from ddpn.pipeline import PipelineOptions, calibrate_predictor
 from ddpn.predictor import Predictor
@@ -45,7 +45,7 @@ def measure_fit(rows: int, columns: int, levels: int, seed: int) -> dict[str, fl
         list_scores((dist, held_out.rows.y[index]) for _, index, dist in held_out.blocks()),
         list_scores((dist, block.y) for dist, block in predictor.iter_recorded_blocks(new)),
     )
-    constant = Predictor({"constant": Constant().fit(CountRows(X[:rows], y[:rows]), None, seed)})
+    constant = Predictor({"constant": Constant.fit(CountRows(X[:rows], y[:rows]), None, seed)})
     low, high = np.asarray(model.predict_interval(new.X, coverage=0.9)).T
     error = np.sqrt(out_of_fold.var() / rows + fresh.var() / FRESH)
     return {

@@ -24,11 +24,12 @@ from ddpn.calibration.ood import FeatureProfile
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import NegativeBinomial, Poisson, Recalibrated
 from ddpn.members.blending import MixtureScores, mix_members
+from ddpn.members.constant import Constant
 from ddpn.members.folds import Folds
-from ddpn.members.glm import GLM, Constant, PoissonGLM
+from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.members.held_out import MemberPredictions
-from ddpn.members.member import Member
-from ddpn.members.portfolio import MemberSpec, Portfolio
+from ddpn.members.member import Member, MemberSpec
+from ddpn.members.portfolio import Portfolio
 from ddpn.metrics import evaluate
 from ddpn.networks.heads import make_head
 from ddpn.pipeline import calibrate_predictor
@@ -77,6 +78,9 @@ def choose_mixture_weights(sample: CountRows) -> np.ndarray:
 class KnownMeans(Constant):
     """A member that predicts Poissons of known means."""
 
+    def __init__(self) -> None:
+        """Make the member, which needs no fit."""
+
     def distribution(self, X, exposure=None):
         return Poisson(predict_inputs(X)[:, None])
 
@@ -92,9 +96,9 @@ def fit_scored_predictor() -> Predictor:
     rows = simulate_weighted_rows(200, 5)
     return Predictor(
         {
-            "constant": Constant().fit(rows, None, seed=0),
-            "glm": GLM(make_head("negative_binomial")).fit(rows, None, seed=0),
-            "poisson_glm": PoissonGLM().fit(rows, None, seed=0),
+            "constant": Constant.fit(rows, None, seed=0),
+            "glm": GLM.fit(rows, None, seed=0, head=make_head("negative_binomial")),
+            "poisson_glm": PoissonGLM.fit(rows, None, seed=0),
         },
         {"constant": 0.0, "glm": 0.7, "poisson_glm": 0.3},
     )
@@ -168,7 +172,7 @@ def test_the_importance_of_a_column_is_that_for_the_rows_with_the_weight(heavy):
     x, z, half = rng.normal(size=400), rng.normal(size=400), np.repeat([0.0, 1.0], 200)
     X = np.column_stack([x * (half == 0), z * (half == 1), half])
     y = rng.poisson(np.exp(1.0 + X[:, 0] + X[:, 1])).astype(float)
-    model = Predictor({"poisson_glm": PoissonGLM().fit(CountRows(X, y), None, seed=0)})
+    model = Predictor({"poisson_glm": PoissonGLM.fit(CountRows(X, y), None, seed=0)})
     weight = np.where(half == (heavy == "b"), 1.0, 1e-6)
     shown = importance(Inputs.from_sample(model, CountRows(X, y, weight)), repeats=2).results
     for measure in ("mean", "crps"):
@@ -207,7 +211,7 @@ def rows_with_exposure() -> CountRows:
 @pytest.fixture(scope="module")
 def rate_model(rows_with_exposure) -> Predictor:
     """One rate for all rows, with calibrated intervals and a summary of its training rows."""
-    predictor = Predictor({"constant": Constant().fit(rows_with_exposure, None, seed=0)}, needs_exposure=True)
+    predictor = Predictor({"constant": Constant.fit(rows_with_exposure, None, seed=0)}, needs_exposure=True)
     predictor.calibration = fit_intervals(predictor.calibration, predictor.predict_held_out(rows_with_exposure))
     predictor.calibration = replace(predictor.calibration, profile=FeatureProfile.fit(rows_with_exposure.X))
     return predictor
@@ -286,7 +290,7 @@ def test_a_row_is_as_unusual_as_if_its_group_had_not_been_seen():
     unseen = {}
     for name, sample in (("groups", rows), ("rows", rows.replace(group=None))):
         folds = Folds.from_rows(sample, None, seed=0)
-        predictor = Predictor({"constant": folds.fit(Constant(), seed=0)})
+        predictor = Predictor({"constant": folds.fit(MemberSpec("constant", Constant), seed=0)})
         calibrate_predictor(predictor, folds, predictor.predict_folds(folds), CalibrationOptions(recalibrate=False))
         later = pl.DataFrame({"x": np.zeros(20), "ward": [f"new {k}" for k in range(20)]})
         unseen[name] = predictor.calibration.ood_pvalue(later)
@@ -297,7 +301,8 @@ def test_a_row_is_as_unusual_as_if_its_group_had_not_been_seen():
 class OneColumn(PoissonGLM):
     """A GLM that reads the first column alone."""
 
-    def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock):
+    @classmethod
+    def fit(cls, train: CountRows, validation: CountRows | None, seed: int, clock):
         return super().fit(train.replace(X=select_first_column(train.X)), validation, seed, clock)
 
     def distribution(self, X, exposure=None):
@@ -326,14 +331,16 @@ def folds() -> Folds:
 @pytest.fixture(scope="module")
 def members(folds) -> dict[str, Member]:
     """Cross-fitted Poisson members, which are too narrow."""
-    return {name: folds.fit(make(), seed=0) for name, make in (("glm", PoissonGLM), ("line", OneColumn))}
+    return {
+        name: folds.fit(MemberSpec(name, kind), seed=0) for name, kind in (("glm", PoissonGLM), ("line", OneColumn))
+    }
 
 
 @pytest.fixture
 def mix_and_calibrate(members, monkeypatch) -> Callable[[Folds], tuple[Predictor, CalibratedRows]]:
     """Choose weights and calibrate with the counts of some folds, of members that are fitted already."""
-    monkeypatch.setattr(Folds, "fit", lambda self, member, seed, clock: member)
-    specs = [MemberSpec(name, member) for name, member in members.items()]
+    monkeypatch.setattr(Folds, "fit", lambda self, spec, seed, clock: members[spec.name])
+    specs = [MemberSpec(name, PoissonGLM) for name in members]
 
     def choose(folds: Folds, recalibrate: bool = True) -> tuple[Predictor, CalibratedRows]:
         portfolio = Portfolio(specs).fit(folds, seed=0)

@@ -14,7 +14,7 @@ def test_the_rows_of_a_glm_follow_the_seed(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 1))
     sample = CountRows(X, rng.poisson(np.exp(0.5 * X[:, 0])).astype(float))
-    first, again, other = (GLM().fit(sample, None, seed=seed).linear.base for seed in (1, 1, 2))
+    first, again, other = (GLM.fit(sample, None, seed=seed).linear.base for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
 
@@ -22,7 +22,7 @@ def test_the_rows_of_a_glm_follow_the_seed(monkeypatch):
 def test_the_parts_of_a_recalibration_follow_the_seed():
     y = np.random.default_rng(0).negative_binomial(2, 0.4, 300).astype(float)
     sample = CountRows(np.zeros((300, 1)), y)
-    predictor = Predictor({"glm": PoissonGLM().fit(sample, None, seed=0)})  # too narrow
+    predictor = Predictor({"glm": PoissonGLM.fit(sample, None, seed=0)})  # too narrow
     recalibrations = [Recalibration.fit(predictor.predict_held_out(sample, seed))[0] for seed in (1, 1, 2)]
     assert recalibrations[0].gain == recalibrations[1].gain
     assert recalibrations[0].gain != recalibrations[2].gain

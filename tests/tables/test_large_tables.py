@@ -12,8 +12,9 @@ from ddpn.metrics import crps
 from ddpn.runtime.errors import InputError
 from ddpn.tables.table import Table
 from ddpn.workflow.config import FitConfig
+from ddpn.workflow.large_tables import check_and_draw_rows, open_table
 from ddpn.workflow.model_folder import load, read_task
-from ddpn.workflow.preparing import check_and_draw_rows, open_table, prepare
+from ddpn.workflow.preparing import prepare
 
 QUICK = """
 n_networks = 1
@@ -126,7 +127,7 @@ def test_a_table_that_does_not_fit_is_streamed_by_itself(table, folder, tmp_path
     table.write_parquet(tmp_path / "a.parquet")
     source, plan = str(folder if name == "folder" else tmp_path / name), FitConfig(target="y")
     assert open_table([source], plan)[0].height == 9000
-    for module in ("ddpn.tables.table", "ddpn.workflow.preparing"):
+    for module in ("ddpn.tables.table", "ddpn.workflow.large_tables"):
         monkeypatch.setattr(f"{module}.measure_free_memory", lambda: 1000)
     result, note = open_table([source], plan)
     assert isinstance(result, Table)

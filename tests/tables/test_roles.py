@@ -15,8 +15,8 @@ from ddpn.tables.files import read_file
 from ddpn.tables.kinds import TableColumn
 from ddpn.tables.numbers import NumberFormat
 from ddpn.tables.roles import Roles
+from ddpn.workflow.column_roles import find_roles
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.preparing import find_roles
 
 ROLES = Roles(
     "y",

@@ -13,7 +13,7 @@ from ddpn.tables import table as streaming
 from ddpn.tables.files import find_files
 from ddpn.tables.table import Table, shuffle_chunks
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.preparing import open_table
+from ddpn.workflow.large_tables import open_table
 
 
 def test_all_rows_are_read_in_order_with_their_numbers(folder, table):

@@ -225,7 +225,7 @@ def test_interrupted_before_the_first_epoch_nothing_is_left(patients_without_mix
 
 
 def test_interrupted_while_comparisons_are_fitted_the_model_is_saved(table, plan, tmp_path, monkeypatch):
-    def interrupt(self, train, validation, seed, clock):
+    def interrupt(train, validation, seed, clock):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(PoissonGLM, "fit", interrupt)

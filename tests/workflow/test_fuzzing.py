@@ -26,8 +26,8 @@ from ddpn.runtime.errors import DDPNError
 from ddpn.tables.encoding import FeatureEncoder
 from ddpn.tables.files import read_file
 from ddpn.tables.roles import Roles
+from ddpn.workflow.column_roles import find_roles
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.preparing import find_roles
 
 #: Cases of each of the five tests.
 CASES = int(os.environ.get("DDPN_FUZZ", "50")) // 5

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from ddpn import DDPNRegressor
-from ddpn.members.glm import Constant
+from ddpn.members.constant import Constant
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.runtime.errors import InputError
 from ddpn.serving.model import ServedModel
@@ -115,7 +115,7 @@ def test_a_task_of_another_format_is_refused(model_path, patients_fit, rewrite):
 
 
 def test_a_predictor_alone_is_no_model_folder(tmp_path, patients):
-    manifest = {"members": {"constant": Constant().fit(patients.train, None, 0).get_facts()}}
+    manifest = {"members": {"constant": Constant.fit(patients.train, None, 0).get_facts()}}
     write_model(tmp_path / "other", {}, manifest)
     with pytest.raises(InputError, match="holds a Predictor, without names of columns"):
         read_task(tmp_path / "other")

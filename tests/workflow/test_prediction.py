@@ -8,8 +8,8 @@ from polars.testing import assert_frame_equal
 
 from ddpn.analysis.report.evidence import gather
 from ddpn.distributions import discretize
+from ddpn.members.constant import Constant
 from ddpn.members.folds import get_fold_copies
-from ddpn.members.glm import Constant
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.checks import RowError, label_row_errors
@@ -285,7 +285,7 @@ def predictor() -> Predictor:
     """A constant distribution of counts per unit of exposure."""
     rng = np.random.default_rng(0)
     sample = CountRows(np.zeros((300, 1)), rng.negative_binomial(3, 0.3, 300).astype(float), exposure=np.ones(300))
-    return Predictor({"constant": Constant().fit(sample, None, seed=0)}, needs_exposure=True)
+    return Predictor({"constant": Constant.fit(sample, None, seed=0)}, needs_exposure=True)
 
 
 def test_columns_are_those_of_the_distribution(predictor):

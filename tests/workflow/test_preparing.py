@@ -10,8 +10,9 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 from ddpn.tables.columns import Kind
 from ddpn.tables.files import read_file
+from ddpn.workflow.column_roles import find_roles
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.preparing import find_roles, fingerprint, identity, prepare
+from ddpn.workflow.preparing import fingerprint, identity, prepare
 
 
 def test_samples_are_the_rows_of_the_split(patients, table):

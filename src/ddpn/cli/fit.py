@@ -72,7 +72,8 @@ def fit(
     from ddpn.storage.model_files import check_destination
     from ddpn.tables.table import Table
     from ddpn.workflow.config import read_config
-    from ddpn.workflow.preparing import open_table, prepare, stream_facts
+    from ddpn.workflow.large_tables import open_table, stream_facts
+    from ddpn.workflow.preparing import prepare
 
     fit_config = read_config(settings, config)
     check_destination(out, overwrite)

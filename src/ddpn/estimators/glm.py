@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 from ddpn.estimators.coefficients import INTERCEPT, CoefficientTable, GLMSummary
 from ddpn.estimators.dispersion import GoodnessOfFit, coefficient_warnings, overdispersion_warning
 from ddpn.estimators.estimator import CountEstimator
-from ddpn.members.glm import GLM, Design, check_complete
+from ddpn.members.design import Design, check_complete
+from ddpn.members.glm import GLM
 from ddpn.members.linear import fit_linear
 from ddpn.networks.heads import HEADS, Head, make_head
 from ddpn.predictor import Predictor
@@ -186,7 +187,7 @@ class CountGLM(CountEstimator):
         unit = choose_exposure_unit(merged, head.exposure_is_total) if head.is_count else 1.0
         scaled = divide_exposure(merged, unit)
         fit = fit_linear(head, scaled.X, scaled, self._follows(head), self.alpha, self.tol, self.max_iter)
-        member = GLM.from_design(head, design, fit.linear, unit)
+        member = GLM(head, fit.linear, unit, design=design)
         predictor = Predictor({"glm": member}, None, counts.needs_exposure(sample), counts=counts)
         predictor.summarise_scales(rows)
         best, weight = fit.optimum, merged.weight_or_ones

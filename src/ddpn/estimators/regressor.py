@@ -17,7 +17,7 @@ from ddpn.estimators.data_warnings import warn_about_table
 from ddpn.estimators.estimator import CountEstimator, make_named_head, plain_options
 from ddpn.members import MEMBERS, list_mixable_members
 from ddpn.members.folds import Folds, JobOptions, get_fold_copies
-from ddpn.members.member import NotApplicableError, Task
+from ddpn.members.member import MemberSpec, NotApplicableError, Task
 from ddpn.members.network_options import (
     FULL_BATCH_ROWS,
     NetworkOptions,
@@ -25,7 +25,7 @@ from ddpn.members.network_options import (
     make_paper_options,
 )
 from ddpn.members.networks import Networks
-from ddpn.members.portfolio import MemberSpec, make_chosen_specs, make_default_specs
+from ddpn.members.portfolio import make_chosen_specs, make_default_specs
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head
 from ddpn.networks.training import History, RowStream, Runtime
 from ddpn.pipeline import PLAIN_STEPS, TRAINING, FitPlan, FittedPipeline, PipelineOptions, fit_pipeline
@@ -236,7 +236,7 @@ class NetworkRegressor(CountEstimator):
             raise ConfigError(argument="mix_with", must=must)
         try:
             for name in self.mix_with:
-                MEMBERS[name].from_task(Task(head))
+                MEMBERS[name].choose_options(Task(head))
         except NotApplicableError as error:
             raise ConfigError(f"contains a member that cannot be used: {error}", argument="mix_with") from None
         return head, options, runtime
@@ -551,8 +551,8 @@ class DDPNRegressor(NetworkRegressor):
             )
         seeds = tuple(random.randint(2**31 - 1, size=task.options.n_networks).tolist())
         run = {name: getattr(task, name) for name in ("runtime", "checkpoint", "verbose", "stream")}
-        arguments = task.head, self._network_options(len(train))
-        networks = MemberSpec("networks", Networks(*arguments, seeds=seeds, **run))
+        options = {"head": task.head, "options": self._network_options(len(train)), "seeds": seeds, **run}
+        networks = MemberSpec("networks", Networks, options)
         # Weights are chosen by validation rows; options of the networks are theirs alone.
         other_task = replace(task, options=NetworkOptions(), checkpoint=None)
         others = [] if validation is None else make_chosen_specs(other_task, self.mix_with)

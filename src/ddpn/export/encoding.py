@@ -10,8 +10,8 @@ import numpy as np
 
 from ddpn.export.graph import ML, Graph, Value
 from ddpn.export.source import InputColumn
-from ddpn.members.glm import Design
-from ddpn.members.trees.member import MAX_LEVELS, TreeTable
+from ddpn.members.design import Design
+from ddpn.members.trees.table import MAX_LEVELS, TreeTable
 from ddpn.storage.contents import JsonObject
 from ddpn.tables.columns import Kind
 from ddpn.tables.dates import DAY, HOUR, MONTH, WEEKDAY

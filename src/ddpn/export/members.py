@@ -10,7 +10,8 @@ from ddpn.export.encoding import EncodedTable, design_matrix, encode_inputs, tre
 from ddpn.export.families import HeadNodes, place_head
 from ddpn.export.graph import Graph, Value
 from ddpn.export.trees import Forest
-from ddpn.members.glm import GLM, Constant
+from ddpn.members.constant import Constant
+from ddpn.members.glm import GLM
 from ddpn.members.member import Member
 from ddpn.members.networks import Networks
 from ddpn.members.trees.booster import Booster
@@ -79,11 +80,8 @@ def _glm(graph: Graph, member: GLM, rows: RowNodes) -> HeadNodes:
 
 
 def _constant(graph: Graph, member: Constant, rows: RowNodes) -> HeadNodes:
-    from ddpn.networks.heads import make_head
-
-    head = make_head(member.likelihood) if member.head is None else member.head
     raw = rows.zero.add_axes(2) + member.raw.numpy()[None, None]
-    return place_head(head, raw, rows.log_scale(member.unit))
+    return place_head(member.head, raw, rows.log_scale(member.unit))
 
 
 def _trees(graph: Graph, member: Trees, rows: RowNodes) -> HeadNodes:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ddpn.export.graph import Graph, Value
 from ddpn.members.trees.booster import Booster, slice_trees
-from ddpn.members.trees.member import MAX_LEVELS
+from ddpn.members.trees.table import MAX_LEVELS
 from ddpn.runtime.errors import ConfigError
 
 #: Bits of LightGBM's decisions: by category, default to the left, missing values are zeros, missing values are NaN.

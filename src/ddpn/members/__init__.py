@@ -19,7 +19,7 @@ __all__ = ["MEMBERS", "Member", "find_member_name", "format_member_label", "list
 MEMBERS = Registry(
     "member",
     {
-        "constant": "ddpn.members.glm:Constant",
+        "constant": "ddpn.members.constant:Constant",
         "trees": "ddpn.members.trees.member:Trees",
         "glm": "ddpn.members.glm:GLM",
         "networks": "ddpn.members.networks:Networks",

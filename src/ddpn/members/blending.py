@@ -122,8 +122,6 @@ class MixtureScores:
 
         With the mean distance D of two distributions, a mixture of k of them has a CRPS (k - 1) / 2k D below their
         mean.
-
-        With the mean distance D of two distributions, that of k of them has (k - 1) / 2k D less than they have alone.
         """
         singles = [self._score_blocks([[_take_component(parts, j) for parts in member]], [1.0]) for j in range(n_given)]
         distance = np.maximum((np.mean(singles, axis=0) - mixture_crps) * 2.0 * n_given / (n_given - 1.0), 0.0)

@@ -26,7 +26,6 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Self
 
@@ -34,7 +33,7 @@ import numpy as np
 from torch.distributions import Distribution
 
 from ddpn.members.blending import stack_parts
-from ddpn.members.member import Member, NotApplicableError
+from ddpn.members.member import Member, MemberSpec, NotApplicableError
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, HELD_OUT_SHARE, SMALL_TABLE_ROWS, assign_folds, draw_held_out_rows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
@@ -92,18 +91,18 @@ class Folds:
             return [] if self.validation is None else [self.validation]
         return [self.train.rows(self.number == k) for k in range(int(self.number.max()) + 1)]
 
-    def fit(self, member: Member, seed: int, clock: Clock = NO_LIMIT) -> Member:
-        """Fit a copy of an unfitted member to the training rows, or one copy per fold to the rows of all others."""
+    def fit(self, spec: MemberSpec, seed: int, clock: Clock = NO_LIMIT) -> Member:
+        """Fit a member to the training rows, or one copy per fold to the rows of all others."""
         if self.number is None:
-            return copy(member).fit(self.train, self.validation, seed, clock)
+            return spec.fit(self.train, self.validation, seed, clock)
         if self.number.max() < 1:
             raise NotApplicableError("it needs two rows, or two groups of rows, to leave one out")
-        return CrossFitted(copy(member).fit_copies(self.train, self.number, seed, clock))
+        return CrossFitted(spec.kind.fit_copies(self.train, self.number, seed, clock, **spec.options))
 
-    def fit_copy(self, member: Member, number: int, seed: int, clock: Clock = NO_LIMIT) -> Member:
-        """Fit the copy of an unfitted member that leaves out one fold, as `fit` does."""
+    def fit_copy(self, spec: MemberSpec, number: int, seed: int, clock: Clock = NO_LIMIT) -> Member:
+        """Fit the copy of a member that leaves out one fold, as `fit` does."""
         assert self.number is not None
-        return member.copy_for_fold().fit(self.train.rows(self.number != number), None, seed, clock)
+        return spec.kind.fit_copy(self.train, self.number, number, seed, clock, **spec.options)
 
 
 def get_fold_copies(member: Member) -> Sequence[Member]:
@@ -127,7 +126,8 @@ class CrossFitted(Member):
         self.copies = list(copies)
         self.label = copies[0].label  # type: ignore[misc]
 
-    def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Self:
+    @classmethod
+    def fit(cls, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Self:
         raise NotApplicableError("it is a mixture of copies that are fitted already")
 
     @property
@@ -205,58 +205,58 @@ class MemberJobs:
         digests = [None if part is None else part.compute_digest() for part in (folds.train, folds.validation)]
         self._about = [options.about, seed, digests if options.store else []]
 
-    def fit(self, name: str, members: Mapping[str, Member], clock: Clock) -> Member:
-        """Return a fitted member, or raise its error; at the first call, all `members` are fitted at once."""
+    def fit(self, name: str, specs: Sequence[MemberSpec], clock: Clock) -> Member:
+        """Return a fitted member, or raise its error; at the first call, all `specs` are fitted at once."""
         if name not in self._outcomes:
-            self._fit_all({key: member for key, member in members.items() if key not in self._outcomes}, clock)
+            self._fit_all([spec for spec in specs if spec.name not in self._outcomes], clock)
         outcome = self._outcomes[name]
         if isinstance(outcome, DDPNError):
             raise outcome
         return outcome
 
-    def _fit_all(self, members: Mapping[str, Member], clock: Clock) -> None:
+    def _fit_all(self, specs: Sequence[MemberSpec], clock: Clock) -> None:
         jobs: dict[Job, tuple[str, int | None]] = {}
-        for name, member in members.items():
-            is_divided = self.folds.are_crossed and not member.fits_copies_together
-            for number in range(len(self.folds.held_out)) if is_divided else [None]:
-                title = (member.label or name) + ("" if number is None else f", fold {number + 1}")
-                identity = [name, type(member).__name__, number, *self._about]
-                arguments = member, self.seed, number, clock
-                jobs[Job(title, fit_member, arguments, identity)] = (name, number)
+        for spec in specs:
+            for number in range(len(self.folds.held_out)) if self._is_divided(spec) else [None]:
+                title = (spec.kind.label or spec.name) + ("" if number is None else f", fold {number + 1}")
+                identity = [spec.name, spec.kind.__name__, number, *self._about]
+                arguments = spec, self.seed, number, clock
+                jobs[Job(title, fit_member, arguments, identity)] = (spec.name, number)
         results: dict[tuple[str, int | None], Result] = {}
         for result in run(jobs, self.folds, self.options.n_jobs, self.options.store):
             if result.error is None:
                 self.options.on_step(f"Fitted {result.job.name}")
             results[jobs[result.job]] = result
-        for name, member in members.items():
-            self._outcomes[name] = self._load(name, member, [results[key] for key in jobs.values() if key[0] == name])
+        for spec in specs:
+            self._outcomes[spec.name] = self._load(spec, [results[key] for key in jobs.values() if key[0] == spec.name])
 
-    def _load(self, name: str, member: Member, results: list[Result]) -> Member | DDPNError:
+    def _is_divided(self, spec: MemberSpec) -> bool:
+        """Return True if each copy of the member is a job."""
+        return self.folds.are_crossed and not spec.kind.fits_copies_together
+
+    def _load(self, spec: MemberSpec, results: list[Result]) -> Member | DDPNError:
         """Load the fitted member from the files of its job, or of its copies; return the first error, if any."""
         for result in results:
             if result.error is not None:
                 return result.error
         contents = [result.get() for result in results]
         facts = [json.loads(files[_FACTS]) for files in contents]
-        self.seconds[name] = sum(fact["seconds"] for fact in facts)
+        self.seconds[spec.name] = sum(fact["seconds"] for fact in facts)
         for text in dict.fromkeys(text for fact in facts for text in fact["warnings"]):
             warnings.warn(text, UserWarning, stacklevel=5)
         copies = [
-            load_member(
-                type(member), {key.removeprefix(_MEMBER): files[key] for key in files if key.startswith(_MEMBER)}
-            )
+            load_member(spec.kind, {key.removeprefix(_MEMBER): files[key] for key in files if key.startswith(_MEMBER)})
             for files in contents
         ]
-        is_divided = self.folds.are_crossed and not member.fits_copies_together
-        return CrossFitted(copies) if is_divided else copies[0]
+        return CrossFitted(copies) if self._is_divided(spec) else copies[0]
 
 
-def fit_member(folds: Folds, member: Member, seed: int, number: int | None, clock: Clock) -> dict[str, bytes]:
+def fit_member(folds: Folds, spec: MemberSpec, seed: int, number: int | None, clock: Clock) -> dict[str, bytes]:
     """Fit a member, or the copy that leaves out one fold, and return its files."""
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught, clock.limit():
         warnings.simplefilter("always")
-        fitted = folds.fit(member, seed, clock) if number is None else folds.fit_copy(member, number, seed, clock)
+        fitted = folds.fit(spec, seed, clock) if number is None else folds.fit_copy(spec, number, seed, clock)
     shown = [warning for warning in caught if not issubclass(warning.category, DeprecationWarning | FutureWarning)]
     files = {f"{_MEMBER}{name}": content for name, content in fitted.state().items()}
     facts = {"seconds": time.perf_counter() - started, "warnings": [str(warning.message) for warning in shown]}

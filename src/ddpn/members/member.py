@@ -1,9 +1,9 @@
-"""The contract of everything that can be part of a predictor."""
+"""The contract of everything that can be part of a predictor, and what to fit."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ddpn.members import MEMBERS, format_member_label
 from ddpn.members.network_options import NetworkOptions
 from ddpn.networks.heads import Head
 from ddpn.rows.count_rows import CountRows
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class NotApplicableError(DDPNError):
-    """Raised by `from_task` or `fit` if a kind of member cannot be used; it is left out with a warning."""
+    """Raised by `choose_options` or `fit` if a kind of member cannot be used; it is left out with a warning."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +68,15 @@ class Task:
 
 
 #: Methods of members that had other names before version 0.4: a member that overrides one would silently lose it.
-_RENAMED = {"like": "from_task", "parts": "predict_components", "facts": "get_facts"}
+_RENAMED = {"like": "choose_options", "parts": "predict_components", "facts": "get_facts"}
 
 
 class Member(ABC):
-    """Fits rows, predicts a distribution per row, and can be saved as files. One subclass per kind, see `MEMBERS`.
+    """A fitted model that predicts a distribution per row and can be saved as files. One subclass per kind.
 
-    A subclass needs `fit`, `distribution`, `state` and `from_state`, and a `label` for tables and reports. Tables are
-    `ColumnTable`s, which have the columns of the training rows in their order; `FeatureEncoder` makes matrices of them.
+    A subclass needs the class methods `fit` and `from_state`, which make a member, `distribution` and `state`, and a
+    `label` for tables and reports. A member is not changed after it was made. Tables are `ColumnTable`s, which have the
+    columns of the training rows in their order; `FeatureEncoder` makes matrices of them.
     """
 
     label: ClassVar[str] = ""
@@ -87,6 +89,10 @@ class Member(ABC):
     complexity: ClassVar[int] = 3
     #: The name of a smaller member; this one is fitted if that one improved the mixture, and could learn more.
     larger_than: ClassVar[str | None] = None
+    #: Options of `fit` of a copy that leaves out a fold, beside those of the member.
+    fold_options: ClassVar[Mapping[str, Any]] = {}
+    #: Whether `fit_copies` fits all copies at once, so that they cannot run in different processes.
+    fits_copies_together: ClassVar[bool] = False
     #: Whether the fit was stopped early, with the best result so far kept.
     interrupted: bool = False
     #: Whether the fit was still improving when it ended, so that a larger model may learn more.
@@ -97,26 +103,36 @@ class Member(ABC):
         for old, new in _RENAMED.items():
             if old in vars(cls):
                 raise TypeError(f"The method {cls.__name__}.{old} has another name since ddpn 0.4: {new}.")
+        if isfunction(vars(cls).get("fit")):
+            raise TypeError(f"{cls.__name__}.fit must be a class method since ddpn 0.4: it returns the fitted member.")
 
     @classmethod
-    def from_task(cls, task: Task) -> Self:
-        """Make an unfitted member for a task; by default, the task is ignored.
+    def choose_options(cls, task: Task) -> dict[str, Any]:
+        """Choose further arguments of `fit` for a task; by default, there are none.
 
         Parameters
         ----------
         task : Task
             The likelihood and what else is known.
 
+        Returns
+        -------
+        dict
+            Keyword arguments of `fit`.
+
         Raises
         ------
         NotApplicableError
             If there is no such member for the task.
         """
-        return cls()
+        return {}
 
+    @classmethod
     @abstractmethod
-    def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Self:
-        """Fit the member to training rows.
+    def fit(cls, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Self:
+        """Fit a member to training rows.
+
+        Further arguments are those of `choose_options`.
 
         Parameters
         ----------
@@ -133,7 +149,8 @@ class Member(ABC):
 
         Returns
         -------
-        self
+        Member
+            The fitted member.
         """
 
     @abstractmethod
@@ -178,27 +195,28 @@ class Member(ABC):
         """The levels that the member encodes by name, for each category."""
         return {}
 
-    def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int, clock: Clock = NO_LIMIT) -> "Sequence[Member]":
-        """Fit a copy of this unfitted member per fold, each to the rows of the other folds.
+    @classmethod
+    def fit_copies(
+        cls, train: CountRows, fold: np.ndarray, seed: int, clock: Clock = NO_LIMIT, **options: Any
+    ) -> list[Self]:
+        """Fit a copy per fold, each to the rows of the other folds.
 
         `fold` is the number of each row's fold, from 0 on. Copies are in the order of the folds that they left out.
         """
-        number, copies = int(fold.max()) + 1, list[Member]()
-        with inner_bar(f"{self.label}, folds", number) as bar:
+        number, copies = int(fold.max()) + 1, list[Self]()
+        with inner_bar(f"{cls.label}, folds", number) as bar:
             for k in range(number):
                 copy_clock = clock.part(clock.left / (number - k))
-                copies.append(self.copy_for_fold().fit(train.rows(fold != k), None, seed, copy_clock))
+                copies.append(cls.fit_copy(train, fold, k, seed, copy_clock, **options))
                 bar.advance()
         return copies
 
-    def copy_for_fold(self) -> Self:
-        """Return an unfitted copy to fit to the rows outside of a fold."""
-        return copy(self)
-
-    @property
-    def fits_copies_together(self) -> bool:
-        """True if `fit_copies` fits all copies at once, so that they cannot run in different processes."""
-        return type(self).fit_copies is not Member.fit_copies
+    @classmethod
+    def fit_copy(
+        cls, train: CountRows, fold: np.ndarray, number: int, seed: int, clock: Clock = NO_LIMIT, **options: Any
+    ) -> Self:
+        """Fit the copy that leaves out one fold."""
+        return cls.fit(train.rows(fold != number), None, seed, clock, **{**options, **cls.fold_options})
 
     def predict_components(self, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:
         """Predict the component distributions of each row, as one stack per part of a member that is itself a mixture.
@@ -210,6 +228,36 @@ class Member(ABC):
     def get_facts(self) -> dict[str, Any]:
         """Return facts about the fitted member for `ddpn show` and the report: values that JSON can hold, by name."""
         return {}
+
+
+@dataclass(frozen=True)
+class MemberSpec:
+    """A member to fit: its name, its kind, and the options of `Member.fit`.
+
+    A baseline has no weight if there are other members. A member that is larger than another is fitted only if that one
+    improved the mixture, and was still improving when it ended.
+    """
+
+    name: str
+    kind: type[Member]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    is_baseline: bool = False
+    larger_than: str | None = None
+
+    @classmethod
+    def from_task(cls, name: str, task: Task) -> Self:
+        """Describe the member of a name in `MEMBERS` for a task, or raise a `NotApplicableError`."""
+        kind = MEMBERS[name]
+        return cls(name, kind, kind.choose_options(task), kind.is_baseline, kind.larger_than)
+
+    @property
+    def label(self) -> str:
+        """The label of the member in tables and messages."""
+        return format_member_label(self.name, self.kind)
+
+    def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Member:
+        """Fit the member to training rows."""
+        return self.kind.fit(train, validation, seed, clock, **self.options)
 
 
 def make_exposure_tensor(exposure: np.ndarray | None, unit: float, rows: int) -> Tensor | None:

@@ -1,6 +1,5 @@
 """Fit several kinds of members, the cheapest first, and choose their weights in a mixture."""
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -11,16 +10,14 @@ import torch
 
 from ddpn.members import MEMBERS, format_member_label
 from ddpn.members.blending import MixtureScores, choose_mixture_weights
-from ddpn.members.folds import Folds, JobOptions, MemberJobs
+from ddpn.members.fitting import TIME_IS_UP, MemberFitter, describe_member_error, is_member_error
+from ddpn.members.folds import Folds, JobOptions
 from ddpn.members.held_out import MemberPredictions
-from ddpn.members.member import Member, NotApplicableError, Task
+from ddpn.members.member import Member, MemberSpec, NotApplicableError, Task
 from ddpn.members.networks import Networks
-from ddpn.rows.splits import draw_held_out_rows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock, TimeLimitError
-from ddpn.runtime.errors import ConfigError, DDPNError, InputError, describe_error
-from ddpn.runtime.jobs import JobError
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
-from ddpn.runtime.time_plan import NEARLY_ALL_SHARE, count_affordable_rows, start_member_clock
 from ddpn.runtime.validation import join_words
 
 #: The most rows that weights are chosen by.
@@ -33,41 +30,6 @@ _MIN_CRPS_GAIN = 0.002
 _SCORED_ROWS_PER_SECOND = 100.0
 #: Seconds below which no further member is begun.
 _MIN_SECONDS_TO_BEGIN = 0.5
-#: With limited time, rows of a large table that the first member begins with: a guess per second for tables of 20
-#: columns, and the fewest rows of 20 columns. The time that they take decides what follows. Networks of up to 5,000
-#: rows are smaller than those of more.
-FIRST_ROWS_PER_SECOND, _TYPICAL_COLUMNS, FIRST_ROWS = 1000.0, 20, 6_000
-#: If a member runs out of time with these rows, it is fitted to this share of them. The second number is the fewest
-#: rows of a large table that a member is fitted to.
-_RETRY_SHARE, _MIN_ROWS = 0.25, 1_000
-
-#: The reason why a member is left out if there is no time for it.
-_TIME_IS_UP = "the time budget is too short"
-
-
-@dataclass(frozen=True)
-class MemberSpec:
-    """A member to fit: its name, and the unfitted member with its options.
-
-    A baseline has no weight if there are other members. A member that is larger than another is fitted only if that one
-    improved the mixture, and was still improving when it ended.
-    """
-
-    name: str
-    member: Member
-    is_baseline: bool = False
-    larger_than: str | None = None
-
-    @classmethod
-    def from_task(cls, name: str, task: Task) -> Self:
-        """Make the member of a name in `MEMBERS` for a task, or raise a `NotApplicableError`."""
-        kind = MEMBERS[name]
-        return cls(name, kind.from_task(task), kind.is_baseline, kind.larger_than)
-
-    @property
-    def label(self) -> str:
-        """The label of the member in tables and messages."""
-        return format_member_label(self.name, self.member)
 
 
 def make_default_specs(task: Task, others: Sequence[str] = ()) -> list[MemberSpec]:
@@ -106,11 +68,6 @@ def make_chosen_specs(task: Task, names: Sequence[str]) -> list[MemberSpec]:
     return specs
 
 
-def is_member_error(error: Exception) -> bool:
-    """Return True if an error comes from the member itself, and not from the user's input or the machine."""
-    return isinstance(error, JobError) or not isinstance(error, DDPNError | OSError | MemoryError)
-
-
 @dataclass
 class Portfolio:
     """Fits members one after the other, and chooses their weights by the CRPS of held-out rows.
@@ -142,8 +99,6 @@ class Portfolio:
     predictions: MemberPredictions = field(init=False)
     #: The rows that members were fitted to where there was no time for all.
     rows: dict[str, int] = field(default_factory=dict)
-    #: Fits as jobs, by the number of rows.
-    _fits: dict[int, MemberJobs] = field(default_factory=dict)
     _could_learn_more: list[str] = field(default_factory=list)
     #: The last error of a member.
     _error: Exception | None = None
@@ -155,6 +110,7 @@ class Portfolio:
         parts for their calibration (`MemberPredictions`), by default `seed`.
         """
         self.folds, self.seed = folds, seed
+        fitter = MemberFitter(self.specs, folds, seed, self.clock, self.on_step, self.jobs)
         self.predictions = MemberPredictions.from_folds(self.folds, seed if parts_seed is None else parts_seed)
         is_weighed = sum(not spec.is_baseline for spec in self.specs) > 1
         blocks = self._choose_scored_blocks() if is_weighed else []
@@ -169,17 +125,21 @@ class Portfolio:
                 continue
             so_far = f", CRPS so far {self.crps:.4g}" if self.crps < float("inf") else ""
             self.on_step(f"Fitting {spec.label}{so_far}")
-            member = self._fit_spec(spec, seed, members_left)
-            if member is None:
+            fit = fitter.fit(spec, members_left)
+            self.interrupted |= fit.is_interrupted
+            if fit.member is None:
+                self._leave_out(spec, fit.reason, fit.error)
                 continue
-            self.members[spec.name] = member
-            self.predictions.add(spec.name, member)
+            self.members[spec.name], self.seconds[spec.name] = fit.member, fit.seconds
+            if fit.n_rows is not None:
+                self.rows[spec.name] = fit.n_rows
+            self.predictions.add(spec.name, fit.member)
             if spec.is_baseline or not is_weighed:
                 continue
             before = self.crps
             if not self._weigh(spec, scores, blocks):
                 break
-            if member.is_underfitted and self.crps < (1.0 - _MIN_CRPS_GAIN) * before:
+            if fit.member.is_underfitted and self.crps < (1.0 - _MIN_CRPS_GAIN) * before:
                 self._could_learn_more.append(spec.name)
         self._record_rest()
         if self.interrupted and not self.members:
@@ -234,109 +194,19 @@ class Portfolio:
             if self.interrupted:
                 self.not_tried[spec.name] = "the fit was stopped"
             else:
-                self.left_out[spec.name] = _TIME_IS_UP
+                self.left_out[spec.name] = TIME_IS_UP
 
-    def _fit_spec(self, spec: MemberSpec, seed: int, members_left: int) -> Member | None:
-        """Fit a member to as many rows as there is time for, by the time that fewer rows took."""
-        total, started = len(self.folds.train), time.monotonic()
-        has_held_out_rows = self.folds.are_crossed or self.folds.validation is not None
-        if spec.is_baseline or not self.clock.has_limit or not has_held_out_rows:
-            return self._fit_to_rows(spec, seed, total, self._start_clock(spec, members_left))
-        clock = self._start_clock(spec, members_left)
-        # What was affordable for all members before, some of which take much less time per row than others; then as
-        # many as this member has time for.
-        rows = min(self.rows.values()) if self.rows else min(total, self._guess_rows())
-        rows = total if rows >= NEARLY_ALL_SHARE * total else rows
-        member = self._fit_to_rows(spec, seed, rows, clock)
-        if member is None and self._ran_out_of_time(spec) and _RETRY_SHARE * rows >= _MIN_ROWS:
-            # Jobs may have fitted it to fewer rows before.
-            rows = max((number for number in self._fits if number < rows), default=int(_RETRY_SHARE * rows))
-            del self.left_out[spec.name]
-            clock = self._start_clock(spec, members_left)
-            member = self._fit_to_rows(spec, seed, rows, clock)
-        if member is None:
-            return None
-        # Of jobs, the first member stands for all that run at the same time.
-        while not self.interrupted and (self.jobs is None or not self.rows):
-            more = count_affordable_rows(clock, rows, time.monotonic() - started, total)
-            if not more:
-                break
-            started = time.monotonic()
-            self.on_step(f"Fitting {spec.label} to {more:,} rows after {rows:,}")
-            fitted = self._fit_to_rows(spec, seed, more, clock)
-            if fitted is None:
-                self.left_out.pop(spec.name, None)
-                break
-            member, rows = fitted, more
-        self.rows[spec.name] = rows
-        return member
+    def _leave_out(self, spec: MemberSpec, reason: str, error: Exception | None) -> None:
+        """Record why there is no such member; the fit continues without it."""
+        if reason:
+            self.left_out[spec.name] = reason
+        self._error = error or self._error
 
-    def _guess_rows(self) -> int:
-        """Guess how many rows to begin with, before any time was measured: fewer for more columns."""
-        columns = max(_TYPICAL_COLUMNS, *tuple(getattr(self.folds.train.X, "shape", ()))[1:2])
-        guess = max(FIRST_ROWS, FIRST_ROWS_PER_SECOND * self.clock.left) * _TYPICAL_COLUMNS / columns
-        return max(_MIN_ROWS, int(guess))
-
-    def _ran_out_of_time(self, spec: MemberSpec) -> bool:
-        return self.left_out.get(spec.name) == _TIME_IS_UP
-
-    def _start_clock(self, spec: MemberSpec, members_left: int) -> Clock:
-        """Start the clock of a member."""
-        if spec.is_baseline:
-            return NO_LIMIT  # takes no time, and is what there is when nothing else could be fitted
-        # Jobs run at the same time.
-        return start_member_clock(self.clock, 1 if self.jobs is not None else members_left)
-
-    def _choose_rows(self, rows: int, seed: int) -> Folds:
-        """Choose about this many training rows at random, whole groups; return their folds."""
-        train, number = self.folds.train, self.folds.number
-        if rows >= len(train):
-            return self.folds
-        chosen = draw_held_out_rows(len(train), rows / len(train), seed, train.group)
-        if number is not None and len(np.unique(number[chosen])) <= number.max():
-            return self.folds  # a fold without rows would have no copy
-        return replace(self.folds, train=train.rows(chosen), number=None if number is None else number[chosen])
-
-    def _fit_to_rows(self, spec: MemberSpec, seed: int, rows: int, clock: Clock) -> Member | None:
-        """Fit a member to this many rows; return None, with the reason in `left_out`, if that is impossible."""
-        started = time.monotonic()
-        try:
-            with clock.limit():
-                if self.jobs is not None and not spec.is_baseline:
-                    member = self._fit_as_job(spec, self.jobs, seed, rows, clock)
-                else:
-                    member = self._choose_rows(rows, seed).fit(spec.member, seed, clock)
-        except NotApplicableError as error:
-            self.left_out[spec.name] = str(error)
-            return None
-        except TimeLimitError:
-            self.left_out[spec.name] = _TIME_IS_UP
-            return None
-        except KeyboardInterrupt:
-            self.interrupted = True
-            return None
-        except Exception as error:
-            if not is_member_error(error):
-                raise
-            self._leave_out(spec, error)
-            return None
-        self.interrupted |= member.interrupted
-        self.seconds[spec.name] = time.monotonic() - started
-        if self.jobs is not None and not spec.is_baseline:
-            self.seconds[spec.name] = self._fits[rows].seconds[spec.name]
-        return member
-
-    def _leave_out(self, spec: MemberSpec, error: Exception) -> None:
-        """Record the error of a member; the fit continues without it."""
-        self.left_out[spec.name] = str(error) if isinstance(error, JobError) else f"it raised {describe_error(error)}"
-        self._error = error
-
-    def _fit_as_job(self, spec: MemberSpec, jobs: JobOptions, seed: int, rows: int, clock: Clock) -> Member:
-        """Fit a member as a job, together with all members that will be fitted in any case."""
-        if rows not in self._fits:
-            self._fits[rows] = MemberJobs(jobs, self._choose_rows(rows, seed), seed)
-        others = [other for other in self.specs if other is spec or not (other.larger_than or other.is_baseline)]
-        return self._fits[rows].fit(spec.name, {other.name: other.member for other in others}, clock)
+    def _remove(self, spec: MemberSpec) -> None:
+        """Remove a member that was fitted."""
+        self.members.pop(spec.name)
+        self.seconds.pop(spec.name)
+        self.predictions.discard(spec.name)
 
     def _weigh(self, spec: MemberSpec, scores: MixtureScores, blocks: Sequence[np.ndarray]) -> bool:
         """Update the weights of all members so far; return False if there is no time to score the new one."""
@@ -346,24 +216,20 @@ class Portfolio:
                 scores.add(parts, self.predictions.count_components(spec.name, blocks))
         except (TimeLimitError, KeyboardInterrupt) as error:
             self.interrupted |= isinstance(error, KeyboardInterrupt)
-            if self.weights:
-                if self.interrupted:
-                    self.not_tried[spec.name] = "the fit was stopped before its weight was known"
-                else:
-                    self.left_out[spec.name] = _TIME_IS_UP
-                self.members.pop(spec.name)
-                self.seconds.pop(spec.name)
-                self.predictions.discard(spec.name)
-            else:
+            if not self.weights:
                 self.weights = {spec.name: 1.0}  # alone, it needs no score
+            elif self.interrupted:
+                self.not_tried[spec.name] = "the fit was stopped before its weight was known"
+                self._remove(spec)
+            else:
+                self.left_out[spec.name] = TIME_IS_UP
+                self._remove(spec)
             return False
         except Exception as error:
             if not is_member_error(error):
                 raise
-            self._leave_out(spec, error)
-            self.members.pop(spec.name)
-            self.seconds.pop(spec.name)
-            self.predictions.discard(spec.name)
+            self._leave_out(spec, describe_member_error(error), error)
+            self._remove(spec)
             return True
         mixed = [spec.name for spec in self.specs if spec.name in self.members and not spec.is_baseline]
         chosen = choose_mixture_weights(scores, scores.weight)

@@ -2,7 +2,7 @@
 
 A step begins with few rows, its time per row is measured, and it goes on with as many rows as there is time for. What
 a step leaves over goes to the steps after it. Only the first rows of the first member are a guess
-(`ddpn.members.portfolio`).
+(`ddpn.members.fitting`).
 """
 
 import math

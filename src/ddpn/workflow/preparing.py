@@ -4,18 +4,16 @@ Tables that fit into memory are read whole. Of others, some rows are sampled, an
 """
 
 import json
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.groups import is_by_inputs
 from ddpn.rows.splits import FOLDS, SMALL_TABLE_ROWS
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.display import describe_parts
@@ -23,22 +21,21 @@ from ddpn.runtime.errors import Argument, InputError, format_argument
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.validation import join_words
 from ddpn.storage.files import sha256
-from ddpn.tables.cells import MISSING, clean_text, is_text
-from ddpn.tables.checks import FindingKind, describe_identifier, find_column_problems, find_row_problems, run_checks
-from ddpn.tables.checks.findings import are_whole_numbers
+from ddpn.tables.cells import clean_text
+from ddpn.tables.checks import FindingKind, find_column_problems, find_row_problems, run_checks
 from ddpn.tables.checks.order import find_time_columns, find_trend
 from ddpn.tables.columns import Kind
-from ddpn.tables.dates import DAY, HOUR, MONTH, WEEKDAY
-from ddpn.tables.files import is_pattern, read_file
-from ddpn.tables.kinds import TableColumn, detect_column
-from ddpn.tables.numbers import OPEN_ENDED, PLAIN, describe_number_format, find_number_format, parse_numbers
+from ddpn.tables.dates import DAY
+from ddpn.tables.numbers import OPEN_ENDED, describe_number_format, parse_numbers
 from ddpn.tables.roles import Roles, report_all
 from ddpn.tables.row_draw import SEED
 from ddpn.tables.row_hashes import describe_missing_groups, label_groups
-from ddpn.tables.table import Table, draw_row_numbers, fits_in_memory, measure_free_memory, shuffle_chunks
+from ddpn.tables.table import Table, draw_row_numbers
+from ddpn.workflow.column_roles import find_roles
 from ddpn.workflow.config import FitConfig
+from ddpn.workflow.large_tables import TrainingRows, check_and_draw_rows
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
-from ddpn.workflow.splitting import RowSplit, read_parts, read_times, split_rows
+from ddpn.workflow.splitting import RowSplit, split_rows
 from ddpn.workflow.table_warnings import describe_finding, describe_trend
 
 if TYPE_CHECKING:
@@ -136,7 +133,7 @@ def prepare(table: Table | pl.DataFrame, plan: FitConfig, verbose: bool = False,
     frame, used = check_and_draw_rows(table, plan, numbers, verbose)
     with progress_bar("Checking the sampled rows", None, verbose):
         prepared = _prepare_frame(frame, plan, clock)
-    stream = _training_rows(table, frame, prepared, numbers, used)
+    stream = _make_training_rows(table, frame, prepared, numbers, used)
     seen = (
         f"Networks were trained on about {len(stream):,} rows, but evaluate recognises only the sampled ones, "
         f"{prepared.counts['train']:,}, as training rows: score new rows, not these files."
@@ -289,82 +286,7 @@ def checkpoint_path(path: Path, prepared: Prepared) -> Path:
     return checkpoint
 
 
-# Tables larger than memory: a sample of rows, and a stream of all of them ---------------------------------------------
-
-#: Up to so many rows are trained on in all, one pass at least: on more rows networks are not passed over five times.
-_TRAINED_ROWS, _PASSES = 5_000_000, 5.0
-#: How many times as large as a compressed file its rows may be in memory.
-_EXPANSION = 10
-
-
-@dataclass(frozen=True)
-class TrainingRows:
-    """The training rows of many files, as `ddpn.networks.training.RowStream`; about `rows` of them.
-
-    Leaves out: rows numbered in `held_out` (sorted); rows at or after time `before`, if split by time; and all rows of
-    the groups in `held_out_groups`.
-    """
-
-    table: Table
-    roles: Roles
-    plan: FitConfig
-    held_out: np.ndarray
-    rows: int
-    before: Any = None
-    held_out_groups: np.ndarray | None = None
-
-    def __len__(self) -> int:
-        return self.rows
-
-    @property
-    def identity(self) -> str:
-        """What the files are recognised by."""
-        return sha256(repr(self.table.identity()).encode())[:16]
-
-    @property
-    def max_passes(self) -> float:
-        """Passes over the files at most; as many as the plan asks for, if it does."""
-        asked = self.plan.epochs not in (None, "auto")
-        return float("inf") if asked else max(1.0, min(_PASSES, _TRAINED_ROWS / self.rows))
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns that training needs."""
-        plan = self.plan
-        special = (plan.target, plan.exposure, plan.weight, plan.upper_column, plan.censored, plan.split_column)
-        names = [*(column.name for column in self.roles.features), *(name for name in (*special, plan.time) if name)]
-        groups = [name for name in plan.group if name in self.table.schema]
-        return list(dict.fromkeys([*names, *groups]))
-
-    def chunks(self, rows: int, seed: int) -> Iterator[pl.DataFrame]:
-        """Yield tables of this many rows in random order, without an end."""
-        return shuffle_chunks(self.table, self.columns, self._keep, rows, seed)
-
-    def sample(self, chunk: pl.DataFrame) -> CountRows:
-        """Read a table as inputs and counts."""
-        roles = replace(self.roles, groups=None, group=())
-        return roles.read_rows(chunk, self.plan.fractional, report=lambda sentence: None, counts=self.plan.count_range)
-
-    def _keep(self, frame: pl.DataFrame, numbers: np.ndarray) -> np.ndarray:
-        """Return a mask of training rows: not held out, with a count and a weight, and of the part for training."""
-        plan = self.plan
-        kept = self.roles.find_rows_with_target(frame) & ~np.isin(numbers, self.held_out, assume_unique=True)
-        if plan.weight is not None:
-            kept &= frame[plan.weight].cast(float).to_numpy() > 0
-        if plan.split_column is not None:
-            kept &= read_parts(frame, plan.split_column, numbers + 1) == "train"
-        if plan.time is not None:
-            kept &= (self.roles.parse_times(frame, plan.time)[plan.time] < self.before).to_numpy()
-        if self.held_out_groups is not None:
-            by_inputs = is_by_inputs(self.roles.group, frame.columns)
-            X = self.roles.parse(frame, report=lambda sentence: None).to_polars() if by_inputs else None
-            labels = label_groups(frame, self.roles.group, self.roles.missing, X, join_near=False)
-            assert labels is not None  # `columns` has the group columns
-            kept &= ~np.isin(labels, self.held_out_groups)
-        return kept
-
-
-def _training_rows(
+def _make_training_rows(
     table: Table, frame: pl.DataFrame, prepared: Prepared, numbers: np.ndarray, used: int
 ) -> TrainingRows:
     """Return the stream of all training rows; `numbers` are those of the rows of `frame`."""
@@ -385,137 +307,3 @@ def _training_rows(
         groups = None if labels is None else np.unique(labels)
     held_out = np.sort(numbers[places[outside]])
     return TrainingRows(table, prepared.roles, plan, held_out, max(1, training), before, groups)
-
-
-def open_table(
-    sources: Sequence[str], plan: FitConfig, stream: bool | None = None, verbose: bool = False
-) -> tuple[Table | pl.DataFrame, str]:
-    """Open files, folders or patterns for `prepare`: as rows in memory, or as a `Table` that is streamed.
-
-    A table is streamed if asked for, and by default if its rows would take more than half of the free memory. The
-    sentence on how it is read may be empty.
-    """
-    first, free = sources[0], measure_free_memory()
-    is_alone = len(sources) == 1 and not os.path.isdir(first) and not is_pattern(first)
-    if is_alone and not stream:
-        # Small files, which may be compressed, are not opened to find out how many rows they have.
-        is_small = free is None or not os.path.isfile(first) or _EXPANSION * os.path.getsize(first) <= free
-        if stream is False or is_small or fits_in_memory(Table(sources, plan.as_text)):
-            return read_file(first, plan.as_text), ""
-    table = Table(sources, plan.as_text)
-    is_small = table.rows * sum(plan.split_shares[:2]) <= SMALL_TABLE_ROWS
-    if is_small or not (stream or (stream is None and not fits_in_memory(table))):
-        note = f"{table.rows:,} rows are fitted in memory, because they are few." if stream else ""
-        return check_and_draw_rows(table, plan, np.arange(table.rows), verbose)[0], note
-    why = "as requested" if stream else "because they would take more than half of the free memory"
-    size = f"{table.rows:,} rows in {len(table.sources):,} files"
-    size += f", about {table.rows * table.estimate_row_bytes() / 2**30:.2g} GiB"
-    return table, f"{size}, are streamed, {why}."
-
-
-def check_and_draw_rows(
-    table: Table, plan: FitConfig, numbers: np.ndarray, verbose: bool = False
-) -> tuple[pl.DataFrame, int]:
-    """Check all rows of a table, with errors that name the file and its row.
-
-    Returns the rows with these numbers, which are sorted, and how many rows have a count and a weight above 0.
-    """
-    plan = plan.resolve_columns(list(table.schema))
-    roles = Roles(plan.target, plan.exposure, plan.weight, (), upper=plan.upper_column, censored=plan.censored)
-    frames, used = [], 0
-    with progress_bar("Checking rows", table.rows, verbose) as bar:
-        for block in table.list_blocks():
-            frame = table.read_block(block)
-            labels = block.start + 1 + np.arange(frame.height)
-            with table.locate_errors(block):
-                has_target = roles.find_rows_with_target(frame, block.start)
-                if plan.split_column is not None:
-                    read_parts(frame, plan.split_column, labels)
-                if plan.time is not None:
-                    read_times(frame, plan.time, labels, of_text=True)
-                if has_target.any():
-                    sample = roles.read_rows(frame, plan.fractional, counts=plan.count_range, first=block.start)
-                    used += int(sample.has_weight.sum())
-            begin, end = np.searchsorted(numbers, [block.first, block.first + frame.height])
-            frames.append(frame[numbers[begin:end] - block.first])
-            bar.advance(frame.height)
-    if not used and plan.weight is not None:
-        raise InputError(f"weight {plan.weight!r} must be positive in some row, got zero weights only.")
-    return pl.concat(frames, rechunk=True), used
-
-
-def stream_facts(stream: TrainingRows, sampled: int) -> dict[str, int]:
-    """Summarize a streamed fit for its saved task."""
-    files, rows = len(stream.table.sources), stream.table.rows
-    return {"files": files, "rows": rows, "streamed": len(stream), "sampled": sampled}
-
-
-# What each column is, and which are useless ---------------------------------------------------------------------------
-
-
-def find_roles(frame: pl.DataFrame, plan: FitConfig) -> Roles:
-    """Decide what each column is for; `drop` and `use` override what the values suggest."""
-    plan = plan.resolve_columns(frame.columns)
-    missing = (*MISSING, *(word for word in plan.missing if word not in MISSING))
-    special = {plan.target, plan.exposure, plan.weight, plan.censored, plan.split_column}
-    columns = tuple(_profile_column(frame[name], plan, missing) for name in frame.columns if name not in special)
-    formats = {
-        name: find_number_format(clean_text(frame[name], missing)) or PLAIN
-        for name in (plan.target, plan.exposure, plan.weight, plan.upper_column)
-        if name is not None and is_text(frame[name])
-    }
-    options = plan.interval_groups, plan.upper_column, plan.censored, plan.group
-    roles = Roles(plan.target, plan.exposure, plan.weight, columns, missing, formats, *options)
-    if not roles.features:
-        why = "; ".join(f"{c.name}: {c.left_out}" for c in columns[:5]) or "there are no others"
-        raise InputError(f"No column is left to predict from ({why}). Keep some with `use`.")
-    return roles
-
-
-def _profile_column(series: pl.Series, plan: FitConfig, missing: tuple[str, ...]) -> TableColumn:
-    column = detect_column(series, missing, series.name in plan.category and series.name not in plan.drop)
-    if series.name in plan.drop or series.null_count() == len(series):
-        why = "dropped as asked" if series.name in plan.drop else "no values"
-        return TableColumn(series.name, column.kind, series.null_count(), left_out=why)
-    if column.kind == Kind.UNSUPPORTED:
-        return replace(column, missing=series.null_count(), left_out=f"unsupported type {series.dtype}")
-    values, odd, _ = column.convert(series, missing)
-    notes = column.notes
-    if len(odd) and not is_text(series):
-        notes = (f"Column {series.name}: {len(odd):,} infinite values are treated as missing.",)
-    present = values.drop_nulls() if values.null_count() else values
-    distinct = present.n_unique()
-    why = _why_useless(values, column, distinct, plan)
-    if series.name in plan.use and distinct:
-        why = ""
-    parts: tuple[str, ...] = ()
-    if column.kind == Kind.DATE:
-        # Later days would have to be extrapolated, months and weekdays come again.
-        is_time = series.name == plan.time and series.name not in plan.use
-        has_hours = present.dt.hour().n_unique() > 1
-        parts = (*(() if is_time else (DAY,)), MONTH, WEEKDAY, *([HOUR] if has_hours else []))
-    return replace(
-        column,
-        number=replace(column.number, integers=column.kind == Kind.NUMBER and are_whole_numbers(present.to_numpy())),
-        notes=notes,
-        missing=len(values) - len(present),
-        distinct=distinct,
-        left_out=why,
-        parts=parts,
-    )
-
-
-def _why_useless(values: pl.Series, column: TableColumn, distinct: int, plan: FitConfig) -> str:
-    present = len(values) - values.null_count()
-    if distinct == 0:
-        return "no values"
-    if distinct == 1 and present == len(values):
-        return "the same value in every row"
-    if column.name in plan.group:
-        option = format_argument("use", [column.name])
-        return f"it keeps rows together, and a model would memorise it; {option} keeps it as an input"
-    if column.name == plan.time and column.kind != Kind.DATE:
-        return "used for the split by time"
-    if column.kind.is_category or column.kind == Kind.NUMBER:
-        return describe_identifier(values, column.kind.is_category)
-    return ""

@@ -7,14 +7,17 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import torch
 from scipy import sparse
 
 from ddpn.analysis.explanations import Inputs
 from ddpn.calibration.ood import FeatureProfile
-from ddpn.members.glm import Constant
+from ddpn.members.constant import Constant
+from ddpn.networks.heads import make_head
 from ddpn.predictor import Predictor
 from ddpn.tables.columns import ColumnTable
 
+CONSTANT = Constant(make_head("poisson"), torch.zeros(1, dtype=torch.float64), 1.0)
 ROWS = {"a": [1.0, 2.0, 3.0, 4.0], "b": ["x", "y", None, "z"]}
 
 
@@ -43,7 +46,7 @@ def test_cells_of_arrays_and_lists_are_those_of_other_rows(formula, make_rows):
 
 
 def test_columns_are_in_the_order_of_fit():
-    predictor, frame = Predictor({"one": Constant()}), pd.DataFrame(ROWS)
+    predictor, frame = Predictor({"one": CONSTANT}), pd.DataFrame(ROWS)
     predictor.calibration = replace(predictor.calibration, profile=FeatureProfile.fit(frame))
     for same in (frame, frame[["b", "a"]]):
         table = Inputs(predictor, same).table(np.array([2, 0]), {0: np.array([0, 0])})
@@ -52,4 +55,4 @@ def test_columns_are_in_the_order_of_fit():
 
 def test_a_predictor_that_keeps_no_columns_takes_them_as_they_are():
     frame = pd.DataFrame(ROWS)[["b", "a"]]
-    assert Inputs(Predictor({"one": Constant()}), frame).table(np.array([2, 0])).names == ["b", "a"]
+    assert Inputs(Predictor({"one": CONSTANT}), frame).table(np.array([2, 0])).names == ["b", "a"]

@@ -235,7 +235,7 @@ def test_everything_of_the_task_is_shown_and_none_is_required(small_model, evide
 
 
 def test_members_are_listed_with_their_weights():
-    networks = Networks()
+    networks = Networks.__new__(Networks)
     networks.model = SimpleNamespace(n_networks=5)
     members = {"networks": networks, "glm": SimpleNamespace(label="GLM")}
     predictor = SimpleNamespace(active_members=members, weights={"networks": 0.75, "glm": 0.25})

@@ -6,8 +6,9 @@ import torch
 from scipy import optimize, stats
 
 from ddpn.members.member import NotApplicableError
-from ddpn.members.trees import boosting
-from ddpn.members.trees.boosting import Fold, MeanFit, Settings, TreeRows, divide_rows
+from ddpn.members.trees import boosting, dispersion
+from ddpn.members.trees.boosting import Fold, Settings, TreeRows, divide_rows
+from ddpn.members.trees.mean import MeanFit
 from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock
@@ -58,11 +59,11 @@ def test_the_dispersion_is_boosted_by_the_log_mean_of_the_count(monkeypatch):
     rng = np.random.default_rng(0)
     X, exposure, log_rate = rng.normal(size=(300, 2)), rng.uniform(0.2, 5.0, 300), rng.normal(size=300)
     y, inputs = rng.poisson(4.0 * exposure).astype(float), []
-    monkeypatch.setattr(boosting.DispersionFit, "boost", lambda self, rows, *_: inputs.append(rows.matrix))
+    monkeypatch.setattr(dispersion.DispersionFit, "boost", lambda self, rows, *_: inputs.append(rows.matrix))
     rows = build_rows(X, y / exposure, exposure, divide_rows(y, 0))
-    boosting.fit_dispersion(rows, log_rate, CountRows(X, y, None, exposure), 0)
+    dispersion.fit_dispersion(rows, log_rate, CountRows(X, y, None, exposure), 0)
     np.testing.assert_allclose(inputs[0], np.column_stack([X, log_rate + np.log(exposure)]))
-    boosting.fit_dispersion(rows, log_rate, CountRows(X, y), 0)
+    dispersion.fit_dispersion(rows, log_rate, CountRows(X, y), 0)
     np.testing.assert_allclose(inputs[1][:, -1], log_rate)
 
 
@@ -87,7 +88,7 @@ def simulate_dispersed_rows(seed: int = 0, rows: int = 400):
 def test_the_constant_of_a_dispersion_is_its_maximum_likelihood():
     """Compare with scipy's Negative Binomial of known means; weights and exposures count."""
     _, log_rate, sample = simulate_dispersed_rows()
-    fit = boosting.DispersionFit(make_head("negative_binomial"), sample, 0, log_rate)
+    fit = dispersion.DispersionFit(make_head("negative_binomial"), sample, 0, log_rate)
     mean = sample.exposure * np.exp(log_rate)
 
     def loss(log_alpha: float) -> np.ndarray:
@@ -100,7 +101,7 @@ def test_the_constant_of_a_dispersion_is_its_maximum_likelihood():
     np.testing.assert_allclose(fit.losses(), share * loss(fit.constant), rtol=1e-6)
     np.testing.assert_allclose(fit.raw, np.column_stack([log_rate, np.full(400, fit.constant)]))
     offset = 0.7 * sample.X[:, 1]
-    around = boosting.DispersionFit(make_head("negative_binomial"), sample, 0, log_rate, offset)
+    around = dispersion.DispersionFit(make_head("negative_binomial"), sample, 0, log_rate, offset)
     np.testing.assert_allclose(around.raw[:, 1] - around.constant, offset)
     assert share @ loss(around.raw[:, 1]) == pytest.approx(around.losses().sum(), rel=1e-6)
 
@@ -112,7 +113,7 @@ def test_trees_of_a_dispersion_follow_the_derivatives_of_the_weighted_loss(monke
     sample = sample if has_exposure else sample.replace(exposure=None)
     rows = build_rows(X, sample.y, sample.weight, make_two_folds(400, 150))
     head, steps = make_head("negative_binomial"), []
-    fit = boosting.DispersionFit(head, sample, 0, log_rate)
+    fit = dispersion.DispersionFit(head, sample, 0, log_rate)
     grow = boosting.BoostedTrees.grow
 
     def watch(growing, derivatives):
@@ -140,7 +141,7 @@ def test_the_dispersion_is_boosted_where_it_follows_a_column_and_predicted_out_o
     X, log_rate, sample = simulate_dispersed_rows(rows=1200)
     folds = divide_rows(sample.y, 0)
     rows = build_rows(X, sample.y / sample.exposure, sample.weight * sample.exposure, folds)
-    fit = boosting.fit_dispersion(rows, log_rate, sample, 0)
+    fit = dispersion.fit_dispersion(rows, log_rate, sample, 0)
     boosters = fit.to_boosters()
     assert len(boosters) == 5
     assert fit.head.name == "negative_binomial"
@@ -149,7 +150,7 @@ def test_the_dispersion_is_boosted_where_it_follows_a_column_and_predicted_out_o
         np.testing.assert_allclose(fit.raw[fold.outer, 1], fit.constant + booster.raw(inputs[fold.outer]), atol=1e-6)
     wide, narrow = fit.raw[X[:, 1] < -0.2, 1].mean(), fit.raw[X[:, 1] > 0.2, 1].mean()
     assert wide > narrow + 1.5, "log dispersions of 0.7 and -3"
-    constant = boosting.DispersionFit(make_head("negative_binomial"), sample, 0, log_rate)
+    constant = dispersion.DispersionFit(make_head("negative_binomial"), sample, 0, log_rate)
     gain = constant.losses() - fit.losses()
     assert gain.sum() > 2.0 * np.sqrt(len(gain)) * gain.std()
     np.testing.assert_allclose(fit.raw[:, 0], log_rate)
@@ -159,8 +160,8 @@ def test_the_dispersion_is_boosted_where_it_follows_a_column_and_predicted_out_o
 def test_the_dispersion_of_few_rows_is_a_constant(monkeypatch, rows, is_tried):
     X, log_rate, sample = simulate_dispersed_rows(rows=rows)
     tried = []
-    monkeypatch.setattr(boosting.DispersionFit, "boost", lambda self, *arguments: tried.append(arguments))
-    boosting.fit_dispersion(build_rows(X, sample.y, sample.weight, divide_rows(sample.y, 0)), log_rate, sample, 0)
+    monkeypatch.setattr(dispersion.DispersionFit, "boost", lambda self, *arguments: tried.append(arguments))
+    dispersion.fit_dispersion(build_rows(X, sample.y, sample.weight, divide_rows(sample.y, 0)), log_rate, sample, 0)
     assert bool(tried) == is_tried
 
 
@@ -169,13 +170,13 @@ def test_the_likelihood_is_that_of_the_smaller_loss_and_negative_binomial_with_e
     X, log_rate = rng.normal(size=(150, 1)), np.full(150, np.log(20.0))
     narrow = np.rint(20.0 + 1.5 * rng.normal(size=150))
     rows = build_rows(X, narrow, np.ones(150), divide_rows(narrow, 0))
-    assert boosting.fit_dispersion(rows, log_rate, CountRows(X, narrow), 0).head.name == "double_poisson"
+    assert dispersion.fit_dispersion(rows, log_rate, CountRows(X, narrow), 0).head.name == "double_poisson"
     exposed = CountRows(X, narrow, None, np.ones(150))
-    assert boosting.fit_dispersion(rows, log_rate, exposed, 0).head.name == "negative_binomial"
+    assert dispersion.fit_dispersion(rows, log_rate, exposed, 0).head.name == "negative_binomial"
     directed = rows._replace(directions=np.array([1]))
-    assert boosting.fit_dispersion(directed, log_rate, CountRows(X, narrow), 0).head.name == "negative_binomial"
+    assert dispersion.fit_dispersion(directed, log_rate, CountRows(X, narrow), 0).head.name == "negative_binomial"
     wide = rng.poisson(20.0 * rng.gamma(1.0, 1.0, 150)).astype(float)
-    assert boosting.fit_dispersion(rows, log_rate, CountRows(X, wide), 0).head.name == "negative_binomial"
+    assert dispersion.fit_dispersion(rows, log_rate, CountRows(X, wide), 0).head.name == "negative_binomial"
 
 
 # Rounds and folds -----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.members.trees import boosting, streamed
+from ddpn.members.trees import dispersion, streamed
 from ddpn.members.trees.member import Trees
 from ddpn.metrics import crps
 from ddpn.rows.count_rows import CountRows
@@ -31,7 +31,7 @@ def parts():
 @pytest.fixture
 def stream(parts, make_stream, monkeypatch):
     monkeypatch.setattr(streamed, "CHUNK_ROWS", 1000)
-    monkeypatch.setattr(boosting, "_MIN_DISPERSION_ROWS", 10**9)  # the dispersion is a constant, as it is here
+    monkeypatch.setattr(dispersion, "_MIN_DISPERSION_ROWS", 10**9)  # the dispersion is a constant, as it is here
     return make_stream(parts[0])
 
 
@@ -42,7 +42,7 @@ def compute_losses(member, test):
 
 
 def fit_trees(train, validation, stream=None):
-    return Trees(**OPTIONS, stream=stream).fit(train, validation, seed=0)
+    return Trees.fit(train, validation, seed=0, **OPTIONS, stream=stream)
 
 
 def test_scores_are_those_of_a_fit_in_memory(parts, stream):

@@ -14,8 +14,9 @@ from scipy import stats
 from ddpn.tables.checks.findings import FindingKind
 from ddpn.tables.checks.leaks import _measure_unexplained, _Target, describe_target_transform, find_leaks
 from ddpn.tables.files import read_file
+from ddpn.workflow.column_roles import find_roles
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.preparing import find_roles, prepare
+from ddpn.workflow.preparing import prepare
 from ddpn.workflow.table_warnings import describe_finding
 
 RNG = np.random.default_rng(1)

@@ -8,9 +8,10 @@ import torch
 
 from ddpn.members.folds import Folds
 from ddpn.members.glm import GLM
-from ddpn.members.member import NotApplicableError
-from ddpn.members.trees.boosting import Fold, MeanFit, Settings, TreeRows, choose_fold_columns
-from ddpn.members.trees.member import TreeTable
+from ddpn.members.member import MemberSpec, NotApplicableError
+from ddpn.members.trees.boosting import Fold, Settings, TreeRows, choose_fold_columns
+from ddpn.members.trees.mean import MeanFit
+from ddpn.members.trees.table import TreeTable
 from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, assign_folds, list_fold_pairs
@@ -132,8 +133,8 @@ def _predict_rate(sample: CountRows, used: np.ndarray) -> np.ndarray:
 
 @torch.no_grad()
 def _glm(sample: CountRows, number: np.ndarray, seed: int, folds: int) -> OutOfFold:
-    rows, member = Folds(sample, None, number), GLM(make_head("poisson"))
-    copies = (rows.fit_copy(member, fold, seed) for fold in range(folds))
+    rows, spec = Folds(sample, None, number), MemberSpec("glm", GLM, {"head": make_head("poisson")})
+    copies = (rows.fit_copy(spec, fold, seed) for fold in range(folds))
     fits = [copy.distribution(sample.X, sample.exposure).mean[:, 0].numpy() for copy in copies]
     return _combine_folds(sample, number, fits)
 

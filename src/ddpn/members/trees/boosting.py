@@ -1,21 +1,15 @@
-"""Boost with LightGBM: a mean in folds that grow in step, and the dispersion of counts around it."""
+"""Boost with LightGBM, in folds: the rows, the boosters while they grow, and when they end."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ddpn.members.member import NotApplicableError
 from ddpn.members.trees.booster import Booster
-from ddpn.networks.heads import Head, make_head
-from ddpn.networks.heads.head import MIN_DISPERSION_CURVATURE
-from ddpn.networks.heads.head import minimise_loss as fit_constants
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, SMALL_TABLE_ROWS, split_folds
 from ddpn.runtime.deadlines import NO_LIMIT, Clock, check_deadline
-from ddpn.runtime.threads import single_thread
 from ddpn.tables.encoding.steps import choose_columns
 
 #: Columns that a split is chosen from, and that are kept of wider tables with few rows; with more, large trees are not
@@ -24,28 +18,8 @@ MAX_COLUMNS = 500
 _QUIET = {"verbosity": -1}
 #: The most columns that trees always choose from, and the share of more columns that trees of a mean choose from.
 _FEW_COLUMNS, _COLUMN_SHARE = 7, 0.7
-#: Leaf counts that are tried by default: of (8, 31), (4, 12, 31) and one alone, the best on the development tables.
-_LEAVES = (4, 12, 31)
-#: Tables above `SMALL_TABLE_ROWS` have larger trees and steps: with smaller ones the boosting of all bikes ended at
-#: 1,500 rounds, before the out-of-fold loss was smallest (CRPS 16.3 instead of 15.8).
-_MORE_LEAVES, _RATE, _LARGER_RATE = (12, 31, 63), 0.05, 0.1
-#: The share of the folds in which numbers of leaves are compared; the others are boosted with the best one only.
-_TRIAL_SHARE = 0.5
-#: Shares of a limited time left: for each trial, and for the boosting of all folds.
-_TRIAL_TIME, FOLDS_TIME = 0.2, 0.7
-#: Likelihoods to choose from around a boosted mean: a log mean and the logarithm of a dispersion.
-FAMILIES = ("negative_binomial", "double_poisson")
 #: The longest step of a leaf of a dispersion, on a log scale and before the learning rate.
 _MAX_LEAF_STEP = 2.0
-#: The largest absolute constant of a log dispersion, and rows that determine it well enough.
-_MAX_CONSTANT, _CONSTANT_ROWS = 20.0, 20_000
-#: Leaves of trees of a dispersion with few and with many rows, and the fewest rows to boost it: the spread of counts is
-#: much harder to learn than their mean.
-_FEWER_LEAVES, _FEW_LEAVES, _MIN_DISPERSION_ROWS = 4, 8, 200
-#: Raw outputs are rounded to multiples of this, so that equal ones share a curvature.
-_CURVATURE_STEP = 0.1
-#: Standard errors of the paired difference by which trees of the dispersion must reduce the out-of-fold loss.
-_MIN_STANDARD_ERRORS = 2.0
 
 
 # Rows -----------------------------------------------------------------------------------------------------------------
@@ -117,10 +91,7 @@ def min_rows_per_leaf(rows: int) -> int:
 
 
 class Settings(NamedTuple):
-    """Settings of boosting: leaves per tree, learning rate, maximum rounds, patience in rounds, and seed.
-
-    Leaves per tree, learning rate, rounds at most, rounds without gain before the end, and seed.
-    """
+    """Settings of boosting: leaves per tree, learning rate, maximum rounds, patience in rounds, and seed."""
 
     leaves: int = 31
     rate: float = 0.05
@@ -289,216 +260,4 @@ def boost_until_best(
             keep()
         if not np.isfinite(loss) or done - best >= settings.patience or not clock.left:
             break
-    return best
-
-
-# The mean -------------------------------------------------------------------------------------------------------------
-
-
-def choose_learning_rate(rows: int, rate: float | None = None) -> float:
-    """Choose the learning rate; None is the default for this many rows."""
-    return (_LARGER_RATE if rows >= SMALL_TABLE_ROWS else _RATE) if rate is None else rate
-
-
-class MeanFit:
-    """Poisson boosting of a rate, with one booster per fold that predicts the rows it was not fitted to.
-
-    All folds grow together and end where the sum of their held-out losses is smallest: one number of rounds that all
-    rows choose is less noisy than one per fold, and no fold sees its own rows alone.
-    """
-
-    def __init__(self, rows: TreeRows, settings: Settings, data: FoldData | None = None) -> None:
-        self.rows, self.settings = rows, settings
-        self._data = FoldData(rows) if data is None else data
-        self._growing: list[BoostedTrees] = []
-        self._best = 0
-
-    @classmethod
-    def choose_best(
-        cls, rows: TreeRows, settings: Settings, leaves: Sequence[int] | None, clock: Clock = NO_LIMIT
-    ) -> "MeanFit":
-        """Return the fit with the number of leaves that predicts best, on the folds it was tried on.
-
-        `leaves` are the candidates; None is the default for this many rows. With very many columns, the first is taken.
-        A trial that runs out of time is the last one.
-        """
-        if leaves is None:
-            leaves = _MORE_LEAVES if len(rows.rate) >= SMALL_TABLE_ROWS else _LEAVES
-        trials: list[MeanFit] = []
-        for size in leaves if rows.matrix.shape[1] <= MAX_COLUMNS else leaves[:1]:
-            time = clock.part(_TRIAL_TIME * clock.left)
-            trials.append(cls(rows, settings._replace(leaves=size)))
-            trials[-1].run(max(1, int(_TRIAL_SHARE * len(rows.folds))), time)
-            if not time.left:
-                break
-        return min(trials, key=lambda trial: trial.loss)
-
-    def run(self, folds: int, clock: Clock = NO_LIMIT) -> None:
-        """Boost the first folds until the clock ends; boosters that exist already are continued."""
-        self._growing += [
-            BoostedTrees(self._data, self.rows, k, self.settings) for k in range(len(self._growing), folds)
-        ]
-        shares = [self.rows.weight[growing.outer].sum() for growing in self._growing]
-
-        def step(done: int) -> float:
-            for growing in self._growing:
-                if len(growing.curve) < done:
-                    growing.grow()
-                    growing.curve.append(growing.loss)
-            return sum(share * growing.curve[done - 1] for share, growing in zip(shares, self._growing, strict=True))
-
-        self._best = boost_until_best(step, self.settings, clock)
-
-    def to_boosters(self) -> list[Booster]:
-        """Return the boosters of the folds that were run, at their best rounds."""
-        return [growing.to_booster(self._best) for growing in self._growing]
-
-    def fit_all_rows(self) -> Booster:
-        """Fit a booster to all rows, with the number of rounds that was best for the held-out rows."""
-        rows, every = self.rows, Fold(np.arange(len(self.rows.rate)), np.arange(0))
-        (part,) = choose_fold_columns([every], rows.matrix, rows.rate, rows.weight)
-        growing = BoostedTrees(self._data, self.rows, len(self.rows.folds), self.settings, part=part)
-        while growing.rounds < self._best and not growing.is_finished:
-            growing.grow()
-        return growing.to_booster(self._best)
-
-    @property
-    def out_of_fold(self) -> np.ndarray:
-        """Log rates that the boosters predict for the rows they were not fitted to; NaN for those of further folds."""
-        log_rates = np.full(len(self.rows.rate), np.nan)
-        for growing in self._growing:
-            log_rates[growing.outer] = growing.predict(self.rows.matrix[growing.outer], self._best)
-        return log_rates
-
-    @property
-    def loss(self) -> float:
-        """The sum of the weighted Poisson losses of the held-out rows."""
-        raw = self.out_of_fold
-        return float(np.nansum(self.rows.weight * (np.exp(raw) - self.rows.rate * raw)))
-
-
-# The dispersion around it ---------------------------------------------------------------------------------------------
-
-
-class DispersionFit:
-    """The constant of a dispersion around known means, and boosters in folds that add to it.
-
-    Means are out of fold, and so is what the boosters add: a dispersion learned around means that know their rows is
-    too small everywhere. The head is one of `FAMILIES`; `log_rate` are logarithms of means per exposure, and `offset`
-    is added to the constant log dispersion.
-    """
-
-    def __init__(
-        self, head: Head, sample: CountRows, seed: int, log_rate: np.ndarray, offset: np.ndarray | None = None
-    ) -> None:
-        self.head, self.share = head, sample.weight_or_ones / sample.weight_or_ones.mean()
-        self.sample = sample.replace(X=None, weight=None).map(torch.from_numpy)
-        #: Raw outputs of every row, out of fold.
-        self.raw = np.stack([log_rate, np.zeros_like(log_rate) if offset is None else offset], 1)
-        self._growing: list[BoostedTrees] = []
-        self._curvature: np.ndarray | None = None
-        # The constant at which the loss of some rows is smallest.
-        some = np.random.default_rng(seed).permutation(len(sample))[:_CONSTANT_ROWS]
-        raw, share = torch.from_numpy(self.raw[some]), torch.from_numpy(self.share[some])
-        rows, where = self.sample.rows(some), torch.tensor([0.0, 1.0], dtype=torch.float64)
-
-        def loss(constant: Tensor) -> Tensor:
-            return share @ head.sample_loss(raw + constant * where, rows) / share.sum()
-
-        with single_thread():
-            self.constant = float(
-                fit_constants(loss, torch.zeros(1, dtype=torch.float64), [(-_MAX_CONSTANT, _MAX_CONSTANT)])
-            )
-        self.raw[:, 1] += self.constant
-
-    def losses(self) -> np.ndarray:
-        """Compute the weighted out-of-fold loss of every row."""
-        with torch.no_grad(), single_thread():
-            return self.share * self.head.sample_loss(torch.from_numpy(self.raw), self.sample).numpy()
-
-    def to_boosters(self) -> list[Booster]:
-        """Return the boosters of all folds, whose mean is added to the constant; none if the constant is better."""
-        return [growing.to_booster(growing.rounds) for growing in self._growing]
-
-    def boost(self, rows: TreeRows, settings: Settings, clock: Clock = NO_LIMIT) -> None:
-        """Boost until the out-of-fold loss falls no more; keep the constant if that is not clearly worse."""
-        constant, before = self.raw, self.losses()
-        data = FoldData(rows)
-        self._growing = [BoostedTrees(data, rows, fold, settings, is_custom=True) for fold in range(len(rows.folds))]
-        kept, best = [0] * len(self._growing), self.raw.copy()
-
-        def step(done: int) -> float:
-            # Curvatures change slowly, take longer than gradients, and only scale the steps.
-            self._grow(refresh=done & (done - 1) == 0)
-            return float(self.losses().sum())
-
-        def keep() -> None:
-            nonlocal kept, best
-            kept, best = [growing.rounds for growing in self._growing], self.raw.copy()
-
-        boost_until_best(step, settings, clock, float(before.sum()), keep)
-        self.raw = best
-        for growing, rounds in zip(self._growing, kept, strict=True):
-            growing.roll_back(rounds)
-        gain = before - self.losses()
-        if gain.sum() <= _MIN_STANDARD_ERRORS * np.sqrt(len(gain)) * gain.std():
-            self.raw, self._growing = constant, []
-
-    def _grow(self, refresh: bool) -> None:
-        """Add one tree per fold; curvatures are recomputed only on `refresh`."""
-        inner = [growing.inner for growing in self._growing]
-        raws, after = [self.raw[index] for index in inner], self.raw.copy()
-        for growing, raw in zip(self._growing, raws, strict=True):
-            raw[:, 1] = self.constant + growing.scores
-        every = np.concatenate(inner)
-        at, rows, share = (
-            torch.from_numpy(np.concatenate(raws)),
-            self.sample.rows(every),
-            self.share[every],
-        )
-        with single_thread():
-            gradient = np.ascontiguousarray(self.head.gradient(at, rows).numpy()[:, 1]) * share
-            if refresh or self._curvature is None:
-                self._curvature = self._compute_curvatures(at, rows).numpy()[:, 1] * share
-        curvature = np.maximum(self._curvature, MIN_DISPERSION_CURVATURE * share)
-        start = 0
-        for growing in self._growing:
-            part = slice(start, start + len(growing.inner))
-            growing.grow((gradient[part], curvature[part]))
-            after[growing.outer, 1] = self.constant + growing.held_out
-            start = part.stop
-        self.raw = after
-
-    def _compute_curvatures(self, raw: Tensor, rows: CountRows[object, Tensor]) -> Tensor:
-        """Compute second derivatives.
-
-        Without exposures they are computed once per raw output rounded to 0.1, since they only scale steps.
-        """
-        if rows.exposure is not None:
-            return self.head.curvature(raw, rows)
-        # As complex numbers, pairs are sorted many times faster than as rows.
-        pairs = torch.view_as_complex((raw / _CURVATURE_STEP).round()).numpy()
-        distinct, position = (torch.from_numpy(x) for x in np.unique(pairs, return_inverse=True))
-        return self.head.curvature(_CURVATURE_STEP * torch.view_as_real(distinct), rows.rows(slice(0, len(distinct))))[
-            position
-        ]
-
-
-def fit_dispersion(
-    rows: TreeRows, log_rate: np.ndarray, sample: CountRows, seed: int, clock: Clock = NO_LIMIT
-) -> DispersionFit:
-    """Fit the dispersion of counts around out-of-fold means: a constant, or boosted if that is clearly better.
-
-    The family is the one with the larger out-of-fold likelihood at its best constant. With exposures, and if the mean
-    must be monotone, it is the Negative Binomial, whose mean is the boosted one whatever its dispersion. The log mean
-    is a further input of the boosters.
-    """
-    names = FAMILIES if sample.exposure is None and rows.directions is None else FAMILIES[:1]
-    fits = (DispersionFit(make_head(name), sample, seed, log_rate) for name in names)
-    best = min(fits, key=lambda fit: fit.losses().sum())
-    if len(sample) >= _MIN_DISPERSION_ROWS and rows.matrix.shape[1] <= MAX_COLUMNS and clock.left:
-        log_mean = log_rate if sample.exposure is None else log_rate + np.log(sample.exposure)
-        leaves = _FEW_LEAVES if len(sample) >= SMALL_TABLE_ROWS else _FEWER_LEAVES
-        settings = Settings(leaves, rate=0.1, rounds=300, patience=10, seed=seed)
-        best.boost(rows.with_column(log_mean), settings, clock)
     return best

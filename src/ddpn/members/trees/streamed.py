@@ -7,8 +7,9 @@ import lightgbm
 import numpy as np
 
 from ddpn.members.trees.booster import Booster
-from ddpn.members.trees.boosting import Fold, FoldData, MeanFit, Settings, TreeRows, compute_rates
-from ddpn.members.trees.member import TreeTable
+from ddpn.members.trees.boosting import Fold, FoldData, Settings, TreeRows, compute_rates
+from ddpn.members.trees.mean import MeanFit
+from ddpn.members.trees.table import TreeTable
 from ddpn.networks.training import RowStream
 from ddpn.networks.training.batches import CHUNK_ROWS
 from ddpn.rows.count_rows import CountRows

@@ -1,0 +1,110 @@
+"""The columns of a `CountGLM`: numbers, and categories as differences from a reference level."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from ddpn.rows.checks import Labels, RowError
+from ddpn.runtime.errors import join_words
+from ddpn.tables.columns import Column, ColumnTable
+from ddpn.tables.schema import Schema
+
+
+@dataclass
+class Design:
+    """The columns of a `CountGLM`: a category has one per level but the first in alphabetical order, the reference.
+
+    Parameters
+    ----------
+    schema : Schema
+        The columns of the table.
+    levels : dict of str to tuple of str
+        The levels of each category, the reference first.
+
+    Examples
+    --------
+    >>> from ddpn.tables.schema import read_table
+    >>> table = read_table([[31.0, "B"], [67.0, "A"]])
+    >>> design = Design.from_table(table)
+    >>> design.names, design.matrix(table).tolist()
+    (['x0', 'x1 = B'], [[31.0, 1.0], [67.0, 0.0]])
+    """
+
+    schema: Schema
+    levels: dict[str, tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        self._codes = {name: {level: code for code, level in enumerate(levels)} for name, levels in self.levels.items()}
+
+    @classmethod
+    def from_table(cls, table: ColumnTable) -> Self:
+        """Make the design of complete rows, with the levels that occur in them."""
+        levels = {
+            column.name: tuple(sorted(column.levels[code] for code in np.unique(column.values).tolist()))
+            for column in table
+            if column.is_category
+        }
+        return cls(Schema.from_table(table), levels)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the coefficients."""
+        return [
+            named
+            for name in self.schema.names
+            for named in ([f"{name} = {level}" for level in self.levels[name][1:]] if name in self.levels else [name])
+        ]
+
+    def read(self, X: Any) -> np.ndarray:
+        """Build the matrix of a later table; raise an `InputError` for missing values and for unseen levels."""
+        table = self.schema.parse(X)
+        check_complete(table, table.index, "Fill or drop such rows, or use CountRegressor, which accepts them")
+        return self.matrix(table)
+
+    def matrix(self, table: ColumnTable) -> np.ndarray:
+        """Build the design matrix; `table` must have no missing values. Shape: (rows, coefficients), float64."""
+        parts = [
+            _encode_levels(column, self._codes[column.name], table.index)
+            if column.is_category
+            else column.values.astype(np.float64)[:, None]
+            for column in table
+        ]
+        return np.concatenate(parts, axis=1)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as values that JSON can hold."""
+        return {"schema": self.schema.as_dict(), "levels": self.levels}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """Rebuild a design from the result of `as_dict`."""
+        return cls(Schema.from_dict(fields["schema"]), read_levels(fields["levels"]))
+
+
+def read_levels(fields: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Read the levels of categories, by name, from JSON."""
+    return {name: tuple(map(str, levels)) for name, levels in fields.items()}
+
+
+def check_complete(table: ColumnTable, labels: Labels, remedy: str) -> None:
+    """Raise an `InputError` that names columns and rows if a value is missing, for which there is no coefficient."""
+    missing = {column.name: column.is_missing for column in table}
+    missing = {name: mask for name, mask in missing.items() if mask.any()}
+    if missing:
+        first, mask = next(iter(missing.items()))
+        counts = join_words([f"'{name}' ({int(column_mask.sum()):,})" for name, column_mask in missing.items()])
+        after = (
+            f". Rows with missing values: {table.is_missing().sum():,} of {len(mask):,}; by column: {counts}. {remedy}."
+        )
+        raise RowError(f"X must have no missing values, got NaN in column '{first}'", mask, after, labels)
+
+
+def _encode_levels(column: Column, codes: Mapping[str, int], labels: Labels) -> np.ndarray:
+    code = column.map_levels(codes, other=-1, missing=-1)
+    if (code < 0).any():
+        level = column.levels[column.values[code < 0][0]]
+        words = f"X must hold levels that fit has seen in column '{column.name}', got {level!r}"
+        raise RowError(words, code < 0, ". Recode or drop such rows.", labels)
+    return np.eye(len(codes))[code][:, 1:]

@@ -1,0 +1,173 @@
+"""Fit one member: to as many rows as there is time for, in this process or as jobs."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ddpn.members.folds import Folds, JobOptions, MemberJobs
+from ddpn.members.member import Member, MemberSpec, NotApplicableError
+from ddpn.rows.splits import draw_held_out_rows
+from ddpn.runtime.deadlines import NO_LIMIT, Clock, TimeLimitError
+from ddpn.runtime.errors import DDPNError, describe_error
+from ddpn.runtime.jobs import JobError
+from ddpn.runtime.time_plan import NEARLY_ALL_SHARE, count_affordable_rows, start_member_clock
+
+#: With limited time, rows of a large table that the first member begins with: a guess per second for tables of 20
+#: columns, and the fewest rows of 20 columns. The time that they take decides what follows. Networks of up to 5,000
+#: rows are smaller than those of more.
+FIRST_ROWS_PER_SECOND, _TYPICAL_COLUMNS, FIRST_ROWS = 1000.0, 20, 6_000
+#: If a member runs out of time with these rows, it is fitted to this share of them. The second number is the fewest
+#: rows of a large table that a member is fitted to.
+_RETRY_SHARE, _MIN_ROWS = 0.25, 1_000
+#: The reason why a member is left out if there is no time for it.
+TIME_IS_UP = "the time budget is too short"
+
+
+def is_member_error(error: Exception) -> bool:
+    """Return True if an error comes from the member itself, and not from the user's input or the machine."""
+    return isinstance(error, JobError) or not isinstance(error, DDPNError | OSError | MemoryError)
+
+
+def describe_member_error(error: Exception) -> str:
+    """Return the reason why a member that raised an error is left out."""
+    return str(error) if isinstance(error, JobError) else f"it raised {describe_error(error)}"
+
+
+@dataclass(frozen=True)
+class MemberFit:
+    """The outcome of the fit of a member: the member and how long it took, or why there is none.
+
+    `n_rows` is the number of rows that it was fitted to if these were chosen by the time, else None. `is_interrupted`
+    says whether Ctrl-C ended the fit, with or without a member.
+    """
+
+    member: Member | None = None
+    seconds: float = 0.0
+    n_rows: int | None = None
+    reason: str = ""
+    error: Exception | None = None
+    is_interrupted: bool = False
+
+
+class MemberFitter:
+    """Fits members one after the other.
+
+    Parameters
+    ----------
+    specs : sequence of MemberSpec
+        All members; as jobs, those that are fitted in any case are fitted together.
+    folds : Folds
+        The rows.
+    seed : int
+        The seed of the fits.
+    clock : Clock
+        The time of all members.
+    on_step : callable
+        Called with a line on each further fit of a member to more rows.
+    jobs : JobOptions or None
+        How members are fitted as jobs; None for this process.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[MemberSpec],
+        folds: Folds,
+        seed: int,
+        clock: Clock,
+        on_step: Callable[[str], object],
+        jobs: JobOptions | None,
+    ) -> None:
+        self.specs, self.folds, self.seed, self.clock = specs, folds, seed, clock
+        self.on_step, self.jobs = on_step, jobs
+        #: The rows that earlier members were fitted to, and fits as jobs by the number of rows.
+        self._n_rows: list[int] = []
+        self._fits: dict[int, MemberJobs] = {}
+
+    def fit(self, spec: MemberSpec, members_left: int) -> MemberFit:
+        """Fit a member to as many rows as there is time for, by the time that fewer rows took."""
+        total, started = len(self.folds.train), time.monotonic()
+        has_held_out_rows = self.folds.are_crossed or self.folds.validation is not None
+        clock = self._start_clock(spec, members_left)
+        if spec.is_baseline or not self.clock.has_limit or not has_held_out_rows:
+            return self._fit_to_rows(spec, total, clock)
+        # What was affordable for all members before, some of which take much less time per row than others; then as
+        # many as this member has time for.
+        rows = min(self._n_rows) if self._n_rows else min(total, self._guess_rows())
+        rows = total if rows >= NEARLY_ALL_SHARE * total else rows
+        fit = self._fit_to_rows(spec, rows, clock)
+        if fit.reason == TIME_IS_UP and _RETRY_SHARE * rows >= _MIN_ROWS:
+            # Jobs may have fitted it to fewer rows before.
+            rows = max((number for number in self._fits if number < rows), default=int(_RETRY_SHARE * rows))
+            clock = self._start_clock(spec, members_left)
+            fit = self._fit_to_rows(spec, rows, clock)
+        if fit.member is None:
+            return fit
+        # Of jobs, the first member stands for all that run at the same time.
+        while not fit.is_interrupted and (self.jobs is None or not self._n_rows):
+            more = count_affordable_rows(clock, rows, time.monotonic() - started, total)
+            if not more:
+                break
+            started = time.monotonic()
+            self.on_step(f"Fitting {spec.label} to {more:,} rows after {rows:,}")
+            larger = self._fit_to_rows(spec, more, clock)
+            if larger.member is None:
+                fit = replace(fit, is_interrupted=larger.is_interrupted)
+                break
+            fit, rows = larger, more
+        self._n_rows.append(rows)
+        return replace(fit, n_rows=rows)
+
+    def _start_clock(self, spec: MemberSpec, members_left: int) -> Clock:
+        """Start the clock of a member."""
+        if spec.is_baseline:
+            return NO_LIMIT  # takes no time, and is what there is when nothing else could be fitted
+        # Jobs run at the same time.
+        return start_member_clock(self.clock, 1 if self.jobs is not None else members_left)
+
+    def _guess_rows(self) -> int:
+        """Guess how many rows to begin with, before any time was measured: fewer for more columns."""
+        columns = max(_TYPICAL_COLUMNS, *tuple(getattr(self.folds.train.X, "shape", ()))[1:2])
+        guess = max(FIRST_ROWS, FIRST_ROWS_PER_SECOND * self.clock.left) * _TYPICAL_COLUMNS / columns
+        return max(_MIN_ROWS, int(guess))
+
+    def _choose_rows(self, rows: int) -> Folds:
+        """Choose about this many training rows at random, whole groups; return their folds."""
+        train, number = self.folds.train, self.folds.number
+        if rows >= len(train):
+            return self.folds
+        chosen = draw_held_out_rows(len(train), rows / len(train), self.seed, train.group)
+        if number is not None and len(np.unique(number[chosen])) <= number.max():
+            return self.folds  # a fold without rows would have no copy
+        return replace(self.folds, train=train.rows(chosen), number=None if number is None else number[chosen])
+
+    def _fit_to_rows(self, spec: MemberSpec, rows: int, clock: Clock) -> MemberFit:
+        """Fit a member to this many rows."""
+        started = time.monotonic()
+        try:
+            with clock.limit():
+                if self.jobs is not None and not spec.is_baseline:
+                    member, seconds = self._fit_as_job(spec, self.jobs, rows, clock)
+                else:
+                    member = self._choose_rows(rows).fit(spec, self.seed, clock)
+                    seconds = time.monotonic() - started
+        except NotApplicableError as error:
+            return MemberFit(reason=str(error))
+        except TimeLimitError:
+            return MemberFit(reason=TIME_IS_UP)
+        except KeyboardInterrupt:
+            return MemberFit(is_interrupted=True)
+        except Exception as error:
+            if not is_member_error(error):
+                raise
+            return MemberFit(reason=describe_member_error(error), error=error)
+        return MemberFit(member, seconds, is_interrupted=member.interrupted)
+
+    def _fit_as_job(self, spec: MemberSpec, jobs: JobOptions, rows: int, clock: Clock) -> tuple[Member, float]:
+        """Fit a member as a job, with all that will be fitted in any case; return the seconds of its jobs, too."""
+        if rows not in self._fits:
+            self._fits[rows] = MemberJobs(jobs, self._choose_rows(rows), self.seed)
+        together = [other for other in self.specs if other is spec or not (other.larger_than or other.is_baseline)]
+        member = self._fits[rows].fit(spec.name, together, clock)
+        return member, self._fits[rows].seconds[spec.name]

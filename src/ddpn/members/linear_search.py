@@ -1,0 +1,305 @@
+"""Exact maximum likelihood of models whose raw outputs are linear in the columns, for any head.
+
+The loss of a row depends on its P raw outputs alone, so autograd has to compute P + P x P numbers per row; the chain
+rule does the rest by matrix products: gradient Z' g, Hessian Z' diag(h) Z. A dense autograd Hessian would go through
+the loss once for every coefficient.
+"""
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.linalg import cholesky, solve_triangular
+from scipy.optimize import minimize
+from torch import Tensor
+
+from ddpn.networks.heads import Head
+from ddpn.networks.heads.rates import PoissonHead
+from ddpn.networks.training import TensorRows
+from ddpn.runtime.deadlines import check_deadline
+from ddpn.runtime.threads import single_blas_thread, threads_for
+
+#: A Newton step is expected to lower the objective by half its decrement, -step' gradient, in any units of y and x.
+#: Below the first, it is not worth taking if the gradient is small. Below the second, the coefficients of n rows are
+#: within sqrt(n) 1e-6 standard errors of the maximum, whatever the gradient is: rounding leaves gradients of large
+#: counts above any fixed number.
+_MAX_DECREMENT, _MAX_CLOSE_DECREMENT = 1e-6, 1e-12
+#: The longest step of Newton's method, in units of log parameters. A longer one is on a plateau, where the rows do not
+#: determine a parameter: what the quadratic promises there does not exist.
+_MAX_STEP = 100.0
+#: L-BFGS: steps of the two rounds, each scaled by the information at its start, and the least relative decrease of the
+#: objective in a step.
+_ROUGH_STEPS, _ROUGH_TOLERANCE = (10, 60), 1e-5
+#: Steps of the rounds if no Newton steps follow: rounds of 60 steps until one ends by itself.
+_ROUGH_ROUNDS = (10, 60, 60, 60, 60)
+#: Second raw outputs from which a search may start: a Double Poisson is a Poisson at 0, and a Negative Binomial is
+#: close to one at -2 (alpha = e^-2).
+_DISPERSIONS = (-2.0, 0.0)
+#: The share of the information that is added where columns are redundant.
+_JITTER_SHARE = 1e-9
+#: 1 minus the leverage of a row is at least this: a row that alone determines a coefficient has no error to learn from.
+_MIN_ONE_MINUS_LEVERAGE = 0.1
+#: Newton's steps at the end, as far as rounding allows; a maximum at infinity is not pursued.
+_POLISH_STEPS = 8
+#: Curvatures below this share of the largest are flat: a Hessian in float64 has no more digits.
+_MIN_CURVATURE_SHARE = 1e-12
+
+
+class Optimum(NamedTuple):
+    """Where a search ended; `gradient_norm` is that of the objective, which is a mean over rows."""
+
+    theta: np.ndarray
+    gradient_norm: float
+    n_iter: int
+    converged: bool
+
+
+class _Point(NamedTuple):
+    theta: np.ndarray
+    value: float
+    gradient: np.ndarray
+
+    @property
+    def norm(self) -> float:
+        return float(np.linalg.norm(self.gradient))
+
+
+class LinearObjective:
+    """Weighted mean loss plus alpha / 2 times the sum of squared slopes, with first and second derivatives.
+
+    Raw output p is linear in all columns if `linear[p]`, else constant. theta holds, for one raw output after the
+    other, its intercept and then its slopes, if any. `alpha` is the weight of the penalty.
+
+    Shape: X of the sample (N, K), its other parts (N,), all tensors in float64; theta (D,).
+
+    >>> from ddpn.networks.heads import make_head
+    >>> sample = CountRows(torch.tensor([[-1.0], [1.0]]).double(), torch.tensor([1.0, 3.0]).double())
+    >>> objective = LinearObjective(make_head("poisson"), sample, (True,))
+    >>> found = maximize(objective, objective.start())
+    >>> bool(np.allclose(found.theta, [np.log(3) / 2, np.log(3) / 2])), found.converged
+    (True, True)
+    """
+
+    def __init__(self, head: Head, sample: TensorRows, linear: tuple[bool, ...], alpha: float = 0.0) -> None:
+        self.head, self.sample, self.linear = head, sample, linear
+        self._last: tuple[np.ndarray, np.ndarray] | None = None
+        self.weight = torch.ones_like(sample.y) if sample.weight is None else sample.weight
+        self.share = self.weight / self.weight.sum()
+        self.design = torch.cat([sample.X.new_ones(len(sample), 1), sample.X], dim=1)
+        widths = [self.design.shape[1] if sees else 1 for sees in linear]
+        ends = np.cumsum(widths).tolist()
+        # Of each raw output: where its coefficients are in theta, and the columns that they multiply.
+        self.blocks = [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
+        self.columns = [self.design[:, :width] for width in widths]
+        self.penalty = np.concatenate([np.r_[0.0, np.full(width - 1, alpha)] for width in widths])
+
+    @cached_property
+    def constant(self) -> np.ndarray:
+        """The head's intercept-only fit, all slopes 0."""
+        theta = np.zeros(self.blocks[-1].stop)
+        theta[[block.start for block in self.blocks]] = self.head.sample_start(self.sample).numpy()
+        return theta
+
+    def start(self) -> np.ndarray:
+        """Choose coefficients to search from: the line of a Poisson GLM with the best of a few dispersions.
+
+        The constant fit would be a bad start: it explains all variation of the counts by their dispersion. The Double
+        Poisson of counts that vary much is then so wide that its location has no slope left, and a search ends where it
+        began. Heads whose first raw output is no log mean of counts start from the constant fit all the same.
+        """
+        head = self.head
+        if not head.is_count or head.exposure_is_total or isinstance(head, PoissonHead):
+            return self.constant
+        others = np.array([block.start for block in self.blocks[1:]], dtype=int)
+        line, starts = self._fit_poisson_line(), []
+        for dispersion in (self.constant[others], *_DISPERSIONS):
+            theta = np.zeros_like(self.constant)
+            theta[self.blocks[0]], theta[others] = line, dispersion
+            starts.append(theta)
+        return min(starts, key=self.value)
+
+    def value(self, theta: np.ndarray) -> float:
+        """Compute the objective; it is infinite where it is not a number."""
+        penalty = 0.5 * float(self.penalty @ np.square(theta))
+        return float(np.nan_to_num(self.share.numpy() @ self.losses(theta) + penalty, nan=np.inf))
+
+    def _fit_poisson_line(self) -> np.ndarray:
+        """Fit intercept and slopes of a Poisson GLM to the same rows, with the same penalty, roughly."""
+        poisson = LinearObjective(PoissonHead(), self.sample, (True,), float(self.penalty.max(initial=0.0)))
+        return _minimise_roughly(poisson, poisson.start(), sum(_ROUGH_STEPS))[0]
+
+    def raw(self, theta: np.ndarray) -> Tensor:
+        """Compute the raw outputs of all rows. Shape: (D,) -> (N, P)."""
+        parts = [torch.from_numpy(theta[block]) for block in self.blocks]
+        return torch.stack([columns @ part for columns, part in zip(self.columns, parts, strict=True)], dim=1)
+
+    def losses(self, theta: np.ndarray) -> np.ndarray:
+        """Compute the loss per row, without weight and penalty. Shape: (N,)."""
+        with torch.no_grad():
+            return self.head.sample_loss(self.raw(theta), self.sample).numpy()
+
+    def value_and_gradient(self, theta: np.ndarray, rough: bool = False) -> tuple[float, np.ndarray]:
+        """Compute the objective and its gradient (D,); if `rough`, in float32, which takes less time."""
+        check_deadline()
+        raw = self.raw(theta)
+        raw = (raw.float() if rough else raw).requires_grad_()
+        value = self.share @ self.head.sample_loss(raw, self.sample).double()
+        slopes = torch.autograd.grad(value, raw)[0].double()
+        gradient = [(columns.T @ slopes[:, p]).numpy() for p, columns in enumerate(self.columns)]
+        penalty = self.penalty * theta
+        return value.item() + 0.5 * float(penalty @ theta), np.concatenate(gradient) + penalty
+
+    def hessian(self, theta: np.ndarray) -> np.ndarray:
+        """Compute second derivatives of the objective (D, D), and keep the last ones for the next call."""
+        if self._last is not None and np.array_equal(self._last[0], theta):
+            return self._last[1]
+        raw = self.raw(theta).requires_grad_()
+        value = self.share @ self.head.sample_loss(raw, self.sample)
+        (slopes,) = torch.autograd.grad(value, raw, create_graph=True)
+        hessian = np.diag(self.penalty)
+        for p, upper in enumerate(self.blocks):
+            (curvatures,) = torch.autograd.grad(slopes[:, p].sum(), raw, retain_graph=True)
+            for q, lower in enumerate(self.blocks[: p + 1]):
+                block = (self.columns[p].T @ (curvatures[:, q : q + 1] * self.columns[q])).numpy()
+                hessian[upper, lower] += block
+                if p != q:
+                    hessian[lower, upper] += block.T
+        self._last = theta.copy(), hessian
+        return hessian
+
+    def scores(self, theta: np.ndarray, covariance: np.ndarray | None = None) -> np.ndarray:
+        """Compute the gradient of each row's loss in all coefficients, without weight and penalty. Shape: (N, D).
+
+        With the covariance of the coefficients, gradients are divided by 1 minus the leverage of their row, as if the
+        row had not been fitted.
+        """
+        raw = self.raw(theta)
+        slopes = self.head.gradient(raw, self.sample)
+        if covariance is not None:
+            curvatures, inverse = self.head.curvature(raw, self.sample), torch.from_numpy(covariance)
+            for p, (block, columns) in enumerate(zip(self.blocks, self.columns, strict=True)):
+                leverage = curvatures[:, p] * ((columns @ inverse[block, block]) * columns).sum(1)
+                slopes[:, p] /= (1.0 - leverage).clamp(min=_MIN_ONE_MINUS_LEVERAGE)
+        parts = [slopes[:, p : p + 1] * columns for p, columns in enumerate(self.columns)]
+        return torch.cat(parts, dim=1).numpy()
+
+    def information_roots(self, theta: np.ndarray) -> list[np.ndarray]:
+        """Compute Cholesky factors of the expected information of each raw output's coefficients, with penalty."""
+        sample, raw = self.sample, self.raw(theta)
+        curvatures = self.head.curvature(raw, sample)
+        roots = []
+        for p, (block, columns) in enumerate(zip(self.blocks, self.columns, strict=True)):
+            information = (columns.T @ ((self.share * curvatures[:, p]).unsqueeze(1) * columns)).numpy()
+            diagonal = self.penalty[block] + _JITTER_SHARE * np.diag(information)
+            roots.append(cholesky(information + np.diag(diagonal), lower=True))
+        return roots
+
+
+def _minimise_roughly(
+    objective: LinearObjective, theta: np.ndarray, max_iter: int, rounds: tuple[int, ...] = _ROUGH_STEPS
+) -> tuple[np.ndarray, int, bool]:
+    """Minimise the objective by L-BFGS to some digits, without second derivatives, which take ten times as long.
+
+    Coefficients are scaled by their expected information, which heads know in closed form, so that some tens of
+    gradients are enough. Where the information has changed, the search begins again from there: at least once, and as
+    long as a round uses up its steps. Returns the coefficients, the number of steps, and whether the last round ended
+    before its steps were used up.
+    """
+    n_iter, is_done = 0, False
+    for number, steps in enumerate(rounds):
+        if n_iter >= max_iter or (is_done and number > 1):
+            break
+        steps = min(steps, max_iter - n_iter)
+        theta, more = _search_scaled(objective, theta, steps)
+        n_iter, is_done = n_iter + more, more < steps
+    return theta, n_iter, is_done
+
+
+def _search_scaled(objective: LinearObjective, start: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
+    """Search by L-BFGS in units in which the expected information is 1 at the start; count the steps."""
+    parts = list(zip(objective.information_roots(start), objective.blocks, strict=True))
+
+    def theta(u: np.ndarray) -> np.ndarray:
+        return start + np.concatenate([solve_triangular(root.T, u[block]) for root, block in parts])
+
+    def evaluate_scaled(u: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = objective.value_and_gradient(theta(u), rough=True)
+        return value, np.concatenate([solve_triangular(root, gradient[block], lower=True) for root, block in parts])
+
+    options = {"maxiter": max_iter, "ftol": _ROUGH_TOLERANCE, "gtol": 0.0}
+    result = minimize(evaluate_scaled, np.zeros_like(start), jac=True, method="L-BFGS-B", options=options)
+    return theta(result.x), int(result.nit)
+
+
+def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, max_iter: int = 200) -> Optimum:
+    """Minimise the objective by Newton's method within a trust region.
+
+    `converged` means that the gradient norm of the objective is at most `tol` and that a Newton step is not worth
+    taking, or that the step would change nothing. The search continues beyond that, as far as rounding allows. It ends
+    after `max_iter` steps at the latest.
+    """
+    with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
+        theta, n_iter, _ = _minimise_roughly(objective, theta, max_iter)
+        point = _evaluate(objective, theta)
+        if n_iter < max_iter:
+            # Newton's method, in units in which all curvatures are 1 at the start.
+            units = _scale_by_curvature(objective.hessian(theta))
+
+            def value_and_gradient(u: np.ndarray) -> tuple[float, np.ndarray]:
+                value, gradient = objective.value_and_gradient(theta + units * u)
+                return value, units * gradient
+
+            result = minimize(
+                value_and_gradient,
+                np.zeros_like(units),
+                jac=True,
+                hess=lambda u: objective.hessian(theta + units * u) * np.outer(units, units),
+                method="trust-exact",
+                options={"gtol": _MAX_CLOSE_DECREMENT**0.5, "maxiter": max_iter - n_iter},
+            )
+            better = _evaluate(objective, theta + units * result.x)
+            point, n_iter = better if better.value <= point.value else point, n_iter + int(result.nit)
+        hessian = objective.hessian(point.theta)
+        inverse = inverse_information(hessian)
+        # Newton's steps with one Hessian, as long as they cut the gradient.
+        for _ in range(_POLISH_STEPS if n_iter < max_iter else 0):
+            following = _evaluate(objective, point.theta - inverse @ point.gradient)
+            if not following.norm < point.norm:
+                break
+            point = following
+        is_determined = np.abs(inverse @ point.gradient) <= _MAX_STEP
+        decrement = 0.0
+        if is_determined.any():
+            gradient = point.gradient[is_determined]
+            decrement = float(gradient @ inverse_information(hessian[np.ix_(is_determined, is_determined)]) @ gradient)
+    return Optimum(
+        point.theta, point.norm, n_iter, decrement <= (_MAX_DECREMENT if point.norm <= tol else _MAX_CLOSE_DECREMENT)
+    )
+
+
+def _evaluate(objective: LinearObjective, theta: np.ndarray) -> _Point:
+    return _Point(theta, *objective.value_and_gradient(theta))
+
+
+def _scale_by_curvature(hessian: np.ndarray) -> np.ndarray:
+    """Return units of theta in which all curvatures are 1, whatever the units of the counts."""
+    curvature = np.abs(np.diag(hessian))
+    return 1.0 / np.sqrt(np.where(curvature > 0.0, curvature, 1.0))
+
+
+def inverse_information(hessian: np.ndarray, total: float = 1.0) -> np.ndarray:
+    """Compute (total * hessian)^-1, the covariance of the estimates; very large where the likelihood is flat."""
+    units = _scale_by_curvature(hessian)
+    values, vectors = np.linalg.eigh(hessian * np.outer(units, units))
+    inverse = (vectors / np.maximum(values, _MIN_CURVATURE_SHARE * values[-1])) @ vectors.T
+    return inverse * np.outer(units, units) / total
+
+
+def find_optimum(objective: LinearObjective, theta: np.ndarray, tol: float, max_iter: int, rough: bool) -> Optimum:
+    """Search for the maximum from these coefficients, or roughly by L-BFGS alone."""
+    if not rough:
+        return maximize(objective, theta, tol, max_iter)
+    with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
+        theta, n_iter, is_done = _minimise_roughly(objective, theta, sum(_ROUGH_ROUNDS), _ROUGH_ROUNDS)
+    return Optimum(theta, np.nan, n_iter, is_done)

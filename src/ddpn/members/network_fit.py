@@ -1,0 +1,330 @@
+"""How networks are fitted as a member: rows are encoded, and all networks are trained together."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from ddpn.members.member import make_exposure_tensor
+from ddpn.members.network_options import MAX_ENCODED_COLUMNS, NetworkOptions, choose_numeric_encoding
+from ddpn.networks.backbones import MLP
+from ddpn.networks.backbones.packed import InputPacking, UnpackedInputs
+from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, make_head
+from ddpn.networks.model import CountModel
+from ddpn.networks.training import (
+    History,
+    PerNetworkRows,
+    RowStream,
+    Runtime,
+    StreamedRows,
+    TensorRows,
+    TrainingConfig,
+    fit,
+)
+from ddpn.rows.count_rows import CountRows
+from ddpn.rows.exposure import choose_exposure_unit
+from ddpn.rows.splits import FOLDS, assign_folds
+from ddpn.runtime.deadlines import Clock, check_deadline
+from ddpn.tables.encoding import FeatureEncoder
+from ddpn.tables.encoding.encoder import OutOfFoldEffects, assign_folds_by_content, drop_effects, has_effects
+from ddpn.tables.encoding.steps import choose_columns
+
+if TYPE_CHECKING:
+    from ddpn.members.networks import Networks
+
+Kind = TypeVar("Kind", bound="Networks")
+
+#: Training rows that are encoded at a time, before their inputs are packed.
+PACKED_ROWS = 8192
+#: Rows of a stream by which the inputs of a very wide table are chosen.
+_MAX_SCREENED_ROWS = 65_536
+
+
+class Encoded(NamedTuple):
+    """Training and validation rows as tensors, the fitted encoder, and the chosen inputs (None for all).
+
+    With a `packing`, the inputs are packed.
+    """
+
+    encoder: FeatureEncoder
+    chosen: np.ndarray | None
+    train: TensorRows | StreamedRows
+    validation: TensorRows | None
+    packing: InputPacking | None = None
+
+    @property
+    def width(self) -> int:
+        """The number of inputs."""
+        return self.encoder.n_inputs if self.chosen is None else len(self.chosen)
+
+
+class NetworkFit(Generic[Kind]):
+    """Fits networks, for one member or for all copies of a cross-fitted one.
+
+    Parameters
+    ----------
+    kind : type
+        The kind of member to make.
+    head : Head, optional
+        The likelihood. Default: that of `DEFAULT_LIKELIHOOD`, "mixed".
+    options : NetworkOptions
+        How the networks are built and trained.
+    seeds : tuple of int, optional
+        A seed per network. Default: drawn from the seed of `fit`.
+    runtime : Runtime, optional
+        Device and precision. Default: those of `ddpn.networks.training.fit`.
+    checkpoint : Path, optional
+        A file from which an interrupted training continues.
+    verbose : bool
+        Show progress.
+    stream : RowStream, optional
+        Training rows of a table that is larger than memory. The rows of `fit` are a sample of it, which the encoder is
+        fitted to; the networks are trained on the stream.
+    """
+
+    def __init__(
+        self,
+        kind: type[Kind],
+        head: Head | None = None,
+        options: NetworkOptions = NetworkOptions(),  # noqa: B008
+        *,
+        seeds: tuple[int, ...] | None = None,
+        runtime: Runtime | None = None,
+        checkpoint: Path | None = None,
+        verbose: bool = False,
+        stream: RowStream | None = None,
+    ) -> None:
+        self.kind = kind
+        self.head = make_head(DEFAULT_LIKELIHOOD) if head is None else head
+        self.options, self.seeds = options, seeds
+        self.runtime, self.checkpoint, self.verbose = runtime, checkpoint, verbose
+        self.stream = stream
+
+    def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock) -> Kind:
+        """Fit one member."""
+        used = train if train.has_weight.all() else train.rows(train.has_weight)
+        self._set_rows(used, len(used))
+        numeric, config = self._make_settings(used, self.seeds or _draw_seeds(seed, self.options.n_networks))
+        if self.stream is None:
+            rows = self._encode(numeric, used, validation, seed, packs=True)
+        else:
+            rows, config = self.encode_stream(numeric, used, validation, config)
+            self.n_rows = len(self.stream)
+        model = self._build(rows.width, config.n_networks)
+        model.reset(config.seeds, self._start(used))
+        trained = model
+        if rows.packing is not None:
+            trained = model.with_backbone(UnpackedInputs(cast(MLP, model.backbone), rows.packing))
+        return self._make_member(rows, model, self._train(trained, rows.train, rows.validation, config, clock))
+
+    def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int, clock: Clock) -> list[Kind]:
+        """Train the networks of all copies side by side; each copy has its own encoder.
+
+        One epoch is chosen for all of them, by their mean score on the rows that they left out.
+        """
+        number, n_each = int(fold.max()) + 1, self.options.n_networks
+        smallest = len(train) - int(np.bincount(fold).max())
+        self._set_rows(train, smallest)
+        seeds = _draw_seeds(seed, number * n_each)
+        numeric, config = self._make_settings(train, seeds)
+        parts = [(train.rows(fold != k), train.rows(fold == k)) for k in range(number)]
+        # Not packed, as copies of a network differ in which of their inputs are numbers.
+        encoded = [self._encode(numeric, *part, seed, packs=False) for part in parts]
+        model = self._build(max(part.width for part in encoded), len(seeds))
+        slices = [slice(k * n_each, (k + 1) * n_each) for k in range(number)]
+        for k, rows in enumerate(encoded):
+            alone = self._build(rows.width, n_each)
+            alone.reset(seeds[slices[k]], self._start(train.rows(fold != k)))
+            _put_networks(model, slices[k], alone)
+        together = _join_copies([(rows.train, rows.validation) for rows in encoded], n_each)
+        history = self._train(model, together, None, config, clock)
+        copies = []
+        for k, rows in enumerate(encoded):
+            alone = self._build(rows.width, n_each)
+            # The inverse of `_put_networks`.
+            shapes = {name: tuple(map(slice, tensor.shape)) for name, tensor in alone.state_dict().items()}
+            alone.load_state_dict(
+                {name: tensor[slices[k]][shapes[name]] for name, tensor in model.state_dict().items()}
+            )
+            copies.append(self._make_member(rows, alone, history.select_networks(slices[k])))
+        return copies
+
+    def _set_rows(self, train: CountRows, rows: int) -> None:
+        """Keep the number of rows and the unit of exposures that the networks are fitted with."""
+        self.unit, self.n_rows = choose_exposure_unit(train, self.head.exposure_is_total), rows
+        self.options = self.options.with_widths(rows)
+
+    def _make_settings(self, train: CountRows, seeds: tuple[int, ...]) -> tuple[str, TrainingConfig]:
+        """Return the encoding of numbers, and the training settings of networks with these seeds."""
+        numeric, columns = self.options.numeric, np.shape(train.X)[1]
+        config = self.options.make_config(self.n_rows, seeds, self.head.validation_score, columns)
+        return choose_numeric_encoding(self.n_rows, columns) if numeric == "auto" else numeric, config
+
+    def _make_member(self, rows: Encoded, model: CountModel, history: History) -> Kind:
+        """Make the member of trained networks; raise a `KeyboardInterrupt` if they were stopped before they learned."""
+        if not history.epochs:
+            raise KeyboardInterrupt
+        # Predictions are made in float64: the same for a row alone and among others.
+        model = model.double().cpu().eval()
+        return self.kind(self.head, self.options, rows.encoder, rows.chosen, model, self.unit, self.n_rows, history)
+
+    def _encode(self, numeric: str, train: CountRows, validation: CountRows | None, seed: int, packs: bool) -> Encoded:
+        """Fit an encoder to the training rows, and encode these and the validation rows."""
+        check_deadline()
+        encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
+        # Effects of a row's level are those of other rows, and never of rows of its group.
+        folds = assign_folds(len(train), FOLDS, seed, train.group)
+        packs = packs and np.shape(train.X)[1] <= MAX_ENCODED_COLUMNS
+        size = PACKED_ROWS if packs else len(train)
+        blocks = encoder.fit_blocks(train.X, train.y, train.weight, train.exposure, folds, size)
+        chosen, packing = None, None
+        if packs:
+            packing = InputPacking(encoder.n_inputs, encoder.numeric_inputs)
+            X = packing.pack(blocks, len(train))
+        else:
+            inputs = next(blocks)
+            chosen = self._choose_inputs(train, inputs)
+            X = torch.from_numpy(select_inputs(inputs, chosen))
+        train_tensors, validation_tensors = self.to_tensors(train, X), None
+        if validation is not None:
+            inputs = select_inputs(encoder.encode(validation.X), chosen)
+            X = torch.from_numpy(inputs) if packing is None else packing.pack([inputs], len(validation))
+            validation_tensors = self.to_tensors(validation, X)
+        return Encoded(encoder, chosen, train_tensors, validation_tensors, packing)
+
+    def _choose_inputs(self, train: CountRows, inputs: np.ndarray) -> np.ndarray | None:
+        """Choose the inputs of a very wide table; None for all."""
+        if np.shape(train.X)[1] <= MAX_ENCODED_COLUMNS:
+            return None
+        scale = np.ones(len(train)) if train.exposure is None else train.exposure
+        return choose_columns(inputs, train.y / scale, scale * train.weight_or_ones, MAX_ENCODED_COLUMNS)
+
+    def encode_stream(
+        self, numeric: str, train: CountRows, validation: CountRows | None, config: TrainingConfig
+    ) -> tuple[Encoded, TrainingConfig]:
+        """Fit an encoder to a sample of the rows; return the encoded stream, and the settings of a training on it."""
+        assert self.stream is not None
+        encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
+        encoder.fit(train.X, train.y, train.weight, train.exposure)
+        # Level effects for rows of the stream that may be in the sample.
+        crossed: OutOfFoldEffects | None = None
+        while crossed is None and has_effects(encoder):
+            folds = assign_folds_by_content(encoder, train.X)
+            effects = OutOfFoldEffects(encoder, train.X, train.y, train.weight, train.exposure, folds)
+            if effects.weak_columns:
+                encoder.set_columns(drop_effects(encoder.columns_, effects.weak_columns))
+            else:
+                crossed = effects
+        some, source = train.rows(slice(0, _MAX_SCREENED_ROWS)), self.stream
+        chosen = (
+            self._choose_inputs(some, encoder.transform(some.X)) if np.shape(some.X)[1] > MAX_ENCODED_COLUMNS else None
+        )
+        mean = float(train.weight_or_ones.mean())
+
+        def encode(rows: pl.DataFrame) -> TensorRows:
+            part = source.sample(rows)
+            inputs = encoder.transform(part.X) if crossed is None else crossed.encode_by_content(part.X)
+            return self.to_tensors(part, torch.from_numpy(select_inputs(inputs, chosen)), mean)
+
+        validation_rows = None
+        if validation is not None:
+            inputs = select_inputs(encoder.transform(validation.X), chosen)
+            validation_rows = self.to_tensors(validation, torch.from_numpy(inputs))
+        stream, config = StreamedRows.plan_chunks(source, encode, config)
+        return Encoded(encoder, chosen, stream, validation_rows), config
+
+    def to_tensors(self, sample: CountRows, inputs: Tensor, mean: float | None = None) -> TensorRows:
+        """Convert rows to float32 tensors (counts to float64 if needed), weights with mean 1, exposures in units.
+
+        `mean` is the mean weight where the sample is a part of the rows.
+        """
+        dtype = torch.float32 if sample.y.max(initial=0.0) < 2**24 else torch.float64
+        weight = None
+        if sample.weight is not None:
+            weight = torch.from_numpy(sample.weight / (sample.weight.mean() if mean is None else mean)).float()
+        exposure = make_exposure_tensor(sample.exposure, self.unit, len(sample))
+        counts = {name: part for name, part in sample.parts.items() if name in ("y", "lower", "upper", "limit")}
+        return CountRows.from_checked(
+            inputs,
+            **{name: torch.from_numpy(part).to(dtype) for name, part in counts.items()},
+            weight=weight,
+            exposure=None if exposure is None else exposure.float(),
+        )
+
+    def _start(self, sample: CountRows) -> Tensor | None:
+        """Fit the head without features; return None if training starts at random weights."""
+        if self.options.start == "random":
+            return None
+        wide = self.to_tensors(sample.replace(X=None), torch.zeros(len(sample), 0)).map(torch.Tensor.double)
+        return self.head.sample_start(wide)
+
+    def _train(
+        self,
+        model: CountModel,
+        rows: TensorRows | PerNetworkRows | StreamedRows,
+        validation: TensorRows | None,
+        config: TrainingConfig,
+        clock: Clock,
+    ) -> History:
+        return fit(
+            model,
+            rows,
+            validation,
+            config,
+            runtime=self.runtime or Runtime(),
+            verbose=self.verbose,
+            checkpoint=self.checkpoint,
+            clock=clock,
+            title=f"Training {self.kind.label}",
+        )
+
+    def _build(self, n_in: int, n_networks: int) -> CountModel:
+        return build_model(self.head, self.options, n_in, n_networks)
+
+
+def build_model(head: Head, options: NetworkOptions, n_in: int, n_networks: int) -> CountModel:
+    """Build networks with this many inputs."""
+    backbone = MLP(n_in=n_in, n_networks=n_networks, hidden=options.widths, activation=options.activation)
+    return CountModel(backbone, head, n_networks)
+
+
+def select_inputs(inputs: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
+    """Select the inputs that networks use, None for all."""
+    return inputs if chosen is None else np.ascontiguousarray(inputs[:, chosen])
+
+
+def _draw_seeds(seed: int, number: int) -> tuple[int, ...]:
+    return tuple(np.random.RandomState(seed).randint(2**31 - 1, size=number).tolist())
+
+
+# Networks of several copies of a member, each with inputs of its own, that are trained as one model -------------------
+
+
+def _join_copies(copies: Sequence[tuple[Any, Any]], n_each: int) -> PerNetworkRows:
+    """Join rows of copies with their own inputs, for joint training; inputs of other copies are 0."""
+    width, samples, end = max(train.X.shape[1] for train, _ in copies), [], 0
+    positions: tuple[list[Tensor], list[Tensor]] = [], []
+    for copy in copies:
+        for sample, indices in zip(copy, positions, strict=True):
+            more = torch.zeros(len(sample), width - sample.X.shape[1])
+            samples.append(sample.replace(X=torch.cat([sample.X, more], dim=1)))
+            indices += [torch.arange(end, end + len(sample))] * n_each
+            end += len(sample)
+    joined = {name: torch.cat([sample.parts[name] for sample in samples]) for name in samples[0].parts}
+    return PerNetworkRows(CountRows.from_checked(**joined), *positions)
+
+
+def _put_networks(model: CountModel, networks: slice, part: CountModel) -> None:
+    """Copy the networks of one copy into the slice of the jointly trained ones.
+
+    Inputs that only other copies have come last. They are 0 for these networks, and so are their weights: a copy starts
+    as if it were alone, whatever inputs others have.
+    """
+    whole = model.state_dict()
+    for name, tensor in part.state_dict().items():
+        whole[name][networks] = 0.0
+        whole[name][networks][tuple(map(slice, tensor.shape))] = tensor

@@ -1,0 +1,151 @@
+"""Fit the dispersion of counts around means that were boosted: a constant, or boosters that add to it."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ddpn.members.trees.booster import Booster
+from ddpn.members.trees.boosting import MAX_COLUMNS, BoostedTrees, FoldData, Settings, TreeRows, boost_until_best
+from ddpn.networks.heads import Head, make_head
+from ddpn.networks.heads.head import MIN_DISPERSION_CURVATURE
+from ddpn.networks.heads.head import minimise_loss as fit_constants
+from ddpn.rows.count_rows import CountRows
+from ddpn.rows.splits import SMALL_TABLE_ROWS
+from ddpn.runtime.deadlines import NO_LIMIT, Clock
+from ddpn.runtime.threads import single_thread
+
+#: Likelihoods to choose from around a boosted mean: a log mean and the logarithm of a dispersion.
+FAMILIES = ("negative_binomial", "double_poisson")
+#: The largest absolute constant of a log dispersion, and rows that determine it well enough.
+_MAX_CONSTANT, _CONSTANT_ROWS = 20.0, 20_000
+#: Leaves of trees of a dispersion with few and with many rows, and the fewest rows to boost it: the spread of counts is
+#: much harder to learn than their mean.
+_FEWER_LEAVES, _FEW_LEAVES, _MIN_DISPERSION_ROWS = 4, 8, 200
+#: Raw outputs are rounded to multiples of this, so that equal ones share a curvature.
+_CURVATURE_STEP = 0.1
+#: Standard errors of the paired difference by which trees of the dispersion must reduce the out-of-fold loss.
+_MIN_STANDARD_ERRORS = 2.0
+
+
+class DispersionFit:
+    """The constant of a dispersion around known means, and boosters in folds that add to it.
+
+    Means are out of fold, and so is what the boosters add: a dispersion learned around means that know their rows is
+    too small everywhere. The head is one of `FAMILIES`; `log_rate` are logarithms of means per exposure, and `offset`
+    is added to the constant log dispersion.
+    """
+
+    def __init__(
+        self, head: Head, sample: CountRows, seed: int, log_rate: np.ndarray, offset: np.ndarray | None = None
+    ) -> None:
+        self.head, self.share = head, sample.weight_or_ones / sample.weight_or_ones.mean()
+        self.sample = sample.replace(X=None, weight=None).map(torch.from_numpy)
+        #: Raw outputs of every row, out of fold.
+        self.raw = np.stack([log_rate, np.zeros_like(log_rate) if offset is None else offset], 1)
+        self._growing: list[BoostedTrees] = []
+        self._curvature: np.ndarray | None = None
+        # The constant at which the loss of some rows is smallest.
+        some = np.random.default_rng(seed).permutation(len(sample))[:_CONSTANT_ROWS]
+        raw, share = torch.from_numpy(self.raw[some]), torch.from_numpy(self.share[some])
+        rows, where = self.sample.rows(some), torch.tensor([0.0, 1.0], dtype=torch.float64)
+
+        def loss(constant: Tensor) -> Tensor:
+            return share @ head.sample_loss(raw + constant * where, rows) / share.sum()
+
+        with single_thread():
+            self.constant = float(
+                fit_constants(loss, torch.zeros(1, dtype=torch.float64), [(-_MAX_CONSTANT, _MAX_CONSTANT)])
+            )
+        self.raw[:, 1] += self.constant
+
+    def losses(self) -> np.ndarray:
+        """Compute the weighted out-of-fold loss of every row."""
+        with torch.no_grad(), single_thread():
+            return self.share * self.head.sample_loss(torch.from_numpy(self.raw), self.sample).numpy()
+
+    def to_boosters(self) -> list[Booster]:
+        """Return the boosters of all folds, whose mean is added to the constant; none if the constant is better."""
+        return [growing.to_booster(growing.rounds) for growing in self._growing]
+
+    def boost(self, rows: TreeRows, settings: Settings, clock: Clock = NO_LIMIT) -> None:
+        """Boost until the out-of-fold loss falls no more; keep the constant if that is not clearly worse."""
+        constant, before = self.raw, self.losses()
+        data = FoldData(rows)
+        self._growing = [BoostedTrees(data, rows, fold, settings, is_custom=True) for fold in range(len(rows.folds))]
+        kept, best = [0] * len(self._growing), self.raw.copy()
+
+        def step(done: int) -> float:
+            # Curvatures change slowly, take longer than gradients, and only scale the steps.
+            self._grow(refresh=done & (done - 1) == 0)
+            return float(self.losses().sum())
+
+        def keep() -> None:
+            nonlocal kept, best
+            kept, best = [growing.rounds for growing in self._growing], self.raw.copy()
+
+        boost_until_best(step, settings, clock, float(before.sum()), keep)
+        self.raw = best
+        for growing, rounds in zip(self._growing, kept, strict=True):
+            growing.roll_back(rounds)
+        gain = before - self.losses()
+        if gain.sum() <= _MIN_STANDARD_ERRORS * np.sqrt(len(gain)) * gain.std():
+            self.raw, self._growing = constant, []
+
+    def _grow(self, refresh: bool) -> None:
+        """Add one tree per fold; curvatures are recomputed only on `refresh`."""
+        inner = [growing.inner for growing in self._growing]
+        raws, after = [self.raw[index] for index in inner], self.raw.copy()
+        for growing, raw in zip(self._growing, raws, strict=True):
+            raw[:, 1] = self.constant + growing.scores
+        every = np.concatenate(inner)
+        at, rows, share = (
+            torch.from_numpy(np.concatenate(raws)),
+            self.sample.rows(every),
+            self.share[every],
+        )
+        with single_thread():
+            gradient = np.ascontiguousarray(self.head.gradient(at, rows).numpy()[:, 1]) * share
+            if refresh or self._curvature is None:
+                self._curvature = self._compute_curvatures(at, rows).numpy()[:, 1] * share
+        curvature = np.maximum(self._curvature, MIN_DISPERSION_CURVATURE * share)
+        start = 0
+        for growing in self._growing:
+            part = slice(start, start + len(growing.inner))
+            growing.grow((gradient[part], curvature[part]))
+            after[growing.outer, 1] = self.constant + growing.held_out
+            start = part.stop
+        self.raw = after
+
+    def _compute_curvatures(self, raw: Tensor, rows: CountRows[object, Tensor]) -> Tensor:
+        """Compute second derivatives.
+
+        Without exposures they are computed once per raw output rounded to 0.1, since they only scale steps.
+        """
+        if rows.exposure is not None:
+            return self.head.curvature(raw, rows)
+        # As complex numbers, pairs are sorted many times faster than as rows.
+        pairs = torch.view_as_complex((raw / _CURVATURE_STEP).round()).numpy()
+        distinct, position = (torch.from_numpy(x) for x in np.unique(pairs, return_inverse=True))
+        return self.head.curvature(_CURVATURE_STEP * torch.view_as_real(distinct), rows.rows(slice(0, len(distinct))))[
+            position
+        ]
+
+
+def fit_dispersion(
+    rows: TreeRows, log_rate: np.ndarray, sample: CountRows, seed: int, clock: Clock = NO_LIMIT
+) -> DispersionFit:
+    """Fit the dispersion of counts around out-of-fold means: a constant, or boosted if that is clearly better.
+
+    The family is the one with the larger out-of-fold likelihood at its best constant. With exposures, and if the mean
+    must be monotone, it is the Negative Binomial, whose mean is the boosted one whatever its dispersion. The log mean
+    is a further input of the boosters.
+    """
+    names = FAMILIES if sample.exposure is None and rows.directions is None else FAMILIES[:1]
+    fits = (DispersionFit(make_head(name), sample, seed, log_rate) for name in names)
+    best = min(fits, key=lambda fit: fit.losses().sum())
+    if len(sample) >= _MIN_DISPERSION_ROWS and rows.matrix.shape[1] <= MAX_COLUMNS and clock.left:
+        log_mean = log_rate if sample.exposure is None else log_rate + np.log(sample.exposure)
+        leaves = _FEW_LEAVES if len(sample) >= SMALL_TABLE_ROWS else _FEWER_LEAVES
+        settings = Settings(leaves, rate=0.1, rounds=300, patience=10, seed=seed)
+        best.boost(rows.with_column(log_mean), settings, clock)
+    return best

@@ -1,0 +1,87 @@
+"""Read tables as the matrix that boosted trees use."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import check_column
+from ddpn.tables.columns import Column
+from ddpn.tables.schema import Schema, read_table
+
+#: The most levels of a category with their own code: trees have 255 bins.
+MAX_LEVELS = 254
+
+
+class TreeTable:
+    """Reads tables as the matrix that trees use: numbers unchanged, and a code per frequent level.
+
+    Parameters
+    ----------
+    schema : Schema
+        The columns of the training rows.
+    levels : dict of str to tuple of str
+        The levels of each category that have a code, most frequent first.
+    """
+
+    def __init__(self, schema: Schema, levels: Mapping[str, Sequence[str]]) -> None:
+        self.schema, self.levels = schema, {name: tuple(names) for name, names in levels.items()}
+        self._codes = {
+            name: {level: float(code) for code, level in enumerate(names)} for name, names in self.levels.items()
+        }
+
+    @classmethod
+    def fit(cls, X: Any) -> tuple[Self, np.ndarray]:
+        """Make the reader of tables like this one, and its matrix."""
+        columns = read_table(X)
+        levels = {column.name: _list_frequent_levels(column) for column in columns if column.is_category}
+        table = cls(Schema.from_table(columns), levels)
+        return table, table.read(columns)
+
+    def read(self, X: Any) -> np.ndarray:
+        """Build the matrix of a table. A level without a code is missing."""
+        return np.column_stack(
+            [
+                column.map_levels(self._codes[column.name], np.nan, np.nan) if column.is_category else column.values
+                for column in self.schema.parse(X)
+            ]
+        )
+
+    @property
+    def width(self) -> int:
+        """The number of columns of the matrix."""
+        return len(self.schema.names)
+
+    @property
+    def is_category(self) -> np.ndarray:
+        """Mask of the columns of the matrix that hold codes of levels."""
+        return np.array([kind.is_category for kind in self.schema.kinds])
+
+    def get_directions(self, monotone: Mapping[str, int] | None) -> np.ndarray | None:
+        """Return a direction per column: 1 if the mean must not fall, -1 if it must not rise, 0 without constraint."""
+        if monotone is None:
+            return None
+        if not isinstance(monotone, Mapping) or not all(sign in (1, -1) for sign in monotone.values()):
+            must = 'map columns to 1 or -1, such as {"age": 1}'
+            raise ConfigError(argument="monotone", must=must, got=repr(monotone))
+        numbers = [name for name in self.schema.names if name not in self.levels]
+        for name in monotone:
+            check_column(name, numbers, "a column of numbers in monotone")
+        return np.array([monotone.get(name, 0) for name in self.schema.names])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as values that JSON can hold."""
+        return {"schema": self.schema.as_dict(), "levels": self.levels}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """Rebuild a reader from the result of `as_dict`, which may have further entries."""
+        return cls(Schema.from_dict(fields["schema"]), fields["levels"])
+
+
+def _list_frequent_levels(column: Column) -> tuple[str, ...]:
+    """List the levels that occur, most frequent first; ties are in alphabetical order."""
+    rows = column.count_levels()
+    order = sorted(range(len(rows)), key=lambda code: (-rows[code], column.levels[code]))
+    return tuple(column.levels[code] for code in order if rows[code])[:MAX_LEVELS]

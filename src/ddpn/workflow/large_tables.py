@@ -1,0 +1,157 @@
+"""Tables larger than memory: a sample of rows, and a stream of the training rows. Imports no torch."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ddpn.rows.count_rows import CountRows
+from ddpn.rows.groups import is_by_inputs
+from ddpn.rows.splits import SMALL_TABLE_ROWS
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.progress import progress_bar
+from ddpn.storage.files import sha256
+from ddpn.tables.files import is_pattern, read_file
+from ddpn.tables.roles import Roles
+from ddpn.tables.row_hashes import label_groups
+from ddpn.tables.table import Table, fits_in_memory, measure_free_memory, shuffle_chunks
+from ddpn.workflow.config import FitConfig
+from ddpn.workflow.splitting import read_parts, read_times
+
+#: Up to so many rows are trained on in all, one pass at least: on more rows networks are not passed over five times.
+_TRAINED_ROWS, _PASSES = 5_000_000, 5.0
+#: How many times as large as a compressed file its rows may be in memory.
+_EXPANSION = 10
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """The training rows of many files, as `ddpn.networks.training.RowStream`; about `rows` of them.
+
+    Leaves out: rows numbered in `held_out` (sorted); rows at or after time `before`, if split by time; and all rows of
+    the groups in `held_out_groups`.
+    """
+
+    table: Table
+    roles: Roles
+    plan: FitConfig
+    held_out: np.ndarray
+    rows: int
+    before: Any = None
+    held_out_groups: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return self.rows
+
+    @property
+    def identity(self) -> str:
+        """What the files are recognised by."""
+        return sha256(repr(self.table.identity()).encode())[:16]
+
+    @property
+    def max_passes(self) -> float:
+        """Passes over the files at most; as many as the plan asks for, if it does."""
+        asked = self.plan.epochs not in (None, "auto")
+        return float("inf") if asked else max(1.0, min(_PASSES, _TRAINED_ROWS / self.rows))
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that training needs."""
+        plan = self.plan
+        special = (plan.target, plan.exposure, plan.weight, plan.upper_column, plan.censored, plan.split_column)
+        names = [*(column.name for column in self.roles.features), *(name for name in (*special, plan.time) if name)]
+        groups = [name for name in plan.group if name in self.table.schema]
+        return list(dict.fromkeys([*names, *groups]))
+
+    def chunks(self, rows: int, seed: int) -> Iterator[pl.DataFrame]:
+        """Yield tables of this many rows in random order, without an end."""
+        return shuffle_chunks(self.table, self.columns, self._keep, rows, seed)
+
+    def sample(self, chunk: pl.DataFrame) -> CountRows:
+        """Read a table as inputs and counts."""
+        roles = replace(self.roles, groups=None, group=())
+        return roles.read_rows(chunk, self.plan.fractional, report=lambda sentence: None, counts=self.plan.count_range)
+
+    def _keep(self, frame: pl.DataFrame, numbers: np.ndarray) -> np.ndarray:
+        """Return a mask of training rows: not held out, with a count and a weight, and of the part for training."""
+        plan = self.plan
+        kept = self.roles.find_rows_with_target(frame) & ~np.isin(numbers, self.held_out, assume_unique=True)
+        if plan.weight is not None:
+            kept &= frame[plan.weight].cast(float).to_numpy() > 0
+        if plan.split_column is not None:
+            kept &= read_parts(frame, plan.split_column, numbers + 1) == "train"
+        if plan.time is not None:
+            kept &= (self.roles.parse_times(frame, plan.time)[plan.time] < self.before).to_numpy()
+        if self.held_out_groups is not None:
+            by_inputs = is_by_inputs(self.roles.group, frame.columns)
+            X = self.roles.parse(frame, report=lambda sentence: None).to_polars() if by_inputs else None
+            labels = label_groups(frame, self.roles.group, self.roles.missing, X, join_near=False)
+            assert labels is not None  # `columns` has the group columns
+            kept &= ~np.isin(labels, self.held_out_groups)
+        return kept
+
+
+def open_table(
+    sources: Sequence[str], plan: FitConfig, stream: bool | None = None, verbose: bool = False
+) -> tuple[Table | pl.DataFrame, str]:
+    """Open files, folders or patterns for `prepare`: as rows in memory, or as a `Table` that is streamed.
+
+    A table is streamed if asked for, and by default if its rows would take more than half of the free memory. The
+    sentence on how it is read may be empty.
+    """
+    first, free = sources[0], measure_free_memory()
+    is_alone = len(sources) == 1 and not os.path.isdir(first) and not is_pattern(first)
+    if is_alone and not stream:
+        # Small files, which may be compressed, are not opened to find out how many rows they have.
+        is_small = free is None or not os.path.isfile(first) or _EXPANSION * os.path.getsize(first) <= free
+        if stream is False or is_small or fits_in_memory(Table(sources, plan.as_text)):
+            return read_file(first, plan.as_text), ""
+    table = Table(sources, plan.as_text)
+    is_small = table.rows * sum(plan.split_shares[:2]) <= SMALL_TABLE_ROWS
+    if is_small or not (stream or (stream is None and not fits_in_memory(table))):
+        note = f"{table.rows:,} rows are fitted in memory, because they are few." if stream else ""
+        return check_and_draw_rows(table, plan, np.arange(table.rows), verbose)[0], note
+    why = "as requested" if stream else "because they would take more than half of the free memory"
+    size = f"{table.rows:,} rows in {len(table.sources):,} files"
+    size += f", about {table.rows * table.estimate_row_bytes() / 2**30:.2g} GiB"
+    return table, f"{size}, are streamed, {why}."
+
+
+def check_and_draw_rows(
+    table: Table, plan: FitConfig, numbers: np.ndarray, verbose: bool = False
+) -> tuple[pl.DataFrame, int]:
+    """Check all rows of a table, with errors that name the file and its row.
+
+    Returns the rows with these numbers, which are sorted, and how many rows have a count and a weight above 0.
+    """
+    plan = plan.resolve_columns(list(table.schema))
+    roles = Roles(plan.target, plan.exposure, plan.weight, (), upper=plan.upper_column, censored=plan.censored)
+    frames, used = [], 0
+    with progress_bar("Checking rows", table.rows, verbose) as bar:
+        for block in table.list_blocks():
+            frame = table.read_block(block)
+            labels = block.start + 1 + np.arange(frame.height)
+            with table.locate_errors(block):
+                has_target = roles.find_rows_with_target(frame, block.start)
+                if plan.split_column is not None:
+                    read_parts(frame, plan.split_column, labels)
+                if plan.time is not None:
+                    read_times(frame, plan.time, labels, of_text=True)
+                if has_target.any():
+                    sample = roles.read_rows(frame, plan.fractional, counts=plan.count_range, first=block.start)
+                    used += int(sample.has_weight.sum())
+            begin, end = np.searchsorted(numbers, [block.first, block.first + frame.height])
+            frames.append(frame[numbers[begin:end] - block.first])
+            bar.advance(frame.height)
+    if not used and plan.weight is not None:
+        raise InputError(f"weight {plan.weight!r} must be positive in some row, got zero weights only.")
+    return pl.concat(frames, rechunk=True), used
+
+
+def stream_facts(stream: TrainingRows, sampled: int) -> dict[str, int]:
+    """Summarize a streamed fit for its saved task."""
+    files, rows = len(stream.table.sources), stream.table.rows
+    return {"files": files, "rows": rows, "streamed": len(stream), "sampled": sampled}
