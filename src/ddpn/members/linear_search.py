@@ -74,6 +74,7 @@ class LinearObjective:
     Shape: X of the sample (N, K), its other parts (N,), all tensors in float64; theta (D,).
 
     >>> from ddpn.networks.heads import make_head
+    >>> from ddpn.rows.count_rows import CountRows
     >>> sample = CountRows(torch.tensor([[-1.0], [1.0]]).double(), torch.tensor([1.0, 3.0]).double())
     >>> objective = LinearObjective(make_head("poisson"), sample, (True,))
     >>> found = maximize(objective, objective.start())
