@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from safetensors import SafetensorError
+from torch.distributions import Distribution
 
 from ddpn.calibration.calibrate import CalibratedRows
 from ddpn.calibration.calibration import Calibration
@@ -20,7 +23,7 @@ from ddpn.members.folds import Folds, get_fold_copies, load_member
 from ddpn.members.held_out import HeldOutPredictions, MemberPredictions
 from ddpn.members.member import Member
 from ddpn.prediction.prediction import Prediction
-from ddpn.rows.checks import check_vector, get_row_count, get_row_labels, label_row_errors
+from ddpn.rows.checks import TableLike, check_vector, get_row_count, get_row_labels, label_row_errors
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import BLOCK, CountRows, take_rows
 from ddpn.runtime.deadlines import check_deadline
@@ -29,6 +32,7 @@ from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.frames import library_name
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_choice
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import read_files, read_manifest, wrap_load_errors, write_model
 from ddpn.tables.columns import ColumnTable
 from ddpn.tables.schema import Schema, read_table
@@ -156,7 +160,12 @@ class Predictor:
     # Predicting --------------------------------------------------------------------------------------------------
 
     def predict(
-        self, X: Any, exposure: Any = None, upper: Any = None, groups: np.ndarray | None = None, of: str = MIXTURE
+        self,
+        X: TableLike,
+        exposure: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+        groups: np.ndarray | None = None,
+        of: str = MIXTURE,
     ) -> Prediction:
         """Predict the distribution of every row.
 
@@ -171,9 +180,11 @@ class Predictor:
         library, labels, X = library_name(X), get_row_labels(X), self.parse(X)
         with single_thread(), np.errstate(all="ignore"):
             distribution = self.distribution(X, exposure, of, upper)
-        return self.wrap(distribution, of, table=X, groups=groups, labels=labels, library=library)
+        return replace(self.wrap(distribution, of, groups), table=X, labels=labels, library=library)
 
-    def wrap(self, distribution: Mixture | CountDistribution, of: str = MIXTURE, **rows: Any) -> Prediction:
+    def wrap(
+        self, distribution: Mixture | CountDistribution, of: str = MIXTURE, groups: np.ndarray | None = None
+    ) -> Prediction:
         """Make a prediction from distributions that `distribution` returned.
 
         Parameters
@@ -182,10 +193,10 @@ class Predictor:
             The distributions.
         of : str
             "mixture", or the name of the member that predicted them.
-        **rows
-            What is known of the rows: `table`, `groups` and further fields of `Prediction`.
+        groups : array, optional
+            The groups of the rows, where intervals are calibrated by groups.
         """
-        return Prediction(distribution, self.calibration, of, self.interval_kind, **rows)
+        return Prediction(distribution, self.calibration, of, self.interval_kind, groups=groups)
 
     @property
     def interval_kind(self) -> str:
@@ -202,7 +213,7 @@ class Predictor:
 
     @torch.no_grad()
     def distribution(
-        self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None
+        self, X: TableLike, exposure: ArrayLike | None = None, of: str = MIXTURE, upper: ArrayLike | None = None
     ) -> Mixture | Recalibrated:
         """Predict the distribution of every row, of batch shape (rows,).
 
@@ -242,14 +253,16 @@ class Predictor:
             return profile.schema
         return next((member.schema for member in self.members.values() if member.schema is not None), None)
 
-    def parse(self, X: Any) -> ColumnTable:
+    def parse(self, X: TableLike) -> ColumnTable:
         """Read a table once for all members, with the columns of training rows; return a `ColumnTable` unchanged."""
         if isinstance(X, ColumnTable):
             return X
         schema = self.schema
         return read_table(X) if schema is None else schema.parse(X)
 
-    def blocks(self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None) -> Iterator[Any]:
+    def blocks(
+        self, X: TableLike, exposure: ArrayLike | None = None, of: str = MIXTURE, upper: ArrayLike | None = None
+    ) -> Iterator[Mixture | Recalibrated]:
         """Predict distributions as `distribution` does, a block of rows at a time, which bounds memory.
 
         Parameters
@@ -273,7 +286,7 @@ class Predictor:
                 block = self.distribution(take_rows(X, part), block_facts[0], of, block_facts[1])
             yield block
 
-    def iter_recorded_blocks(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Any, CountRows]]:
+    def iter_recorded_blocks(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Distribution, CountRows]]:
         """Yield (distribution, rows) blocks for scoring, censored at each row's recording limit."""
         for prediction, block in self.predict_rows(sample, of):
             yield censor_rows(prediction.distribution, block.limit), block
@@ -294,7 +307,7 @@ class Predictor:
             arguments = self.counts.arguments(block)
             with label_row_errors(positions[number * BLOCK :] if block.labels is None else block.labels):
                 distribution = self.distribution(block.X, arguments["exposure"], of, arguments["upper"])
-            yield self.wrap(distribution, of, groups=block.interval_groups), block
+            yield self.wrap(distribution, of, block.interval_groups), block
 
     # Held-out rows -----------------------------------------------------------------------------------------------
 
@@ -369,7 +382,7 @@ class Predictor:
         predictor.calibration = calibration
         return predictor
 
-    def _check_exposure(self, X: Any, exposure: Any) -> np.ndarray | None:
+    def _check_exposure(self, X: TableLike, exposure: ArrayLike | None) -> np.ndarray | None:
         scale = check_vector("exposure", exposure, get_row_count(X), zero=False, labels=get_row_labels(X))
         if self.needs_exposure and scale is None:
             raise InputError("exposure is missing: the model was fitted with it. Pass exposure=1 for rates per unit.")
@@ -377,10 +390,10 @@ class Predictor:
 
     # Saving ------------------------------------------------------------------------------------------------------
 
-    def state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+    def state(self) -> tuple[dict[str, bytes], JsonObject]:
         """Return the files by name, and the entries of the manifest."""
         files: dict[str, bytes] = {}
-        about: dict[str, Any] = {}
+        about: JsonObject = {}
         for name, member in self.members.items():
             files |= {f"{name}/{file}": content for file, content in member.state().items()}
             about[name] = {"weight": self.weights[name], "seconds": self.seconds.get(name), "facts": member.get_facts()}
@@ -391,7 +404,7 @@ class Predictor:
         return files | more, manifest | ({"fold_weights": self.fold_weights} if self.fold_weights else {})
 
     @classmethod
-    def from_state(cls, files: Mapping[str, bytes], manifest: Mapping[str, Any], mixed_only: bool = False) -> Self:
+    def from_state(cls, files: Mapping[str, bytes], manifest: JsonObject, mixed_only: bool = False) -> Self:
         """Rebuild a predictor from the result of `state`. Files are data: nothing in them is executed."""
         about = {name: entry for name, entry in manifest["members"].items() if entry["weight"] or not mixed_only}
         try:

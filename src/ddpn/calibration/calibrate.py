@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ddpn.distributions.limits import censor_rows
 from ddpn.members.blending import MIXTURE
 from ddpn.members.folds import Folds
 from ddpn.members.held_out import HeldOutPredictions
+from ddpn.rows.checks import TableLike
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.threads import single_thread
@@ -169,7 +170,7 @@ def fit_intervals(
     return replace(calibration, intervals={**calibration.intervals, **intervals}, groups=interval_groups)
 
 
-def fit_ood(calibration: Calibration, X: Any, alpha: float = OOD_ALPHA) -> Calibration:
+def fit_ood(calibration: Calibration, X: TableLike, alpha: float = OOD_ALPHA) -> Calibration:
     """Fit out-of-distribution scores to rows that no member was trained on; return the changed calibration."""
     scores = calibration.require_profile().measure(X).score
     return replace(calibration, ood=OODScores.fit(scores, check_alpha(alpha, len(scores))))

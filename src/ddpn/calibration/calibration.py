@@ -2,17 +2,18 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 
 from ddpn.calibration.intervals import IntervalGroups, IntervalLevels
 from ddpn.calibration.ood import COMBINATION, FeatureProfile, OODScores, describe_unusual_cells
 from ddpn.calibration.recalibration import Recalibration
+from ddpn.distributions import Mixture
 from ddpn.distributions.arguments import check_coverage
 from ddpn.distributions.recalibrated import Recalibrated
 from ddpn.members.blending import MIXTURE
-from ddpn.rows.checks import get_row_count
+from ddpn.rows.checks import TableLike, get_row_count
 from ddpn.rows.count_rows import take_rows
 from ddpn.runtime.errors import InputError
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes
@@ -53,7 +54,7 @@ class Calibration:
         """Return True if the distributions of the mixture, or of a member, are recalibrated."""
         return of in self.recalibrations and self.recalibrations[of].is_used
 
-    def recalibrate(self, distribution: Any, of: str = MIXTURE) -> Any:
+    def recalibrate(self, distribution: Mixture, of: str = MIXTURE) -> Mixture | Recalibrated:
         """Apply the map of the cdf to distributions of the mixture or of a member, if the map is used."""
         return Recalibrated(distribution, self.recalibrations[of].map) if self.is_recalibrated(of) else distribution
 
@@ -118,7 +119,7 @@ class Calibration:
             raise InputError("Out-of-distribution scores are not calibrated: call fit_ood with rows not used by fit.")
         return self.ood
 
-    def ood_pvalue(self, X: Any) -> np.ndarray:
+    def ood_pvalue(self, X: TableLike) -> np.ndarray:
         """Return the conformal p-value of "this row is like the calibration rows". Shape: (rows,).
 
         Parameters
@@ -128,7 +129,9 @@ class Calibration:
         """
         return self.require_ood().pvalue(self.require_profile().measure(X).score)
 
-    def ood_reasons(self, X: Any, flagged: np.ndarray | None = None, days: Collection[str] = ()) -> list[list[str]]:
+    def ood_reasons(
+        self, X: TableLike, flagged: np.ndarray | None = None, days: Collection[str] = ()
+    ) -> list[list[str]]:
         """List what is unusual about each row, the most unusual first: columns, for example "missing 'age'".
 
         Parameters
@@ -180,13 +183,14 @@ class Calibration:
         return files | {_FILE: arrays_to_bytes(**arrays)}, manifest
 
     @classmethod
-    def from_state(cls, files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Self:
+    def from_state(cls, files: Mapping[str, bytes], manifest: JsonObject) -> Self:
         """Rebuild the calibration from the files and the manifest of a saved model."""
         arrays = arrays_from_bytes(files[_FILE])
 
-        def read(kind: type[_Part], name: str, plain: Mapping[str, Any] = {}) -> _Part:
-            values: JsonObject = {key: arrays[f"{name}.{key}"] for key in kind._fields if key not in plain}
-            return kind(**values, **plain)
+        def read(kind: type[_Part], name: str, plain: JsonObject | None = None) -> _Part:
+            stored = plain or {}
+            values: JsonObject = {key: arrays[f"{name}.{key}"] for key in kind._fields if key not in stored}
+            return kind(**values, **stored)
 
         groups = None
         if "groups" in manifest:

@@ -7,19 +7,20 @@ above where the predicted distributions are too sure of themselves.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import narwhals as nw
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.calibration import INTERVAL_KINDS
-from ddpn.distributions import discretize
+from ddpn.distributions import CountDistribution, discretize
 from ddpn.distributions.arguments import check_coverage
 from ddpn.distributions.components import Interval, Summary
-from ddpn.rows.checks import get_row_count
+from ddpn.rows.checks import TableLike, get_row_count
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_column, join_words
@@ -48,7 +49,7 @@ def score_counts(dist: Distribution, y: Tensor, points: np.ndarray) -> np.ndarra
     >>> score_counts(dist, y, np.random.default_rng(0).random(2)).round(2).tolist()
     [0.81, 0.03]
     """
-    counts: Any = discretize(dist)
+    counts = discretize(dist)
     outside, inside = (levels.cpu().numpy() for levels in counts.entry_levels(y))
     score = outside + points * (inside - outside)
     far = np.flatnonzero(score > _MIN_LEVEL_BEYOND)
@@ -74,13 +75,13 @@ def score_blocks(blocks: Iterable[tuple[np.ndarray | slice, Distribution]], y: n
     return scores
 
 
-def make_interval(dist: Any, level: float | np.ndarray, kind: str = "narrowest") -> Interval:
+def make_interval(dist: Distribution, level: float | np.ndarray, kind: str = "narrowest") -> Interval:
     """Make intervals of counts with at least the probability `level`, one for all rows or one per row.
 
     `kind` is "narrowest", the fewest consecutive counts, or "central", with at most half of the rest on either side.
     Levels above 1 widen the interval of level 1 - 1e-9: by (level - 1) of its width on each side, e.g. by half for 1.5.
     """
-    counts: Any = discretize(dist)
+    counts = discretize(dist)
     levels = torch.as_tensor(level, dtype=torch.float64).clamp(max=_MAX_LEVEL).expand(counts.batch_shape)
     if check_choice("kind", kind, INTERVAL_KINDS) == "narrowest":
         interval = counts.narrowest_interval(levels)
@@ -92,16 +93,17 @@ def make_interval(dist: Any, level: float | np.ndarray, kind: str = "narrowest")
 
 
 def summarise_with_interval(
-    counts: Any, quantile_levels: Tensor, level: float | np.ndarray, kind: str
+    counts: CountDistribution, quantile_levels: Tensor, level: float | np.ndarray, kind: str
 ) -> tuple[Summary, Interval]:
     """Summarise count distributions (`CountDistribution.summary`), and return their intervals (`make_interval`)."""
     if check_choice("kind", kind, INTERVAL_KINDS) == "central":
         return counts.summary(quantile_levels), make_interval(counts, level, kind)
     summary = counts.summary(quantile_levels, interval_level=np.minimum(level, _MAX_LEVEL))
+    assert summary.interval is not None
     return summary, widen_interval(counts, summary.interval, level)
 
 
-def widen_interval(counts: Any, interval: Interval, level: float | np.ndarray) -> Interval:
+def widen_interval(counts: CountDistribution, interval: Interval, level: float | np.ndarray) -> Interval:
     """Widen intervals whose level is above 1 by (level - 1) x width on either side; return the others unchanged."""
     if np.max(level, initial=0.0) <= 1.0:
         return interval
@@ -113,7 +115,7 @@ def widen_interval(counts: Any, interval: Interval, level: float | np.ndarray) -
 
 
 @torch.no_grad()
-def compute_probability_between(counts: Any, low: Tensor, high: Tensor) -> Tensor:
+def compute_probability_between(counts: CountDistribution, low: Tensor, high: Tensor) -> Tensor:
     """Return P(low <= count <= high) of each row in float64."""
     (below, above), (upto, beyond) = (counts._compute_sides(end).cpu() for end in (low - 1.0, high))
     # As a difference of upper tails above the median, where these have more digits.
@@ -224,7 +226,7 @@ class IntervalLevels(NamedTuple):
 # Groups ---------------------------------------------------------------------------------------------------------------
 
 
-def get_column(X: Any, name: str) -> Any:
+def get_column(X: TableLike, name: str) -> ArrayLike | None:
     """Get a column of a data frame; None if X is not a data frame."""
     if isinstance(X, ColumnTable):
         return X.column(check_column(name, X.names, "groups", InputError)).cells() if X.is_named else None
@@ -270,7 +272,7 @@ class IntervalGroups:
         code_by_name = {name: code for code, name in enumerate(self.names)}
         return np.array([code_by_name.get(label, -1) for label in labels.tolist()], dtype=np.int64)
 
-    def read_labels(self, X: Any, groups: Any, argument: str = "groups") -> np.ndarray:
+    def read_labels(self, X: TableLike, groups: ArrayLike | None, argument: str = "groups") -> np.ndarray:
         """Return the labels of rows: `groups`, or the column of X."""
         labels = get_column(X, self.by) if groups is None else groups
         if labels is None:
@@ -304,7 +306,7 @@ class IntervalGroups:
         return self._known[key][codes]
 
 
-def attach_group_labels(sample: CountRows, groups: Any) -> tuple[CountRows, str | None]:
+def attach_group_labels(sample: CountRows, groups: str | ArrayLike | None) -> tuple[CountRows, str | None]:
     """Attach `groups` to the rows if they are labels; also return the name of the groups.
 
     Rows and labels then stay together wherever rows are drawn or divided.

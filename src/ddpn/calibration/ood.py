@@ -7,7 +7,7 @@ is unusual about a row or a table.
 import json
 from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import date, timedelta
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from ddpn.calibration.columns import (
     UpperTail,
     fit_column,
 )
+from ddpn.rows.checks import TableLike
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_number, join_words
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes, json_to_bytes
@@ -169,7 +170,7 @@ class FeatureProfile:
     # Fitting -----------------------------------------------------------------------------------------------------
 
     @classmethod
-    def fit(cls, X: Any, weight: np.ndarray | None = None, ignored: Sequence[str] = ()) -> Self:
+    def fit(cls, X: TableLike, weight: np.ndarray | None = None, ignored: Sequence[str] = ()) -> Self:
         """Summarise the training rows with a weight; `ignored` columns do not count in the score of a row."""
         table = read_table(X)
         if weight is not None:
@@ -180,7 +181,7 @@ class FeatureProfile:
 
     @classmethod
     def cross_fit(
-        cls, X: Any, weight: np.ndarray | None, fold: np.ndarray, ignored: Sequence[str] = ()
+        cls, X: TableLike, weight: np.ndarray | None, fold: np.ndarray, ignored: Sequence[str] = ()
     ) -> tuple[Self, np.ndarray]:
         """Summarise all training rows, and score each of them as if its fold had been left out.
 
@@ -262,7 +263,7 @@ class FeatureProfile:
         ]
         return np.clip(np.maximum.reduce(surprises), 0.0, LARGEST)
 
-    def measure(self, X: Any) -> Measured:
+    def measure(self, X: TableLike) -> Measured:
         """Score later rows, and count the states of their cells."""
         scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
         for _, cells in self.iter_blocks(self.schema.parse(X)):
@@ -270,7 +271,7 @@ class FeatureProfile:
             states += [np.bincount(scores_of_column.state, minlength=len(STATES)) for scores_of_column in cells]
         return Measured(np.concatenate(scores), states)
 
-    def name_misfits(self, X: Any) -> list[str]:
+    def name_misfits(self, X: TableLike) -> list[str]:
         """Name the column of each row that fits the others least; "" if there were too few training rows to tell."""
         table = self.schema.parse(X)
         if self.joint is None:
@@ -333,7 +334,7 @@ def _join_inputs(cells: list[CellScores]) -> np.ndarray:
 # Reasons --------------------------------------------------------------------------------------------------------------
 
 
-def describe_unusual_cells(profile: FeatureProfile, X: Any, days: Container[str] = ()) -> list[list[str]]:
+def describe_unusual_cells(profile: FeatureProfile, X: TableLike, days: Container[str] = ()) -> list[list[str]]:
     """Describe the unusual cells of each row, the most unusual first; empty for an ordinary row.
 
     `days` are columns of days since 1970, which are shown as dates.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -14,6 +14,8 @@ from ddpn.runtime.display import TextTable
 if TYPE_CHECKING:
     import polars
 
+#: The columns of a table by the names that they are printed under.
+Columns: TypeAlias = dict[str, tuple[str, ...] | np.ndarray]
 INTERCEPT = "(intercept)"
 #: Formats of numbers in tables, by column; four digits otherwise.
 _FORMATS = {"z": ".2f", "p": ".3g", "parameter": "", "feature": ""}
@@ -56,7 +58,7 @@ class CoefficientTable(NamedTuple):
         return self.from_estimates(parameter, feature, self.estimate[index], self.std_error[index], self.coverage)
 
     @property
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> Columns:
         """Every column by the name it is printed under, such as for `pandas.DataFrame`."""
         share = f"{100 * self.coverage:g}%"
         names = ("parameter", "feature", "estimate", "std. error", "z", "p", f"{share} low", f"{share} high")
@@ -73,13 +75,13 @@ class CoefficientTable(NamedTuple):
         return TextTable(list(self.columns), _format_rows(self.columns)).to_html()
 
 
-def _format_rows(columns: dict[str, Any]) -> list[tuple[str, ...]]:
+def _format_rows(columns: Columns) -> list[tuple[str, ...]]:
     """Return the cells of a table, one tuple per row."""
     texts = ([_format_cell(name, value) for value in values] for name, values in columns.items())
     return list(zip(*texts, strict=True))
 
 
-def _format_cell(name: str, value: Any) -> str:
+def _format_cell(name: str, value: str | float) -> str:
     if "ratio" in name and np.isnan(value):
         return ""
     return f"{value:{_FORMATS.get(name, '.4g')}}"
@@ -106,14 +108,14 @@ class GLMSummary:
     """
 
     title: str
-    facts: dict[str, Any]
+    facts: dict[str, str | float]
     location: CoefficientTable
     others: CoefficientTable
     ratio: str
     notes: tuple[str, ...] = ()
 
     @property
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> Columns:
         """The coefficients of the location and their ratios with intervals, by the name they are printed under.
 
         An intercept is no ratio: it has NaN there.
@@ -169,7 +171,7 @@ class GLMSummary:
         return "\n".join([*parts, *(f"<p>{escape(note)}</p>" for note in self.notes)])
 
 
-def _format_fact(value: Any) -> str:
+def _format_fact(value: str | float) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
@@ -11,9 +11,12 @@ from typing import Any, ClassVar, Self
 import narwhals as nw
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+from torch.distributions import Distribution
 
 from ddpn.analysis.leaderboard import Leaderboard, Verdict
 from ddpn.analysis.leaderboard import leaderboard as leaderboard_of
@@ -26,7 +29,7 @@ from ddpn.metrics import crps, nll
 from ddpn.networks.heads import Head, check_likelihood, make_head
 from ddpn.prediction.prediction import Prediction
 from ddpn.predictor import Predictor
-from ddpn.rows.checks import get_row_labels
+from ddpn.rows.checks import TableLike, get_row_labels, to_array
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.groups import check_groups
@@ -35,6 +38,7 @@ from ddpn.runtime.frames import library_name
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_choice, check_number, is_integer, is_number
 from ddpn.statistics import explained_deviance
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import TASK, read_files, read_manifest, wrap_load_errors, write_model
 from ddpn.tables.columns import ColumnTable, Kind
 from ddpn.tables.date_columns import DateColumns
@@ -100,9 +104,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     def _over_blocks(
         self,
         take: Callable[[Prediction], np.ndarray],
-        X: Any,
-        exposure: Any,
-        upper: Any,
+        X: TableLike,
+        exposure: ArrayLike | None,
+        upper: ArrayLike | None,
         groups: np.ndarray | None = None,
     ) -> np.ndarray:
         """Take numbers from the predictions, a block of rows at a time."""
@@ -116,7 +120,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
                 done = rows.stop
         return np.concatenate(parts)
 
-    def parse(self, X: Any) -> ColumnTable:
+    def parse(self, X: TableLike) -> ColumnTable:
         """Read a table as the members take it: models of `ddpn fit` read data frames with the columns of the file.
 
         Dates become numbers as in fit. A `ColumnTable` is returned as it is.
@@ -135,7 +139,13 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     # Predicting --------------------------------------------------------------------------------------------------
 
-    def predict_distribution(self, X: Any, exposure: Any = None, upper: Any = None, groups: Any = None) -> Prediction:
+    def predict_distribution(
+        self,
+        X: TableLike,
+        exposure: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Prediction:
         """Predict the whole distribution of every row.
 
         Parameters
@@ -163,7 +173,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         days = frozenset(self._dates.days) if self._roles is None else self._roles.days
         return replace(prediction, labels=get_row_labels(X), library=library_name(X), days=days)
 
-    def predict(self, X: Any, exposure: Any = None, statistic: str = "mean", upper: Any = None) -> np.ndarray:
+    def predict(
+        self, X: TableLike, exposure: ArrayLike | None = None, statistic: str = "mean", upper: ArrayLike | None = None
+    ) -> np.ndarray:
         """Predict one number per row.
 
         Parameters
@@ -183,12 +195,12 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     def predict_interval(
         self,
-        X: Any,
+        X: TableLike,
         coverage: float = 0.9,
-        exposure: Any = None,
+        exposure: ArrayLike | None = None,
         kind: str | None = None,
-        groups: Any = None,
-        upper: Any = None,
+        groups: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
         return_probability: bool = False,
     ) -> Any:
         """Predict an interval of counts per row, both ends included.
@@ -228,7 +240,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         intervals = ends[:, :2].astype(np.int64)
         return (intervals, ends[:, 2]) if return_probability else intervals
 
-    def _group_labels(self, X: Any, groups: Any) -> np.ndarray | None:
+    def _group_labels(self, X: TableLike, groups: ArrayLike | None) -> np.ndarray | None:
         """Return the groups of rows within which intervals are calibrated; warn about unknown groups."""
         interval_groups = self._fitted.calibration.groups
         if interval_groups is None:
@@ -240,7 +252,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             warnings.warn(sentence, UserWarning, stacklevel=3)
         return labels
 
-    def predict_quantiles(self, X: Any, q: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
+    def predict_quantiles(
+        self, X: TableLike, q: ArrayLike, exposure: ArrayLike | None = None, upper: ArrayLike | None = None
+    ) -> np.ndarray:
         """Predict quantiles, which are counts.
 
         Parameters
@@ -256,7 +270,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         """
         return self._over_blocks(lambda rows: rows.quantile(q).reshape(len(rows), -1), X, exposure, upper)
 
-    def predict_uncertainty(self, X: Any, exposure: Any = None, upper: Any = None) -> dict[str, np.ndarray]:
+    def predict_uncertainty(
+        self, X: TableLike, exposure: ArrayLike | None = None, upper: ArrayLike | None = None
+    ) -> dict[str, np.ndarray]:
         """Predict the variance of every row and its two parts.
 
         Parameters
@@ -274,7 +290,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         parts = self._over_blocks(lambda rows: np.stack([rows.aleatoric, rows.epistemic], 1), X, exposure, upper)
         return {"aleatoric": parts[:, 0], "epistemic": parts[:, 1], "total": parts.sum(1)}
 
-    def predict_proba_of(self, X: Any, counts: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
+    def predict_proba_of(
+        self, X: TableLike, counts: ArrayLike, exposure: ArrayLike | None = None, upper: ArrayLike | None = None
+    ) -> np.ndarray:
         """Predict the probability of given counts.
 
         Parameters
@@ -292,12 +310,26 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     # Scores ------------------------------------------------------------------------------------------------------
 
-    def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any) -> CountRows:
+    def _sample(
+        self,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        exposure: ArrayLike | None,
+        upper: ArrayLike | None,
+        censored: ArrayLike | None,
+    ) -> CountRows:
         parts = sample_weight, exposure, upper, censored
         return self._fitted.counts.apply(CountRows.from_arguments(self.parse(X), y, *parts, fractional=self.fractional))
 
     def score(
-        self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
+        self,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+        censored: ArrayLike | None = None,
     ) -> float:
         """D^2, the share of the Poisson deviance that the predicted means explain: 1 is best, 0 is that of a constant.
 
@@ -321,7 +353,13 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return explained_deviance(sample.y, np.concatenate(means), sample.weight_or_ones, scale)
 
     def crps(
-        self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
+        self,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+        censored: ArrayLike | None = None,
     ) -> float:
         """Return the mean continuous ranked probability score (CRPS), in units of the counts; smaller is better.
 
@@ -334,7 +372,13 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return self._mean_score(crps, self._sample(X, y, sample_weight, exposure, upper, censored))
 
     def nll(
-        self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
+        self,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+        censored: ArrayLike | None = None,
     ) -> float:
         """Return the mean negative log-likelihood, in nats; smaller is better.
 
@@ -345,7 +389,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         """
         return self._mean_score(nll, self._sample(X, y, sample_weight, exposure, upper, censored))
 
-    def _mean_score(self, score: Any, sample: CountRows) -> float:
+    def _mean_score(self, score: Callable[[Distribution, Tensor], Tensor], sample: CountRows) -> float:
         scores = []
         with torch.no_grad():
             for dist, part in self._fitted.iter_recorded_blocks(sample):
@@ -357,15 +401,15 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     def fit_intervals(
         self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        exposure: Any = None,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
         prior_rows: float = 0.0,
-        groups: Any = None,
+        groups: ArrayLike | None = None,
         group_rows: float = 50.0,
-        upper: Any = None,
-        censored: Any = None,
+        upper: ArrayLike | None = None,
+        censored: ArrayLike | None = None,
     ) -> Self:
         """Calibrate intervals with rows that `fit` was not trained on.
 
@@ -417,14 +461,14 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     def fit_recalibration(
         self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        exposure: Any = None,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
         prior_rows: float = PRIOR_ROWS,
         always: bool = False,
-        upper: Any = None,
-        censored: Any = None,
+        upper: ArrayLike | None = None,
+        censored: ArrayLike | None = None,
     ) -> Self:
         """Recalibrate the whole predicted distribution with rows that `fit` was not trained on.
 
@@ -470,7 +514,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             predictor.calibration = fit_recalibration(predictor.calibration, held_out, prior_rows, always, seed)
         return self
 
-    def fit_ood(self, X: Any, alpha: float = 0.05) -> Self:
+    def fit_ood(self, X: TableLike, alpha: float = 0.05) -> Self:
         """Calibrate out-of-distribution flags with rows like those to come that `fit` has not seen.
 
         A row is scored by its inputs, with a summary of the training rows that `fit` keeps: missing values, unseen
@@ -501,7 +545,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             self._fitted.calibration = fit_ood(self._fitted.calibration, self.parse(X), alpha)
         return self
 
-    def ood_pvalue(self, X: Any) -> np.ndarray:
+    def ood_pvalue(self, X: TableLike) -> np.ndarray:
         """Conformal p-value of "this row is like the calibration rows", small for unusual rows.
 
         Parameters
@@ -518,7 +562,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         with single_thread():
             return self._fitted.calibration.ood_pvalue(self.parse(X))
 
-    def is_ood(self, X: Any, alpha: float | None = None) -> np.ndarray:
+    def is_ood(self, X: TableLike, alpha: float | None = None) -> np.ndarray:
         """Flag rows that are out-of-distribution: those with a small p-value.
 
         Parameters
@@ -541,7 +585,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             warnings.warn(ood.warning, UserWarning, stacklevel=2)
         return ood.is_ood(self.ood_pvalue(X), alpha)
 
-    def ood_reasons(self, X: Any) -> list[list[str]]:
+    def ood_reasons(self, X: TableLike) -> list[list[str]]:
         """Explain what is unusual about each row.
 
         A row may have a reason without being flagged, such as a number just above the training range. After `fit_ood`
@@ -576,13 +620,13 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     def leaderboard(
         self,
-        X: Any = None,
-        y: Any = None,
-        sample_weight: Any = None,
-        exposure: Any = None,
-        upper: Any = None,
-        censored: Any = None,
-        groups: Any = None,
+        X: TableLike | None = None,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+        censored: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
         max_rows: int | None = MAX_ROWS,
     ) -> Leaderboard:
         """Score the model and each of its members on a test set, or out-of-fold on the rows of `fit`.
@@ -617,7 +661,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         >>> str(model.leaderboard()).splitlines()[0]  # 400 rows were fitted
         'Scores on 400 out-of-fold rows'
         """
-        if X is None and y is None:
+        if X is None or y is None:
+            if X is not None or y is not None:
+                raise InputError("X and y must both be passed, or neither: without them, scores are out-of-fold.")
             return self._out_of_fold_leaderboard()
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
         sample = sample.replace(group=check_groups(groups, len(sample)))
@@ -627,7 +673,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     def _out_of_fold_leaderboard(self) -> Leaderboard:
         raise InputError("X and y are missing. Pass a test set: rows that were not used in `fit`.")
 
-    def verdict(self, X: Any = None, y: Any = None, **options: Any) -> Verdict:
+    def verdict(self, X: TableLike | None = None, y: ArrayLike | None = None, **options: Any) -> Verdict:
         """Decide whether to use the model, or a simpler one instead.
 
         Parameters
@@ -647,14 +693,14 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     def report(
         self,
         path: str | PathLike[str],
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        exposure: Any = None,
-        upper: Any = None,
-        censored: Any = None,
-        groups: Any = None,
-        interval_groups: Any = None,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+        censored: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        interval_groups: ArrayLike | None = None,
         **options: Any,
     ) -> Path:
         """Write a report on a test set as one HTML file: errors, calibration, what drives the predictions.
@@ -681,19 +727,20 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         from ddpn.analysis.report import write_report  # which has pages and figures
 
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
-        sample = sample.replace(group=check_groups(groups, len(sample)), interval_groups=interval_groups)
+        labels = None if interval_groups is None else to_array(interval_groups)
+        sample = sample.replace(group=check_groups(groups, len(sample)), interval_groups=labels)
         return write_report(path, self, sample, **options)
 
     # Saving ------------------------------------------------------------------------------------------------------
 
-    def _extra_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+    def _extra_state(self) -> tuple[dict[str, bytes], JsonObject]:
         """Files and JSON values that the estimator keeps besides its predictor."""
         return {}, {}
 
-    def _restore_extra(self, files: dict[str, bytes], extra: dict[str, Any]) -> None:
+    def _restore_extra(self, files: dict[str, bytes], extra: JsonObject) -> None:
         """Set the attributes that `_extra_state` saved."""
 
-    def collect_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+    def collect_state(self) -> tuple[dict[str, bytes], JsonObject]:
         """Everything that `save` writes: files by name and the manifest."""
         files, manifest = self._fitted.state()
         more, extra = self._extra_state()
@@ -743,7 +790,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return cls.from_manifest(folder, manifest, mixed_only, roles)
 
     @classmethod
-    def from_manifest(cls, path: Path, manifest: dict[str, Any], mixed_only: bool, roles: Roles | None) -> Self:
+    def from_manifest(cls, path: Path, manifest: JsonObject, mixed_only: bool, roles: Roles | None) -> Self:
         """Load a model whose manifest was read before.
 
         Parameters
@@ -764,7 +811,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         about_model = {name: digest for name, digest in manifest["files"].items() if name != TASK}
         files = read_files(path, {"files": about_model}, needed)
         options = {name: tuple(v) if isinstance(v, list) else v for name, v in saved["options"].items()}
-        model: Any = cls(**options)
+        model = cls(**options)
         model.predictor_ = Predictor.from_state(files, manifest, mixed_only)
         schema = Schema.from_dict(saved["schema"])
         profile = model.predictor_.calibration.profile
@@ -789,18 +836,18 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return tags
 
 
-def _check_rows(**numbers: Any) -> None:
+def _check_rows(**numbers: float) -> None:
     for name, value in numbers.items():
         check_number(name, value, "a finite number of at least 0", is_number(value) and 0.0 <= value < np.inf)
 
 
-def plain_options(model: Any, without: tuple[str, ...]) -> dict[str, Any]:
+def plain_options(model: BaseEstimator, without: tuple[str, ...]) -> JsonObject:
     """Return the constructor arguments that JSON can hold; a random stream or a path cannot be kept."""
     options = {name: _plain(value) for name, value in model.get_params(deep=False).items() if name not in without}
     return {name: value for name, value in options.items() if isinstance(value, str | float | list | dict | int | None)}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Numbers of numpy, sequences and dictionaries as JSON has them; anything else as it is."""
     if isinstance(value, Mapping):
         return {name: _plain(option) for name, option in value.items()}
@@ -809,7 +856,7 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
-def make_named_head(likelihood: Any, options: Any) -> Head:
+def make_named_head(likelihood: str | Sequence[str], options: Mapping[str, object] | None) -> Head:
     """Make the head of a likelihood from the arguments `likelihood` and `head_options`."""
     check_likelihood(likelihood)
     if options is not None and not isinstance(options, Mapping):

@@ -2,9 +2,10 @@
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,11 +17,12 @@ from ddpn.members.glm import GLM
 from ddpn.members.linear import fit_linear
 from ddpn.networks.heads import HEADS, Head, make_head
 from ddpn.predictor import Predictor
+from ddpn.rows.checks import TableLike
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number
-from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes
+from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes
 from ddpn.tables.schema import Schema, read_table
 
 #: Up to so many rows, equal ones become one: a weight and repeated rows are then the same to the last bit.
@@ -129,13 +131,13 @@ class CountGLM(CountEstimator):
 
     def fit(
         self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        exposure: Any = None,
-        upper: Any = None,
-        censored: Any = None,
-        groups: Any = None,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+        censored: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Find the most likely coefficients.
 
@@ -325,7 +327,7 @@ class CountGLM(CountEstimator):
         """
         table = self.coefficient_table(coverage)
         is_location = np.array([name == table.parameter[0] for name in table.parameter])
-        facts: dict[str, Any] = {"rows": self.n_rows_, "coefficients": len(table.parameter)}
+        facts: dict[str, str | float] = {"rows": self.n_rows_, "coefficients": len(table.parameter)}
         facts |= {"groups": self.n_groups_} if self.n_groups_ is not None else {}
         facts |= {"dropped rows": self.n_dropped_} if self.n_dropped_ else {}
         facts["standard errors"] = _COVARIANCES[self.covariance_type_]
@@ -341,11 +343,11 @@ class CountGLM(CountEstimator):
 
     # Saving ------------------------------------------------------------------------------------------------------
 
-    def _extra_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+    def _extra_state(self) -> tuple[dict[str, bytes], JsonObject]:
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         return {_FILE: arrays_to_bytes(**arrays)}, {name: getattr(self, name) for name in _NUMBERS}
 
-    def _restore_extra(self, files: dict[str, bytes], extra: dict[str, Any]) -> None:
+    def _restore_extra(self, files: dict[str, bytes], extra: JsonObject) -> None:
         arrays = arrays_from_bytes(files[_FILE])
         self.__dict__.update({name: arrays[name] for name in _ARRAYS} | {name: extra[name] for name in _NUMBERS})
 

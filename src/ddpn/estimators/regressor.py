@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from ddpn.analysis.leaderboard import Leaderboard, out_of_fold_leaderboard
@@ -29,6 +30,7 @@ from ddpn.members.portfolio import make_chosen_specs, make_default_specs
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head
 from ddpn.networks.training import History, RowStream, Runtime
 from ddpn.pipeline import PLAIN_STEPS, TRAINING, FitPlan, FittedPipeline, PipelineOptions, fit_pipeline
+from ddpn.rows.checks import TableLike
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, HELD_OUT_SHARE, MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, draw_held_out_rows
@@ -37,6 +39,7 @@ from ddpn.runtime.errors import ConfigError, DataWarning, InputError
 from ddpn.runtime.jobs import Where, is_here
 from ddpn.runtime.time_plan import Schedule, make_budget_clock
 from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number, refuse_old_names
+from ddpn.storage.contents import JsonObject
 from ddpn.storage.results import ResultStore
 from ddpn.tables.columns import ColumnTable, Kind
 from ddpn.tables.date_columns import DateColumns
@@ -52,18 +55,18 @@ class NetworkRegressor(CountEstimator):
     """Base class of estimators with networks; subclasses set the number of networks and other members."""
 
     likelihood: str | Sequence[str] = DEFAULT_LIKELIHOOD
-    head_options: Mapping[str, Any] | None = None
+    head_options: Mapping[str, object] | None = None
     hidden: Sequence[int] | str = "auto"
     numeric: str = "auto"
     epochs: int | str = "auto"
     mix_with: Sequence[str] = ()
-    training_options: Mapping[str, Any] | None = None
+    training_options: Mapping[str, object] | None = None
     lower: int = 0
     upper: int | None = None
     censored_above: int | None = None
     fractional: str = "error"
     checkpoint: str | PathLike[str] | None = None
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
     device: str = "auto"
     verbose: bool = False
     n_jobs: Where = None
@@ -74,15 +77,15 @@ class NetworkRegressor(CountEstimator):
 
     def fit(
         self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        exposure: Any = None,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
         validation: CountRows | None = None,
-        upper: Any = None,
-        censored: Any = None,
-        groups: Any = None,
-        **removed: Any,
+        upper: ArrayLike | None = None,
+        censored: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        **removed: object,
     ) -> Self:
         """Fit the model.
 
@@ -249,7 +252,7 @@ class NetworkRegressor(CountEstimator):
         """Return how networks are built and trained."""
         return NetworkOptions(**self._collect_network_options())
 
-    def _collect_network_options(self) -> dict[str, Any]:
+    def _collect_network_options(self) -> JsonObject:
         """Return the options of networks that the arguments set."""
         options = {name: getattr(self, name) for name in ("hidden", "numeric", "epochs")}
         return {"n_networks": self._networks_per_kind(), **options, **check_training_options(self.training_options)}
@@ -310,11 +313,11 @@ class NetworkRegressor(CountEstimator):
         """The encoding of numbers that is used."""
         return self._networks.encoder.numeric
 
-    def _extra_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+    def _extra_state(self) -> tuple[dict[str, bytes], JsonObject]:
         extra = {"rows": self.n_rows_, "validation_rows": self.n_validation_rows_, "interrupted": self.interrupted_}
         return {}, extra
 
-    def _restore_extra(self, files: dict[str, bytes], extra: dict[str, Any]) -> None:
+    def _restore_extra(self, files: dict[str, bytes], extra: JsonObject) -> None:
         self.n_rows_, self.n_validation_rows_ = extra["rows"], extra.get("validation_rows", 0)
         self._interrupted = extra.get("interrupted", False)
 
@@ -440,7 +443,7 @@ class CountRegressor(NetworkRegressor):
             )
         return out_of_fold_leaderboard(self.predictor_, held_out)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> JsonObject:
         """Leave out the training rows, which out-of-fold scores need, of files and copies."""
         return {name: value for name, value in super().__getstate__().items() if name != "_held_out"}
 
@@ -575,7 +578,7 @@ _REMOVED = {
 }  # fmt: skip
 
 
-def _raise_for_removed(arguments: Mapping[str, Any]) -> None:
+def _raise_for_removed(arguments: Mapping[str, object]) -> None:
     """Raise a `TypeError` for arguments that `fit` does not have; it says what replaced those of earlier versions."""
     if not arguments:
         return

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -13,9 +13,9 @@ from torch import Tensor
 from ddpn.calibration.calibration import MIXTURE, UNCALIBRATED, Calibration
 from ddpn.calibration.intervals import compute_probability_between, make_interval, summarise_with_interval
 from ddpn.distributions import CountDistribution, Mixture, Recalibrated, discretize
-from ddpn.distributions.components import Interval
+from ddpn.distributions.components import Interval, Summary
 from ddpn.prediction.spec import DEFAULT_COLUMNS, NESTED_OUTPUTS, PredictionSpec, quantile_name
-from ddpn.rows.checks import RowError, check_counts, get_row_count
+from ddpn.rows.checks import RowError, TableLike, check_counts, get_row_count
 from ddpn.rows.count_rows import take_rows
 from ddpn.runtime.display import TextTable, interval_words, plural
 from ddpn.runtime.errors import InputError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: The columns of a table of predictions by name: arrays, and lists of reasons.
-Columns = dict[str, Any]
+Columns: TypeAlias = dict[str, np.ndarray | list[list[str]]]
 #: Rows that a notebook shows, and the coverage of their intervals.
 SHOWN_ROWS, COVERAGE = 5, 0.9
 #: The largest count that a distribution may reach: beyond, neighbouring counts are the same float.
@@ -88,7 +88,7 @@ class Prediction:
     calibration: Calibration = UNCALIBRATED
     of: str = MIXTURE
     interval_kind: str = "narrowest"
-    table: Any = None
+    table: TableLike | None = None
     groups: np.ndarray | None = None
     labels: np.ndarray | None = None
     days: frozenset[str] = frozenset()
@@ -105,13 +105,14 @@ class Prediction:
         else:
             chosen = rows if isinstance(rows, slice) else np.asarray(rows)
             index = np.arange(len(self))[chosen]
-        vectors: dict[str, Any] = {
-            name: None if values is None else values[index]
-            for name, values in (("groups", self.groups), ("ood_scores", self.ood_scores))
-        }
-        table = None if self.table is None else take_rows(self.table, index)
-        distribution = self.distribution.rows(torch.from_numpy(index))
-        return replace(self, distribution=distribution, table=table, labels=self.row_labels[index], **vectors)
+        return replace(
+            self,
+            distribution=self.distribution.rows(torch.from_numpy(index)),
+            table=None if self.table is None else take_rows(self.table, index),
+            groups=None if self.groups is None else self.groups[index],
+            labels=self.row_labels[index],
+            ood_scores=None if self.ood_scores is None else self.ood_scores[index],
+        )
 
     @property
     def row_labels(self) -> np.ndarray:
@@ -125,8 +126,7 @@ class Prediction:
     @cached_property
     def counts(self) -> CountDistribution:
         """The distributions of counts: those of `distribution`, where a Gaussian is rounded."""
-        counts: CountDistribution = discretize(self.distribution)
-        return counts
+        return discretize(self.distribution)
 
     # Moments and points ------------------------------------------------------------------------------------------
 
@@ -321,7 +321,7 @@ class Prediction:
     def ood_pvalue(self) -> np.ndarray:
         """The share of rows like the training rows that are at least as unusual as each row."""
         if self.ood_scores is None:
-            return self.calibration.ood_pvalue(self.table)
+            return self.calibration.ood_pvalue(self._require_table())
         return self.calibration.require_ood().pvalue(self.ood_scores)
 
     def to_frame(self, spec: PredictionSpec | None = None, **options: Any) -> Any:
@@ -352,10 +352,17 @@ class Prediction:
         nested = [name for name in spec.columns if name in NESTED_OUTPUTS]
         if nested:
             raise InputError(argument="columns", must="be columns of a table", got=repr(nested[0]))
-        columns = self.to_columns(spec)
-        if "ood_reason" in columns:
-            columns["ood_reason"] = ["; ".join(reasons) or None for reasons in columns["ood_reason"]]
-        return make_frame(columns, self.library, self.labels)
+        cells = {
+            name: ["; ".join(reasons) or None for reasons in column] if name == "ood_reason" else column
+            for name, column in self.to_columns(spec).items()
+        }
+        return make_frame(cells, self.library, self.labels)
+
+    def _require_table(self) -> TableLike:
+        """Return the rows; raise an `InputError` if the prediction was made without them."""
+        if self.table is None:
+            raise InputError("This prediction does not keep its rows. Use `predict_distribution`, which keeps them.")
+        return self.table
 
     def to_columns(self, spec: PredictionSpec) -> Columns:
         """Return the columns of a table by name: arrays, and lists of reasons; raise a `RowError` for huge counts."""
@@ -373,7 +380,10 @@ class Prediction:
         kind = spec.interval_kind or self.interval_kind
         summary, (low, high, probability) = summarise_with_interval(self.counts, levels, row_levels, kind)
         # The moments of a Gaussian are not those of its rounded values.
-        moments: Any = summary if self.counts is self.distribution else self.distribution
+        moments: Summary | Mixture | Recalibrated = summary
+        if self.counts is not self.distribution:
+            assert isinstance(self.distribution, Mixture | Recalibrated)
+            moments = self.distribution
         variance = moments.aleatoric + moments.epistemic
         median, *quantiles = summary.quantiles.unbind(1)
         _check_size(moments.mean, variance)
@@ -394,7 +404,7 @@ class Prediction:
         """Return p-values, flags and reasons; without calibrated scores, the reasons that are columns alone."""
         columns: Columns = {}
         if self.calibration.ood is None:
-            reasons = self.calibration.ood_reasons(self.table, days=self.days)
+            reasons = self.calibration.ood_reasons(self._require_table(), days=self.days)
         else:
             columns["ood_pvalue"] = pvalue = self.ood_pvalue
             alpha = self.calibration.ood.alpha if spec.ood is None else spec.ood
@@ -402,7 +412,7 @@ class Prediction:
             if "ood_reason" in spec.columns:
                 reasons = [[] for _ in range(len(self))]
                 if len(rows := np.flatnonzero(flags)):
-                    flagged = take_rows(self.table, rows)
+                    flagged = take_rows(self._require_table(), rows)
                     words = self.calibration.ood_reasons(flagged, np.ones(len(rows), dtype=bool), self.days)
                     for row, row_words in zip(rows.tolist(), words, strict=True):
                         reasons[row] = row_words

@@ -51,7 +51,7 @@ def answer_rows(
     """Return what a request asks for, row by row, ready for JSON."""
     columns = prediction.to_columns(spec)
     if spec.pmf is not None:
-        columns["pmf"] = np.stack([columns.pop(f"p{count}") for count in range(spec.pmf + 1)], axis=1)
+        columns["pmf"] = np.stack([np.asarray(columns.pop(f"p{count}")) for count in range(spec.pmf + 1)], axis=1)
     if "ood_reason" in columns:
         columns["ood_reasons"] = columns.pop("ood_reason")
     answer = {name: values.tolist() if isinstance(values, np.ndarray) else values for name, values in columns.items()}

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from ddpn.calibration.calibrate import CalibratedRows
 from ddpn.distributions import CountDistribution, Mixture, Recalibrated
 from ddpn.predictor import Predictor
-from ddpn.rows.checks import check_vector
+from ddpn.rows.checks import TableLike, check_vector
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
@@ -40,7 +40,7 @@ class FittedModel(Protocol):
 
     predictor_: Predictor
 
-    def parse(self, X: object) -> ColumnTable:
+    def parse(self, X: TableLike) -> ColumnTable:
         """Return the rows as the members take them."""
 
     def get_params(self, deep: bool = True) -> JsonObject:
@@ -108,13 +108,13 @@ class Inputs:
     def __init__(
         self,
         model: Explainable,
-        X: object,
+        X: TableLike,
         exposure: ArrayLike | None = None,
         upper: ArrayLike | None = None,
         names: Mapping[str, str] | None = None,
         total: int | None = None,
     ) -> None:
-        table: ColumnTable = model.parse(X)
+        table = model.parse(X)
         predictor: Predictor = model if isinstance(model, Predictor) else model.predictor_
         n, labels, counts = len(table), table.index, predictor.counts
         scale = None if counts.upper_is_total else check_vector("exposure", exposure, n, zero=False, labels=labels)
