@@ -37,6 +37,7 @@ default_role = "code"
 autosummary_generate = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_type_aliases = {name: name for name in ("ArrayLike", "TableLike")}
 # What torch and scikit-learn say of methods of theirs is not about ours.
 autodoc_inherit_docstrings = False
 autodoc_preserve_defaults = True
@@ -89,7 +90,8 @@ def shorten_signature(
 
     signature = re.sub(r"(=\s?)([A-Z][A-Z_]{2,})\b", show_value, signature or "") or signature
     short = re.sub(r": ~?(typing\.)?Any\b( = )?", lambda match: "=" if match[2] else "", signature or "")
-    short = short.replace("<factory>", "...")
+    # What sphinx makes of `ArrayLike | None`.
+    short = re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", short.replace("<factory>", "..."))
     return short or signature, None if returned in ("Any", "~typing.Any") else returned
 
 

@@ -1,5 +1,7 @@
 """`Predictor`: fitted members, their weights in the mixture, and the calibration of their predictions."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -365,7 +367,7 @@ class Predictor:
             calibrated, kind = calibration.recalibrate(distribution, of), self._choose_kind(calibration)
             yield Prediction(calibrated, calibration, of, kind, groups=block.interval_groups), block
 
-    def for_fold(self, number: int, calibration: Calibration) -> "Predictor":
+    def for_fold(self, number: int, calibration: Calibration) -> Predictor:
         """Make the mixture of the copies that left out one fold of the training rows, with the weights of that fold.
 
         Parameters

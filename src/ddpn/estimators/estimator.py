@@ -1,5 +1,7 @@
 """What every estimator does: checked rows, predictions, scores, calibration, leaderboard, report, saving."""
 
+from __future__ import annotations
+
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence

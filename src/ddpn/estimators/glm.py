@@ -1,5 +1,7 @@
 """`CountGLM`: generalised linear models of counts, fitted to the exact maximum of their likelihood."""
 
+from __future__ import annotations
+
 import warnings
 from dataclasses import dataclass, field
 from typing import Self

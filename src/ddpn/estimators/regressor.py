@@ -1,5 +1,7 @@
 """`CountRegressor`, the default model of `ddpn fit`, and `DDPNRegressor`, the networks of the paper."""
 
+from __future__ import annotations
+
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence

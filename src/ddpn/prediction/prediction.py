@@ -1,5 +1,7 @@
 """`Prediction`: the predicted distributions of some rows, and all that can be asked of them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -98,7 +100,7 @@ class Prediction:
     def __len__(self) -> int:
         return int(self.distribution.batch_shape[0])
 
-    def __getitem__(self, rows: "int | np.integer | slice | ArrayLike") -> Self:
+    def __getitem__(self, rows: int | np.integer | slice | ArrayLike) -> Self:
         """Return the prediction of some rows: a position, a slice, positions or a mask."""
         if isinstance(rows, int | np.integer):
             index = np.array([range(len(self))[int(rows)]])
@@ -422,7 +424,7 @@ class Prediction:
 
     # What notebooks and terminals show ---------------------------------------------------------------------------
 
-    def plot(self, rows: Sequence[int] | None = None) -> "Figure":
+    def plot(self, rows: Sequence[int] | None = None) -> Figure:
         """Draw the distributions of some rows with their 90% intervals, and the probability of each interval.
 
         Parameters
