@@ -2,9 +2,9 @@
 
     python benchmarks/distributions.py --out benchmarks/results          (CPU, and the GPU where there is one)
 
-The table is built as that code builds it, for all 100,000 rows at once (about 10 GB); "ratio to blocks" is to the same
-table in blocks of 1,000 rows, which stay in a CPU's cache. Writes distributions_<device>.json and .md. Ratios are of
-the best of several repetitions within this run.
+The table is built as the paper's code builds it, for all 100,000 rows at once (about 10 GB). "Ratio to blocks" compares
+with the same table in blocks of 1,000 rows, which fit in a CPU's cache. Ratios are of the shortest times of several
+repetitions within this run. Writes distributions_<device>.json and .md.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def draw_rows(rows: int, regime: str, device: str, members: int | None = None) -
     mu, gamma = (draw_log_uniform(*r) for r in ranges)
     y = torch.poisson(mu, generator=generator)
     if members:
-        # An ensemble whose members disagree by about half a standard deviation, and on gamma by a fifth.
+        # The networks of the ensemble disagree on mu by about half a standard deviation, and on gamma by a fifth.
         noise = torch.randn(2, rows, members, generator=generator)
         relative = (0.5 / (mu * gamma).sqrt()).clamp(max=0.3)[:, None]
         mu, gamma = mu[:, None] * torch.exp(relative * noise[0]), gamma[:, None] * torch.exp(0.2 * noise[1])
@@ -83,7 +83,7 @@ def copy_with_gradients(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
 def measure_on_cpu(regime: str, rows: int, repeat: int) -> list[dict]:
     """Time our distributions and the table on the same rows.
 
-    A mixture of five components has a fifth of the rows, and so as many tables.
+    A mixture of five components is measured on a fifth of the rows, so that there are as many tables.
     """
     results = []
     for name in TARGETS:

@@ -1,8 +1,9 @@
-"""Write what the core and each extra of ddpn take on disk.
+"""Measure the disk space of the core and of each extra of ddpn.
 
     python benchmarks/install_sizes.py --out benchmarks/results
 
-Sizes are those of the files that pip recorded for the installed packages; what an extra needs beyond the core counts.
+A size is that of the files that pip recorded for the installed packages. The size of an extra is what it adds to the
+core.
 """
 
 import argparse
@@ -41,7 +42,7 @@ def list_packages(requirements: list[str]) -> set[str]:
 
 
 def measure_megabytes(names: set[str]) -> float:
-    """Return the size on disk of the named packages, without those that are not installed."""
+    """Return the size on disk of the named packages in MB; packages that are not installed count as 0."""
     total = 0
     for name in names:
         try:

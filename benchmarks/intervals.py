@@ -2,8 +2,9 @@
 
     python -m benchmarks.intervals --out docs/results
 
-Every table is split once, as in `benchmarks.tables`: four fifths are fitted with the default `CountRegressor`, the rest
-is scored. Nothing is chosen by these numbers. Finished tables are kept in a file beside the page, and not fitted again.
+Every table is split once, as in `benchmarks.tables`: the default `CountRegressor` is fitted to four fifths of the rows,
+and the rest is scored. No default was chosen by these numbers. Finished tables are kept in a file beside the page, and
+are not fitted again.
 """
 
 import argparse

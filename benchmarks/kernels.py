@@ -2,8 +2,9 @@
 
     python benchmarks/kernels.py --out benchmarks/results
 
-The loops (`yardstick`) know two families and nothing else: mean, variance, three quantiles and the CRPS of mixtures of
-ten Double Poissons and five Negative Binomials, every count summed. Writes kernels_<device>.json and .md.
+The plain loops (`yardstick`) support two families only. They compute mean, variance, three quantiles and the CRPS of
+mixtures of ten Double Poissons and five Negative Binomials by summing over every count. Writes kernels_<device>.json
+and .md.
 """
 
 import math
@@ -79,7 +80,7 @@ def yardstick(mu, gamma, mean, alpha, weights, y, levels, y_log_y, log_h, result
 
 
 def draw_components(size: float, rows: int) -> tuple[np.ndarray, ...]:
-    """Draw parameters of components that disagree a little, mixture weights and counts."""
+    """Draw the parameters of components that disagree a little, mixture weights, and counts."""
     rng = np.random.default_rng(7)
     centre = size * np.exp(0.3 * rng.standard_normal((rows, 1)))
     mu = centre * np.exp(0.1 * rng.standard_normal((rows, 10)))

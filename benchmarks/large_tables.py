@@ -1,11 +1,11 @@
-"""What `ddpn evaluate`, `report`, `explain`, `monitor` and `diagnose` cost on long tables, in CPU seconds and memory.
+"""Measure the CPU seconds and memory of `ddpn evaluate`, `report`, `explain`, `monitor` and `diagnose` on long tables.
 
     python benchmarks/large_tables.py --out benchmarks/results
 
-Fits a model to 20,000 rows (8 numbers, 4 categories, one of them of 5,000 levels, 5% of the numbers missing, Gamma-
-Poisson counts) with the defaults of `ddpn fit`, and runs every command in a process of its own on new rows of the same
-kind. CPU seconds are user + system, the memory is the largest of the process. Rows are those that the command says it
-used. Writes large_tables.md after every command.
+Fits a model with the defaults of `ddpn fit` to 20,000 rows: 8 numbers, 5% of them missing, 4 categories, one of them
+with 5,000 levels, and Gamma-Poisson counts. Then every command runs in a process of its own on new rows of the same
+kind. CPU seconds are user and system time; memory is the peak of the process. The number of rows is what the command
+says that it used. Writes large_tables.md after every command.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def generate_table(rows: int, seed: int) -> pl.DataFrame:
 
 
 def run_command(folder: Path, *arguments: str) -> tuple[str, float, float]:
-    """Run a command in a process without other children; return its output, CPU seconds and largest memory in MB."""
+    """Run a command in a process of its own; return its output, CPU seconds and peak memory in MB."""
     script = (
         "import resource, subprocess, sys\n"
         "done = subprocess.run([sys.executable, '-m', 'ddpn.cli', *sys.argv[1:]], stdout=subprocess.PIPE)\n"
@@ -69,14 +69,14 @@ def run_command(folder: Path, *arguments: str) -> tuple[str, float, float]:
     command = [sys.executable, "-c", script, *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     code, seconds, megabytes = done.stderr.splitlines()[-1].split()
-    # monitor says by 3 that rows differ
+    # `ddpn monitor` ends with status 3 if the rows differ from the training rows.
     if int(code) not in (0, 3):
         raise RuntimeError(f"{' '.join(arguments)}: {done.stderr}")
     return done.stdout, float(seconds), float(megabytes)
 
 
 def describe_used_rows(command: str, output: str) -> str:
-    """Describe the rows that a command used, from its JSON output; the report uses those of evaluate."""
+    """Describe the rows that a command used, by its JSON output; for `report`, by that of `evaluate`."""
     if command == "report":
         return "those of evaluate and explain"
     draw: dict[str, Any] = json.loads(output)["draw"]

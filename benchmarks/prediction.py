@@ -1,14 +1,15 @@
-"""Time predictions of the default model: bare forward pass against full predictions, single rows, and whole files.
+"""Time predictions of the default networks: forward pass against full predictions, single rows, and whole files.
 
     python benchmarks/prediction.py --out benchmarks/results
 
 One process and one thread. The model is `DDPNRegressor`, the five networks of the paper with a Double Poisson each,
 after one epoch: the time of a prediction does not depend on the training.
-"Bare" is the float32 forward pass of the five networks on encoded inputs; "full" is a table of mean, median, 90%
-interval and both parts of the variance from a data frame, and "recalibrated" the same after a map of the cdf. They take
-turns, and the best of five turns counts, so that a busy machine slows down all of them alike. Times are CPU seconds of
-this process: a shared machine has slow minutes. `ddpn predict` runs in a process of its own from CSV to CSV; its memory
-is the largest of that process. Writes prediction_cpu.json and .md.
+
+"Bare" is the float32 forward pass of the five networks on encoded inputs. "Full" is a table of mean, median, 90%
+interval and both parts of the variance from a data frame, and "recalibrated" the same with a recalibrated model. The
+three take turns, and the shortest time of five turns counts, so that a busy machine slows down all of them alike. Times
+are CPU seconds of this process. `ddpn predict` runs in a process of its own from CSV to CSV, and its memory is the peak
+of that process. Writes prediction_cpu.json and .md.
 """
 
 import copy

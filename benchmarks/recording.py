@@ -1,4 +1,4 @@
-"""What every benchmark does with its results: devices to run on, and a JSON and a Markdown file for each."""
+"""Run a benchmark on each device, and write its results to a JSON and a Markdown file."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ def make_parser(about: str | None) -> argparse.ArgumentParser:
 
 
 def time_call(call: Callable[[], object], repeat: int, warm: bool = True) -> float:
-    """Return the shortest time of `repeat` calls; an additional first call, which may set things up, does not count."""
+    """Return the shortest time of `repeat` calls, after one call that is not timed and may set things up."""
     if warm:
         call()
     best = float("inf")

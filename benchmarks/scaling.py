@@ -1,10 +1,10 @@
-"""How the cost of fits and predictions grows with rows, columns and networks, in CPU seconds.
+"""Measure how the cost of fits and predictions grows with rows, columns and networks, in CPU seconds.
 
     python benchmarks/scaling.py --out benchmarks/results
 
-Tables are those of benchmarks/streaming.py, with fewer of its columns where that is asked for. One thread. Each step is
-measured alone: the pass that checks all rows, the encoding of a chunk, a pass of a training of networks, a round of
-boosted trees with the memory that LightGBM takes per row, a block of predictions, and what the program that controls a
+Tables are those of benchmarks/streaming.py, some with fewer columns. All steps run on one thread, and each is measured
+alone: the pass that checks all rows, the encoding of a chunk, one pass of training networks over the rows, a round of
+boosted trees and the memory that LightGBM takes per row, a block of predictions, and what the program that controls a
 cluster does for each block of predictions. Writes scaling.md.
 """
 
@@ -46,7 +46,7 @@ from ddpn.tables.table import Block, draw_row_numbers
 from ddpn.workflow.config import FitConfig
 
 ROWS, COLUMNS, MEMBERS = 65_536, 40, 5
-#: Rows of the table that trees are measured by: enough that memory per row is seen above all else.
+#: Rows of the table that trees are measured by: so many that memory per row exceeds all other memory.
 TREE_ROWS = 400_000
 BLOCK_ROWS = 32_768
 
@@ -172,7 +172,7 @@ def measure_predictions(member: Networks, columns: int, rows: int = 8192) -> Row
 
 
 def measure_driver(folder: Path, blocks: int = 200) -> Row:
-    """Measure what the program that controls a cluster does for each block: write a part and its facts."""
+    """Measure what the program that controls a cluster does for each block: write its predictions and its record."""
     frame = pl.DataFrame(np.random.default_rng(0).normal(size=(BLOCK_ROWS, 9)))
     frame.write_parquet(content := io.BytesIO())
     findings = {"rows": BLOCK_ROWS, "flagged": 0, "groups": {}, "notes": {}, "states": [[BLOCK_ROWS] * 6] * COLUMNS}

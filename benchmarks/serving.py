@@ -3,13 +3,13 @@
     python benchmarks/serving.py --out benchmarks/results
 
 Requests have one row each and come from 64 connections of a client in a process of its own, over loopback; each
-connection sends the next request when it has the answer to the last one. Both servers answer with the mean and the 90%
+connection sends its next request when it has received the last answer. Both servers answer with the mean and the 90%
 interval of a model that `ddpn fit` made. The bare app builds a data frame of the row, calls `Predictor.distribution`
 and reads the outputs from it, without micro-batching, as one would write it in twenty lines: once as a function that
 FastAPI runs in its threads, once in the event loop; the better one counts. Servers run in turn.
-Then the server alone: the default outputs, the CPU time of a request if one connection sends one after the other, 5% of
-the bodies malformed, and its memory over many requests. An error is
-any answer but 200 to a good body and 4xx to a malformed one, or a broken connection. Writes serving.md.
+Then `ddpn serve` is measured alone: with the default outputs; the CPU time per request of a single connection; with 5%
+of the bodies malformed; and its memory over many requests. A broken connection is an error, as is any status other than
+200 for a valid body and 4xx for a malformed one. Writes serving.md.
 """
 
 import argparse
@@ -86,7 +86,7 @@ def serve_bare_app(model: Path, port: int) -> None:
 
 @contextmanager
 def run_server(command: list[str], port: int) -> Iterator[psutil.Process]:
-    """Start a server, yield its process when it answers, and end it afterwards."""
+    """Start a server, yield its process once it answers, and end it afterwards."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     try:
@@ -158,7 +158,7 @@ async def load_server(
 def run_client(
     port: int, bodies: Path, bad: float, seconds: float, path: str = "/predict", connections: int = CONNECTIONS
 ) -> dict[str, Any]:
-    """Run a client in a process of its own, and return its counts and times."""
+    """Run a client in a process of its own, and return its numbers of answers and its times."""
     command = [sys.executable, __file__, "--role", "client", "--port", str(port), "--bodies", str(bodies)]
     command += ["--bad", str(bad), "--seconds", str(seconds), "--path", path, "--connections", str(connections)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Fits of many Parquet files: peak memory and speed of a streamed fit, against the same fit in memory.
+"""Compare fits of many Parquet files that are streamed with the same fits in memory: peak memory, speed and CRPS.
 
     python benchmarks/streaming.py generate FOLDER --rows 20000000
     python benchmarks/streaming.py --rows 500000 1000000 --compare 500000
@@ -55,7 +55,7 @@ def make_part(number: int, rows: int) -> Any:
 
 
 def generate_table(folder: Path, rows: int, part_rows: int = PART_ROWS) -> None:
-    """Write a table of `rows` rows, one file after the other."""
+    """Write a table of `rows` rows as several files."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, start in enumerate(range(0, rows, part_rows)):
         table = make_part(number, min(part_rows, rows - start))
@@ -108,7 +108,7 @@ def measure_fit(folder: Path, stream: bool, model: dict[str, Any]) -> dict[str, 
 def _time_networks() -> list[float]:
     """Add up the CPU seconds of `Networks.fit` in this process, reading and encoding included.
 
-    They are the only entry of the list returned, which every later fit updates.
+    The list that is returned has one entry, the sum, which every later fit updates.
     """
     from ddpn.members.networks import Networks
 

@@ -1,4 +1,4 @@
-"""Detect verses among reviews of equal length: what remains of the detection by total variance if length says nothing.
+"""Measure how well total variance tells verses from reviews of equal length, where length itself says nothing.
 
 Reads the finished runs of `ddpn reproduce reviews`, `reviews-tuned` or `reviews-frozen`, and writes
 `table_ood_matched.md` beside them: `python benchmarks/text_lengths.py reviews --out results`.
@@ -37,7 +37,7 @@ def match_lengths(reviews: np.ndarray, verses: np.ndarray) -> tuple[np.ndarray, 
 
 
 def compare_at_equal_lengths(name: str, folder: Path) -> ResultTable:
-    """Compare detection by total variance with and without the help of the lengths of texts."""
+    """Compare the detection by total variance among all texts with the detection among texts of equal length."""
     experiment = read_experiment(name)
     parts = LOADERS["reviews"](experiment, load_data(experiment.data))
     reviews, verses = count_tokens(parts.test.X), count_tokens(parts.ood)

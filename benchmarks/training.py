@@ -40,7 +40,7 @@ def simulate_rows(rows: int = ROWS) -> CountRows:
 
 
 def time_stacked_loop(data: CountRows, objective: str, steps: int, device: str = "cpu") -> tuple[float, CountModel]:
-    """Return the seconds for `steps` steps of all networks, set-up and capture included, and the model."""
+    """Time `steps` steps of all networks at once; return the seconds, with set-up and capture, and the model."""
     head = make_head("double_poisson", objective=objective)
     model = CountModel(MLP(n_in=COLUMNS, hidden=HIDDEN, n_networks=NETWORKS), head, NETWORKS)
     seeds = tuple(range(NETWORKS))
@@ -86,7 +86,7 @@ class FrameRows(Dataset):
 
 
 def time_plain_loop(data: CountRows, objective: str, steps: int, source: str) -> float:
-    """Return the seconds for `steps` steps of one network."""
+    """Return the seconds for `steps` steps of one network in a plain torch loop."""
     torch.manual_seed(0)
     network, head = make_plain_network(), make_head("double_poisson", objective=objective)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=1e-3)

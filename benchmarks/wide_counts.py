@@ -1,11 +1,11 @@
-"""How much longer fits and predictions of wide counts take than those of ordinary counts of the same size, in CPU time.
+"""Measure how much longer fits and predictions take for wide counts than for ordinary ones, in CPU time.
 
     python benchmarks/wide_counts.py --out benchmarks/results
 
-Each case is a default `CountRegressor` on a table of six numbers, in a process of its own with one thread, and is
-divided by the same number of rows of Negative Binomials of mean 5 or so. Seconds include the start of the process.
-"Interval" is the CPU time of `predict_interval` per row, on rows that were not fitted. Writes wide_counts_cpu.json
-and .md.
+Each case is a default `CountRegressor` on a table of six numbers, in a process of its own with one thread. Its times
+are divided by those of the same number of Negative Binomial counts with a mean of about 5. Seconds include the start of
+the process. "Interval" is the CPU time of `predict_interval` per row, on rows that were not fitted. Writes
+wide_counts_cpu.json and .md.
 """
 
 import argparse

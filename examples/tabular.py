@@ -1,7 +1,7 @@
 """From a data frame to intervals and out-of-distribution flags.
 
-Run `python examples/tabular.py`, or on a file of your own: `python examples/tabular.py bikes.csv --target rentals`. By
-default it simulates a repair shop: jobs per day by weekday, temperature, rain and number of mechanics.
+Run `python examples/tabular.py`, or pass a file of your own: `python examples/tabular.py bikes.csv --target rentals`.
+Without a file, it simulates a repair shop: jobs per day by weekday, temperature, rain and number of mechanics.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def move_far_away(X: pd.DataFrame) -> pd.DataFrame:
 
 
 def run(frame: pd.DataFrame, target: str, **options: Any) -> dict[str, float]:
-    """Fit, predict, and print how well it went."""
+    """Fit, predict, and print the scores."""
     model, test = fit_model(frame, target, **options)
     X, y = test.drop(columns=target), test[target].to_numpy()
     table = predict_table(model, X)

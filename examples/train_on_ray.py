@@ -1,9 +1,9 @@
 """Train one model in several processes on a Ray cluster, with Ray Train.
 
-Run `python examples/train_on_ray.py /shared/folder` on a machine of the cluster, with a folder that all nodes share.
-It needs `pip install 'ddpn[cluster,distributed]'`. The processes share each batch, so that the weights equal those of
-one process up to rounding. If a process or its node dies, Ray restarts all of them, and `fit` continues from the
-checkpoint in that folder. It does the same if the program itself is killed and you start it again.
+Run `python examples/train_on_ray.py /shared/folder` on a machine of the cluster, with a folder that all machines share.
+It needs `pip install 'ddpn[cluster,distributed]'`. The processes share each batch, so that the weights equal those of a
+training in one process, up to rounding. If a process or its machine fails, Ray restarts all processes, and `fit`
+continues from the checkpoint in that folder. If this program is killed, start it again: it continues there, too.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def build() -> Work:
 
 
 def train(settings: dict[str, Any]) -> None:
-    """Train in one process; every process runs this."""
+    """Train the model: every process runs this function."""
     model, rows, validation, config = settings["build"]()
     runtime, folder = Runtime("cuda" if settings["gpus"] else "cpu"), Path(settings["folder"])
     save_seconds = settings["save_seconds"]
@@ -58,7 +58,7 @@ def train_on_ray(
     retries: int = 3,
     save_seconds: float = 30.0,
 ) -> CountModel:
-    """Train in processes on Ray, and return the trained model."""
+    """Train a model in several processes on Ray, and return it."""
     settings = {"build": build, "folder": str(folder), "gpus": gpus, "save_seconds": save_seconds}
     TorchTrainer(
         train,

@@ -89,7 +89,7 @@ def test_a_table_is_read_once_for_all_members(members, monkeypatch):
 
 @pytest.mark.parametrize("name", [MIXTURE, "glm"])
 def test_a_name_in_use_cannot_be_added(predictor, name):
-    with pytest.raises(ConfigError, match=f"name of its own, got '{name}'"):
+    with pytest.raises(ConfigError, match=f"The name '{name}' is already used"):
         predictor.add(name, predictor.members["constant"])
     assert predictor.weights == WEIGHTS
 

@@ -10,13 +10,13 @@ SECONDS = 1800
 
 
 class NoEnvironmentError(Exception):
-    """An environment could not be made."""
+    """The environment of a model could not be made."""
 
 
 def find_python(name: str, folder: Path, python: str = "venv") -> str:
     """Return the interpreter of an environment; make the environment if it does not exist.
 
-    With `python="current"` it is the interpreter that runs this: for machines without a network.
+    With `python="current"`, return the interpreter that runs the benchmark: for machines without a network.
     """
     if not name or python == "current":
         return sys.executable

@@ -26,7 +26,7 @@ def _make_own_model(label: str, factory: str) -> Model:
     return Model(label, "ours", options={"factory": factory})
 
 
-#: By name. Of ours, the first with results stands for all of them in the ranks of the others.
+#: Models by name. The first of our models that has results stands for all of ours when other models are ranked.
 MODELS: dict[str, Model] = {
     "ddpn": _make_own_model("ddpn: default of `ddpn fit`", "portfolio"),
     "ddpn_networks": _make_own_model("ddpn: networks + GLM", "networks"),

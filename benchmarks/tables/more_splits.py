@@ -1,4 +1,4 @@
-"""More splits of small tables: few test rows leave the difference of two models to chance."""
+"""Add splits of small tables, whose few test rows leave the difference of two models to chance."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ def select_splits(results: Results, is_selected: Callable[[int], bool]) -> Resul
 
 
 def compute_ratios(results: Results, ours: str | None, number: int) -> list[Ratio]:
-    """Compare our model with each peer on tables with at least `number` + 2 splits of both."""
+    """Compare our model with each peer, on tables for which both have at least `number` + 2 splits."""
     ratios = []
     for table, models in results.items():
         our_crps = _select_crps(models.get(ours or "", {}))

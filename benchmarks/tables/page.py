@@ -17,7 +17,10 @@ FIGURE = "tables.svg"
 
 
 def write_page(out: Path, tables: Path, entries: list[Entry], folder: Path, splits: int = 3) -> None:
-    """Write tables.md and tables.svg from the results in `out`; further splits than these have their own section."""
+    """Write tables.md and tables.svg from the results in `out`.
+
+    Splits after the first `splits` have their own section.
+    """
     roles = [entry for entry in entries if entry.role != "apart"], [entry for entry in entries if entry.role == "apart"]
     every_split, apart = (read_results(out, [entry.name for entry in part]) for part in roles)
     main = select_splits(every_split, lambda split: split < splits)
@@ -223,7 +226,7 @@ def list_commits(results: Results) -> list[str]:
 
 
 def list_values(results: Results, key: str) -> list[str]:
-    """List the distinct values of a fact about the fits."""
+    """List the distinct values of one field in the descriptions of the fits."""
     fits = (one for models in results.values() for by_split in models.values() for one in by_split.values())
     return sorted({one.get(key, "unknown") for one in fits})
 

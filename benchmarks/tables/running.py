@@ -1,4 +1,7 @@
-"""One JSON file per table, split and model: what is done is not run again, failures are kept with their reason."""
+"""Run fits: one JSON file per table, split and model, so that finished fits are not repeated.
+
+Failures keep their reason.
+"""
 
 import json
 import os
@@ -32,7 +35,7 @@ _LOCKS: dict[str, threading.Lock] = {}
 
 
 class Run(NamedTuple):
-    """One fit."""
+    """One fit: a model on one split of a table."""
 
     table: str
     split: int

@@ -27,7 +27,7 @@ def read_results(out: Path, tables: Iterable[str]) -> Results:
 def average_scores(results: Results, key: str) -> dict[str, dict[str, float]]:
     """Average a score over splits by table and model.
 
-    A model has an average if it has a result for every split that the reference has one for.
+    A model has an average for a table if it has a result for every split for which the reference model has one.
     """
     averages: dict[str, dict[str, float]] = {}
     for table, models in results.items():
@@ -41,7 +41,7 @@ def average_scores(results: Results, key: str) -> dict[str, dict[str, float]]:
 
 @dataclass(frozen=True)
 class Row:
-    """What the summary says about a model."""
+    """The line of a model in the summary."""
 
     model: str
     tables: int
@@ -69,7 +69,7 @@ def choose_headline(results: Results) -> str | None:
 def rank_model(crps: dict[str, dict[str, float]], model: str, ours: str | None, peers: list[str]) -> list[float]:
     """Rank a model on each table among the peers and one model of ours: itself, or the one that stands for ours.
 
-    Models with equal CRPS share their mean rank. A model without a result on a table has the last rank there.
+    Models with equal CRPS share their mean rank. A model without a result for a table is ranked last there.
     """
     field = [*peers, model] if MODELS[model].is_ours else [*peers, *([ours] if ours else [])]
     ranks = []

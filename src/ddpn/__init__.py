@@ -29,7 +29,8 @@ _DISTRIBUTIONS = (
     "ConwayMaxwellPoisson", "Discretized", "DoubleBinomial", "DoublePoisson", "GeneralizedPoisson",
     "Mixture", "NegativeBinomial", "Poisson", "discretize",
 )  # fmt: skip
-#: Imported on first use: `ddpn --help` should not wait for torch, nor distributions for scikit-learn.
+#: Names that are imported on first use, so that `ddpn --help` need not wait for torch, or distributions for
+#: scikit-learn.
 _LAZY = dict.fromkeys(_DISTRIBUTIONS, "ddpn.distributions")
 _LAZY |= dict.fromkeys(("CountRegressor", "DDPNRegressor"), "ddpn.estimators.regressor")
 _LAZY |= {"CountGLM": "ddpn.estimators.glm"}

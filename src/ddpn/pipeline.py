@@ -1,8 +1,8 @@
 """The pipeline of a fit: members, their weights, models for comparison, and calibration.
 
-`CountRegressor.fit`, `DDPNRegressor.fit`, `ddpn fit` and `ddpn tune` all fit by `fit_pipeline`; they differ in the
-steps they ask for. A time budget is spent on members first (`ddpn.runtime.time_plan`). Ctrl-C ends the step that runs,
-and never loses what was fitted before.
+`CountRegressor.fit`, `DDPNRegressor.fit`, `ddpn fit` and `ddpn tune` all call `fit_pipeline`, with different steps. A
+time budget is spent on members first (`ddpn.runtime.time_plan`). Ctrl-C ends the current step, and everything that was
+fitted before is kept.
 """
 
 import time
@@ -32,14 +32,14 @@ from ddpn.runtime.errors import describe_error
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.time_plan import MIN_SECONDS_TO_COMPARE, Schedule
 
-#: Names in `FittedPipeline.missing`; the last two are names of steps as well.
+#: Names in `FittedPipeline.missing`. The last two are also names of steps.
 TRAINING, COMPARISONS, CALIBRATION = "training", "comparisons", "calibration"
-#: The steps of a fit that is not compared with other members and not scored.
+#: The steps of a fit without comparisons and scores.
 PLAIN_STEPS = ("members", CALIBRATION)
 
 
 class FitPlan(NamedTuple):
-    """The rows to fit to and to hold out, the members, and the seed of the fits."""
+    """The rows to fit and to hold out, the members, and the seed."""
 
     folds: Folds
     specs: Sequence[MemberSpec]
@@ -53,11 +53,11 @@ class PipelineOptions:
     Attributes
     ----------
     compare_with : sequence of str
-        Members to fit for comparison if they are not part of the mixture, names in `ddpn.members.MEMBERS`.
+        Keys of `ddpn.members.MEMBERS`: models to fit for comparison, unless they are part of the mixture.
     calibration : CalibrationOptions or None
-        What is calibrated; with None, only later rows that are unlike the training rows are recognised.
+        What to calibrate. With None, nothing is calibrated, and the training rows are only summarised.
     seed : int or None
-        Seed of comparisons and calibration, None for that of the members.
+        Seed of comparisons and calibration. Default: the seed of the members.
     """
 
     compare_with: Sequence[str] = ()
@@ -74,19 +74,19 @@ class FittedPipeline:
     predictor : Predictor
         The fitted members with their weights and calibration.
     folds : Folds
-        The rows that members were fitted to, and those that were held out.
+        The training rows and the held-out rows.
     seed : int
         The seed of comparisons and calibration.
     left_out : dict
-        Planned members that are not part of the model, and why.
+        The reason why a planned member is not part of the model, by its name.
     predictions : HeldOutPredictions
-        What the members predict for the rows that were held out.
+        The members' predictions of the held-out rows.
     held_out : CalibratedRows or None
-        The rows that calibrated the model, None if nothing was calibrated.
+        The rows that were used for calibration; None if nothing was calibrated.
     missing : list of str
-        Steps that Ctrl-C ended or prevented.
+        Steps that Ctrl-C interrupted or prevented.
     notes : list of str
-        Sentences for the user: what was left out or done with fewer rows, and why.
+        Sentences that tell the user what was left out or done with fewer rows, and why.
     """
 
     predictor: Predictor
@@ -120,9 +120,9 @@ def fit_pipeline(
     options : PipelineOptions
         Options of the steps.
     schedule : Schedule
-        The steps and their time. "scores" are up to the caller.
+        The steps and their time limit. The caller runs "scores" itself.
     jobs : JobOptions, optional
-        Where members are fitted as jobs. Default: in this process.
+        How members are fitted as jobs. Default: in this process.
 
     Returns
     -------
@@ -150,7 +150,7 @@ def fit_pipeline(
 
 
 def _fit_comparisons(fitted: FittedPipeline, head: Head, options: PipelineOptions, schedule: Schedule) -> None:
-    """Fit the members for comparison that are not part of the mixture, until time runs out or Ctrl-C."""
+    """Fit models for comparison until time runs out or Ctrl-C is pressed; skip members of the mixture."""
     predictor, folds = fitted.predictor, fitted.folds
     for name in (name for name in options.compare_with if name not in predictor.members):
         label = format_member_label(name, MEMBERS.find(name))
@@ -161,7 +161,7 @@ def _fit_comparisons(fitted: FittedPipeline, head: Head, options: PipelineOption
         started, clock = time.perf_counter(), schedule.start_clock(COMPARISONS)
         try:
             with single_thread(), warnings.catch_warnings(), clock.limit():
-                # A fit that is not quite at its maximum is good enough for a comparison.
+                # Warnings about convergence are ignored: an approximate fit is good enough for a comparison.
                 warnings.simplefilter("ignore")
                 member = folds.fit(MemberSpec.from_task(name, Task(head, len(folds.train))), fitted.seed, clock)
         except (NotApplicableError, TimeLimitError) as error:
@@ -180,7 +180,7 @@ def _fit_comparisons(fitted: FittedPipeline, head: Head, options: PipelineOption
 
 
 def calibrate_pipeline(fitted: FittedPipeline, options: PipelineOptions, schedule: Schedule) -> None:
-    """Calibrate a fitted model by its held-out rows; without any, only summarise the training rows."""
+    """Calibrate a fitted model on its held-out rows; if there are none, only summarise the training rows."""
     predictor, folds, chosen = fitted.predictor, fitted.folds, options.calibration
     if chosen is None or not folds.held_out:
         ignored = () if chosen is None else chosen.time_columns
@@ -201,7 +201,7 @@ def calibrate_pipeline(fitted: FittedPipeline, options: PipelineOptions, schedul
         return
     fitted.missing.append(CALIBRATION)
     fitted.notes.append("The model is not calibrated, because the fit was stopped.")
-    # Ctrl-C may have left some of it.
+    # Discard a calibration that Ctrl-C left incomplete.
     predictor.calibration = Calibration(profile=predictor.calibration.profile)
 
 
@@ -213,9 +213,9 @@ def calibrate_predictor(
     seed: int = 0,
     clock: Clock = NO_LIMIT,
 ) -> CalibratedRows:
-    """Calibrate out-of-distribution flags by the training rows, and predictions by held-out rows."""
+    """Calibrate out-of-distribution flags on the training rows, and distributions and intervals on held-out rows."""
     flags = fit_profile(folds, () if options is None else options.time_columns, clock)
-    # The summary of the training rows stays where Ctrl-C ends what follows.
+    # Set first, so that the summary of the training rows is kept if Ctrl-C ends the next step.
     predictor.calibration = Calibration(profile=flags.profile)
     rows = calibrate(held_out, options, seed, clock)
     predictor.calibration = replace(rows.calibration, profile=flags.profile, ood=flags.ood)
@@ -225,16 +225,20 @@ def calibrate_predictor(
 def predict_out_of_fold(
     predictor: Predictor, folds: Folds, options: CalibrationOptions, seed: int = 0
 ) -> CalibratedRows:
-    """Predict the rows of cross-fitted members out of fold, and calibrate each fold by the others.
+    """Predict the training rows of cross-fitted members out of fold; calibrate each fold on the others.
 
-    Returns what `calibrate_predictor` returns. `predictor` must be calibrated already and is not changed.
+    Return the rows with their calibration, like `calibrate_predictor`. `predictor` must already be calibrated and is
+    not changed.
     """
     with single_thread():
         return fit_calibration(predictor.predict_folds(folds, seed), options, seed)
 
 
 def find_heavy_tail(predictor: Predictor, folds: Folds, held_out: HeldOutPredictions) -> str:
-    """Return a warning if one training row determines the mean, by held-out predictions if there are any."""
+    """Return a warning if a single training row determines the mean, else "".
+
+    Held-out predictions are used if there are any.
+    """
 
     def predict_means(rows: np.ndarray) -> np.ndarray:
         means = np.zeros(len(folds.train))
@@ -250,7 +254,7 @@ def find_heavy_tail(predictor: Predictor, folds: Folds, held_out: HeldOutPredict
 
 
 def describe_fewer_rows(verb: str, used: int, total: int, rows: str) -> list[str]:
-    """Describe in a sentence that there was no time for all rows; empty if there was.
+    """Tell the user that there was time for only some of the rows; return an empty list if all were used.
 
     >>> describe_fewer_rows("scored on", 20, 20, "rows")
     []

@@ -1,4 +1,4 @@
-"""`Predictor`: fitted members, their weights in the mixture, and the calibration of their predictions."""
+"""`Predictor`: a weighted mixture of fitted members with its calibration."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ScaleSummary(NamedTuple):
 
     @classmethod
     def from_values(cls, values: np.ndarray) -> Self:
-        """Summarise values; the median is one of them, so that it is an integer if they are."""
+        """Summarise values. The median is one of the values, so it is an integer if they are."""
         return cls(*(float(value) for value in np.quantile(values, [0.0, 0.5, 1.0], method="lower")))
 
 
@@ -61,24 +61,25 @@ class Predictor:
     members : mapping of str to Member
         Fitted members by name.
     weights : mapping of str to float, optional
-        Their weights, with sum 1; a member of weight 0 is kept for comparison only. Default: equal weights.
+        The weights of the members, which sum to 1. A member of weight 0 is kept for comparison only. Default: equal
+        weights.
     needs_exposure : bool
-        Whether the members were fitted with exposures, which predictions then need.
+        True if the members were fitted with exposures; predictions then need exposures as well.
     seconds : mapping of str to float, optional
-        The times that the fits took, where known.
+        The fitting times of members.
     counts : CountRange, optional
-        The range of possible counts, outside of which predictions have no mass. Default: no bounds.
+        The range of possible counts. Predictions give no probability to counts outside. Default: no bounds.
     fold_weights : sequence of mappings, optional
-        For cross-fitted members, the weights that the held-out rows of all other folds chose for each fold. Default:
-        `weights` for all folds.
+        For cross-fitted members: for each fold, the weights that were chosen on all other folds. Default: `weights`
+        for all folds.
 
     Attributes
     ----------
     calibration : Calibration
-        Levels of intervals, maps of the cdf and out-of-distribution scores; an empty one before calibration.
+        Levels of intervals, maps of the cdf and out-of-distribution scores. Empty before calibration.
     scales : dict
-        Summaries of the training rows' exposures and upper bounds, by the keys "exposure" and "upper", where rows have
-        them; empty in models saved by version 0.3 or earlier.
+        Summaries of the training rows' exposures ("exposure") and upper bounds ("upper"), if they have any. Empty in
+        models that were saved by version 0.3 or earlier.
 
     Examples
     --------
@@ -112,7 +113,7 @@ class Predictor:
         return {name: member for name, member in self.members.items() if self.weights.get(name, 0.0) > 0.0}
 
     def _make_table(self) -> TextTable:
-        """Make a table of the label, weight and fitting time of every member, the largest weight first."""
+        """Make a table of the members, sorted by weight, with their fitting times."""
         order = sorted(self.members, key=lambda name: -self.weights.get(name, 0.0))
         labels = {name: member.label or name.replace("_", " ") for name, member in self.members.items()}
         rows = [(labels[name], f"{self.weights.get(name, 0.0):.0%}", self.seconds.get(name)) for name in order]
@@ -126,30 +127,30 @@ class Predictor:
 
     @property
     def sole_member(self) -> str | None:
-        """The only member with a weight, if the mixture is not recalibrated; otherwise None."""
+        """The name of the only member with a weight; None if there are several or the mixture is recalibrated."""
         names = list(self.active_members)
         return names[0] if len(names) == 1 and not self.calibration.is_recalibrated() else None
 
     def add(self, name: str, member: Member, seconds: float | None = None) -> None:
-        """Add a member for comparison, without weight in the mixture.
+        """Add a member for comparison. Its weight in the mixture is 0.
 
         Parameters
         ----------
         name : str
-            A name that no other member has.
+            A name that is not used by another member.
         member : Member
             The fitted member.
         seconds : float, optional
             The time that its fit took.
         """
         if name == MIXTURE or name in self.members:
-            raise ConfigError(f"A member to add must have a name of its own, got {name!r}, which exists.")
+            raise ConfigError(f"The name {name!r} is already used by another member. Choose another name.")
         self.members[name], self.weights[name] = member, 0.0
         if seconds is not None:
             self.seconds[name] = seconds
 
     def summarise_scales(self, sample: CountRows) -> None:
-        """Summarise the exposures and upper bounds of the training rows, if rows have them.
+        """Summarise the exposures and upper bounds of the training rows, if they have any.
 
         Parameters
         ----------
@@ -176,8 +177,7 @@ class Predictor:
         X, exposure, upper, of
             As for `distribution`.
         groups : array, optional
-            The groups of the rows, where intervals are calibrated by groups. Without them, rows have the level of all
-            rows.
+            The groups of the rows, if intervals are calibrated by group. Without groups, the overall level is used.
         """
         library, labels, X = library_name(X), get_row_labels(X), self.parse(X)
         with single_thread(), np.errstate(all="ignore"):
@@ -187,7 +187,7 @@ class Predictor:
     def wrap(
         self, distribution: Mixture | CountDistribution, of: str = MIXTURE, groups: np.ndarray | None = None
     ) -> Prediction:
-        """Make a prediction from distributions that `distribution` returned.
+        """Make a `Prediction` from distributions that `distribution` returned.
 
         Parameters
         ----------
@@ -202,10 +202,9 @@ class Predictor:
 
     @property
     def interval_kind(self) -> str:
-        """The kind of interval by default: "narrowest", but "central" if training or calibration counts were censored.
+        """The default kind of interval: "central" if training or calibration counts were censored, else "narrowest".
 
-        The narrowest interval leaves out the upper tail rather than the lower one, and the upper tail is what censored
-        counts say nothing about.
+        Censored counts contain no information about the upper tail, and a narrowest interval may end anywhere in it.
         """
         return self._choose_kind(self.calibration)
 
@@ -219,19 +218,19 @@ class Predictor:
     ) -> Mixture | Recalibrated:
         """Predict the distribution of every row, of batch shape (rows,).
 
-        A `Mixture`; where the mixture is recalibrated, a `Recalibrated` with the mixture as its `base`. A row has the
-        same prediction alone and among others, to twelve digits at least.
+        The result is a `Mixture` or, if the mixture is recalibrated, a `Recalibrated` with the mixture as its `base`.
+        The prediction of a row does not depend on the other rows, to at least twelve digits.
 
         Parameters
         ----------
         X : table
             Rows with the columns of the training rows.
         exposure : array-like or float, optional
-            The known scale of each row, where the model was fitted with exposures.
+            The known scale of each row. Required if the model was fitted with exposures.
         of : str
             "mixture", or the name of one member.
         upper : array-like, optional
-            The largest possible count of each row, where the model was fitted with one per row.
+            The largest possible count of each row. Required if the model was fitted with one per row.
         """
         bounds = self.counts.bounds(get_row_count(X), upper, get_row_labels(X))
         scale = bounds[1] if self.counts.upper_is_total else self._check_exposure(X, exposure)
@@ -249,14 +248,17 @@ class Predictor:
 
     @property
     def schema(self) -> Schema | None:
-        """The columns of the training rows; None if neither a profile nor a member keeps them."""
+        """The schema of the training rows; None if neither the profile nor a member stores it."""
         profile = self.calibration.profile
         if profile is not None:
             return profile.schema
         return next((member.schema for member in self.members.values() if member.schema is not None), None)
 
     def parse(self, X: TableLike) -> ColumnTable:
-        """Read a table once for all members, with the columns of training rows; return a `ColumnTable` unchanged."""
+        """Read a table once for all members, by the schema of the training rows.
+
+        A `ColumnTable` is returned unchanged.
+        """
         if isinstance(X, ColumnTable):
             return X
         schema = self.schema
@@ -265,7 +267,7 @@ class Predictor:
     def blocks(
         self, X: TableLike, exposure: ArrayLike | None = None, of: str = MIXTURE, upper: ArrayLike | None = None
     ) -> Iterator[Mixture | Recalibrated]:
-        """Predict distributions as `distribution` does, a block of rows at a time, which bounds memory.
+        """Predict like `distribution`, but yield the distributions of one block of rows at a time, to limit memory.
 
         Parameters
         ----------
@@ -283,18 +285,21 @@ class Predictor:
         for start in range(0, n, BLOCK):
             check_deadline()
             part = slice(start, start + BLOCK)
-            block_facts = [None if facts is None else facts[part] for facts in (scale, upper)]
+            block_scale, block_upper = (None if values is None else values[part] for values in (scale, upper))
             with label_row_errors(np.arange(start, n)):
-                block = self.distribution(take_rows(X, part), block_facts[0], of, block_facts[1])
+                block = self.distribution(take_rows(X, part), block_scale, of, block_upper)
             yield block
 
     def iter_recorded_blocks(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Distribution, CountRows]]:
-        """Yield (distribution, rows) blocks for scoring, censored at each row's recording limit."""
+        """Yield (distribution, rows) of each block for scoring.
+
+        Distributions are censored at each row's recording limit.
+        """
         for prediction, block in self.predict_rows(sample, of):
             yield censor_rows(prediction.distribution, block.limit), block
 
     def predict_rows(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Prediction, CountRows]]:
-        """Predict rows with counts, a block at a time, in order to score them.
+        """Predict rows with known counts, one block at a time, in order to score the predictions.
 
         Parameters
         ----------
@@ -314,36 +319,38 @@ class Predictor:
     # Held-out rows -----------------------------------------------------------------------------------------------
 
     def predict_held_out(self, rows: CountRows, seed: int = 0) -> HeldOutPredictions:
-        """Predict rows that no member was fitted to; computed when needed.
+        """Return predictions of rows that no member was fitted to; they are computed on demand.
 
         Parameters
         ----------
         rows : CountRows
             The rows.
         seed : int
-            Divides the rows into parts, by which calibration is cross-fitted.
+            Seed of the random split of the rows into parts, between which calibration is cross-fitted.
         """
         return self.mix_held_out(MemberPredictions.from_rows(rows, seed, self.parse(rows.X)))
 
     def predict_folds(self, folds: Folds, seed: int = 0) -> HeldOutPredictions:
-        """Predict the rows that a fit held out, each fold by the copies that left it out; computed when needed.
+        """Return predictions of the rows that a fit held out: of each fold by the copies that were fitted without it.
+
+        They are computed on demand.
 
         Parameters
         ----------
         folds : Folds
-            The rows that the members were fitted to, and those that were held out.
+            The training rows and the held-out rows of the members.
         seed : int
-            Divides validation rows into parts.
+            Seed of the random split of validation rows into parts.
         """
         return self.mix_held_out(MemberPredictions.from_folds(folds, seed))
 
     def mix_held_out(self, predictions: MemberPredictions) -> HeldOutPredictions:
-        """Mix the predictions of members for held-out rows, each fold with the weights that other folds chose.
+        """Mix the members' predictions of held-out rows; each fold has the weights that were chosen on the other folds.
 
         Parameters
         ----------
         predictions : MemberPredictions
-            What members predict. Members that it does not know are added.
+            The members' predictions. Members that are missing from them are added.
         """
         for name, member in self.members.items():
             if name not in predictions.names:
@@ -353,12 +360,12 @@ class Predictor:
         return HeldOutPredictions(predictions, weights, np.arange(len(predictions)))
 
     def predict_out_of_fold(self, rows: CalibratedRows, of: str = MIXTURE) -> Iterator[tuple[Prediction, CountRows]]:
-        """Predict the rows of cross-fitted members, a block at a time, calibrated by the other folds.
+        """Yield out-of-fold predictions of cross-fitted members block by block, each fold calibrated on the others.
 
         Parameters
         ----------
         rows : CalibratedRows
-            The rows, which are not predicted again, with the calibration of each fold by the others.
+            The rows with their stored predictions and, for each fold, the calibration on the other folds.
         of : str
             "mixture", or the name of one member.
         """
@@ -368,14 +375,14 @@ class Predictor:
             yield Prediction(calibrated, calibration, of, kind, groups=block.interval_groups), block
 
     def for_fold(self, number: int, calibration: Calibration) -> Predictor:
-        """Make the mixture of the copies that left out one fold of the training rows, with the weights of that fold.
+        """Return the predictor of one fold: the copies of the members that were fitted without it, with its weights.
 
         Parameters
         ----------
         number : int
             The fold.
         calibration : Calibration
-            Its calibration by the other folds.
+            The calibration on the other folds.
         """
         copies = {name: get_fold_copies(member)[number] for name, member in self.members.items()}
         chosen = self.fold_weights[number] if self.fold_weights else self.weights
@@ -387,13 +394,15 @@ class Predictor:
     def _check_exposure(self, X: TableLike, exposure: ArrayLike | None) -> np.ndarray | None:
         scale = check_vector("exposure", exposure, get_row_count(X), zero=False, labels=get_row_labels(X))
         if self.needs_exposure and scale is None:
-            raise InputError("exposure is missing: the model was fitted with it. Pass exposure=1 for rates per unit.")
+            raise InputError(
+                "exposure is missing: the model was fitted with exposures. Pass them, or exposure=1 for rates per unit."
+            )
         return scale
 
     # Saving ------------------------------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, bytes], JsonObject]:
-        """Return the files by name, and the entries of the manifest."""
+        """Return the files of the predictor by name, and its entries in the manifest."""
         files: dict[str, bytes] = {}
         about: JsonObject = {}
         for name, member in self.members.items():
@@ -407,7 +416,10 @@ class Predictor:
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes], manifest: JsonObject, mixed_only: bool = False) -> Self:
-        """Rebuild a predictor from the result of `state`. Files are data: nothing in them is executed."""
+        """Rebuild a predictor from the result of `state`. Nothing in the files is executed.
+
+        With `mixed_only`, members of weight 0 are not loaded.
+        """
         about = {name: entry for name, entry in manifest["members"].items() if entry["weight"] or not mixed_only}
         try:
             member_files: dict[str, dict[str, bytes]] = {name: {} for name in about}
@@ -430,14 +442,14 @@ class Predictor:
         return predictor
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
-        """Write everything to a folder, whole or not at all.
+        """Save the predictor to a folder, completely or not at all.
 
         Parameters
         ----------
         path : path
-            The folder to make.
+            The folder to create.
         overwrite : bool
-            Whether to replace a model that is there already.
+            Whether to replace an existing model.
         """
         files, manifest = self.state()
         write_model(Path(path), files, manifest, overwrite)
@@ -445,7 +457,7 @@ class Predictor:
     @classmethod
     @wrap_load_errors
     def load(cls, path: str | PathLike[str]) -> Self:
-        """Load a predictor that `save` wrote; a damaged or changed file is refused.
+        """Load a predictor that `save` wrote. Damaged or changed files raise an `InputError`.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Statistics of weighted rows: means with standard errors, intervals of shares, several tests, Poisson deviance."""
+"""Statistics of weighted rows: means and standard errors, intervals of shares, adjusted p-values, Poisson deviance."""
 
 import math
 from collections.abc import Sequence
@@ -6,9 +6,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-#: Standard errors of a two-sided 95% interval of a normal distribution.
+#: The half-width of a 95% interval of the normal distribution, in standard deviations.
 Z = 1.959963984540054
-#: The tail on either side of a 95% interval.
+#: The probability of each tail outside a 95% interval.
 TAIL = 0.025
 
 
@@ -18,15 +18,15 @@ def effective_rows(weight: np.ndarray) -> float:
 
 
 def weighted_mean(values: np.ndarray, weight: np.ndarray) -> float:
-    """Return the weighted mean, in a third of the time of `numpy.average` for some hundred rows."""
+    """Return the weighted mean; for some hundred rows, three times as fast as `numpy.average`."""
     return float((values * weight).sum()) / float(weight.sum())
 
 
 def weighted_quantile(values: np.ndarray, weight: np.ndarray, q: float) -> float:
-    """Return the smallest value with at least a share q of the weight at or below it."""
+    """Return the smallest value such that values up to it have at least the share `q` of the weight."""
     order = np.argsort(values, kind="stable")
     upto = np.cumsum(weight[order])
-    # Sums of weights such as 0.1 miss their level by rounding.
+    # Rounded sums of weights such as 0.1 can fall just short of the level.
     position = np.searchsorted(upto, q * upto[-1] * (1 - 1e-12))
     return float(values[order][min(int(position), len(values) - 1)])
 
@@ -36,13 +36,13 @@ def mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, 
     mean, total = (values * weight).sum(-1) / weight.sum(), weight.sum()
     gaps = values - mean[..., None]
     scale = np.abs(gaps).max(-1)
-    scale = np.where(scale > 0, scale, 1.0)  # squares of very large or small values leave float64
+    scale = np.where(scale > 0, scale, 1.0)  # avoids overflow and underflow of squares
     variance = (np.square(gaps / scale[..., None]) * weight).sum(-1) / total
     return mean, scale * np.sqrt(variance / max(effective_rows(weight) - 1.0, 1.0))
 
 
 def bonferroni_z(comparisons: int) -> float:
-    """Return the standard errors of normal intervals that all hold with 95% for `comparisons` of them (Bonferroni).
+    """Return the half-width, in standard errors, of normal intervals that jointly hold with 95% (Bonferroni).
 
     >>> round(bonferroni_z(1), 2), round(bonferroni_z(10), 2)
     (1.96, 2.81)
@@ -51,7 +51,7 @@ def bonferroni_z(comparisons: int) -> float:
 
 
 def wilson_interval(share: float, rows: float, z: float = Z) -> tuple[float, float]:
-    """Return Wilson's interval of a share that was observed in `rows` rows, which need not be an integer.
+    """Return Wilson's 95% interval of a share that was observed in `rows` rows. `rows` need not be an integer.
 
     >>> tuple(round(end, 4) for end in wilson_interval(0.9, 100))
     (0.8256, 0.9448)
@@ -62,7 +62,7 @@ def wilson_interval(share: float, rows: float, z: float = Z) -> tuple[float, flo
 
 
 def adjust_p_values(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values for several tests by Holm's method.
+    """Adjust the p-values of several tests by Holm's method.
 
     >>> adjust_p_values([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -76,7 +76,7 @@ def adjust_p_values(p_values: Sequence[float]) -> list[float]:
 
 
 def poisson_deviance(y: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Return the Poisson deviance of each row: twice the log-likelihood that its mean lacks.
+    """Return the Poisson deviance of each row: twice the log-likelihood that its mean loses against the count itself.
 
     >>> poisson_deviance(np.array([0.0, 2.0]), np.array([1.0, 2.0])).tolist()
     [2.0, 0.0]
@@ -86,13 +86,13 @@ def poisson_deviance(y: np.ndarray, mean: np.ndarray) -> np.ndarray:
 
 
 def explained_deviance(y: np.ndarray, mean: np.ndarray, weight: np.ndarray, scale: np.ndarray) -> float:
-    """Return D^2: the share of the Poisson deviance of a constant rate per `scale` that the means explain.
+    """Return D^2: the share of the Poisson deviance that the means explain, compared with a constant rate per `scale`.
 
     >>> explained_deviance(np.array([1.0, 3.0]), np.array([1.0, 3.0]), np.ones(2), np.ones(2))
     1.0
     """
     constant = scale * (weight @ y / (weight @ scale))
     null = float(weight @ poisson_deviance(y, constant)) if constant.any() else 0.0
-    # A Gaussian's mean may be negative; no count divided by this bound overflows.
+    # The mean of a Gaussian may be negative. Dividing a count by this bound does not overflow.
     left = float(weight @ poisson_deviance(y, np.maximum(mean, 1e-290)))
     return float(1.0 - left / null) if null > 0 else float(left < 1e-6)

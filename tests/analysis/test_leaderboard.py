@@ -303,7 +303,7 @@ def test_rows_give_their_means_and_the_gain_on_the_best(weight):
     assert evaluation.mean_count == pytest.approx(np.average(np.arange(200), weights=weight))
     if weight is None:
         assert evaluation.gain.error == pytest.approx(stats.sem(difference))
-        assert evaluation.size == pytest.approx(200)
+        assert evaluation.independent_rows == pytest.approx(200)
 
 
 def test_rows_of_weight_zero_do_not_count():

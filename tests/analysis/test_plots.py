@@ -15,12 +15,12 @@ from scipy import stats
 from ddpn import CountGLM, Poisson, metrics
 from ddpn.analysis.explanations import Curve
 from ddpn.analysis.plots import (
+    choose_axis_limits,
     draw_bars,
     draw_panel,
     draw_scatter,
     plot_pit,
     render_svg,
-    shared_scale,
 )
 from ddpn.prediction.figure import bin_probabilities, draw_masses
 
@@ -127,8 +127,8 @@ def test_curves_share_a_scale_which_has_the_poisson_where_that_is_near():
     def levels(quantity, *values):
         return Curve(quantity, np.log(values), np.full(len(values), 0.1), 0.0, True)
 
-    low, high = shared_scale([levels("mean", 1.0, 9.0), levels("mean", 2.0, 4.0)])
+    low, high = choose_axis_limits([levels("mean", 1.0, 9.0), levels("mean", 2.0, 4.0)])
     assert low == 0.0
     assert high >= 9.0
-    assert shared_scale([levels("variance / mean", 1.5, 2.5)])[0] <= 1.0
-    assert shared_scale([levels("variance / mean", 50.0, 60.0)])[0] > 1.0
+    assert choose_axis_limits([levels("variance / mean", 1.5, 2.5)])[0] <= 1.0
+    assert choose_axis_limits([levels("variance / mean", 50.0, 60.0)])[0] > 1.0

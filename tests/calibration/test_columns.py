@@ -8,9 +8,9 @@ from ddpn.calibration.columns import (
     ABOVE,
     BELOW,
     MISSING,
-    NEVER,
     NEVER_MISSING,
-    NEW,
+    NEW_LEVEL,
+    UNPRECEDENTED,
     UNSEEN,
     USUAL,
     UpperTail,
@@ -65,7 +65,7 @@ def test_few_values_are_levels():
     surprise, states, _ = measure_values(profile, [0.0, 1.0, 2.0, 0.5, -0.0, 40.0])
     assert compute_shares(surprise[:3]) == pytest.approx([1.0, 0.25, 0.0125])
     assert states.tolist() == [USUAL, USUAL, USUAL, UNSEEN, USUAL, ABOVE]
-    assert surprise[3] == pytest.approx(-np.log(0.5 / 401) + NEVER)
+    assert surprise[3] == pytest.approx(-np.log(0.5 / 401) + UNPRECEDENTED)
     assert surprise[5] >= surprise[3]
 
 
@@ -73,7 +73,7 @@ def test_few_values_are_levels():
 def test_a_constant_column_has_one_usual_value(kind):
     surprise, states, _ = measure_values(fit_profile(np.zeros(50), kind), [0.0, 1.0])
     assert (surprise[0], states[0], states[1]) == (0.0, USUAL, ABOVE)
-    assert surprise[1] > NEVER
+    assert surprise[1] > UNPRECEDENTED
 
 
 def test_levels_are_usual_by_frequency_and_unseen_ones_by_good_turing():
@@ -84,13 +84,13 @@ def test_levels_are_usual_by_frequency_and_unseen_ones_by_good_turing():
     assert states.tolist() == [UNSEEN, USUAL, USUAL, USUAL, USUAL]
     assert compute_shares(surprise[1:]) == pytest.approx([0.4, 1.0, 0.02, 0.02])
     # Two of a hundred rows were alone with their level, so about as many later rows will have a new one.
-    assert surprise[0] == pytest.approx(-np.log(2.5 / 101) + NEW)
+    assert surprise[0] == pytest.approx(-np.log(2.5 / 101) + NEW_LEVEL)
 
 
 def test_a_column_of_names_has_unseen_levels_all_the_time():
     levels = tuple(map(str, range(200)))
     surprise = measure_values(fit_profile(np.arange(200), "category", levels), [0], ("new",)).surprise
-    assert surprise[0] == pytest.approx(NEW, abs=0.01)
+    assert surprise[0] == pytest.approx(NEW_LEVEL, abs=0.01)
 
 
 def test_missing_values_are_as_usual_as_their_share():
@@ -101,7 +101,7 @@ def test_missing_values_are_as_usual_as_their_share():
     often = measure_values(fit_profile(np.r_[np.full(90, np.nan), np.arange(10.0)]), [np.nan, 4.0]).surprise
     assert (often[0], compute_shares(often[1]) <= 0.1) == (0.0, True)
     surprise, states, _ = measure_values(fit_profile(np.arange(100.0)), [np.nan])
-    assert (states[0], surprise[0]) == (NEVER_MISSING, pytest.approx(np.log(101) + NEVER))
+    assert (states[0], surprise[0]) == (NEVER_MISSING, pytest.approx(np.log(101) + UNPRECEDENTED))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_missing_values_are_as_usual_as_their_share():
 )
 def test_a_column_without_values_is_usual_when_missing(values, kind, new):
     surprise, _, _ = measure_values(fit_profile(values, kind), new, ("a",))
-    assert (surprise[0], surprise[1] > NEVER) == (0.0, True)
+    assert (surprise[0], surprise[1] > UNPRECEDENTED) == (0.0, True)
 
 
 def test_the_tail_of_a_score_is_its_surprise():
@@ -266,7 +266,7 @@ def test_levels_are_as_rare_as_all_levels_that_occur_no_more_often():
     assert compute_shares(surprise) == pytest.approx([1.0, 0.5, 0.5, 0.1, 0.03])
     # No row was alone with its level, so no new level is expected.
     profile = fit_profile(codes, "category", tuple("edcba"))
-    assert profile.unseen == pytest.approx([-np.log(0.5 / 101) + NEVER, 0.5 / 101])
+    assert profile.unseen == pytest.approx([-np.log(0.5 / 101) + UNPRECEDENTED, 0.5 / 101])
 
 
 def test_inputs_of_levels_and_of_missing_values_are_standardised_indicators():
@@ -349,7 +349,7 @@ def test_a_fold_that_is_left_out_is_measured_by_the_other_folds(kind, folds):
         inside = fold == number
         brute = fit_column(column._replace(values=values[~inside])).score(column._replace(values=values[inside]))
         if number == 1:
-            assert ours[inside] == pytest.approx(np.full(inside.sum(), np.log(121.0) + NEVER))
-            assert brute.surprise.min() > NEVER
+            assert ours[inside] == pytest.approx(np.full(inside.sum(), np.log(121.0) + UNPRECEDENTED))
+            assert brute.surprise.min() > UNPRECEDENTED
         else:
             np.testing.assert_allclose(ours[inside], brute.surprise, rtol=0.35, atol=0.7)

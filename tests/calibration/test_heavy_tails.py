@@ -83,5 +83,7 @@ def test_weights_count_in_the_sum_of_all_counts():
 def test_the_warning_names_the_count_its_prediction_and_its_share():
     words = find_warning(make_counts_with_tail(1011.0))
     total = 1011.0 + 9 * 11.0 + 90 * 10.0
-    assert words.startswith(f"One of 100 training rows has a count of 1,011, where {total / 100:.3g} is predicted")
+    assert words.startswith(
+        f"One of 100 training rows has a count of 1,011, but its predicted mean is {total / 100:.3g}"
+    )
     assert f"{1011.0 / total:.0%} of the sum" in words

@@ -322,7 +322,7 @@ def test_each_group_is_covered_as_asked(model):
     assert alone["wild"] < 0.82 < 0.93 < alone["calm"]
     model.fit_intervals(X[HALF], Y[HALF], groups=SHOP[HALF], group_rows=0.0)
     result = measure_coverage(model, ~HALF, groups=SHOP[~HALF])
-    with pytest.raises(InputError, match="interval_groups is missing: intervals were calibrated by"):
+    with pytest.raises(InputError, match="interval_groups is missing: intervals were calibrated by group of"):
         model.report("report.html", X[~HALF], Y[~HALF])
     # Intervals of the calm group have 92.5% by their own distributions, as counts are integers.
     assert result["calm"] == pytest.approx(0.925, abs=0.04)
@@ -362,7 +362,7 @@ def test_groups_are_read_from_the_table_and_unknown_ones_have_the_level_of_all(t
     intervals = model.predict_interval(FRAME[~HALF])
     assert (intervals == model.predict_interval(FRAME[~HALF], groups=SHOP[~HALF])).all()
     assert (intervals == model.predict_interval(pl.from_pandas(FRAME[~HALF]))).all()
-    with pytest.warns(UserWarning, match=r"2 of 3 rows have a shop that the calibration rows did not have \('new'\)"):
+    with pytest.warns(UserWarning, match=r"2 of 3 rows have a shop that no calibration row has \('new'\)"):
         other = model.predict_interval(FRAME[:3], groups=["new", "calm", "new"])
     low, high, _ = make_interval(
         model.predict_distribution(FRAME[:3]).distribution, model.predictor_.calibration.interval_level(0.9)
@@ -391,7 +391,7 @@ def test_bad_groups_are_reported(model, options, error, words):
 def test_predictions_need_the_groups_they_were_calibrated_by(model):
     X = FRAME[["x"]].to_numpy()
     model.fit_intervals(X[HALF], Y[HALF], groups=SHOP[HALF])
-    with pytest.raises(InputError, match="groups is missing: intervals were calibrated by 'group'"):
+    with pytest.raises(InputError, match="groups is missing: intervals were calibrated by group of 'group'"):
         model.predict_interval(X[:3])
     model.fit_intervals(X[HALF], Y[HALF])
     with pytest.raises(InputError, match="was not given groups"):

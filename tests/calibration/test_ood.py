@@ -261,7 +261,7 @@ def test_only_the_first_sentences_are_shown():
     summary = TableSummary(wide)
     summary.add(wide.measure(np.full((6, 14), np.nan)).states)
     assert len(summary.write_sentences()) == 11
-    assert summary.write_sentences()[-1] == "4 more such findings are not shown."
+    assert summary.write_sentences()[-1] == "Not shown: 4 more findings."
 
 
 # In the estimators ---------------------------------------------------------------------------------------------------

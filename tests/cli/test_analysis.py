@@ -54,17 +54,17 @@ def test_likelihoods_are_listed(run_ddpn):
     assert "mixed (default)" in shown
     described = json.loads(run_ddpn("likelihoods", "--json").stdout)
     assert list(described) == ["mixed", *(name for name in SHIPPED if name != "mixed")]
-    assert described["double_binomial"].startswith("Double Binomial: counts of a known total")
+    assert described["double_binomial"].startswith('Double Binomial: counts "k of n" with a known total')
 
 
 def test_the_model_as_a_whole_is_explained(run_ddpn, files, fit):
     done = run_ddpn("explain", str(fit.model), "visits.csv", "-o", "effects.csv")
     assert done.exit_code == 0, done.output
-    assert "The model was fitted to this table: only its 52 test rows are used." in done.stdout
+    assert "The model was fitted to this table, so only its 52 test rows are used." in done.stdout
     assert "severity" in done.stdout
     assert "variance / mean" in done.stdout
-    assert "shuffled: by how much the CRPS" in done.stdout
-    assert "effect: from the smallest to the largest level" in done.stdout
+    assert "shuffled: the change of the CRPS" in done.stdout
+    assert "effect: the lowest and the highest prediction" in done.stdout
     assert "Shuffling columns: 2 of 2" in done.stderr
     table = pl.read_csv("effects.csv")
     assert set(table["column"]) == {"severity", "ward"}

@@ -61,7 +61,7 @@ def test_options_of_the_command_take_precedence_over_the_file(run_ddpn, files):
     model = document["plan"]
     assert (model["n_networks"], model["likelihood"], model["training_options"]) == (1, "poisson", {"lr": 0.01})
     left_out = {column["name"]: column["left_out"] for column in document["roles"]["columns"]}
-    assert left_out == {"patient": "", "severity": "", "ward": "dropped as asked"}
+    assert left_out == {"patient": "", "severity": "", "ward": "dropped as requested"}
     members = {entry["name"] for entry in document["scores"]["entries"]}
     assert members == {"mixture", "networks", "glm", "constant", "poisson_glm"}
     assert "Rows: " in result.stderr
@@ -119,7 +119,9 @@ def test_hints_can_be_copied_and_names_may_contain_commas(run_ddpn, files, table
     )
     assert resolve_links.exit_code == 0, resolve_links.output
     document = json.loads(resolve_links.stdout)
-    left_out = {column["name"] for column in document["roles"]["columns"] if column["left_out"] == "dropped as asked"}
+    left_out = {
+        column["name"] for column in document["roles"]["columns"] if column["left_out"] == "dropped as requested"
+    }
     assert left_out == {"paid, in total", "patient", "ward"}
     assert document["plan"]["time"] == "first day"
     refused = run_ddpn("fit", "odd.csv", *SMALL, "--drop", "paid,in total", "-o", "other")
@@ -173,7 +175,7 @@ def test_a_small_table_has_no_flags_and_keeps_digits_as_categories(run_ddpn, fil
     assert some["mean"].to_list() == pytest.approx(every["mean"].to_list())
     refused = run_ddpn("predict", "model", "digits.csv", "-o", "flags.csv", "--ood", "0.05")
     assert refused.exit_code == 1
-    assert "--ood needs a model that was fitted with validation rows; this one had too few rows" in refused.stderr
+    assert "--ood needs a model with calibrated out-of-distribution scores. This one had too few rows" in refused.stderr
 
 
 # Evaluate, show, report ----------------------------------------------------------------------------------------------
@@ -190,7 +192,7 @@ def test_evaluate_scores_new_rows_and_the_test_rows_of_fit(run_ddpn, files, mode
     assert "208 of 360 rows were used to fit the model and are left out of the scores." in mixed.stdout
     assert "Scores on 152 test rows" in mixed.stdout
     same = json.loads(run_ddpn("evaluate", str(model_path), "visits.csv", "--json").stdout)
-    assert same["note"] == "The model was fitted to this table: only its 52 test rows are scored."
+    assert same["note"] == "The model was fitted to this table, so only its 52 test rows are scored."
     assert same["entries"] == read_task(model_path)["scores"]["entries"]
 
 

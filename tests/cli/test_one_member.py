@@ -69,7 +69,7 @@ def test_left_out_members_are_printed_and_kept_with_the_model(run_ddpn, files, m
     words = ("--target", "visits", "--epochs", "2", "--compare-with", "constant")
     result = run_ddpn("fit", "visits.csv", "-o", "m", *words)
     assert result.exit_code == 0, result.output
-    sentence = "The mixture is fitted without GLM: 4 inputs, more than the 2 that a GLM is fitted to."
+    sentence = "The mixture is fitted without GLM, because it has 4 inputs, but a GLM is fitted to at most 2."
     assert result.stderr.count(sentence) == 1
     assert set(load(files / "m").model.predictor_.members) == {"constant", "trees", "networks"}
     assert sentence in describe(files / "m")["task"]["warnings"]

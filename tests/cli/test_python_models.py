@@ -81,7 +81,7 @@ def test_scores_are_those_of_python_and_missing_columns_are_named(run_ddpn, mode
     )
     for command in (["evaluate"], ["predict", "-o", "o.csv"], ["report", "-o", "r.html"]):
         result = run_ddpn(command[0], model_folder, "patients.csv", *command[1:])
-        assert "was fitted with exposures: name their column with --exposure" in get_error(result)
+        assert "was fitted with exposures. Name their column with --exposure" in get_error(result)
     patients.drop(columns="code").to_csv("less.csv")
     assert "No column named 'code'" in get_error(run_ddpn("evaluate", model_folder, "less.csv", *columns))
 
@@ -102,7 +102,7 @@ def test_show_and_report_take_the_model(run_ddpn, model_folder, model):
 def test_a_model_of_an_array_knows_no_columns(run_ddpn, files, patients):
     CountGLM(likelihood="poisson").fit(patients[["severity"]].to_numpy(), patients["visits"]).save("model")
     for command in (["show", "model"], ["predict", "model", "visits.csv", "-o", "o.csv"]):
-        assert "fitted to an array, without names of columns" in get_error(run_ddpn(*command))
+        assert "fitted to an array, without column names" in get_error(run_ddpn(*command))
 
 
 def test_a_copy_that_python_saves_predicts_the_same(run_ddpn, files, fit, tmp_path):

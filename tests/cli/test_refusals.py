@@ -36,8 +36,8 @@ CASES = [
     # Settings.
     (f"{FIT} --config bad.toml", 2, "Unknown key 'n_network' in bad.toml. Did you mean"),
     ("fit visits.csv -o new --config wrong.toml", 2, "Error: epochs must be"),
-    (f"{FIT} --config old.toml", 2, "Unknown key 'members' in old.toml. It is 'n_networks' now."),
-    (f"{FIT} --members 5", 2, "--members is called --networks now."),
+    (f"{FIT} --config old.toml", 2, "Unknown key 'members' in old.toml. It is now called 'n_networks'."),
+    (f"{FIT} --members 5", 2, "--members is now called --networks."),
     (f"{FIT} --fractional floor", 2, "--fractional must be 'error' or 'round', got 'floor'"),
     (f"{FIT} --epochs five", 2, '--epochs must be "auto" or an integer'),
     (f"{FIT} --components 2", 2, "such as --likelihood double_poisson."),
@@ -66,7 +66,7 @@ CASES = [
     # Searches.
     (f"{TUNE} --budget 10", 2, "--budget must be a duration above 0"),
     (f"{TUNE} --trials 0", 2, "--trials must be an integer of at least 1"),
-    (f"{TUNE} --search epochs", 2, "epochs has a value and is in --search"),
+    (f"{TUNE} --search epochs", 2, "epochs has a value, but is also in --search"),
     # Predictions and scores.
     ("predict MODEL visits.csv -o quick.toml", 1, "Unsupported file type"),
     (f"{PREDICT} --quantiles a", 2, "--quantiles must be numbers"),

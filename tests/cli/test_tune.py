@@ -35,7 +35,7 @@ def test_a_killed_search_that_continues_makes_the_trials_of_an_uninterrupted_one
     assert not (tiny_files / "model").exists()
     done = run_ddpn(*TUNE)
     assert done.exit_code == 0, done.output
-    assert "Continuing: what was scored before is read" in done.stderr
+    assert "Continuing with the scores of the interrupted search" in done.stderr
     assert "Trial 1: " in done.stderr
     assert "default settings" in done.stdout or "the defaults" in done.stdout
     assert "Scores on 52 test rows" in done.stdout

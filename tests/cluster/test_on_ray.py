@@ -106,7 +106,7 @@ def test_without_a_cluster_the_message_says_how_to_start_one(monkeypatch, ray):
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)
     with pytest.raises(
-        ConfigError, match=r"No Ray cluster was found on this machine\. Start one with `ray start --head`"
+        ConfigError, match=r"No Ray cluster is running on this machine\. Start one with `ray start --head`"
     ):
         RayCluster().connect()
 

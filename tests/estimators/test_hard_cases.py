@@ -97,6 +97,6 @@ def test_means_of_equal_counts_are_these_counts(quick):
 
 def test_members_that_cannot_be_fitted_to_zeros_are_left_out(quick):
     X, y = draw_numbers(250), np.zeros(250)
-    with pytest.warns(UserWarning, match="The mixture is fitted without .*: it has no count above 0"):
+    with pytest.warns(UserWarning, match="The mixture is fitted without .*, because it has no count above 0"):
         model = quick(mix_with=["glm", "trees"], epochs=1).fit(X, y)
     assert list(model.predictor_.members) == ["networks"]

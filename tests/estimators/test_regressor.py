@@ -29,7 +29,7 @@ def line() -> tuple[np.ndarray, np.ndarray]:
 
 def test_the_default_model_says_what_it_is_fitted_without(line, monkeypatch):
     monkeypatch.setattr(GLM, "max_columns", 2)
-    words = "^The mixture is fitted without GLM: 3 inputs, more than the 2"
+    words = "^The mixture is fitted without GLM, because it has 3 inputs, but a GLM is fitted to at most 2"
     with pytest.warns(UserWarning, match=words) as caught:
         model = CountRegressor(members=["glm", "constant"], random_state=0).fit(*line)
     assert caught[0].filename == __file__, "the warning should point to the user's call of fit"
@@ -50,7 +50,7 @@ def test_a_budget_that_is_too_small_names_all_that_is_left_out(line, seconds):
     for name in model.left_out_:
         assert format_member_label(name, MEMBERS[name]) in sentences[0]
     if list(model.predictor_.weights) == ["constant"]:
-        assert sentences[0].endswith("The model is one member only: constant distribution.")
+        assert sentences[0].endswith("It has only one member: constant distribution.")
 
 
 @pytest.mark.parametrize(

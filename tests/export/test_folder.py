@@ -130,7 +130,7 @@ def test_default_of_the_probabilities_follows_the_counts(model, tmp_path):
 
 
 def test_an_object_that_is_no_model_folder_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="model must be a folder of a saved model"):
+    with pytest.raises(ConfigError, match="model must be the folder of a saved model"):
         export_onnx(3, tmp_path / "model.onnx")
     with pytest.raises(InputError, match="Folder not found"):
         export_onnx(tmp_path / "nothing", tmp_path / "model.onnx")
@@ -140,9 +140,9 @@ def test_an_object_that_is_no_model_folder_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (lambda whole: whole[: len(whole) // 2], "must be an ONNX file"),
-        (lambda whole: b"age,ward\n1,2\n", "must be an ONNX file"),
-        (lambda whole: _drop_metadata(whole), "got another ONNX model"),
+        (lambda whole: whole[: len(whole) // 2], "is not an ONNX file"),
+        (lambda whole: b"age,ward\n1,2\n", "is not an ONNX file"),
+        (lambda whole: _drop_metadata(whole), "is an ONNX model, but ddpn did not export it"),
     ],
     ids=["half", "text", "another model"],
 )

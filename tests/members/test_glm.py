@@ -48,7 +48,7 @@ def test_the_member_is_the_glm_of_the_encoded_rows_and_goes_no_further(line):
 
 @pytest.mark.parametrize("case", ["columns", "zeros", "zeros among those drawn"])
 def test_a_glm_of_many_columns_or_zeros_is_not_applicable(line, monkeypatch, case):
-    words = "3 inputs, more than the 2" if case == "columns" else "no count above 0"
+    words = "it has 3 inputs, but a GLM is fitted to at most 2" if case == "columns" else "no count above 0"
     if case == "columns":
         monkeypatch.setattr(GLM, "max_columns", 2)
         sample = line
@@ -102,7 +102,7 @@ def test_a_member_that_does_not_converge_says_so(line, monkeypatch, rough):
     monkeypatch.setattr(linear_search, "_ROUGH_ROUNDS" if rough else "_POLISH_STEPS", (1, 1) if rough else 0)
     monkeypatch.setattr(linear_search, "_MAX_DECREMENT", 0.0)
     monkeypatch.setattr(linear_search, "_MAX_CLOSE_DECREMENT", 0.0)
-    with pytest.warns(UserWarning, match="search of the GLM did not reach the maximum"):
+    with pytest.warns(UserWarning, match="GLM did not reach the maximum"):
         MemberSpec.from_task("glm", Task(make_head("negative_binomial"), is_rough=rough)).fit(line, None, seed=0)
 
 

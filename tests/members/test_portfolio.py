@@ -241,7 +241,7 @@ def fit_timed_members(
     now, rows = [0.0], list[int]()
     for name in ("ddpn.runtime.deadlines", "ddpn.runtime.time_plan", "ddpn.members.fitting"):
         monkeypatch.setattr(f"{name}.time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(fitting, "FIRST_ROWS", 100)
+    monkeypatch.setattr(fitting, "MIN_FIRST_ROWS", 100)
     monkeypatch.setattr(fitting, "FIRST_ROWS_PER_SECOND", 0.0)
     monkeypatch.setattr(fitting, "_MIN_ROWS", 10)
 

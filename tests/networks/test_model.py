@@ -85,8 +85,14 @@ def run_wrong_width() -> None:
 
 
 REFUSED = {
-    "too few networks": (lambda: CountModel(TWO["mlp"](), make_head("poisson"), 1), "of the backbone, 2, got 1"),
-    "too many networks": (lambda: CountModel(TWO["tuned"](), make_head("poisson"), 3), "of the backbone, 2, got 3"),
+    "too few networks": (
+        lambda: CountModel(TWO["mlp"](), make_head("poisson"), 1),
+        "must be 2 as in the backbone, got 1",
+    ),
+    "too many networks": (
+        lambda: CountModel(TWO["tuned"](), make_head("poisson"), 3),
+        "must be 2 as in the backbone, got 3",
+    ),
     "too few seeds": (lambda: CountModel(TWO["tuned"](), make_head("poisson"), 2).reset((0,)), "seeds must .*2.*got 1"),
     "no networks": (lambda: CountModel(TWO["mlp"](), make_head("poisson"), 0), "n_networks must be an integer"),
     "no width": (lambda: CountModel(ResettableNetwork(), make_head("poisson"), 2), "output_dim of backbone Drawing"),

@@ -33,7 +33,7 @@ def tokenizer(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def limit_blocks(monkeypatch):
-    monkeypatch.setattr(inputs, "_BLOCK", 2)
+    monkeypatch.setattr(inputs, "_BLOCK_TEXTS", 2)
 
 
 @pytest.mark.parametrize("max_length", [3, 7, 128])

@@ -125,7 +125,7 @@ def test_a_number_serves_all_rows():
 BAD = {
     "negative": ({"y": [0, -2, 1, -1]}, "y must hold non-negative integers, got -2 at rows {1}, {3}"),
     "mean": ({"y": [0, 1.5, 1, 0]}, "non-negative integers, got 1.5 at row {1}. Halves and quarters look like means"),
-    "rate": ({"y": [0, 1.5, 0.37, 0]}, "Values with many decimals look like a weight"),
+    "rate": ({"y": [0, 1.5, 0.37, 0]}, "Values with many decimals look like weights"),
     "rounding": ({"y": [0, 1.5, 1, 0]}, 'if you have them. Use `fractional="round"`'),
     "negative, rounded": ({"y": [0, -0.4, 0, 0], "fractional": "round"}, "got -0.4 at row {1}"),
     "NaN": ({"y": [0, np.nan, 1, 0]}, "y must be finite, got nan at row {1}. Input y contains NaN"),

@@ -62,7 +62,7 @@ def test_a_job_whose_process_dies_is_repeated_and_does_not_end_the_others(work, 
     if times == 1:
         assert results["deadly"].get() == {"ran": b"1"}
     else:
-        with pytest.raises(JobError, match=r"^deadly failed: its process was ended"):
+        with pytest.raises(JobError, match=r"^deadly failed: its process was killed"):
             results["deadly"].get()
 
 

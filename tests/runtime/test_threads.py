@@ -7,7 +7,13 @@ import torch
 from threadpoolctl import threadpool_info
 
 from ddpn.runtime import threads
-from ddpn.runtime.threads import LARGE, LARGE_TABLE, single_thread, threads_for, tree_threads_for
+from ddpn.runtime.threads import (
+    MIN_THREADED_CELLS,
+    MIN_THREADED_MULTIPLY_ADDS,
+    single_thread,
+    threads_for,
+    tree_threads_for,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +30,7 @@ def get_settings():
 
 
 def test_small_operations_have_one_thread_and_large_ones_the_users():
-    for work, inside in ((LARGE - 1, 1), (LARGE, 3), (float("inf"), 3)):
+    for work, inside in ((MIN_THREADED_MULTIPLY_ADDS - 1, 1), (MIN_THREADED_MULTIPLY_ADDS, 3), (float("inf"), 3)):
         with threads_for(work):
             assert torch.get_num_threads() == inside
         assert torch.get_num_threads() == 3
@@ -33,7 +39,7 @@ def test_small_operations_have_one_thread_and_large_ones_the_users():
 def test_the_setting_is_restored_after_an_error_and_by_nested_blocks():
     before = get_settings()
     with single_thread():
-        with single_thread(), threads_for(LARGE):
+        with single_thread(), threads_for(MIN_THREADED_MULTIPLY_ADDS):
             assert torch.get_num_threads() == 1, "what is large within small work may not have more"
         assert torch.get_num_threads() == 1
     assert get_settings() == before
@@ -44,7 +50,7 @@ def test_the_setting_is_restored_after_an_error_and_by_nested_blocks():
 
 @pytest.mark.parametrize("apart", [True, False])
 def test_onednn_is_left_out_where_it_keeps_its_own_threads(monkeypatch, apart):
-    monkeypatch.setattr(threads, "_ONEDNN_IS_APART", apart)
+    monkeypatch.setattr(threads, "_ONEDNN_IGNORES_TORCH", apart)
     before = get_settings()
     with single_thread():
         assert torch.backends.mkldnn.enabled is (before[1] and not apart)
@@ -52,7 +58,7 @@ def test_onednn_is_left_out_where_it_keeps_its_own_threads(monkeypatch, apart):
 
 
 def test_onednn_comes_back_when_the_last_python_thread_leaves(monkeypatch):
-    monkeypatch.setattr(threads, "_ONEDNN_IS_APART", True)
+    monkeypatch.setattr(threads, "_ONEDNN_IGNORES_TORCH", True)
     before, entered, leave = get_settings(), Event(), Event()
 
     def another():
@@ -72,8 +78,8 @@ def test_onednn_comes_back_when_the_last_python_thread_leaves(monkeypatch):
 
 def test_trees_and_blas_have_one_thread_for_small_tables():
     before = {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()}
-    with tree_threads_for(LARGE_TABLE):
+    with tree_threads_for(MIN_THREADED_CELLS):
         assert {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()} == before
-    with tree_threads_for(LARGE_TABLE - 1):
+    with tree_threads_for(MIN_THREADED_CELLS - 1):
         assert {pool["num_threads"] for pool in threadpool_info()} == {1}
     assert {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()} == before

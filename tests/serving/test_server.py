@@ -66,7 +66,7 @@ def test_logs_are_json_without_rows_and_secrets(server_after_sigterm):
 
 
 def test_a_short_token_is_refused_and_not_shown(tmp_path):
-    with pytest.raises(Exception, match="must have one token of 8 to 512") as caught:
+    with pytest.raises(Exception, match="must contain one token of 8 to 512") as caught:
         read_token("short", None)
     assert "short" not in str(caught.value)
     assert read_token(None, None) is None

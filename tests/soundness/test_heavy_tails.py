@@ -69,6 +69,6 @@ def test_a_fit_warns_once_of_a_heavy_tail_and_names_the_count():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         CountRegressor(members=["poisson_glm"], random_state=0).fit(x, y)
-    (sentence,) = [str(warning.message) for warning in caught if "decide the mean" in str(warning.message)]
+    (sentence,) = [str(warning.message) for warning in caught if "depend on such rare rows" in str(warning.message)]
     assert "One of 400 training rows has a count of 5,000" in sentence
     assert f"{5000 / y.sum():.0%} of the sum" in sentence

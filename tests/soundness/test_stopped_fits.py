@@ -87,7 +87,7 @@ def test_the_model_is_saved_and_the_same_command_continues(
     assert pl.read_csv(tmp_path / "p.csv").height == 1500
 
     again = run_command(tmp_path, *FIT, "--overwrite")
-    assert ("Continuing with the members that were fitted" in again.stderr) == (missing == ["scores"])
+    assert ("Continuing with the fitted members" in again.stderr) == (missing == ["scores"])
     task = describe(tmp_path / "m")["task"]
     assert (task["missing"], task["interrupted"], task["warnings"]) == ([], False, [])
     assert read_scores(tmp_path / "m") == scores_of_whole_fit

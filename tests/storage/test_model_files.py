@@ -31,7 +31,7 @@ def test_a_model_is_read_as_it_was_written(model_path):
     [
         ("weights.bin", b"", "weights.bin was truncated or changed"),
         ("glm/arrays.bin", b"12345\0", "arrays.bin was truncated or changed"),
-        ("weights.bin", None, "File not found: .*weights.bin, which is part of the saved model"),
+        ("weights.bin", None, "File not found: .*weights.bin. It is part of the saved model"),
         ("model.json", b"", "model.json is damaged: it is not JSON"),
         ("model.json", b"\xff\xfe", "model.json is damaged"),
         ("model.json", b"[1, 2]", "model.json was changed or damaged"),
@@ -108,7 +108,7 @@ def test_a_model_under_a_hidden_name_is_found_again(model_path):
 
 def test_a_folder_of_ddpn_fit_is_not_overwritten_by_a_model_without_its_task(tmp_path):
     write_model(tmp_path / "model", {**FILES, "task.json": b"{}"}, {"rows": 3})
-    with pytest.raises(InputError, match=r"it was written by `ddpn fit`, and its task\.json would be lost"):
+    with pytest.raises(InputError, match=r"was written by `ddpn fit`, and its task\.json would be lost"):
         write_model(tmp_path / "model", FILES, {"rows": 9}, overwrite=True)
     assert read_manifest(tmp_path / "model")["rows"] == 3
     write_model(tmp_path / "model", {"task.json": b"{}"}, {"rows": 9}, overwrite=True)

@@ -118,7 +118,7 @@ def test_a_bad_row_leaves_nothing_behind(table, tmp_path, write_parts):
 def test_a_stream_on_a_cluster_is_refused(folder, tmp_path):
     result = run_command("fit", folder, "--target", "y", "--stream", "--cluster", "auto", "-o", tmp_path / "model")
     assert result.exit_code != 0
-    assert "--cluster needs a table in memory" in result.output
+    assert "--cluster cannot be combined with a streamed table" in result.output
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv", "folder"])

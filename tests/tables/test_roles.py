@@ -27,7 +27,7 @@ ROLES = Roles(
         TableColumn("c", Kind.CATEGORY),
         TableColumn("f", Kind.BOOLEAN),
         TableColumn("d", Kind.DATE, parts=("day", "month", "weekday", "hour")),
-        TableColumn("id", Kind.CATEGORY, left_out="dropped as asked"),
+        TableColumn("id", Kind.CATEGORY, left_out="dropped as requested"),
     ),
 )
 FRAME = pl.DataFrame(

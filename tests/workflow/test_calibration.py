@@ -71,7 +71,7 @@ def test_a_saved_folder_predicts_the_same_and_reports_groups_that_are_unknown(fo
     folder.save(tmp_path / "model")
     again = predict(load(tmp_path / "model", mixed_only=True), new, PredictionSpec(), on_finding=findings.append)
     assert again.equals(whole)
-    assert findings[0].startswith("3 of 40 rows have a shop that the calibration rows did not have ('c')")
+    assert findings[0].startswith("3 of 40 rows have a shop that no calibration row has ('c')")
     about = describe(tmp_path / "model")
     assert (about["recalibration"]["is_used"], about["groups"]["by"]) == (True, "shop")
     with pytest.raises(InputError, match=r"No column named 'shop'"):

@@ -82,7 +82,7 @@ def test_every_option_of_the_estimator_is_a_part_of_the_plan():
     ("text", "words"),
     [
         ("n_network = 3", ["Unknown key 'n_network' in", "settings.toml", "Did you mean 'n_networks'?"]),
-        ("members = 3", ["Unknown key 'members' in", "settings.toml", "It is 'n_networks' now."]),
+        ("members = 3", ["Unknown key 'members' in", "settings.toml", "It is now called 'n_networks'."]),
         ("checkpoint = 'x'", ["Unknown key 'checkpoint'"]),
         ("lr = 0.1", ["Unknown key 'lr'", "[training_options]"]),
         ("[training_options]\nlrr = 0.1", ["Unknown key 'lrr' in training_options", "Did you mean 'lr'?"]),
@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_read_is_reported(tmp_path):
 
 def test_a_mixture_of_unsuitable_families_is_found_before_the_table_is_read():
     plan = read_config({"target": "visits", "likelihood": "poisson,gaussian"})
-    with pytest.raises(ConfigError, match=r"families must be likelihoods of counts .*'gaussian'"):
+    with pytest.raises(ConfigError, match=r"families must be likelihoods of unbounded counts .*'gaussian'"):
         plan.check_with_torch()
     read_config({"target": "visits", "likelihood": "poisson,negative_binomial"}).check_with_torch()
 

@@ -50,7 +50,7 @@ def test_counts_that_have_arrived_are_scored(folder, later):
     some = later.with_row_index().with_columns(visits=pl.when(pl.col("index") < 50).then("visits")).drop("index")
     assert monitor(folder, some).rows_with_counts == 50
     few = later.with_row_index().with_columns(visits=pl.when(pl.col("index") < 5).then("visits")).drop("index")
-    assert "5 rows have a count so far" in " ".join(monitor(folder, few).not_compared)
+    assert "only 5 of at least 20 rows have a count so far" in " ".join(monitor(folder, few).not_compared)
 
 
 def test_bad_arguments_are_refused(folder, table):

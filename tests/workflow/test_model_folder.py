@@ -110,14 +110,14 @@ def test_a_description_needs_no_model(model_path, patients_fit):
 def test_a_task_of_another_format_is_refused(model_path, patients_fit, rewrite):
     rewrite(model_path, {TASK: json.dumps(patients_fit.folder.task | {"format": 4}).encode()})
     for function in (read_task, describe, load):
-        with pytest.raises(InputError, match=r"task\.json must be of a known format, got format 4"):
+        with pytest.raises(InputError, match=r"task\.json has format 4, but this version reads"):
             function(model_path)
 
 
 def test_a_predictor_alone_is_no_model_folder(tmp_path, patients):
     manifest = {"members": {"constant": Constant.fit(patients.train, None, 0).get_facts()}}
     write_model(tmp_path / "other", {}, manifest)
-    with pytest.raises(InputError, match="holds a Predictor, without names of columns"):
+    with pytest.raises(InputError, match="contains a Predictor, without column names"):
         read_task(tmp_path / "other")
 
 

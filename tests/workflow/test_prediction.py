@@ -62,7 +62,7 @@ def test_unseen_levels_and_flagged_rows_are_reported_once(folder, table):
         "30 rows have an unseen level of 'ward'.",
         "1 row has a missing 'severity', which was never missing in training.",
     ]
-    share = f"{predictions['ood'].mean():.1%} of rows are flagged as out-of-distribution (10% expected of rows like"
+    share = f"{predictions['ood'].mean():.1%} of rows are flagged as out-of-distribution (10% expected for rows like"
     assert findings[-1].startswith(share)
     assert predictions["ood"][:30].all()
     assert predictions["ood_reason"][0].startswith("unseen level 'Z' of 'ward'")
@@ -109,7 +109,7 @@ def test_a_model_without_validation_rows_has_no_pvalues(table, plan):
     assert predict(small, unseen, PredictionSpec(), on_finding=findings.append).columns == COLUMNS[:-1]
     assert "3 rows have an unseen level of 'ward'." in findings
     assert not any("flagged" in sentence for sentence in findings)
-    with pytest.raises(InputError, match="ood needs a model that was fitted with validation rows"):
+    with pytest.raises(InputError, match="ood needs a model with calibrated out-of-distribution scores"):
         predict(small, table.tail(3), PredictionSpec(ood=0.05))
 
 
@@ -118,7 +118,7 @@ def test_a_model_without_validation_rows_has_no_pvalues(table, plan):
 
 def test_of_the_table_of_fit_only_test_rows_are_scored(folder, table):
     scores = evaluate(folder, table)
-    assert scores.pop("note") == "The model was fitted to this table: only its 60 test rows are scored."
+    assert scores.pop("note") == "The model was fitted to this table, so only its 60 test rows are scored."
     assert scores.pop("warnings") == folder.task["warnings"]
     assert scores == folder.task["scores"]
 
@@ -135,7 +135,7 @@ def test_the_table_of_fit_needs_the_column_that_splits_it(folder, table, new, ro
     marked = table.with_columns(part=pl.Series(["train", "test"] * 150))
     plan = folder.task["plan"] | {role: "part"}
     split = ModelFolder(folder.model, folder.task | {"plan": plan})
-    with pytest.raises(InputError, match="No column named 'part', which says which rows are test rows"):
+    with pytest.raises(InputError, match=r"No column named 'part'\. The model was fitted to this table"):
         evaluate(split, table)
     assert rows_to_score(split, new).note == ""
     if role == "split_column":
@@ -188,7 +188,9 @@ def test_a_table_that_was_fitted_as_a_whole_is_scored_out_of_fold(cross_fitted_f
     cross_fitted_folder.save(tmp_path / "model")
     for folder in (cross_fitted_folder, load(tmp_path / "model")):
         scores = evaluate(folder, table)
-        assert scores.pop("note") == "The model was fitted to all 300 rows of this table: they are scored out of fold."
+        assert (
+            scores.pop("note") == "The model was fitted to all 300 rows of this table, so they are scored out of fold."
+        )
         assert scores.pop("warnings") == folder.task["warnings"]
         seconds = [entry.pop("seconds") for entry in scores["entries"]]
         assert len(seconds) == 3
@@ -227,7 +229,10 @@ def test_reports_and_explanations_of_a_table_that_was_fitted_as_a_whole(cross_fi
     assert (board.rows, board.evaluation.row_words) == (300, "out-of-fold rows")
     assert parts["ids"][1] == [f"p{label - 1}" for label in parts["sample"].labels]
     explanation, note = explain_table(cross_fitted_folder, table)
-    assert "importance is measured on 60 of them, with the copies that were fitted without these" in note
+    assert (
+        "importance is measured on one fold (60 rows), with the copies of the members that were fitted without it"
+        in note
+    )
     assert (explanation.importance.rows, explanation.effects.rows) == (60, 300)
     compared = monitor(cross_fitted_folder, table)
     assert "the model was fitted to all rows of this table" in compared.not_compared[-1]

@@ -37,7 +37,7 @@ def test_rows_of_weight_zero_are_left_out_with_a_warning(table, plan):
     prepared = prepare(table.with_columns(weight=pl.Series(np.arange(300) % 3)), plan())
     assert len(prepared.sample) == 200
     assert prepared.sample.labels[:4].tolist() == [2, 3, 5, 6]
-    assert prepared.warnings[0] == "100 rows of weight 0 are left out."
+    assert prepared.warnings[0] == "Left out: 100 rows of weight 0."
 
 
 def test_rows_without_a_target_are_left_out_with_a_warning(table, plan):
@@ -204,7 +204,7 @@ def test_other_increasing_columns_are_kept(name, values):
 
 def test_drop_use_and_category_take_precedence():
     columns = find_columns(drop=("number",), use=("id", "row"), category=("code",))
-    assert columns["number"].left_out == "dropped as asked"
+    assert columns["number"].left_out == "dropped as requested"
     assert not columns["id"].left_out
     assert not columns["row"].left_out
     assert columns["code"].kind == "category of numbers"

@@ -50,7 +50,7 @@ def test_a_long_table_is_scored_as_a_frame_is(folder, new, make_long_table):
 
 def test_the_table_of_the_fit_is_recognised_in_blocks(folder, table, new, make_long_table):
     rows = rows_to_score(folder, make_long_table(table))
-    assert rows.note == "The model was fitted to this table: only its 60 test rows are scored."
+    assert rows.note == "The model was fitted to this table, so only its 60 test rows are scored."
     both = rows_to_score(folder, make_long_table(pl.concat([new, table], how="vertical_relaxed")))
     assert "240 of " in both.note
     assert both.sample.labels.max() > 300
@@ -94,10 +94,7 @@ def test_rows_of_a_long_table_are_explained_by_their_numbers(folder, new, make_l
     some, whole = (explain_rows(folder, source, [290, 3]) for source in (make_long_table(new), new))
     assert some.prediction.tolist() == whole.prediction.tolist()
     assert some.cells[0] == whole.cells[0]
-    assert (
-        some.draws
-        == f"Rows are compared with {some.starts} rows, at equal distances in the order of the means of 300 rows."
-    )
+    assert some.draws == f"Rows are compared with {some.starts} rows, evenly spaced by predicted mean among 300 rows."
 
 
 def test_errors_in_later_blocks_name_the_row_of_the_file(folder, new, make_long_table):

@@ -47,7 +47,7 @@ def test_chosen_settings_replace_those_of_the_plan():
         (PLAN, {"search": ""}, "search must name"),
         (PLAN, {"search": 3}, "search must name"),
         (PLAN, {"search": {"lr": [0.1, 0.2]}}, "search must name"),
-        (FitConfig(target="y", **EVERYTHING), {"search": ["epochs"]}, "epochs has a value and is in `search`"),
+        (FitConfig(target="y", **EVERYTHING), {"search": ["epochs"]}, "epochs has a value, but is also in `search`"),
         (FitConfig(target="y", **EVERYTHING), {}, "Nothing is left to search"),
     ],
 )

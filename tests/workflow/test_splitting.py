@@ -95,7 +95,7 @@ def test_by_time_the_last_rows_are_the_test(kind):
     ranks = [set(order[part].tolist()) for part in split.rows]
     assert ranks == [set(range(700)), set(range(700, 800)), set(range(800, 1000))]
     start = first + timedelta(days=800) if kind == "dates" else 400.0
-    assert split.how == f"by time: the test rows are those from when = {start} on"
+    assert split.how == f"by time: the test rows begin at when = {start}"
 
 
 def test_rows_of_one_time_stay_together():

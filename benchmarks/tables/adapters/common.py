@@ -1,4 +1,4 @@
-"""What every adapter does: read the rows of a job, time a fit and a prediction, write the prediction.
+"""Read the rows of a job, time a fit and a prediction, and write the prediction, for every adapter.
 
 A job is a JSON file with `table` (path without suffix), `fit` and `test` (a .npy file of row numbers each), `seed`,
 `threads`, `options` and `out` (a folder). The adapter writes OUT/prediction.npz and OUT/times.json.
@@ -40,7 +40,7 @@ class Columns:
         return [levels is not None for levels in self.levels]
 
     def codes(self) -> np.ndarray:
-        """Return numbers unchanged and categories as codes, NaN where missing."""
+        """Return numbers unchanged, and categories as codes that are NaN where missing."""
         parts = zip(self.values, self.is_category, strict=True)
         return np.column_stack([np.where(v < 0, np.nan, v) if category else v for v, category in parts])
 
@@ -57,9 +57,9 @@ class Columns:
 class Design:
     """A complete matrix for models that need one, learned from the rows to fit.
 
-    Categories get an indicator per level with `at_least` rows but for the most frequent level, which missing and rarer
-    ones count as. Missing numbers become the median, with an indicator. Constant columns are left out, and with
-    `standard` the others are standardised.
+    A categorical column gets an indicator per level that has at least `at_least` rows, except for the most frequent
+    level. Missing values and rarer levels count as the most frequent level. Missing numbers become the median, with an
+    indicator. Constant columns are left out. With `standard`, the other columns are standardised.
     """
 
     def __init__(self, columns: Columns, at_least: int = 10, standard: bool = True) -> None:
@@ -174,7 +174,7 @@ def write_times(job: Job, times: dict[str, float], packages: tuple[str, ...]) ->
 
 
 def find_version(package: str) -> str:
-    """Return the installed version, also if the distribution has another name, as xgboost-cpu for xgboost."""
+    """Return the installed version of a package, even if its distribution has another name, such as xgboost-cpu."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -182,7 +182,7 @@ def find_version(package: str) -> str:
 
 
 def hold_out_rows(rows: int, seed: int, share: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
-    """Split row numbers into those to fit and those to stop early by, for models without a rule of their own."""
+    """Split row numbers into rows to fit and rows for early stopping, for models that hold out none themselves."""
     order = np.random.default_rng(seed).permutation(rows)
     return order[int(share * rows) :], order[: int(share * rows)]
 

@@ -16,7 +16,7 @@ from .common import Columns, Job, time_fit, write_times
 
 
 class NotAvailableError(Exception):
-    """This version of the library has no such model."""
+    """This version of the library does not have the requested model."""
 
 
 def make_networks(seed: int) -> Any:
@@ -52,7 +52,7 @@ FACTORIES: dict[str, Callable[[int], Any]] = {
     "boosted": make_trees,
     "glm": make_glm,
 }
-#: Those that refuse missing values get the matrix that other GLMs get.
+#: Estimators that refuse missing values get the complete matrix that the GLMs of other packages get.
 COMPLETE = ("glm",)
 
 

@@ -1,1 +1,1 @@
-"""Leaderboard, verdict, diagnosis, explanations, monitoring and the report of a fitted model."""
+"""Analysis of a fitted model: leaderboard, verdict, diagnosis of counts, explanations, monitoring and reports."""

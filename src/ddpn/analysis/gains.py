@@ -1,4 +1,4 @@
-"""How much better one candidate scores than another, with the interval of the difference."""
+"""How much better one candidate scores than another, with an interval of the difference."""
 
 import math
 from typing import NamedTuple
@@ -8,19 +8,19 @@ import numpy as np
 from ddpn.rows.groups import encode_groups
 from ddpn.statistics import TAIL, effective_rows, mean_and_error, weighted_mean
 
-#: A handful of rows is a hundredth of all, within these bounds.
+#: A handful is one percent of the rows, within these limits.
 _MIN_HANDFUL, _MAX_HANDFUL = 3, 20
-#: A mean score is at least this share of the rival's, because the logarithm of 0 is not finite.
+#: The smallest ratio of two mean scores whose logarithm is taken.
 _MIN_SCORE_RATIO = 1e-9
-#: Fewer groups do not show how much values differ between groups.
+#: The fewest groups from which the variation between groups can be estimated.
 MIN_GROUPS = 5
 
 
 class Gain(NamedTuple):
-    """The mean of per-row differences, positive where the model is better, its 95% interval and its standard error.
+    """The mean of per-row differences, positive if the model is better, with its 95% interval and standard error.
 
-    `without_few` is the mean if the `few` rows that count most had no difference, and `depends_on_few` whether that is
-    less than half of the mean and may be chance.
+    `without_few` is the mean after the differences of the `few` most influential rows are set to 0. `depends_on_few` is
+    True if that is less than half of the mean and may be chance.
     """
 
     mean: float
@@ -37,17 +37,16 @@ class Gain(NamedTuple):
 
     @property
     def is_clear(self) -> bool:
-        """Whether it is more than chance: the interval does not contain 0."""
+        """True if the interval does not contain 0, so that the gain is more than chance."""
         return self.low > 0 or self.high < 0
 
 
 def mean_gain(difference: np.ndarray, weight: np.ndarray, candidates: int = 1, group: np.ndarray | None = None) -> Gain:
-    """Compute the mean of per-row differences with its interval. Shape: (rows,) each.
+    """Compute the mean of per-row differences and its interval. Shape: (rows,) each.
 
-    Rows of one `group` (a label per row) are not independent: with groups, the interval is that of the groups' means.
-
-    If `candidates` is above 1, the best of so many candidates was chosen on the same rows and looks too good. So the
-    upper end is that of Bonferroni's interval. The lower end needs no correction: a model that is better than the best
+    Rows with the same label in `group` are not independent; with groups, the interval is computed from the groups'
+    means. If `candidates` is above 1, the best of that many candidates was chosen on the same rows, so it looks too
+    good and the upper end is Bonferroni's. The lower end needs no correction: a model that is better than the best
     candidate is better than all of them.
     """
     return _compute_gain(_vary_few_rows(difference, weight), weight, candidates, group)
@@ -61,13 +60,13 @@ def compare_scores(
     group: np.ndarray | None = None,
     folds: int = 0,
 ) -> Gain:
-    """Return by how much the mean score of a model is below that of a rival, for scores of at least 0, such as CRPS.
+    """Compute how much lower the mean score of a model is than that of a rival, for scores that are not negative.
 
-    The interval is built on the log ratio of the two means (delta method), so the gain never exceeds 100%; its ends are
-    then multiplied by the rival's mean score. Rows, `candidates` and `group` count as in `mean_gain`.
+    The interval is computed for the logarithm of the ratio of both means (delta method) and converted back to
+    differences, so that the gain never exceeds 100%. Rows, `candidates` and `group` count as in `mean_gain`.
 
-    Scores of rows that were predicted out of `folds` are not independent, as their models share training rows: errors
-    are larger by the factor of `fold_error_factor`.
+    Scores of rows that were predicted out of `folds` are not independent, because their models share training rows.
+    Therefore, errors are multiplied by `fold_error_factor`.
 
     >>> gain = compare_scores(np.array([0.1, 0.4, 0.1]), np.array([2.0, 9.0, 1.0]), np.ones(3))
     >>> gain.low < gain.mean < gain.high < 4.0
@@ -77,11 +76,12 @@ def compare_scores(
     variants = _vary_few_rows(rival - model, weight)
     gain = _compute_gain(variants, weight, candidates, group, factor)
     if not base > 0.0:
-        return gain  # the rival is never wrong, and nothing is lower than 0
+        return gain  # the rival's score is 0, so there is no ratio
     scores = rival - variants
-    # A model that is never wrong has a mean of 0, whose logarithm is not finite.
+    # The logarithm of a mean of 0 would not be finite.
     means = np.maximum((scores * weight).sum(-1) / weight.sum(), _MIN_SCORE_RATIO * base)[:, None]
-    # The linear part of log(base / mean): its mean over rows is the logarithm, its spread that of the logarithm.
+    # The linear part of log(base / mean): over rows, its mean is this logarithm, and its variance that of the
+    # logarithm.
     logs = np.log(base / means) + rival / base - scores / means
     log_gain = _compute_gain(logs, weight, candidates, group, factor)
     low, high = (-base * math.expm1(-end) for end in (log_gain.low, log_gain.high))
@@ -89,11 +89,11 @@ def compare_scores(
 
 
 def fold_error_factor(folds: int) -> float:
-    """Return how many times larger the standard error of out-of-fold scores is than that of as many test rows.
+    """Return the ratio of the standard errors of out-of-fold scores and of the scores of as many test rows.
 
-    It is the correction of Nadeau and Bengio (2003, Machine Learning 52) for models that share training rows: the
-    variance of the mean of k folds is (1 / k + 1 / (k - 1)) times that of one fold, and not 1 / k times. Without it,
-    95% intervals of the gain cover 80% (docs/how-to/default-model.md). It is 1 for test rows (0 folds).
+    This is the correction of Nadeau and Bengio (2003, Machine Learning 52) for models that share training rows: the
+    variance of the mean of k folds is (1 / k + 1 / (k - 1)) times that of one fold instead of 1 / k times. Without it,
+    95% intervals of the gain cover 80% (docs/how-to/default-model.md). For test rows (0 folds), it is 1.
 
     >>> fold_error_factor(5), fold_error_factor(0)
     (1.5, 1.0)
@@ -102,10 +102,10 @@ def fold_error_factor(folds: int) -> float:
 
 
 def _vary_few_rows(difference: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return four variants of differences: as they are, and with a handful of rows that count most changed.
+    """Return four variants of differences: unchanged, and with the handful of most influential rows changed.
 
-    Of these rows, the second has only differences against the model, the third only those in its favour, the fourth
-    none. Shape: (rows,) -> (4, rows).
+    In the second variant, these rows keep only differences against the model; in the third, only those in its favour;
+    in the fourth, none. Shape: (rows,) -> (4, rows).
     """
     few = np.argsort(-np.abs(difference * weight), kind="stable")[: _handful(len(difference))]
     variants = np.stack([difference] * 4)
@@ -121,7 +121,7 @@ def _handful(rows: int) -> int:
 def _compute_gain(
     variants: np.ndarray, weight: np.ndarray, candidates: int, group: np.ndarray | None, error_factor: float = 1.0
 ) -> Gain:
-    """Compute the gain of the variants of `_vary_few_rows`; errors are `error_factor` times those of the rows."""
+    """Compute the gain from the variants of `_vary_few_rows`; standard errors are multiplied by `error_factor`."""
     intervals = _mean_intervals(*_aggregate_groups(variants, weight, group), candidates, error_factor)
     (
         (mean, low, high, error),
@@ -129,7 +129,7 @@ def _compute_gain(
         (_, _, highest, _),
         (mean_without_few, low_without_few, high_without_few, _),
     ) = intervals
-    # A handful of large differences makes the mean uncertain, but those in its favour do not make its sign uncertain.
+    # A few large differences make the mean uncertain, but if they favour the better model, its sign is still certain.
     low, high = max(low, lowest) if lowest > 0 else low, min(high, highest) if highest < 0 else high
     is_clear_without_few = low_without_few > 0 if mean > 0 else high_without_few < 0
     is_half_gone = mean_without_few * math.copysign(1.0, mean) < 0.5 * abs(mean)
@@ -140,7 +140,7 @@ def _compute_gain(
 def _aggregate_groups(
     values: np.ndarray, weight: np.ndarray, group: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Replace rows by groups: the mean value of each group and its total weight; groups of weight 0 are left out.
+    """Aggregate rows to groups: the mean value and the total weight of each group; groups of weight 0 are dropped.
 
     Shape: (k, rows) and (rows,) -> (k, groups) and (groups,).
     """
@@ -157,8 +157,8 @@ def _mean_intervals(
 ) -> list[list[float]]:
     """Compute the mean, both ends of its interval and its standard error for each row of `values`, (k, rows).
 
-    The ends are those of Student's t or, where they are farther out, those of Hall's transformation (1992, J. R. Stat.
-    Soc. B 54), which corrects for skewness: where one side has a long tail, the t interval misses the mean too often.
+    The ends are those of Student's t or, if farther from the mean, those of Hall's transformation (1992, J. R. Stat.
+    Soc. B 54), which corrects for skewness: if one tail is long, the t interval misses the mean too often.
     """
     from scipy.special import stdtrit  # slow to import
 
@@ -178,10 +178,10 @@ def _mean_intervals(
 
 
 def count_independent_rows(values: np.ndarray, weight: np.ndarray, group: np.ndarray | None) -> float:
-    """Estimate how many independent rows would make the mean as uncertain as these rows do, at most their number.
+    """Estimate the number of independent rows whose mean would be as uncertain; at most the number of rows.
 
-    The number is below that of the rows if weights differ or if values within groups are alike. It is the number of
-    groups if there are too few of them to estimate how alike their rows are.
+    It is smaller than the number of rows if weights differ or values within groups are similar. If there are too few
+    groups to estimate this similarity, it is the number of groups.
     """
     size = effective_rows(weight)
     if group is None:

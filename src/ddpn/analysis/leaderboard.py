@@ -1,6 +1,7 @@
-"""Scores of the mixture and of every member on the same rows, and the verdict on them.
+"""Scores of the mixture and of every member on the same rows, and the verdict on the mixture.
 
-`Evaluation` has the numbers that a verdict is made of, `verdict` decides: for `ddpn fit`, `evaluate` and `report`.
+`Evaluation` holds the numbers on which the verdict is based, and `verdict` decides, for `ddpn fit`, `evaluate` and
+`report`.
 """
 
 import math
@@ -36,31 +37,34 @@ from ddpn.statistics import weighted_mean, wilson_interval
 from ddpn.storage.contents import JsonObject
 from ddpn.tables.row_draw import draw_to_json, format_drawn_rows
 
-#: The coverage of the intervals that are scored.
+#: The nominal coverage of the intervals that are scored.
 COVERAGE = 0.9
 #: The scores of a leaderboard.
 SCORES = ("mae", "crps", "nll", "coverage", "expected", "width")
-#: Fewer rows than this support no verdict.
+#: The fewest rows for a verdict.
 MIN_ROWS = 50
-#: Two models whose CRPS differ by less than this share are as good as each other, however certain the difference is.
+#: Two models are as good as each other if their CRPS differs by less than this share, even if the difference is
+#: certain.
 MAX_DIFFERENCE = 0.01
-#: So are those that differ by less than this share of the mean count or of one count; less is rounding of float64.
-_NEGLIGIBLE, _ROUNDING = 1e-3, 1e-6
-#: Intervals are too narrow if they cover so much less than asked, and too wide if they cover so much more than their
-#: own probability, both beyond chance.
+#: The same holds if their CRPS differs by less than this share of the mean count (at most of one count), or by less
+#: than the second number, which is rounding of float64.
+_NEGLIGIBLE_SHARE, _ROUNDING = 1e-3, 1e-6
+#: Intervals are too narrow if their coverage is below the nominal one by more than the first number, and too wide if it
+#: exceeds their own probability by more than the second; both only if the difference is more than chance.
 MAX_SHORTFALL, MAX_EXCESS = 0.02, 0.05
-#: A median that is so much farther from the counts (as a share) is reported even where it may be chance.
-_FAR = 0.5
+#: A relative difference of absolute errors that is reported even if it may be chance.
+_LARGE_ERROR_DIFFERENCE = 0.5
 
 
-#: What out-of-fold scores are, in a sentence of the verdict.
+#: A sentence of the verdict that explains out-of-fold scores.
 _OUT_OF_FOLD = "There are no test rows: every row was scored by copies of the models that were fitted without it."
 
 
 class RowScores(NamedTuple):
-    """One value per row: distance of the median, CRPS, NLL, whether the interval covers the count, its width.
+    """Scores with one value per row: absolute error of the median, CRPS, NLL, coverage and width of the interval.
 
-    `expected` is the probability of the interval by the row's own distribution.
+    `coverage` is 1 if the interval contains the count, else 0. `expected` is the probability of the interval by the
+    row's own distribution.
     """
 
     mae: np.ndarray
@@ -71,33 +75,33 @@ class RowScores(NamedTuple):
     width: np.ndarray
 
     def means(self, weight: np.ndarray | None) -> dict[str, float | None]:
-        """Means over rows, by name; None for the infinite NLL of an impossible count, which JSON cannot hold."""
+        """Return means over the rows by name. The infinite NLL of an impossible count becomes None, because of JSON."""
         means = {name: float(np.average(getattr(self, name), weights=weight)) for name in SCORES}
         return {name: value if np.isfinite(value) else None for name, value in means.items()}
 
 
 def score_rows(predictor: Predictor, sample: CountRows, of: str = MIXTURE) -> RowScores:
-    """Scores per row of the mixture or `of` one member, with its calibrated interval. Normals count as rounded."""
+    """Score every row by the mixture or by one member, with its calibrated interval. Normals are rounded to counts."""
     return score_predictions(predictor.predict_rows(sample, of))
 
 
 def score_predictions(predictions: Iterable[tuple[Prediction, CountRows]]) -> RowScores:
-    """Score blocks of rows with their predictions, as `score_rows` does."""
+    """Score rows that are given as blocks of (prediction, rows)."""
     with single_thread(), torch.no_grad():
         blocks = [score_prediction(prediction, rows) for prediction, rows in predictions]
     return RowScores(*map(np.concatenate, zip(*blocks, strict=True)))
 
 
 def score_prediction(prediction: Prediction, rows: CountRows) -> RowScores:
-    """Score the counts of rows as they are recorded, with the calibrated intervals of their prediction."""
+    """Score the recorded counts of rows, with the calibrated intervals of their prediction."""
     recorded = censor_rows(prediction.counts, rows.limit)
     interval = replace(prediction, distribution=recorded).interval_with_probability(COVERAGE)
-    return scored_rows(recorded, rows.y, interval)
+    return score_distribution(recorded, rows.y, interval)
 
 
 @torch.no_grad()
-def scored_rows(dist: CountDistribution, y: np.ndarray, interval: Interval) -> RowScores:
-    """Scores per row of a count distribution with these intervals."""
+def score_distribution(dist: CountDistribution, y: np.ndarray, interval: Interval) -> RowScores:
+    """Score every row by a count distribution with these intervals."""
     (low, high, expected), counts = interval, torch.from_numpy(y)
     inside = (low <= counts) & (counts <= high)
     scores = absolute_error(dist, counts), crps(dist, counts), nll(dist, counts), inside, expected, high - low
@@ -111,15 +115,15 @@ def scored_rows(dist: CountDistribution, y: np.ndarray, interval: Interval) -> R
 class Evaluation:
     """The numbers that a verdict is made of.
 
-    `crps` has the mean CRPS of every candidate by name, the model's own under `model`; `gains` are those of the
-    model on the other candidates in CRPS, `error_gains` that on the rival in absolute error, `errors` the mean
-    absolute errors. `coverage` is the share of rows inside the model's interval, and `expected` the mean
-    probability of these intervals by the model's own distributions, NaN where that is unknown. With unequal
-    weights, or rows in groups that are alike, `effective_rows` is below `rows`, its default. `labels` are names as
-    they stand within a sentence. `mean_count` is the scale of a difference that matters, `only_count` the count
-    that all rows have. `simpler` are the candidates that are simpler than the model, the simplest first; the
-    default is all. `leak` is a sentence about a target leak, `meaning` one about what the scores mean. `folds` is
-    the number of folds, where rows were predicted by cross-fitted copies that left them out; 0 for test rows.
+    `crps` has the mean CRPS of every candidate by name, with the model's own under `model`. `gains` are the model's
+    gains in CRPS over the other candidates, `errors` the mean absolute errors, and `error_gains` the gain over the
+    rival in absolute error. `coverage` is the share of rows inside the model's interval, and `expected` the mean
+    probability of these intervals by the model's own distributions, NaN if unknown. `effective_rows` (default: `rows`)
+    is smaller than `rows` if weights differ or rows within groups are similar. `labels` are names for use within a
+    sentence. `mean_count` is the scale of a difference that matters, `only_count` the count that all rows share, if
+    they do. `simpler` are the candidates that are simpler than the model, simplest first (default: all). `leak` is a
+    sentence about a target leak, `meaning` a sentence about what the scores mean. `folds` is the number of folds if
+    rows were predicted out of fold, and 0 for test rows.
     """
 
     model: str
@@ -150,9 +154,9 @@ class Evaluation:
         folds: int = 0,
         **options: Any,
     ) -> Self:
-        """Evaluate candidates by their scores per row.
+        """Evaluate candidates from their scores per row.
 
-        `y` are the counts, and `group` labels rows that belong together; `options` are the remaining fields.
+        `y` has the counts, and `group` the labels of rows that belong together. `options` are the remaining fields.
         """
         weight, model_scores = np.ones(len(y)) if weight is None else weight, scores[model]
         crps, used = {name: weighted_mean(row_scores.crps, weight) for name, row_scores in scores.items()}, weight > 0
@@ -180,14 +184,14 @@ class Evaluation:
         return replace(evaluation, error_gains={evaluation.rival: error_gain})
 
     def margin(self, name: str) -> float:
-        """Return the largest difference in CRPS from a candidate that does not matter in practice."""
-        return max(MAX_DIFFERENCE * self.crps[name], _ROUNDING, _NEGLIGIBLE * min(self.mean_count, 1.0))
+        """Return the largest difference in CRPS to a candidate that does not matter in practice."""
+        return max(MAX_DIFFERENCE * self.crps[name], _ROUNDING, _NEGLIGIBLE_SHARE * min(self.mean_count, 1.0))
 
     def against(self, name: str) -> str:
         """Compare the model with one candidate: "better", "as good as", "undecided" or "worse".
 
-        "as good as" needs evidence, and not just the lack of a difference: the 95% interval of the
-        difference lies within the margin (a test of equivalence, as by two one-sided tests of 2.5% each).
+        "as good as" requires evidence: the 95% interval of the difference lies within the margin (a test of equivalence
+        by two one-sided tests of 2.5% each).
         """
         gain, margin = self.gains[name], self.margin(name)
         if -margin <= gain.low and gain.high <= margin:
@@ -198,15 +202,16 @@ class Evaluation:
 
     @property
     def others(self) -> list[str]:
-        """The other candidates, the smallest CRPS first."""
+        """The other candidates, sorted by CRPS."""
         return sorted(self.gains, key=lambda name: self.crps[name])
 
     @property
     def rival(self) -> str | None:
-        """The candidate that decides.
+        """The candidate that decides the verdict.
 
-        It is the best of those that are clearly better than the model; else the simplest of those that are simpler and
-        as good; else the best of those that are undecided, as good, or clearly worse, in this order.
+        If candidates are clearly better than the model, it is the best of them. Otherwise, if simpler candidates are as
+        good, it is the simplest of them. Otherwise it is the best candidate among those that are undecided, else among
+        those that are as good, else among those that are clearly worse.
         """
         outcomes = {name: self.against(name) for name in self.others}
         simpler = self.others if self.simpler is None else self.simpler
@@ -218,58 +223,60 @@ class Evaluation:
 
     @property
     def gain(self) -> Gain:
-        """The gain of the model on its rival; 0 without a rival."""
+        """The gain of the model over its rival; 0 if there is no rival."""
         return Gain(0.0, 0.0, 0.0) if self.rival is None else self.gains[self.rival]
 
     @property
     def rival_is_simpler(self) -> bool:
-        """Whether the rival is simpler than the model."""
+        """True if the rival is simpler than the model."""
         return self.simpler is None or self.rival in self.simpler
 
     @property
     def row_words(self) -> str:
-        """What the scored rows are called within a sentence."""
+        """The words for the scored rows within a sentence: "test rows" or "out-of-fold rows"."""
         return "out-of-fold rows" if self.folds else "test rows"
 
     @property
     def is_decidable(self) -> bool:
-        """Whether the rows can show how well counts are predicted: there are enough, with different counts."""
-        return self.size >= MIN_ROWS and self.only_count is None
+        """True if there are enough rows with different counts to judge predictions."""
+        return self.independent_rows >= MIN_ROWS and self.only_count is None
 
     @property
-    def size(self) -> float:
-        """The number of rows that standard errors are based on: the effective number if known, at most `rows`."""
+    def independent_rows(self) -> float:
+        """The number of rows on which standard errors are based: `effective_rows` if known, at most `rows`."""
         return min(self.rows, self.effective_rows or self.rows)
 
     @property
     def too_narrow(self) -> bool:
-        """Whether the coverage is clearly below what was asked: Wilson's 95% interval lies below it."""
-        return self.coverage < COVERAGE - MAX_SHORTFALL and (wilson_interval(self.coverage, self.size)[1] < COVERAGE)
+        """True if the coverage is clearly below the nominal one: Wilson's 95% interval lies below it."""
+        return self.coverage < COVERAGE - MAX_SHORTFALL and (
+            wilson_interval(self.coverage, self.independent_rows)[1] < COVERAGE
+        )
 
     @property
     def too_wide(self) -> bool:
-        """Whether the coverage is clearly above the intervals' own probability: Wilson's 95% interval lies above it.
+        """True if the coverage is clearly above the intervals' own probability: Wilson's 95% interval lies above it.
 
-        Intervals of integers have a larger probability than asked, which is no fault.
+        The coverage is not compared with the nominal one, which intervals of integers rightly exceed.
         """
         return self.coverage > self.expected + MAX_EXCESS and (
-            wilson_interval(self.coverage, self.size)[0] > self.expected
+            wilson_interval(self.coverage, self.independent_rows)[0] > self.expected
         )
 
     @property
     def medians_disagree(self) -> bool:
-        """Whether the absolute error says the opposite of the CRPS, beyond chance or by far."""
+        """True if absolute error and CRPS favour different candidates, clearly or by a large difference."""
         name = self.rival or ""
         if name not in self.error_gains:
             return False
         other, sign = self.error_gains[name], np.sign(self.gain.mean)
         small = MAX_DIFFERENCE * max(self.errors[name], self.errors[self.model])
-        is_far = abs(other.mean) > _FAR * min(self.errors[name], self.errors[self.model])
+        is_far = abs(other.mean) > _LARGE_ERROR_DIFFERENCE * min(self.errors[name], self.errors[self.model])
         return bool(sign * other.mean < -small and (other.is_clear or is_far))
 
 
 def coverage_words(coverage: float, expected: float, rows: str = "rows") -> str:
-    """Say what intervals cover, beside what their own distributions expect of them and what was asked.
+    """Describe the coverage of intervals, next to the coverage that their distributions expect and the nominal one.
 
     >>> coverage_words(0.939, 0.935)
     'cover 93.9% of the rows (expected 93.5%; at least 90% asked)'
@@ -279,16 +286,16 @@ def coverage_words(coverage: float, expected: float, rows: str = "rows") -> str:
 
 
 def is_score(crps: float) -> bool:
-    """Return True if a mean CRPS is finite and not negative; very large counts overflow to other numbers."""
+    """Return True if a mean CRPS is finite and not negative; very large counts can overflow."""
     return math.isfinite(crps) and crps >= 0
 
 
 class Verdict(NamedTuple):
-    """Whether to use the model; the first of the `sentences` is the headline.
+    """The decision whether to use the model. The first of the `sentences` is the headline.
 
-    `level` is "better" (than all others), "as good as" (a simpler one, or one that is no simpler, within 1%),
-    "undecided" (the rows are too few to tell), "worse" or "unusable". `prefer` is the candidate to use instead of the
-    model: one that is clearly better, or that is simpler and shown to be as good.
+    `level` is "better" (than all others), "as good as" (another candidate, within 1%), "undecided" (too few rows to
+    tell), "worse" or "unusable". `prefer` is the candidate to use instead of the model: one that is clearly better, or
+    that is simpler and shown to be as good.
     """
 
     level: str
@@ -308,7 +315,7 @@ class Verdict(NamedTuple):
 
 
 def verdict(evaluation: Evaluation) -> Verdict:
-    """Decide whether to use the model, in plain sentences.
+    """Decide whether to use the model, and explain the decision in plain sentences.
 
     Parameters
     ----------
@@ -342,12 +349,12 @@ def _write_headline(evaluation: Evaluation) -> tuple[str, str]:
         return "unusable", "The model could not be scored: its CRPS is not a finite number of at least 0."
     if evaluation.leak:
         return "unusable", "These scores cannot be trusted: a column contains the target (target leak)."
-    if evaluation.size < MIN_ROWS:
+    if evaluation.independent_rows < MIN_ROWS:
         words = evaluation.row_words if evaluation.rows != 1 else evaluation.row_words.removesuffix("s")
         rows = f"{evaluation.rows:,} {words}"
         if evaluation.rows >= MIN_ROWS:
-            rows += f", which by their weights and groups count as {evaluation.size:.0f},"
-        return "undecided", f"Too few rows for a verdict: with {rows} every difference may be chance."
+            rows += f", which by their weights and groups count as {evaluation.independent_rows:.0f},"
+        return "undecided", f"Too few rows for a verdict: with {rows} any difference may be chance."
     if not evaluation.is_decidable:
         same = f"All {evaluation.rows:,} {evaluation.row_words} have the count {evaluation.only_count:g}"
         return "undecided", f"{same}: they cannot show how well counts are predicted."
@@ -389,7 +396,7 @@ def _write_headline(evaluation: Evaluation) -> tuple[str, str]:
 
 
 def _describe_tie(evaluation: Evaluation, name: str, crps: str) -> str:
-    """Write the sentence for a candidate that is as good as the model."""
+    """Write the headline if the model and a candidate are as good as each other."""
     crps = "the same CRPS" if evaluation.gain.mean == 0 else crps
     if evaluation.rival_is_simpler:
         return f"The simpler {name} is as good as the model, within {MAX_DIFFERENCE:.0%} ({crps}): prefer it."
@@ -397,7 +404,7 @@ def _describe_tie(evaluation: Evaluation, name: str, crps: str) -> str:
 
 
 def _describe_doubt(evaluation: Evaluation, name: str, crps: str) -> str:
-    """Write the sentence for a difference that too few rows leave undecided."""
+    """Write the headline if the rows are too few to decide."""
     advice = (
         f"Keep the model unless you need the simpler one, {name}" if evaluation.rival_is_simpler else "Keep the model"
     )
@@ -408,7 +415,7 @@ def _describe_doubt(evaluation: Evaluation, name: str, crps: str) -> str:
 
 
 def change(gain: Gain, base: float) -> str:
-    """Write a gain and its interval in percent of a score: "3% lower, 95% interval 1% to 5%"."""
+    """Write a gain and its interval in percent of a score, such as "3% lower, 95% interval 1% to 5%"."""
     low, middle, high = (_share(value, base) for value in (gain.low, gain.mean, gain.high))
     if not gain.is_clear:
         return f"{middle} {_side(gain.mean)}, 95% interval {low} {_side(gain.low)} to {high} {_side(gain.high)}"
@@ -421,7 +428,7 @@ def _side(gain: float) -> str:
 
 
 def _share(difference: float, base: float) -> str:
-    """Write a difference in percent of a score, with two digits."""
+    """Write a difference in percent of a score, with two significant digits."""
     share = 100.0 * abs(difference) / base if base > 0 else math.inf if difference else 0.0
     if share > 1e4:
         return f"over {10_000:,}%"
@@ -441,18 +448,18 @@ def _complexity(member: Member) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Leaderboard:
-    """Mean scores of the mixture, of every member and of other candidates on the same rows.
+    """Mean scores of the mixture, every member and other candidates on the same rows.
 
     Attributes
     ----------
     entries : list of dict
-        A row per candidate, the smallest CRPS first: "name", "label", "weight" in the mixture, "crps", "nll", "mae",
+        One entry per candidate, sorted by CRPS: "name", "label", "weight" in the mixture, "crps", "nll", "mae",
         "coverage", "expected" coverage (the mean of the intervals' own probabilities) and "width" of the 90% intervals,
         and "seconds" of the fit.
     evaluation : Evaluation
-        What the verdict on the mixture is made of.
+        The numbers on which the verdict on the mixture is based.
     rows, total : int
-        How many rows were scored, and of how many they were drawn.
+        The number of rows that were scored, and the number from which they were drawn.
     """
 
     entries: list[JsonObject]
@@ -462,12 +469,12 @@ class Leaderboard:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether to use the mixture, in plain sentences."""
+        """The verdict on the mixture, in plain sentences."""
         return verdict(self.evaluation)
 
     @property
     def title(self) -> str:
-        """How many rows were scored, of how many they were drawn, and whether these are test rows."""
+        """A title that says which rows were scored, and how many."""
         return f"Scores on {format_drawn_rows(self.rows, self.total, self.evaluation.row_words.removesuffix('s'))}"
 
     def to_dict(self) -> JsonObject:
@@ -487,7 +494,7 @@ class Leaderboard:
         }
 
     def to_frame(self) -> pl.DataFrame:
-        """Return the `entries` as a polars data frame, one row per candidate."""
+        """Return the `entries` as a polars data frame with one row per candidate."""
         return pl.DataFrame(self.entries)
 
     def __str__(self) -> str:
@@ -508,37 +515,36 @@ def leaderboard(
     total: int | None = None,
     mixture: RowScores | None = None,
 ) -> Leaderboard:
-    """Score the mixture and every member on the same rows, members of weight 0 as well.
+    """Score the mixture and every member, including members of weight 0, on the same rows.
 
-    The mixture is compared with every simpler model used alone: all members but the networks, which count only where
-    they have no weight.
+    The mixture is compared with every simpler model: all members except networks that have a weight in it.
 
     Parameters
     ----------
     predictor : Predictor
         The model.
     sample : CountRows
-        Rows to score it on, such as test rows.
+        The rows to score, such as test rows.
     leaks : sequence of str
-        Sentences about suspected target leaks, which forbid a positive verdict.
+        Sentences about suspected target leaks. They rule out a positive verdict.
     meaning : str
         A sentence about what the scores mean, such as that they are for new groups of rows.
     others : mapping of str to Distribution, optional
-        What other models predict for the same rows, by name; a Normal is rounded to counts.
+        Predictions of other models for the same rows, by name. Normals are rounded to counts.
     total : int, optional
-        The number of rows that the sample was drawn from (`ddpn.tables.row_draw`), for the title.
+        The number of rows from which the sample was drawn (`ddpn.tables.row_draw`), for the title.
     mixture : RowScores, optional
-        The scores of the mixture, if they are known.
+        The scores of the mixture, if they were already computed.
     """
     rows = _score_candidates(predictor, sample, mixture)
     for name, dist in (others or {}).items():
         shape, number = tuple(require_supported(dist).batch_shape), len(sample)
         if shape not in ((), (1,), (number,)):
             raise InputError(
-                f"baseline '{name}' must have one distribution per row of X ({number}), got batch {shape}."
+                f"Baseline '{name}' must have one distribution per row of X ({number}), got batch shape {shape}."
             )
         other = censor_rows(discretize(dist if shape == (number,) else dist.expand((number,))), sample.limit)
-        rows[name] = scored_rows(other, sample.y, make_interval(other, COVERAGE))
+        rows[name] = score_distribution(other, sample.y, make_interval(other, COVERAGE))
     about = {"leak": " ".join(leaks), "meaning": meaning}
     return _rank_candidates(predictor, rows, sample, list(others or {}), total or len(sample), **about)
 
@@ -546,15 +552,15 @@ def leaderboard(
 def out_of_fold_leaderboard(
     predictor: Predictor, rows: CalibratedRows, leaks: Sequence[str] = (), meaning: str = ""
 ) -> Leaderboard:
-    """Score the mixture and every member on rows that were cross-fitted, without test rows.
+    """Score the mixture and every member out of fold on rows that were cross-fitted.
 
     Parameters
     ----------
     predictor : Predictor
         The model.
     rows : CalibratedRows
-        The rows that calibrated the model. Copies of members that were not fitted to a row predicted it, with weights
-        and calibration that the other folds chose. Every row is scored once.
+        The calibration rows. Each row was predicted by copies of the members that were not fitted to it, with weights
+        and a calibration from the other folds. Every row is scored once.
     leaks, meaning
         As for `leaderboard`.
     """
@@ -567,10 +573,10 @@ def out_of_fold_leaderboard(
 def _score_candidates(
     predictor: Predictor, sample: CountRows, mixture: RowScores | None = None
 ) -> dict[str, RowScores]:
-    """Score the mixture, unless its scores are given, and every member, by name."""
+    """Score the mixture (unless its scores are given) and every member, by name."""
     rows = {MIXTURE: score_rows(predictor, sample) if mixture is None else mixture}
     for name in predictor.members:
-        # A member has the scores of the mixture if it has its distributions and its intervals.
+        # If the mixture has a single member with the same intervals, both have the same scores.
         is_mixture = name == predictor.sole_member and predictor.calibration.groups is None
         calibration = predictor.calibration
         if is_mixture and calibration.interval_level(COVERAGE, name) == calibration.interval_level(COVERAGE):
@@ -588,7 +594,7 @@ def _rank_candidates(
     total: int,
     **options: Any,
 ) -> Leaderboard:
-    """Make the leaderboard of scores per row; `options` are further fields of the evaluation."""
+    """Make the leaderboard from scores per row; `options` are further fields of the evaluation."""
     labels = {name: format_member_label(name, member) for name, member in predictor.members.items()}
     seconds = sum(predictor.seconds.get(name, 0.0) for name in predictor.active_members)
     entries = [
@@ -601,10 +607,10 @@ def _rank_candidates(
         }
         for name, scores in rows.items()
     ]
-    # A member of weight 1 is the mixture; networks beside others are what the mixture is made of.
+    # A member of weight 1 is the mixture itself. Networks in a mixture are not a simpler alternative.
     networks = [name for name, member in predictor.members.items() if _complexity(member) >= Networks.complexity]
     compared = [name for name, w in predictor.weights.items() if w == 0.0 or (w < 1.0 and name not in networks)]
-    # All members are simpler than a mixture of several; than a single member, those of a simpler kind.
+    # All members are simpler than a mixture of several. If the model is a single member, only simpler kinds are.
     simpler = sorted(predictor.members, key=lambda name: _complexity(predictor.members[name]))
     if len(predictor.active_members) == 1:
         (member,) = predictor.active_members.values()

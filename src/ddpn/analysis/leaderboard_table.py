@@ -1,4 +1,4 @@
-"""The leaderboard as people read it, in Python, in reports and on the command line. Imports no torch."""
+"""The leaderboard as a table, for Python, reports and the command line. Imports no torch."""
 
 import math
 from collections.abc import Sequence
@@ -8,9 +8,9 @@ from ddpn.storage.contents import JsonObject
 
 
 def tabulate_scores(entries: Sequence[JsonObject], coverage: float, caption: str = "") -> TextTable:
-    """Return the scores of all candidates; of several, the smallest CRPS is bold.
+    """Make a table of the scores of all candidates. If there are several, the smallest CRPS is bold.
 
-    An entry is one of `Leaderboard.entries`, also as JSON has it, where an infinite score is None.
+    `entries` are those of `Leaderboard.entries`, or the same from JSON, in which an infinite score is None.
     """
     share = f"{coverage:.0%}"
     headings = ("", "weight", "CRPS", "NLL", "MAE", f"{share} coverage", "expected", f"{share} width", "fit, s")

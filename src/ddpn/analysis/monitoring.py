@@ -1,7 +1,7 @@
 """Compare new rows with the training rows of a model: columns, out-of-distribution rows and, with counts, intervals.
 
-Each comparison is a `Check` with a p-value and a size. It says drift where both do: with many rows, differences that do
-not matter are significant, too.
+Each comparison is a `Check` with a p-value and an effect size. It reports drift only if both are notable, because with
+many rows even differences that do not matter are significant.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -32,10 +32,10 @@ from ddpn.tables.columns import Column
 from ddpn.tables.row_draw import MAX_ROWS, describe_draw, draw_rows, draw_sample, draw_to_json
 from ddpn.tables.row_hashes import hash_texts
 
-#: Fewer rows are not compared: only the grossest differences would be found.
+#: The fewest rows that are compared. With fewer, only gross differences could be found.
 MIN_ROWS_TO_COMPARE = 20
-#: Rows that a level must be expected in to be compared on its own; others are compared together.
-_MIN_EXPECTED = 5.0
+#: The smallest expected number of rows of a level that is compared separately. Rarer levels are pooled.
+_MIN_EXPECTED_ROWS = 5.0
 
 
 class Check(NamedTuple):
@@ -46,19 +46,19 @@ class Check(NamedTuple):
     kind : str
         "values" of a column, "ood", "coverage" or "pit".
     name : str
-        The column, or what is compared.
+        The name of the column, or of the quantity that is compared.
     effect : float
-        The size of the difference, from 0 to 1: of shares of rows.
+        The size of the difference, as a difference of shares from 0 to 1.
     p_value : float
-        The probability of such a difference, or a larger one, where new rows are like the training rows.
+        The probability of a difference at least as large if new rows are like the training rows.
     before, now : str
-        What was in the training or is expected, and what the new rows have.
+        The value in the training rows (or the expected value), and the value in the new rows.
     ignored : bool
-        Whether it is shown only.
+        True if the check is shown but never reports drift.
     adjusted_p_value : float
-        The p-value for all checks together.
+        The p-value after adjustment for all checks.
     drift : bool
-        Whether the difference is more than chance and large enough to matter.
+        True if the difference is more than chance and large enough to matter.
     """
 
     kind: str
@@ -73,12 +73,12 @@ class Check(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What is compared, in words."""
+        """The title of the check."""
         return f"values of {self.name}" if self.kind == "values" else self.name
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """What tables show: title, before, now, difference, adjusted p-value and decision."""
+        """The cells of a table: title, before, now, difference, adjusted p-value and decision."""
         p_value = f"{self.adjusted_p_value:.2g}" if self.adjusted_p_value >= 0.001 else "<0.001"
         last = ("-", "ignored") if self.ignored else (p_value, "drift" if self.drift else "")
         return self.title, self.before, self.now, f"{self.effect:.3f}", *last
@@ -86,23 +86,23 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class Monitoring:
-    """All checks of a table, those with drift first.
+    """All checks of a table. Those with drift come first.
 
     Parameters
     ----------
     rows, total : int
-        New rows that are compared, and of how many they were drawn.
+        The number of new rows that were compared, and the number from which they were drawn.
     training_rows : int
-        Rows that the summary of the training is of.
+        The number of training rows that were summarised.
     rows_with_counts, total_with_counts : int
-        New rows whose counts are compared with predictions, and of how many they were drawn: those whose counts are
-        known and were not trained on.
+        The number of new rows whose counts were compared with predictions, and the number from which they were drawn:
+        rows with known counts that were not training rows.
     alpha, effect : float
-        The level of all tests together, and the least difference that matters.
+        The significance level of all tests together, and the smallest difference that matters.
     checks : tuple of Check
         The comparisons.
     not_compared : tuple of str
-        Sentences about what could not be compared, and why.
+        Sentences about quantities that could not be compared, and why.
     """
 
     rows: int
@@ -117,7 +117,7 @@ class Monitoring:
 
     @property
     def drift(self) -> bool:
-        """Whether some check says drift."""
+        """True if at least one check reports drift."""
         return any(check.drift for check in self.checks)
 
     @property
@@ -132,14 +132,14 @@ class Monitoring:
 
     @property
     def draws(self) -> str:
-        """Sentences on the rows that were drawn; empty if all rows were used."""
+        """Sentences that say how many rows were drawn; empty if all rows were used."""
         columns = describe_draw("Columns and out-of-distribution rows are checked on", self.rows, self.total)
         counts = describe_draw("Coverage and PIT are checked on", self.rows_with_counts, self.total_with_counts)
         return f"{columns} {counts}".strip()
 
     @property
     def detectable(self) -> str:
-        """A sentence about the differences that so many rows can show."""
+        """A sentence about the smallest difference that this number of rows can show."""
         sizes = 1.0 / self.rows + 1.0 / self.training_rows
         least = min(1.0, float(np.sqrt(-0.5 * np.log(self.alpha / max(2 * len(self.checks), 2)) * sizes)))
         return (
@@ -179,19 +179,20 @@ def compare(
     X : table
         New rows.
     sample : CountRows, optional
-        Rows with counts that the model was not fitted to, by which coverage and PIT are checked.
+        Rows with counts to which the model was not fitted, for checks of coverage and PIT.
     alpha : float
-        The probability of any false alarm where rows are like the training rows (Holm over all checks).
+        The probability of a false alarm if rows are like the training rows (Holm's method over all checks).
     effect : float
-        The least difference of shares that matters, from 0 to 1; half of that for the coverage of intervals.
+        The smallest difference of shares that matters, from 0 to 1. For the coverage of intervals it is half of that.
     ignored : collection of str
         Columns of X that are compared but never count as drift, such as dates.
     days : collection of str
-        Columns of X that hold days since 1970, which are shown as dates.
+        Columns of X with days since 1970, which are shown as dates.
     max_rows : int or None
-        Of more rows, with and without counts, so many are drawn at random, always the same ones; None uses all.
+        The most rows of each kind, with and without counts. From more rows, some are drawn at random, always the same
+        ones. None uses all rows.
     total, total_with_counts : int, optional
-        The number of rows that X and the sample were drawn from already.
+        The number of rows from which X and the sample were already drawn.
 
     Returns
     -------
@@ -204,7 +205,7 @@ def compare(
     if profile is None:
         raise InputError("The model has no summary of its training rows to compare with. Fit it again with ddpn fit.")
     if rows < MIN_ROWS_TO_COMPARE:
-        raise InputError(f"The table must have at least {MIN_ROWS_TO_COMPARE} rows to be compared, got {rows}.")
+        raise InputError(f"Monitoring needs at least {MIN_ROWS_TO_COMPARE} rows, got {rows}. Collect more rows.")
     draw = draw_rows(rows, max_rows)
     X, rows, total = take_rows(X, draw.positions), len(draw), rows if total is None else total
     checks, notes = list[Check](), list[str]()
@@ -214,7 +215,7 @@ def compare(
         )
         checks.append(check._replace(ignored=name in {*profile.ignored, *ignored}))
         if not len(column_profile.keys) and not len(column_profile.edges) and column_profile.missing_share < 1.0:
-            notes.append(f"Values of {name!r}: the training had too many levels to keep track of them.")
+            notes.append(f"Values of {name!r}: the training rows had too many levels to store them.")
     if predictor.calibration.ood is None:
         notes.append("The share of out-of-distribution rows: the model was fitted without calibration rows.")
     else:
@@ -229,10 +230,10 @@ def compare(
 
 
 def decide_drift(checks: Sequence[Check], alpha: float, effect: float) -> tuple[Check, ...]:
-    """Adjust p-values (Holm over all checks that count) and decide each check; those with drift come first.
+    """Adjust p-values (Holm's method over all checks that count) and decide each check; checks with drift come first.
 
-    A check says drift if its adjusted p-value is below `alpha` and its effect is at least `effect`, half of that for
-    coverage.
+    A check reports drift if its adjusted p-value is below `alpha` and its effect is at least `effect` (for coverage,
+    half of it).
 
     >>> one, other = Check("ood", "a", 0.3, 0.001, "", ""), Check("ood", "b", 0.01, 1e-9, "", "")
     >>> [(check.name, check.adjusted_p_value, check.drift) for check in decide_drift([one, other], 0.01, 0.1)]
@@ -251,12 +252,12 @@ def decide_drift(checks: Sequence[Check], alpha: float, effect: float) -> tuple[
 
 
 def compare_column(profile: ColumnProfile, column: Column, shown: Callable[[float], str] = "{:.4g}".format) -> Check:
-    """Compare the values of a column, missing ones included, with the training; `shown` writes one of its numbers."""
+    """Compare the values of a column, including missing ones, with the training; `shown` formats a number."""
     if len(profile.keys):
         return _compare_levels(profile, column)
-    # Kolmogorov-Smirnov: the largest difference of the two cdfs, at the quantiles that the summary keeps. These are
-    # three per doubling of the rank, so that the distance is a little too small rather than too large. Missing values
-    # come before all others.
+    # Kolmogorov-Smirnov: the largest difference of the two cdfs at the quantiles in the summary. The summary has three
+    # quantiles per doubling of the rank, so that the distance is rather too small than too large. Missing values count
+    # as smaller than all others.
     absent, before, now = column.is_missing, profile.rows[0], len(column.values)
     old, new, values = profile.missing_share, float(absent.mean()), np.sort(column.values[~absent])
     distance = abs(old - new)
@@ -275,9 +276,9 @@ def compare_column(profile: ColumnProfile, column: Column, shown: Callable[[floa
 
 
 def _combine_with_missing(p_value: float, profile: ColumnProfile, absent: np.ndarray) -> float:
-    """Combine the p-value of a test of values with that of Fisher's exact test of missing values, if there are any.
+    """Combine the p-value of a test of values with Fisher's exact test of missing values, if any are missing.
 
-    Fisher's test finds the first missing values of a column among a few rows.
+    Fisher's test detects the first missing values of a column even among few rows.
     """
     present = profile.rows[0] - profile.rows[1]
     table = np.array([[profile.rows[1], present], [absent.sum(), (~absent).sum()]]).round().astype(int)
@@ -287,22 +288,22 @@ def _combine_with_missing(p_value: float, profile: ColumnProfile, absent: np.nda
 
 
 def _compare_levels(profile: ColumnProfile, column: Column) -> Check:
-    """Test whether the shares of frequent levels are the same, and name the level that has changed most.
+    """Test whether the shares of frequent levels have changed, and name the level that has changed most.
 
-    Levels that are rare in the training are one cell with those that it did not have, so that it makes no difference in
-    which of two alike tables a rare level happens to occur.
+    Levels that are rare in the training rows are pooled with unseen levels, because it is chance in which of two
+    similar tables a rare level occurs.
     """
     before, number, absent = profile.rows[0], len(column.values), column.is_missing
     index = profile.find_positions(column.rows(~absent))
     counts = np.append(np.bincount(index[index >= 0], minlength=len(profile.keys)), absent.sum())
     old = np.append(_key_shares(profile) * (1.0 - profile.missing_share), profile.missing_share)
     now, unseen = counts / number, float((index < 0).sum() / number)
-    chosen = old * min(before, number) >= _MIN_EXPECTED
+    chosen = old * min(before, number) >= _MIN_EXPECTED_ROWS
     cells = [np.append(shares[chosen], max(0.0, 1.0 - shares[chosen].sum())) for shares in (old, now)]
     effect = 0.5 * float(np.abs(cells[0] - cells[1]).sum())
     table = np.stack([before * cells[0], number * cells[1]])
-    if chosen.sum() > 1 and table[:, -1].sum() * min(before, number) < _MIN_EXPECTED * (before + number):
-        # Too few in both tables together: with the rarest of the others.
+    if chosen.sum() > 1 and table[:, -1].sum() * min(before, number) < _MIN_EXPECTED_ROWS * (before + number):
+        # The pooled cell has too few rows in both tables together, so it is merged with the rarest level.
         table[:, int(np.argmin(table[0, :-1]))] += table[:, -1]
         table = table[:, :-1]
     used = table[:, table.sum(0) > 0.0]
@@ -312,7 +313,7 @@ def _compare_levels(profile: ColumnProfile, column: Column) -> Check:
     elif used.shape[1] > 2:
         p_value = float(stats.chi2_contingency(used, correction=False)[1])
     p_value = _combine_with_missing(p_value, profile, absent)
-    # The summary has hashes of levels, so that only those of the new rows are known by name.
+    # The summary has only hashes of levels, so names are known only for levels of the new rows.
     names, keys = [f"{value:g}" for value in profile.keys.view(np.float64)], np.arange(len(profile.keys))
     if column.is_category:
         names, keys = list(column.levels), profile.find_keys(hash_texts(column.levels))
@@ -327,9 +328,10 @@ def _compare_levels(profile: ColumnProfile, column: Column) -> Check:
 
 
 def _key_shares(profile: ColumnProfile) -> np.ndarray:
-    """Return the share of each level or value (`keys`) among the training values that were not missing.
+    """Return the share of each level or value (`keys`) among the training values that are not missing.
 
-    The surprise of a level is -log of the share of all levels that are as rare, so that shares are its differences.
+    The surprise of a level is -log of the total share of all levels that are at most as frequent, so shares are
+    differences of these totals.
 
     >>> from ddpn.tables.columns import Kind
     >>> profile = ColumnProfile(Kind.CATEGORY, np.ones(2), np.zeros(2), keys=np.arange(3, dtype=np.uint64),
@@ -346,10 +348,10 @@ def _key_shares(profile: ColumnProfile) -> np.ndarray:
 
 
 def _compare_ood(predictor: Predictor, pvalues: np.ndarray) -> Check:
-    """Compare the share of flagged rows with that expected of rows like the calibration rows.
+    """Compare the share of flagged rows with the share that is expected for ordinary rows.
 
-    Among rows like these, the number of flagged ones has a Beta-Binomial distribution: the share that a finite
-    calibration set leaves for new rows varies itself.
+    For rows like the calibration rows, the number of flagged rows has a Beta-Binomial distribution, because the
+    calibration set is finite.
     """
     ood = predictor.calibration.require_ood()
     size, rows = len(ood.scores), len(pvalues)
@@ -364,12 +366,12 @@ def _compare_ood(predictor: Predictor, pvalues: np.ndarray) -> Check:
 def _compare_counts(predictor: Predictor, sample: CountRows) -> list[Check]:
     """Compare the coverage of intervals with their own probability, and the PIT with a uniform distribution.
 
-    The number of rows inside has about a Binomial distribution with the mean probability, whose variance is at least
-    that of rows with different probabilities. Intervals that cover more than expected are no drift that harms.
+    The number of covered rows is compared with a Binomial with the mean probability, whose variance is at least as
+    large as the true one. Intervals that cover more than expected do not count as drift.
     """
     rows = len(sample)
     with single_thread():
-        # All rows as one distribution: they were drawn, and are few.
+        # All rows are predicted at once, because there are few of them.
         arguments = predictor.counts.arguments(sample)
         prediction = predictor.predict(sample.X, arguments["exposure"], arguments["upper"])
         dist = discretize(censor_rows(prediction.distribution, sample.limit))
@@ -377,7 +379,7 @@ def _compare_counts(predictor: Predictor, sample: CountRows) -> list[Check]:
         low, high, probability = predictor.wrap(dist, groups=sample.interval_groups).interval_with_probability(COVERAGE)
         is_covered, expected = int(((low <= y) & (y <= high)).sum()), float(probability.mean())
         distance, pit = pit_distance(dist, y), Pit.from_counts(dist, y, np.ones(rows))
-    # A level that was calibrated on few rows is itself uncertain, as a share among these rows is.
+    # An interval level that was calibrated on few rows is itself uncertain, like a share of these rows.
     levels = predictor.calibration.intervals.get(MIXTURE)
     size = np.inf if levels is None else float(levels.rows[0])
     deviation = np.sqrt(expected * (1.0 - expected) * (1.0 / rows + 1.0 / size))

@@ -1,8 +1,7 @@
-"""Every figure of the package but that of `Prediction.plot`: those of the report, of `plot` methods, and calibration.
+"""All figures except that of `Prediction.plot`: figures of reports, of `plot` methods, and of calibration.
 
-`plot_pit` is about predictions and observed counts; `Effects.plot` and `Contributions.plot` call others. A function
-`draw_...` draws into axes; `draw_panel` makes a figure of one of them, and `render_svg` the image that the report
-embeds.
+A function `draw_...` draws into axes. `draw_panel` makes a figure with one panel, and `render_svg` the image that
+reports embed. `plot_pit` takes predictions and observed counts.
 """
 
 import math
@@ -47,15 +46,16 @@ if TYPE_CHECKING:
     from ddpn.analysis.explanations.permutation import Importance
     from ddpn.analysis.explanations.shapley import Contributions
 
-#: Names of the colours in the style of a page, which has others in dark mode.
+#: The CSS names of the colours. A page has other colours in dark mode.
 _PAGE_COLORS = {
     ACCENT: "accent", SOFT: "soft", CONTRAST: "contrast", BAND: "band", MUTED: "muted", RULE: "rule", INK: "ink",
 }  # fmt: skip
-#: Characters of a level or column beside an axis.
-_CHARACTERS = 19
-#: Inches: the size of a figure, the height of a named bar, of a line of a legend, and of an axis with its label.
-_WIDTH, _HEIGHT, _ROW, _LINE, _AXIS = 4.3, 2.75, 0.25, 0.19, 0.5
-#: Left and right margin in inches, with named bars and without, or with a mark beside the axes.
+#: The most characters of a label beside an axis.
+_MAX_CHARACTERS = 19
+#: Sizes in inches: width and height of a figure, and heights of a named bar, of a line of a legend, and of an axis with
+#: its label.
+_WIDTH, _HEIGHT, _BAR_HEIGHT, _LEGEND_HEIGHT, _AXIS_HEIGHT = 4.3, 2.75, 0.25, 0.19, 0.5
+#: Left and right margins in inches: without named bars, with named bars, and with a mark beside the axes.
 PLAIN, NAMED, BESIDE = (0.62, 0.22), (1.42, 0.66), (0.62, 0.6)
 
 
@@ -67,15 +67,20 @@ def draw_panel(
     margins: tuple[float, float] = PLAIN,
     title: str = "",
 ) -> "Figure":
-    """Draw a figure of one panel by calling `draw`, with its legend above; `margins` are left and right, in inches."""
+    """Make a figure with one panel, drawn by `draw`, and its legend above. `margins` are left and right, in inches."""
     figure = figure_class()((width, height))
     ax = figure.subplots()
     draw(ax)
     entries = ax.get_legend_handles_labels()
     number = len(entries[1])
     columns = 2 if number == 4 else 3
-    top = height - 0.12 - _LINE * -(-number // columns) - 0.3 * bool(title)
-    edges = {"left": margins[0] / width, "right": 1 - margins[1] / width, "bottom": _AXIS / height, "top": top / height}
+    top = height - 0.12 - _LEGEND_HEIGHT * -(-number // columns) - 0.3 * bool(title)
+    edges = {
+        "left": margins[0] / width,
+        "right": 1 - margins[1] / width,
+        "bottom": _AXIS_HEIGHT / height,
+        "top": top / height,
+    }
     figure.subplots_adjust(**edges)
     if number:
         position: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.1 / width, top / height)}
@@ -87,16 +92,17 @@ def draw_panel(
 
 @use_style
 def render_svg(figure: "Figure", name: str, title: str, description: str) -> str:
-    """Return a figure as an SVG element of a page: text as text, in the colours of the page, and reproducible bytes.
+    """Render a figure as an SVG element of a page: with text as text, the page's colours, and reproducible bytes.
 
-    `name` is unique on the page and prefixes all names in the image; `title` and `description` are for screen readers.
+    `name` must be unique on the page; it prefixes all ids of the image. `title` and `description` are for screen
+    readers.
     """
     import matplotlib
 
     buffer = StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with matplotlib.rc_context({"svg.hashsalt": name}), warnings.catch_warnings():
-        # The fonts of the browser have what matplotlib's font lacks.
+        # Glyphs that matplotlib's font lacks are in the fonts of the browser.
         warnings.filterwarnings("ignore", "Glyph", UserWarning)
         figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     body = buffer.getvalue().partition("<svg")[2].partition(">")[2].replace("xlink:href", "href")
@@ -114,13 +120,13 @@ def render_svg(figure: "Figure", name: str, title: str, description: str) -> str
 
 
 def _short_name(point: object) -> str:
-    """Write a value or a name of a column as a short label."""
+    """Write a value or a name as a short label."""
     text = value_text(point)
-    return text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…"
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"
 
 
 def _log1p(values: np.ndarray) -> np.ndarray:
-    """log(1 + x), which is defined at 0; the left end of the bar of 0 is at -0.5."""
+    """Return log(1 + x), which is finite at 0. The bar of 0 begins at -0.5."""
     return np.log1p(np.maximum(values, -0.75))
 
 
@@ -129,7 +135,7 @@ _LOG = {"functions": (_log1p, np.expm1)}
 
 # Predictions and counts ----------------------------------------------------------------------------------------------
 
-#: What the shape of a PIT histogram says about predictions.
+#: The meaning of each shape of a PIT histogram.
 _MEANINGS = {
     "flat": "uniform up to chance",
     "up": "counts higher than predicted",
@@ -141,9 +147,9 @@ _MEANINGS = {
 
 
 class Pit(NamedTuple):
-    """Heights of the non-randomised PIT histogram, and how far chance moves one of them in 95% of samples.
+    """The heights of the PIT histogram, and how far chance moves one of them in 95% of samples.
 
-    `chance` is that of a continuous distribution, an upper bound for counts.
+    `chance` is computed for a continuous distribution and is an upper limit for counts.
     """
 
     heights: np.ndarray
@@ -156,7 +162,7 @@ class Pit(NamedTuple):
 
     @classmethod
     def from_blocks(cls, dists: Sequence[CountDistribution], y: np.ndarray, weight: np.ndarray) -> "Pit":
-        """Compute the histogram of all rows, whose distributions are given as consecutive blocks."""
+        """Compute the histogram of all rows, whose distributions are given in consecutive blocks."""
         ends = np.cumsum([dist.batch_shape[0] for dist in dists])[:-1]
         parts = [cls.from_counts(*part) for part in zip(dists, np.split(y, ends), np.split(weight, ends), strict=True)]
         heights = np.average([part.heights for part in parts], 0, [part.sum() for part in np.split(weight, ends)])
@@ -164,25 +170,29 @@ class Pit(NamedTuple):
 
     @property
     def shape(self) -> str:
-        """How it looks: "flat" up to chance, sloped "up" or "down", "U", "hump" or, if none of these, "uneven"."""
+        """The shape of the histogram: "flat" up to chance, "up", "down", "U", "hump" or else "uneven"."""
         h, half = self.heights, len(self.heights) // 2
         ends, slope = 0.5 * (h[0] + h[-1]) - 1.0, float(h[half:].mean() - h[:half].mean())
-        # Chance moves the bar that it moves farthest by no more than this, in at least 95% of samples (Bonferroni).
+        # In at least 95% of samples, chance moves no bar farther than this (Bonferroni).
         if np.abs(h - 1.0).max() <= self.chance * bonferroni_z(len(h)) / Z:
             return "flat"
-        # Chance moves a difference of halves by sqrt(2 / 5) of what it moves one bar, the mean of two by sqrt(1 / 2).
+        # Relative to one bar, chance moves a difference of halves by sqrt(2 / 5), and the mean of two bars by sqrt(1 /
+        # 2).
         if abs(slope) > 0.63 * self.chance and abs(slope) > abs(ends):
             return "up" if slope > 0 else "down"
         return "U" if ends > 0.71 * self.chance else "hump" if ends < -0.71 * self.chance else "uneven"
 
     @property
     def meaning(self) -> str:
-        """What its shape says about predictions, in a few words."""
+        """The meaning of the shape, in a few words."""
         return _MEANINGS[self.shape]
 
 
 def summarize_tenths(mean: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compute mean predictions and mean counts of tenths of the rows, by predicted means, with 95% intervals."""
+    """Divide rows into tenths by predicted mean.
+
+    Return mean predictions, mean counts, and half-widths of 95% intervals.
+    """
     order = np.argsort(mean, kind="stable")
     order = order[weight[order] > 0]
     parts = np.array_split(order, min(10, len(order)))
@@ -192,7 +202,7 @@ def summarize_tenths(mean: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tup
 
 
 def wants_log(values: np.ndarray) -> bool:
-    """Return True if an even axis would crowd most counts at one end, because the largest are far from the median."""
+    """Return True if a linear axis would crowd most counts at one end, because the largest are far from the median."""
     return bool(values.max() > 60 and values.max() > 12 * (np.median(values) + 1))
 
 
@@ -218,7 +228,7 @@ def draw_scatter(
     tenths: tuple[np.ndarray, ...],
     log: bool,
 ) -> None:
-    """Observed counts against predicted means, with the `ends` of intervals, shape (2, rows)."""
+    """Draw observed counts against predicted means, with the `ends` of intervals. Shape of `ends`: (2, rows)."""
     if log:
         ax.set_xscale("function", **_LOG)
         ax.set_yscale("function", **_LOG)
@@ -235,7 +245,7 @@ def draw_scatter(
 
 
 def _axis_range(values: np.ndarray, log: bool) -> tuple[float, float]:
-    """Return the ends of an axis of counts: from 0, unless much of the axis would be empty."""
+    """Return the limits of an axis of counts. It starts at 0 unless much of the axis would be empty."""
     least, top = float(values.min()), 1.04 * max(float(values.max()), 1.0)
     if log:
         return 0.8 * least if least > 10 else 0.0, top
@@ -243,10 +253,10 @@ def _axis_range(values: np.ndarray, log: bool) -> tuple[float, float]:
 
 
 def plot_pit(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLike | None = None) -> "Figure":
-    """Draw the PIT histogram of predictions, which is flat if they are calibrated.
+    """Plot the PIT histogram of predictions, which is flat if they are calibrated.
 
-    A valley means that distributions are too narrow, a hill too wide, a slope that they are biased. The band is where
-    chance leaves each bar in 95% of samples.
+    A valley shows distributions that are too narrow, a hill distributions that are too wide, and a slope a bias. In 95%
+    of samples, chance leaves a bar inside the band.
 
     Parameters
     ----------
@@ -255,7 +265,7 @@ def plot_pit(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLike | 
     bins : int
         Number of equally wide bins.
     weight : array-like, optional
-        How many times each row counts. Default: once.
+        The weight of each row. Default: 1.
 
     Returns
     -------
@@ -270,7 +280,7 @@ def plot_pit(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLike | 
 
 def bars_height(number: int) -> float:
     """Return the height in inches of a figure with this number of named bars."""
-    return 0.35 + _AXIS + _ROW * number
+    return 0.35 + _AXIS_HEIGHT + _BAR_HEIGHT * number
 
 
 def draw_bars(
@@ -281,7 +291,7 @@ def draw_bars(
     words: Sequence[str] = (),
     label: str = "",
 ) -> None:
-    """Draw named horizontal bars, the first on top; `reach` (low, high) are whiskers, `words` stand at the right."""
+    """Draw named horizontal bars, the first on top, with whiskers `reach` (low, high) and `words` at the right."""
     positions = np.arange(len(names))
     ax.barh(positions, level, 0.66, **BAR, label=label)
     ax.hlines(positions, *reach, color=INK, linewidth=1.3)
@@ -299,12 +309,12 @@ def draw_bars(
 # Explanations --------------------------------------------------------------------------------------------------------
 
 
-#: What is measured by shuffling, and how its axis is called.
+#: The axis label of each measure of importance.
 _CHANGES = {"crps": "increase of the CRPS", "mean": "change of the mean", "spread": "change of the spread"}
 
 
 def draw_importance(ax: "Axes", importances: Sequence["Importance"], of: str, words: Sequence[str] = ()) -> None:
-    """Draw what shuffling columns changes, as means and ranges of repeats; `of` is "crps", "mean" or "spread"."""
+    """Draw the importance of columns as means and ranges over repeats; `of` is "crps", "mean" or "spread"."""
     values = np.array([getattr(importance, of) for importance in importances]).reshape(len(importances), -1)
     draw_bars(
         ax,
@@ -314,14 +324,14 @@ def draw_importance(ax: "Axes", importances: Sequence["Importance"], of: str, wo
         words,
     )
     ax.set(xlim=(min(0.0, values.min()), max(1e-3, values.max())), xlabel=_CHANGES[of])
-    set_ticks(ax.xaxis, percent=True, most=4)
+    set_ticks(ax.xaxis, percent=True, max_ticks=4)
 
 
-def shared_scale(curves: Sequence["Curve"]) -> tuple[float, float]:
-    """Return the ends of an axis that several curves share: all levels with some room, beyond which bands may reach.
+def choose_axis_limits(curves: Sequence["Curve"]) -> tuple[float, float]:
+    """Choose axis limits that several curves share: all levels with some room, but not necessarily whole bands.
 
-    The axis begins at 0 if that costs at most a third of its height, and contains 1, the Poisson, if that is near.
-
+    The axis starts at 0 if that takes at most a third of its height. It includes 1, the value of a Poisson, if it is
+    near.
     """
     levels = np.concatenate([curve.level for curve in curves])
     bands = np.concatenate([part for curve in curves for part in (curve.low, curve.high)])
@@ -338,13 +348,13 @@ def shared_scale(curves: Sequence["Curve"]) -> tuple[float, float]:
 
 @use_style
 def draw_effects(effects: Sequence["Effect"]) -> "Figure":
-    """Draw the effects of columns on the mean (left) and on the spread (right), each side on one scale."""
+    """Draw the effects of columns on the mean (left) and on the spread (right). Each side has the same axis limits."""
     heights = [3.0 if effect.is_line else 0.4 + bars_height(len(effect.frequent)) for effect in effects]
     figure, axes = make_panels(heights or [3.0], 2, 4.8)
     for side, of in enumerate(("mean", "spread")):
         curves = [getattr(effect, of) for effect in effects]
         for ax, effect, curve in zip(axes[:, side], effects, curves, strict=False):
-            draw_effect(ax, effect, curve, shared_scale(curves))
+            draw_effect(ax, effect, curve, choose_axis_limits(curves))
             ax.set_title(f"{_short_name(effect.name)}: {of}")
     return figure
 
@@ -352,7 +362,7 @@ def draw_effects(effects: Sequence["Effect"]) -> "Figure":
 def draw_effect(
     ax: "Axes", one: "Effect", curve: "Curve", scale: tuple[float, float], words: Sequence[str] = ()
 ) -> None:
-    """Draw the effect of a column on one quantity: a line, or bars with `words` for a few values or levels."""
+    """Draw the effect of a column on one quantity: a line, or bars with `words` for few values or for levels."""
     if one.is_line:
         _draw_line(ax, one, curve, scale)
         return
@@ -361,7 +371,7 @@ def draw_effect(
     draw_bars(ax, names, curve.level[kept], reach[:, kept], words, "effect, with 90% interval")
     ax.axvline(curve.typical, **SECOND, label="typical row")
     ax.set(xlim=(min(0.0, scale[0]), scale[1]), xlabel=f"predicted {curve.quantity}")
-    set_ticks(ax.xaxis, most=5)
+    set_ticks(ax.xaxis, max_ticks=5)
 
 
 def _draw_line(ax: "Axes", one: "Effect", curve: "Curve", scale: tuple[float, float]) -> None:
@@ -387,9 +397,9 @@ def _draw_line(ax: "Axes", one: "Effect", curve: "Curve", scale: tuple[float, fl
 
 
 @use_style
-def draw_contributions(contributions: "Contributions", row: int, most: int) -> "Figure":
-    """Draw the contributions to one row, the largest on top, each starting where the one above it ends."""
-    parts = [(f"{name} = {_short_name(cell)}", value) for name, cell, value in contributions.top(row, most)]
+def draw_contributions(contributions: "Contributions", row: int, max_columns: int) -> "Figure":
+    """Draw the contributions to one row, the largest on top. Each bar starts where the bar above it ends."""
+    parts = [(f"{name} = {_short_name(cell)}", value) for name, cell, value in contributions.top(row, max_columns)]
     others = float(contributions.values[row].sum() - sum(value for _, value in parts))
     if contributions.values.shape[1] > len(parts):
         parts.append((f"{contributions.values.shape[1] - len(parts)} others", others))

@@ -1,4 +1,4 @@
-"""Calibration of predictions on rows that no member was fitted to: interval levels and out-of-distribution scores."""
+"""Calibration of predictions on held-out rows: cdf maps, interval levels and out-of-distribution scores."""
 
-#: Kinds of intervals, the default first: the fewest counts, or the counts between two quantiles.
+#: Kinds of intervals: the fewest consecutive counts (default), or the counts between two quantiles.
 INTERVAL_KINDS = ("narrowest", "central")

@@ -1,4 +1,4 @@
-"""Fit a `Calibration` to held-out predictions: maps of the cdf, levels of intervals, out-of-distribution scores."""
+"""Fit a `Calibration` to held-out predictions: maps of the cdf, interval levels and out-of-distribution scores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,23 +23,25 @@ from ddpn.runtime.threads import single_thread
 from ddpn.runtime.time_plan import FIRST_ROWS, run_with_rows
 from ddpn.tables.row_hashes import name_interval_groups
 
-#: The uniform scores of a right model count as this many rows: a few hundred rows determine a coverage only to some
-#: percentage points.
+#: The number of rows as which the uniform scores of a correct model count. A few hundred rows determine a coverage only
+#: to some percentage points, so levels are shrunk towards the nominal ones.
 PRIOR_ROWS = 100.0
 #: The share of ordinary rows that is flagged as out-of-distribution by default.
 OOD_ALPHA = 0.05
-#: With limited time, rows per second left that are summarised or scored for out-of-distribution flags.
+#: Under a time limit: rows that are summarised or scored for out-of-distribution flags per second left.
 _PROFILE_ROWS_PER_SECOND = 20_000.0
 
-#: One map per part of held-out rows, by the name of the mixture or member.
+#: For the mixture and each member by name, one map per part of the held-out rows.
 Maps = Mapping[str, Sequence[MonotoneMap]]
 
 
 class CalibrationOptions(NamedTuple):
-    """Options of calibration: recalibration of distributions, and groups within which intervals are calibrated.
+    """Options of calibration.
 
-    `groups` is a column of X or the name of the rows' labels. The levels of all rows count as `group_rows` rows in
-    those of each group. `time_columns` are columns of X that hold times, in which new rows are expected to differ.
+    `recalibrate` allows a map of the cdf. Intervals are calibrated within `groups`: a column of X, or the name of the
+    rows' `interval_groups`. The level of a group is shrunk towards the overall level with the weight of `group_rows`
+    rows. `time_columns` are columns of X that hold times; new rows are expected to have other values in them, which
+    must not count as out-of-distribution.
     """
 
     recalibrate: bool = True
@@ -50,17 +52,17 @@ class CalibrationOptions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CalibratedRows:
-    """Held-out rows with the calibration that they determine.
+    """Held-out rows and the calibration that was fitted to them.
 
     Parameters
     ----------
     held_out : HeldOutPredictions
-        The rows, and what members predict for them.
+        The rows and the members' predictions of them.
     calibration : Calibration
-        That of all rows together, for new rows.
+        The calibration on all rows together, for predictions of new rows.
     parts : sequence of Calibration
-        For each fold of cross-fitted members, the calibration by the rows of the other folds, with which its rows can
-        be scored as new rows are; empty for other rows.
+        For each fold of cross-fitted members, the calibration on the other folds, so that the rows of the fold can be
+        scored like new rows. Empty if members are not cross-fitted.
     """
 
     held_out: HeldOutPredictions
@@ -71,22 +73,22 @@ class CalibratedRows:
         return len(self.held_out)
 
     def draw(self, number: int) -> "CalibratedRows":
-        """Draw some of the rows at random, with the calibration of all rows."""
+        """Draw `number` rows at random; keep the calibration of all rows."""
         return replace(self, held_out=self.held_out.draw(number))
 
 
 def calibrate(
     held_out: HeldOutPredictions, options: CalibrationOptions | None = None, seed: int = 0, clock: Clock = NO_LIMIT
 ) -> CalibratedRows:
-    """Calibrate distributions and intervals with as many held-out rows as there is time for.
+    """Calibrate distributions and intervals on as many held-out rows as time allows.
 
-    Copies of members were fitted to fewer rows than all of them together, so that cross-fitted calibration makes
-    intervals rather too wide than too narrow.
+    In cross-fitting, copies of a member are fitted to fewer rows than the member itself. Calibrated on their
+    predictions, intervals are rather too wide than too narrow.
     """
     chosen = options or CalibrationOptions()
 
     def work(number: int) -> CalibratedRows:
-        # Where time is short, the mixture comes first.
+        # If time is short, only the mixture is calibrated.
         is_rough = clock.has_limit and number < min(len(held_out), 2 * FIRST_ROWS)
         return fit_calibration(held_out.draw(number), chosen, seed, is_rough)
 
@@ -97,10 +99,10 @@ def calibrate(
 def fit_calibration(
     held_out: HeldOutPredictions, options: CalibrationOptions, seed: int = 0, is_rough: bool = False
 ) -> CalibratedRows:
-    """Fit maps of the cdf and levels of intervals to held-out rows; roughly, levels of the mixture alone.
+    """Fit maps of the cdf and interval levels to held-out rows.
 
-    While intervals are calibrated, the distributions of a part are recalibrated with a map that was learned from the
-    other parts, as new rows have a map that was not learned from them.
+    To calibrate intervals, the distributions of each part are recalibrated with a map that was fitted to the other
+    parts: new rows, too, get a map that was not fitted to them.
     """
     maps: dict[str, Sequence[MonotoneMap]] = {}
     recalibrations: dict[str, Recalibration] = {}
@@ -135,10 +137,10 @@ def fit_recalibration(
     always: bool = False,
     seed: int = 0,
 ) -> Calibration:
-    """Fit a map of the mixture's cdf to held-out rows, and use it if it helps or `always`.
+    """Fit a map of the mixture's cdf to held-out rows; return the changed calibration.
 
-    Returns the changed calibration. Earlier intervals of the mixture are dropped if the map is used, because they
-    belong to the distributions before it.
+    The map is used if it helps, or always with `always`. If it is used, the mixture's interval levels are dropped,
+    because they belong to the distributions without the map.
     """
     recalibration, _ = Recalibration.fit(held_out, MIXTURE, prior_rows, always, seed)
     changed = replace(calibration, recalibrations={**calibration.recalibrations, MIXTURE: recalibration})
@@ -156,11 +158,11 @@ def fit_intervals(
     group_rows: float = 0.0,
     names: Sequence[str] | None = None,
 ) -> Calibration:
-    """Fit levels of intervals to held-out rows, for all members or some `names`; return the changed calibration.
+    """Fit interval levels to held-out rows, for `names` or for the mixture and all members; return the new calibration.
 
-    Levels are shrunk towards the nominal ones (right for a correctly specified model) with the weight of `prior_rows`
-    rows. With `groups`, a column of X or the name of the rows' labels, each group has its own levels, shrunk towards
-    those of all rows with the weight of `group_rows` rows.
+    Levels are shrunk towards the nominal ones, which are right for a correct model, with the weight of `prior_rows`
+    rows. `groups` is a column of X or the name of the rows' `interval_groups`. Each group gets its own levels, shrunk
+    towards the overall ones with the weight of `group_rows` rows.
     """
     used = {name: fitted for name, fitted in calibration.recalibrations.items() if fitted.is_used}
     maps = {name: [fitted.map] * held_out.n_parts for name, fitted in used.items()}
@@ -171,15 +173,15 @@ def fit_intervals(
 
 
 def fit_ood(calibration: Calibration, X: TableLike, alpha: float = OOD_ALPHA) -> Calibration:
-    """Fit out-of-distribution scores to rows that no member was trained on; return the changed calibration."""
+    """Fit out-of-distribution scores to rows that no member was fitted to; return the changed calibration."""
     scores = calibration.require_profile().measure(X).score
     return replace(calibration, ood=OODScores.fit(scores, check_alpha(alpha, len(scores))))
 
 
 def fit_profile(folds: Folds, time_columns: Sequence[str] = (), clock: Clock = NO_LIMIT) -> Calibration:
-    """Summarise the training rows, and score rows by summaries that left them out: validation rows, or each fold.
+    """Summarise the training rows, and fit out-of-distribution scores; return a calibration with these only.
 
-    Returns a calibration of out-of-distribution flags alone.
+    Scores are fitted to rows that the summary leaves out: the validation rows or, in cross-fitting, each fold in turn.
     """
     train, ignored = _take_affordable_rows(folds.train, clock), tuple(time_columns)
     number = None if folds.number is None else folds.number[: len(train)]
@@ -200,9 +202,9 @@ def _take_affordable_rows(rows: CountRows, clock: Clock) -> CountRows:
 
 
 def _score_rows(held_out: HeldOutPredictions, names: Sequence[str], maps: Maps) -> dict[str, np.ndarray]:
-    """Score every count by the level at which it enters the intervals of the mixture and of members, by name.
+    """Score counts for the mixture and each member: by the level at which intervals include the count.
 
-    A member that is the mixture has its scores.
+    If the mixture consists of one member, both have the same scores.
     """
     rows, scores = held_out.rows, dict[str, np.ndarray]()
     sole = None if MIXTURE in maps else held_out.find_sole_member()
@@ -222,7 +224,7 @@ def _score_rows(held_out: HeldOutPredictions, names: Sequence[str], maps: Maps) 
 
 
 def _attach_labels(rows: CountRows, groups: str | None) -> CountRows:
-    """Return the rows without their inputs, with the labels of their groups if `groups` is a column of these."""
+    """Return the rows without X. If `groups` is a column of X, its values become the groups of the rows."""
     if groups is None or rows.interval_groups is not None or (column := get_column(rows.X, groups)) is None:
         return rows.replace(X=None)
     return rows.replace(X=None, interval_groups=name_interval_groups(column, len(rows)))
@@ -231,7 +233,7 @@ def _attach_labels(rows: CountRows, groups: str | None) -> CountRows:
 def _fit_levels(
     scores: Mapping[str, np.ndarray], rows: CountRows, prior_rows: float, groups: str | None, group_rows: float
 ) -> tuple[dict[str, IntervalLevels], IntervalGroups | None]:
-    """Fit the levels of intervals of all rows by name, and those within groups."""
+    """Fit interval levels by name: over all rows, and within groups."""
     is_censored = rows.limit is not None and bool((rows.y >= rows.limit).any())
     levels = {
         name: IntervalLevels.from_scores(values, rows.weight, prior_rows, is_censored)

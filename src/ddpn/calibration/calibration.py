@@ -1,4 +1,4 @@
-"""`Calibration`: what held-out rows say about the predictions of a mixture and of its members."""
+"""`Calibration`: everything that held-out rows teach about the predictions of a mixture and its members."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -24,22 +24,22 @@ _Part = TypeVar("_Part", IntervalLevels, Recalibration, OODScores)
 
 @dataclass(frozen=True)
 class Calibration:
-    """Levels of intervals, maps of the cdf, and out-of-distribution scores; immutable.
+    """Interval levels, maps of the cdf, and out-of-distribution scores; immutable.
 
-    Dictionaries are keyed by "mixture" and the names of members.
+    Mappings are keyed by "mixture" and the names of the members.
 
     Parameters
     ----------
     intervals : mapping of str to IntervalLevels
-        Calibrated levels of intervals; empty before calibration.
+        Calibrated interval levels. Empty before calibration.
     groups : IntervalGroups, optional
-        Levels within groups of rows.
+        Interval levels of each group of rows.
     recalibrations : mapping of str to Recalibration
-        Maps of the cdf, used or only tried.
+        Maps of the cdf, including maps that were tried but are not used.
     profile : FeatureProfile, optional
-        A summary of the training rows, by which out-of-distribution scores take features into account.
+        A summary of the training rows, which scores how unusual a row is.
     ood : OODScores, optional
-        The scores of rows like the training rows, to which others are compared.
+        The scores of ordinary rows, with which the scores of new rows are compared.
     """
 
     intervals: Mapping[str, IntervalLevels] = field(default_factory=dict)
@@ -51,11 +51,11 @@ class Calibration:
     # Distributions and intervals ---------------------------------------------------------------------------------
 
     def is_recalibrated(self, of: str = MIXTURE) -> bool:
-        """Return True if the distributions of the mixture, or of a member, are recalibrated."""
+        """Return True if the distributions of the mixture (or of the member `of`) are recalibrated."""
         return of in self.recalibrations and self.recalibrations[of].is_used
 
     def recalibrate(self, distribution: Mixture, of: str = MIXTURE) -> Mixture | Recalibrated:
-        """Apply the map of the cdf to distributions of the mixture or of a member, if the map is used."""
+        """Apply the map of the cdf to distributions of the mixture or a member, if a map is used."""
         return Recalibrated(distribution, self.recalibrations[of].map) if self.is_recalibrated(of) else distribution
 
     @property
@@ -65,14 +65,14 @@ class Calibration:
 
     @property
     def is_censored(self) -> bool:
-        """True if some of the counts that calibrated the intervals were censored."""
+        """True if intervals were calibrated on some censored counts."""
         return any(levels.is_censored for levels in self.intervals.values())
 
     def interval_level(self, coverage: float, of: str = MIXTURE) -> float:
-        """Return the level that intervals need, by their own distributions, to reach a coverage.
+        """Return the probability that intervals must have by their own distributions to reach a coverage.
 
-        It is the coverage itself before calibration, and never less. Where intervals are calibrated by group, it is the
-        level of all rows together.
+        It is never less than the coverage, and equals it before calibration. If intervals are calibrated by group, it
+        is the overall level.
 
         Parameters
         ----------
@@ -84,14 +84,14 @@ class Calibration:
         return self.intervals[of].at(coverage) if of in self.intervals else check_coverage(coverage)
 
     def row_levels(self, coverage: float, of: str = MIXTURE, labels: np.ndarray | None = None) -> float | np.ndarray:
-        """Return the level of the intervals: one for all rows, or one per row if the groups of the rows are known.
+        """Return the interval level: one for all rows, or one per row if intervals are calibrated by group.
 
         Parameters
         ----------
         coverage, of
             As for `interval_level`.
         labels : array, optional
-            The groups of the rows. Without them, rows have the level of all rows.
+            The groups of the rows. Without them, the overall level is returned.
         """
         if self.groups is None or of not in self.groups.levels or labels is None:
             return self.interval_level(coverage, of)
@@ -120,7 +120,7 @@ class Calibration:
         return self.ood
 
     def ood_pvalue(self, X: TableLike) -> np.ndarray:
-        """Return the conformal p-value of "this row is like the calibration rows". Shape: (rows,).
+        """Return the conformal p-value of the hypothesis that a row is like the calibration rows. Shape: (rows,).
 
         Parameters
         ----------
@@ -132,16 +132,16 @@ class Calibration:
     def ood_reasons(
         self, X: TableLike, flagged: np.ndarray | None = None, days: Collection[str] = ()
     ) -> list[list[str]]:
-        """List what is unusual about each row, the most unusual first: columns, for example "missing 'age'".
+        """List what is unusual about each row, for example "missing 'age'"; the most unusual column comes first.
 
         Parameters
         ----------
         X : table
             Rows with the columns of the training rows.
         flagged : array of bool, optional
-            Rows that always have a reason: the combination of their values, where no single column explains the flag.
+            True for flagged rows. If no single column explains the flag, the reason is the combination of values.
         days : collection of str
-            Columns of days since 1970, which are shown as dates.
+            Columns with days since 1970, which are shown as dates.
         """
         if self.profile is None:
             return [[] for _ in range(get_row_count(X))]
@@ -156,7 +156,7 @@ class Calibration:
     # Saving ------------------------------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, bytes], JsonObject]:
-        """Return the files by name, and the entries of the manifest."""
+        """Return the files of the calibration by name, and its entries in the manifest."""
         parts: dict[str, IntervalLevels | Recalibration | OODScores] = {
             f"intervals.{name}": levels for name, levels in self.intervals.items()
         }
@@ -210,10 +210,10 @@ class Calibration:
         )
 
 
-#: The calibration of predictions that were not calibrated.
+#: An empty calibration.
 UNCALIBRATED = Calibration()
 
 
 def _list_plain_fields(part: IntervalLevels | Recalibration | OODScores) -> JsonObject:
-    """Return the fields that are not arrays: values that JSON can hold."""
+    """Return the fields that are not arrays. JSON can hold their values."""
     return {name: value for name, value in part._asdict().items() if not isinstance(value, np.ndarray)}

@@ -1,8 +1,8 @@
-"""Surprises of cells: -log of the probability that a row like the training rows has a value at least as unusual.
+"""Surprise of single cells: -log of the probability that an ordinary row has a value at least as unusual.
 
-The surprise of a number follows from its rank and, beyond the training range, from an exponential tail; that of a level
-from its frequency; that of a level or a missing value that never occurred from Good-Turing estimates. What the training
-rows show about a column is kept as a summary, not as rows.
+The surprise of a number follows from its rank and, beyond the training range, from an exponential tail. The surprise of
+a category level follows from its frequency. Levels and missing values that never occurred in training have Good-Turing
+estimates. Summaries of columns are kept, not rows.
 """
 
 from typing import NamedTuple, Self
@@ -13,33 +13,36 @@ from scipy.special import ndtri
 from ddpn.tables.columns import Column, Kind
 from ddpn.tables.row_hashes import hash_texts
 
-#: States of a cell: usual; missing, in a column with or without missing training values; a level or value that training
-#: did not have; a number above or below the training range.
+#: States of a cell: usual; missing (in a column with missing training values); missing for the first time; a level or
+#: value that is not in the training rows; a number above or below the training range.
 USUAL, MISSING, NEVER_MISSING, UNSEEN, ABOVE, BELOW = STATES = range(6)
-#: Added to the surprise of events that training did not have. NEVER exceeds the surprise of any frequency; it is for
-#: events that nothing suggests. NEW ranks unseen levels before equally rare numbers in a tail.
-NEVER, NEW = 20.0, 5.0
-#: The most distinct values of numbers that are treated as levels, and the most levels that a summary keeps.
-FEW_VALUES, MAX_LEVELS = 32, 100_000
-#: The least share of a level with an input for the joint score, and the most such levels per column.
-_CODED_SHARE, _MAX_CODED = 0.01, 20
+#: Additions to the surprise of events that did not occur in training. The first exceeds the surprise of any frequency;
+#: it is for events that no training row hints at. The second ranks unseen levels above equally rare numbers in a tail.
+UNPRECEDENTED, NEW_LEVEL = 20.0, 5.0
+#: Numeric columns with at most this many distinct values are summarised like levels; and the most levels of a summary.
+MAX_DISCRETE_VALUES, MAX_LEVELS = 32, 100_000
+#: The smallest share of a level that is an input of the joint score, and the most such levels per column.
+_MIN_CODED_SHARE, _MAX_CODED = 0.01, 20
 _NONE = np.empty(0)
 _NO_KEYS = np.empty(0, dtype=np.uint64)
-#: Order statistics that are kept of a tail: three per doubling of the rank.
+#: Order statistics that are kept of a tail, per doubling of the rank.
 _RANKS_PER_DOUBLING = 3
-#: The share of values that form a tail, and their least number; their mean excess is the scale of the tail.
-_EXCESS_SHARE, _EXCESS_ROWS = 0.02, 10
-#: A tail in which all values are equal has no scale of its own: it gets this share of the range of the column.
+#: The share of values that form a tail, and the smallest size of a tail. Their mean excess is the scale of the tail.
+_TAIL_SHARE, _MIN_TAIL_ROWS = 0.02, 10
+#: The smallest scale of a tail, as a share of the column's range; needed if all values of the tail are equal.
 _MIN_SCALE_SHARE = 1e-3
-#: The largest surprise; larger ones are clipped, which keeps sums finite.
-LARGEST = 1e6
+#: The largest surprise. Larger ones are clipped to keep sums finite.
+MAX_SURPRISE = 1e6
 
 
 # One column -----------------------------------------------------------------------------------------------------------
 
 
 class CellScores(NamedTuple):
-    """Per row: the surprise, the state, and inputs for the joint score. Shape: (rows,), (rows,), (rows, width)."""
+    """The surprise and the state of each cell of a column, and inputs for the joint score.
+
+    Shape: (rows,), (rows,), (rows, width).
+    """
 
     surprise: np.ndarray
     state: np.ndarray
@@ -47,12 +50,13 @@ class CellScores(NamedTuple):
 
 
 class ColumnProfile(NamedTuple):
-    """The summary of one column; every field is an array, empty where it does not apply.
+    """The summary of one training column. Every field but the kind is an array, empty if it does not apply.
 
-    `rows` is (all, missing); `absent` the surprise of a missing and of a present value. Numbers have the surprise and
-    the normal score at `edges`, and the `scales` of the lower and upper tail. `keys` are hashes of levels, or the few
-    values of a column of numbers, with the surprise of each; `unseen` is the surprise and the probability of another.
-    `coded` are the shares of the levels that are inputs of the joint score, 0 for the others.
+    `rows` is the number of rows and of missing values. `absent` has the surprise of a missing and of a present value.
+    For numbers, `surprise` and `normal` are the surprise and the normal score at `edges`, and `scales` the scales of
+    the lower and the upper tail. For levels, and for numbers with few distinct values, `keys` are hashes or values with
+    the surprise `key_surprise`; `unseen` has the surprise and the probability of a value that is not among them.
+    `coded` has the share of each level that is an input of the joint score, and 0 for other levels.
     """
 
     kind: Kind
@@ -73,16 +77,16 @@ class ColumnProfile(NamedTuple):
 
     @property
     def _missing_coded(self) -> bool:
-        return _CODED_SHARE <= self.missing_share <= 1.0 - _CODED_SHARE
+        return _MIN_CODED_SHARE <= self.missing_share <= 1.0 - _MIN_CODED_SHARE
 
     @property
     def width(self) -> int:
-        """The number of inputs for the joint score."""
+        """The number of inputs of the joint score that this column provides."""
         coded = np.count_nonzero(self.coded) if self.kind.is_category else 1
         return int(coded) + self._missing_coded
 
     def score(self, column: Column) -> CellScores:
-        """Score the cells of a column that was read as this kind."""
+        """Score the cells of a column, which must have been read as this kind."""
         values, missing = column.values, column.is_missing
         surprise, state = np.zeros(len(values)), np.full(len(values), USUAL, dtype=np.int8)
         inputs = np.zeros((len(values), self.width))
@@ -110,12 +114,13 @@ class ColumnProfile(NamedTuple):
         return CellScores(np.where(missing, self.absent[0], surprise + self.absent[1]), state, inputs)
 
     def measure_left_out(self, column: Column, fold: np.ndarray) -> np.ndarray:
-        """Return the surprise of each cell of the training column as if its fold had been left out of the summary.
+        """Return the surprise of each training cell as if its fold had been left out of the summary.
 
-        A level that occurs m times in the other folds has the surprise of one that occurs m times in training, and a
-        level of one fold alone that of an unseen one. These are exactly the surprises of later rows. Those of a summary
-        of the other folds are only close to them: where many rows share one, such as that of a new name, all later rows
-        would be more unusual than all training rows, or none.
+        A level that occurs m times in the other folds gets the surprise of a level that occurs m times in training. A
+        level that occurs only in its own fold gets the surprise of an unseen level. Exactly these values are the
+        surprises of later rows. Fitting a summary to the other folds would give slightly different values. Where many
+        rows share one surprise, such as that of a new name, all later rows would then be more unusual than all training
+        rows, or none would be.
 
         Parameters
         ----------
@@ -139,14 +144,14 @@ class ColumnProfile(NamedTuple):
                 scale = measure_mean_excess(distinct, often)
                 surprise[far] = self._measure_outside(sign * values[far], distinct[-1], scale) + self.absent[1]
             if not missing[fold != number].any():
-                surprise[(fold == number) & missing] = np.log(self.rows[0] + 1.0) + NEVER
+                surprise[(fold == number) & missing] = np.log(self.rows[0] + 1.0) + UNPRECEDENTED
         return surprise
 
     def _measure_levels(self, elsewhere: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Return the surprise of levels from how often they occur elsewhere; `counts` is for all levels."""
+        """Return the surprise of levels from their counts in other folds; `counts` has the counts of all levels."""
         ascending = np.sort(counts)
         rows = np.concatenate([[0], np.cumsum(ascending)])[np.searchsorted(ascending, elsewhere, side="right")]
-        # The level itself is as rare as those that occur as often, where there are such.
+        # If no level has this count, the level itself must be added to the rows that are as rare.
         rows = np.where(np.isin(elsewhere, counts), rows, rows + elsewhere)
         return np.where(elsewhere > 0, -np.log(np.maximum(rows, 1) / counts.sum()), self.unseen[0])
 
@@ -158,13 +163,13 @@ class ColumnProfile(NamedTuple):
         )
 
     def find_positions(self, column: Column) -> np.ndarray:
-        """Find the position of each row's value in `keys`, -1 if it is not there."""
+        """Return the position of each cell's value in `keys`, or -1 if it is not there."""
         if column.is_category:
             return column.map_names(self.keys, lambda levels: self.find_keys(hash_texts(levels)), -1)
         return self.find_keys(np.ascontiguousarray(column.values.astype(np.float64) + 0.0).view(np.uint64))
 
     def find_keys(self, keys: np.ndarray) -> np.ndarray:
-        """Return the position of each of `keys` in `self.keys`, or -1 if absent."""
+        """Return the position of each key in `self.keys`, or -1 if it is not there."""
         if not len(self.keys):
             return np.full(len(keys), -1)
         position = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
@@ -172,7 +177,7 @@ class ColumnProfile(NamedTuple):
 
 
 def _standardise_indicator(is_so: np.ndarray, share: float) -> np.ndarray:
-    """Scale an indicator that is true for this share of rows to mean 0 and variance 1."""
+    """Scale an indicator to mean 0 and variance 1, given the share of rows where it is True."""
     return (is_so - share) / np.sqrt(share * (1.0 - share))
 
 
@@ -183,7 +188,7 @@ def fit_column(column: Column) -> ColumnProfile:
     # The surprise of a missing value, and of one that is not missing.
     share = np.array([rows[1], rows[0] - rows[1]]) / max(rows[0], 1.0)
     rarity = -np.log(np.where(share > 0.0, share, 1.0))
-    absent = np.where(share > 0.0, np.where(share < 0.5, rarity, 0.0), np.log(rows[0] + 1.0) + NEVER)
+    absent = np.where(share > 0.0, np.where(share < 0.5, rarity, 0.0), np.log(rows[0] + 1.0) + UNPRECEDENTED)
     present = column.values[~missing]
     fields: dict[str, np.ndarray] = {}
     if len(present) and column.is_category:
@@ -207,7 +212,7 @@ def _summarise_numbers(x: np.ndarray) -> dict[str, np.ndarray]:
         "normal": normal[kept],
         "scales": np.array([measure_mean_excess(-values[::-1], counts[::-1]), measure_mean_excess(values, counts)]),
     }
-    if len(values) <= FEW_VALUES and len(values) <= total / 3.0:
+    if len(values) <= MAX_DISCRETE_VALUES and len(values) <= total / 3.0:
         fields |= _summarise_levels(np.ascontiguousarray(values).view(np.uint64), counts)
     return fields
 
@@ -217,17 +222,17 @@ def _summarise_levels(keys: np.ndarray, counts: np.ndarray) -> dict[str, np.ndar
     keys, counts = keys[order], counts[order]
     total, by_count = counts.sum(), np.sort(counts)
     as_rare = np.cumsum(by_count)[np.searchsorted(by_count, counts, side="right") - 1]
-    # Good-Turing: as many rows to come have a new level as training rows were the only one with theirs.
+    # Good-Turing: the share of new levels in later rows is the share of training rows whose level occurs once.
     single = np.count_nonzero(counts == 1)
     probability = (single + 0.5) / (total + 1.0)
     shares = counts / total
     least = np.sort(shares)[-_MAX_CODED:][0]
-    is_coded = (shares >= max(_CODED_SHARE, least)) & (shares < 1.0)
+    is_coded = (shares >= max(_MIN_CODED_SHARE, least)) & (shares < 1.0)
     return {
         "keys": keys,
         "key_surprise": -np.log(as_rare / total),
         "coded": np.where(is_coded, shares, 0.0),
-        "unseen": np.array([-np.log(probability) + (NEW if single else NEVER), probability]),
+        "unseen": np.array([-np.log(probability) + (NEW_LEVEL if single else UNPRECEDENTED), probability]),
     }
 
 
@@ -235,14 +240,14 @@ def _summarise_levels(keys: np.ndarray, counts: np.ndarray) -> dict[str, np.ndar
 
 
 def measure_mean_excess(values: np.ndarray, counts: np.ndarray) -> float:
-    """Measure how far the largest values lie above their start, on average: the scale of an exponential tail.
+    """Return the mean excess of the largest values over the start of the tail: the scale of an exponential tail.
 
-    `values` are distinct and ascending, and `counts` says how often each occurred.
+    `values` are distinct and ascending, and `counts` has the number of rows with each value.
     """
     above = np.cumsum(counts[::-1])[::-1]
-    min_rows = max(_EXCESS_SHARE * above[0], min(_EXCESS_ROWS, above[0] / 4.0))
+    min_rows = max(_TAIL_SHARE * above[0], min(_MIN_TAIL_ROWS, above[0] / 4.0))
     start = int(np.flatnonzero(above >= min_rows)[-1])
-    # Halves, so that values of both signs near the largest float do not overflow.
+    # Halved before the subtraction, so that the difference of very large values does not overflow.
     part = 0.5 * values[start:] - 0.5 * values[start]
     width = 0.5 * values[-1] - 0.5 * values[0]
     excess = float(np.average(part, weights=counts[start:]))
@@ -252,7 +257,7 @@ def measure_mean_excess(values: np.ndarray, counts: np.ndarray) -> float:
 
 
 def choose_tail_edges(counts: np.ndarray) -> np.ndarray:
-    """Choose distinct values at ranks that double towards the middle from both ends; return their indices."""
+    """Choose distinct values whose ranks, counted from either end, double towards the middle; return their indices."""
     upto, last = np.cumsum(counts), len(counts) - 1
     half = max(1.0, upto[-1] / 2.0)
     ranks = 2.0 ** (np.arange(int(_RANKS_PER_DOUBLING * np.log2(half)) + 1) / _RANKS_PER_DOUBLING)
@@ -262,13 +267,13 @@ def choose_tail_edges(counts: np.ndarray) -> np.ndarray:
 
 
 def measure_tail_surprise(x: np.ndarray, edge: float, scale: float) -> np.ndarray:
-    """Compute the surprise of values above `edge`, on top of that of lying above it, by an exponential tail."""
+    """Compute the additional surprise of values above `edge` by an exponential tail."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.nan_to_num(np.clip((x - edge) / scale, 0.0, LARGEST), nan=0.0)
+        return np.nan_to_num(np.clip((x - edge) / scale, 0.0, MAX_SURPRISE), nan=0.0)
 
 
 class UpperTail(NamedTuple):
-    """The surprise -log P(S >= s) of a score, from scores of training rows; linear beyond the largest of them."""
+    """The surprise -log P(S >= s) of a score S, estimated from training rows; linear beyond the largest score."""
 
     edges: np.ndarray
     surprise: np.ndarray

@@ -1,4 +1,4 @@
-"""Warn of heavy tails, if one training row determines the mean.
+"""Warn if a single training row determines the mean.
 
 The mean of counts with a heavy tail, such as a Pareto distribution, depends on whether a very large count happens to be
 among the rows. Medians and quantiles do not.
@@ -10,25 +10,25 @@ import numpy as np
 
 from ddpn.rows.count_rows import CountRows
 
-#: The share of the sum of all counts above which one row matters for the mean.
+#: The share of the sum of all counts above which a single row determines the mean.
 _MIN_SHARE = 0.05
-#: The least ratio of a count to its predicted mean: an error of a large mean is no tail.
+#: The smallest ratio of a count to its predicted mean: a small relative error of a large mean is no sign of a tail.
 _MIN_RATIO = 2.0
-#: The probability of a warning if the tail of the counts, relative to their means, is exponential, as that of a
-#: Negative Binomial is.
-_FALSE_ALARMS = 1e-3
-#: The share of rows that form the tail, and the limits of their number.
+#: The probability of a warning for counts whose tail, relative to their means, is exponential, like that of the
+#: Negative Binomial distribution.
+_FALSE_ALARM_PROBABILITY = 1e-3
+#: The share of rows that form the tail, and the smallest and the largest number of such rows.
 _TAIL_SHARE, _MIN_TAIL_ROWS, _MAX_TAIL_ROWS = 0.1, 10, 100
-#: Rows with the largest counts that are predicted, per row of the tail: enough to include the largest residuals.
+#: Rows to predict per row of the tail: those with the largest counts, enough to include the largest residuals.
 _PREDICTED_PER_TAIL_ROW = 3
 
 
 def describe_heavy_tail(train: CountRows, predict_means: Callable[[np.ndarray], np.ndarray]) -> str:
-    """Return a warning if one training row determines the mean, else "".
+    """Return a warning if a single training row determines the mean, else "".
 
-    A row does if its count is more than twice as large as predicted, by 5% of the sum of all counts or more, and if it
-    stands out from other large counts more than that of an exponential tail would. `predict_means` returns the means
-    of rows by their positions in `train`.
+    It does if three conditions hold: its count is more than twice its predicted mean; the excess is more than 5% of the
+    sum of all counts; and it stands out from the other large counts more than in an exponential tail. `predict_means`
+    returns the predicted means of rows, given their positions in `train`.
     """
     counts = train.weight_or_ones * train.y
     total, tail_rows = float(counts.sum()), _count_tail_rows(len(train))
@@ -45,9 +45,9 @@ def describe_heavy_tail(train: CountRows, predict_means: Callable[[np.ndarray], 
         return ""
     share = counts[largest[row]] / total
     return (
-        f"One of {len(train):,} training rows has a count of {train.y[largest[row]]:,.0f}, where {means[row]:,.3g} is "
-        f"predicted: {share:.0%} of the sum of all counts. Such rare rows decide the mean, so that predicted means are "
-        "unreliable. Use the median, quantiles and intervals instead, or correct the count if it is an error."
+        f"One of {len(train):,} training rows has a count of {train.y[largest[row]]:,.0f}, but its predicted mean is "
+        f"{means[row]:,.3g}. It makes up {share:.0%} of the sum of all counts. Predicted means are unreliable if they "
+        "depend on such rare rows: use the median, quantiles and intervals, or correct the count if it is an error."
     )
 
 
@@ -56,10 +56,10 @@ def _count_tail_rows(rows: int) -> int:
 
 
 def _is_heavy(values: np.ndarray, tail_rows: int, row: int | None = None) -> bool:
-    """Return True if a value, by default the largest, stands out from the others of an exponential tail.
+    """Return True if `row` (by default the largest value) stands out more than in an exponential tail.
 
-    Of k excesses over a threshold with an exponential distribution, the largest is a share above x of their sum with a
-    probability of at most k (1 - x)^(k - 1) (Fisher's g).
+    Fisher's g: of k exponentially distributed excesses over a threshold, the largest exceeds the share x of their sum
+    with a probability of at most k (1 - x)^(k - 1).
     """
     ordered = np.sort(values)[::-1]
     if len(ordered) <= tail_rows:
@@ -68,7 +68,7 @@ def _is_heavy(values: np.ndarray, tail_rows: int, row: int | None = None) -> boo
     excesses = ordered[:tail_rows] - threshold
     excesses = excesses[excesses > 0.0]
     if len(excesses) < _MIN_TAIL_ROWS:
-        return False  # a few counts above 0, or above a common one: no tail to compare with
+        return False  # too few larger values to form a tail
     largest = excesses[0] if row is None else values[row] - threshold
     remaining = 1.0 - largest / excesses.sum()
-    return bool(len(excesses) * remaining ** (len(excesses) - 1) < _FALSE_ALARMS)
+    return bool(len(excesses) * remaining ** (len(excesses) - 1) < _FALSE_ALARM_PROBABILITY)

@@ -1,8 +1,8 @@
-"""Calibrate intervals: find the probability that an interval must have by its own distribution to reach a coverage.
+"""Calibrate intervals: find the probability that intervals must have by their own distributions to reach a coverage.
 
-A calibrated level is one for all rows, or one for each of some groups of rows (Mondrian conformal prediction). It is
-never below the asked coverage, so that every interval has at least the asked probability by its own distribution. It is
-above where the predicted distributions are too sure of themselves.
+There is one level for all rows, or one for each group of rows (Mondrian conformal prediction). It is never below the
+requested coverage, so each interval has at least the requested probability by its own distribution. It is higher if the
+predicted distributions are overconfident.
 """
 
 from collections.abc import Iterable
@@ -22,23 +22,24 @@ from ddpn.distributions.arguments import check_coverage
 from ddpn.distributions.components import Interval, Summary
 from ddpn.rows.checks import TableLike, get_row_count
 from ddpn.rows.count_rows import CountRows
+from ddpn.runtime.display import plural
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_column, join_words
 from ddpn.tables.columns import ColumnTable
 from ddpn.tables.row_hashes import name_interval_groups
 
-#: The highest level of an interval, and the level from which on a count may lie beyond it.
+#: The highest level of an interval, and the score above which a count is checked for lying outside that interval.
 _MAX_LEVEL, _MIN_LEVEL_BEYOND = 1.0 - 1e-9, 1.0 - 1e-6
-#: Evenly spaced scores, like those of a right model; `prior_rows` is their weight.
+#: Evenly spaced scores, the scores of a correct model. Their total weight is `prior_rows`.
 _UNIFORM_SCORES = (np.arange(200) + 0.5) / 200
 
 
 @torch.no_grad()
 def score_counts(dist: Distribution, y: Tensor, points: np.ndarray) -> np.ndarray:
-    """Score each count by the level from which on the narrowest interval contains it. Shape: (rows,).
+    """Score each count by the lowest level at which the narrowest interval contains it. Shape: (rows,).
 
-    A count with the probability p enters the interval at a step of p; the score is a random point of that step. If the
-    distributions are right, scores are uniform on [0, 1], whether counts are small or large. A count beyond the
+    With a count of probability p, the interval grows by a step of p, and the score is a random point of that step. If
+    the distributions are right, scores are uniform on [0, 1] for small and for large counts. A count outside the
     interval of the highest level, 1 - 1e-9, has a score above 1: 1 plus its distance from that interval, as a share of
     the interval's width (see `make_interval`). `points` are uniform random numbers, one per row.
 
@@ -65,9 +66,9 @@ def score_counts(dist: Distribution, y: Tensor, points: np.ndarray) -> np.ndarra
 
 @torch.no_grad()
 def score_blocks(blocks: Iterable[tuple[np.ndarray | slice, Distribution]], y: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Score counts as `score_counts` does; each block has positions in `y`, and the distributions of these counts.
+    """Score counts like `score_counts`, block by block. A block is the positions of its rows in `y`, and distributions.
 
-    `seed` draws the random points, in the order of `y`.
+    `seed` determines the random points, which are assigned in the order of `y`.
     """
     points, scores = np.random.default_rng(seed).random(len(y)), np.zeros(len(y))
     for index, dist in blocks:
@@ -76,10 +77,11 @@ def score_blocks(blocks: Iterable[tuple[np.ndarray | slice, Distribution]], y: n
 
 
 def make_interval(dist: Distribution, level: float | np.ndarray, kind: str = "narrowest") -> Interval:
-    """Make intervals of counts with at least the probability `level`, one for all rows or one per row.
+    """Return intervals of counts with a probability of at least `level`, a number for all rows or one per row.
 
-    `kind` is "narrowest", the fewest consecutive counts, or "central", with at most half of the rest on either side.
-    Levels above 1 widen the interval of level 1 - 1e-9: by (level - 1) of its width on each side, e.g. by half for 1.5.
+    `kind` is "narrowest" (the fewest consecutive counts) or "central" (at most half of the remaining probability on
+    either side). Levels above 1 widen the interval of level 1 - 1e-9 by (level - 1) times its width on each side, for
+    example by half of its width for 1.5.
     """
     counts = discretize(dist)
     levels = torch.as_tensor(level, dtype=torch.float64).clamp(max=_MAX_LEVEL).expand(counts.batch_shape)
@@ -95,7 +97,7 @@ def make_interval(dist: Distribution, level: float | np.ndarray, kind: str = "na
 def summarise_with_interval(
     counts: CountDistribution, quantile_levels: Tensor, level: float | np.ndarray, kind: str
 ) -> tuple[Summary, Interval]:
-    """Summarise count distributions (`CountDistribution.summary`), and return their intervals (`make_interval`)."""
+    """Return the summary of count distributions (`CountDistribution.summary`) and their intervals (`make_interval`)."""
     if check_choice("kind", kind, INTERVAL_KINDS) == "central":
         return counts.summary(quantile_levels), make_interval(counts, level, kind)
     summary = counts.summary(quantile_levels, interval_level=np.minimum(level, _MAX_LEVEL))
@@ -104,7 +106,7 @@ def summarise_with_interval(
 
 
 def widen_interval(counts: CountDistribution, interval: Interval, level: float | np.ndarray) -> Interval:
-    """Widen intervals whose level is above 1 by (level - 1) x width on either side; return the others unchanged."""
+    """Widen intervals whose level is above 1 by (level - 1) x width on each side; return the others unchanged."""
     if np.max(level, initial=0.0) <= 1.0:
         return interval
     low, high, probability = interval
@@ -118,22 +120,23 @@ def widen_interval(counts: CountDistribution, interval: Interval, level: float |
 def compute_probability_between(counts: CountDistribution, low: Tensor, high: Tensor) -> Tensor:
     """Return P(low <= count <= high) of each row in float64."""
     (below, above), (upto, beyond) = (counts._compute_sides(end).cpu() for end in (low - 1.0, high))
-    # As a difference of upper tails above the median, where these have more digits.
+    # Above the median, upper tails have more digits than the cdf.
     between = torch.where(below > 0.5, above - beyond, upto - below)
     return between.reshape(counts.batch_shape).clamp(0.0, 1.0)
 
 
 class IntervalLevels(NamedTuple):
-    """The sorted scores of calibration rows (`score_counts`), and the weight of each, 1 on average.
+    """The sorted scores of calibration rows (`score_counts`) with their weights, from which interval levels follow.
 
-    The level of an interval is the score that the asked share of calibration rows does not exceed, or the asked
-    coverage itself, whichever is higher (split conformal prediction). Where these rows chose nothing else and
-    `prior_rows` is 0, a new row like them lies inside with at least the asked probability, on average over calibration
-    sets: exactly so for distributions with one peak, whatever the model.
+    The level for a coverage is the score that this share of calibration rows does not exceed, or the coverage itself,
+    whichever is higher (split conformal prediction). Suppose that the calibration rows were not used for other choices
+    and that `prior_rows` is 0. Then an interval contains the count of a new row like them with at least the requested
+    probability, on average over calibration sets. For distributions with one peak this holds exactly, whatever the
+    model.
 
-    Weights that are density ratios of new rows to calibration rows make the same true for the new rows (weighted
-    conformal prediction). `new` is the weight of a new row: what one has on average, sum w^2 / sum w, so that the level
-    is as cautious as if there were (sum w)^2 / sum w^2 rows.
+    With weights that are density ratios of new rows to calibration rows, the same holds for the new rows (weighted
+    conformal prediction). `new` is the weight of a new row: the average over calibration rows, sum w^2 / sum w. The
+    level is then as cautious as for (sum w)^2 / sum w^2 rows.
 
     Parameters
     ----------
@@ -163,9 +166,9 @@ class IntervalLevels(NamedTuple):
         prior_rows: float = 0.0,
         is_censored: bool = False,
     ) -> Self:
-        """Sort the scores; add the uniform scores of a right model with the weight of `prior_rows` rows.
+        """Sort the scores, and add the uniform scores of a correct model with the weight of `prior_rows` rows.
 
-        Rows of weight 0 are left out. `is_censored` is whether some of the counts were censored.
+        Rows of weight 0 are dropped. `is_censored` is True if some of the counts were censored.
         """
         if weight is not None:
             used = weight > 0
@@ -186,7 +189,7 @@ class IntervalLevels(NamedTuple):
         return bool(self.censored[0])
 
     def shrink_towards(self, other: Self, rows: float) -> Self:
-        """Add the scores of `other`, which together weigh as much as `rows` rows."""
+        """Return levels with the scores of `other` added, which together have the weight of `rows` rows."""
         if not rows:
             return self
         weight = np.concatenate([self.weight, other.weight * (rows / other.weight.sum())])
@@ -195,10 +198,10 @@ class IntervalLevels(NamedTuple):
         return self._replace(scores=scores[order], weight=weight[order])
 
     def at(self, coverage: float) -> float:
-        """Return the level of intervals that should cover `coverage`; above 1 beyond the highest quantiles.
+        """Return the level of intervals for a coverage.
 
-        It is at least the asked coverage. With too few rows to know (fewer than 9 for 90%), it is the asked coverage
-        or the highest score.
+        The level is at least the coverage. With too few rows (fewer than 9 for 90%), it is the coverage or the highest
+        score, whichever is higher.
 
         Parameters
         ----------
@@ -213,13 +216,13 @@ class IntervalLevels(NamedTuple):
         (0.987, 0.9)
         """
         coverage = check_coverage(coverage)
-        # The new row counts too. A trace less than asked: sums of weights are not exact.
+        # The new row counts as well. 1e-9 is subtracted because sums of weights are not exact.
         total = np.cumsum(self.weight)
         enough = coverage * (total[-1] + self.new[0]) - 1e-9 if len(total) else np.inf
         position = int(np.searchsorted(total, enough))
         score = self.scores[position] if position < len(self.scores) else self.scores.max(initial=0.0)
         level = max(coverage, float(score))
-        # A trace more beyond 1: rounding must not leave out the count whose distance it is.
+        # Above 1, 1e-9 is added so that rounding does not exclude the count that determines the level.
         return level + 1e-9 if level > 1.0 else min(level, _MAX_LEVEL)
 
 
@@ -227,7 +230,7 @@ class IntervalLevels(NamedTuple):
 
 
 def get_column(X: TableLike, name: str) -> ArrayLike | None:
-    """Get a column of a data frame; None if X is not a data frame."""
+    """Return a column of a data frame, or None if X is not a data frame."""
     if isinstance(X, ColumnTable):
         return X.column(check_column(name, X.names, "groups", InputError)).cells() if X.is_named else None
     frame = nw.from_native(X, eager_only=True, pass_through=True)
@@ -238,28 +241,28 @@ def get_column(X: TableLike, name: str) -> ArrayLike | None:
 
 @dataclass
 class IntervalGroups:
-    """Groups of rows with their own levels of intervals, for the mixture and every member by name.
+    """Interval levels of each group of rows, for the mixture and every member by name.
 
-    The level of a group follows from the scores of its own rows, to which those of all calibration rows are added as if
-    they were `prior_rows` rows: groups of few rows take the level of all rows.
+    The level of a group follows from the scores of its own rows and of all calibration rows, which together count as
+    `prior_rows` rows. Small groups thus get a level near the overall one.
 
     Parameters
     ----------
     by : str
-        The column whose values are the groups.
+        The name of the column with the groups.
     names : tuple of str
         The names of the groups.
     prior_rows : float
-        The rows that the level of all rows counts as.
+        The number of rows as which the overall scores count in each group.
     levels : dict
-        Levels of each group, by the name of the mixture or member.
+        Interval levels of each group, keyed by "mixture" and the names of the members.
     """
 
     by: str
     names: tuple[str, ...]
     prior_rows: float
     levels: dict[str, list[IntervalLevels]] = field(default_factory=dict)
-    _known: dict[tuple[str, float], np.ndarray] = field(default_factory=dict, repr=False)
+    _cached_levels: dict[tuple[str, float], np.ndarray] = field(default_factory=dict, repr=False)
 
     @property
     def rows(self) -> dict[str, int]:
@@ -268,48 +271,50 @@ class IntervalGroups:
         return {name: len(one.scores) for name, one in zip(self.names, first, strict=True)}
 
     def encode_labels(self, labels: np.ndarray) -> np.ndarray:
-        """Return the position of each row's group, -1 for a group that calibration did not have."""
+        """Return the index of each row's group, or -1 for a group without calibration rows."""
         code_by_name = {name: code for code, name in enumerate(self.names)}
         return np.array([code_by_name.get(label, -1) for label in labels.tolist()], dtype=np.int64)
 
     def read_labels(self, X: TableLike, groups: ArrayLike | None, argument: str = "groups") -> np.ndarray:
-        """Return the labels of rows: `groups`, or the column of X."""
+        """Return the group labels of rows: `groups` or, if it is None, the column of X."""
         labels = get_column(X, self.by) if groups is None else groups
         if labels is None:
-            raise InputError(f"{argument} is missing: intervals were calibrated by {self.by!r}. Pass a label per row.")
+            reason = f"intervals were calibrated by group of {self.by!r}"
+            raise InputError(f"{argument} is missing: {reason}. Pass one label per row.")
         return name_interval_groups(labels, get_row_count(X))
 
     def describe_unseen(self, labels: np.ndarray) -> str:
-        """Describe rows of groups that calibration did not have in a sentence; "" if there are none."""
+        """Describe the rows of groups without calibration rows in a sentence; return "" if there are none."""
         missing = [label for label in labels.tolist() if label not in set(self.names)]
         if not missing:
             return ""
         names = sorted(set(missing))
         shown = join_words([repr(name) for name in names[:3]]) + (", ..." if len(names) > 3 else "")
-        rows = f"{len(missing):,} of {len(labels):,} rows"
-        return f"{rows} have a {self.by} that the calibration rows did not have ({shown}): level of all rows."
+        has = "has" if len(missing) == 1 else "have"
+        rows = f"{len(missing):,} of {plural(len(labels), 'row')} {has}"
+        return f"{rows} a {self.by} that no calibration row has ({shown}): intervals use the overall level."
 
     def add(self, name: str, scores: np.ndarray, codes: np.ndarray, weight: np.ndarray | None = None) -> None:
-        """Add the scores of the mixture or of a member, by the group of each row."""
+        """Add the scores of the mixture or a member. `codes` has the index of each row's group."""
         masks = [codes == code for code in range(len(self.names))]
         self.levels[name] = [
             IntervalLevels.from_scores(scores[mask], None if weight is None else weight[mask]) for mask in masks
         ]
 
     def at(self, coverage: float, of: str, whole: IntervalLevels, codes: np.ndarray) -> np.ndarray:
-        """Return the level of each row's interval; code -1 stands for all rows (`whole`). Shape: (rows,)."""
+        """Return the interval level of each row; code -1 stands for the level of `whole`, the scores of all rows."""
         key = of, coverage
-        if key not in self._known:
+        if key not in self._cached_levels:
             levels = [one.shrink_towards(whole, self.prior_rows).at(coverage) for one in self.levels[of]]
-            # The last, at -1, is that of rows in no group.
-            self._known[key] = np.array([*levels, whole.at(coverage)])
-        return self._known[key][codes]
+            # The overall level comes last, where the code -1 finds it.
+            self._cached_levels[key] = np.array([*levels, whole.at(coverage)])
+        return self._cached_levels[key][codes]
 
 
 def attach_group_labels(sample: CountRows, groups: str | ArrayLike | None) -> tuple[CountRows, str | None]:
     """Attach `groups` to the rows if they are labels; also return the name of the groups.
 
-    Rows and labels then stay together wherever rows are drawn or divided.
+    Labels then stay with their rows when rows are selected or split.
     """
     if groups is None or isinstance(groups, str):
         return sample, groups
@@ -318,7 +323,7 @@ def attach_group_labels(sample: CountRows, groups: str | ArrayLike | None) -> tu
 
 
 def make_interval_groups(groups: str, sample: CountRows, prior_rows: float) -> tuple[IntervalGroups, np.ndarray]:
-    """Make the groups of calibration rows, from a column or the rows' labels; also return each row's position."""
+    """Make the groups of calibration rows from a column or the rows' labels; also return each row's group index."""
     values = get_column(sample.X, groups) if sample.interval_groups is None else sample.interval_groups
     if values is None:
         must = "be labels if X is not a data frame"

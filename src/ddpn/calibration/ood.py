@@ -1,7 +1,7 @@
-"""Flag rows that are unlike the calibration rows, by a conformal p-value of a score of their inputs.
+"""Flag rows that are unlike the calibration rows, by a conformal p-value of a score of their features.
 
-A summary of the training rows, `FeatureProfile`, scores the inputs of a row, whatever the model, and says in words what
-is unusual about a row or a table.
+`FeatureProfile`, a summary of the training rows, scores the features of a row independently of the model. It also
+describes what is unusual about a row or a table.
 """
 
 import json
@@ -14,7 +14,7 @@ import numpy as np
 from ddpn.calibration.columns import (
     ABOVE,
     BELOW,
-    LARGEST,
+    MAX_SURPRISE,
     MISSING,
     NEVER_MISSING,
     STATES,
@@ -25,34 +25,36 @@ from ddpn.calibration.columns import (
     fit_column,
 )
 from ddpn.rows.checks import TableLike
+from ddpn.runtime.display import plural
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_number, join_words
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.tables.columns import Column, ColumnTable
 from ddpn.tables.schema import Schema, read_table
 
-#: Rows of a block: few enough that a wide table stays small, many enough for numpy.
+#: Rows per block: few enough to limit the memory of wide tables, many enough for numpy to be fast.
 _BLOCK_ROWS = 4096
-#: The most rows that are set aside; the most rows and inputs of the joint distribution; the fewest rows for either.
-_MAX_ROWS_APART, _MAX_JOINT_ROWS, _MAX_JOINT_WIDTH, _MIN_ROWS = 5000, 20_000, 256, 40
-#: The least variance of a direction, as a share of the mean variance: rounding is not evidence.
+#: The most rows that are set aside; the most rows and inputs for the joint distribution; the fewest rows of a table for
+#: which rows are set aside and the joint distribution is fitted.
+_MAX_SET_ASIDE_ROWS, _MAX_JOINT_ROWS, _MAX_JOINT_WIDTH, _MIN_ROWS = 5000, 20_000, 256, 40
+#: The smallest variance of a direction, as a share of the mean variance. Smaller ones are rounding errors.
 _MIN_VARIANCE_SHARE = 1e-3
-#: The share of training rows whose residual stays below the scale of an input.
+#: The scale of an input is this quantile of its absolute residuals in the training rows.
 _RESIDUAL_QUANTILE = 0.995
 _TAILS = ("largest", "distance", "residual")
 _ARRAYS = ColumnProfile._fields[1:]  # without the kind
 _FILES = ("features.json", "features.safetensors")
-#: The reason of a flagged row that no single column explains.
+#: The reason that is given if no single column explains a flag.
 COMBINATION = "unusual combination of values"
-#: A usual cell is a reason if at most this share of ordinary rows has such an unusual cell in any column.
+#: A cell is a reason if at most this share of ordinary rows has a cell as unusual in any column.
 _MAX_CELL_SHARE = 0.05
-#: Columns that are named per row, and sentences per table.
+#: The most columns that are named per row, and the most sentences per table.
 _MAX_REASONS, _MAX_SENTENCES = 3, 10
-#: A count is reported if it lies this many standard deviations above the expected one.
+#: A number of cells is reported if it lies this many standard deviations above the expected number.
 _MIN_DEVIATIONS = 4.0
-#: The probability of a false report of numbers outside the training range.
-_MAX_CHANCE = 1e-3
-#: Scores this close, relatively or absolutely, are equal: rounding depends on the rows beside a row.
+#: The probability of a false report about numbers outside the training range.
+_FALSE_REPORT_PROBABILITY = 1e-3
+#: Scores that differ by less, relatively or absolutely, count as equal: rounding depends on the other rows of a block.
 _TIE_TOLERANCE = 1e-9
 
 
@@ -60,20 +62,17 @@ _TIE_TOLERANCE = 1e-9
 
 
 class Measured(NamedTuple):
-    """Scores of rows, and the number of cells of each column in each state of `columns.STATES`.
-
-    Shape: (rows,), (columns, states).
-    """
+    """The score of each row, and the number of cells in each state, per column. Shape: (rows,), (columns, states)."""
 
     score: np.ndarray
     states: np.ndarray
 
 
 class Joint(NamedTuple):
-    """A Mahalanobis distance of standardised inputs, which measures how unusual the values of a row are together.
+    """The joint distribution of standardised inputs, for the Mahalanobis distance of a row.
 
-    `scale` is the size of the residual that each input rarely has when it is predicted from the others.
-    Shape: (width,), (width, width), (width,).
+    `scale` has, for each input, the size that its residual rarely exceeds when it is predicted from the others. Shape:
+    (width,), (width, width), (width,).
     """
 
     mean: np.ndarray
@@ -82,7 +81,7 @@ class Joint(NamedTuple):
 
     @classmethod
     def fit(cls, inputs: np.ndarray) -> Self:
-        """Fit to encoded training rows, with the shrinkage of Ledoit and Wolf."""
+        """Fit to the encoded training rows, with Ledoit-Wolf shrinkage."""
         from sklearn.covariance import ledoit_wolf  # slow to import
 
         mean = inputs.mean(0, dtype=np.float64)
@@ -90,21 +89,21 @@ class Joint(NamedTuple):
         covariance, _ = ledoit_wolf(centred, assume_centered=True)
         typical = max(
             float(np.trace(covariance)) / len(mean), _MIN_VARIANCE_SHARE
-        )  # about 1, or 0 where nothing varies
+        )  # about 1, but 0 if all columns are constant
         precision = np.linalg.inv(covariance + _MIN_VARIANCE_SHARE * typical * np.eye(len(mean)))
-        # At least their standard deviation: an input that hardly ever differs from 0 has a smaller quantile.
+        # Not below the standard deviation: the quantile of an input that is almost always 0 is smaller.
         rare = np.quantile(np.abs(centred @ precision), _RESIDUAL_QUANTILE, axis=0)
         scale = np.maximum(rare, np.sqrt(np.diag(precision)))
         return cls(*(part.astype(np.float32) for part in (mean, precision, scale)))
 
     def find_least_explained(self, inputs: np.ndarray) -> np.ndarray:
-        """Find the input of each row that the others predict worst, by position."""
+        """Return the position of the input that the other inputs predict worst, for each row."""
         return np.abs((inputs - self.mean) @ self.precision / self.scale).argmax(1)
 
     def compute_distances(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return per row the squared distance from the mean, and the largest residual of an input given the others.
+        """Return each row's squared distance from the mean, and its largest residual of an input given the others.
 
-        In float64: rounding depends on how many rows are multiplied at once.
+        Computed in float64, because rounding depends on the number of rows that are multiplied at once.
         """
         centred = inputs - self.mean.astype(np.float64)
         weighted = centred @ self.precision.astype(np.float64)
@@ -112,23 +111,24 @@ class Joint(NamedTuple):
 
 
 class FeatureProfile:
-    """What is ordinary in every column of the training rows, and in all of them together.
+    """A summary of the training rows that tells which values are ordinary, in each column and in combination.
 
-    The score of a row is the largest of three surprises, each -log of a tail probability: that of its most unusual
-    cell and, in an encoding by normal scores and levels, that of its distance from the mean and that of the column that
-    the others predict worst. No training row is kept: the summary has some quantiles and the range of numbers, hashes
-    and frequencies of levels, shares of missing values, and correlations of inputs.
+    The score of a row is the largest of three surprises, each the -log of a tail probability. The first is that of its
+    most unusual cell. The other two concern an encoding of the row by normal scores and levels: its distance from the
+    mean, and the residual of the column that the others predict worst. No training row is kept: the summary consists of
+    quantiles and ranges of numbers, hashes and frequencies of levels, shares of missing values, and correlations of
+    inputs.
 
     Parameters
     ----------
     schema : Schema
-        The columns of the training rows. `fit` makes it and the others.
+        The columns of the training rows. `fit` makes all of these arguments.
     columns : list of ColumnProfile
-        What is ordinary in each column.
+        The summary of each column.
     joint : Joint or None
-        What is ordinary in all columns together; None where training rows are few, or inputs more than 256.
+        The joint distribution of all columns; None if there are few training rows or more than 256 inputs.
     tails : tuple of UpperTail
-        The upper tails of the scores.
+        The upper tails of the three distances.
     ignored : sequence of str
         Columns that do not count in the score of a row.
 
@@ -149,7 +149,7 @@ class FeatureProfile:
         ignored: Sequence[str] = (),
     ) -> None:
         self.schema, self.columns, self.joint, self.tails = schema, columns, joint, tails
-        #: Columns that do not count in the score of a row, such as the year where later years are to be predicted.
+        #: Columns that do not count in the score of a row, such as the year if the model predicts later years.
         self.ignored = tuple(ignored)
 
     @property
@@ -164,14 +164,14 @@ class FeatureProfile:
 
     @property
     def rows(self) -> int:
-        """Training rows."""
+        """The number of training rows."""
         return int(self.columns[0].rows[0])
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
     @classmethod
     def fit(cls, X: TableLike, weight: np.ndarray | None = None, ignored: Sequence[str] = ()) -> Self:
-        """Summarise the training rows with a weight; `ignored` columns do not count in the score of a row."""
+        """Summarise the training rows of positive weight; `ignored` columns do not count in the score of a row."""
         table = read_table(X)
         if weight is not None:
             table = table.rows(np.flatnonzero(np.asarray(weight) > 0.0))
@@ -183,25 +183,26 @@ class FeatureProfile:
     def cross_fit(
         cls, X: TableLike, weight: np.ndarray | None, fold: np.ndarray, ignored: Sequence[str] = ()
     ) -> tuple[Self, np.ndarray]:
-        """Summarise all training rows, and score each of them as if its fold had been left out.
+        """Summarise all training rows, and score each row as if its fold had been left out of the summary.
 
-        Scores of training rows and of later rows are on one scale, so that all training rows can calibrate flags.
+        The scores of training rows are then comparable with those of later rows, so that all training rows can
+        calibrate flags.
 
         Parameters
         ----------
         X : table
             The training rows.
         weight : array, optional
-            Rows of weight 0 are left out.
+            The weights of the rows. Rows of weight 0 are dropped.
         fold : array of int
-            The fold of each row, at least two of them.
+            The fold of each row. There must be at least two folds.
         ignored : sequence of str
             Columns that do not count in the score of a row.
 
         Returns
         -------
         tuple of FeatureProfile and array
-            The summary, and the scores of the rows with a weight.
+            The summary, and the scores of the rows of positive weight.
         """
         table = read_table(X)
         if weight is not None:
@@ -222,10 +223,10 @@ class FeatureProfile:
         return profile, profile._score(distances)
 
     def _fit_scores(self, table: ColumnTable) -> None:
-        """Fit the tails of the scores, and the joint distribution if there are enough rows.
+        """Fit the tails of the distances and, if there are enough rows, the joint distribution.
 
-        Some rows are set aside, so that tails are those of rows outside the summary, which may have unseen levels and
-        extremes.
+        The tails are fitted to rows that are set aside from the summary, because later rows, too, may have unseen
+        levels and extremes.
         """
         n = len(table)
         if n < _MIN_ROWS:
@@ -233,7 +234,7 @@ class FeatureProfile:
             self.tails = (UpperTail.fit(largest, least_scale=1.0),)
             return
         order = np.random.default_rng(0).permutation(n)
-        number = min(n // 4, _MAX_ROWS_APART)
+        number = min(n // 4, _MAX_SET_ASIDE_ROWS)
         apart, others = table.rows(np.sort(order[:number])), table.rows(np.sort(order[number:]))
         without = FeatureProfile(self.schema, [fit_column(column) for column in others], None, (), self.ignored)
         largest = np.concatenate([_find_largest(cells) for cells in without._iter_scored_cells(apart)])
@@ -249,7 +250,7 @@ class FeatureProfile:
     # Scoring -----------------------------------------------------------------------------------------------------
 
     def _measure_rows(self, table: ColumnTable) -> np.ndarray:
-        """Compute the distances that score each row: its largest surprise and, with a joint distribution, two more."""
+        """Compute the distances of each row: its largest surprise and, with a joint distribution, two more."""
         return np.concatenate([self._measure_cells(cells) for cells in self._iter_scored_cells(table)], axis=1)
 
     def _measure_cells(self, cells: list[CellScores]) -> np.ndarray:
@@ -257,14 +258,14 @@ class FeatureProfile:
         return np.stack([_find_largest(cells), *joint])
 
     def _score(self, distances: np.ndarray) -> np.ndarray:
-        """Score each row by the largest surprise of its distances, according to their tails."""
+        """Score each row by the largest surprise of its distances."""
         surprises = [
             tail.measure_surprise(row_distances) for tail, row_distances in zip(self.tails, distances, strict=True)
         ]
-        return np.clip(np.maximum.reduce(surprises), 0.0, LARGEST)
+        return np.clip(np.maximum.reduce(surprises), 0.0, MAX_SURPRISE)
 
     def measure(self, X: TableLike) -> Measured:
-        """Score later rows, and count the states of their cells."""
+        """Score new rows, and count the states of their cells."""
         scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
         for _, cells in self.iter_blocks(self.schema.parse(X)):
             scores.append(self._score(self._measure_cells([cells[j] for j in self.scored])))
@@ -272,7 +273,7 @@ class FeatureProfile:
         return Measured(np.concatenate(scores), states)
 
     def name_misfits(self, X: TableLike) -> list[str]:
-        """Name the column of each row that fits the others least; "" if there were too few training rows to tell."""
+        """Name the column of each row that fits the others least; "" if the profile has no joint distribution."""
         table = self.schema.parse(X)
         if self.joint is None:
             return [""] * len(table)
@@ -280,19 +281,19 @@ class FeatureProfile:
         return owner[self.joint.find_least_explained(self._encode_inputs(table))].tolist()
 
     def iter_blocks(self, table: ColumnTable) -> Iterator[tuple[ColumnTable, list[CellScores]]]:
-        """Yield some rows of a table at a time, with the scores of their cells in all columns."""
+        """Yield blocks of a table with the scores of their cells, column by column."""
         for start in range(0, len(table), _BLOCK_ROWS):
             some = table.rows(slice(start, start + _BLOCK_ROWS))
             yield some, [profile.score(column) for profile, column in zip(self.columns, some, strict=True)]
 
     def _iter_scored_cells(self, table: ColumnTable) -> Iterator[list[CellScores]]:
-        """Yield the cells of some rows at a time, in the columns that count in the score."""
+        """Yield the scores of the cells of each block, without the ignored columns."""
         return ([cells[j] for j in self.scored] for _, cells in self.iter_blocks(table))
 
     # Saving ------------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, bytes]:
-        """Return the files by name."""
+        """Return the files of the profile by name."""
         arrays = {}
         for name in _ARRAYS:
             fields = [getattr(column, name) for column in self.columns]
@@ -335,9 +336,9 @@ def _join_inputs(cells: list[CellScores]) -> np.ndarray:
 
 
 def describe_unusual_cells(profile: FeatureProfile, X: TableLike, days: Container[str] = ()) -> list[list[str]]:
-    """Describe the unusual cells of each row, the most unusual first; empty for an ordinary row.
+    """Describe the unusual cells of each row, the most unusual first; the list of an ordinary row is empty.
 
-    `days` are columns of days since 1970, which are shown as dates.
+    `days` are columns with days since 1970, which are shown as dates.
     """
     reasons: list[list[str]] = []
     scored = profile.scored
@@ -368,7 +369,7 @@ def _describe_cell(profile: ColumnProfile, column: Column, cells: CellScores, ro
 
 
 def format_day(days: float) -> str:
-    """Format a day since 1970 as a date, or as a number beyond the calendar."""
+    """Write days since 1970 as a date, or as a number if the calendar ends before."""
     try:
         return (date(1970, 1, 1) + timedelta(days=int(days))).isoformat()
     except OverflowError:
@@ -376,18 +377,18 @@ def format_day(days: float) -> str:
 
 
 class TableSummary:
-    """Counts over a table, which may come in blocks, and sentences about what is unusual in it."""
+    """Counts the states of cells over the blocks of a table, and describes what is unusual in the table."""
 
     def __init__(self, profile: FeatureProfile) -> None:
         self.profile = profile
         self.states = np.zeros((len(profile.columns), len(STATES)), dtype=np.int64)
 
     def add(self, states: np.ndarray) -> None:
-        """Add the states of a block of rows, from `FeatureProfile.measure`."""
+        """Add the states of a block of rows, as `FeatureProfile.measure` returns them."""
         self.states += states
 
     def write_sentences(self) -> list[str]:
-        """Write one sentence per column and finding, those about most rows first; ignored columns share one."""
+        """Write one sentence per finding, sorted by the number of rows; all ignored columns share a sentence."""
         findings = [finding for j in self.profile.scored for finding in self._list_findings(j)]
         ignored = self.profile.ignored
         if ignored:
@@ -399,10 +400,10 @@ class TableSummary:
         findings.sort(key=lambda finding: -finding[0])
         shown = [sentence for _, sentence in findings[:_MAX_SENTENCES]]
         left = len(findings) - len(shown)
-        return [*shown, f"{left:,} more such findings are not shown."] if left else shown
+        return [*shown, f"Not shown: {plural(left, 'more finding')}."] if left else shown
 
     def _list_findings(self, j: int) -> list[tuple[int, str]]:
-        """List the findings in one column, each with its number of rows and a sentence."""
+        """List the findings about one column, each as its number of rows and a sentence."""
         column, name, rows = self.profile.columns[j], self.profile.names[j], int(self.states[j].sum())
         counts, findings = self.states[j].tolist(), list[tuple[int, str]]()
 
@@ -422,9 +423,9 @@ class TableSummary:
             usual = f" (about {expected:,.0f} expected)" if expected >= 1.0 else ""
             what = "level" if column.kind.is_category else "value"
             findings.append((unseen, f"{_count_rows_with(unseen)} an unseen {what} of {name!r}{usual}."))
-        # In any order of n training rows and N others, alike, the first k all come from the others with a probability
-        # of at most (N / (N + n)) ** k: whether so many beyond the largest training value are more than chance.
-        chance = np.log(_MAX_CHANCE / len(self.profile.columns))
+        # If n training rows and N new rows are alike, the k largest values all belong to new rows with a probability of
+        # at most (N / (N + n)) ** k. A smaller probability than `chance` is reported.
+        chance = np.log(_FALSE_REPORT_PROBABILITY / len(self.profile.columns))
         for count, where, edge in ((counts[ABOVE], "above", -1), (counts[BELOW], "below", 0)):
             if count and count * np.log(rows / (rows + self.profile.rows)) < chance:
                 words = f"{name!r} {where} the training range, which ends at {column.edges[edge]:.6g}"
@@ -440,7 +441,9 @@ def _count_rows_with(count: int) -> str:
 
 
 class OODScores(NamedTuple):
-    """The sorted scores of n calibration rows; the p-value of a row is (1 + number of those as high) / (n + 1).
+    """The sorted scores of n calibration rows.
+
+    The p-value of a row is (1 + number of scores at least as high) / (n + 1).
 
     For rows exchangeable with the calibration rows, P(p-value <= alpha) <= alpha for every alpha.
 
@@ -462,12 +465,12 @@ class OODScores(NamedTuple):
 
     @classmethod
     def fit(cls, scores: np.ndarray, alpha: float) -> Self:
-        """Sort the scores of rows by a summary that left them out; `alpha` may be too small for any flag."""
+        """Sort the scores of rows that the summary left out. `alpha` may be too small to flag any row."""
         return cls(np.sort(scores), alpha)
 
     @property
     def warning(self) -> str:
-        """The reason why no row can be flagged at `alpha`; "" if rows can be flagged."""
+        """A sentence that explains why no row can be flagged at `alpha`; "" if rows can be flagged."""
         rows, smallest = len(self.scores), 1.0 / (len(self.scores) + 1.0)
         if self.alpha >= smallest:
             return ""
@@ -477,33 +480,33 @@ class OODScores(NamedTuple):
         )
 
     def pvalue(self, scores: np.ndarray) -> np.ndarray:
-        """Compute the p-value of every row. Shape: (rows,).
+        """Return the p-value of each row. Shape: (rows,).
 
         Parameters
         ----------
         scores : array
-            Scores of the rows; NaN counts as the highest of all.
+            Scores of the rows. NaN counts as the highest score.
         """
         n = len(self.scores)
         lower = np.searchsorted(self.scores, scores - _TIE_TOLERANCE * (1.0 + np.abs(scores)), side="left")
         return (1.0 + n - lower) / (n + 1.0)
 
     def is_ood(self, pvalue: np.ndarray, alpha: float | None = None) -> np.ndarray:
-        """Flag rows with a small p-value.
+        """Flag rows whose p-value is at most `alpha`.
 
         Parameters
         ----------
         pvalue : array
-            What `pvalue` returned.
+            The result of `pvalue`.
         alpha : float, optional
-            Rows with a p-value of at most this are flagged, which are none where `check_alpha` refuses it. Default:
-            that of `fit`.
+            The largest p-value of a flagged row. No row can be flagged if `check_alpha` refuses it. Default: the value
+            that `fit` was given.
         """
         return pvalue <= (self.alpha if alpha is None else alpha)
 
 
 def check_alpha(alpha: float, n: int) -> float:
-    """Return `alpha` as a float, or raise an error if no p-value can be as small with n calibration rows."""
+    """Return `alpha` as a float; raise an error if no p-value of n calibration rows can be as small."""
     if not is_number(alpha) or not 0.0 < alpha < 1.0:
         remedy = "Use 0.05 to flag 5% of ordinary rows."
         raise ConfigError(argument="alpha", must="lie between 0 and 1", got=repr(alpha), remedy=remedy)

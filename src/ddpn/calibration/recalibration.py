@@ -1,4 +1,4 @@
-"""Recalibrate distributions: learn a monotone map of the predicted cdf from the PIT of held-out rows."""
+"""Recalibrate distributions: fit a monotone map of the predicted cdf to the PIT of held-out rows."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Self
@@ -15,26 +15,26 @@ from ddpn.members.held_out import HeldOutPredictions
 from ddpn.metrics import crps, pit_bounds
 from ddpn.statistics import mean_and_error
 
-#: Fewer rows cannot show that a map of the cdf helps.
+#: The fewest rows to fit a map of the cdf. Fewer rows cannot show that it helps.
 MIN_ROWS = 50
-#: Validation rows that a flat PIT counts as: 100 rows thus move the map half of the way.
+#: The number of rows as which a flat PIT counts. With 100 rows, the map moves half of the way from the identity.
 PRIOR_ROWS = 100.0
-#: Standard errors by which recalibration must improve the CRPS of other rows. On the development tables 1 and 2 decide
-#: alike with Double Poisson networks; with mixed ones 1 uses a map on crime1 that makes the test CRPS 0.3% worse.
+#: The number of standard errors by which recalibration must improve the CRPS of other rows. On the development tables,
+#: 1 and 2 give the same decisions for Double Poisson networks. For mixed networks, 1 would use a map on crime1 that
+#: makes the test CRPS 0.3% worse.
 _MIN_STANDARD_ERRORS = 2.0
-#: The most rows that decide whether a map helps: scores of more take long, and change no decision.
+#: The most rows that are scored to decide whether a map helps. More would take long and change no decision.
 _MAX_SCORED_ROWS = 5000
-#: Knots between the pieces of the map, as normal scores; beyond the outermost the slope is constant.
+#: The knots of the map as normal scores. Beyond the outermost knots the slope is constant.
 _SCORES = np.linspace(-2.25, 2.25, 19)
 KNOTS = np.concatenate([[0.0], ndtr(_SCORES), [1.0]])
 
 
 def _compute_basis() -> np.ndarray:
-    """Compute Hermite polynomials of the normal score in the middle of each piece. Shape: (pieces, 4).
+    """Compute four Hermite polynomials of the normal score in the middle of each piece. Shape: (pieces, 4).
 
-    They have mean 0 and are orthonormal.
-
-    The first two shift and widen a Normal exactly; the others change its skewness and the weight of its tails.
+    They have mean 0 and are orthonormal. The first two shift and widen a Normal exactly; the others change its skewness
+    and the weight of its tails.
     """
     width = np.diff(KNOTS)
     z = ndtri(0.5 * (KNOTS[1:] + KNOTS[:-1]))
@@ -48,22 +48,22 @@ _BASIS = _compute_basis()
 
 
 def share_pit_intervals(before: np.ndarray, upto: np.ndarray) -> np.ndarray:
-    """Compute the share of each row's PIT interval, F(y - 1) to F(y), in each piece. Shape: (rows, pieces)."""
+    """Compute the shares of each row's PIT interval, from F(y - 1) to F(y), in the pieces. Shape: (rows, pieces)."""
     low = np.maximum(before[:, None], KNOTS[:-1])
     parts = np.maximum(np.minimum(upto[:, None], KNOTS[1:]) - low, 0.0)
     total = parts.sum(1, keepdims=True)
-    # The probability of a count far in a tail is lost in rounding: its PIT is a point.
+    # The probability of a count far in a tail may round to 0. Its PIT is then a point.
     piece = np.searchsorted(KNOTS[1:-1], 0.5 * (before + upto), side="right")
     point = np.eye(len(KNOTS) - 1)[piece]
     return np.where(total > 1e-12, parts / np.maximum(total, 1e-12), point)
 
 
 def fit_map(shares: np.ndarray, weight: np.ndarray, prior_rows: float = PRIOR_ROWS) -> MonotoneMap:
-    """Fit the map that makes the counts most likely, shrunk towards the identity.
+    """Fit the map with the highest likelihood of the counts, shrunk towards the identity.
 
-    The density of the PIT is exp(a polynomial of its normal score), constant on each piece. Its four coefficients
-    maximise the likelihood of the PIT intervals (a count says only that the PIT lies in one) with a penalty as strong
-    as the information in `prior_rows` rows of a continuous distribution.
+    The density of the PIT is the exponential of a polynomial of its normal score, constant on each piece. Its four
+    coefficients maximise the likelihood of the PIT intervals (a count says only that the PIT lies in its interval),
+    minus a penalty as strong as the information in `prior_rows` rows of a continuous distribution.
 
     Shape: shares (rows, pieces) as `share_pit_intervals` returns them, weight (rows,).
     """
@@ -92,11 +92,11 @@ class Recalibration(NamedTuple):
     value : array
         The map at fixed knots.
     rows : int
-        Calibration rows.
+        The number of calibration rows.
     gain, error : float
-        The gain in CRPS, with its standard error.
+        The decrease of the mean CRPS, and its standard error.
     is_used : bool
-        Whether the map is part of the predictions: by default where the gain is more than two standard errors.
+        Whether predictions use the map: by default, if the gain exceeds two standard errors.
     """
 
     value: np.ndarray
@@ -115,10 +115,11 @@ class Recalibration(NamedTuple):
         always: bool = False,
         seed: int = 0,
     ) -> tuple[Self, list[MonotoneMap]]:
-        """Fit the map to predictions before recalibration, and measure its gain with maps from the other parts.
+        """Fit the map to predictions before recalibration, and measure its gain by cross-fitting.
 
-        The map is shrunk towards the identity as if `prior_rows` rows were calibrated already, and used where it helps,
-        or `always`. Returns the recalibration, and for each part of the rows a map that was fitted to the others.
+        The map is shrunk towards the identity as if `prior_rows` rows were already calibrated. It is used if it helps,
+        or with `always`. Return the recalibration and, for each part of the rows, the map that was fitted to the other
+        parts.
         """
         rows, part = held_out.rows, held_out.part
         weight = rows.weight_or_ones * (rows.has_weight.sum() / rows.weight_or_ones.sum())
@@ -141,18 +142,18 @@ class Recalibration(NamedTuple):
 
     @property
     def map(self) -> MonotoneMap:
-        """The map G of F'(y) = G(F(y))."""
+        """The map G, which turns the predicted cdf F into G(F)."""
         return MonotoneMap.from_knots(KNOTS, self.value)
 
 
-#: The part of some rows, their positions, and their distributions.
+#: The part that a block of rows belongs to, the positions of the rows, and their distributions.
 Block = tuple[int, np.ndarray, CountDistribution]
 
 
 def _measure_gain(
     blocks: Sequence[Block], y: np.ndarray, maps: Sequence[MonotoneMap], weight: np.ndarray, seed: int
 ) -> tuple[float, float]:
-    """Measure the mean gain in CRPS by maps that were fitted to other parts, and its standard error."""
+    """Measure the mean gain in CRPS of maps that were fitted to the other parts, and its standard error."""
     scored, gains = np.zeros(len(y), dtype=bool), np.zeros(len(y))
     scored[np.random.default_rng(seed).permutation(len(y))[:_MAX_SCORED_ROWS]] = True
     for number, index, dist in blocks:

@@ -1,6 +1,6 @@
-"""The command line: arguments and printing only.
+"""The command line: only arguments and printing.
 
-What a command needs is imported when it runs, so that --help is there at once.
+Each command imports what it needs when it runs, so that --help responds at once.
 """
 
 from ddpn.cli.program import app, main  # isort: split

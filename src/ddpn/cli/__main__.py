@@ -1,4 +1,4 @@
-"""`python -m ddpn.cli` is the program too."""
+"""Run the program by `python -m ddpn.cli`."""
 
 from ddpn.cli.program import main
 

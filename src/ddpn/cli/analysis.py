@@ -1,4 +1,4 @@
-"""Commands that analyse: diagnose, likelihoods, explain, monitor. Arguments and printing only."""
+"""Commands that analyse tables and models: diagnose, likelihoods, explain, monitor. Only arguments and printing."""
 
 import math
 import sys
@@ -128,11 +128,11 @@ MaxRowsPerColumn = Annotated[
     str | None,
     option(
         "NUMBER",
-        "If the table has more rows, this many are drawn at random, always the same ones; all uses every row. Default: "
-        "500 for effects, and up to 2,000 for importance, fewer with many columns.",
+        "The most rows to use; from a longer table, rows are drawn at random, always the same ones. all uses every "
+        "row. Default: 500 for effects; up to 2,000 for importance, fewer with many columns.",
     ),
 ]
-#: Columns that `ddpn explain` prints, most important first.
+#: The most columns that `ddpn explain` prints. The most important ones come first.
 _MAX_PRINTED_COLUMNS = 12
 
 
@@ -166,7 +166,7 @@ def explain(
     roles = saved.roles
     table = Table([data], roles.as_text)
     table.check(roles)
-    # Only now, as it imports torch.
+    # Imported late, because it imports torch.
     from ddpn.workflow import examining
 
     row_numbers = None if rows is None else examining.parse_rows(rows)
@@ -218,12 +218,12 @@ def _show_explanation(explanation: "Explanation", note: str) -> None:
     show(build_table(headings, rows, range(1, 1 + len(shuffled))))
     if importance:
         typer.echo(
-            "shuffled: by how much the CRPS, the predicted mean and the predicted spread change if the values of the "
-            "column are shuffled; a higher CRPS is worse."
+            "shuffled: the change of the CRPS, the predicted mean and the predicted spread if the values of the column "
+            "are shuffled. An increase of the CRPS is worse."
         )
     typer.echo(
-        f"effect: from the smallest to the largest level, with the value of the column in brackets, for a typical "
-        f"row with mean {typical.mean.typical:.3g} and {typical.spread.quantity} {typical.spread.typical:.3g}."
+        f"effect: the lowest and the highest prediction, with the value of the column in brackets, for a typical row "
+        f"with mean {typical.mean.typical:.3g} and {typical.spread.quantity} {typical.spread.typical:.3g}."
     )
 
 
@@ -251,9 +251,9 @@ def _show_contributions(contributions: "Contributions", row_numbers: list[int]) 
         show(build_table(headings, rows, right=(2, 3)))
 
 
-#: The exit code if rows differ.
+#: The exit code if there is drift.
 DRIFT = 3
-#: Checks that `ddpn monitor` prints; --json has all.
+#: The most checks that `ddpn monitor` prints; --json prints all.
 _MAX_PRINTED_CHECKS = 20
 Alpha = Annotated[float, option("SHARE", "Probability of one or more false alarms.")]
 SmallestEffect = Annotated[

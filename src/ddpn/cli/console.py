@@ -1,6 +1,6 @@
-"""How the program talks to people: errors and warnings as sentences, tables on a terminal, JSON for programs.
+"""Output for people and programs: errors and warnings as sentences, tables on a terminal, JSON for programs.
 
-Sentences name arguments as the options that the user typed.
+Sentences name arguments by the options of the command line.
 """
 
 import errno
@@ -24,11 +24,11 @@ from ddpn.runtime.time_plan import StepRunner
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: As in shells: bad input, misuse of the command, and 128 + SIGINT.
+#: Exit codes as in shells: bad input, misuse of the command, and 128 + SIGINT.
 BAD_INPUT, MISUSE, INTERRUPTED = 1, 2, 130
-#: Seconds that a program gets to end by itself after Ctrl-C.
+#: The time that the program has to end by itself after Ctrl-C.
 _GRACE_SECONDS = 0.5
-#: Characters per line where there is no terminal.
+#: The width of tables if the output is not a terminal, in characters.
 _WIDTH_WITHOUT_TERMINAL = 140
 
 
@@ -36,7 +36,7 @@ _WIDTH_WITHOUT_TERMINAL = 140
 
 
 def read_option_names(context: typer.Context) -> tuple[dict[str, str], set[str]]:
-    """Return the options of the running command by argument, and the arguments that were typed."""
+    """Return the option of each argument of the running command, and the arguments that were given."""
     options = {
         parameter.name: max(parameter.opts, key=len)
         for parameter in context.command.params
@@ -48,9 +48,9 @@ def read_option_names(context: typer.Context) -> tuple[dict[str, str], set[str]]
 
 @contextmanager
 def report_errors(ctrl_c_message: str, context: typer.Context | None = None) -> Iterator[None]:
-    """Print errors and warnings as one sentence each, without a traceback; after Ctrl-C, print `ctrl_c_message`.
+    """Print errors and warnings as one sentence each, without a traceback. After Ctrl-C, print `ctrl_c_message`.
 
-    With `context`, sentences name the options of its command instead of arguments.
+    With `context`, sentences contain the options of its command instead of arguments.
     """
     try:
         with _print_warnings():
@@ -63,12 +63,12 @@ def report_errors(ctrl_c_message: str, context: typer.Context | None = None) -> 
         try:
             _print_stop(ctrl_c_message)
         except KeyboardInterrupt:
-            # One Ctrl-C arrives twice where a library such as polars raises it, too.
+            # One Ctrl-C arrives twice if a library such as polars raises it as well.
             _print_stop(ctrl_c_message)
         raise typer.Exit(INTERRUPTED) from None
     except OSError as error:
         if error.errno == errno.EPIPE:
-            raise  # a reader such as `head` has closed the pipe, which typer handles
+            raise  # a program such as `head` has closed the pipe; typer handles this
         typer.echo(f"Error: {describe_os_error(error)}", err=True)
         raise typer.Exit(BAD_INPUT) from None
 
@@ -79,13 +79,14 @@ def _print_stop(what_is_kept: str) -> None:
 
 @contextmanager
 def answer_ctrl_c(ctrl_c_message: str) -> Iterator[None]:
-    """Answer Ctrl-C within a second, even inside a long call of a library; for work that has written nothing yet.
+    """React to Ctrl-C within a second, even inside a long library call; for work that has not written anything yet.
 
-    Python handles signals between two of its instructions only. Here a thread learns of Ctrl-C at once. If the program
-    has not ended by itself after a moment, the thread prints what `report_errors` would, and ends it.
+    Python handles signals only between two of its instructions. Therefore a thread is notified of Ctrl-C. If the
+    program does not end by itself within half a second, the thread prints the message of `report_errors` and ends the
+    process.
     """
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
-        yield  # elsewhere there are no such signals, and they reach the main thread only
+        yield  # only the main thread of a POSIX system receives such signals
         return
     read, write = os.pipe()
     os.set_blocking(write, False)
@@ -112,7 +113,7 @@ def answer_ctrl_c(ctrl_c_message: str) -> Iterator[None]:
 
 
 class CtrlCRunner(StepRunner):
-    """Context manager for graceful Ctrl-C: it interrupts the running step only, and saving always completes.
+    """A context in which Ctrl-C interrupts only the running step, so that saving always completes.
 
     Before the first step, and outside the main thread, Ctrl-C raises a `KeyboardInterrupt` as usual.
     """
@@ -124,7 +125,7 @@ class CtrlCRunner(StepRunner):
 
     def __enter__(self) -> Self:
         is_main = threading.current_thread() is threading.main_thread()
-        # A program that was started to ignore Ctrl-C goes on ignoring it.
+        # If the program was started with Ctrl-C ignored, it stays ignored.
         if is_main and callable(signal.getsignal(signal.SIGINT)):
             self._before = signal.signal(signal.SIGINT, self._handle)
         return self
@@ -135,12 +136,12 @@ class CtrlCRunner(StepRunner):
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._is_inside or not self._has_steps:
-            self._is_inside = False  # raised once per step: a second Ctrl-C must not hit what follows
+            self._is_inside = False  # raised once per step, so that a second Ctrl-C does not interrupt what follows
             raise KeyboardInterrupt
         self.is_stopped = True
 
     def run(self, step: Callable[[], object]) -> bool:
-        """Run a step unless Ctrl-C was pressed before; return whether it was completed."""
+        """Run a step, unless Ctrl-C was pressed before; return True if it was completed."""
         self._has_steps = True
 
         def end_by_ctrl_c() -> None:
@@ -172,9 +173,9 @@ def _print_warnings() -> Iterator[None]:
 
 
 def show(table: "Table", to_stderr: bool = False) -> None:
-    """Print a table as wide as the terminal, or 140 characters wide without a terminal.
+    """Print a table with the width of the terminal, or 140 characters wide if there is no terminal.
 
-    Markup in texts has no effect: a column named [/red]x or :smile: is printed as it is.
+    Text is never interpreted as markup: a column named [/red]x or :smile: is printed unchanged.
     """
     from rich.console import Console
 
@@ -185,13 +186,13 @@ def show(table: "Table", to_stderr: bool = False) -> None:
 
 
 def show_warnings(sentences: Sequence[str]) -> None:
-    """Print warnings about a table to standard error, with the options of `ddpn fit` that they refer to."""
+    """Print warnings about a table to standard error, with options of `ddpn fit` in place of arguments."""
     for sentence in sentences:
         typer.echo(f"Warning: {render_fit_options(sentence)}", err=True)
 
 
 def print_step(step: str) -> None:
-    """Print a step of long work to standard error, above a progress bar, into which `typer.echo` would write."""
+    """Print a step of long work to standard error. Unlike `typer.echo`, this does not disturb a progress bar."""
     print(f"{step} ...", file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""ddpn fit and ddpn tune: models from tables. Arguments and printing only."""
+"""ddpn fit and ddpn tune: models from tables. Only arguments and printing."""
 
 import shlex
 import sys
@@ -83,16 +83,16 @@ def fit(
         if note:
             typer.echo(note, err=as_json)
         if isinstance(table, Table) and cluster is not None:
-            raise ConfigError("`cluster` needs a table in memory, got one that is streamed. Leave out one of the two.")
-        # A time budget includes all that was done since the start of the program.
+            raise ConfigError("`cluster` cannot be combined with a streamed table. Leave out one of the two.")
+        # The time budget starts with the program.
         prepared = prepare(table, fit_config, True, make_budget_clock(fit_config.seconds, started))
-        del table  # prepared has copies of what it needs
+        del table  # frees memory: `prepared` has copies of what it needs
     name = data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1:,} more files"
     _show_data(name, prepared, as_json)
     about: JsonObject = {"data": name, "command": shlex.join(["ddpn", *sys.argv[1:]])}
     if prepared.stream is not None:
         about["stream"] = stream_facts(prepared.stream, len(prepared.sample))
-    # Only now, as it imports torch: wrong options and tables are reported at once.
+    # Imported late, because it imports torch, and invalid options and tables should be reported at once.
     from ddpn.workflow.fitting import fit_into
 
     options = {"verbose": True, "on_step": print_step, "started": started}
@@ -132,7 +132,7 @@ def tune(
     from ddpn.workflow.search_space import check_search
 
     fit_config = read_config(settings, config)
-    # Settings that are chosen by held-out rows look better on these than they are.
+    # Test rows are needed, because the chosen settings look too good on the rows that chose them.
     fit_config = fit_config.with_test_rows()
     check_search(fit_config, budget, trials, search)
     check_destination(out, overwrite)
@@ -140,7 +140,7 @@ def tune(
     with answer_ctrl_c("Nothing was saved."):
         prepared = prepare(read_file(data, fit_config.as_text), fit_config, verbose=True)
     _show_data(data, prepared, as_json)
-    # Only now, as it imports torch: wrong options and tables are reported at once.
+    # Imported late, because it imports torch, and invalid options and tables should be reported at once.
     from ddpn.workflow.tuning import tune as run
 
     about = {"data": data, "command": shlex.join(["ddpn", *sys.argv[1:]])}
@@ -167,7 +167,7 @@ def _show_data(data: str, prepared: "Prepared", as_json: bool) -> None:
 
 
 def _show_result(out: Path, fitted: "Fitted", as_json: bool) -> None:
-    """Print the scores of a saved model, what to do next, and what is missing after Ctrl-C."""
+    """Print the scores of a saved model and what to do next. After Ctrl-C, also print what is missing."""
     task = fitted.folder.task
     if as_json:
         print_json({"model": str(out), **task})

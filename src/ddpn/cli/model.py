@@ -1,4 +1,4 @@
-"""Commands that use a fitted model: predict, evaluate, show, report, export, serve. Arguments and printing only."""
+"""Commands that use a fitted model: predict, evaluate, show, report, export, serve. Only arguments and printing."""
 
 import os
 import sys
@@ -157,7 +157,7 @@ def show_onnx(path: Path, as_json: bool) -> None:
 
 @wrap_load_errors
 def _show_saved_model(model: Path, as_json: bool) -> None:
-    """Print what a saved model is, how it was fitted and how it scored."""
+    """Print information about a saved model, its fit and its scores."""
     from ddpn.workflow.model_folder import describe
 
     about = describe(model)
@@ -198,7 +198,7 @@ def report(
 
 
 def _open_model_and_table(model: Path, data: str, columns: dict[str, str | None]) -> "tuple[ModelFolder, Table]":
-    """Load a model, and open a table with its columns. Errors in its first rows are raised before torch is imported."""
+    """Load a model and open a table. Errors in the first rows are raised before torch is imported."""
     from ddpn.tables.table import Table
     from ddpn.workflow.model_folder import SavedModel
 
@@ -248,7 +248,7 @@ def export(
     levels = parse_levels(quantiles)
     PredictionSpec(coverage=coverage, quantiles=levels)
     check_free(out, overwrite)
-    # Only now, as it imports torch: wrong options are reported at once.
+    # Imported late, because it imports torch, and invalid options should be reported at once.
     from ddpn.export import export_onnx
 
     about = export_onnx(model, out, quantiles=levels, coverage=coverage, pmf_up_to=pmf_up_to, overwrite=overwrite)
@@ -260,7 +260,7 @@ def export(
 
 
 def _describe_interface(about: JsonObject) -> list[tuple[str, str]]:
-    """Return names and values that describe the members, inputs and outputs of an exported file."""
+    """Describe the members, inputs and outputs of an exported file as pairs of name and value."""
     members = [(f"Member {name}", describe_member(member)) for name, member in about["members"].items()]
     inputs = [(f"Input {column['name']}", f"{column['type']}, {column['meaning']}") for column in about["inputs"]]
     outputs = ", ".join(about["outputs"].values())
@@ -272,7 +272,7 @@ _limit = partial(option, panel="Limits")
 Models = Annotated[
     list[str], typer.Argument(metavar="MODEL...", help="Model folders; the first is the default. NAME=MODEL names one.")
 ]
-Host = Annotated[str, option("ADDRESS", "Where to listen; 0.0.0.0 for all networks.")]
+Host = Annotated[str, option("ADDRESS", "The address to listen at; 0.0.0.0 for all networks.")]
 Port = Annotated[int, option("NUMBER", "The port; 0 chooses a free one, which is printed.")]
 TokenFile = Annotated[
     Path | None,

@@ -1,6 +1,6 @@
-"""Arguments and options that several commands have, with their help texts. Imports no torch.
+"""Arguments and options that several commands share, with their help texts. Imports no torch.
 
-The options of `ddpn fit`, `tune` and `diagnose` that are also settings of a file are in `ddpn.cli.plan_options`.
+Options of `ddpn fit`, `tune` and `diagnose` that can also be set in a file are in `ddpn.cli.plan_options`.
 """
 
 from pathlib import Path
@@ -17,11 +17,14 @@ _FILES = (
 
 
 def option(metavar: str | None, help_text: str, *names: str, panel: str | None = None) -> Any:
-    """Make an option; `metavar` names its value (None for a flag), and `names` default to the argument's name."""
+    """Define an option.
+
+    `metavar` names its value (None for a flag), and `names` default to the name of the argument.
+    """
     return typer.Option(*names, help=help_text, metavar=metavar, rich_help_panel=panel)
 
 
-#: The options that override settings of a file: `ddpn.cli.program.command` replaces the parameter by one per option.
+#: Options that override settings of a file. `ddpn.cli.program.command` replaces such a parameter by these options.
 Settings = dict[str, object]
 
 # Tables, models and outputs.
@@ -61,7 +64,7 @@ IntervalKind = Annotated[
     ),
 ]
 
-# Roles of columns for commands on a model. Models saved in Python do not know them.
+# Roles of columns, for commands on a model. Models that were saved in Python do not store them.
 _AS_IN_FIT = "Default: as in the fit. Required for models saved in Python"
 COLUMN_OPTIONS = {
     "target": option("COLUMN", f"Column of counts. {_AS_IN_FIT}."),
@@ -70,12 +73,12 @@ COLUMN_OPTIONS = {
     "upper_column": option("COLUMN", f"Column of upper bounds. {_AS_IN_FIT} with upper bounds."),
     "censored": option("COLUMN", "Column of true and false that marks censored counts. Default: as in the fit."),
 }
-#: Columns by role: `ddpn.cli.program.command` replaces a parameter of such a type by these options.
+#: Columns by role. `ddpn.cli.program.command` replaces a parameter of such a type by these options.
 Columns = Annotated[dict[str, str | None], tuple(COLUMN_OPTIONS)]
 MonitoredColumns = Annotated[dict[str, str | None], ("target", "exposure", "upper_column", "censored")]
 PredictionColumns = Annotated[dict[str, str | None], ("exposure", "upper_column")]
 
-# Where jobs run.
+# Options of clusters.
 _PANEL = "Cluster"
 Cluster = Annotated[
     str | None,
@@ -96,12 +99,12 @@ GpusPerJob = Annotated[
 
 
 def connect_cluster(address: str | None, gpus: float | None = None) -> "RayCluster | None":
-    """Connect to the cluster that the options describe; return None without an address."""
+    """Connect to the cluster that the options describe; return None if there is no address."""
     from ddpn.runtime.errors import ConfigError
 
     if address is None:
         if gpus is not None:
-            raise ConfigError("`gpus_per_job` needs `cluster`.")
+            raise ConfigError("`gpus_per_job` can only be used with `cluster`. Give both, or neither.")
         return None
     from ddpn.runtime.cluster import RayCluster
 

@@ -1,4 +1,4 @@
-"""Commands for the paper: its data sets and its experiments. Arguments and printing only."""
+"""Commands for the paper: its data sets and experiments. Only arguments and printing."""
 
 from pathlib import Path
 from typing import Annotated
@@ -90,7 +90,7 @@ def reproduce(
     training = {name: value for name, value in (("n_networks", n_networks), ("seed", seed)) if value is not None}
     experiments = catalogue.select(names or [], only=methods, quick=quick, **training)
 
-    # Only now, as it imports torch: --list and wrong options are answered at once.
+    # Imported late, because it imports torch: --list and invalid options should be answered at once.
     from rich.console import Console
 
     from ddpn.paper.experiments.reproduce import reproduce as run

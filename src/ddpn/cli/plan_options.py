@@ -1,4 +1,4 @@
-"""The options of `ddpn fit`, `tune` and `diagnose` that make a plan: their texts, in the order of the help page."""
+"""Help texts of the options of `ddpn fit`, `tune` and `diagnose` that define a fit, in the order of the help page."""
 
 from typing import NamedTuple
 
@@ -8,12 +8,12 @@ from ddpn.networks.heads import DEFAULT_LIKELIHOOD
 _COLUMNS, _RANGE, _MODEL = "Columns of the table", "Range of the counts", "Model"
 _EVALUATION = "Split, comparison and calibration"
 _MIXED = ", ".join(list_mixable_members())
-#: Commands that have an option.
+#: Names of the commands that have an option.
 _FITS, _ALL = ("fit", "tune"), ("fit", "tune", "diagnose")
 
 
 class OptionText(NamedTuple):
-    """Help of an option: what it takes, its text, its panel, its commands, and its flag if that is not --name."""
+    """The help of an option: its value, its text, its panel, its commands, and its flag if that is not --name."""
 
     metavar: str
     help: str
@@ -22,7 +22,7 @@ class OptionText(NamedTuple):
     flag: str = ""
 
 
-#: By the key of the option in a settings file.
+#: Help texts, keyed by the name of the option in a settings file.
 OPTION_TEXTS = {
     "target": OptionText("COLUMN", "Column of counts to predict.", _COLUMNS, _ALL),
     "exposure": OptionText(

@@ -1,4 +1,4 @@
-"""The program `ddpn`, and how a command is made."""
+"""The program `ddpn`, and the decorator that makes a function a command."""
 
 import atexit
 import gc
@@ -25,14 +25,14 @@ EXIT_CODES = (
     "Exit codes: 0 success; 1 problem with data, file or machine; 2 wrong option or setting; 3 drift; 130 Ctrl-C."
 )
 
-#: Parameters of commands that stand for several options.
+#: Parameters of commands that are replaced by several options.
 _PARAMETER_GROUPS = ("settings", "columns")
-#: New names of options that earlier versions had.
+#: New names of options of earlier versions.
 _NEW_OPTIONS = {"--members": "--networks"}
 
 
 class _PlainHelp:
-    """Help without types: Typer 0.29 writes <bool> after --json, and {DATA...}... and <list[str]> for DATA."""
+    """A help page without types. Typer 0.29 writes <bool> after --json, and {DATA...}... and <list[str]> for DATA."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the arguments and options."""
@@ -60,11 +60,11 @@ class Command(_PlainHelp, TyperCommand):
     """A command of the program."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words of the command, or raise an error for an option of an earlier version."""
+        """Parse the words of the command; raise an error for an option of an earlier version."""
         options = {name for param in self.get_params(ctx) for name in param.opts}
         for old in (word.partition("=")[0] for word in args):
             if old in _NEW_OPTIONS and _NEW_OPTIONS[old] in options:
-                typer.echo(f"Error: {old} is called {_NEW_OPTIONS[old]} now.", err=True)
+                typer.echo(f"Error: {old} is now called {_NEW_OPTIONS[old]}.", err=True)
                 raise typer.Exit(MISUSE)
         return super().parse_args(ctx, args)
 
@@ -81,12 +81,13 @@ def command(
     to: typer.Typer = app,
     ends_at_once: bool = True,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a function a command that reports errors and Ctrl-C in one sentence.
+    """Turn a function into a command that reports errors and Ctrl-C in one sentence.
 
-    A parameter `settings` of the function is replaced by the command's options in `plan_options`, and `columns` by
-    options for the roles that its type names; the function receives dictionaries. A parameter `started` is the time at
-    which the program began, by `time.monotonic`. After Ctrl-C, `ctrl_c_message` is printed; with `ends_at_once` even
-    in the middle of a library's call. `to` is the program, or a group of its commands.
+    A parameter `settings` of the function is replaced by the options of the command in `plan_options`, and a parameter
+    `columns` by options for the roles that its type names; the function receives them as dictionaries. A parameter
+    `started` is the time at which the program started, on the scale of `time.monotonic`. After Ctrl-C, `ctrl_c_message`
+    is printed; with `ends_at_once`, even in the middle of a library call. `to` is the program, or a group of its
+    commands.
     """
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
@@ -127,7 +128,7 @@ def command(
 
 
 def _expand_group(command: str, group: inspect.Parameter) -> dict[str, inspect.Parameter]:
-    """Return the parameters that stand for a group: settings, or columns by role."""
+    """Return the parameters that replace a group: settings, or columns by role."""
     if group.name == "columns":
         names = get_args(group.annotation)[1]
         return {name.removesuffix("_column"): _make_option(name, str, COLUMN_OPTIONS[name]) for name in names}
@@ -144,7 +145,7 @@ def _expand_group(command: str, group: inspect.Parameter) -> dict[str, inspect.P
 
 
 def _read_option_type(name: str) -> Any:
-    """Return the type of a field of `FitConfig` on the command line: a number, several texts, or a text."""
+    """Return the type of an option for a field of `FitConfig`: a number, several texts, or a text."""
     hint = get_type_hints(FitConfig)[name]
     types = {part for part in (get_args(hint) or (hint,)) if part is not NoneType}
     if types in ({int}, {float}):
@@ -153,7 +154,7 @@ def _read_option_type(name: str) -> Any:
 
 
 def _read_value(name: str, value: object) -> object:
-    """Return the value of a setting: None for an option that was not typed, and several words joined into one."""
+    """Return the value of a setting: None if the option was not given; several words are joined."""
     if not isinstance(value, list):
         return value
     return (value if OPTION_TEXTS[name].metavar == "COLUMNS" else ",".join(value)) if value else None
@@ -182,13 +183,13 @@ def run_program(
 
 def main() -> None:
     """Run the program."""
-    # Before torch is imported: threads that wait by spinning starve each other if other programs use the cores.
+    # Set before torch is imported: threads that wait by spinning starve each other if other programs use the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    # Imports make hundreds of thousands of lasting objects: looking for garbage among them takes half a second.
+    # Imports create hundreds of thousands of permanent objects, and collecting garbage among them takes half a second.
     gc.set_threshold(50_000, 20, 100)
-    # Skip the garbage collection at exit: with torch and its modules it takes a second.
+    # With torch and its modules, the garbage collection at exit would take a second.
     atexit.register(gc.freeze)
     try:
         app(obj=time.monotonic())
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to stop: Python would print a traceback
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # otherwise Python would print a traceback

@@ -1,4 +1,4 @@
-"""Tables that commands print: columns, the leaderboard, a saved model. Imports no torch."""
+"""Tables that commands print: columns, the leaderboard, and a saved model. Imports no torch."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ddpn.tables.roles import Roles
 
-#: Columns of a table that `ddpn fit` lists one by one.
+#: The most columns of a table that `ddpn fit` lists.
 _MAX_LISTED_COLUMNS = 60
 
 
@@ -29,9 +29,9 @@ def build_table(
     right: Sequence[int] = (),
     title: str | None = None,
 ) -> "Table":
-    """Build a table for the terminal from the cells of each row and its style (True for bold, None for dim).
+    """Build a table for the terminal. Each row has its cells and a style (True for bold, None for dim).
 
-    `right` holds the positions of the columns to align to the right.
+    `right` has the positions of the columns that are aligned right.
     """
     from rich.table import Table
 
@@ -44,7 +44,7 @@ def build_table(
 
 
 def build_column_table(roles: "Roles") -> "Table":
-    """Build the table of all columns: their role or kind, distinct values, missing values and notes."""
+    """Build the table of all columns: role or kind, distinct values, missing values and notes."""
     role_names = [role for role in ("target", "exposure", "weight", "censored") if getattr(roles, role) is not None]
     rows: list[tuple[tuple[str, ...], bool | None]]
     rows = [((getattr(roles, role), role, "", "", ""), True) for role in role_names]
@@ -61,7 +61,7 @@ def build_column_table(roles: "Roles") -> "Table":
 
 
 def build_leaderboard(scores: JsonObject) -> "Table":
-    """Build the leaderboard: the mixture and every member, best first. The mixture is bold."""
+    """Build the leaderboard of the mixture and all members, best first. The mixture is bold."""
     table = tabulate_scores(scores["entries"], scores["coverage"])
     rows = [
         ([as_text(cell) for cell in row], entry["weight"] is None)
@@ -72,7 +72,7 @@ def build_leaderboard(scores: JsonObject) -> "Table":
 
 
 def show_scores(scores: JsonObject, model: Path, task: JsonObject) -> None:
-    """Print the leaderboard and the verdict, and how to use or fit alone the member that the verdict prefers."""
+    """Print the leaderboard and the verdict. If the verdict prefers a member, print how to use or fit it alone."""
     show(build_leaderboard(scores))
     typer.echo(render_fit_options(" ".join(scores["verdict"]["sentences"])))
     name = scores["verdict"].get("prefer")
@@ -85,7 +85,7 @@ def show_scores(scores: JsonObject, model: Path, task: JsonObject) -> None:
 
 
 def build_fact_table(facts: Sequence[tuple[str, str]]) -> "Table":
-    """Build a table with names and values side by side."""
+    """Build a table of names and values."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
@@ -97,7 +97,7 @@ def build_fact_table(facts: Sequence[tuple[str, str]]) -> "Table":
 
 
 def describe_model(model: JsonObject) -> list[tuple[str, str]]:
-    """Return names and values that describe a saved model and its fit."""
+    """Describe a saved model and its fit as pairs of name and value."""
     task, roles = model["task"], model["task"]["roles"]
     needed_columns = [column["name"] for column in roles["columns"] if not column["left_out"]]
     weighted = {name: member for name, member in model["members"].items() if member["weight"]}
@@ -144,7 +144,7 @@ def describe_model(model: JsonObject) -> list[tuple[str, str]]:
 
 
 def describe_skipped_steps(skipped: Sequence[str]) -> str:
-    """Describe the steps of a fit that Ctrl-C skipped. Training is left out: a model keeps its best epochs so far.
+    """Describe the steps of a fit that Ctrl-C skipped, except training, which always leaves a model.
 
     >>> describe_skipped_steps(["training", "calibration", "scores"])
     'not calibrated, not scored'
@@ -158,7 +158,7 @@ def describe_skipped_steps(skipped: Sequence[str]) -> str:
 
 
 def _describe_count_range(counts: JsonObject | None, roles: JsonObject) -> list[tuple[str, str]]:
-    """Describe the range and the censoring of the counts, as pairs of a name and a value."""
+    """Describe the range and the censoring of the counts as pairs of name and value."""
     count_range = CountRange(**(counts or {}))
     facts = []
     if count_range.is_bounded:
@@ -177,7 +177,7 @@ def _describe_count_range(counts: JsonObject | None, roles: JsonObject) -> list[
 
 
 def describe_member(member: JsonObject) -> str:
-    """Describe a member in one line: its weight and the facts about its fit."""
+    """Describe a member in one line: its weight and facts about its fit."""
     words = [f"{member['weight']:.0%} of the mixture"]
     for name, value in member["facts"].items():
         if isinstance(value, Mapping):

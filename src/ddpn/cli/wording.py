@@ -1,6 +1,9 @@
-"""Sentences of the library in the words of the command line: options in place of arguments. Imports no torch.
+"""Turn sentences of the library into the words of the command line, with options in place of arguments.
 
-Messages write an argument as `name`, or as `name=value` with the value as JSON (`ddpn.runtime.errors.format_argument`).
+Imports no torch.
+
+In sentences, an argument is written as `name`, or as `name=value` with the value as JSON
+(`ddpn.runtime.errors.format_argument`).
 """
 
 import json
@@ -12,12 +15,12 @@ from ddpn.cli.plan_options import OPTION_TEXTS
 from ddpn.runtime.errors import Argument, DDPNError
 
 _REFERENCE = re.compile(r"`(\w+)(?:=([^`]*))?`")
-#: The options of `ddpn fit`, by argument.
+#: The option of `ddpn fit` for each argument.
 FIT_OPTIONS = {name: text.flag or f"--{name.replace('_', '-')}" for name, text in OPTION_TEXTS.items()}
 
 
 def format_option(option: str, values: Sequence[object]) -> str:
-    """Write an option with its values, such as names of columns, so that a shell and the command read exactly these.
+    """Write an option with its values, quoted for a shell.
 
     >>> format_option("--drop", ["age", "ward"]), format_option("--time", ["interview date"])
     ('--drop age,ward', "--time 'interview date'")
@@ -26,12 +29,12 @@ def format_option(option: str, values: Sequence[object]) -> str:
     """
     texts = [str(value) for value in values]
     words = texts if any("," in text or text != text.strip() for text in texts) else [",".join(texts)]
-    # A value that begins with a dash would be read as another option.
+    # Without "=", a value that begins with a dash would be read as another option.
     return " ".join(f"{option}{'=' if word.startswith('-') else ' '}{shlex.quote(word)}" for word in words)
 
 
 def replace_arguments(text: str, options: Mapping[str, str]) -> str:
-    """Return a sentence with options (by argument) in place of the arguments that it refers to.
+    """Replace arguments in a sentence by their options.
 
     >>> options = {"time": "--time", "drop": "--drop", "overwrite": "--overwrite"}
     >>> replace_arguments('Use `drop=["my day", "age"]`, leave out `time`, or pass `overwrite=True`.', options)
@@ -54,14 +57,14 @@ def replace_arguments(text: str, options: Mapping[str, str]) -> str:
 
 
 def render_fit_options(sentence: str) -> str:
-    """Return a sentence about a table or a fit with the options of `ddpn fit` in place of arguments."""
+    """Replace arguments in a sentence about a table or a fit by the options of `ddpn fit`."""
     return replace_arguments(sentence, FIT_OPTIONS)
 
 
 def render_error(error: DDPNError, options: Mapping[str, str], typed: Collection[str]) -> str:
-    """Return the sentence of an error with `options` (by argument) in place of the arguments that it refers to.
+    """Return the sentence of an error, with arguments replaced by their options.
 
-    Arguments in `typed` were given on the command line. Others are settings of a file and keep their names.
+    Arguments in `typed` were given on the command line. Other arguments come from a settings file and keep their names.
 
     >>> from ddpn.runtime.errors import ConfigError
     >>> options = {"epochs": "--epochs", "fractional": "--fractional", "time": "--time"}

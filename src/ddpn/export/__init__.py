@@ -1,6 +1,6 @@
-"""Export of a fitted model as one ONNX file, which any ONNX Runtime predicts from: no Python, torch or ddpn needed.
+"""Export a fitted model as one ONNX file, from which ONNX Runtime predicts without Python, torch or ddpn.
 
-Importing this package and `describe_onnx` import no torch.
+Importing this package and `describe_onnx` imports no torch.
 """
 
 from typing import TYPE_CHECKING

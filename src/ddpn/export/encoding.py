@@ -1,6 +1,6 @@
-"""Nodes that turn the raw columns of a table into the matrices that members read.
+"""Graph nodes that convert the raw columns of a table to the matrices of members.
 
-The matrices are the inputs of networks, the columns of trees, and the designs of GLMs.
+These are the inputs of networks, the columns of trees, and the designs of GLMs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,11 +23,12 @@ _DAY_MICROSECONDS = 86_400e6
 
 
 class EncodedTable(NamedTuple):
-    """Columns of a table in the form that a model reads.
+    """The columns of a table as numbers and codes.
 
-    `numbers` has a column per number, date part and boolean, NaN where missing, in the order of `number_names`. `codes`
-    has a column per category, in the order of `levels`: the position of the level, or the next position for unknown
-    levels, or the one after it for missing values. Shape: (rows, columns) each; None without such columns.
+    `numbers` has one column per number, date part and boolean, in the order of `number_names`, with NaN for missing
+    values. `codes` has one column per category, in the order of `levels`: the position of the level, the next number
+    for unknown levels, and the number after that for missing values. Shape: (rows, columns) each; None if there are no
+    such columns.
     """
 
     names: tuple[str, ...]
@@ -40,7 +41,7 @@ class EncodedTable(NamedTuple):
 def read_columns(
     graph: Graph, cells: Mapping[str, Value], columns: Sequence[InputColumn], levels: Mapping[str, tuple[str, ...]]
 ) -> EncodedTable:
-    """Convert the cells of raw columns to the columns of the model; `levels` are those of each category."""
+    """Convert the cells of raw columns to numbers and codes. `levels` has the levels of each category."""
     numbers: list[Value] = []
     codes: list[Value] = []
     number_names: list[str] = []
@@ -56,12 +57,12 @@ def read_columns(
 
 
 def _join_columns(columns: list[Value]) -> Value | None:
-    """Join columns that have one element per row into one matrix."""
+    """Join columns with one element per row into a matrix."""
     return columns[0].graph.concat([column.add_axes(1) for column in columns]) if columns else None
 
 
 def _convert_numbers(graph: Graph, cells: Value, column: InputColumn) -> list[Value]:
-    """Convert a column of numbers, booleans or dates; infinite values and markers become missing."""
+    """Convert a column of numbers, booleans or dates. Infinite values and markers become missing."""
     missing = cells.op("IsInf", kind="b")
     for marker in column.markers:
         missing = missing | cells.equals(marker)
@@ -89,7 +90,7 @@ def _date_parts(graph: Graph, seconds: Value, parts: Sequence[str]) -> list[Valu
 
 
 def _month(graph: Graph, days: Value) -> Value:
-    """Compute the month of the Gregorian calendar, by years that start in March (Hinnant, 2013)."""
+    """Compute the month of the Gregorian calendar, with years that start in March (Hinnant, 2013)."""
     z = days + 719468.0
     day = z - (z / 146097.0).floor() * 146097.0
     leap = (day / 1460.0).floor() - (day / 36524.0).floor() + (day / 146096.0).floor()
@@ -100,15 +101,15 @@ def _month(graph: Graph, days: Value) -> Value:
 
 
 def find_level_codes(graph: Graph, cells: Value, column: InputColumn, levels: Sequence[str]) -> Value:
-    """Find the position of each row's level; len(levels) for unknown levels and len(levels) + 1 for missing ones."""
-    # Strip blanks around a single word. The added word guarantees that there is one even in an empty cell.
+    """Find the position of each row's level: len(levels) for unknown levels and len(levels) + 1 for missing ones."""
+    # Strip blanks around a single word. An additional word is appended, so that even an empty cell has one.
     words, count = graph.ops("StringSplit", cells.op("StringConcat", " ."), kinds=("s", "i"))
     trimmed = graph.where(count.equals(1), "", graph.where(count.equals(2), words.take(0), cells))
     unknown, missing = len(levels), len(levels) + 1
     keys = {level: code for code, level in enumerate(levels)}
     keys |= {alias: keys[level] for alias, level in column.aliases if level in keys}
     keys = {word: missing for word in column.words if word not in keys} | keys
-    # Blanks around a single word are removed above.
+    # Levels of several words are matched with and without blanks around them.
     blanks = {f"{a}{key}{b}": code for key, code in keys.items() if " " in key for a in ("", " ") for b in ("", " ")}
     keys = blanks | keys
     codes = trimmed.op(
@@ -120,7 +121,7 @@ def find_level_codes(graph: Graph, cells: Value, column: InputColumn, levels: Se
     code_by_value = {value: code for value, code in reversed(values) if value is not None}
     if not column.by_value or not code_by_value:
         return codes
-    # Text that is a number is a level by its value: 7, 7.0 and 007 are the same.
+    # Text that is a number is matched by value: 7, 7.0 and 007 are the same level.
     is_number = trimmed.op("RegexFullMatch", kind="b", pattern=NUMBER.pattern)
     numbers = graph.where(is_number, trimmed, "nan").cast("f")
     is_equal = numbers.add_axes(1).equals(np.array(list(code_by_value))).cast("i")
@@ -133,20 +134,20 @@ class _PlacedInputs(NamedTuple):
     """Some inputs as one matrix, and the position of each in the encoder's order."""
 
     inputs: Value
-    places: list[int]
+    positions: list[int]
 
 
 def encode_inputs(
     graph: Graph, table: EncodedTable, encoder: FeatureEncoder, chosen: np.ndarray | None = None
 ) -> Value:
-    """Compute the encoder's inputs, or the `chosen` ones: float64 with the values of float32. Shape: (rows, inputs)."""
+    """Compute the inputs of an encoder, or the `chosen` ones: float64, rounded to float32. Shape: (rows, inputs)."""
     ends = np.cumsum([column.width for column in encoder.columns_])
     starts = dict(zip(table.names, (ends - [column.width for column in encoder.columns_]).tolist(), strict=True))
     encodings: JsonObject = dict(zip(table.names, encoder.columns_, strict=True))
     parts = _numeric_parts(graph, table, encodings, starts) if table.numbers is not None else []
     if table.codes is not None:
         parts += _category_parts(table.codes, table, encodings, starts)
-    order = np.argsort(np.concatenate([part.places for part in parts]))
+    order = np.argsort(np.concatenate([part.positions for part in parts]))
     order = order if chosen is None else order[chosen]
     return graph.concat([part.inputs for part in parts]).take(order).round_to_float32()
 
@@ -173,18 +174,20 @@ def _numeric_parts(
     for key in ("edges", "steps", "codes"):
         value_lists = [getattr(encodings[name], key) for name in names]
         widths = [max(0, len(values) - (key == "edges")) for values in value_lists]
-        places = [next_position[name] + i for name, width in zip(names, widths, strict=True) for i in range(width)]
+        positions = [next_position[name] + i for name, width in zip(names, widths, strict=True) for i in range(width)]
         next_position = {name: next_position[name] + width for name, width in zip(names, widths, strict=True)}
-        if not places:
+        if not positions:
             continue
         column, thresholds = x.take(np.repeat(np.arange(len(names)), widths)), np.concatenate(value_lists)[None]
-        if key == "edges":  # how far bins are filled
+        if key == "edges":  # the share of each bin below the value
             ends = ([edges[part] for edges in value_lists] for part in (slice(None, -1), slice(1, None)))
             low, high = (0.5 * np.concatenate(side) for side in ends)
-            parts.append(_PlacedInputs(((column * 0.5 - low) / (high - low)).clip(0.0, 1.0), places))
-        else:  # which steps are passed, or which code a value is
+            parts.append(_PlacedInputs(((column * 0.5 - low) / (high - low)).clip(0.0, 1.0), positions))
+        else:  # True for steps below the value, or for the code that equals the value
             parts.append(
-                _PlacedInputs((column > thresholds if key == "steps" else column.equals(thresholds)).cast("f"), places)
+                _PlacedInputs(
+                    (column > thresholds if key == "steps" else column.equals(thresholds)).cast("f"), positions
+                )
             )
     return parts
 
@@ -192,9 +195,9 @@ def _numeric_parts(
 def _category_parts(
     codes: Value, table: EncodedTable, encodings: dict[str, CategoryEncoding], starts: dict[str, int]
 ) -> list[_PlacedInputs]:
-    """Compute one input per level, rare levels and missing values of all categories, and effects of levels, if any."""
-    targets, columns, inputs, places = [], [], [], []
-    effects, with_effects, effect_places = [], [], []
+    """Compute indicators of levels, rare levels and missing values for all categories, and level effects."""
+    targets, columns, inputs, positions = [], [], [], []
+    effects, with_effects, effect_positions = [], [], []
     for j, (name, levels) in enumerate(table.levels.items()):
         column = encodings[name]
         other = len(column.levels) if column.has_other else column.indicators
@@ -203,15 +206,17 @@ def _category_parts(
         targets.append([*(position_by_level.get(level, other) for level in levels), other, missing])
         columns += [j] * column.indicators
         inputs += list(range(column.indicators))
-        places += [starts[name] + i for i in range(column.indicators)]
+        positions += [starts[name] + i for i in range(column.indicators)]
         if column.effects is not None:
             values = (column.effects.values.get(level, 0.0) for level in levels)
             effects.append([*values, 0.0, column.effects.missing])
             with_effects.append(j)
-            effect_places.append(starts[name] + column.indicators)
+            effect_positions.append(starts[name] + column.indicators)
     indicators = _map_codes(codes, targets).take(columns).equals(np.array([inputs])).cast("f")
-    parts = [_PlacedInputs(indicators, places)]
-    return [*parts, _PlacedInputs(_map_codes(codes.take(with_effects), effects), effect_places)] if effects else parts
+    parts = [_PlacedInputs(indicators, positions)]
+    return (
+        [*parts, _PlacedInputs(_map_codes(codes.take(with_effects), effects), effect_positions)] if effects else parts
+    )
 
 
 def _map_codes(codes: Value, targets: Sequence[Sequence[float]]) -> Value:
@@ -223,7 +228,7 @@ def _map_codes(codes: Value, targets: Sequence[Sequence[float]]) -> Value:
 
 
 def tree_matrix(graph: Graph, table: EncodedTable, tree_table: TreeTable) -> Value:
-    """Join numbers and the trees' codes of levels, `MAX_LEVELS` for a missing one. Shape: (rows, columns)."""
+    """Join numbers and codes of levels for trees; `MAX_LEVELS` stands for a missing level. Shape: (rows, columns)."""
     levels = tree_table.levels
     parts = (
         []
@@ -239,12 +244,12 @@ def tree_matrix(graph: Graph, table: EncodedTable, tree_table: TreeTable) -> Val
         parts.append(
             _PlacedInputs(_map_codes(table.codes, targets), [table.names.index(name) for name in table.levels])
         )
-    order = np.argsort(np.concatenate([part.places for part in parts]))
+    order = np.argsort(np.concatenate([part.positions for part in parts]))
     return graph.concat([part.inputs for part in parts]).take(order)
 
 
 def design_matrix(graph: Graph, table: EncodedTable, design: Design) -> Value:
-    """Build the columns of a `CountGLM`; NaN for missing values and unknown levels. Shape: (rows, coefficients)."""
+    """Build the design of a `CountGLM`, with NaN for missing values and unknown levels. Shape: (rows, coefficients)."""
     parts = []
     for name in table.names:
         levels = design.levels.get(name)

@@ -1,6 +1,6 @@
-"""From raw outputs of a head to Double Poissons and Negative Binomials, one stack per family, and their pmf on a grid.
+"""Graph nodes that convert raw outputs to Double Poissons and Negative Binomials, and compute their pmf on a grid.
 
-A Poisson is a Double Poisson whose gamma is 1.
+A Poisson is a Double Poisson with gamma = 1. Distributions of one family are computed together, as a stack.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,11 +15,11 @@ import torch
 from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, LOG_H
 from ddpn.export.graph import Graph, Operand, Value
 from ddpn.networks.heads import HEADS, SHIPPED, Head, mixed, zeros
-from ddpn.networks.heads.clamps import LOG_ALPHA, LOG_GAMMA, LOG_LARGE, LOG_MU, highest_log_gamma
+from ddpn.networks.heads.clamps import LOG_ALPHA, LOG_GAMMA, LOG_LARGE_MU, LOG_MU, highest_log_gamma
 from ddpn.runtime.errors import ConfigError
 
-#: Half-angle steps before the series of the arctangent, and terms of the series: the argument is then below
-#: tan(pi / 16), and the first omitted term below 1e-17.
+#: The number of half-angle steps before the series of the arctangent, and of terms of the series. The argument is then
+#: below tan(pi / 16), and the first omitted term below 1e-17.
 _N_HALVINGS, _N_SERIES_TERMS = 3, 12
 
 
@@ -27,9 +27,9 @@ _N_HALVINGS, _N_SERIES_TERMS = 3, 12
 class Stack:
     """Distributions of one family, side by side. Shape of values: (rows, C).
 
-    `family` is "double_poisson" or "negative_binomial", `log_mu` has the exposure included, `log_shape` is the log of
-    gamma or alpha, and `weight` the share of each in its component. `outer` is the component of the mixture that each
-    belongs to, by position, and `positive` says which exclude zeros.
+    `family` is "double_poisson" or "negative_binomial". `log_mu` includes the exposure, `log_shape` is the log of gamma
+    or alpha, and `weight` is the share of each distribution in its component. `outer` has the position of the component
+    to which each distribution belongs, and `positive` is True for distributions without zeros.
     """
 
     family: str
@@ -55,7 +55,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class HeadNodes:
-    """Predictions of `size` heads: stacks, and the extra probability of a zero, (rows, size), or None."""
+    """The distributions of `size` heads as stacks, with the extra probability of zero, (rows, size), or None."""
 
     size: int
     stacks: tuple[Stack, ...]
@@ -70,7 +70,7 @@ class HeadNodes:
 def place_head(head: Head, raw: Value, log_scale: Value | None, size: int = 1) -> HeadNodes:
     """Add the distributions of a head for `size` raw outputs. Shape: raw (rows, size, P), log_scale (rows, 1).
 
-    Raises a `ConfigError` for a likelihood that has no form in the graph.
+    A likelihood that cannot be expressed in the graph raises a `ConfigError`.
     """
     return _place_family(head, [raw.take(j, axis=2) for j in range(head.n_raw)], log_scale, size)
 
@@ -83,10 +83,10 @@ def _place_family(head: Head, raw: list[Value], log_scale: Value | None, size: i
     is_shipped = SHIPPED.get(head.name) == f"{type(head).__module__}:{type(head).__name__}"
     if getattr(head, "location", "mu") != "mu":
         remedy = 'Fit with `location="mu"`, or with another likelihood.'
-        raise ConfigError(f"A Double Poisson that is given by its exact mean cannot be exported. {remedy}")
+        raise ConfigError(f'A Double Poisson with `location="mean"` cannot be exported. {remedy}')
     if head.name not in _LINKS or not is_shipped:
-        supported = ", ".join([*_LINKS, "the zero-inflated and hurdle forms of these", "mixtures of all"])
-        raise ConfigError(f"A model to export must have likelihoods among {supported}; got {head.name}.")
+        supported = ", ".join([*_LINKS, "their zero-inflated and hurdle forms", "and mixtures of these"])
+        raise ConfigError(f"The likelihood {head.name} cannot be exported. Likelihoods that can: {supported}.")
     log_mu = bend(raw[0], *LOG_MU)
     log_mu = log_mu if log_scale is None else log_mu + log_scale
     family, log_shape = _LINKS[head.name](raw, log_mu, log_scale is not None)
@@ -100,12 +100,12 @@ def _poisson_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple
 
 
 def _double_poisson_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple[str, Value]:
-    # It is log mu plus a constant between two bounds.
+    # The upper bound is log mu plus a constant, clipped to a range.
     lowest_bound, constant, highest_bound = highest_log_gamma(
         torch.tensor([-np.inf, 0.0, np.inf], dtype=torch.float64)
     ).tolist()
     highest = (log_mu + constant).clip(lowest_bound, highest_bound)
-    lowest = LOG_GAMMA[0] - (log_mu - LOG_LARGE).clip(0.0, np.inf)
+    lowest = LOG_GAMMA[0] - (log_mu - LOG_LARGE_MU).clip(0.0, np.inf)
     log_gamma = bend(raw[1], lowest, highest)
     if not has_exposure:
         return "double_poisson", log_gamma
@@ -122,7 +122,7 @@ def _negative_binomial_shape(raw: list[Value], log_mu: Value, has_exposure: bool
     return "negative_binomial", bend(raw[1], *LOG_ALPHA)
 
 
-#: By likelihood, the family and the logarithm of its second parameter.
+#: For each likelihood, a function that returns the family and the logarithm of its second parameter.
 _LINKS: dict[str, Callable[[list[Value], Value, bool], tuple[str, Value]]] = {
     "poisson": _poisson_shape,
     "double_poisson": _double_poisson_shape,
@@ -131,7 +131,7 @@ _LINKS: dict[str, Callable[[list[Value], Value, bool], tuple[str, Value]]] = {
 
 
 def _place_zero_head(head: zeros.ZeroHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
-    """Add the extra zeros and the base, which a hurdle restricts to positive counts."""
+    """Add the extra zeros and the base distribution, which a hurdle restricts to positive counts."""
     logit, positive = bend(raw[-1], *zeros.LOGIT), np.full(size, isinstance(head, zeros.HurdleHead))
     base = _place_family(head.base, raw[:-1], log_scale, size).scale_weights((-logit).op("Sigmoid"))
     return HeadNodes(size, tuple(replace(stack, positive=positive) for stack in base.stacks), logit.op("Sigmoid"))
@@ -140,7 +140,9 @@ def _place_zero_head(head: zeros.ZeroHead, raw: list[Value], log_scale: Value | 
 def _place_mixture(head: mixed.MixedHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
     """Add the components of each network with their weights."""
     graph, start, components = raw[0].graph, 0, []
-    logits = [((logit / mixed.LOGIT).op("Tanh") * mixed.LOGIT).add_axes(2) for logit in raw[-len(head.families) :]]
+    logits = [
+        ((logit / mixed.MAX_LOGIT).op("Tanh") * mixed.MAX_LOGIT).add_axes(2) for logit in raw[-len(head.families) :]
+    ]
     weights = graph.concat(logits, axis=2).op("Softmax", axis=2)
     for j, component in enumerate(HEADS[family]() for family in head.families):
         components.append(
@@ -155,13 +157,13 @@ def _place_mixture(head: mixed.MixedHead, raw: list[Value], log_scale: Value | N
 
 
 def bend(x: Value, low: Value | float, high: Operand) -> Value:
-    """Clip softly, as `ddpn.networks.heads.clamps.bend` does."""
+    """Bound x smoothly, like `ddpn.networks.heads.clamps.bend`."""
     inside = x.clip(low, high)
     return inside + arctangent(x.graph, x - inside)
 
 
 def arctangent(graph: Graph, x: Value) -> Value:
-    """Compute the arctangent in float64; ONNX Runtime has it in float32 only."""
+    """Compute the arctangent in float64, because ONNX Runtime has it in float32 only."""
     x = x.clip(-1e100, 1e100)  # its square is finite
     for _ in range(_N_HALVINGS):
         x = x / ((x * x + 1.0).sqrt() + 1.0)
@@ -172,22 +174,22 @@ def arctangent(graph: Graph, x: Value) -> Value:
     return series * x * 2.0**_N_HALVINGS
 
 
-#: The largest count of a grid: sums over more take seconds per row.
+#: The largest count of a grid. Sums over more counts would take seconds per row.
 MAX_GRID_COUNT = 2.0**18
-#: Newton steps to the end of a window, from above; every step stays above.
+#: The number of Newton steps that approximate the end of a window from above.
 _N_NEWTON_STEPS, _N_NEGATIVE_BINOMIAL_STEPS = 4, 8
-#: The smallest depth of a component's window, however small its weight.
+#: The smallest depth of a component's window, even if its weight is tiny.
 _MIN_DEPTH = 4.0
-#: Counts that are summed beyond the end of a window.
+#: The number of counts that are added beyond the end of a window.
 _EXTRA_COUNTS = 5.0
-#: Counts below this have log h(y) from a table, others by Stirling's series.
+#: For counts below this, log h(y) comes from a table; for others, from Stirling's series.
 _N_TABULATED_COUNTS = 32
 
 
 def find_window_ends(stack: Stack, share: np.ndarray, depth: float) -> Value:
-    """Return the last count of each distribution's window; outside it, weight w may leave out mass e^-depth / w.
+    """Find the last count of each distribution's window. The mass outside is at most about e^-depth / its weight.
 
-    `share` is the weight of each component in the mixture. Shape: (rows, C).
+    `share` has the weight of each component in the mixture. Shape: (rows, C).
     """
     depths = ((stack.weight * share[stack.outer][None]).log() + depth).clip(_MIN_DEPTH, depth)
     end = _negative_binomial_end if stack.family == "negative_binomial" else _double_poisson_end
@@ -195,7 +197,7 @@ def find_window_ends(stack: Stack, share: np.ndarray, depth: float) -> Value:
 
 
 def _double_poisson_end(stack: Stack, depths: Value) -> Value:
-    """Solve for the count at which log weights fall below a depth: Newton's method in sqrt(y), from above."""
+    """Find the count at which log weights fall below the depth, by Newton's method in sqrt(y), from above."""
     log_mu = stack.log_mu
     mu, target = log_mu.exp(), depths / stack.log_shape.exp()
     s = mu.sqrt() + (target * 0.5).sqrt()
@@ -206,7 +208,7 @@ def _double_poisson_end(stack: Stack, depths: Value) -> Value:
 
 
 def _negative_binomial_end(stack: Stack, depths: Value) -> Value:
-    """Solve for the count at which the unit deviance reaches the depth: Newton's method from above, as it is convex."""
+    """Find the count at which the unit deviance reaches the depth, by Newton's method from above."""
     mu, alpha = stack.log_mu.exp(), stack.log_shape.exp()
     r, ratio = 1.0 / alpha, alpha * mu
     tail = (depths + 1.0) * 4.0 / (1.0 / ratio + 1.0).log()
@@ -218,7 +220,7 @@ def _negative_binomial_end(stack: Stack, depths: Value) -> Value:
 
 
 class Grid(NamedTuple):
-    """The counts 0..K-1 and functions of them. Shape: (K,) each."""
+    """The counts 0, ..., K - 1 and functions of them. Shape: (K,) each."""
 
     y: Value
     log_y: Value
@@ -242,14 +244,14 @@ def make_grid(graph: Graph, count: Value) -> Grid:
 
 
 def compute_moments(grid: Grid, pmf: Value, axis: int) -> tuple[Value, Value]:
-    """Compute mean and variance of probabilities on the grid, which is the last axis; that axis is kept."""
+    """Compute the mean and the variance of probabilities on the grid, which is the last axis. The axis is kept."""
     mean = (pmf * grid.y).sum(axis)
     gap = grid.y - mean
     return mean, (pmf * gap * gap).sum(axis)
 
 
 class Tabulated(NamedTuple):
-    """pmf of a family on the grid, (rows, C, K), with means and variances, (rows, C)."""
+    """The pmf of a family on the grid, (rows, C, K), with means and variances, (rows, C)."""
 
     pmf: Value
     mean: Value
@@ -257,7 +259,7 @@ class Tabulated(NamedTuple):
 
 
 def tabulate(graph: Graph, stack: Stack, grid: Grid) -> Tabulated:
-    """Compute the pmf on the grid, and exact moments."""
+    """Compute the pmf of a stack on the grid, and its exact moments."""
     log_mu, shape = stack.log_mu.add_axes(2), stack.log_shape.exp().add_axes(2)
     if stack.family == "double_poisson":  # normalised by the sum over the grid
         deviance = (grid.log_y - log_mu) * grid.y + (log_mu.exp() - grid.y)
@@ -277,7 +279,7 @@ def tabulate(graph: Graph, stack: Stack, grid: Grid) -> Tabulated:
 
 
 def log1p(graph: Graph, x: Value) -> Value:
-    """log(1 + x) without loss for small x (Kahan)."""
+    """Compute log(1 + x) accurately for small x (Kahan)."""
     u = x + 1.0
     rounded = u - 1.0
     is_small = rounded.equals(0.0)
@@ -285,7 +287,7 @@ def log1p(graph: Graph, x: Value) -> Value:
 
 
 def _exclude_zeros(graph: Graph, table: Tabulated, grid: Grid, positive: np.ndarray) -> Tabulated:
-    """Condition the distributions that exclude zeros on counts above 0."""
+    """Condition the distributions without zeros on counts above 0."""
     at_zero = table.pmf.take([0], axis=2)
     positive_pmf = table.pmf * grid.y.clip(0.0, 1.0)
     total = graph.where(at_zero > 0.5, positive_pmf.sum(2), 1.0 - at_zero)

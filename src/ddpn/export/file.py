@@ -1,4 +1,4 @@
-"""Write a model as an ONNX file: raw columns, members, mixture and outputs as one graph."""
+"""Write a model as an ONNX file: raw columns, members, mixture and outputs in one graph."""
 
 import json
 from collections.abc import Sequence
@@ -31,10 +31,10 @@ from ddpn.tables.columns import Kind
 from ddpn.tables.files import check_free
 from ddpn.tables.levels import parse_number_level
 
-#: The largest count of the pmf by default: this quantile of the training counts, within the bounds, or the last number
-#: if the training counts are unknown.
+#: The default largest count of the pmf is this quantile of the training counts, clipped to the next two numbers; the
+#: last number is used if the training counts are unknown.
 _PMF_QUANTILE, _MIN_PMF_COUNT, _MAX_PMF_COUNT, _UNKNOWN_PMF_COUNT = 0.999, 20, 1000, 100
-#: The largest count of the pmf that users may ask for.
+#: The largest value of `pmf_up_to`.
 _MAX_REQUESTED_PMF_COUNT = 10_000
 
 
@@ -47,10 +47,10 @@ def export_onnx(
     pmf_up_to: int | None = None,
     overwrite: bool = False,
 ) -> JsonObject:
-    """Write a fitted model as one ONNX file, whole or not at all.
+    """Write a fitted model as one ONNX file, completely or not at all.
 
-    The file takes the raw columns of the table, one input per column, and any number of rows. Preprocessing, all
-    members of the mixture and the calibration are inside.
+    The file takes the raw columns of the table, one input per column, and any number of rows. It contains
+    preprocessing, all members of the mixture and the calibration.
 
     Parameters
     ----------
@@ -59,9 +59,9 @@ def export_onnx(
     path : path
         The file to write.
     quantiles : sequence of float
-        Levels of quantiles to have as outputs, named such as "q0.9".
+        Levels of quantiles, which become outputs such as "q0.9".
     coverage : float
-        The share of counts that the interval, the outputs "lower" and "upper", should contain. The output
+        The share of counts that the intervals (outputs "lower" and "upper") should contain. The output
         "interval_probability" is the probability of each row's interval.
     pmf_up_to : int, optional
         The largest count whose probability is an output. Default: the 99.9% quantile of the counts of the training
@@ -72,12 +72,12 @@ def export_onnx(
     Returns
     -------
     dict
-        What `describe_onnx` returns.
+        The description that `describe_onnx` returns.
 
     Raises
     ------
     ConfigError
-        For a likelihood or a member that has no form in ONNX, and for counts whose quantiles pass 262,144.
+        If a likelihood or a member cannot be exported, or if quantiles of the training counts exceed 262,144.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def export_onnx(
 
 
 def training_quantile(source: ExportedModel, level: float) -> float | None:
-    """Return a quantile of all training counts, or None if the model does not know it."""
+    """Return a quantile of all training counts, or None if the model does not store it."""
     facts: JsonObject = source.members.get("constant", {}).get("facts", {})
     if "raw outputs" not in facts:
         return None
@@ -134,8 +134,8 @@ def check_size(source: ExportedModel, spec: PredictionSpec) -> None:
     quantile = training_quantile(source, highest_level) or 0.0
     if quantile > MAX_GRID_COUNT:
         raise ConfigError(
-            f"Quantiles in an ONNX file must be at most {MAX_GRID_COUNT:,.0f}, got training rows whose "
-            f"{highest_level:g} quantile is {quantile:,.0f}. Predict such counts with ddpn predict or ddpn serve."
+            f"Quantiles in an ONNX file must be at most {MAX_GRID_COUNT:,.0f}, but the {highest_level:g} quantile of "
+            f"the training counts is {quantile:,.0f}. Predict such counts with ddpn predict or ddpn serve."
         )
 
 
@@ -161,7 +161,7 @@ def assemble(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[Inp
         codes = np.array([*range(len(groups.names)), -1])
         levels = groups.at(spec.coverage, MIXTURE, predictor.calibration.intervals[MIXTURE], codes)
     spec, widths = replace(spec, interval_kind=spec.interval_kind or predictor.interval_kind), output_widths(spec)
-    # A column may have a role and be a feature, too.
+    # A column may have a role and also be a feature.
     has_exposure = predictor.needs_exposure and not counts.upper_is_total
     group = "" if groups is None else groups.by
     roles = {source.exposure: "exposure"} if has_exposure else {}
@@ -179,7 +179,7 @@ def assemble(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[Inp
     cells = {name: graph.input(name, column.element) for name, column in inputs.items()}
 
     member_levels = collect_levels(predictor.active_members.values())
-    # A category is an input even if no member distinguishes its levels.
+    # A category is an input of the file even if no member uses its levels.
     levels_by_name = {
         column.names[0]: member_levels.get(column.names[0], ())
         for column in source.columns
@@ -190,7 +190,7 @@ def assemble(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[Inp
     shape = graph.concat([rows.reshape(1), graph.constant([1])], axis=0)
     nothing = onnx().helper.make_tensor("value", onnx().TensorProto.DOUBLE, [1], [0.0])
     zero, log_exposure = shape.op("ConstantOfShape", kind="f", value=nothing), None
-    if has_exposure:  # NaN where it is not positive and finite
+    if has_exposure:  # invalid exposures become NaN
         scale = cells[source.exposure]
         log_exposure = graph.where((scale > 0.0) & (scale < np.inf), scale, np.nan).log().add_axes(1)
     upper: Value | float | None = None if counts.upper is None else float(counts.upper)
@@ -221,10 +221,10 @@ def assemble(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[Inp
 
 
 def _find_group_code(graph: Graph, cells: Value, column: InputColumn, groups: IntervalGroups) -> Value:
-    """Find the position of each row's group; the last one is for rows in no group. Shape: (rows, 1)."""
+    """Find the position of each row's group; the last position is for rows of unknown groups. Shape: (rows, 1)."""
     if column.kind == Kind.DATE:
         raise ConfigError(
-            f"Interval groups cannot be exported if they are dates, got column {groups.by!r}. Calibrate with a group "
+            f"Interval groups cannot be exported if they are dates, such as column {groups.by!r}. Calibrate by a "
             "column of text or numbers."
         )
     unknown = len(groups.names)

@@ -1,4 +1,4 @@
-"""A small writer of ONNX graphs: values that have the operators of Python. The only file that imports onnx."""
+"""A small writer of ONNX graphs, with values that support Python's operators. Only this file imports onnx."""
 
 from collections.abc import Callable, Hashable, Sequence
 from types import ModuleType
@@ -9,28 +9,28 @@ from numpy.typing import ArrayLike
 
 from ddpn.runtime.extras import import_extra
 
-#: Versions of the two sets of operators and of the file format; ONNX Runtime 1.20 reads all of them.
+#: Versions of both operator sets and of the file format, which ONNX Runtime 1.20 supports.
 OPSET, ML_OPSET, IR_VERSION = 20, 3, 9
 ML = "ai.onnx.ml"
-#: numpy's type of each kind of value.
+#: The numpy type of each kind of value.
 _DTYPES = {"f": np.float64, "i": np.int64, "b": np.bool_, "s": np.object_}
 
 Operand = Union["Value", float, str, np.ndarray]
 
 
 def onnx() -> ModuleType:
-    """Import the onnx package, which an extra installs."""
+    """Import the onnx package, which comes with an extra."""
     return import_extra("onnx", "export")
 
 
 def tensor_type(kind: str) -> int:
-    """Return ONNX's number for a kind of value: f (float64), i (int64), b (boolean) or s (text)."""
+    """Return ONNX's number of a kind of value: f (float64), i (int64), b (boolean) or s (text)."""
     types = onnx().TensorProto
     return {"f": types.DOUBLE, "i": types.INT64, "b": types.BOOL, "s": types.STRING}[kind]
 
 
 def _make_operator(operator: str, kind: str | None = None) -> Callable[..., "Value"]:
-    """Make a method of `Value` that adds a node with this operator; `kind` is that of its result, if it differs."""
+    """Make a method of `Value` that adds a node with this operator. `kind` is the kind of the result, if it differs."""
 
     def method(self: "Value", *others: Operand) -> "Value":
         return self.op(operator, *others, kind=kind)
@@ -39,13 +39,13 @@ def _make_operator(operator: str, kind: str | None = None) -> Callable[..., "Val
 
 
 class Value:
-    """The result of a node, an input or a constant of a graph; `kind` is as in `tensor_type`."""
+    """An input, a constant or the result of a node in a graph. `kind` is as in `tensor_type`."""
 
     def __init__(self, graph: "Graph", name: str, kind: str = "f") -> None:
         self.graph, self.name, self.kind = graph, name, kind
 
     def op(self, operator: str, *others: Operand, kind: str | None = None, **attributes: Any) -> "Value":
-        """Add a node with this value as its first input, and return its result."""
+        """Add a node whose first input is this value; return its result."""
         return self.graph.op(operator, self, *others, kind=kind or self.kind, **attributes)
 
     __add__ = __radd__ = _make_operator("Add")
@@ -64,16 +64,16 @@ class Value:
         return self.graph.value(other, self.kind).op("Div", self)
 
     def clip(self, low: Operand, high: Operand) -> "Value":
-        """Clip elements to bounds, which may be values that broadcast; NaN stays NaN."""
+        """Clip elements to bounds, which may be values that broadcast. NaN stays NaN."""
         lowered = self.graph.where(self > high, high, self)
         return self.graph.where(lowered < low, low, lowered)
 
     def sum(self, axis: int) -> "Value":
-        """Sum along an axis, which is kept."""
+        """Sum along an axis. The axis is kept."""
         return self.op("ReduceSum", self.graph.constant([axis]))
 
     def max(self, axis: int) -> "Value":
-        """Return the largest element along an axis, which is kept."""
+        """Compute the maximum along an axis. The axis is kept."""
         return self.op("ReduceMax", self.graph.constant([axis]))
 
     def cast(self, kind: str) -> "Value":
@@ -103,7 +103,7 @@ class Value:
 
 
 class Graph:
-    """Nodes in execution order. A graph inside a loop shares names and constants with the graph around it."""
+    """Nodes in order of execution. The graph of a loop body shares names and constants with the surrounding graph."""
 
     def __init__(self, parent: "Graph | None" = None) -> None:
         self.nodes: list[Any] = []
@@ -111,7 +111,7 @@ class Graph:
         self._root: Graph = self if parent is None else parent._root
         self.constants: dict[Hashable, tuple[str, np.ndarray]] = {}
         self._count = 0
-        #: Names of inputs and outputs, which results of nodes must not have.
+        #: Names of inputs and outputs, which nodes must not use.
         self.reserved: set[str] = set()
 
     def _new_name(self) -> str:
@@ -128,7 +128,7 @@ class Graph:
         return Value(self, name, kind)
 
     def constant(self, values: ArrayLike, kind: str | None = None) -> Value:
-        """Return a constant, stored once: integers become int64, other numbers float64, unless `kind` is given."""
+        """Return a constant, which is stored once. Without `kind`, integers become int64 and other numbers float64."""
         array = np.asarray(values)
         kind = kind or {"f": "f", "i": "i", "u": "i", "b": "b"}.get(array.dtype.kind, "s")
         array = array.astype(_DTYPES[kind])
@@ -139,7 +139,7 @@ class Graph:
         return Value(self, root.constants[key][0], kind)
 
     def weights(self, values: np.ndarray) -> Value:
-        """Return a float64 constant that is stored as float32; its values must be exact in float32."""
+        """Return a float64 constant that is stored as float32. Its values must be exact in float32."""
         key = ("weights", values.shape, values.tobytes())
         if key not in self._root.constants:
             self._root.constants[key] = (self._new_name(), values.astype(np.float32))
@@ -147,7 +147,7 @@ class Graph:
         return single.op("Cast", to=onnx().TensorProto.DOUBLE)
 
     def value(self, operand: Operand, kind: str = "f") -> Value:
-        """Return an operand as a value; numbers become constants of this kind."""
+        """Return an operand as a value. Numbers become constants of this kind."""
         return operand if isinstance(operand, Value) else self.constant(operand, kind)
 
     def op(self, operator: str, *inputs: Operand, kind: str = "f", domain: str = "", **attributes: Any) -> Value:
@@ -157,17 +157,17 @@ class Graph:
     def ops(
         self, operator: str, *inputs: Operand, kinds: Sequence[str], domain: str = "", **attributes: Any
     ) -> list[Value]:
-        """Add a node with several outputs; numbers among the inputs become constants like the first value."""
+        """Add a node with several outputs. Numbers among its inputs become constants of the kind of the first value."""
         kind_of_first = next((value.kind for value in inputs if isinstance(value, Value)), "f")
         names = [self.value(value, kind_of_first).name for value in inputs]
         outputs = [Value(self, self._new_name(), kind) for kind in kinds]
-        # Nodes need names: ONNX Runtime 1.20 gives all nodes that it fuses the same name otherwise.
+        # Without names, ONNX Runtime 1.20 would give all nodes that it fuses the same name.
         output_names, name = [value.name for value in outputs], f"{operator} {outputs[0].name}"
         self.nodes.append(onnx().helper.make_node(operator, names, output_names, name, domain=domain, **attributes))
         return outputs
 
     def use(self, value: Value) -> Value:
-        """Return a value of the surrounding graph, for nodes of this graph."""
+        """Return a value of the surrounding graph for use in this graph."""
         return Value(self, value.name, value.kind)
 
     def where(self, condition: Value, yes: Operand, no: Operand) -> Value:
@@ -180,7 +180,7 @@ class Graph:
         return values[0] if len(values) == 1 else self.op("Concat", *values, kind=values[0].kind, axis=axis)
 
     def loop(self, times: Value, body: Callable[["Graph", Value], Value]) -> Value:
-        """Return the results of `body(graph, number)` for the numbers 0, 1, ..., stacked along a new first axis.
+        """Return the results of `body(graph, number)` for numbers 0, 1, ..., stacked along a new first axis.
 
         The body may use values of this graph.
         """
@@ -198,7 +198,7 @@ class Graph:
         return self.op("Loop", times, self.constant(True), kind=result.kind, body=graph)
 
     def model(self, outputs: Sequence[tuple[str, Value, tuple[Any, ...]]], name: str) -> Any:
-        """Return the finished model; `outputs` are names, values and the shapes after the number of rows."""
+        """Return the finished model. `outputs` has names, values, and shapes without the axis of rows."""
         helper = onnx().helper
         for output, value, _ in outputs:
             self.nodes.append(helper.make_node("Identity", [value.name], [output]))

@@ -1,4 +1,4 @@
-"""Every kind of member as nodes: from the table to the distributions that are mixed."""
+"""Graph nodes for every kind of member: from the table to distributions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -20,25 +20,25 @@ from ddpn.runtime.errors import ConfigError
 
 
 class RowNodes(NamedTuple):
-    """Inputs of members: the table, the logarithm of the exposure or None, and a zero per row, (rows, 1)."""
+    """The inputs of members: the table, the logarithm of the exposure (or None), and a zero per row, (rows, 1)."""
 
     table: EncodedTable
     log_exposure: Value | None
     zero: Value
 
     def log_scale(self, unit: float) -> Value | None:
-        """Return the logarithm of the exposure in the units of a member. Shape: (rows, 1)."""
+        """Return the logarithm of the exposure in the unit of a member. Shape: (rows, 1)."""
         if self.log_exposure is None:
             return None if unit == 1.0 else self.zero - float(np.log(unit))
         return self.log_exposure - float(np.log(unit))
 
 
 def place_member(graph: Graph, name: str, member: Member, rows: RowNodes) -> HeadNodes:
-    """Add the nodes of a member and return its distributions; raise a `ConfigError` if ONNX has no form for it."""
+    """Add the nodes of a member and return its distributions; raise a `ConfigError` if it cannot be exported."""
     for kind, make in _PLACE_BY_CLASS.items():
         if isinstance(member, kind):
             return make(graph, member, rows)
-    raise ConfigError(f"A model to export must have members of the kinds that ddpn ships, got {name!r}.")
+    raise ConfigError(f"The member {name!r} cannot be exported: only kinds of members that ddpn ships can.")
 
 
 def _networks(graph: Graph, member: Networks, rows: RowNodes) -> HeadNodes:
@@ -46,7 +46,7 @@ def _networks(graph: Graph, member: Networks, rows: RowNodes) -> HeadNodes:
     projection: Any = model.projection
     if activation not in _ACTIVATIONS:
         supported = ", ".join(_ACTIVATIONS)
-        raise ConfigError(f"Networks to export must have one of the activations {supported}; got {activation}.")
+        raise ConfigError(f"Networks with the activation {activation} cannot be exported. Use one of {supported}.")
     x = encode_inputs(graph, rows.table, member.encoder, member.chosen).add_axes(0)
     layers: Any = getattr(model.backbone, "layers", [])
     for layer in layers:

@@ -1,4 +1,4 @@
-"""The mixture of all distributions: moments, quantiles, intervals and probabilities, a block of rows at a time."""
+"""Graph nodes of the mixture: moments, quantiles, intervals and probabilities, one block of rows at a time."""
 
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -23,16 +23,16 @@ from ddpn.export.families import (
 from ddpn.export.graph import Graph, Value
 from ddpn.prediction.spec import PredictionSpec, quantile_name
 
-#: Relative rounding error of sums in another order, which must not change quantiles.
+#: A relative tolerance for rounding errors of sums, which must not change quantiles.
 _ROUNDING = 1e-13
 #: The highest level of a quantile, as in `ddpn.calibration.intervals`.
 _MAX_LEVEL = 1.0 - 1e-9
-#: Outputs before quantiles.
+#: The first outputs.
 _MOMENTS = ("mean", "variance", "aleatoric", "epistemic")
 
 
 def output_widths(spec: PredictionSpec) -> dict[str, int]:
-    """Return the outputs of a file and the number of columns of each."""
+    """Return the number of columns of each output, by name."""
     quantiles = map(quantile_name, spec.quantiles)
     single = (*_MOMENTS, "median", "lower", "upper", "interval_probability", *quantiles, "pmf_mass")
     return dict.fromkeys(single, 1) | {"pmf": max_count(spec) + 1}
@@ -43,16 +43,17 @@ def max_count(spec: PredictionSpec) -> int:
     return 0 if spec.pmf is None else spec.pmf
 
 
-#: The largest number of probabilities that a block of rows needs at a time.
+#: The most probabilities of a block of rows.
 _MAX_BLOCK_PROBABILITIES = 2**18
-#: Log weights below the peak at which windows end, and where counts are bounded: the range may hold little of it.
+#: The depth of windows below the peak, in log weights. It is larger for bounded counts, whose range may contain only a
+#: small part of the distribution.
 _DEPTH, _BOUNDED_DEPTH = 32.0, 64.0
 #: The smallest number of counts of a grid beyond the lower bound.
 _MIN_GRID_COUNTS = 64
 
 
 class MomentNodes(NamedTuple):
-    """Mean, variance and its two parts. Shape: (rows, 1) each."""
+    """The mean, the variance and its two parts. Shape: (rows, 1) each."""
 
     mean: Value
     variance: Value
@@ -64,8 +65,8 @@ class MomentNodes(NamedTuple):
 class MixtureGraph:
     """Members with their weights, the range of possible counts, and the calibration of the mixture.
 
-    `upper` may be a value per row, (rows, 1); None means no bound. `levels` are those of the interval: one per group of
-    rows, the last of rows in no group. `code` is the group of each row, (rows, 1).
+    `upper` may be a value per row, (rows, 1); None means no bound. `levels` are the interval levels: one per group of
+    rows, and a last one for rows of unknown groups. `code` has the group of each row, (rows, 1).
     """
 
     members: list[HeadNodes]
@@ -79,7 +80,7 @@ class MixtureGraph:
 
     @property
     def share(self) -> np.ndarray:
-        """Weight of every component. Shape: (N,)."""
+        """The weight of every component. Shape: (N,)."""
         parts = [np.full(member.size, w / member.size) for member, w in zip(self.members, self.weights, strict=True)]
         joined = np.concatenate(parts)
         return joined / joined.sum()
@@ -90,9 +91,12 @@ class MixtureGraph:
         return self.lower > 0 or self.upper is not None
 
     def columns(self, graph: Graph, rows: Value, zero: Value) -> Value:
-        """Compute every output (`output_widths`). `rows` is the number of rows, `zero` a 0 per row, (rows, 1)."""
+        """Compute all outputs (`output_widths`).
+
+        `rows` is the number of rows, and `zero` has a 0 per row, (rows, 1).
+        """
         all_rows = self._join_stacks(graph, zero)
-        # The more rows at a time, the shorter the longest window must be.
+        # The block size decreases with the length of the longest window.
         longest = all_rows.end.op("ReduceMax", keepdims=0).cast("i") + 1
         size = (
             graph.constant(_MAX_BLOCK_PROBABILITIES // sum(len(stack.outer) for stack in all_rows.stacks)) / longest + 1
@@ -110,7 +114,7 @@ class MixtureGraph:
         return blocks.op("Slice", start, end, axis)
 
     def _join_stacks(self, graph: Graph, zero: Value) -> "_Rows":
-        """Join the stacks of each family, and find where the windows of their distributions end."""
+        """Join the stacks of each family, and find the ends of the windows of their distributions."""
         by_family: dict[str, list[Stack]] = {}
         n_placed, zeros = 0, []
         for member in self.members:
@@ -122,18 +126,18 @@ class MixtureGraph:
         for stack in map(Stack.join, by_family.values()):
             end = find_window_ends(stack, self.share, _BOUNDED_DEPTH if self.is_bounded else _DEPTH)
             last_counts.append(end.max(1))
-            if stack.family == "double_poisson":  # a sum that find_window_ends too early normalises nothing
+            if stack.family == "double_poisson":  # a sum over a window that is cut off would not normalise
                 stack = replace(stack, log_mu=graph.where(end > MAX_GRID_COUNT, np.nan, stack.log_mu))
             stacks.append(stack)
         longest = graph.concat(last_counts).max(1)
-        # NaN in, NaN out: such a row needs no grid.
+        # Rows with NaN get NaN as predictions and need no grid.
         end = graph.where(longest.is_nan(), 0.0, longest).clip(0.0, MAX_GRID_COUNT)
         has_zeros = any(member.zero is not None for member in self.members)
         return _Rows(stacks, graph.concat(zeros) if has_zeros else None, end, self.upper, self.code)
 
 
 class _Rows(NamedTuple):
-    """Distributions of rows: stacks, extra zeros, ends of windows, upper bounds and group codes."""
+    """The distributions of rows: stacks, extra zeros, ends of windows, upper bounds and group codes."""
 
     stacks: list[Stack]
     zero: Value | None
@@ -155,7 +159,7 @@ class _Rows(NamedTuple):
 
 
 def _predict_block(graph: Graph, mixture: MixtureGraph, rows: _Rows) -> Value:
-    """Compute all outputs of some rows. Shape: (R, columns)."""
+    """Compute all outputs of a block of rows. Shape: (R, columns)."""
     min_counts = max(max_count(mixture.spec) + 1, mixture.lower + _MIN_GRID_COUNTS)
     if isinstance(mixture.upper, float):
         min_counts = max(min_counts, int(min(mixture.upper, MAX_GRID_COUNT)) + 1)
@@ -193,13 +197,16 @@ def _predict_block(graph: Graph, mixture: MixtureGraph, rows: _Rows) -> Value:
     if is_central or widening.any():
         probability = _mass_upto(graph, cdf, high) - _mass_upto(graph, cdf, low - 1.0)
     pmf_columns = pmf.at(0, max_count(spec) + 1)
-    # A row that cannot be predicted has no quantiles either.
+    # If the mean is NaN, all outputs of the row become NaN.
     scalars = graph.concat([*moments, median, low, high, probability, *quantiles])
     return graph.concat([graph.where(moments.mean.is_nan(), np.nan, scalars), pmf_columns.sum(1), pmf_columns])
 
 
 def _mass_upto(graph: Graph, cdf: Value, count: Value) -> Value:
-    """Look up the cdf at one count per row, which may be -1, beyond the grid, or NaN. Count: (R, 1) or (R, K)."""
+    """Look up the cdf at counts of each row, which may be -1, beyond the grid, or NaN.
+
+    Shape of count: (R, 1) or (R, K).
+    """
     last = cdf.op("Shape", kind="i").take(1, axis=0) - 1
     is_nan = count.is_nan()
     position = graph.where(is_nan, 0.0, count).clip(0.0, last.cast("f")).cast("i")
@@ -210,8 +217,8 @@ def _mass_upto(graph: Graph, cdf: Value, count: Value) -> Value:
 def _find_narrowest_run(graph: Graph, cdf: Value, enough: Value) -> tuple[Value, Value, Value]:
     """Find the shortest run of counts with at least the mass `enough`: its first and last count and its mass, (R, 1).
 
-    As `ddpn.distributions.kernels.arrays.find_narrowest_run`; NaN where the grid does not hold so much. The number of
-    counts is found by halving: it is one more than the largest number of which no run has enough.
+    This is `ddpn.distributions.kernels.arrays.find_narrowest_run`, with NaN if the grid does not contain enough mass.
+    The length is found by bisection: it is one more than the largest length for which no run has enough mass.
     """
     before = graph.concat([cdf.take([0]) * 0.0, cdf.at(0, -1)])
     first = (cdf * 0.0 + 1.0).op("CumSum", graph.constant(1)) - 1.0
@@ -226,18 +233,18 @@ def _find_narrowest_run(graph: Graph, cdf: Value, enough: Value) -> tuple[Value,
     length = length + 1.0
     mass = masses(length)
     best = mass.max(1)
-    # ONNX Runtime takes a factor of 1 - 1e-13 for 1, and leaves it out.
+    # Not `best * (1 - TIE)`, because ONNX Runtime treats a factor of 1 - 1e-13 as 1 and removes it.
     low = (mass >= best - best * TIE).cast("f").op("ArgMax", axis=1, kind="i").cast("f")
     low = graph.where(cdf.max(1) >= enough, low, np.nan)
     return low, low + length - 1.0, best
 
 
 def _mix(graph: Graph, share: np.ndarray, row: _Rows, tables: list[Tabulated]) -> tuple[Value, MomentNodes]:
-    """Mix the pmfs and the moments of all components, if every count is possible. Shape of the pmf: (R, K)."""
+    """Mix the pmfs and the moments of all components, if counts are unbounded. Shape of the pmf: (R, K)."""
     weighted = [(stack.weight * share[stack.outer][None]).add_axes(1) for stack in row.stacks]
     pmf = reduce(add, (weight.op("MatMul", table.pmf) for weight, table in zip(weighted, tables, strict=True)))
     pmf = pmf.op("Squeeze", graph.constant([1]))
-    # A matrix per family adds up the distributions of each component.
+    # For each family, a matrix that sums the distributions of each component.
     member_sums = [graph.constant(np.eye(len(share))[stack.outer]) for stack in row.stacks]
     table_parts = list(zip(row.stacks, tables, member_sums, strict=True))
     mean = reduce(add, ((stack.weight * table.mean).op("MatMul", sums) for stack, table, sums in table_parts))
@@ -258,7 +265,7 @@ def _add_zeros(graph: Graph, pmf: Value, zero: Value) -> Value:
 
 
 def _moments(share: np.ndarray, mean: Value, variance: Value) -> MomentNodes:
-    """Compute the moments of the mixture from those of its components, (R, N)."""
+    """Compute the moments of the mixture from those of its components. Shape: (R, N)."""
     weights = share[None]
     mixture_mean = (mean * weights).sum(1)
     gap = mean - mixture_mean

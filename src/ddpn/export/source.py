@@ -1,4 +1,4 @@
-"""Models to export: the predictor in a folder or an estimator, and the raw columns that the file takes."""
+"""The model to export: a predictor from a folder or an estimator, with the raw columns that the file takes."""
 
 from dataclasses import dataclass, field
 from itertools import product
@@ -15,12 +15,12 @@ from ddpn.tables.columns import Kind
 from ddpn.tables.kinds import FALSE, TRUE
 from ddpn.tables.roles import Roles
 
-#: Contents of an input of each kind, for people who call the file.
+#: The meaning of an input of each kind, for users of the file.
 MEANINGS = {
-    "number": "a number; NaN where it is missing",
-    "boolean": "1 or 0; NaN where it is missing",
-    "date": "seconds since 1970-01-01 00:00 by the clock of the column; NaN where it is missing",
-    "category": "text; empty where it is missing",
+    "number": "a number; NaN if it is missing",
+    "boolean": "1 or 0; NaN if it is missing",
+    "date": "seconds since 1970-01-01 00:00 in the time zone of the column; NaN if it is missing",
+    "category": "text; empty if it is missing",
     "exposure": "a positive number",
     "upper": "the largest possible count, an integer",
     "group": "text; the group within which intervals are calibrated",
@@ -29,11 +29,11 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class InputColumn:
-    """A column of the raw table: its kind (see `MEANINGS`), what it becomes, and which cells count as missing.
+    """A column of the raw table: its kind (see `MEANINGS`), its columns in the model, and its missing values.
 
-    `names` are the columns that the model sees, one except for dates, which have `parts`. `words` stand for a missing
-    level, `aliases` are other spellings of levels, and `by_value` says whether text that is the same number is the
-    same level. `markers` are numbers that stand for a missing value.
+    `names` are the columns that the model sees: one, or several for dates, which have `parts`. `words` stand for a
+    missing level, and `aliases` are other spellings of levels. If `by_value` is True, texts that are the same number
+    are the same level. `markers` are numbers that stand for a missing value.
     """
 
     name: str
@@ -47,7 +47,7 @@ class InputColumn:
 
     @property
     def element(self) -> str:
-        """Kind of value that the file takes: f (float64) or s (text)."""
+        """The kind of value that the file takes: f (float64) or s (text)."""
         return "s" if self.kind in ("category", "group") else "f"
 
     def as_dict(self) -> JsonObject:
@@ -57,13 +57,13 @@ class InputColumn:
 
 
 def list_input_columns(roles: Roles) -> list[InputColumn]:
-    """Return the columns of a model that `ddpn fit` fitted."""
+    """List the input columns of a model that `ddpn fit` fitted."""
     columns, markers = [], tuple(parse_missing_numbers(roles.missing))
     for column in roles.features:
         words, aliases = {""}, dict[str, str]()
         if column.kind.is_category:
             words |= {"nan", *(word.strip() for word in roles.missing)}
-        if column.kind == Kind.NUMBER_CATEGORY:  # words such as n/a, in the usual letter cases
+        if column.kind == Kind.NUMBER_CATEGORY:  # words such as n/a, in upper and lower case
             words |= {form for word in LOOKS_MISSING for form in (word, word.upper(), word.capitalize(), word.title())}
         if column.kind == Kind.BOOLEAN_CATEGORY:  # spellings of true and false
             for level, spellings in (("true", TRUE), ("false", FALSE)):
@@ -85,7 +85,7 @@ def list_input_columns(roles: Roles) -> list[InputColumn]:
     return columns
 
 
-#: Facts about the fit that the file repeats from the saved model.
+#: Information about the fit that is copied from the saved model.
 _SUMMARY_FACTS = ("date", "data", "command", "split", "versions", "scores", "leaks", "warnings", "interrupted")
 
 
@@ -93,8 +93,8 @@ _SUMMARY_FACTS = ("date", "data", "command", "split", "versions", "scores", "lea
 class ExportedModel:
     """A model to export.
 
-    `exposure` and `upper` are the names of the columns with these roles, `members` and `summary` what the
-    file says about the members and the fit.
+    `exposure` and `upper` are the names of the columns with these roles. `members` and `summary` are the descriptions
+    of the members and of the fit in the file.
     """
 
     predictor: Predictor
@@ -115,7 +115,7 @@ def read_model(model: Any) -> ExportedModel:
     predictor = getattr(model, "predictor_", None)
     if isinstance(predictor, Predictor):
         return _describe_predictor(predictor)
-    expected = "a folder of a saved model, a fitted estimator of ddpn or a Predictor"
+    expected = "the folder of a saved model, a fitted estimator of ddpn or a Predictor"
     hint = "Networks for images, text and point clouds (CountModel) are exported with torch.onnx."
     raise ConfigError(argument="model", must=f"be {expected}", got=type(model).__name__, remedy=hint)
 
@@ -149,10 +149,10 @@ def _read_folder(path: Path) -> ExportedModel:
 
 
 def _describe_predictor(predictor: Predictor) -> ExportedModel:
-    """Return a model that was fitted in Python; its columns are those of X."""
+    """Describe a model that was fitted in Python. Its columns are those of X."""
     schema = predictor.schema
     if schema is None:
-        must = "have a member that reads columns"
+        must = "have a member that uses columns"
         raise ConfigError(argument="model", must=must, got="constant distributions only")
     members = {
         name: {"weight": predictor.weights[name], "seconds": predictor.seconds.get(name), "facts": member.get_facts()}

@@ -1,7 +1,7 @@
-"""Boosted trees by plain operators: all trees are evaluated at once, level by level from their roots.
+"""Boosted trees as elementary operators: all trees are evaluated at once, level by level from their roots.
 
-ONNX has operators for sums of trees. One rounds them to float32; the other is not part of ONNX Runtime 1.20, and 1.21
-and 1.22 return wrong sums for some trees.
+ONNX has two operators for sums of trees. One rounds to float32. The other is missing in ONNX Runtime 1.20, and versions
+1.21 and 1.22 return wrong sums for some trees.
 """
 
 from collections.abc import Mapping
@@ -15,19 +15,19 @@ from ddpn.members.trees.booster import Booster, slice_trees
 from ddpn.members.trees.table import MAX_LEVELS
 from ddpn.runtime.errors import ConfigError
 
-#: Bits of LightGBM's decisions: by category, default to the left, missing values are zeros, missing values are NaN.
+#: Bits of LightGBM's decision types: split by category, default to the left, zeros are missing, NaN is missing.
 _BY_CATEGORY, _DEFAULT_LEFT, _ZERO, _NAN = 1, 2, 4, 8
-#: Depths are rounded up to multiples of this: trees of one depth class are evaluated together.
+#: Trees are evaluated together if their depths, rounded up to a multiple of this, are equal.
 _DEPTH_CLASS = 4
-#: The largest threshold. It is below infinity, which stands for a missing value that goes to the right.
+#: The largest threshold. Infinity stands for a missing value that goes to the right.
 _LARGEST_FLOAT = float(np.finfo(np.float64).max)
 
 
 class Tree(NamedTuple):
-    """Splits and leaves of a tree; the first split is the root, and parents come before their children.
+    """The splits and leaves of a tree. The first split is the root, and parents come before their children.
 
-    A split sends values up to its threshold to the left, and missing values if `to_left` is true. Children are
-    splits (from 0) or leaves (~number), the left one first.
+    A split sends values up to its threshold to the left, and also missing values if `to_left` is True. `children` are
+    (left, right): splits (from 0) or leaves (~number).
     """
 
     columns: list[int]
@@ -39,7 +39,7 @@ class Tree(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """Number of splits on the longest path to a leaf."""
+        """The number of splits on the longest path to a leaf."""
         depths = [0] * len(self.children)
         for number in reversed(range(len(depths))):
             depths[number] = 1 + max(depths[child] if child >= 0 else 0 for child in self.children[number])
@@ -48,16 +48,16 @@ class Tree(NamedTuple):
 
 @dataclass
 class Forest:
-    """Sums of trees over a matrix with `width` columns: one sum per target, added to the target's constant."""
+    """Sums of trees over a matrix with `width` columns. There is one sum per target, added to the target's constant."""
 
     width: int
     trees: list[Tree] = field(default_factory=list)
     constants: list[float] = field(default_factory=list)
-    #: Column numbers by (column, set of codes): each set becomes a column, 0 for codes in the set and 1 for others.
+    #: For each (column, set of codes), the number of an additional column: 0 for codes in the set and 1 for others.
     sets: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
 
     def add(self, booster: Booster) -> None:
-        """Add a target: the sum of a booster's trees."""
+        """Add a target: the sum of the trees of a booster."""
         self.constants.append(0.0)
         for tree in slice_trees(booster.arrays):
             if len(tree["threshold"]):
@@ -66,7 +66,7 @@ class Forest:
                 self.constants[-1] += float(tree["leaf_value"][0])
 
     def _convert_tree(self, tree: Mapping[str, np.ndarray], chosen: np.ndarray | None) -> Tree:
-        """Convert a tree of LightGBM; a split by a set of codes becomes a split of the set's column."""
+        """Convert a tree of LightGBM. A split by a set of codes becomes a split of the set's column."""
         columns, thresholds, to_left = [], [], []
         for feature, kind, threshold in zip(
             tree["split_feature"].tolist(), tree["decision_type"].tolist(), tree["threshold"].tolist(), strict=True
@@ -74,7 +74,7 @@ class Forest:
             if kind & _ZERO:
                 raise ConfigError("Trees to export must not treat zeros as missing values.")
             column = feature if chosen is None else int(chosen[feature])
-            # Without missing values in fit, LightGBM reads NaN as 0.
+            # If there were no missing values in training, LightGBM treats NaN as 0.
             is_left = bool(kind & _DEFAULT_LEFT) if kind & _NAN else threshold >= 0.0
             if kind & _BY_CATEGORY:
                 number = self.sets.setdefault((column, _unpack_codes(tree, int(threshold))), len(self.sets))
@@ -92,7 +92,7 @@ class Forest:
             return total
         matrix_with_sets = self._append_set_columns(graph, matrix)
         missing = matrix_with_sets.is_nan()
-        # Missing values go to the right in the first half and to the left in the second.
+        # In the first half of the columns, missing values go to the right; in the second half, to the left.
         values = graph.concat([graph.where(missing, side, matrix_with_sets) for side in (np.inf, -np.inf)])
         groups: dict[int, list[Tree]] = {}
         for tree in self.trees:
@@ -104,7 +104,7 @@ class Forest:
         return total
 
     def _append_set_columns(self, graph: Graph, matrix: Value) -> Value:
-        """Append a column per set of codes: 1 where the code of a row is not in the set."""
+        """Append a column for each set of codes: 1 if the code of a row is not in the set."""
         parts, order = [matrix], list(range(self.width))
         for column in sorted({column for column, _ in self.sets}):
             numbers = {levels: number for (set_column, levels), number in self.sets.items() if set_column == column}
@@ -129,13 +129,14 @@ def _evaluate_trees(graph: Graph, values: Value, trees: list[Tree], width: int) 
         threshold += [*tree.thresholds, *[0.0] * leaves]
         leaf += [*[0.0] * splits, *tree.leaves]
         for pair in tree.children:
-            # The right child first: it is taken where the comparison is false.
+            # The right child comes first, because it is taken if the comparison is false (0).
             children += [first + child if child >= 0 else last + ~child for child in reversed(pair)]
         children += [last + number for number in range(leaves) for _ in range(2)]
     columns, thresholds, values_of, next_nodes = (
         graph.constant(numbers) for numbers in (column, threshold, leaf, children)
     )
-    # No value is above infinity: a zero per row. One axis, as ONNX Runtime gathers single elements fast from one only.
+    # No value is above infinity, so the comparison gives a zero per row. The nodes have one axis, because only then
+    # ONNX Runtime gathers single elements fast.
     nodes = ((values.take([0]) > np.inf).cast("i") + np.array([roots])).reshape(-1)
     for _ in range(max(tree.depth for tree in trees)):
         split_columns = columns.op("GatherElements", nodes, axis=0).reshape(-1, len(trees))
@@ -146,7 +147,7 @@ def _evaluate_trees(graph: Graph, values: Value, trees: list[Tree], width: int) 
 
 
 def _unpack_codes(tree: Mapping[str, np.ndarray], number: int) -> tuple[int, ...]:
-    """Return the codes in a set, from words of 32 bits. Codes beyond `MAX_LEVELS` do not occur."""
+    """Return the codes of a set from its 32-bit words. Codes beyond `MAX_LEVELS` do not occur."""
     start, end = (int(tree["cat_boundaries"][number + i]) for i in (0, 1))
     bits = np.unpackbits(tree["cat_threshold"][start:end].astype("<u4").view(np.uint8), bitorder="little")
     return tuple(np.flatnonzero(bits[:MAX_LEVELS]).tolist())

@@ -1,8 +1,8 @@
 """The Double Poisson for libraries of time series forecasting.
 
-One class per library, each with an extra of the same name: `DoublePoissonOutput` for GluonTS, `DoublePoissonLikelihood`
-for darts and `DoublePoissonDistributionLoss` for PyTorch Forecasting.
-Importing this package imports none of these libraries.
+There is one class per library, with an extra of the same name: `DoublePoissonOutput` for GluonTS,
+`DoublePoissonLikelihood` for darts and `DoublePoissonDistributionLoss` for PyTorch Forecasting. Importing this package
+imports none of these libraries.
 """
 
 from typing import TYPE_CHECKING

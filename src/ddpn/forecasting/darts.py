@@ -1,4 +1,4 @@
-"""The Double Poisson as a likelihood of darts's torch models. The only file that imports darts."""
+"""The Double Poisson as a likelihood for torch models of darts. Only this file imports darts."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -17,7 +17,7 @@ _Likelihood: Any = base_class("darts.utils.likelihood_models.torch", "TorchLikel
 
 
 class DoublePoissonType(Enum):
-    """The likelihood type of ddpn for darts; a separate enum, as `LikelihoodType` cannot be extended."""
+    """The likelihood type of ddpn in darts. It is a separate enum, because `LikelihoodType` cannot be extended."""
 
     DoublePoisson = "doublepoisson"
 
@@ -25,18 +25,18 @@ class DoublePoissonType(Enum):
 class DoublePoissonLikelihood(_Likelihood):
     """A Double Poisson per time step and component, for the `likelihood` of darts's torch models.
 
-    The network has two raw outputs per step and component: mu = e^(raw 0) and gamma = e^(raw 1). As for darts's other
-    likelihoods of counts, the target series must hold counts: do not scale it (`Scaler`); covariates may be scaled.
+    The network has two raw outputs per step and component: mu = e^(raw 0) and gamma = e^(raw 1). As for other count
+    likelihoods of darts, the target series must hold counts, so do not scale it (`Scaler`); covariates may be scaled.
     `predict(..., predict_likelihood_parameters=True)` returns components NAME_mu and NAME_gamma.
 
     Parameters
     ----------
     link : {"log", "softplus"}
-        Whether mu = e^raw or softplus(raw). As the target is not scaled, a network learns its level on a logarithmic
-        scale in far fewer steps; "softplus", that of darts's other likelihoods, suits models that are linear in the
-        target, such as `DLinearModel`. Default: "log".
+        "log" is mu = e^raw and "softplus" is mu = softplus(raw). With "log", a network learns the level of an unscaled
+        target in far fewer steps. "softplus", as in other likelihoods of darts, suits models that are linear in the
+        target, such as `DLinearModel`.
     prior_mu, prior_gamma : float or sequence of float, optional
-        Parameters of a Double Poisson that predictions are shrunk towards, for all components or one per component.
+        Parameters of a Double Poisson towards which predictions are shrunk, for all components or for each of them.
         Default: no prior.
     prior_strength : float
         The weight of KL(prior, prediction) in the loss. Default: 1.

@@ -1,4 +1,4 @@
-"""The Double Poisson as an output of GluonTS's torch models. The only file that imports gluonts."""
+"""The Double Poisson as an output of torch models of GluonTS. Only this file imports gluonts."""
 
 from typing import Any, ClassVar
 
@@ -15,14 +15,14 @@ class DoublePoissonOutput(_Output):
     """A Double Poisson per time step, for the `distr_output` of GluonTS's torch estimators.
 
     The network has two raw outputs per step: mu = softplus(raw 0) and gamma = e^(raw 1). GluonTS divides each series by
-    its scale before the network sees it. Samples are integers all the same, as the scale changes the parameters: the
-    mean is multiplied by it; under-dispersion (gamma > 1) keeps variance / mean, and of over-dispersion the variance
-    beyond that of a Poisson is multiplied by scale^2, as in GluonTS's Negative Binomial. Reasons are in
-    `ddpn.forecasting.links.double_poisson`. Quantiles and means of `SimpleFeedForwardEstimator`, which forecasts
-    distributions instead of samples, are exact.
+    its scale before the network sees it. Samples are integers nevertheless, because the scale changes the parameters:
+    the mean is multiplied by the scale. Under-dispersion (gamma > 1) keeps variance / mean. For over-dispersion, the
+    excess of the variance over the mean is multiplied by scale^2, as in GluonTS's Negative Binomial;
+    `ddpn.forecasting.links.double_poisson` gives the reasons. Quantiles and means of `SimpleFeedForwardEstimator`,
+    which predicts distributions instead of samples, are exact.
 
-    `DoublePoissonOutput(beta=0.5)` is as in GluonTS: the loss is multiplied by variance^beta without gradient. The
-    default is 0, the likelihood.
+    `beta` is as in GluonTS: the loss is multiplied by variance^beta, which counts as a constant in the gradient. The
+    default, 0, is the likelihood.
 
     Examples
     --------
@@ -55,11 +55,11 @@ class DoublePoissonOutput(_Output):
         Parameters
         ----------
         distr_args : tuple of Tensor
-            mu and gamma, as `domain_map` returns them. They are not changed.
+            mu and gamma from `domain_map`. They are not changed.
         loc : Tensor, optional
-            Not used, as in GluonTS's Negative Binomial: counts cannot be shifted.
+            Ignored, as in GluonTS's Negative Binomial, because counts cannot be shifted.
         scale : Tensor, optional
-            The divisor of each series.
+            The number by which each series was divided.
         """
         mu, gamma = distr_args
         return double_poisson(mu, gamma, scale)

@@ -1,4 +1,4 @@
-"""From the raw outputs of a forecasting network to a Double Poisson, with the scale of its series."""
+"""Convert raw outputs of a forecasting network to a Double Poisson, given the scale of the series."""
 
 import torch
 from torch import Tensor
@@ -8,32 +8,32 @@ from ddpn.distributions import DoublePoisson
 from ddpn.networks.heads.clamps import LOG_GAMMA, LOG_MU, bend, highest_log_gamma
 from ddpn.networks.heads.head import promote_precision
 
-#: Below, log(softplus(x)) is x up to e^x / 2: less than the rounding of a float32 of that size.
-_LINEAR = -15.0
+#: Below this x, log(softplus(x)) differs from x by less than float32 can represent.
+_MIN_SOFTPLUS = -15.0
 
 
 def location(raw: Tensor) -> Tensor:
-    """Compute mu = softplus(raw), the link of forecasting libraries; with a gradient everywhere."""
+    """Compute mu = softplus(raw), the usual link of forecasting libraries. Its gradient never vanishes."""
     raw = promote_precision(raw)
-    log_mu = torch.where(raw < _LINEAR, raw, softplus(raw.clamp(min=_LINEAR)).log())
+    log_mu = torch.where(raw < _MIN_SOFTPLUS, raw, softplus(raw.clamp(min=_MIN_SOFTPLUS)).log())
     return bend(log_mu, *LOG_MU).exp()
 
 
 def exponential_location(raw: Tensor) -> Tensor:
-    """Compute mu = e^raw, for networks that predict logarithms; with a gradient everywhere."""
+    """Compute mu = e^raw, for networks that predict logarithms. Its gradient never vanishes."""
     return bend(promote_precision(raw), *LOG_MU).exp()
 
 
 def inverse_dispersion(raw: Tensor) -> Tensor:
-    """Compute gamma = e^raw: 0 gives a Poisson, and raw outputs of equal size over- and under-disperse alike."""
+    """Compute gamma = e^raw. A raw output of 0 gives a Poisson; x and -x give inverse dispersions."""
     return bend(promote_precision(raw), *LOG_GAMMA).exp()
 
 
 def double_poisson(mu: Tensor, gamma: Tensor, scale: Tensor | None = None) -> DoublePoisson:
     """Make the Double Poisson of a series whose values were divided by `scale`, with location scale * mu.
 
-    A count distribution cannot be multiplied by a scale, because the products would not be integers. Instead its
-    parameters change. The mean is multiplied by `scale`. The effect on the variance, about mu / gamma, depends on
+    A count distribution cannot be multiplied by a scale, because the products would not be integers. Instead, its
+    parameters change. The mean is multiplied by `scale`. The effect on the variance (about mu / gamma) depends on
     gamma:
 
     - gamma = 1, a Poisson, is a Poisson at every scale.
@@ -51,7 +51,7 @@ def double_poisson(mu: Tensor, gamma: Tensor, scale: Tensor | None = None) -> Do
     mu, gamma : Tensor
         Location and inverse dispersion of the divided series, positive.
     scale : Tensor, optional
-        What the values of each series were divided by. Default: 1.
+        The number by which each series was divided. Default: 1.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The Double Poisson as a loss of PyTorch Forecasting. The only file that imports pytorch_forecasting."""
+"""The Double Poisson as a loss of PyTorch Forecasting. Only this file imports pytorch_forecasting."""
 
 from typing import Any, ClassVar
 
@@ -16,22 +16,13 @@ _Loss: Any = base_class("pytorch_forecasting.metrics", "DistributionLoss", "pyto
 class DoublePoissonDistributionLoss(_Loss):
     """A Double Poisson per time step, for the `loss` of PyTorch Forecasting's networks.
 
-    The network has two raw outputs per step: mu = scale * softplus(raw 0) and gamma = e^(raw 1), where scale is that of
-    the target normaliser. Under-dispersion (gamma > 1) does not depend on the scale; of over-dispersion, the variance
-    beyond that of a Poisson is multiplied by scale^2 (`ddpn.forecasting.links.double_poisson`). With the transformation
+    The network has two raw outputs per step: mu = scale * softplus(raw 0) and gamma = e^(raw 1), with the scale of the
+    target normaliser. Under-dispersion (gamma > 1) does not depend on the scale. For over-dispersion, the excess of the
+    variance over the mean is multiplied by scale^2 (`ddpn.forecasting.links.double_poisson`). With the transformation
     "log1p", mu = e^(scale * raw 0), and gamma is not scaled. As for the library's Negative Binomial, the normaliser
     must not be centred (`GroupNormalizer(center=False)`), and its transformation must not be "log" or "logit".
-    Quantiles are exact. Options are those of all distribution losses: `name`, `quantiles` and `reduction`.
 
-    Examples
-    --------
-    >>> import torch
-    >>> from ddpn.forecasting import DoublePoissonDistributionLoss
-    >>> loss = DoublePoissonDistributionLoss(quantiles=[0.1, 0.5, 0.9])
-    >>> parameters = torch.tensor([[[4.0, 2.0], [100.0, 0.5]]])  # mu and gamma of one series at two time steps
-    >>> loss.to_quantiles(parameters)
-    tensor([[[  2.,   4.,   6.],
-             [ 82., 100., 118.]]])
+    Quantiles are exact. The options are those of all distribution losses: `name`, `quantiles` and `reduction`.
     """
 
     distribution_class: ClassVar[type] = DoublePoisson
@@ -43,7 +34,7 @@ class DoublePoissonDistributionLoss(_Loss):
         Parameters
         ----------
         x : Tensor, shape (series, steps, 2)
-            mu and gamma, as `rescale_parameters` returns them.
+            mu and gamma from `rescale_parameters`.
         """
         return DoublePoisson(x[..., 0], x[..., 1])
 
@@ -55,7 +46,7 @@ class DoublePoissonDistributionLoss(_Loss):
         parameters : Tensor, shape (series, steps, 2)
             Raw outputs of the network.
         target_scale : Tensor, shape (series, 2)
-            Centre and scale of each series, of which the scale is used.
+            Centre and scale of each series. Only the scale is used.
         encoder : TorchNormalizer
             The normaliser of the target.
 

@@ -1,6 +1,7 @@
-"""Kinds of members: each turns inputs into count distributions, and can be part of a mixture.
+"""Kinds of members: each predicts count distributions and can be part of a mixture.
 
-A new kind of member is one class (see `Member`) and one line: `MEMBERS["name"] = Class`. Listing names imports nothing.
+A new kind of member is one class (see `Member`) and one line: `MEMBERS["name"] = Class`. Listing the names imports
+nothing.
 """
 
 from collections.abc import Iterable
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MEMBERS", "Member", "find_member_name", "format_member_label", "list_mixable_members"]
 
-#: Kinds of members by name, in the order in which `members="auto"` fits those that are a part of the default model.
+#: Kinds of members by name. `members="auto"` fits the default ones in this order.
 MEMBERS = Registry(
     "member",
     {
@@ -30,17 +31,17 @@ MEMBERS = Registry(
 
 
 def list_mixable_members() -> list[str]:
-    """List the names of members that networks can be mixed and compared with."""
+    """List the names of members that can be mixed with networks or compared with them."""
     return [name for name in MEMBERS if name != "networks"]
 
 
 def format_member_label(name: str, member: "Member | type[Member]") -> str:
-    """Return the label of a member in tables and reports, from a `Member` or its class."""
+    """Return the name of a member in tables and reports, given a `Member` or its class."""
     return member.label or name.replace("_", " ")
 
 
 def find_member_name(word: str, names: Iterable[str] = MEMBERS) -> str:
-    """Find the name among `names` that a user means, who may write it as the leaderboard does.
+    """Find the member that a user means, by its name or by its label in the leaderboard.
 
     >>> find_member_name("trees"), find_member_name("Boosted trees")
     ('trees', 'trees')
@@ -51,7 +52,7 @@ def find_member_name(word: str, names: Iterable[str] = MEMBERS) -> str:
     candidates = list(names)
     if word in candidates:
         return word
-    # Labels are in the classes, whose modules import torch.
+    # Labels are read last, because the modules of the classes import torch.
     by_label = {format_member_label(name, MEMBERS[name]).casefold(): name for name in candidates if name in MEMBERS}
     name_by_label = by_label.get(word.strip().casefold().replace("_", " "))
     if name_by_label is None:

@@ -1,4 +1,4 @@
-"""Mixtures of members, and the weights of members, chosen by the CRPS of held-out rows."""
+"""Mix members, and choose their weights by the CRPS of held-out rows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,21 +16,22 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import check_deadline
 from ddpn.statistics import mean_and_error
 
-#: The name of the mixture, beside the names of its members.
+#: The name of the mixture in mappings that are keyed by the names of members.
 MIXTURE = "mixture"
-#: Steps on the way from the best weights to equal ones.
+#: The number of steps from the best weights to equal weights.
 _SHRINKAGE_STEPS = 100
-#: Standard errors that equal weights may be worse by: 0.5 was no worse than 0.25 and 1 on the development tables.
+#: The largest increase of the mean CRPS by shrinkage, in standard errors. On the development tables, 0.5 was no worse
+#: than 0.25 or 1.
 _MAX_STANDARD_ERRORS = 0.5
-#: Weights below this are 0: such a member costs time and changes no digit.
+#: Smaller weights are set to 0, because such a member costs time and hardly changes predictions.
 _MIN_WEIGHT = 0.005
 
 
 def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixture:
-    """Mix distributions with weights. Shape: batch (rows, k_i) each -> (rows,).
+    """Mix distributions of batch shapes (rows, k_i) with the given weights. Shape of the result: (rows,).
 
-    The k distributions of each batch share its weight equally. Normals are rounded to counts if they are mixed with
-    count distributions.
+    The weight of a batch is divided equally among its k distributions. Normals are rounded to counts if other
+    distributions are count distributions.
     """
     if len(distributions) == 1:
         return Mixture(distributions[0])
@@ -42,7 +43,10 @@ def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixt
 
 
 def mix_members(parts: Sequence[Sequence[Distribution]], weights: Sequence[float]) -> Mixture:
-    """Mix members with weights; the components of each (`Member.predict_components`) share its weight equally."""
+    """Mix members with weights; the weight of a member is divided equally among its components.
+
+    `parts` has the components of each member (`Member.predict_components`).
+    """
     flat = [
         (part, weight / len(components))
         for components, weight in zip(parts, weights, strict=True)
@@ -52,9 +56,9 @@ def mix_members(parts: Sequence[Sequence[Distribution]], weights: Sequence[float
 
 
 def stack_parts(parts: Sequence[Distribution]) -> Any:
-    """Put equally weighted components side by side: batch shape (rows, k).
+    """Combine equally weighted components into one batch of shape (rows, k).
 
-    Parts of different families or widths become one mixture, with k = 1.
+    Components of different families or widths become one mixture, with k = 1.
     """
     joined = join_stacks(parts)
     if len(joined) == 1 and len({part.batch_shape[-1] for part in parts}) == 1:
@@ -63,16 +67,16 @@ def stack_parts(parts: Sequence[Distribution]) -> Any:
     return reshape_batch(mixture, (*mixture.batch_shape, 1))
 
 
-#: The parts of a member for some blocks of rows.
+#: The components of a member for each block of rows.
 Blocks = Sequence[Sequence[Distribution]]
 
 
 class MixtureScores:
-    """The CRPS of every mixture of some members on the same rows, computed exactly without predicting again.
+    """Computes the CRPS of any mixture of some members on the same rows, exactly and without predicting again.
 
-    With c_i the CRPS of member i and G_ij = 2 (c_i + c_j) - 4 c_ij, where c_ij is that of the equal mixture of two, the
-    mixture with weights w has the CRPS sum_i w_i c_i - sum_{i<j} w_i w_j G_ij: CRPS is quadratic in the distribution.
-    `blocks` are the rows; the rows of a block are predicted together.
+    The CRPS is quadratic in the distribution. Let c_i be the CRPS of member i, c_ij that of the equal mixture of
+    members i and j, and G_ij = 2 (c_i + c_j) - 4 c_ij. The mixture with weights w then has the CRPS sum_i w_i c_i -
+    sum_{i<j} w_i w_j G_ij. `blocks` are the rows; the rows of a block are predicted together.
     """
 
     def __init__(self, blocks: Sequence[CountRows]) -> None:
@@ -82,15 +86,15 @@ class MixtureScores:
 
     @property
     def weight(self) -> np.ndarray:
-        """How many times each row counts."""
+        """The weight of each row."""
         return np.concatenate([block.weight_or_ones for block in self.blocks])
 
     def add(self, member: Blocks, size: int | None = None) -> None:
-        """Add a member, given by its components (`Member.predict_components`) for every block.
+        """Add a member, given its components (`Member.predict_components`) for every block.
 
-        Normals are rounded, as they are in a mixture with counts. `size` is the number of distributions per row that
-        the member has in the mixture, if fewer are given: a mixture of more has a smaller CRPS, which is estimated from
-        how much the given ones differ.
+        Normals are rounded to counts, as in a mixture with count distributions. `size` is the number of distributions
+        per row that the member has in the mixture. If fewer are given, the smaller CRPS of the larger mixture is
+        estimated from the differences between the given ones.
         """
         member = [list(map(discretize, parts)) for parts in member]
         n, bonus = len(self.members), np.zeros(self.raw_member_crps.shape[1])
@@ -114,21 +118,21 @@ class MixtureScores:
 
     @property
     def member_crps(self) -> np.ndarray:
-        """CRPS of every member. Shape: (members, rows)."""
+        """The CRPS of every member. Shape: (members, rows)."""
         return self.raw_member_crps - self.ensemble_bonus
 
     def _compute_bonus(self, member: Blocks, mixture_crps: np.ndarray, n_given: int, size: int) -> np.ndarray:
-        """Estimate by how much the CRPS of a mixture of `size` such distributions is below that of the given ones.
+        """Estimate how much lower the CRPS is for a mixture of `size` distributions than for one of the given ones.
 
-        With the mean distance D of two distributions, a mixture of k of them has a CRPS (k - 1) / 2k D below their
-        mean.
+        If two distributions have the mean distance D, the CRPS of a mixture of k of them is (k - 1) / 2k D below their
+        mean CRPS.
         """
         singles = [self._score_blocks([[_take_component(parts, j) for parts in member]], [1.0]) for j in range(n_given)]
         distance = np.maximum((np.mean(singles, axis=0) - mixture_crps) * 2.0 * n_given / (n_given - 1.0), 0.0)
         return distance * ((size - 1.0) / (2.0 * size) - (n_given - 1.0) / (2.0 * n_given))
 
     def _score_blocks(self, members: Sequence[Blocks], weights: Sequence[float]) -> np.ndarray:
-        """Compute the CRPS of a mixture of members on all blocks, one after the other."""
+        """Compute the CRPS of a mixture of members, block by block."""
         scores = []
         for sample, *parts in zip(self.blocks, *members, strict=True):
             check_deadline()
@@ -137,11 +141,14 @@ class MixtureScores:
         return np.concatenate(scores)
 
     def compute_crps(self, weights: np.ndarray) -> np.ndarray:
-        """Compute the CRPS per row of the mixture with these weights."""
+        """Compute the CRPS of every row for the mixture with these weights."""
         return weights @ self.member_crps - np.einsum("i,j,ijr->r", weights, weights, self.pair_gain)
 
     def minimize_crps(self, share: np.ndarray) -> np.ndarray:
-        """Find the weights with the smallest mean CRPS, rows counting by `share`: a convex problem on the simplex."""
+        """Find the weights with the smallest mean CRPS, a convex problem on the simplex.
+
+        `share` has the row weights.
+        """
         crps, gain = self.member_crps @ share, self.pair_gain @ share
         both, n = gain + gain.T, len(crps)
         result = minimize(
@@ -158,7 +165,7 @@ class MixtureScores:
 
 
 def _take_component(parts: Sequence[Distribution], number: int) -> list[Distribution]:
-    """Take one of all distributions per row, as a batch of shape (rows, 1)."""
+    """Return one of the distributions of each row, as a batch of shape (rows, 1)."""
     for part in parts:
         rows, k = part.batch_shape
         if number < k:
@@ -171,10 +178,10 @@ def _take_component(parts: Sequence[Distribution], number: int) -> list[Distribu
 def choose_mixture_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
     """Choose mixture weights by held-out CRPS, shrunk towards equal weights.
 
-    A few hundred rows determine the weights poorly, and members that chose their epochs by the same rows look better on
-    them than they are. So the best weights are moved towards equal ones as long as the mean CRPS is at most half a
-    standard error of the paired difference above the smallest. (This is the rule of Breiman, Friedman, Olshen and
-    Stone, 1984, with equal weights as the simplest model.)
+    A few hundred rows determine the weights poorly, and members whose epochs were chosen on the same rows look better
+    than they are. So the best weights are moved towards equal ones as long as the mean CRPS rises by at most half a
+    standard error of the paired difference. (This is the rule of Breiman, Friedman, Olshen and Stone, 1984, with equal
+    weights as the simplest model.)
     """
     share = weight / weight.sum()
     best = scores.minimize_crps(share)

@@ -21,7 +21,7 @@ from ddpn.tables.columns import ColumnTable
 
 
 class Constant(Member):
-    """One distribution for all rows, fitted by maximum likelihood, of the best-fitting count likelihood.
+    """One distribution for all rows: the count likelihood that fits best, by maximum likelihood.
 
     An exposure scales its location.
 

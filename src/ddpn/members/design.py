@@ -14,7 +14,9 @@ from ddpn.tables.schema import Schema
 
 @dataclass
 class Design:
-    """The columns of a `CountGLM`: a category has one per level but the first in alphabetical order, the reference.
+    """The columns of a `CountGLM`: numbers, and an indicator for every level of a category but the reference level.
+
+    The reference is the first level in alphabetical order.
 
     Parameters
     ----------
@@ -40,7 +42,7 @@ class Design:
 
     @classmethod
     def from_table(cls, table: ColumnTable) -> Self:
-        """Make the design of complete rows, with the levels that occur in them."""
+        """Make the design of rows without missing values, with the levels that occur in them."""
         levels = {
             column.name: tuple(sorted(column.levels[code] for code in np.unique(column.values).tolist()))
             for column in table
@@ -58,13 +60,13 @@ class Design:
         ]
 
     def read(self, X: Any) -> np.ndarray:
-        """Build the matrix of a later table; raise an `InputError` for missing values and for unseen levels."""
+        """Build the design matrix of a new table; raise an `InputError` for missing values or unseen levels."""
         table = self.schema.parse(X)
         check_complete(table, table.index, "Fill or drop such rows, or use CountRegressor, which accepts them")
         return self.matrix(table)
 
     def matrix(self, table: ColumnTable) -> np.ndarray:
-        """Build the design matrix; `table` must have no missing values. Shape: (rows, coefficients), float64."""
+        """Build the design matrix of a table without missing values. Shape: (rows, coefficients), float64."""
         parts = [
             _encode_levels(column, self._codes[column.name], table.index)
             if column.is_category
@@ -89,7 +91,7 @@ def read_levels(fields: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...
 
 
 def check_complete(table: ColumnTable, labels: Labels, remedy: str) -> None:
-    """Raise an `InputError` that names columns and rows if a value is missing, for which there is no coefficient."""
+    """Raise an `InputError` that names columns and rows with missing values, because they have no coefficient."""
     missing = {column.name: column.is_missing for column in table}
     missing = {name: mask for name, mask in missing.items() if mask.any()}
     if missing:
@@ -98,13 +100,13 @@ def check_complete(table: ColumnTable, labels: Labels, remedy: str) -> None:
         after = (
             f". Rows with missing values: {table.is_missing().sum():,} of {len(mask):,}; by column: {counts}. {remedy}."
         )
-        raise RowError(f"X must have no missing values, got NaN in column '{first}'", mask, after, labels)
+        raise RowError(f"X must have no missing values, got one in column '{first}'", mask, after, labels)
 
 
 def _encode_levels(column: Column, codes: Mapping[str, int], labels: Labels) -> np.ndarray:
     code = column.map_levels(codes, other=-1, missing=-1)
     if (code < 0).any():
         level = column.levels[column.values[code < 0][0]]
-        words = f"X must hold levels that fit has seen in column '{column.name}', got {level!r}"
+        words = f"X must hold levels of column '{column.name}' that occur in the training rows, got {level!r}"
         raise RowError(words, code < 0, ". Recode or drop such rows.", labels)
     return np.eye(len(codes))[code][:, 1:]

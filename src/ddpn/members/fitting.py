@@ -14,19 +14,19 @@ from ddpn.runtime.errors import DDPNError, describe_error
 from ddpn.runtime.jobs import JobError
 from ddpn.runtime.time_plan import NEARLY_ALL_SHARE, count_affordable_rows, start_member_clock
 
-#: With limited time, rows of a large table that the first member begins with: a guess per second for tables of 20
-#: columns, and the fewest rows of 20 columns. The time that they take decides what follows. Networks of up to 5,000
-#: rows are smaller than those of more.
-FIRST_ROWS_PER_SECOND, _TYPICAL_COLUMNS, FIRST_ROWS = 1000.0, 20, 6_000
-#: If a member runs out of time with these rows, it is fitted to this share of them. The second number is the fewest
-#: rows of a large table that a member is fitted to.
+#: Under a time limit: the rows of a large table with which the first member begins, per second left and at least, for a
+#: table of 20 columns. It is only a guess; measured times replace it. At least 6,000, because networks for up to 5,000
+#: rows are smaller.
+FIRST_ROWS_PER_SECOND, _TYPICAL_COLUMNS, MIN_FIRST_ROWS = 1000.0, 20, 6_000
+#: If a member runs out of time, it is fitted to this share of the rows. The second number is the fewest rows of a large
+#: table to which a member is fitted.
 _RETRY_SHARE, _MIN_ROWS = 0.25, 1_000
-#: The reason why a member is left out if there is no time for it.
+#: The reason that is given if a member is left out for lack of time.
 TIME_IS_UP = "the time budget is too short"
 
 
 def is_member_error(error: Exception) -> bool:
-    """Return True if an error comes from the member itself, and not from the user's input or the machine."""
+    """Return True if an error comes from the member itself, not from the user's input or the machine."""
     return isinstance(error, JobError) or not isinstance(error, DDPNError | OSError | MemoryError)
 
 
@@ -57,7 +57,7 @@ class MemberFitter:
     Parameters
     ----------
     specs : sequence of MemberSpec
-        All members; as jobs, those that are fitted in any case are fitted together.
+        All members. As jobs, members that are certain to be fitted are fitted together.
     folds : Folds
         The rows.
     seed : int
@@ -86,25 +86,25 @@ class MemberFitter:
         self._fits: dict[int, MemberJobs] = {}
 
     def fit(self, spec: MemberSpec, members_left: int) -> MemberFit:
-        """Fit a member to as many rows as there is time for, by the time that fewer rows took."""
+        """Fit a member to as many rows as time allows, judging by the time that fewer rows took."""
         total, started = len(self.folds.train), time.monotonic()
         has_held_out_rows = self.folds.are_crossed or self.folds.validation is not None
         clock = self._start_clock(spec, members_left)
         if spec.is_baseline or not self.clock.has_limit or not has_held_out_rows:
             return self._fit_to_rows(spec, total, clock)
-        # What was affordable for all members before, some of which take much less time per row than others; then as
-        # many as this member has time for.
+        # Begin with a number of rows that was affordable for all earlier members, because times per row differ widely.
+        # Then use as many rows as this member has time for.
         rows = min(self._n_rows) if self._n_rows else min(total, self._guess_rows())
         rows = total if rows >= NEARLY_ALL_SHARE * total else rows
         fit = self._fit_to_rows(spec, rows, clock)
         if fit.reason == TIME_IS_UP and _RETRY_SHARE * rows >= _MIN_ROWS:
-            # Jobs may have fitted it to fewer rows before.
+            # If members are jobs, this member may have been fitted to fewer rows before.
             rows = max((number for number in self._fits if number < rows), default=int(_RETRY_SHARE * rows))
             clock = self._start_clock(spec, members_left)
             fit = self._fit_to_rows(spec, rows, clock)
         if fit.member is None:
             return fit
-        # Of jobs, the first member stands for all that run at the same time.
+        # If members are jobs, only the first one is measured, because all of them run at the same time.
         while not fit.is_interrupted and (self.jobs is None or not self._n_rows):
             more = count_affordable_rows(clock, rows, time.monotonic() - started, total)
             if not more:
@@ -122,24 +122,24 @@ class MemberFitter:
     def _start_clock(self, spec: MemberSpec, members_left: int) -> Clock:
         """Start the clock of a member."""
         if spec.is_baseline:
-            return NO_LIMIT  # takes no time, and is what there is when nothing else could be fitted
+            return NO_LIMIT  # it takes almost no time, and is the model if nothing else can be fitted
         # Jobs run at the same time.
         return start_member_clock(self.clock, 1 if self.jobs is not None else members_left)
 
     def _guess_rows(self) -> int:
-        """Guess how many rows to begin with, before any time was measured: fewer for more columns."""
+        """Guess how many rows to begin with before any time was measured; fewer if there are more columns."""
         columns = max(_TYPICAL_COLUMNS, *tuple(getattr(self.folds.train.X, "shape", ()))[1:2])
-        guess = max(FIRST_ROWS, FIRST_ROWS_PER_SECOND * self.clock.left) * _TYPICAL_COLUMNS / columns
+        guess = max(MIN_FIRST_ROWS, FIRST_ROWS_PER_SECOND * self.clock.left) * _TYPICAL_COLUMNS / columns
         return max(_MIN_ROWS, int(guess))
 
     def _choose_rows(self, rows: int) -> Folds:
-        """Choose about this many training rows at random, whole groups; return their folds."""
+        """Draw about this many training rows at random, as whole groups; return their folds."""
         train, number = self.folds.train, self.folds.number
         if rows >= len(train):
             return self.folds
         chosen = draw_held_out_rows(len(train), rows / len(train), self.seed, train.group)
         if number is not None and len(np.unique(number[chosen])) <= number.max():
-            return self.folds  # a fold without rows would have no copy
+            return self.folds  # every fold needs some rows
         return replace(self.folds, train=train.rows(chosen), number=None if number is None else number[chosen])
 
     def _fit_to_rows(self, spec: MemberSpec, rows: int, clock: Clock) -> MemberFit:
@@ -165,7 +165,7 @@ class MemberFitter:
         return MemberFit(member, seconds, is_interrupted=member.interrupted)
 
     def _fit_as_job(self, spec: MemberSpec, jobs: JobOptions, rows: int, clock: Clock) -> tuple[Member, float]:
-        """Fit a member as a job, with all that will be fitted in any case; return the seconds of its jobs, too."""
+        """Fit a member as a job, together with all other members that are certain to be fitted."""
         if rows not in self._fits:
             self._fits[rows] = MemberJobs(jobs, self._choose_rows(rows), self.seed)
         together = [other for other in self.specs if other is spec or not (other.larger_than or other.is_baseline)]

@@ -1,25 +1,25 @@
 """Fit members so that held-out rows can be predicted: the same for every kind of member.
 
-Which rows choose what, in the fit of a mixture:
+Which rows are used for what, when a mixture is fitted:
 
-- **Without validation rows** (up to 5,000 training rows) the training rows are divided into five folds, groups kept
-  whole. For each fold a copy of the whole member, with its encoder, screening and settings, is fitted to the rows of
-  the other folds. The member is the mixture of its copies, and each copy predicts the fold that it left out.
+- **Without validation rows** (up to 5,000 training rows), the training rows are divided into five folds; groups of rows
+  stay together. For each fold, a copy of the whole member, with its encoder, screening and settings, is fitted to the
+  rows of the other folds. The member is the mixture of its copies, and each copy predicts the fold that it left out.
 - **With validation rows**, a member is fitted once, to the training rows, and predicts the validation rows.
 
-These held-out predictions, made once (`ddpn.members.held_out`), choose the weights of the mixture, decide whether its
-distributions are recalibrated, and calibrate its intervals. Without test rows, the rows of each fold are also scored:
-by the copies that left the fold out, with weights, a map of the cdf and levels of intervals that were fitted to the
-held-out predictions of the other folds. That is cross-fitting of one level. No count of a fold is among those that its
-weights, map and levels are fitted to, but the copies that predicted the other folds were fitted to the counts of this
-fold, too. Only a nested cross-validation, with further copies that leave out two folds each, would choose them without
-any count of the fold. They are a handful of numbers, shrunk towards equal weights, the identity and the asked coverage,
-and fresh rows have about the same scores (tests/soundness/test_verdict.py).
+These held-out predictions are made once (`ddpn.members.held_out`). They choose the weights of the mixture, decide
+whether its distributions are recalibrated, and calibrate its intervals. Without test rows, the rows of each fold are
+also scored: by the copies that left the fold out, with weights, a map of the cdf and interval levels that were fitted
+to the held-out predictions of the other folds. This is cross-fitting of one level. The weights, map and levels of a
+fold are fitted to no count of that fold, but the copies that predicted the other folds were fitted to counts of this
+fold. Only nested cross-validation, with further copies that leave out two folds each, would avoid this. Weights, map
+and levels are a handful of numbers, shrunk towards equal weights, the identity and the nominal coverage, and fresh rows
+have about the same scores (tests/soundness/test_verdict.py).
 
-What else held-out rows choose is one number per training of networks, the epoch that is kept, by the mean score of all
-rows together, and one yes or no, whether a map is used. Everything that has many parameters, such as the encoding of
-columns, splits and weights of networks, is learned from the other rows alone. After calibration no member is fitted
-again. Test rows choose nothing.
+Held-out rows choose two more things: the epoch that each training of networks keeps (one number, by the mean score of
+all rows together), and whether a map of the cdf is used (yes or no). Everything with many parameters, such as the
+encoding of columns, splits and network weights, is learned from the other rows alone. After calibration no member is
+fitted again. Test rows choose nothing.
 """
 
 import json
@@ -45,7 +45,7 @@ from ddpn.tables.columns import ColumnTable
 from ddpn.tables.schema import Schema
 
 _PREFIX = "copy-"
-#: Names of the files of a job beside those of the member, whose names are prefixed.
+#: Files of a job: the file with facts about the fit, and the prefix of the files of the member.
 _FACTS, _MEMBER = "facts.json", "member/"
 
 
@@ -53,7 +53,7 @@ _FACTS, _MEMBER = "facts.json", "member/"
 class Folds:
     """Rows to fit members to, and held-out rows: validation rows, or each fold of the training rows in turn.
 
-    `number` is the fold of each training row if there are no validation rows.
+    Without validation rows, `number` has the number of each training row's fold.
     """
 
     train: CountRows
@@ -62,9 +62,9 @@ class Folds:
 
     @classmethod
     def from_rows(cls, train: CountRows, validation: CountRows | None, seed: int) -> Self:
-        """Use the validation rows if there are any; otherwise divide the training rows, groups kept whole.
+        """Use the validation rows if there are any; otherwise divide the training rows, with groups kept together.
 
-        Up to 5,000 rows are divided into folds. Of more rows, a tenth is held out.
+        Up to 5,000 rows are divided into folds. From more rows, a tenth is held out for validation.
         """
         if validation is not None and len(validation):
             return cls(train, validation)
@@ -72,11 +72,11 @@ class Folds:
             kept = draw_held_out_rows(len(train), HELD_OUT_SHARE, seed, train.group)
             if kept.any() and not kept.all():
                 return cls(train.rows(~kept), train.rows(kept))
-        # Equal rows count as one, as do rows of one group.
+        # Equal rows were merged, so that one row may stand for many.
         if train.group is None and len(train) < 2:
-            raise InputError("X and y must have at least two different rows, as one is held out, got one sample.")
+            raise InputError("X and y must have at least two different rows, because one is held out, got one sample.")
         if train.group is not None and len(np.unique(train.group)) < 2:
-            raise InputError("groups must have at least two different values, as one is held out, got one.")
+            raise InputError("groups must have at least two different values, because one is held out, got one.")
         return cls(train, None, assign_folds(len(train), FOLDS, seed, train.group))
 
     @property
@@ -86,13 +86,13 @@ class Folds:
 
     @property
     def held_out(self) -> list[CountRows]:
-        """The held-out rows, in one part per copy of a member; empty if all rows are fitted to."""
+        """The held-out rows: each fold, or the validation rows as one part; empty if there are none."""
         if self.number is None:
             return [] if self.validation is None else [self.validation]
         return [self.train.rows(self.number == k) for k in range(int(self.number.max()) + 1)]
 
     def fit(self, spec: MemberSpec, seed: int, clock: Clock = NO_LIMIT) -> Member:
-        """Fit a member to the training rows, or one copy per fold to the rows of all others."""
+        """Fit a member to the training rows, or one copy per fold to the rows of all other folds."""
         if self.number is None:
             return spec.fit(self.train, self.validation, seed, clock)
         if self.number.max() < 1:
@@ -100,18 +100,21 @@ class Folds:
         return CrossFitted(spec.kind.fit_copies(self.train, self.number, seed, clock, **spec.options))
 
     def fit_copy(self, spec: MemberSpec, number: int, seed: int, clock: Clock = NO_LIMIT) -> Member:
-        """Fit the copy of a member that leaves out one fold, as `fit` does."""
+        """Fit the copy of a member that leaves out one fold."""
         assert self.number is not None
         return spec.kind.fit_copy(self.train, self.number, number, seed, clock, **spec.options)
 
 
 def get_fold_copies(member: Member) -> Sequence[Member]:
-    """Return the copies of a cross-fitted member, in the order of the folds they left out; else the member alone."""
+    """Return the copies of a cross-fitted member in the order of the folds that they left out.
+
+    Any other member is returned alone.
+    """
     return member.copies if isinstance(member, CrossFitted) else [member]
 
 
 def collect_levels(members: Iterable[Member]) -> dict[str, tuple[str, ...]]:
-    """Collect the levels of each category that a fitted member, or a copy, encodes by name, most frequent first."""
+    """Collect the levels of each category that fitted members or their copies encode by name, most frequent first."""
     levels_by_name: dict[str, dict[str, None]] = {}
     for fitted in (fitted for member in members for fitted in get_fold_copies(member)):
         for name, levels in fitted.levels.items():
@@ -120,7 +123,7 @@ def collect_levels(members: Iterable[Member]) -> dict[str, tuple[str, ...]]:
 
 
 class CrossFitted(Member):
-    """A mixture of copies of a member, each of which left out one fold of the rows, in the order of the folds."""
+    """A mixture of copies of a member. Copy k was fitted without fold k of the rows."""
 
     def __init__(self, copies: Sequence[Member]) -> None:
         self.copies = list(copies)
@@ -128,7 +131,7 @@ class CrossFitted(Member):
 
     @classmethod
     def fit(cls, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Self:
-        raise NotApplicableError("it is a mixture of copies that are fitted already")
+        raise NotApplicableError("it is a mixture of copies that are already fitted")
 
     @property
     def schema(self) -> Schema | None:
@@ -149,7 +152,7 @@ class CrossFitted(Member):
         return stack_parts(self.predict_components(X, exposure))
 
     def get_facts(self) -> JsonObject:
-        """Return the facts of the copies: once if they agree, else as a list."""
+        """Return facts about the copies: one value if all copies agree, else a list."""
         copy_facts = [copy.get_facts() for copy in self.copies]
         values = {name: [facts.get(name) for facts in copy_facts] for name in copy_facts[0]}
         return {"copies": len(copy_facts)} | {
@@ -162,11 +165,11 @@ class CrossFitted(Member):
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
-        raise NotApplicableError("the kind of its copies is not known: use `load_member`")
+        raise NotApplicableError("the kind of its copies is unknown: use `load_member`")
 
 
 def load_member(kind: type[Member], files: Mapping[str, bytes]) -> Member:
-    """Rebuild a saved member of this kind, or its cross-fitted copies."""
+    """Rebuild a saved member of this kind, cross-fitted or not."""
     copy_files: dict[int, dict[str, bytes]] = {}
     for name, content in files.items():
         folder, _, file = name.partition("/")
@@ -177,16 +180,16 @@ def load_member(kind: type[Member], files: Mapping[str, bytes]) -> Member:
     return CrossFitted([kind.from_state(copy_files[number]) for number in sorted(copy_files)])
 
 
-# Fits as jobs: several members at once, and the copies that cross-fitting needs ---------------------------------------
+# Fits as jobs: several members, or several copies of a cross-fitted member, at the same time --------------------------
 
 
 @dataclass(frozen=True)
 class JobOptions:
     """How members are fitted as jobs.
 
-    `n_jobs` is as for `ddpn.runtime.jobs.run`. A `store` keeps finished fits until all are done; they are identified by
-    the rows, the seed and `about`, values for JSON on which they also depend. `on_step` receives a line about each
-    finished fit.
+    `n_jobs` says where jobs run (`ddpn.runtime.jobs.run`). `store` keeps finished fits, so that they are not repeated
+    after an interruption. It identifies a fit by the rows, the seed and `about`, which holds everything else that the
+    fit depends on, as values that JSON can hold. `on_step` is called with a line on each finished fit.
     """
 
     n_jobs: Where
@@ -196,7 +199,7 @@ class JobOptions:
 
 
 class MemberJobs:
-    """Fits members as jobs; `fit` returns one member, and starts independent members at the same time."""
+    """Fits members as jobs. The first call of `fit` starts independent members at the same time."""
 
     def __init__(self, options: JobOptions, folds: Folds, seed: int) -> None:
         self.options, self.folds, self.seed = options, folds, seed
@@ -206,7 +209,11 @@ class MemberJobs:
         self._about = [options.about, seed, digests if options.store else []]
 
     def fit(self, name: str, specs: Sequence[MemberSpec], clock: Clock) -> Member:
-        """Return a fitted member, or raise its error; at the first call, all `specs` are fitted at once."""
+        """Return a fitted member, or raise its error.
+
+        If the member is not fitted yet, all unfitted members of `specs` are fitted now, at the same time. They should
+        stop by themselves at the soft deadline, and are ended at the hard one.
+        """
         if name not in self._outcomes:
             self._fit_all([spec for spec in specs if spec.name not in self._outcomes], clock)
         outcome = self._outcomes[name]
@@ -235,7 +242,7 @@ class MemberJobs:
         return self.folds.are_crossed and not spec.kind.fits_copies_together
 
     def _load(self, spec: MemberSpec, results: list[Result]) -> Member | DDPNError:
-        """Load the fitted member from the files of its job, or of its copies; return the first error, if any."""
+        """Load a fitted member from the files of its jobs. If a job failed, return its error."""
         for result in results:
             if result.error is not None:
                 return result.error
@@ -252,7 +259,7 @@ class MemberJobs:
 
 
 def fit_member(folds: Folds, spec: MemberSpec, seed: int, number: int | None, clock: Clock) -> dict[str, bytes]:
-    """Fit a member, or the copy that leaves out one fold, and return its files."""
+    """Fit a member, or its copy that leaves out fold `number`; return its files."""
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught, clock.limit():
         warnings.simplefilter("always")

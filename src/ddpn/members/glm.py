@@ -1,4 +1,4 @@
-"""Generalised linear models as members, fitted exactly: raw outputs linear in the columns, or the same for all rows."""
+"""Generalised linear models as members, fitted exactly. Raw outputs are linear in the columns, or constant."""
 
 import json
 import warnings
@@ -26,9 +26,9 @@ _FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "encoder.json"
 
 
 class GLM(Member):
-    """The exact GLM of a likelihood on standardised numbers, with an indicator per level and for missing values.
+    """The exact GLM of a likelihood, on standardised numbers and indicators for levels and missing values.
 
-    Its raw outputs stay within those of the training rows, so that a row far outside cannot explode a mixture.
+    Its raw outputs are limited to the range of the training rows, so that a row far outside cannot spoil a mixture.
 
     Parameters
     ----------
@@ -50,9 +50,11 @@ class GLM(Member):
     complexity = 2
     #: The likelihood that is fitted by default.
     default_likelihood: ClassVar[str] = "double_poisson"
-    #: Ridge penalty: with less, a rare level or an outlier ran away on one of five small tables; more helped on none.
+    #: The ridge penalty. With a smaller one, the coefficient of a rare level or an outlier diverged on one of five
+    #: small tables; a larger one helped on none.
     alpha: ClassVar[float] = 1e-3
-    #: A line is known from so many rows; more columns would take minutes, and are where a line helps least.
+    #: The most rows, which are enough to determine a line, and the most columns. More columns would take minutes, and a
+    #: line helps least with many columns.
     max_rows: ClassVar[float] = 20_000
     max_columns: ClassVar[float] = 300
     is_clipped: ClassVar[bool] = True
@@ -78,7 +80,7 @@ class GLM(Member):
     def choose_options(cls, task: Task) -> dict[str, Any]:
         if task.head.glm_likelihood is None:
             raise NotApplicableError(f'likelihood="{task.head.name}" has no exact GLM')
-        # The total of all rows is an option: such a head has a GLM of its own.
+        # A head of totals is used directly, because the total of all rows may be one of its options.
         head = task.head if task.head.exposure_is_total else make_head(task.head.glm_likelihood)
         families = dict.fromkeys(getattr(task.head, "families", ()))
         others = tuple(make_head(name) for name in families if name != head.name)
@@ -96,9 +98,9 @@ class GLM(Member):
         other_heads: Sequence[Head] = (),
         is_rough: bool = False,
     ) -> Self:
-        """Fit the GLM of a likelihood, or of one of `other_heads` if that suits censored counts better.
+        """Fit the GLM of a likelihood, or of the one among `other_heads` that fits censored counts best.
 
-        If `is_rough`, an optimum to some digits is enough.
+        If `is_rough`, an approximate optimum is good enough.
         """
         head = make_head(cls.default_likelihood) if head is None else head
         train = train.rows(train.has_weight)
@@ -106,7 +108,7 @@ class GLM(Member):
         if columns <= cls.max_columns:
             columns = len(encoder.fit(train.X, train.y, train.weight).get_feature_names_out())
         if columns > cls.max_columns:
-            raise NotApplicableError(f"{columns} inputs, more than the {cls.max_columns:g} that a GLM is fitted to")
+            raise NotApplicableError(f"it has {columns} inputs, but a GLM is fitted to at most {cls.max_columns:g}")
         if len(train) > cls.max_rows:
             chosen = np.random.default_rng(seed).choice(len(train), int(cls.max_rows), replace=False)
             train = train.rows(np.sort(chosen))
@@ -122,10 +124,10 @@ class GLM(Member):
         fits = [fit_linear(one, inputs, scaled, (True,) * one.n_raw, cls.alpha, rough=is_rough) for one in heads]
         best = _choose_likeliest(heads, fits, inputs, scaled) if len(heads) > 1 else 0
         if not fits[best].optimum.converged:
-            # The same sentence for all copies of a cross-fitted member, which are then reported once.
+            # All copies of a cross-fitted member warn with the same sentence, which is therefore shown once.
             warnings.warn(
-                f"The search of the {cls.label} did not reach the maximum of its likelihood, so that it may predict "
-                "worse than it could. Its weight in the mixture allows for that.",
+                f"The {cls.label} did not reach the maximum of its likelihood, so it may predict worse than it could. "
+                "Its weight in the mixture allows for that.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -200,7 +202,7 @@ def _choose_likeliest(heads: Sequence[Head], fits: Sequence[LinearFit], inputs: 
 
 
 class PoissonGLM(GLM):
-    """A Poisson GLM with log link, the usual baseline; a small ridge penalty keeps coefficients finite for rare levels.
+    """A Poisson GLM with log link, the usual baseline; a small ridge penalty keeps coefficients of rare levels finite.
 
     The likelihood of networks is ignored.
     """

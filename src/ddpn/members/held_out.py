@@ -1,7 +1,7 @@
-"""Predictions of members for held-out rows, made once per row and member and kept for all uses.
+"""Predictions of held-out rows by members, computed once per row and member and kept for all uses.
 
-Weights of the mixture, maps of the cdf, levels of intervals, out-of-fold scores and warnings of heavy tails are
-functions of these predictions. `ddpn.members.folds` says which rows are held out.
+Mixture weights, maps of the cdf, interval levels, out-of-fold scores and warnings of heavy tails are computed from
+these predictions. `ddpn.members.folds` explains which rows are held out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,11 +26,11 @@ from ddpn.tables.columns import ColumnTable
 
 
 class MemberPredictions:
-    """The distributions that each member predicts for held-out rows; a row is predicted when it is first needed.
+    """The distributions that each member predicts for held-out rows. A row is predicted when it is first needed.
 
-    Rows are in parts, one after the other. Of cross-fitted members, each part is a fold, which the copy that left it
-    out predicts. Other rows, which no member was fitted to, are divided into parts at random: calibration is
-    cross-fitted by parts, and a map of the cdf is tried on rows that it was not learned from.
+    Rows are divided into parts. For cross-fitted members, each part is a fold, which is predicted by the copy that left
+    it out. Other held-out rows, to which no member was fitted, are divided at random. Calibration is cross-fitted
+    between the parts: a map of the cdf is tested on rows that it was not fitted to.
 
     Parameters
     ----------
@@ -39,18 +39,18 @@ class MemberPredictions:
     part : array of int
         The part of each row, from 0 on.
     is_crossed : bool
-        Whether parts are folds of cross-fitted members.
+        True if parts are folds of cross-fitted members.
     seed : int
-        Seed of the choice of some of the rows, where there is no time for all.
+        Seed of the random choice of rows, if there is not enough time for all.
     table : ColumnTable, optional
-        The inputs of the rows as members read them, if they were read before.
+        The parsed inputs of the rows, if they are already parsed.
 
     Attributes
     ----------
     part : array of int
         The part of each row, ascending.
     source : array of int
-        The position of each row among those that were given.
+        The position of each row in the `rows` argument, before they were sorted by parts.
     """
 
     def __init__(
@@ -63,18 +63,18 @@ class MemberPredictions:
         self.n_parts = int(part.max(initial=-1)) + 1
         self._members: dict[str, Member] = {}
         self._predicted: dict[str, list[tuple[np.ndarray, list[Distribution]]]] = {}
-        #: Rows that are predicted together.
+        # Rows that are predicted together.
         parts = [np.flatnonzero(self.part == number) for number in range(self.n_parts)]
         self._blocks = [rows[start : start + BLOCK] for rows in parts for start in range(0, len(rows), BLOCK)]
 
     @classmethod
     def from_rows(cls, rows: CountRows, seed: int = 0, table: ColumnTable | None = None) -> Self:
-        """Divide held-out rows into parts at random, groups kept whole."""
+        """Divide held-out rows into parts at random, with groups kept together."""
         return cls(rows, assign_folds(len(rows), FOLDS, seed, rows.group), False, seed, table)
 
     @classmethod
     def from_folds(cls, folds: Folds, seed: int = 0) -> Self:
-        """Take the rows that a fit holds out: each fold of the training rows, or validation rows."""
+        """Use the rows that a fit holds out: each fold of the training rows, or the validation rows."""
         if folds.number is not None:
             return cls(folds.train, folds.number, True, seed)
         rows = folds.train.rows(slice(0, 0)) if folds.validation is None else folds.validation
@@ -85,11 +85,11 @@ class MemberPredictions:
 
     @cached_property
     def rows(self) -> CountRows:
-        """The rows, in the order of their parts."""
+        """The rows, sorted by parts."""
         return self._given.rows(self.source)
 
     def take_counts(self, block: np.ndarray) -> CountRows:
-        """Take a block of the rows without their inputs."""
+        """Return a block of the rows without their inputs."""
         return self._given.replace(X=None).rows(self.source[block])
 
     @property
@@ -98,7 +98,7 @@ class MemberPredictions:
         return list(self._members)
 
     def add(self, name: str, member: Member) -> None:
-        """Add a fitted member; it predicts rows when they are needed."""
+        """Add a fitted member. It predicts rows only when they are needed."""
         self._members[name], self._predicted[name] = member, []
 
     def discard(self, name: str) -> None:
@@ -107,7 +107,7 @@ class MemberPredictions:
         self._predicted.pop(name, None)
 
     def divide(self, positions: np.ndarray) -> list[np.ndarray]:
-        """Divide rows into blocks to predict, each within one part; earlier blocks are reused or split."""
+        """Divide rows into blocks to predict, each within one part. Earlier blocks are reused or split."""
         chosen = np.zeros(len(self), dtype=bool)
         chosen[positions] = True
         pieces = [piece for block in self._blocks for piece in (block[chosen[block]], block[~chosen[block]])]
@@ -116,7 +116,7 @@ class MemberPredictions:
 
     @torch.no_grad()
     def predict(self, name: str, block: np.ndarray) -> list[Distribution]:
-        """Predict the components of a member for a block of `divide`, truncated to the bounds of each row."""
+        """Predict the components of a member for a block from `divide`, truncated to the bounds of each row."""
         for positions, parts in self._predicted[name]:
             if block[0] in positions:
                 if len(positions) == len(block):
@@ -131,7 +131,7 @@ class MemberPredictions:
         return parts
 
     def count_components(self, name: str, blocks: Sequence[np.ndarray]) -> int:
-        """Count the distributions per row that a member has in the mixture: those of all its copies."""
+        """Count the distributions per row that a member has in the mixture, over all its copies."""
         sizes = {
             int(self.part[block[0]]): sum(part.batch_shape[-1] for part in self.predict(name, block))
             for block in blocks
@@ -146,16 +146,16 @@ def predict_parts(member: Member, rows: CountRows) -> list[Distribution]:
 
 @dataclass(frozen=True, eq=False)
 class HeldOutPredictions:
-    """The predicted distributions of held-out rows, by members and their mixture, before any calibration.
+    """Predicted distributions of held-out rows before calibration, by the members and by their mixture.
 
     Parameters
     ----------
     predictions : MemberPredictions
-        What the members predict.
+        The predictions of the members.
     weights : sequence of mappings
-        The weights of the members in the mixture of each part. Members without a weight are there for comparison.
+        For each part, the weights of the members in the mixture. Members without a weight serve for comparison.
     positions : array of int
-        The rows, as positions in `predictions`, ascending.
+        The selected rows, as ascending positions in `predictions`.
     """
 
     predictions: MemberPredictions
@@ -167,7 +167,7 @@ class HeldOutPredictions:
 
     @cached_property
     def rows(self) -> CountRows:
-        """The rows, in the order of their parts."""
+        """The rows, sorted by parts."""
         whole = self.predictions.rows
         return whole if len(self) == len(whole) else whole.rows(self.positions)
 
@@ -178,7 +178,7 @@ class HeldOutPredictions:
 
     @property
     def source(self) -> np.ndarray:
-        """The position of each row among those that were held out, before these were ordered by parts."""
+        """The original position of each row, before held-out rows were sorted by parts."""
         return self.predictions.source[self.positions]
 
     @property
@@ -193,22 +193,25 @@ class HeldOutPredictions:
 
     @property
     def names(self) -> list[str]:
-        """The mixture and the members."""
+        """The names of the mixture and the members."""
         return [MIXTURE, *self.predictions.names]
 
     def draw(self, number: int) -> Self:
-        """Draw some of the rows at random; the same seed gives the same rows, and more rows contain fewer."""
+        """Draw `number` rows at random.
+
+        The same seed gives the same rows, and a larger number includes the smaller ones.
+        """
         if number >= len(self):
             return self
         order = np.random.default_rng(self.predictions.seed).permutation(len(self))
         return replace(self, positions=self.positions[np.sort(order[:number])])
 
     def take(self, source: np.ndarray) -> Self:
-        """Take the rows at these positions, which are as in `source`."""
+        """Select rows by their original positions (`source`)."""
         return replace(self, positions=self.positions[np.isin(self.source, source)])
 
     def blocks(self, of: str = MIXTURE) -> Iterator[tuple[int, np.ndarray, Mixture]]:
-        """Yield blocks of the rows: their part, their positions in `rows`, and their predicted distributions.
+        """Yield blocks of the rows: the part, the positions in `rows`, and the predicted distributions.
 
         `of` is "mixture" or the name of a member.
         """
@@ -220,6 +223,6 @@ class HeldOutPredictions:
             yield number, np.searchsorted(self.positions, block), mix_members(parts, list(weights.values()))
 
     def find_sole_member(self) -> str | None:
-        """Return the only member with weight in every part; None if there are several."""
+        """Return the name of the only member with a weight, in any part; None if there are several."""
         mixed = {name for weights in self.weights for name, weight in weights.items() if weight > 0.0}
         return mixed.pop() if len(mixed) == 1 else None

@@ -10,14 +10,14 @@ from ddpn.members.linear_search import LinearObjective, Optimum, find_optimum, i
 from ddpn.networks.heads import Head
 from ddpn.rows.count_rows import CountRows
 
-#: A standardised column is a combination of the columns before it if they explain all but this share (as in R's `lm`).
+#: A standardised column is redundant if the columns before it explain all but this share (as in R's `lm`).
 _MIN_UNEXPLAINED = 1e-7
-#: A column this much narrower than its distance from 0 is constant up to rounding.
+#: A column is constant up to rounding if its spread, relative to its distance from 0, is at most this.
 _MAX_RELATIVE_SPREAD = 1e-14
 
 
 class LinearPredictor(NamedTuple):
-    """Raw outputs as a linear function of standardised columns, which loses no digits for columns far from 0."""
+    """Raw outputs as a linear function of standardised columns, which stays precise for columns far from 0."""
 
     center: np.ndarray
     scale: np.ndarray
@@ -32,7 +32,7 @@ class LinearPredictor(NamedTuple):
 class Coordinates(NamedTuple):
     """Standardised coordinates of columns, (x - center) / scale.
 
-    Columns that are constant, or linear combinations of the columns before them, are not `kept`.
+    Constant columns and linear combinations of earlier columns are not `kept`.
 
     >>> coordinates = standardize(np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]]), np.ones(3))
     >>> coordinates.kept.tolist()
@@ -45,11 +45,14 @@ class Coordinates(NamedTuple):
     is_constant: np.ndarray
 
     def transform(self, X: np.ndarray) -> np.ndarray:
-        """Standardise columns and keep those of the fit. Shape: (N, K) -> (N, number of columns kept)."""
+        """Standardise columns and select those that were kept. Shape: (N, K) -> (N, number of kept columns)."""
         return ((X - self.center) / self.scale)[:, self.kept]
 
     def to_columns(self, linear: bool) -> np.ndarray:
-        """Compute the matrix from (intercept, slopes) of the fit to those of the original columns."""
+        """Return the matrix that converts coefficients of standardised columns to those of the original columns.
+
+        Coefficients are the intercept and the slopes. If the raw output is not `linear`, it has an intercept only.
+        """
         if not linear:
             return np.ones((1, 1))
         slopes = np.diag(1.0 / self.scale)[:, self.kept]
@@ -57,7 +60,7 @@ class Coordinates(NamedTuple):
 
 
 class LinearFit(NamedTuple):
-    """The result of a linear fit: the line, its coordinates, the objective and how the search ended."""
+    """A fitted linear model: the predictor, its coordinates, the objective and the end of the search."""
 
     linear: LinearPredictor
     coordinates: Coordinates
@@ -66,13 +69,13 @@ class LinearFit(NamedTuple):
 
     @torch.inference_mode(False)
     def covariances(self, kind: str = "model", groups: np.ndarray | None = None) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Compute the covariance of the coefficients of the original columns, NaN where not identified.
+        """Compute the covariance of the coefficients of the original columns, with NaN for unidentified coefficients.
 
-        `kind` is "model", the inverse of the observed information, which is right if the likelihood is; "robust", the
-        sandwich estimator, right also where only the mean is; "HC3", the same from scores that allow for the leverage
-        of their rows; or "clustered", the sandwich estimator with sums of scores by `groups`, the number of each row's
-        group. The second result are standard deviations by the observed information, of the intercept and of the
-        coefficients of standardised columns that `coordinates` keep, one array per raw output.
+        `kind` is "model", the inverse of the observed information, which is right if the likelihood is right; "robust",
+        the sandwich estimator, which needs only the mean to be right; "HC3", the same with scores that allow for the
+        leverage of rows; or "clustered", the sandwich estimator with scores summed by `groups`, the number of each
+        row's group. The second result holds the standard deviations by the observed information, for the intercept and
+        the coefficients of standardised columns in `coordinates`, one array per raw output.
         """
         objective, kept = self.objective, self.coordinates.kept
         covariance = inverse_information(objective.hessian(self.optimum.theta), objective.weight.numpy().sum())
@@ -88,11 +91,12 @@ class LinearFit(NamedTuple):
 
 
 def sandwich(bread: np.ndarray, scores: np.ndarray, weight: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
-    """Compute bread @ meat @ bread, the covariance of estimates that does not rely on the likelihood.
+    """Compute bread @ meat @ bread, a covariance of the estimates that does not rely on the likelihood.
 
-    The meat is the sum of score score' over the rows, a row of weight w being w rows: statsmodels' `cov_type="HC0"`.
-    With groups, scores are added up within each group, and the result is multiplied by G / (G - 1) (n - 1) / (n - k)
-    for G groups, n rows and k coefficients: statsmodels' `cov_type="cluster"`. Shape: bread (k, k), scores (n, k).
+    The meat is the sum of score score' over the rows, where a row of weight w counts as w rows (statsmodels'
+    `cov_type="HC0"`). With groups, scores are first summed within each group, and the result is multiplied by G / (G -
+    1) (n - 1) / (n - k) for G groups, n rows and k coefficients (statsmodels' `cov_type="cluster"`). Shape: bread (k,
+    k), scores (n, k).
     """
     if groups is None:
         return bread @ (scores.T @ (weight[:, None] * scores)) @ bread
@@ -114,17 +118,17 @@ def fit_linear(
     max_iter: int = 200,
     rough: bool = False,
 ) -> LinearFit:
-    """Maximise the weighted likelihood of `sample.y`, with alpha / 2 times the sum of squared slopes as penalty.
+    """Maximise the weighted likelihood of `sample.y`, minus alpha / 2 times the sum of squared slopes.
 
-    `follows` says which raw outputs are linear in the columns; the others are intercepts. If `rough`, a step lowers the
-    mean loss by less than 1e-5 of itself where the search ends: enough to predict with, several times faster. Shape:
-    X (rows, columns).
+    `follows` says which raw outputs are linear in the columns; the others are constant. If `rough`, the search ends
+    when a step lowers the mean loss by less than a share of 1e-5, which is accurate enough for predictions and several
+    times faster. Shape: X (rows, columns).
     """
     coordinates = standardize(X, sample.weight_or_ones, reduce=alpha == 0.0)
     rows = sample.replace(X=coordinates.transform(X), weight=sample.weight_or_ones).map(torch.from_numpy)
     objective = LinearObjective(head, rows, follows, float(alpha))
     best = find_optimum(objective, objective.start(), tol, max_iter, rough)
-    if objective.value(best.theta) > objective.value(objective.constant):  # which is one of its lines
+    if objective.value(best.theta) > objective.value(objective.constant):  # the search failed
         best = find_optimum(objective, objective.constant, tol, max_iter, rough)
     slopes = np.zeros((len(objective.blocks), len(coordinates.center)))
     for p, block in enumerate(objective.blocks):
@@ -136,17 +140,17 @@ def fit_linear(
 
 
 def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coordinates:
-    """Compute standardised coordinates of columns, from rows with weights.
+    """Compute standardised coordinates of columns, from weighted rows.
 
-    Without `reduce` only constant columns are left out, for a fit with a penalty.
+    Without `reduce`, only constant columns are dropped; redundant ones do not harm a fit with a penalty.
     """
     share = weight / weight.sum()
-    # By differences from a row: the mean of a constant column is then that constant to the last digit.
+    # From differences to the first row, so that the mean of a constant column is exactly this constant.
     center = X[0] + share @ (X - X[0])
     spread = np.abs(X - center).max(axis=0, initial=0.0)
     constant = spread <= _MAX_RELATIVE_SPREAD * np.abs(center)
     safe = np.where(constant, 1.0, spread)
-    # Squares of deviations as shares of the widest: no column is too large to be squared.
+    # Deviations are divided by the largest one before they are squared, to avoid overflow.
     scale = np.where(constant, 1.0, safe * np.sqrt(share @ np.square((X - center) / safe)))
     center = np.where(constant, 0.0, center)
     if not reduce:
@@ -157,7 +161,7 @@ def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coord
 
 
 def _find_independent(triangle: np.ndarray) -> np.ndarray:
-    """Return a mask of the columns, of length 1 or 0, that are not combinations of the columns before them."""
+    """Return a mask of columns (of length 1 or 0) that are not linear combinations of earlier columns."""
     size, columns = triangle.shape
     if size == columns and (np.abs(np.diag(triangle)) > _MIN_UNEXPLAINED).all():
         return np.ones(columns, dtype=bool)
@@ -165,7 +169,7 @@ def _find_independent(triangle: np.ndarray) -> np.ndarray:
     for j, column in enumerate(triangle.T):
         previous = basis[:, : kept.sum()]
         remainder = column - previous @ (previous.T @ column)
-        remainder = remainder - previous @ (previous.T @ remainder)  # once more: the first time leaves rounding errors
+        remainder = remainder - previous @ (previous.T @ remainder)  # repeated to remove rounding errors
         length = np.linalg.norm(remainder)
         if length > _MIN_UNEXPLAINED:
             basis[:, kept.sum()], kept[j] = remainder / length, True

@@ -1,8 +1,8 @@
 """Exact maximum likelihood of models whose raw outputs are linear in the columns, for any head.
 
-The loss of a row depends on its P raw outputs alone, so autograd has to compute P + P x P numbers per row; the chain
-rule does the rest by matrix products: gradient Z' g, Hessian Z' diag(h) Z. A dense autograd Hessian would go through
-the loss once for every coefficient.
+The loss of a row depends only on its P raw outputs, so autograd computes just P + P x P numbers per row. Matrix
+products do the rest by the chain rule: the gradient is Z' g, the Hessian Z' diag(h) Z. A dense autograd Hessian would
+evaluate the loss once for every coefficient.
 """
 
 from functools import cached_property
@@ -20,34 +20,34 @@ from ddpn.networks.training import TensorRows
 from ddpn.runtime.deadlines import check_deadline
 from ddpn.runtime.threads import single_blas_thread, threads_for
 
-#: A Newton step is expected to lower the objective by half its decrement, -step' gradient, in any units of y and x.
-#: Below the first, it is not worth taking if the gradient is small. Below the second, the coefficients of n rows are
-#: within sqrt(n) 1e-6 standard errors of the maximum, whatever the gradient is: rounding leaves gradients of large
-#: counts above any fixed number.
+#: A Newton step lowers the objective by about half its decrement, -step' gradient, whatever the units of y and x. Below
+#: the first limit, a step is not worth taking if the gradient is small. Below the second, the coefficients of n rows
+#: are within sqrt(n) 1e-6 standard errors of the maximum, even if the gradient is not small: with large counts,
+#: rounding keeps it above any fixed number.
 _MAX_DECREMENT, _MAX_CLOSE_DECREMENT = 1e-6, 1e-12
-#: The longest step of Newton's method, in units of log parameters. A longer one is on a plateau, where the rows do not
-#: determine a parameter: what the quadratic promises there does not exist.
+#: The longest Newton step that counts, in units of log parameters. A longer one lies on a plateau, where the rows do
+#: not determine a parameter and the quadratic approximation is wrong.
 _MAX_STEP = 100.0
-#: L-BFGS: steps of the two rounds, each scaled by the information at its start, and the least relative decrease of the
-#: objective in a step.
+#: L-BFGS: the most steps of its two rounds, each scaled by the information at its start; and the smallest relative
+#: decrease of the objective in a step.
 _ROUGH_STEPS, _ROUGH_TOLERANCE = (10, 60), 1e-5
-#: Steps of the rounds if no Newton steps follow: rounds of 60 steps until one ends by itself.
+#: The most steps of the rounds if no Newton steps follow. Rounds are added until one ends by itself.
 _ROUGH_ROUNDS = (10, 60, 60, 60, 60)
-#: Second raw outputs from which a search may start: a Double Poisson is a Poisson at 0, and a Negative Binomial is
-#: close to one at -2 (alpha = e^-2).
+#: Second raw outputs from which a search may start. A Double Poisson is a Poisson at 0, and a Negative Binomial is
+#: close to a Poisson at -2 (alpha = e^-2).
 _DISPERSIONS = (-2.0, 0.0)
-#: The share of the information that is added where columns are redundant.
+#: The share of the information that is added to its diagonal, in case columns are redundant.
 _JITTER_SHARE = 1e-9
-#: 1 minus the leverage of a row is at least this: a row that alone determines a coefficient has no error to learn from.
+#: The lower limit of 1 minus the leverage of a row. A row that alone determines a coefficient has no residual error.
 _MIN_ONE_MINUS_LEVERAGE = 0.1
-#: Newton's steps at the end, as far as rounding allows; a maximum at infinity is not pursued.
+#: The number of final Newton steps, which improve the digits. A maximum at infinity is not pursued.
 _POLISH_STEPS = 8
-#: Curvatures below this share of the largest are flat: a Hessian in float64 has no more digits.
+#: Curvatures below this share of the largest count as flat, because a Hessian in float64 has no more digits.
 _MIN_CURVATURE_SHARE = 1e-12
 
 
 class Optimum(NamedTuple):
-    """Where a search ended; `gradient_norm` is that of the objective, which is a mean over rows."""
+    """The end of a search. `gradient_norm` is the norm of the gradient of the objective, which is a mean over rows."""
 
     theta: np.ndarray
     gradient_norm: float
@@ -68,10 +68,9 @@ class _Point(NamedTuple):
 class LinearObjective:
     """Weighted mean loss plus alpha / 2 times the sum of squared slopes, with first and second derivatives.
 
-    Raw output p is linear in all columns if `linear[p]`, else constant. theta holds, for one raw output after the
-    other, its intercept and then its slopes, if any. `alpha` is the weight of the penalty.
-
-    Shape: X of the sample (N, K), its other parts (N,), all tensors in float64; theta (D,).
+    Raw output p is linear in all columns if `linear[p]` is True, else constant. theta holds the coefficients of one raw
+    output after the other: the intercept, then the slopes if there are any. `alpha` is the weight of the penalty.
+    Shape: X of the sample (N, K), its other fields (N,), all float64 tensors; theta (D,).
 
     >>> from ddpn.networks.heads import make_head
     >>> from ddpn.rows.count_rows import CountRows
@@ -90,24 +89,25 @@ class LinearObjective:
         self.design = torch.cat([sample.X.new_ones(len(sample), 1), sample.X], dim=1)
         widths = [self.design.shape[1] if sees else 1 for sees in linear]
         ends = np.cumsum(widths).tolist()
-        # Of each raw output: where its coefficients are in theta, and the columns that they multiply.
+        # For each raw output, the positions of its coefficients in theta, and the columns that they multiply.
         self.blocks = [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
         self.columns = [self.design[:, :width] for width in widths]
         self.penalty = np.concatenate([np.r_[0.0, np.full(width - 1, alpha)] for width in widths])
 
     @cached_property
     def constant(self) -> np.ndarray:
-        """The head's intercept-only fit, all slopes 0."""
+        """The coefficients of the head's fit without columns; all slopes are 0."""
         theta = np.zeros(self.blocks[-1].stop)
         theta[[block.start for block in self.blocks]] = self.head.sample_start(self.sample).numpy()
         return theta
 
     def start(self) -> np.ndarray:
-        """Choose coefficients to search from: the line of a Poisson GLM with the best of a few dispersions.
+        """Choose where the search starts: the line of a Poisson GLM with the best of a few dispersions.
 
-        The constant fit would be a bad start: it explains all variation of the counts by their dispersion. The Double
-        Poisson of counts that vary much is then so wide that its location has no slope left, and a search ends where it
-        began. Heads whose first raw output is no log mean of counts start from the constant fit all the same.
+        The constant fit would be a bad start, because it explains all variation of the counts by their dispersion. If
+        counts vary much, the Double Poisson is then so wide that its location has almost no slope, and the search ends
+        where it began. Heads whose first raw output is not a log mean of counts nevertheless start from the constant
+        fit.
         """
         head = self.head
         if not head.is_count or head.exposure_is_total or isinstance(head, PoissonHead):
@@ -121,12 +121,12 @@ class LinearObjective:
         return min(starts, key=self.value)
 
     def value(self, theta: np.ndarray) -> float:
-        """Compute the objective; it is infinite where it is not a number."""
+        """Compute the objective; NaN becomes infinity."""
         penalty = 0.5 * float(self.penalty @ np.square(theta))
         return float(np.nan_to_num(self.share.numpy() @ self.losses(theta) + penalty, nan=np.inf))
 
     def _fit_poisson_line(self) -> np.ndarray:
-        """Fit intercept and slopes of a Poisson GLM to the same rows, with the same penalty, roughly."""
+        """Roughly fit the intercept and slopes of a Poisson GLM to the same rows with the same penalty."""
         poisson = LinearObjective(PoissonHead(), self.sample, (True,), float(self.penalty.max(initial=0.0)))
         return _minimise_roughly(poisson, poisson.start(), sum(_ROUGH_STEPS))[0]
 
@@ -136,12 +136,12 @@ class LinearObjective:
         return torch.stack([columns @ part for columns, part in zip(self.columns, parts, strict=True)], dim=1)
 
     def losses(self, theta: np.ndarray) -> np.ndarray:
-        """Compute the loss per row, without weight and penalty. Shape: (N,)."""
+        """Compute the loss of every row, without weights and penalty. Shape: (N,)."""
         with torch.no_grad():
             return self.head.sample_loss(self.raw(theta), self.sample).numpy()
 
     def value_and_gradient(self, theta: np.ndarray, rough: bool = False) -> tuple[float, np.ndarray]:
-        """Compute the objective and its gradient (D,); if `rough`, in float32, which takes less time."""
+        """Compute the objective and its gradient (D,); if `rough`, in float32, which is faster."""
         check_deadline()
         raw = self.raw(theta)
         raw = (raw.float() if rough else raw).requires_grad_()
@@ -152,7 +152,7 @@ class LinearObjective:
         return value.item() + 0.5 * float(penalty @ theta), np.concatenate(gradient) + penalty
 
     def hessian(self, theta: np.ndarray) -> np.ndarray:
-        """Compute second derivatives of the objective (D, D), and keep the last ones for the next call."""
+        """Compute the second derivatives of the objective (D, D); the last result is cached."""
         if self._last is not None and np.array_equal(self._last[0], theta):
             return self._last[1]
         raw = self.raw(theta).requires_grad_()
@@ -170,10 +170,10 @@ class LinearObjective:
         return hessian
 
     def scores(self, theta: np.ndarray, covariance: np.ndarray | None = None) -> np.ndarray:
-        """Compute the gradient of each row's loss in all coefficients, without weight and penalty. Shape: (N, D).
+        """Compute the gradient of every row's loss with respect to all coefficients, without weights and penalty.
 
-        With the covariance of the coefficients, gradients are divided by 1 minus the leverage of their row, as if the
-        row had not been fitted.
+        Shape: (N, D). If the covariance of the coefficients is given, gradients are divided by 1 minus the leverage of
+        the row, as if the row had not been fitted.
         """
         raw = self.raw(theta)
         slopes = self.head.gradient(raw, self.sample)
@@ -186,7 +186,7 @@ class LinearObjective:
         return torch.cat(parts, dim=1).numpy()
 
     def information_roots(self, theta: np.ndarray) -> list[np.ndarray]:
-        """Compute Cholesky factors of the expected information of each raw output's coefficients, with penalty."""
+        """Compute Cholesky factors of the expected information, with penalty, of each raw output's coefficients."""
         sample, raw = self.sample, self.raw(theta)
         curvatures = self.head.curvature(raw, sample)
         roots = []
@@ -200,12 +200,12 @@ class LinearObjective:
 def _minimise_roughly(
     objective: LinearObjective, theta: np.ndarray, max_iter: int, rounds: tuple[int, ...] = _ROUGH_STEPS
 ) -> tuple[np.ndarray, int, bool]:
-    """Minimise the objective by L-BFGS to some digits, without second derivatives, which take ten times as long.
+    """Minimise the objective approximately by L-BFGS, without second derivatives, which take ten times as long.
 
-    Coefficients are scaled by their expected information, which heads know in closed form, so that some tens of
-    gradients are enough. Where the information has changed, the search begins again from there: at least once, and as
-    long as a round uses up its steps. Returns the coefficients, the number of steps, and whether the last round ended
-    before its steps were used up.
+    Coefficients are scaled by their expected information, which heads compute in closed form, so that some tens of
+    gradients are enough. The search is restarted with the new information at least once, and again while a round uses
+    up its steps. Returns the coefficients, the number of steps, and True if the last round ended before its steps were
+    used up.
     """
     n_iter, is_done = 0, False
     for number, steps in enumerate(rounds):
@@ -218,7 +218,10 @@ def _minimise_roughly(
 
 
 def _search_scaled(objective: LinearObjective, start: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
-    """Search by L-BFGS in units in which the expected information is 1 at the start; count the steps."""
+    """Search by L-BFGS in units in which the expected information at the start is 1.
+
+    Also return the number of steps.
+    """
     parts = list(zip(objective.information_roots(start), objective.blocks, strict=True))
 
     def theta(u: np.ndarray) -> np.ndarray:
@@ -236,15 +239,15 @@ def _search_scaled(objective: LinearObjective, start: np.ndarray, max_iter: int)
 def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, max_iter: int = 200) -> Optimum:
     """Minimise the objective by Newton's method within a trust region.
 
-    `converged` means that the gradient norm of the objective is at most `tol` and that a Newton step is not worth
-    taking, or that the step would change nothing. The search continues beyond that, as far as rounding allows. It ends
-    after `max_iter` steps at the latest.
+    `converged` means that the gradient norm is at most `tol` and another Newton step is not worth taking, or that such
+    a step would change nothing. The search continues beyond this point as far as rounding allows, for at most
+    `max_iter` steps.
     """
     with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
         theta, n_iter, _ = _minimise_roughly(objective, theta, max_iter)
         point = _evaluate(objective, theta)
         if n_iter < max_iter:
-            # Newton's method, in units in which all curvatures are 1 at the start.
+            # Newton's method in units in which all curvatures at the start are 1.
             units = _scale_by_curvature(objective.hessian(theta))
 
             def value_and_gradient(u: np.ndarray) -> tuple[float, np.ndarray]:
@@ -263,7 +266,7 @@ def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, m
             point, n_iter = better if better.value <= point.value else point, n_iter + int(result.nit)
         hessian = objective.hessian(point.theta)
         inverse = inverse_information(hessian)
-        # Newton's steps with one Hessian, as long as they cut the gradient.
+        # Newton steps with a fixed Hessian, as long as they reduce the gradient.
         for _ in range(_POLISH_STEPS if n_iter < max_iter else 0):
             following = _evaluate(objective, point.theta - inverse @ point.gradient)
             if not following.norm < point.norm:
@@ -284,13 +287,13 @@ def _evaluate(objective: LinearObjective, theta: np.ndarray) -> _Point:
 
 
 def _scale_by_curvature(hessian: np.ndarray) -> np.ndarray:
-    """Return units of theta in which all curvatures are 1, whatever the units of the counts."""
+    """Return units of theta in which all curvatures are 1; results then do not depend on the units of the counts."""
     curvature = np.abs(np.diag(hessian))
     return 1.0 / np.sqrt(np.where(curvature > 0.0, curvature, 1.0))
 
 
 def inverse_information(hessian: np.ndarray, total: float = 1.0) -> np.ndarray:
-    """Compute (total * hessian)^-1, the covariance of the estimates; very large where the likelihood is flat."""
+    """Compute (total * hessian)^-1, the covariance of the estimates; very large in directions without information."""
     units = _scale_by_curvature(hessian)
     values, vectors = np.linalg.eigh(hessian * np.outer(units, units))
     inverse = (vectors / np.maximum(values, _MIN_CURVATURE_SHARE * values[-1])) @ vectors.T

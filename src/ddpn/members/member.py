@@ -27,33 +27,36 @@ if TYPE_CHECKING:
 
 
 class NotApplicableError(DDPNError):
-    """Raised by `choose_options` or `fit` if a kind of member cannot be used; it is left out with a warning."""
+    """Raised by `choose_options` or `fit` if a member does not apply to the task.
+
+    It is then left out with a warning.
+    """
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is known before the fit of a member, besides the rows.
+    """What is known about a task before a member is fitted, besides the rows.
 
     Parameters
     ----------
     head : Head
         The likelihood of the networks.
     rows : int
-        How many rows a fit has.
+        The number of rows of a fit.
     stream : RowStream, optional
         All training rows of a table that is larger than memory; `fit` gets a sample of them.
     options : NetworkOptions
-        How networks are built and trained, as far as a user has said.
+        Options of networks that the user has set.
     runtime : Runtime, optional
-        Where networks are trained.
+        The device on which networks are trained.
     checkpoint : Path, optional
-        A file from which an interrupted training continues.
+        A file from which an interrupted training resumes.
     verbose : bool
         Show progress.
     is_rough : bool
-        Whether an optimum to some digits is enough, as for weights that are chosen by scores.
+        True if an approximate optimum is good enough, as in a mixture.
     monotone : mapping of str to int, optional
-        Columns of numbers in which the mean of trees must not fall (1) or must not rise (-1).
+        Numeric columns in which the mean predicted by trees must not fall (1) or must not rise (-1).
     """
 
     head: Head
@@ -67,53 +70,54 @@ class Task:
     monotone: Mapping[str, int] | None = None
 
 
-#: Methods of members that had other names before version 0.4: a member that overrides one would silently lose it.
+#: Old names of methods (before version 0.4) and their new names. A method with an old name would never be called.
 _RENAMED = {"like": "choose_options", "parts": "predict_components", "facts": "get_facts"}
 
 
 class Member(ABC):
     """A fitted model that predicts a distribution per row and can be saved as files. One subclass per kind.
 
-    A subclass needs the class methods `fit` and `from_state`, which make a member, `distribution` and `state`, and a
-    `label` for tables and reports. A member is not changed after it was made. Tables are `ColumnTable`s, which have the
-    columns of the training rows in their order; `FeatureEncoder` makes matrices of them.
+    A subclass implements the class methods `fit` and `from_state`, which make a member, and the methods `distribution`
+    and `state`; it sets a `label` for tables and reports. A member does not change after it is made. Tables are
+    `ColumnTable`s with the columns of the training rows in their order. `FeatureEncoder` converts them to matrices.
     """
 
     label: ClassVar[str] = ""
-    #: Whether it is a part of the default model, `members="auto"`.
+    #: True if the member is part of the default model, `members="auto"`.
     is_default: ClassVar[bool] = True
-    #: Whether it is there for comparison: it has no weight where there are others.
+    #: True if the member serves for comparison only. It has a weight only if there are no other members.
     is_baseline: ClassVar[bool] = False
-    #: Where it stands among kinds by how many numbers are fitted: of two that predict equally well, a verdict prefers
-    #: the lower one. Networks have 5.
+    #: The rank of the kind by the number of parameters (networks: 5). Of two members that predict equally well, a
+    #: verdict prefers the one with the lower rank.
     complexity: ClassVar[int] = 3
-    #: The name of a smaller member; this one is fitted if that one improved the mixture, and could learn more.
+    #: The name of a smaller member. This member is fitted only if the smaller one improved the mixture and was still
+    #: improving at the end of its fit.
     larger_than: ClassVar[str | None] = None
-    #: Options of `fit` of a copy that leaves out a fold, beside those of the member.
+    #: Additional options of `fit` for the copies of a cross-fitted member.
     fold_options: ClassVar[Mapping[str, Any]] = {}
-    #: Whether `fit_copies` fits all copies at once, so that they cannot run in different processes.
+    #: True if `fit_copies` fits all copies jointly, so that they cannot be divided among processes.
     fits_copies_together: ClassVar[bool] = False
-    #: Whether the fit was stopped early, with the best result so far kept.
+    #: True if the fit was stopped early; the best result so far is kept.
     interrupted: bool = False
-    #: Whether the fit was still improving when it ended, so that a larger model may learn more.
+    #: True if the fit was still improving when it ended, so that a larger model may learn more.
     is_underfitted: bool = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for old, new in _RENAMED.items():
             if old in vars(cls):
-                raise TypeError(f"The method {cls.__name__}.{old} has another name since ddpn 0.4: {new}.")
+                raise TypeError(f"The method {cls.__name__}.{old} is called {new} since ddpn 0.4. Rename it.")
         if isfunction(vars(cls).get("fit")):
             raise TypeError(f"{cls.__name__}.fit must be a class method since ddpn 0.4: it returns the fitted member.")
 
     @classmethod
     def choose_options(cls, task: Task) -> dict[str, Any]:
-        """Choose further arguments of `fit` for a task; by default, there are none.
+        """Choose further arguments of `fit` for a task. The default has none.
 
         Parameters
         ----------
         task : Task
-            The likelihood and what else is known.
+            The likelihood, the number of rows, and options.
 
         Returns
         -------
@@ -123,7 +127,7 @@ class Member(ABC):
         Raises
         ------
         NotApplicableError
-            If there is no such member for the task.
+            If this kind of member does not apply to the task.
         """
         return {}
 
@@ -137,15 +141,14 @@ class Member(ABC):
         Parameters
         ----------
         train : CountRows
-            Training rows. `X` is a `ColumnTable`; `weight` says how many times each row counts, and `exposure` is its
-            known scale: an array or None, each.
+            Training rows. `X` is a `ColumnTable`; `weight` and `exposure` are arrays or None.
         validation : CountRows or None
-            Rows that may choose settings; None where there are too few.
+            Rows that may be used to choose settings; None if there are too few.
         seed : int
-            Seed of everything random.
+            Seed of all random numbers.
         clock : Clock
-            The time of the fit. A member that can end early, with what it has until then, watches `clock.left`. Others
-            call `ddpn.runtime.deadlines.check_deadline` in long loops, which raises an error when the time is up.
+            The time limit. A member that can stop early and keep its result so far watches `clock.left`. Others call
+            `ddpn.runtime.deadlines.check_deadline` in long loops, which raises an error when the time is up.
 
         Returns
         -------
@@ -160,48 +163,49 @@ class Member(ABC):
         Parameters
         ----------
         X : ColumnTable
-            Rows with the columns of `fit`. They may have levels and missing values that the training rows lack.
+            Rows with the columns of `fit`. They may have unseen levels, and missing values in any column.
         exposure : array, shape (rows,), optional
-            Multiplies the location of the distributions. It is given wherever `fit` had exposures.
+            Multiplies the location of the distributions. It is given if `fit` had exposures.
 
         Returns
         -------
         Distribution
-            Of batch shape (rows, k): k distributions per row that are mixed equally.
+            Of batch shape (rows, k): k distributions per row, which are mixed with equal weights.
         """
 
     @abstractmethod
     def state(self) -> dict[str, bytes]:
-        """Return everything that `from_state` needs, as files by name. No pickle: JSON and safetensors."""
+        """Return everything that `from_state` needs as files by name: JSON and safetensors, no pickles."""
 
     @classmethod
     @abstractmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
-        """Rebuild the fitted member that `state` described.
+        """Rebuild a fitted member from the result of `state`.
 
         Parameters
         ----------
         files : mapping of str to bytes
-            What `state` returned.
+            The result of `state`.
         """
 
     @property
     def schema(self) -> Schema | None:
-        """The columns that the member was fitted to; None if it does not keep them."""
+        """The schema of the training rows; None if the member does not store it."""
         return None
 
     @property
     def levels(self) -> Mapping[str, Sequence[str]]:
-        """The levels that the member encodes by name, for each category."""
+        """For each category, the levels that the member can tell apart."""
         return {}
 
     @classmethod
     def fit_copies(
         cls, train: CountRows, fold: np.ndarray, seed: int, clock: Clock = NO_LIMIT, **options: Any
     ) -> list[Self]:
-        """Fit a copy per fold, each to the rows of the other folds.
+        """Fit a copy per fold to the rows of the other folds.
 
-        `fold` is the number of each row's fold, from 0 on. Copies are in the order of the folds that they left out.
+        `fold` has the number of each row's fold, from 0 on. Copies are returned in the order of the folds that they
+        left out.
         """
         number, copies = int(fold.max()) + 1, list[Self]()
         with inner_bar(f"{cls.label}, folds", number) as bar:
@@ -219,14 +223,14 @@ class Member(ABC):
         return cls.fit(train.rows(fold != number), None, seed, clock, **{**options, **cls.fold_options})
 
     def predict_components(self, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:
-        """Predict the component distributions of each row, as one stack per part of a member that is itself a mixture.
+        """Predict the component distributions of each row. A member that is a mixture itself returns several batches.
 
-        Stacks have equal weights and batch shape (rows, k): k distributions per row that are mixed equally.
+        Each batch has shape (rows, k), k distributions per row with equal weights, and all batches have equal weights.
         """
         return [self.distribution(X, exposure)]
 
     def get_facts(self) -> dict[str, Any]:
-        """Return facts about the fitted member for `ddpn show` and the report: values that JSON can hold, by name."""
+        """Return facts about the fitted member for `ddpn show` and the report, as values that JSON can hold."""
         return {}
 
 
@@ -234,8 +238,8 @@ class Member(ABC):
 class MemberSpec:
     """A member to fit: its name, its kind, and the options of `Member.fit`.
 
-    A baseline has no weight if there are other members. A member that is larger than another is fitted only if that one
-    improved the mixture, and was still improving when it ended.
+    A baseline has no weight if there are other members. A member that is `larger_than` another is fitted only if the
+    smaller one improved the mixture and was still improving at the end of its fit.
     """
 
     name: str
@@ -246,7 +250,7 @@ class MemberSpec:
 
     @classmethod
     def from_task(cls, name: str, task: Task) -> Self:
-        """Describe the member of a name in `MEMBERS` for a task, or raise a `NotApplicableError`."""
+        """Describe a member for a task, by its name in `MEMBERS`; raise a `NotApplicableError` if it does not apply."""
         kind = MEMBERS[name]
         return cls(name, kind, kind.choose_options(task), kind.is_baseline, kind.larger_than)
 
@@ -261,7 +265,7 @@ class MemberSpec:
 
 
 def make_exposure_tensor(exposure: np.ndarray | None, unit: float, rows: int) -> Tensor | None:
-    """Return the exposures that a head takes, divided by `unit`; without exposures, 1 / unit. Shape: (rows,)."""
+    """Return the exposures for a head, divided by `unit`; without exposures, 1 / unit. Shape: (rows,)."""
     if exposure is None:
         return None if unit == 1.0 else torch.full((rows,), 1.0 / unit, dtype=torch.float64)
     return to_tensor(exposure / unit)

@@ -1,4 +1,4 @@
-"""How networks are fitted as a member: rows are encoded, and all networks are trained together."""
+"""Fit networks as a member: encode rows, and train all networks together."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 
 Kind = TypeVar("Kind", bound="Networks")
 
-#: Training rows that are encoded at a time, before their inputs are packed.
+#: The number of training rows that are encoded together before their inputs are packed.
 PACKED_ROWS = 8192
-#: Rows of a stream by which the inputs of a very wide table are chosen.
+#: The most rows of a stream that are used to choose the inputs of a very wide table.
 _MAX_SCREENED_ROWS = 65_536
 
 
 class Encoded(NamedTuple):
-    """Training and validation rows as tensors, the fitted encoder, and the chosen inputs (None for all).
+    """Training and validation rows as tensors, the fitted encoder, and the selected inputs (None for all).
 
-    With a `packing`, the inputs are packed.
+    If there is a `packing`, the inputs are packed.
     """
 
     encoder: FeatureEncoder
@@ -70,20 +70,20 @@ class NetworkFit(Generic[Kind]):
     kind : type
         The kind of member to make.
     head : Head, optional
-        The likelihood. Default: that of `DEFAULT_LIKELIHOOD`, "mixed".
+        The likelihood. Default: `DEFAULT_LIKELIHOOD`, "mixed".
     options : NetworkOptions
         How the networks are built and trained.
     seeds : tuple of int, optional
         A seed per network. Default: drawn from the seed of `fit`.
     runtime : Runtime, optional
-        Device and precision. Default: those of `ddpn.networks.training.fit`.
+        The device. Default: a GPU if there is one.
     checkpoint : Path, optional
-        A file from which an interrupted training continues.
+        A file from which an interrupted training resumes.
     verbose : bool
         Show progress.
     stream : RowStream, optional
-        Training rows of a table that is larger than memory. The rows of `fit` are a sample of it, which the encoder is
-        fitted to; the networks are trained on the stream.
+        Training rows of a table that is larger than memory. The networks are trained on the stream, and the encoder is
+        fitted to the rows of `fit`, which are a sample of it.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class NetworkFit(Generic[Kind]):
         seeds = _draw_seeds(seed, number * n_each)
         numeric, config = self._make_settings(train, seeds)
         parts = [(train.rows(fold != k), train.rows(fold == k)) for k in range(number)]
-        # Not packed, as copies of a network differ in which of their inputs are numbers.
+        # Not packed, because the copies differ in which inputs are numbers.
         encoded = [self._encode(numeric, *part, seed, packs=False) for part in parts]
         model = self._build(max(part.width for part in encoded), len(seeds))
         slices = [slice(k * n_each, (k + 1) * n_each) for k in range(number)]
@@ -154,12 +154,12 @@ class NetworkFit(Generic[Kind]):
         return copies
 
     def _set_rows(self, train: CountRows, rows: int) -> None:
-        """Keep the number of rows and the unit of exposures that the networks are fitted with."""
+        """Store the number of rows and the unit of exposures with which the networks are fitted."""
         self.unit, self.n_rows = choose_exposure_unit(train, self.head.exposure_is_total), rows
         self.options = self.options.with_widths(rows)
 
     def _make_settings(self, train: CountRows, seeds: tuple[int, ...]) -> tuple[str, TrainingConfig]:
-        """Return the encoding of numbers, and the training settings of networks with these seeds."""
+        """Return the encoding of numbers and the training settings for networks with these seeds."""
         numeric, columns = self.options.numeric, np.shape(train.X)[1]
         config = self.options.make_config(self.n_rows, seeds, self.head.validation_score, columns)
         return choose_numeric_encoding(self.n_rows, columns) if numeric == "auto" else numeric, config
@@ -168,15 +168,15 @@ class NetworkFit(Generic[Kind]):
         """Make the member of trained networks; raise a `KeyboardInterrupt` if they were stopped before they learned."""
         if not history.epochs:
             raise KeyboardInterrupt
-        # Predictions are made in float64: the same for a row alone and among others.
+        # Predictions are computed in float64, so that they do not depend on the other rows.
         model = model.double().cpu().eval()
         return self.kind(self.head, self.options, rows.encoder, rows.chosen, model, self.unit, self.n_rows, history)
 
     def _encode(self, numeric: str, train: CountRows, validation: CountRows | None, seed: int, packs: bool) -> Encoded:
-        """Fit an encoder to the training rows, and encode these and the validation rows."""
+        """Fit an encoder to the training rows; encode training and validation rows."""
         check_deadline()
         encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
-        # Effects of a row's level are those of other rows, and never of rows of its group.
+        # The level effects of a row are computed from other folds, so never from rows of the same group.
         folds = assign_folds(len(train), FOLDS, seed, train.group)
         packs = packs and np.shape(train.X)[1] <= MAX_ENCODED_COLUMNS
         size = PACKED_ROWS if packs else len(train)
@@ -197,7 +197,7 @@ class NetworkFit(Generic[Kind]):
         return Encoded(encoder, chosen, train_tensors, validation_tensors, packing)
 
     def _choose_inputs(self, train: CountRows, inputs: np.ndarray) -> np.ndarray | None:
-        """Choose the inputs of a very wide table; None for all."""
+        """Select inputs of a very wide table; return None for all inputs."""
         if np.shape(train.X)[1] <= MAX_ENCODED_COLUMNS:
             return None
         scale = np.ones(len(train)) if train.exposure is None else train.exposure
@@ -206,11 +206,11 @@ class NetworkFit(Generic[Kind]):
     def encode_stream(
         self, numeric: str, train: CountRows, validation: CountRows | None, config: TrainingConfig
     ) -> tuple[Encoded, TrainingConfig]:
-        """Fit an encoder to a sample of the rows; return the encoded stream, and the settings of a training on it."""
+        """Fit an encoder to a sample; return the encoded stream and the settings of a training on it."""
         assert self.stream is not None
         encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
         encoder.fit(train.X, train.y, train.weight, train.exposure)
-        # Level effects for rows of the stream that may be in the sample.
+        # Rows of the stream may be in the sample, so their level effects must be computed out of fold.
         crossed: OutOfFoldEffects | None = None
         while crossed is None and has_effects(encoder):
             folds = assign_folds_by_content(encoder, train.X)
@@ -238,9 +238,9 @@ class NetworkFit(Generic[Kind]):
         return Encoded(encoder, chosen, stream, validation_rows), config
 
     def to_tensors(self, sample: CountRows, inputs: Tensor, mean: float | None = None) -> TensorRows:
-        """Convert rows to float32 tensors (counts to float64 if needed), weights with mean 1, exposures in units.
+        """Convert rows to tensors: float32 (float64 for large counts), weights with mean 1, exposures in units.
 
-        `mean` is the mean weight where the sample is a part of the rows.
+        If the rows are a part of all rows, `mean` is the mean weight of all.
         """
         dtype = torch.float32 if sample.y.max(initial=0.0) < 2**24 else torch.float64
         weight = None
@@ -256,7 +256,7 @@ class NetworkFit(Generic[Kind]):
         )
 
     def _start(self, sample: CountRows) -> Tensor | None:
-        """Fit the head without features; return None if training starts at random weights."""
+        """Fit the head without features; return None if training starts from random weights."""
         if self.options.start == "random":
             return None
         wide = self.to_tensors(sample.replace(X=None), torch.zeros(len(sample), 0)).map(torch.Tensor.double)
@@ -301,11 +301,11 @@ def _draw_seeds(seed: int, number: int) -> tuple[int, ...]:
     return tuple(np.random.RandomState(seed).randint(2**31 - 1, size=number).tolist())
 
 
-# Networks of several copies of a member, each with inputs of its own, that are trained as one model -------------------
+# Networks of several copies of a member, each with its own inputs, that are trained as one model ----------------------
 
 
 def _join_copies(copies: Sequence[tuple[Any, Any]], n_each: int) -> PerNetworkRows:
-    """Join rows of copies with their own inputs, for joint training; inputs of other copies are 0."""
+    """Join the rows of copies with different inputs for joint training; missing inputs are 0."""
     width, samples, end = max(train.X.shape[1] for train, _ in copies), [], 0
     positions: tuple[list[Tensor], list[Tensor]] = [], []
     for copy in copies:
@@ -319,10 +319,10 @@ def _join_copies(copies: Sequence[tuple[Any, Any]], n_each: int) -> PerNetworkRo
 
 
 def _put_networks(model: CountModel, networks: slice, part: CountModel) -> None:
-    """Copy the networks of one copy into the slice of the jointly trained ones.
+    """Copy the networks of one copy into their slice of the jointly trained model.
 
-    Inputs that only other copies have come last. They are 0 for these networks, and so are their weights: a copy starts
-    as if it were alone, whatever inputs others have.
+    Inputs that only other copies have come last. They and their weights are 0 for these networks, so that a copy starts
+    as if it were trained alone.
     """
     whole = model.state_dict()
     for name, tensor in part.state_dict().items():

@@ -16,29 +16,31 @@ from ddpn.storage.contents import JsonObject
 if TYPE_CHECKING:
     from ddpn.networks.training import TrainingConfig
 
-#: Encodings of numbers.
+#: Encodings of numeric columns.
 ENCODINGS = ("standard", "piecewise", "steps")
-#: Encodings of text.
+#: Encodings of categorical columns.
 CATEGORICAL = ("auto", "one-hot", "effects")
-#: The most columns whose numbers are encoded beyond standardising, and the fewest rows of a batch of wider tables.
+#: The most columns of a table whose numbers are encoded rather than only standardised; and the smallest batch size of
+#: wider tables.
 MAX_ENCODED_COLUMNS, _MIN_WIDE_BATCH = 500, 128
-#: The most rows that are one batch.
+#: The most rows that are put into a single batch.
 FULL_BATCH_ROWS = 128
-#: Training steps of networks in a mixture, for few and for many rows.
+#: Training steps of networks in a mixture, for small and for large tables.
 _MIXTURE_STEPS = 500, 2000
-#: Widths and steps of the large networks, for few and for many rows. A narrow first layer keeps a few sums of all
-#: inputs, and finds thresholds in such sums.
+#: Layer widths and steps of the large networks, for small and for large tables. A narrow first layer computes a few
+#: sums of all inputs, in which later layers find thresholds.
 _LARGE_WIDTHS_AND_STEPS = ((128, 128), 2000), ((32, 128, 128, 64), 10_000)
-#: The share of all epochs without a better score after which a network of a mixture has stopped.
+#: The patience of networks in a mixture, as a share of all epochs.
 _PATIENCE_SHARE = 0.1
-#: Neither weight decay wins on all tables. This weaker one is that of networks on large tables, and of large networks
-#: on small tables; the others have the default.
+#: Neither weight decay is better on all tables. Networks on large tables and large networks on small tables have this
+#: weaker one; the others have the default.
 _WEAK_DECAY = 0.3
 
-#: The paper's networks and training (Appendix B.3): AdamW and a cosine schedule from random weights, and no more.
+#: The paper's networks and training (Appendix B.3): AdamW and a cosine schedule from random weights, without additions.
 _PAPER: JsonObject = {"hidden": (128, 128, 128, 64), "numeric": "standard", "warmup": 0.0, "clip": None, "ema": 0.0}
 _PAPER |= {"score": "loss", "start": "random"}
-#: Its settings and steps for simulations (200 epochs of 800 rows), and for length of stay (15 epochs of 80,000 rows).
+#: The paper's settings and steps for simulations (200 epochs of 800 rows) and for length of stay (15 epochs of 80,000
+#: rows).
 _PAPER_SMALL = {"batch_size": 32, "lr": 1e-3, "weight_decay": 1e-5}, 5000
 _PAPER_LARGE = {"batch_size": 128, "lr": 1e-4, "weight_decay": 1e-4}, 9375
 
@@ -51,25 +53,26 @@ class NetworkOptions(OptimizerOptions):
     Parameters
     ----------
     n_networks : int
-        Networks in the ensemble.
+        The number of networks in the ensemble.
     hidden : sequence of int or "auto"
-        Widths of the hidden layers; () for a linear model. "auto" follows the number of rows.
+        Widths of the hidden layers; () for a linear model. "auto" depends on the number of rows.
     activation : str
         The function after each hidden layer: "relu", "gelu", "silu" or "tanh".
     numeric : {"auto", "standard", "piecewise", "steps"}
-        Encoding of numbers, see `FeatureEncoder`; "auto" follows the number of rows and columns
+        The encoding of numeric columns, see `FeatureEncoder`. "auto" depends on the number of rows and columns
         (`choose_numeric_encoding`).
     bins : int, optional
-        Ranges of a number's values in that encoding. Default: that of `FeatureEncoder`.
+        The number of bins of this encoding. Default: the default of `FeatureEncoder`.
     categorical : {"auto", "one-hot", "effects"}
-        Encoding of text, see `FeatureEncoder`; "auto" has level effects for columns with more than 50 levels.
+        The encoding of categorical columns, see `FeatureEncoder`. "auto" uses level effects for columns with more than
+        50 levels.
     score : {"auto", "crps", "nll", "loss"}
-        Chooses each network's best epoch on validation rows; "auto" is CRPS, except for mixtures, whose NLL is several
-        times cheaper. "loss" is the training objective, as in the paper.
+        The validation score that selects each network's best epoch. "auto" is CRPS, but NLL for mixed likelihoods,
+        where it is several times faster. "loss" is the training objective, as in the paper.
     start : {"intercept", "random"}
-        Where training starts: at the likelihood's fit without columns, or at random weights, as in the paper.
+        Training starts from the likelihood's fit without columns, or from random weights, as in the paper.
     epochs, batch_size : int or "auto"
-        Passes over the training rows, and rows per step. "auto" follows the number of rows.
+        Passes over the training rows, and rows per step. "auto" depends on the number of rows.
     lr, weight_decay, warmup, schedule, clip, ema, patience, precision
         As in `ddpn.networks.training.TrainingConfig`.
     """
@@ -110,20 +113,20 @@ class NetworkOptions(OptimizerOptions):
                 raise ConfigError(argument=name, must='be "auto" or an integer of at least 1', got=repr(value))
 
     def with_widths(self, rows: int) -> "NetworkOptions":
-        """Replace "auto" widths of layers by those for this many rows."""
+        """Replace "auto" widths of layers by the default for this many rows."""
         if self.hidden != "auto":
             return self
-        # Small networks for few rows, where larger ones predict no better and cost more (network_defaults.md).
+        # For few rows, larger networks predict no better and cost more (network_defaults.md).
         return replace(self, hidden=(64, 64) if rows <= SMALL_TABLE_ROWS else (128, 128, 128, 64))
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The widths of layers, after `with_widths` if they are "auto"."""
+        """The widths of layers. If they are "auto", `with_widths` must be called before."""
         assert not isinstance(self.hidden, str)
         return tuple(self.hidden)
 
     def make_config(self, rows: int, seeds: tuple[int, ...], score: str = "crps", columns: int = 1) -> "TrainingConfig":
-        """Make the validated settings of a training on this many rows and columns; `score` is what "auto" means."""
+        """Make validated training settings for this many rows and columns; `score` replaces a score of "auto"."""
         from ddpn.networks.backbones.members import ACTIVATIONS
         from ddpn.networks.training.config import TrainingConfig
 
@@ -136,7 +139,7 @@ class NetworkOptions(OptimizerOptions):
         if self.epochs == "auto":
             config = replace(config, epochs=choose_epochs(rows, config.batch_size))
         if self.batch_size == "auto" and columns > MAX_ENCODED_COLUMNS:
-            # Fewer steps, as each of them costs as much as the first layer is wide.
+            # Fewer steps, because the cost of a step grows with the width of the first layer.
             config = replace(config, batch_size=min(rows, max(config.batch_size, _MIN_WIDE_BATCH)))
         return config
 
@@ -145,14 +148,14 @@ class NetworkOptions(OptimizerOptions):
         return asdict(self) | {"hidden": self.hidden if isinstance(self.hidden, str) else list(self.hidden)}
 
 
-#: What `training_options` of an estimator may hold: all but its own arguments.
+#: Keys of an estimator's `training_options`: all fields that are not arguments of the estimator.
 TRAINING_OPTIONS = tuple(
     field.name for field in fields(NetworkOptions) if field.name not in ("n_networks", "hidden", "numeric", "epochs")
 )
 
 
 def check_training_options(options: Mapping[str, Any] | None) -> JsonObject:
-    """Return the options as a dictionary; raise an error that names an unknown one."""
+    """Return the options as a dictionary; raise a `ConfigError` for unknown ones."""
     if options is not None and not isinstance(options, Mapping):
         must, got = 'be a dictionary such as {"lr": 0.002}', f"{options!r:.60}"
         raise ConfigError(argument="training_options", must=must, got=got)
@@ -161,13 +164,13 @@ def check_training_options(options: Mapping[str, Any] | None) -> JsonObject:
 
 
 def make_small_options(options: NetworkOptions, rows: int) -> NetworkOptions:
-    """Fill in options of the networks of a mixture that the user has not set: a short training."""
+    """Fill in unset options of networks in a mixture, for a short training."""
     filled = _set_steps(options, rows, _MIXTURE_STEPS[rows > SMALL_TABLE_ROWS])
     return _weaken_decay(filled) if rows > SMALL_TABLE_ROWS else filled
 
 
 def make_large_options(options: NetworkOptions, rows: int) -> NetworkOptions:
-    """Fill in options of the large networks of a mixture."""
+    """Fill in unset options of the large networks in a mixture."""
     widths, steps = _LARGE_WIDTHS_AND_STEPS[rows > SMALL_TABLE_ROWS]
     filled = replace(_set_steps(options, rows, steps), numeric="steps", hidden=widths)
     return _weaken_decay(filled) if rows <= SMALL_TABLE_ROWS else filled
@@ -179,7 +182,7 @@ def _weaken_decay(options: NetworkOptions) -> NetworkOptions:
 
 
 def _set_steps(options: NetworkOptions, rows: int, steps: int) -> NetworkOptions:
-    """Set epochs for about this many steps, unless the user has set them."""
+    """Set the epochs to reach about this many steps, unless the user has set them."""
     if options.epochs != "auto":
         return options
     size = choose_batch_size(rows) if options.batch_size == "auto" else int(options.batch_size)
@@ -189,10 +192,10 @@ def _set_steps(options: NetworkOptions, rows: int, steps: int) -> NetworkOptions
 
 
 def make_paper_options(rows: int, **chosen: Any) -> NetworkOptions:
-    """Make the paper's settings of a training on this many rows, overridden by the options given.
+    """Make the paper's training settings for this many rows; `chosen` options override them.
 
-    Up to 5,000 rows these are the settings of the paper's simulations, and beyond those of its length of stay, each
-    with the same number of steps.
+    Up to 5,000 rows, these are the settings of the paper's simulations, above that those of length of stay, with the
+    same number of steps.
     """
     settings, steps = _PAPER_LARGE if rows > SMALL_TABLE_ROWS else _PAPER_SMALL
     options = NetworkOptions(**(_PAPER | settings | chosen))
@@ -203,23 +206,24 @@ def make_paper_options(rows: int, **chosen: Any) -> NetworkOptions:
 
 
 def choose_numeric_encoding(rows: int, columns: int) -> str:
-    """Choose the encoding of numbers: "piecewise" up to 5,000 rows, "steps" beyond, "standard" for very many columns.
+    """Choose the encoding of numeric columns.
 
-    On the development tables the first two are equally good; with few rows "steps" follows smooth effects less well,
-    with many it finds thresholds that "piecewise" blurs.
+    It is "piecewise" up to 5,000 rows, "steps" beyond, and "standard" for very many columns. On the development tables,
+    the first two are equally good. But with few rows "steps" follows smooth effects less well, and with many rows it
+    finds thresholds that "piecewise" blurs.
     """
     return "standard" if columns > MAX_ENCODED_COLUMNS else "piecewise" if rows <= SMALL_TABLE_ROWS else "steps"
 
 
 def choose_batch_size(rows: int) -> int:
-    """Choose all rows if they are few; else a power of two with at least 16 steps per epoch, at most 256."""
+    """Choose a batch size: all rows if they are few, else a power of two up to 256 with at least 16 steps per epoch."""
     return rows if rows <= FULL_BATCH_ROWS else min(256, 2 ** int(math.log2(rows / 16)))
 
 
 def choose_epochs(rows: int, batch_size: int) -> int:
-    """Choose epochs for 1,000 steps up to 5,000 rows and 3,000 beyond; at most 300, and at least 40 for many rows.
+    """Choose the number of epochs: 1,000 steps up to 5,000 rows, and 3,000 steps beyond, but at most 300 epochs.
 
-    With few rows more steps did not help on the development tables.
+    Beyond 5,000 rows there are at least 40 epochs. With few rows, more steps did not help on the development tables.
     """
     steps, least = (1000, 1) if rows <= SMALL_TABLE_ROWS else (3000, 40)
     return int(np.clip(steps // max(1, rows // batch_size), least, 300))

@@ -1,4 +1,4 @@
-"""Networks as a member: a table encoder, an ensemble of networks that are trained together, and a head."""
+"""Networks as a member: a feature encoder, an ensemble of networks that are trained together, and a head."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -28,17 +28,19 @@ from ddpn.tables.encoding import FeatureEncoder, encoder_from_bytes, encoder_to_
 from ddpn.tables.schema import Schema
 
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "encoder.json"
-#: On noisy tables networks are best in the first half of their training (0.15 to 0.5), on others later than this.
+#: If the best epoch comes after this share of the epochs, networks could learn more. On noisy tables, networks are best
+#: after a share of 0.15 to 0.5.
 _LATE_SHARE = 0.6
-#: Rows that are predicted together, so that hidden units stay in cache, and the multiple to which their number is
-#: padded: a product with a single row would be summed in another order.
+#: The number of rows that are predicted together, so that hidden units stay in cache; and the multiple to which blocks
+#: are padded, because products with a single row would be summed in another order.
 _BLOCK_ROWS, _ROW_MULTIPLE = 256, 8
 
 
 class Networks(Member):
-    """An ensemble of networks of one architecture with one head, trained together and mixed equally.
+    """An ensemble of networks with one architecture and one head, trained together and mixed with equal weights.
 
-    Of more than 500 columns at most as many inputs as rows are used: those that explain the rows best one by one.
+    If a table has more than 500 columns, at most as many inputs as rows are used: those that individually explain the
+    counts best.
 
     Parameters
     ----------
@@ -81,7 +83,7 @@ class Networks(Member):
 
     @classmethod
     def choose_options(cls, task: Task) -> dict[str, Any]:
-        # The longest training continues where it was interrupted; the others take seconds.
+        # Only the longest training needs a checkpoint; the others take seconds.
         checkpoint = None if _can_be_large(task) else task.checkpoint
         options = make_small_options(task.options, task.rows)
         return {"head": task.head, "options": options, "checkpoint": checkpoint, **_get_run_options(task)}
@@ -93,7 +95,7 @@ class Networks(Member):
     def fit(
         cls, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT, **options: Any
     ) -> Self:
-        """Train until the clock ends; an interrupted training keeps the best networks, and sets `interrupted`.
+        """Train until the clock ends. If the training is interrupted, keep the best networks and set `interrupted`.
 
         Options are those of `ddpn.members.network_fit.NetworkFit`.
         """
@@ -104,15 +106,15 @@ class Networks(Member):
     def fit_copies(
         cls, train: CountRows, fold: np.ndarray, seed: int, clock: Clock = NO_LIMIT, **options: Any
     ) -> list[Self]:
-        """Train the networks of all copies side by side; each copy has its own encoder.
+        """Train the networks of all copies side by side. Each copy has its own encoder.
 
-        One epoch is chosen for all of them, by their mean score on the rows that they left out.
+        One epoch is chosen for all copies, by their mean score on the rows that they left out.
         """
         return NetworkFit(cls, **options).fit_copies(train, fold, seed, clock)
 
     @property
     def is_underfitted(self) -> bool:  # type: ignore[override]
-        """True if the networks were best late in their training."""
+        """True if the best epochs came late in the training."""
         planned = self.options.epochs if isinstance(self.options.epochs, int) else len(self.history.epochs)
         return float(np.mean(self.history.best_epoch)) > _LATE_SHARE * planned
 
@@ -132,13 +134,13 @@ class Networks(Member):
 
     @torch.no_grad()
     def raw(self, X: ColumnTable) -> Tensor:
-        """Compute the raw outputs of every network, the same for a row alone and among others. Shape: (rows, M, P)."""
+        """Compute the raw outputs of every network; they do not depend on the other rows. Shape: (rows, M, P)."""
         inputs = select_inputs(self.encoder.encode(X), self.chosen)
         blocks = []
         with threads_for(self.model.multiply_adds(torch.from_numpy(inputs[:_BLOCK_ROWS]))):
             for start in range(0, len(inputs), _BLOCK_ROWS):
                 block = inputs[start : start + _BLOCK_ROWS]
-                # In float64, with rows of zeros up to a multiple of `_ROW_MULTIPLE`.
+                # In float64, padded with zeros to a multiple of `_ROW_MULTIPLE` rows.
                 padded = np.zeros((len(block) + -len(block) % _ROW_MULTIPLE, block.shape[1]))
                 padded[: len(block)] = block
                 blocks.append(self.model.raw(torch.from_numpy(padded)))
@@ -153,7 +155,7 @@ class Networks(Member):
     # Saving ------------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, bytes]:
-        # Trained in float32, so nothing is lost.
+        # Networks are trained in float32, so saving float32 loses nothing.
         weights = {name: tensor.float().contiguous() for name, tensor in self.model.state_dict().items()}
         facts = {
             "head": {"name": self.head.name, "options": self.head.options},
@@ -175,18 +177,18 @@ class Networks(Member):
         shape = facts["inputs"], facts["n_networks"]
         try:
             weights = load_tensors(files[_WEIGHTS])
-            with torch.device("meta"):  # no memory is taken for a network that the weights do not fit
+            with torch.device("meta"):  # checks the shapes before memory is allocated
                 build_model(head, options, *shape).load_state_dict(weights, assign=True)
             model = build_model(head, options, *shape)
             model.load_state_dict(weights)
         except (RuntimeError, SafetensorError) as error:
-            raise InputError(f"{_WEIGHTS} does not fit the network that was saved with it.") from error
+            raise InputError(f"{_WEIGHTS} is damaged: it does not fit the network that was saved with it.") from error
         encoder = encoder_from_bytes(files[_ENCODER], _ENCODER)
         chosen = None if facts["chosen"] is None else np.array(facts["chosen"])
         if chosen is not None:
             width = sum(column.width for column in encoder.columns_)
             if chosen.ndim != 1 or chosen.dtype.kind != "i" or not ((chosen >= 0) & (chosen < width)).all():
-                raise InputError(f"{_FACTS} is damaged: networks choose inputs that the encoder does not have.")
+                raise InputError(f"{_FACTS} is damaged: networks use inputs that the encoder does not have.")
         history, model = History(**facts["history"]), model.double().eval()
         return cls(head, options, encoder, chosen, model, float(facts["unit"]), facts["rows"], history)
 
@@ -203,7 +205,7 @@ class Networks(Member):
 
 
 class LargeNetworks(Networks):
-    """Larger networks that are trained longer, for tables on which the default networks are still improving."""
+    """Larger networks with a longer training, for tables on which the default networks are still improving."""
 
     label = "large networks"
     complexity = 6
@@ -212,13 +214,13 @@ class LargeNetworks(Networks):
     @classmethod
     def choose_options(cls, task: Task) -> dict[str, Any]:
         if not _can_be_large(task):
-            raise NotApplicableError("the networks have a size, an encoding or a number of epochs that was given")
+            raise NotApplicableError("the size, encoding or number of epochs of the networks was set")
         options = make_large_options(task.options, task.rows)
         return {"head": task.head, "options": options, "checkpoint": task.checkpoint, **_get_run_options(task)}
 
 
 def _can_be_large(task: Task) -> bool:
-    """Return True if large networks apply: a count likelihood, and network sizes that no user has set."""
+    """Return True if large networks apply: the likelihood is one of counts, and the user has not set network sizes."""
     default = NetworkOptions()
     is_customised = any(
         getattr(task.options, name) != getattr(default, name) for name in ("hidden", "numeric", "epochs")

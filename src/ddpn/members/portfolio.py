@@ -1,4 +1,4 @@
-"""Fit several kinds of members, the cheapest first, and choose their weights in a mixture."""
+"""Fit several members, the cheapest first, and choose their weights in a mixture."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,22 +20,22 @@ from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import join_words
 
-#: The most rows that weights are chosen by.
+#: The most rows that are scored to choose weights.
 _MAX_SCORED_ROWS = 5000
-#: The fewest rows that weights are chosen by if time is limited.
+#: The fewest rows that are scored to choose weights under a time limit.
 _MIN_SCORED_ROWS = 500
-#: The share of the mixture's CRPS that a member must save for the next, more expensive one to be fitted.
+#: The smallest relative gain in the mixture's CRPS by a member after which a larger version of it is fitted.
 _MIN_CRPS_GAIN = 0.002
-#: With limited time, rows per second left that weights are chosen by.
+#: Under a time limit: rows that are scored to choose weights per second left.
 _SCORED_ROWS_PER_SECOND = 100.0
-#: Seconds below which no further member is begun.
+#: The fewest seconds left with which another member is begun.
 _MIN_SECONDS_TO_BEGIN = 0.5
 
 
 def make_default_specs(task: Task, others: Sequence[str] = ()) -> list[MemberSpec]:
-    """List what `members="auto"` fits, in the order of `MEMBERS`; for a continuous likelihood, networks alone.
+    """List the members of `members="auto"` in the order of `MEMBERS`; for a continuous likelihood, only networks.
 
-    `others` are names of further members, which are fitted before the networks.
+    `others` are names of additional members, which are fitted before the networks.
     """
     kinds = {name: MEMBERS[name] for name in MEMBERS}
     names = [
@@ -55,14 +55,14 @@ def make_default_specs(task: Task, others: Sequence[str] = ()) -> list[MemberSpe
 
 
 def make_chosen_specs(task: Task, names: Sequence[str]) -> list[MemberSpec]:
-    """List the members of these names, in this order, all with a weight; raise an error if one cannot be fitted."""
+    """List members by name, all with a weight; raise a `ConfigError` if one does not apply to the task."""
     specs = []
     for name in names:
         try:
             spec = MemberSpec.from_task(name, task)
         except NotApplicableError:
             raise ConfigError(
-                f"The member {name!r} cannot be fitted with this likelihood and these options of networks."
+                f"The member {name!r} cannot be fitted with this likelihood and these network options. Leave it out."
             ) from None
         specs.append(replace(spec, is_baseline=False, larger_than=None))
     return specs
@@ -72,42 +72,42 @@ def make_chosen_specs(task: Task, names: Sequence[str]) -> list[MemberSpec]:
 class Portfolio:
     """Fits members one after the other, and chooses their weights by the CRPS of held-out rows.
 
-    `on_step` receives a line about each step; with `jobs`, members are fitted as jobs.
+    `on_step` is called with a line on each step. With `jobs`, members are fitted as jobs.
     """
 
     specs: Sequence[MemberSpec]
     clock: Clock = NO_LIMIT
     on_step: Callable[[str], object] = lambda text: None
     jobs: JobOptions | None = None
-    #: By name: what was fitted, its weights and how long it took, why members could not be fitted, and why others
-    #: were not tried.
+    #: All mappings are keyed by the names of members: the fitted members, their weights, their fitting times in
+    #: seconds, the reasons why members could not be fitted (`left_out`), and the reasons why others were not tried.
     members: dict[str, Member] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
-    #: Per fold, weights that were chosen by the held-out rows of the other folds alone; empty without folds.
+    #: For each fold, the weights that were chosen on the held-out rows of the other folds; empty without folds.
     fold_weights: list[dict[str, float]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     not_tried: dict[str, str] = field(default_factory=dict)
-    #: That of the mixture so far on held-out rows.
+    #: The mean CRPS of the current mixture on held-out rows.
     crps: float = float("inf")
-    #: Whether Ctrl-C ended the fit, with what there was until then.
+    #: True if Ctrl-C ended the fit; the members fitted before are kept.
     interrupted: bool = False
-    #: The rows that members were fitted to, and those that were held out; the seed of the fits.
+    #: The training rows and the held-out rows; the seed of the fits.
     folds: Folds = field(init=False)
     seed: int = field(init=False)
-    #: What members predict for the rows that were held out.
+    #: The members' predictions of the held-out rows.
     predictions: MemberPredictions = field(init=False)
-    #: The rows that members were fitted to where there was no time for all.
+    #: Under a time limit: the number of rows to which each member was fitted.
     rows: dict[str, int] = field(default_factory=dict)
     _could_learn_more: list[str] = field(default_factory=list)
     #: The last error of a member.
     _error: Exception | None = None
 
     def fit(self, folds: Folds, seed: int, parts_seed: int | None = None) -> Self:
-        """Fit members until there is no time left, or another member is not expected to improve the mixture.
+        """Fit members until the time is up, or another member is not expected to improve the mixture.
 
-        Held-out rows choose weights; without any, one member is all there is. `parts_seed` divides validation rows into
-        parts for their calibration (`MemberPredictions`), by default `seed`.
+        Weights are chosen on held-out rows, if there are any. `parts_seed` (default: `seed`) divides validation rows
+        into parts for calibration (`MemberPredictions`).
         """
         self.folds, self.seed = folds, seed
         fitter = MemberFitter(self.specs, folds, seed, self.clock, self.on_step, self.jobs)
@@ -116,7 +116,7 @@ class Portfolio:
         blocks = self._choose_scored_blocks() if is_weighed else []
         scores = MixtureScores([self.predictions.take_counts(block) for block in blocks])
         for position, spec in enumerate(self.specs):
-            # A larger member is fitted only after one that ended by itself, so that no time is kept for it.
+            # No time is reserved for larger members: they are fitted only if time is left.
             members_left = 1 + sum(not later.larger_than for later in self.specs[position + 1 :])
             if self.interrupted or (self.members and self.clock.left < _MIN_SECONDS_TO_BEGIN):
                 break
@@ -147,7 +147,7 @@ class Portfolio:
         if not self.members:
             reasons = "; ".join(f"{name}: {why}" for name, why in self.left_out.items())
             if self.clock.has_limit:
-                raise TimeLimitError(f"no model could be fitted in this time ({reasons})")
+                raise TimeLimitError(f"no model could be fitted within the time budget ({reasons})")
             if self._error is not None and len(self.left_out) == 1:
                 raise self._error
             raise InputError(f"No model could be fitted ({reasons}).") from self._error
@@ -158,7 +158,7 @@ class Portfolio:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about members that could not be fitted, by reason, and members that were fitted to fewer rows."""
+        """Sentences about members that were fitted to fewer rows, and about members that could not be fitted."""
         notes, total = [], len(self.folds.train)
         numbers = {name: rows for name, rows in self.rows.items() if rows < total and name in self.members}
         if numbers:
@@ -168,26 +168,24 @@ class Portfolio:
         for name, why in self.left_out.items():
             labels.setdefault(why, []).append(format_member_label(name, MEMBERS[name]))
         if labels:
-            sentence = "; ".join(f"without {join_words(names)}: {why}" for why, names in labels.items())
+            sentence = "; ".join(f"without {join_words(names)}, because {why}" for why, names in labels.items())
             used = [name for name, weight in self.weights.items() if weight > 0.0]
             alone = (
-                f" The model is one member only: {format_member_label(used[0], MEMBERS[used[0]])}."
-                if len(used) == 1
-                else ""
+                f" It has only one member: {format_member_label(used[0], MEMBERS[used[0]])}." if len(used) == 1 else ""
             )
             notes.append(f"The mixture is fitted {sentence}.{alone}")
         return notes
 
     def _skip(self, spec: MemberSpec) -> None:
-        """Record why a member is not fitted after the smaller one that it depends on."""
+        """Record why a larger member is not fitted."""
         smaller = str(spec.larger_than)
         if smaller in self.left_out:
             self.left_out[spec.name] = self.left_out[smaller]
         else:
-            self.not_tried[spec.name] = f"more training than that of {smaller} was not expected to help"
+            self.not_tried[spec.name] = f"a larger model than {smaller} was not expected to help"
 
     def _record_rest(self) -> None:
-        """Record why the members after the last that was tried are not part of the model."""
+        """Record why the remaining members were not tried."""
         for spec in self.specs:
             if spec.name in (*self.members, *self.left_out, *self.not_tried):
                 continue
@@ -197,7 +195,7 @@ class Portfolio:
                 self.left_out[spec.name] = TIME_IS_UP
 
     def _leave_out(self, spec: MemberSpec, reason: str, error: Exception | None) -> None:
-        """Record why there is no such member; the fit continues without it."""
+        """Record why a member is left out, so that the fit continues without it."""
         if reason:
             self.left_out[spec.name] = reason
         self._error = error or self._error
@@ -209,7 +207,7 @@ class Portfolio:
         self.predictions.discard(spec.name)
 
     def _weigh(self, spec: MemberSpec, scores: MixtureScores, blocks: Sequence[np.ndarray]) -> bool:
-        """Update the weights of all members so far; return False if there is no time to score the new one."""
+        """Update the weights of all members so far; return False if there was no time to score the new member."""
         try:
             with single_thread(), torch.no_grad(), self.clock.limit():
                 parts = [self.predictions.predict(spec.name, block) for block in blocks]
@@ -219,7 +217,7 @@ class Portfolio:
             if not self.weights:
                 self.weights = {spec.name: 1.0}  # alone, it needs no score
             elif self.interrupted:
-                self.not_tried[spec.name] = "the fit was stopped before its weight was known"
+                self.not_tried[spec.name] = "the fit was stopped before its weight was chosen"
                 self._remove(spec)
             else:
                 self.left_out[spec.name] = TIME_IS_UP
@@ -242,22 +240,22 @@ class Portfolio:
     def _choose_fold_weights(
         self, names: Sequence[str], scores: MixtureScores, fold: np.ndarray
     ) -> list[dict[str, float]]:
-        """Choose the weights of each fold by the rows of the other folds."""
+        """Choose the weights of each fold on the rows of the other folds."""
         chosen = [
             choose_mixture_weights(scores, scores.weight * (fold != number)) for number in range(int(fold.max()) + 1)
         ]
         return [dict(zip(names, weights.tolist(), strict=True)) for weights in chosen]
 
     def _choose_scored_blocks(self) -> list[np.ndarray]:
-        """Choose the held-out rows by which members are weighed, as blocks of `predictions`."""
+        """Choose the held-out rows that are scored to choose weights, as blocks of `predictions`."""
         held_out = self.predictions
-        most = int(min(_MAX_SCORED_ROWS, max(_MIN_SCORED_ROWS, _SCORED_ROWS_PER_SECOND * self.clock.left)))
-        if len(held_out) <= most:
+        max_rows = int(min(_MAX_SCORED_ROWS, max(_MIN_SCORED_ROWS, _SCORED_ROWS_PER_SECOND * self.clock.left)))
+        if len(held_out) <= max_rows:
             return held_out.divide(np.arange(len(held_out)))
-        # As many of each fold as its share of the rows.
+        # Each fold contributes in proportion to its rows.
         parts = [np.argsort(held_out.source)]
         if held_out.is_crossed:
             parts = [np.flatnonzero(held_out.part == number) for number in range(held_out.n_parts)]
-        sizes, rng = [max(1, len(part) * most // len(held_out)) for part in parts], np.random.default_rng(self.seed)
+        sizes, rng = [max(1, len(part) * max_rows // len(held_out)) for part in parts], np.random.default_rng(self.seed)
         drawn = [part[rng.choice(len(part), size, replace=False)] for part, size in zip(parts, sizes, strict=True)]
         return held_out.divide(np.concatenate(drawn))

@@ -1,7 +1,7 @@
-"""Scores of predicted distributions against observed values, one value per row.
+"""Scores of predicted distributions against observed counts: one value per row.
 
-`evaluate` averages them. Metrics of a whole set of rows, such as `pit_histogram`, `coverage_curve` and `auroc`, return
-one value or one curve.
+`evaluate` returns their averages. `pit_histogram`, `coverage_curve`, `auroc` and others describe a whole set of rows
+and return one value or one curve.
 """
 
 from ddpn.metrics.calibration import (

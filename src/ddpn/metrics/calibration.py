@@ -1,6 +1,6 @@
 """Calibration and sharpness: intervals, probability integral transform (PIT), precision.
 
-Histograms, distances, curves and medians return one result for all rows. A `weight` of 2 equals giving a row twice.
+Histograms, distances, curves and medians are computed over all rows. A `weight` of 2 equals giving a row twice.
 """
 
 from collections.abc import Sequence
@@ -24,14 +24,14 @@ from ddpn.metrics.predictive import (
 )
 from ddpn.runtime.validation import check_integer
 
-#: F(y) - F(y - 1) below this is treated as a jump: distances change by less than this, and slopes keep their digits.
+#: If F(y) - F(y - 1) is smaller, it is treated as a jump. Distances change by less than this, and slopes stay precise.
 _JUMP = 1e-7
 
 
 def is_covered(dist: Predicted, y: ArrayLike, coverage: float = 0.9) -> Tensor:
     """Return True for the rows whose y lies in the central prediction interval.
 
-    Intervals of counts cover `coverage` or more. Compare the mean with that of `expected_coverage`.
+    Intervals of counts cover at least `coverage`. Compare the share of True with the mean of `expected_coverage`.
 
     Parameters
     ----------
@@ -57,10 +57,10 @@ def is_covered(dist: Predicted, y: ArrayLike, coverage: float = 0.9) -> Tensor:
 
 
 def expected_coverage(dist: Predicted, coverage: float = 0.9) -> Tensor:
-    """Compute the probability of the central interval under the distribution itself, P(low <= Z <= high).
+    """Compute the probability of the central interval by the distribution itself, P(low <= Z <= high).
 
-    It is `coverage` for continuous distributions and at least `coverage` for counts. Compare the observed coverage of
-    counts with it.
+    It equals `coverage` for continuous distributions and is at least `coverage` for counts. Compare the observed
+    coverage with it.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def expected_coverage(dist: Predicted, coverage: float = 0.9) -> Tensor:
 
 
 def pit_bounds(dist: Predicted, y: ArrayLike) -> tuple[Tensor, Tensor]:
-    """Compute both ends of the probability integral transform (PIT) of a count, F(y - 1) and F(y).
+    """Compute both ends of the probability integral transform (PIT) of a count: F(y - 1) and F(y).
 
     For a continuous distribution both are F(y).
 
@@ -113,16 +113,16 @@ def pit_bounds(dist: Predicted, y: ArrayLike) -> tuple[Tensor, Tensor]:
 
 
 class CoverageCurve(NamedTuple):
-    """Observed and expected coverage of prediction intervals at nominal levels.
+    """The observed and the expected coverage of prediction intervals at several nominal levels.
 
     Attributes
     ----------
     level : Tensor, shape (levels,)
         The nominal levels.
     observed : Tensor, shape (levels,)
-        The share of y inside.
+        The share of observations inside the intervals.
     expected : Tensor, shape (levels,)
-        The share that the distributions themselves expect.
+        The mean probability of the intervals by the distributions themselves.
     """
 
     level: Tensor
@@ -133,7 +133,7 @@ class CoverageCurve(NamedTuple):
 def pit_histogram(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLike | None = None) -> Tensor:
     """Compute the non-randomised PIT histogram (Czado, Gneiting and Held, 2009), flat at 1 if calibrated.
 
-    A valley means that distributions are too narrow, a hill that they are too wide, and a slope that they are biased.
+    A valley shows distributions that are too narrow, a hill distributions that are too wide, and a slope a bias.
 
     Parameters
     ----------
@@ -169,8 +169,8 @@ def pit_histogram(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLi
 def pit_distance(dist: Predicted, y: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Compute the Kolmogorov distance of the PIT from uniform: the largest |mean P(PIT <= u) - u|.
 
-    It ranges from 0 (calibrated) to 1. For n rows of calibrated continuous distributions it is about 0.87 / sqrt(n),
-    and less for counts.
+    0 is perfectly calibrated, 1 is the worst. For n rows of calibrated continuous distributions, it is about 0.87 /
+    sqrt(n), and smaller for counts.
 
     Parameters
     ----------
@@ -190,10 +190,10 @@ def pit_distance(dist: Predicted, y: ArrayLike, weight: ArrayLike | None = None)
 
 
 def distance_of_bounds(lower: Tensor, upper: Tensor, weight: Tensor) -> float:
-    """Compute `pit_distance` from the results of `pit_bounds`, with one weight (n,) per element."""
+    """Compute `pit_distance` from the results of `pit_bounds`, with one weight per element. Shape of `weight`: (n,)."""
     w = weight / weight.sum()
     lower, upper = (x.double().reshape(-1) for x in (lower, upper))
-    # The mean cdf is linear between the places where the cdf of a row begins or ends to rise.
+    # Between the ends of the rows' PIT intervals, the mean cdf is linear.
     jumps = upper - lower < _JUMP
     slope = torch.where(jumps, 0.0, w / (upper - lower).clamp(min=_JUMP))
     ends = torch.tensor([0.0, 1.0], dtype=w.dtype, device=w.device)
@@ -206,7 +206,9 @@ def distance_of_bounds(lower: Tensor, upper: Tensor, weight: Tensor) -> float:
 
 
 def median_precision(dist: Predicted, weight: ArrayLike | None = None) -> float:
-    """Compute the median of 1 / variance over the rows (Appendix B.2): sharpness, to be read beside calibration.
+    """Compute the median of 1 / variance over the rows (Appendix B.2), a measure of sharpness.
+
+    Read it beside calibration.
 
     The variance is exact; the paper uses mu / gamma for its single Double Poissons.
 
@@ -233,9 +235,9 @@ def coverage_curve(
     levels: Sequence[float] | Tensor,
     weight: ArrayLike | None = None,
 ) -> CoverageCurve:
-    """Compute the observed and the expected coverage of central intervals at nominal levels.
+    """Compute the observed and the expected coverage of central intervals at several nominal levels.
 
-    Intervals of counts cover more than the nominal level: compare `observed` with `expected`.
+    Intervals of counts cover more than the nominal level, so compare `observed` with `expected`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Out-of-distribution (OOD) scores of predictions, and how well a score separates OOD inputs from others."""
+"""Out-of-distribution (OOD) scores of predictions, and measures of how well a score separates OOD inputs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from ddpn.metrics.predictive import Predicted, Supported, require_supported
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
 
-#: Relative tolerance of shares, because 0.29 * 100 is not 29 in floating point.
+#: Relative tolerance of shares, because 0.29 * 100 is not exactly 29 in floating point.
 _ROUNDING = 1e-12
 
 
@@ -20,7 +20,7 @@ def _ensemble(dist: Predicted, kind: str) -> Mixture:
     """Return a mixture of at least two components; raise an `InputError` for anything else."""
     if isinstance(dist, Mixture) and dist.size > 1:
         return dist
-    got = "one of a single component" if isinstance(dist, Mixture) else f"a single {type(dist).__name__}"
+    got = "a single component" if isinstance(dist, Mixture) else f"a single {type(dist).__name__}"
     remedy = "Use kind='variance' or kind='entropy', or train more networks."
     must = f"be a mixture of at least 2 components for kind={kind!r}"
     raise InputError(argument="dist", must=must, got=got, remedy=remedy)
@@ -36,17 +36,18 @@ _SCORES: dict[str, Callable[[Supported], Tensor]] = {
 
 
 def ood_score(dist: Predicted, kind: str = "variance") -> Tensor:
-    """Score how far out of distribution (OOD) each row is; higher is less familiar.
+    """Score how unfamiliar each row is: higher scores are further out of distribution (OOD).
 
     A recalibrated distribution has the scores of its base.
 
     Parameters
     ----------
     dist : Distribution
-        Predicted distributions, one per row; an ensemble (`Mixture`) for the scores of disagreement.
+        Predicted distributions, one per row. "epistemic" and "mutual_information" need a `Mixture`.
     kind : {"variance", "epistemic", "entropy", "mutual_information"}
-        "variance" is the total variance (the paper's score, Section 4.4), "epistemic" the part of it that components
-        disagree about; "entropy" and "mutual_information" are the same two in nats.
+        "variance" is the total variance (the paper's score, Section 4.4), and "epistemic" the variance of the
+        components' means. "entropy" (total) and "mutual_information" (disagreement of components) are the
+        corresponding scores in nats.
 
     Returns
     -------
@@ -86,9 +87,9 @@ def auroc(score_in: ArrayLike, score_out: ArrayLike) -> float:
 
 
 def aupr(score_in: ArrayLike, score_out: ArrayLike) -> float:
-    """Compute the area under the precision-recall curve of OOD inputs: average precision, without interpolation.
+    """Compute the area under the precision-recall curve of OOD inputs (average precision, without interpolation).
 
-    A score without information has the share of OOD inputs, not 1/2.
+    An uninformative score has an area equal to the share of OOD inputs, not 1/2.
 
     Parameters
     ----------
@@ -108,7 +109,8 @@ def aupr(score_in: ArrayLike, score_out: ArrayLike) -> float:
 def fpr80(score_in: ArrayLike, score_out: ArrayLike) -> float:
     """Compute the false positive rate at a true positive rate of 80% (Appendix B.2).
 
-    It is the share of in-distribution inputs above the highest threshold that at least 80% of the OOD inputs reach.
+    It is the share of in-distribution inputs at or above the highest threshold that at least 80% of the OOD inputs
+    reach.
 
     Parameters
     ----------
@@ -127,7 +129,7 @@ def fpr80(score_in: ArrayLike, score_out: ArrayLike) -> float:
 
 
 def _labels_and_ranks(score_in: ArrayLike, score_out: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return labels (1 for OOD) and dense ranks of the scores: unlike infinite scores, scikit-learn accepts ranks."""
+    """Return labels (1 for OOD) and dense ranks of the scores. Scikit-learn accepts ranks, but no infinite scores."""
     inside, outside = validate_scores(score_in=score_in, score_out=score_out)
     ranks = np.unique(np.concatenate([inside, outside]), return_inverse=True)[1]
     return np.repeat([0, 1], [len(inside), len(outside)]), ranks

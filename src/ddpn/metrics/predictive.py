@@ -1,4 +1,4 @@
-"""Helpers of metrics: validation, quantiles, intervals and masses of any distribution, and means of weighted rows."""
+"""Helpers of the metrics: validation, quantiles, intervals and probabilities of distributions, and weighted means."""
 
 from typing import Any, Protocol, cast
 
@@ -15,16 +15,16 @@ from ddpn.runtime.errors import InputError
 
 
 class HasDistribution(Protocol):
-    """An object that holds the distributions it predicts, such as `ddpn.prediction.Prediction`."""
+    """An object with predicted distributions, such as `ddpn.prediction.Prediction`."""
 
     @property
     def distribution(self) -> Distribution:
         """The predicted distributions, one per row."""
 
 
-#: What metrics take: distributions, or an object that holds them.
+#: The first argument of metrics: distributions, or an object that holds them.
 Predicted = Distribution | HasDistribution
-#: The distributions that metrics beyond the likelihood support.
+#: The distributions that all metrics support; `nll` supports others as well.
 Supported = CountDistribution | ContinuousMixture | Normal
 
 
@@ -35,7 +35,7 @@ def unwrap(dist: Predicted) -> Distribution:
 
 
 def require_supported(dist: Predicted) -> Supported:
-    """Return the predicted distributions; raise an `InputError` unless all metrics support them."""
+    """Return the predicted distributions; raise an `InputError` if some metrics do not support them."""
     distributions = unwrap(dist)
     if isinstance(distributions, CountDistribution | Mixture | Normal):
         return cast(Supported, distributions)  # a mixture of counts and Normals raises its own errors
@@ -44,7 +44,7 @@ def require_supported(dist: Predicted) -> Supported:
 
 
 def read_tensor_options(dist: Distribution) -> dict[str, Any]:
-    """Return device and dtype of a distribution as keywords for tensors; empty if it has no parameters."""
+    """Return the device and dtype of a distribution as keyword arguments; empty if it has no parameters."""
     if isinstance(dist, CountDistribution):
         return {"device": dist.device, "dtype": dist.dtype}
     if isinstance(dist, Mixture):
@@ -54,18 +54,18 @@ def read_tensor_options(dist: Distribution) -> dict[str, Any]:
 
 
 def validate_prediction(dist: Predicted, y: ArrayLike) -> tuple[Supported, Tensor]:
-    """Validate distributions with `require_supported` and y with `validate_observations`."""
+    """Validate `dist` with `require_supported` and `y` with `validate_observations`."""
     predicted = require_supported(dist)
     return predicted, validate_observations(y, predicted)
 
 
 def as_tensor(values: ArrayLike) -> Tensor:
-    """Convert numbers to a tensor; columns of data frames are read by position, whatever their index."""
+    """Convert numbers to a tensor. The index of a pandas object is ignored."""
     return values if isinstance(values, Tensor) else torch.as_tensor(np.array(values))
 
 
 def validate_observations(y: ArrayLike, dist: Distribution) -> Tensor:
-    """Convert y to a tensor on the device of `dist`; raise an `InputError` unless it is finite and broadcasts."""
+    """Convert y to a tensor on the device of `dist`; raise an `InputError` if it is not finite or cannot broadcast."""
     y = as_tensor(y)
     y = y.to(torch.uint8) if y.dtype == torch.bool else y
     if y.device.type == "cpu" and not torch.isfinite(y).all():
@@ -95,7 +95,7 @@ def interval(dist: Supported, coverage: float) -> tuple[Tensor, Tensor]:
 
 
 def cdf_sides(dist: Supported, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute P(Z < y) and P(Z <= y), which are equal for a continuous distribution."""
+    """Compute P(Z < y) and P(Z <= y), which are equal for continuous distributions."""
     if isinstance(dist, CountDistribution):
         counts = y.double().expand(broadcast_shapes(y=tuple(y.shape), dist=tuple(dist.batch_shape)))
         before, upto = dist.cdf(torch.stack([counts - 1.0, counts]))
@@ -113,7 +113,7 @@ def mass_between(dist: Supported, low: Tensor, high: Tensor) -> Tensor:
 
 
 def validate_weights(weight: ArrayLike | None, like: Tensor) -> Tensor:
-    """Validate weights and flatten them to one float64 per element of `like`; None means weights of 1."""
+    """Validate weights and return one float64 per element of `like`; None stands for weights of 1."""
     if like.numel() == 0:
         raise InputError(argument="y", must="hold at least one row", got="none")
     if weight is None:
@@ -136,11 +136,11 @@ def mean(values: Tensor, weight: Tensor) -> Tensor:
 
 
 def median(values: Tensor, weight: Tensor) -> Tensor:
-    """Compute the weighted median in float64, halfway between two middle values in a tie. Shape: (n,) -> ()."""
+    """Compute the weighted median in float64; in a tie, the mean of both middle values. Shape: (n,) -> ()."""
     order = values.double().argsort()
     values, upto = values.double()[order], weight[order].cumsum(0)
     half = 0.5 * upto[-1]
-    # Sums of weights such as 0.1 miss the half by rounding.
+    # Rounded sums of weights such as 0.1 can fall just short of one half.
     low = values[(upto >= half * (1 - 1e-12)).nonzero()[0, 0]]
     high = values[(upto > half * (1 + 1e-12)).nonzero()[0, 0]]
     return torch.where(low == high, low, 0.5 * (low + high))

@@ -29,12 +29,12 @@ _STATISTICS: dict[str, Callable[[Supported], Tensor]] = {
 
 
 def crps(dist: Predicted, y: ArrayLike) -> Tensor:
-    """Compute the continuous ranked probability score (Appendix B.2), the integral of (F(z) - 1[z >= y])^2.
+    """Compute the continuous ranked probability score (Appendix B.2): the integral of (F(z) - 1[z >= y])^2 over z.
 
     Parameters
     ----------
     dist : Distribution
-        Predicted distributions, one per row: what `predict_distribution` returns, or a Normal of torch.
+        Predicted distributions, one per row: the result of `predict_distribution`, or a Normal of torch.
     y : array-like
         Observed counts: a tensor, an array, a list, or a column of pandas or polars. Broadcasts with
         `dist.batch_shape`.
@@ -55,9 +55,9 @@ def crps(dist: Predicted, y: ArrayLike) -> Tensor:
 
 
 def crps_scorer(estimator: Any, X: Any, y: Any, **arguments: Any) -> float:
-    """Return minus the mean CRPS of a fitted estimator, for `scoring` in scikit-learn's searches: larger is better.
+    """Return minus the mean CRPS of a fitted estimator, as a `scoring` function for scikit-learn; larger is better.
 
-    scikit-learn's default, the method `score`, measures the mean alone, which hardly depends on the likelihood.
+    Scikit-learn's default, the method `score`, evaluates the mean only and can hardly compare likelihoods.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def crps_scorer(estimator: Any, X: Any, y: Any, **arguments: Any) -> float:
     X, y : array-like
         Rows and their counts.
     **arguments
-        Further arguments of `crps` of the estimator, such as `sample_weight` and `exposure`.
+        Further arguments of the estimator's method `crps`, such as `sample_weight` and `exposure`.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def crps_scorer(estimator: Any, X: Any, y: Any, **arguments: Any) -> float:
 
 
 def nll(dist: Predicted, y: ArrayLike) -> Tensor:
-    """Compute the negative log-likelihood, -log p(y), of any torch distribution.
+    """Compute the negative log-likelihood, -log p(y). Any torch distribution will do.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def nll(dist: Predicted, y: ArrayLike) -> Tensor:
 
 
 def point(dist: Predicted, statistic: str) -> Tensor:
-    """Predict a point for each row: the mean, median or mode of its distribution.
+    """Return a point prediction for each row: the mean, median or mode of its distribution.
 
     The median of a count distribution is the smallest y with F(y) >= 1/2.
 
@@ -120,7 +120,7 @@ def point(dist: Predicted, statistic: str) -> Tensor:
     dist
         As for `crps`.
     statistic : {"mean", "median", "mode"}
-        What to predict from each distribution.
+        The point prediction.
 
     Returns
     -------
@@ -138,14 +138,14 @@ def point(dist: Predicted, statistic: str) -> Tensor:
 
 
 def absolute_error(dist: Predicted, y: ArrayLike, statistic: str = "median") -> Tensor:
-    """Compute the absolute error |point - y|; its mean is smallest for the median (Appendix B.2 takes the mode).
+    """Compute the absolute error |point - y|. Its expectation is smallest for the median; Appendix B.2 uses the mode.
 
     Parameters
     ----------
     dist, y
         As for `crps`.
     statistic : {"mean", "median", "mode"}
-        What to predict from each distribution.
+        The point prediction.
 
     Returns
     -------

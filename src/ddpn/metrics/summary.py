@@ -1,4 +1,4 @@
-"""All metrics of a set of predictions, averaged over its rows."""
+"""All metrics of a set of predictions, averaged over the rows."""
 
 from typing import Any, NamedTuple
 
@@ -39,8 +39,8 @@ def evaluate(
     dist, y
         As for `crps`.
     statistic : {"mean", "median", "mode"}, optional
-        The point prediction of `mae` and `rmse`. Default: the median for `mae` and the mean for `rmse`, which make them
-        smallest (the paper takes the mode for `mae`).
+        The point prediction of `mae` and `rmse`. Default: the median for `mae` and the mean for `rmse`, because these
+        minimise the respective error in expectation. The paper uses the mode for `mae`.
     coverage : float
         Nominal coverage of the central intervals, in (0, 1).
     weight : array-like, optional
@@ -49,12 +49,13 @@ def evaluate(
     Returns
     -------
     dict of float
-        "mae", "rmse", "crps", "nll", "coverage" and "width" of the intervals, "expected_coverage", their probability
-        under the distributions themselves, "median_precision" and "pit_distance".
+        "mae", "rmse", "crps", "nll", "coverage" and "width" of the intervals, "expected_coverage" (the mean
+        probability of the intervals by the distributions themselves), "median_precision" and "pit_distance".
 
     Notes
     -----
-    A Normal's `nll` is of a density, which does not compare with that of counts: give `discretize(dist)`.
+    The `nll` of a Normal is that of a density and cannot be compared with the `nll` of count distributions. Pass
+    `discretize(dist)` to compare them.
 
     Examples
     --------
@@ -91,7 +92,7 @@ def evaluate(
 
 
 class _Ingredients(NamedTuple):
-    """Statistics per row that all metrics of a set of predictions are computed from; they broadcast with y."""
+    """Statistics of each row from which all metrics are computed. They broadcast with y."""
 
     mean: Tensor
     variance: Tensor
@@ -103,7 +104,7 @@ class _Ingredients(NamedTuple):
 
 
 def _summarise_counts(dist: CountDistribution, y: Tensor, coverage: float) -> _Ingredients:
-    """Compute the ingredients from one summary and one cdf at four counts per row."""
+    """Compute the statistics of count distributions from one summary and one evaluation of the cdf."""
     shape = broadcast_shapes(y=tuple(y.shape), dist=tuple(dist.batch_shape))
     dist = dist if dist.batch_shape == shape else dist.expand(shape)
     tail = 0.5 * (1.0 - check_coverage(coverage))

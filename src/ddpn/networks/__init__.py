@@ -1,1 +1,1 @@
-"""Networks that emit the parameters of count distributions: heads, backbones and their training."""
+"""Networks that predict the parameters of count distributions: backbones, heads and training."""

@@ -1,4 +1,4 @@
-"""`CountModel`: a backbone, a projection and a head give a count distribution per row and network."""
+"""`CountModel`: a backbone, a projection and a head, which predict a count distribution per row and network."""
 
 from collections.abc import Sequence
 from typing import Protocol, cast
@@ -17,27 +17,27 @@ from ddpn.runtime.validation import check_integer
 
 
 class Backbone(Protocol):
-    """Protocol of networks that map inputs (B, ...) to features (B, M, output_dim)."""
+    """The protocol of networks that turn inputs (B, ...) into features (B, M, output_dim)."""
 
     output_dim: int
 
     def __call__(self, x: Tensor) -> Tensor: ...
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Draw fresh weights.
+        """Draw new weights.
 
         Parameters
         ----------
         streams : sequence of torch.Generator
-            One random stream per network.
+            One random generator per network.
         """
 
 
 class Projection(Linear):
-    """Linear map from features to raw outputs; `sees` says what each raw output depends on.
+    """A linear map from features to raw outputs. `sees` says what each raw output depends on.
 
     An entry of `sees` is "features", "detached" (features without gradient, as for the variance of a faithful Gaussian)
-    or "constant" (one number for all rows).
+    or "constant" (one number for all rows). Shape: (B, M, F) -> (B, M, P).
 
     Shape: (B, M, F) -> (B, M, P).
     """
@@ -60,20 +60,21 @@ class Projection(Linear):
 
 
 class CountModel(nn.Module):
-    """Backbone, projection and head, of M networks at once.
+    """A backbone, a projection and a head for M networks at once.
 
-    Shape: x (B, F), or (B, M, F) with rows per network; `raw` (B, M, P); `forward` makes a distribution (B, M).
+    Shape: x (B, F), or (B, M, F) with separate rows for each network; `raw` (B, M, P); `forward` returns a distribution
+    (B, M).
 
     Parameters
     ----------
     backbone : torch.nn.Module
-        A network from inputs to features, see `Backbone`.
+        Turns inputs into features, see `Backbone`.
     head : Head
-        From raw outputs to a distribution.
+        Turns raw outputs into a distribution.
     n_networks : int
-        M, the number of networks, which is that of the backbone.
+        M, the number of networks. It must equal the number in the backbone.
     sees : sequence of str, optional
-        What each raw output depends on, see `Projection`. Default: that of the head.
+        What each raw output depends on, see `Projection`. Default: `head.sees`.
 
     Examples
     --------
@@ -96,15 +97,15 @@ class CountModel(nn.Module):
         self._largest_weight = max(weight.numel() for weight in self.parameters())
 
     def reset(self, seeds: Sequence[int], start: Tensor | None = None) -> None:
-        """Draw fresh weights.
+        """Draw new weights.
 
         Parameters
         ----------
         seeds : sequence of int
             One seed per network.
         start : Tensor, shape (P,) or (M, 1, P), optional
-            The head's intercept-only fit, or one per network, which becomes the bias. The first predictions are then
-            close to those of the intercept: the projection's weights are a tenth as large.
+            The head's fit without features, for all networks or for each of them. It becomes the bias, and the weights
+            of the projection are divided by ten, so that the first predictions are close to this fit.
         """
         streams = make_generators(seeds)
         check_seeds(streams, self.n_networks)
@@ -116,19 +117,19 @@ class CountModel(nn.Module):
                 self.projection.weight.mul_(0.1)
 
     def with_backbone(self, backbone: nn.Module) -> "CountModel":
-        """Return a model with another backbone, which has the head and the projection of this one: weights are shared.
+        """Return a model with another backbone that shares the head and the projection with this one.
 
         Parameters
         ----------
         backbone : torch.nn.Module
-            A network whose features are as wide.
+            A network with as many features.
         """
         model = CountModel(backbone, self.head, self.n_networks)
         model.projection = self.projection
         return model
 
     def raw(self, x: Tensor) -> Tensor:
-        """Compute raw outputs before any link. Shape: (B, M, P).
+        """Compute raw outputs, before any link. Shape: (B, M, P).
 
         Parameters
         ----------
@@ -145,7 +146,8 @@ class CountModel(nn.Module):
     def multiply_adds(self, x: Tensor) -> float:
         """Estimate the multiply-adds of the largest operation on these rows, for `threads_for`. Shape: x (B, ...).
 
-        Each row of a table meets each weight once; networks for other inputs apply theirs at many places: infinity.
+        For tables, each row meets each weight once. Networks for other inputs apply their weights at many positions, so
+        the estimate is infinity.
         """
         return len(x) * self._largest_weight if holds_table_rows(x) else float("inf")
 
@@ -153,7 +155,7 @@ class CountModel(nn.Module):
         return self.head(self.raw(x), None if exposure is None else exposure.unsqueeze(-1))
 
     def mixture(self, x: Tensor, exposure: Tensor | None = None) -> Mixture:
-        """Predict with the ensemble: the uniform mixture of its networks. Shape: batch (B,).
+        """Predict the uniform mixture of all networks. Shape: batch (B,).
 
         Parameters
         ----------
@@ -166,7 +168,7 @@ class CountModel(nn.Module):
 
 
 def _check_backbone(backbone: nn.Module, n_networks: int) -> None:
-    """Raise an error if a backbone is invalid, as far as this shows before it sees a row."""
+    """Raise an error if a backbone is invalid, as far as can be seen without a row."""
     name = f"backbone {backbone.__class__.__name__}"
     check_integer(f"output_dim of {name}, the width of its features,", getattr(backbone, "output_dim", None), minimum=1)
     if not callable(getattr(backbone, "reset", None)):
@@ -175,4 +177,4 @@ def _check_backbone(backbone: nn.Module, n_networks: int) -> None:
         )
     for module in backbone.modules():
         if isinstance(module, NetworkList | Linear | MLP) and module.n_networks != n_networks:
-            raise ConfigError(f"n_networks must be that of the backbone, {module.n_networks}, got {n_networks}.")
+            raise ConfigError(f"n_networks must be {module.n_networks} as in the backbone, got {n_networks}.")

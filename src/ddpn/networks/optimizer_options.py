@@ -10,9 +10,9 @@ from ddpn.runtime.validation import check_choice, check_integer, check_number, i
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerOptions:
-    """Options of the optimizer, which network options and training settings share.
+    """Options of the optimizer, shared by `NetworkOptions` and `TrainingConfig`.
 
-    `ddpn.networks.training.TrainingConfig` documents each of them.
+    `ddpn.networks.training.TrainingConfig` documents them.
     """
 
     lr: float = 2e-3

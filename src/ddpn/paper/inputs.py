@@ -1,6 +1,6 @@
-"""Raw inputs as tensors: tokens, images and point clouds, from files of your own.
+"""Convert your own texts, images and point clouds to tensors.
 
-A beam is one slot of a shelf, seen by a depth camera; `ddpn.networks.backbones.countnet3d` describes packed beams.
+A beam is one slot of a shelf, seen by a depth camera. `ddpn.networks.backbones.countnet3d` describes packed beams.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 # Texts ----------------------------------------------------------------------------------------------------------------
 
 
-#: Texts given to the tokenizer at once: it works on them in parallel, and memory holds only their lists of ids.
-_BLOCK = 1024
+#: The number of texts that are tokenized together, in parallel. A larger number would need more memory.
+_BLOCK_TEXTS = 1024
 _ONLY_IDS = {"return_attention_mask": False, "return_token_type_ids": False}
 
 
 def tokenize(
     texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase | str | Path", *, max_length: int = 128
 ) -> Tensor:
-    """Turn texts into token ids, cut at `max_length` and padded on the right with the tokenizer's pad id.
+    """Convert texts to token ids, cut off at `max_length` and padded on the right with the tokenizer's pad id.
 
     An empty text has only the special tokens.
 
@@ -45,9 +45,9 @@ def tokenize(
     texts : sequence of str
         A list, a tuple, an array or a column of a data frame.
     tokenizer : tokenizer of transformers or str
-        Or the name or folder of one; "package:NAME/FOLDER" is a folder in an installed package.
+        A tokenizer, or its name or folder. "package:NAME/FOLDER" is a folder in an installed package.
     max_length : int
-        Tokens of a text at most.
+        The most tokens of a text.
 
     Returns
     -------
@@ -57,12 +57,12 @@ def tokenize(
     chosen = load_tokenizer(tokenizer)[0] if isinstance(tokenizer, str | Path) else tokenizer
     _check_length(chosen, max_length)
     padded = np.full((len(texts), max_length), chosen.pad_token_id, dtype=np.int32)
-    # At least one column: without special tokens, texts that are all empty have no token.
+    # At least one column, because empty texts have no tokens if there are no special tokens.
     width = 1
     with progress_bar("Tokens", len(texts)) as bar:
-        for first in range(0, len(texts), _BLOCK):
+        for first in range(0, len(texts), _BLOCK_TEXTS):
             # Tokenizers do not accept half a surrogate pair.
-            block = [text.encode(errors="replace").decode() for text in texts[first : first + _BLOCK]]
+            block = [text.encode(errors="replace").decode() for text in texts[first : first + _BLOCK_TEXTS]]
             ids = chosen(block, truncation=True, max_length=max_length, **_ONLY_IDS)["input_ids"]
             for row, token_ids in enumerate(ids, start=first):
                 padded[row, : len(token_ids)] = token_ids
@@ -72,14 +72,14 @@ def tokenize(
 
 
 def join_texts(table: Mapping[str, Sequence[object]], columns: str | Sequence[str] = ("title", "text")) -> list[str]:
-    """Join the texts of several columns of a data frame into one text per row, without empty and missing ones.
+    """Join the texts of several columns into one text per row; skip empty and missing texts.
 
     Parameters
     ----------
     table : data frame
         The table.
     columns : str or sequence of str
-        Columns to join.
+        The columns to join.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def join_texts(table: Mapping[str, Sequence[object]], columns: str | Sequence[st
 
 
 def _text(column: str, row: int, value: object) -> str:
-    """Return the text of a cell; "" if a data frame has None or NaN there."""
+    """Return the text of a cell; "" if it is None or NaN."""
     if value is None or (isinstance(value, float) and isnan(value)):
         return ""
     if not isinstance(value, str):
@@ -101,7 +101,7 @@ def _text(column: str, row: int, value: object) -> str:
 
 
 def _check_texts(texts: Sequence[str]) -> list[str]:
-    """Return texts as a list; raise for a data frame, whose items are columns."""
+    """Return texts as a list; raise an `InputError` for a data frame, whose items are columns."""
     is_column = len(getattr(texts, "shape", ())) == 1
     if isinstance(texts, str | bytes) or not (is_column or isinstance(texts, Sequence)) or not len(texts):
         remedy = 'Use one column, X["text"], or join_texts(X).'
@@ -132,16 +132,16 @@ def _check_length(tokenizer: "PreTrainedTokenizerBase", max_length: int) -> None
 def decode_images(files: Sequence[str | Path], size: int = 224) -> Tensor:
     """Decode image files into one tensor.
 
-    Pillow decodes them; gray, CMYK, palettes and alpha become RGB (alpha is dropped), a rotation in EXIF is ignored,
-    and a bilinear resize that does not keep the aspect makes them square. They are not normalized: a network knows the
-    statistics that it was trained with. A file that cannot be read is an error that names it.
+    Pillow decodes them. Grey, CMYK, palette and alpha images become RGB (alpha is dropped), rotation by EXIF is
+    ignored, and images are resized to squares bilinearly without keeping the aspect ratio. They are not normalised,
+    because that depends on the network. If a file cannot be read, the error names it.
 
     Parameters
     ----------
     files : sequence of path
         The files.
     size : int
-        Height and width of the images in pixels.
+        The height and the width in pixels.
 
     Returns
     -------
@@ -152,7 +152,7 @@ def decode_images(files: Sequence[str | Path], size: int = 224) -> Tensor:
         raise InputError(argument="files", must="be a list of at least one file", got=f"{files!r:.40}")
     import_extra("PIL.Image", "images")
     pixels = torch.empty(len(files), 3, size, size, dtype=torch.uint8)
-    # Pillow decodes and resizes without Python's lock.
+    # Threads run in parallel, because Pillow releases Python's lock.
     with progress_bar("Images", len(files)) as bar, ThreadPoolExecutor(count_cores()) as pool:
         for number, image in enumerate(pool.map(lambda file: read_image(Path(file), size), files)):
             pixels[number] = image
@@ -161,7 +161,7 @@ def decode_images(files: Sequence[str | Path], size: int = 224) -> Tensor:
 
 
 def read_image(path: Path, size: int) -> Tensor:
-    """Read one image; an error names its file. Shape: (3, size, size), uint8."""
+    """Read an image; errors name its file. Shape: (3, size, size), uint8."""
     pillow = import_extra("PIL.Image", "images")
     try:
         with pillow.open(path) as image:
@@ -179,16 +179,17 @@ def read_image(path: Path, size: int) -> Tensor:
 
 
 def auto_augment(images: Tensor, group_size: int = 8) -> Tensor:
-    """Change images at random on their device, some at a time by the same policy.
+    """Augment images at random on their device; groups of images share a policy.
 
-    The policies are AutoAugment's for ImageNet (Cubuk et al., 2018) by kornia, drawn from torch's generator.
+    The policies are AutoAugment's for ImageNet (Cubuk et al., 2018), implemented by kornia and drawn from torch's
+    generator.
 
     Parameters
     ----------
     images : Tensor of uint8, shape (N, 3, height, width)
         The result has the same shape and dtype.
     group_size : int
-        The number of images, chosen at random, that share a policy. The paper's code draws one for each image (1).
+        The number of randomly chosen images that share a policy. The paper's code draws a policy for each image (1).
     """
     is_tensor = isinstance(images, Tensor)
     if not is_tensor or images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
@@ -208,7 +209,7 @@ def auto_augment(images: Tensor, group_size: int = 8) -> Tensor:
 # Point clouds ---------------------------------------------------------------------------------------------------------
 
 
-#: Points that are kept per beam.
+#: The most points per beam.
 MAX_POINTS = 256
 
 
@@ -226,13 +227,14 @@ def pack(
     Parameters
     ----------
     clouds : iterable of array-like, each (n, 3)
-        Points of each beam: arrays, tensors or lists.
+        The points of each beam: arrays, tensors or lists.
     geometry : sequence of int
-        The number of each cloud's geometry class.
+        The number of the geometry class of each cloud.
     max_points : int
-        Of more points a random subset is kept, which depends on the seed and on the place of the beam among the others.
+        The most points per beam. If there are more, a random subset is kept, which depends on the seed and on the
+        position of the beam.
     seed : int
-        Seed of these subsets.
+        Seed of the subsets.
 
     Examples
     --------
@@ -261,7 +263,7 @@ def pack(
 
 
 def as_points(points: ArrayLike, name: str) -> np.ndarray:
-    """Convert an array, a list or a tensor to finite points (n, 3), which may be none."""
+    """Convert an array, a list or a tensor to finite points (n, 3). There may be none."""
     array = _array(points)
     if array.shape == (0,):
         array = array.reshape(0, 3)
@@ -276,7 +278,7 @@ def as_points(points: ArrayLike, name: str) -> np.ndarray:
 
 
 def _array(values: ArrayLike) -> np.ndarray:
-    """Convert values to an array, or to an array of one object if that fails."""
+    """Convert values to an array. If that fails, return an array with one object."""
     if isinstance(values, Tensor):
         return values.detach().cpu().numpy()
     try:

@@ -1,1 +1,1 @@
-"""What is predicted for some rows: `Prediction`, and `PredictionSpec`, which says what a table of it has."""
+"""`Prediction`: predicted distributions of rows; `PredictionSpec`: the contents of a table of predictions."""

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def bin_probabilities(dist: CountDistribution, low: float, high: float, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the edges of about `most` equally wide bins of counts from low to high, and their probabilities.
+def bin_probabilities(dist: CountDistribution, low: float, high: float, max_bins: int) -> tuple[np.ndarray, np.ndarray]:
+    """Divide the counts from `low` to `high` into at most `max_bins` equally wide bins; return edges and probabilities.
 
-    Bin i has the counts from edges[i] to edges[i + 1] - 1. Shape: (bins + 1,) and (bins, rows).
+    Bin i contains the counts from edges[i] to edges[i + 1] - 1. Shape: (bins + 1,) and (bins, rows).
     """
-    step = max(1.0, math.ceil((high - low) / most))
+    step = max(1.0, math.ceil((high - low) / max_bins))
     edges = low + step * np.arange(math.ceil((high - low) / step) + 1)
     upto = torch.from_numpy(edges - 1.0).unsqueeze(1)
     return edges, np.diff(torch.where(upto < 0, 0.0, dist.cdf(upto.clamp(min=0.0))).numpy(), axis=0)
@@ -30,14 +30,14 @@ def bin_probabilities(dist: CountDistribution, low: float, high: float, most: in
 def draw_masses(
     ax: "Axes", edges: np.ndarray, shares: np.ndarray, interval: tuple[float, float], y: float | None = None
 ) -> None:
-    """Draw the probabilities of one row's counts, darker inside its interval, with the observed count as a line."""
+    """Draw the probabilities of one row, darker inside its interval; draw the observed count `y` as a line."""
     inside = (edges[:-1] <= interval[1]) & (edges[1:] > interval[0])
     width = edges[1] - edges[0]
     ax.bar(edges[:-1] + 0.5 * (width - 1.0), shares, 0.92 * width, color=np.where(inside, ACCENT, SOFT))
     if y is not None:
         ax.axvline(y, color=CONTRAST, linewidth=1.8)
     ax.set_xlim(edges[0] - 0.5, edges[-1] - 0.5)
-    set_ticks(ax.xaxis, integers=True, most=5)
+    set_ticks(ax.xaxis, integers=True, max_ticks=5)
     ax.set_xlabel("count" if width == 1 else f"count, {width:,.0f} per bar")
 
 
@@ -45,11 +45,11 @@ def draw_masses(
 def draw_predictions(
     names: Sequence[str], edges: np.ndarray, shares: np.ndarray, intervals: Sequence[tuple[float, float, float]]
 ) -> "Figure":
-    """Draw the distribution of each row; counts inside its interval (low, high, probability) are darker."""
+    """Draw each row's distribution, darker inside its interval. `intervals` has (low, high, probability) per row."""
     figure, axes = make_panels([1.3] * len(names), sharex=True, sharey=True)
     for row, (ax, name, interval) in enumerate(zip(axes[:, 0], names, intervals, strict=True)):
         draw_masses(ax, edges, shares[:, row], interval[:2])
         ax.set_title(f"{name}: {interval_words(*interval)}")
-        set_ticks(ax.yaxis, percent=True, most=4)
+        set_ticks(ax.yaxis, percent=True, max_ticks=4)
         ax.label_outer()
     return figure

@@ -1,4 +1,4 @@
-"""`Prediction`: the predicted distributions of some rows, and all that can be asked of them."""
+"""`Prediction`: the predicted distributions of rows, with moments, quantiles, intervals, tables and plots."""
 
 from __future__ import annotations
 
@@ -27,46 +27,45 @@ from ddpn.runtime.threads import single_thread
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: The columns of a table of predictions by name: arrays, and lists of reasons.
+#: The columns of a table of predictions by name: arrays, or lists of reasons.
 Columns: TypeAlias = dict[str, np.ndarray | list[list[str]]]
-#: Rows that a notebook shows, and the coverage of their intervals.
-SHOWN_ROWS, COVERAGE = 5, 0.9
-#: The largest count that a distribution may reach: beyond, neighbouring counts are the same float.
+#: The most rows that a notebook shows, and the coverage of their intervals.
+MAX_SHOWN_ROWS, COVERAGE = 5, 0.9
+#: The largest count of a table. Beyond it, floats cannot tell neighbouring counts apart.
 MAX_COUNT = 2.0**52
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
-    """The predicted distribution of every row: what `predict_distribution` returns.
+    """The predicted distribution of every row, as returned by `predict_distribution`.
 
-    All methods return numpy arrays with one entry per row. `prediction[3]`, `prediction[:10]` and `prediction[mask]`
-    are the predictions of some rows. Notebooks show the first rows as a table. All scores of `ddpn.metrics` accept a
-    prediction.
+    Methods return numpy arrays with one entry per row. Index it to select rows: `prediction[3]`, `prediction[:10]`,
+    `prediction[mask]`. Notebooks show the first rows as a table. All metrics of `ddpn.metrics` accept a prediction.
 
     Parameters
     ----------
     distribution : Mixture or Recalibrated
-        The distributions as an object of torch, of batch shape (rows,): the mixture of the members, or a `Recalibrated`
-        whose `base` is that mixture, if distributions are recalibrated. It has tensors of all this and more, such as
+        A torch distribution of batch shape (rows,): the mixture of the members or, if it is recalibrated, a
+        `Recalibrated` with the mixture as its `base`. It offers the same results as tensors, and more, such as
         `log_prob`, `entropy` and `crps`.
     calibration : Calibration
         The calibrated levels of intervals, and the out-of-distribution scores.
     of : str
-        Who predicts: "mixture", or the name of a member.
+        "mixture", or the name of the member that predicts.
     interval_kind : {"narrowest", "central"}
-        The kind of interval unless another is asked for.
+        The default kind of interval.
     table : table, optional
-        The rows, by which out-of-distribution p-values are computed.
+        The features of the rows, for out-of-distribution p-values.
     groups : array, optional
-        The groups of the rows, where intervals are calibrated by groups.
+        The groups of the rows, if intervals are calibrated by group.
     labels : array, optional
-        What the rows are called. Default: their positions.
+        The names of the rows. Default: their positions.
     days : frozenset of str
-        Columns of the table with days since 1970, which reasons show as dates.
+        Columns with days since 1970. Out-of-distribution reasons show them as dates.
     library : {"polars", "pandas"}
-        What `to_frame` returns.
+        The library of the data frames that `to_frame` returns.
     ood_scores : array, optional
-        How unusual each row is, if that is known already.
+        The out-of-distribution score of each row, if it was computed already.
 
     Examples
     --------
@@ -101,7 +100,7 @@ class Prediction:
         return int(self.distribution.batch_shape[0])
 
     def __getitem__(self, rows: int | np.integer | slice | ArrayLike) -> Self:
-        """Return the prediction of some rows: a position, a slice, positions or a mask."""
+        """Return the prediction of some rows, given by a position, a slice, positions or a mask."""
         if isinstance(rows, int | np.integer):
             index = np.array([range(len(self))[int(rows)]])
         else:
@@ -118,7 +117,7 @@ class Prediction:
 
     @property
     def row_labels(self) -> np.ndarray:
-        """What the rows are called."""
+        """The names of the rows; their positions if they have no names."""
         return np.arange(len(self)) if self.labels is None else np.asarray(self.labels)
 
     def __iter__(self) -> Iterator[Self]:
@@ -127,7 +126,7 @@ class Prediction:
 
     @cached_property
     def counts(self) -> CountDistribution:
-        """The distributions of counts: those of `distribution`, where a Gaussian is rounded."""
+        """The distributions of counts: `distribution`, with Gaussians rounded to integers."""
         return discretize(self.distribution)
 
     # Moments and points ------------------------------------------------------------------------------------------
@@ -155,13 +154,13 @@ class Prediction:
 
     @property
     def epistemic(self) -> np.ndarray:
-        """The part of the variance that the components of the mixture disagree about."""
+        """The variance of the components' means, a measure of how much they disagree."""
         assert isinstance(self.distribution, Mixture | Recalibrated)
         return _to_numpy(self.distribution.epistemic)
 
     @property
     def median(self) -> np.ndarray:
-        """The smallest count of every row with at least half of the mass below or at it."""
+        """The smallest count of every row that is not exceeded with a probability of at least one half."""
         return self.quantile(0.5)
 
     @property
@@ -172,12 +171,12 @@ class Prediction:
     # Probabilities, quantiles, intervals -------------------------------------------------------------------------
 
     def pmf(self, counts: ArrayLike) -> np.ndarray:
-        """Return the probability of counts in every row.
+        """Return the probability of each of `counts` in every row.
 
         Parameters
         ----------
         counts : int or array-like of int
-            One count, or several. For Gaussians it is the probability of rounding to them.
+            One count, or several. For a Gaussian, the probability that it rounds to the count.
 
         Returns
         -------
@@ -186,7 +185,7 @@ class Prediction:
         return _columns_or_one(self.counts.log_prob(self._check_counts(counts).unsqueeze(1)).exp(), counts)
 
     def cdf(self, counts: ArrayLike) -> np.ndarray:
-        """Return the probability of at most a count, in every row.
+        """Return the probability of at most each of `counts` in every row.
 
         Parameters
         ----------
@@ -200,7 +199,7 @@ class Prediction:
         return _columns_or_one(self.counts.cdf(self._check_counts(counts).unsqueeze(1)), counts)
 
     def prob_above(self, counts: ArrayLike) -> np.ndarray:
-        """Return the probability of more than a count, in every row.
+        """Return the probability of more than each of `counts` in every row.
 
         Parameters
         ----------
@@ -214,7 +213,7 @@ class Prediction:
         return _columns_or_one(self.counts.survival(self._check_counts(counts).unsqueeze(1)), counts)
 
     def prob_between(self, low: ArrayLike, high: ArrayLike) -> np.ndarray:
-        """Return the probability that a count lies between two counts, both included, in every row.
+        """Return the probability that the count of a row lies between `low` and `high`, both included.
 
         Parameters
         ----------
@@ -245,7 +244,7 @@ class Prediction:
         return compute_probability_between(self.counts, *ends).numpy()
 
     def quantile(self, q: ArrayLike) -> np.ndarray:
-        """Return quantiles of every row, which are counts; the quantile of level 1 may be infinite.
+        """Return quantiles of every row. They are counts, but the quantile of level 1 may be infinite.
 
         Parameters
         ----------
@@ -268,17 +267,17 @@ class Prediction:
         return _columns_or_one(self.counts.icdf(torch.from_numpy(levels).unsqueeze(1)), q)
 
     def interval(self, coverage: float = COVERAGE, kind: str | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lowest and the highest count of an interval per row, both included.
+        """Return the lowest and the highest count of each row's interval, both included.
 
-        The intervals have the calibrated level of the model. `prob_between` says how probable each one is.
+        The intervals use the calibrated level of the model. `prob_between` returns the probability of each interval.
 
         Parameters
         ----------
         coverage : float
             The share of counts that the intervals should contain.
         kind : {"narrowest", "central"}, optional
-            The interval with the fewest counts, or the one between two quantiles. Default: "narrowest", and "central"
-            for models of censored counts.
+            The interval with the fewest counts, or the interval between two quantiles. Default: "narrowest", but
+            "central" for models of censored counts.
 
         Returns
         -------
@@ -288,7 +287,7 @@ class Prediction:
         return low.numpy().astype(np.int64), high.numpy().astype(np.int64)
 
     def interval_with_probability(self, coverage: float = COVERAGE, kind: str | None = None) -> Interval:
-        """Return the ends of the intervals of `interval` and their probability as tensors."""
+        """Return the ends of each row's interval and its probability, as tensors."""
         levels = self.calibration.row_levels(coverage, self.of, self.groups)
         return make_interval(self.distribution, levels, kind or self.interval_kind)
 
@@ -300,7 +299,7 @@ class Prediction:
         size : int
             The number of draws per row.
         seed : int, optional
-            Makes the draws repeatable.
+            Seed of the draws. Default: random.
 
         Returns
         -------
@@ -321,25 +320,25 @@ class Prediction:
 
     @property
     def ood_pvalue(self) -> np.ndarray:
-        """The share of rows like the training rows that are at least as unusual as each row."""
+        """The out-of-distribution p-value of every row: the share of ordinary rows that are at least as unusual."""
         if self.ood_scores is None:
             return self.calibration.ood_pvalue(self._require_table())
         return self.calibration.require_ood().pvalue(self.ood_scores)
 
     def to_frame(self, spec: PredictionSpec | None = None, **options: Any) -> Any:
-        """Return a table of predictions: a pandas data frame if the rows were one, else a polars data frame.
+        """Return a table of predictions as a data frame: of pandas if the rows came from pandas, else of polars.
 
         Parameters
         ----------
         spec : PredictionSpec, optional
-            What the table has.
+            The contents of the table.
         **options
-            Fields of `PredictionSpec` instead, such as `quantiles=[0.1, 0.9]`.
+            Fields of `PredictionSpec` that replace those of `spec`, such as `quantiles=[0.1, 0.9]`.
 
         Returns
         -------
         data frame
-            With one row per row, and the columns that `PredictionSpec` describes.
+            One row per prediction, with the columns that `PredictionSpec` describes.
 
         Examples
         --------
@@ -367,7 +366,7 @@ class Prediction:
         return self.table
 
     def to_columns(self, spec: PredictionSpec) -> Columns:
-        """Return the columns of a table by name: arrays, and lists of reasons; raise a `RowError` for huge counts."""
+        """Return the columns of a table by name; raise a `RowError` if a count is too large."""
         with single_thread(), np.errstate(all="ignore"):
             columns: Columns = {**self._summarise(spec)}
             wants = {"ood_pvalue", "ood"} & set(spec.columns)
@@ -376,7 +375,7 @@ class Prediction:
         return columns
 
     def _summarise(self, spec: PredictionSpec) -> dict[str, np.ndarray]:
-        """Return the columns that follow from the distributions, of one pass over the probabilities of each row."""
+        """Return the columns that follow from the distributions, computed in one pass over each row's probabilities."""
         levels = torch.tensor([0.5, *spec.quantiles], dtype=torch.float64)
         row_levels = self.calibration.row_levels(spec.coverage, self.of, self.groups)
         kind = spec.interval_kind or self.interval_kind
@@ -403,7 +402,7 @@ class Prediction:
         return {name: _to_numpy(values).astype(dtypes.get(name, np.float64)) for name, values in tensors.items()}
 
     def _describe_unusual_rows(self, spec: PredictionSpec) -> Columns:
-        """Return p-values, flags and reasons; without calibrated scores, the reasons that are columns alone."""
+        """Return p-values, flags and reasons; without calibrated scores, return reasons of single columns only."""
         columns: Columns = {}
         if self.calibration.ood is None:
             reasons = self.calibration.ood_reasons(self._require_table(), days=self.days)
@@ -425,7 +424,7 @@ class Prediction:
     # What notebooks and terminals show ---------------------------------------------------------------------------
 
     def plot(self, rows: Sequence[int] | None = None) -> Figure:
-        """Draw the distributions of some rows with their 90% intervals, and the probability of each interval.
+        """Plot the distributions of some rows with their 90% intervals, and the probability of each interval.
 
         Parameters
         ----------
@@ -438,24 +437,24 @@ class Prediction:
         """
         from ddpn.prediction.figure import bin_probabilities, draw_predictions  # imports matplotlib
 
-        some = self[:SHOWN_ROWS] if rows is None else self[np.array(rows, dtype=int)]
+        some = self[:MAX_SHOWN_ROWS] if rows is None else self[np.array(rows, dtype=int)]
         low, high, probability = (end.numpy() for end in some.interval_with_probability())
         tails = some.quantile([0.005, 0.995])
         first, last = min(tails.min(), low.min()), max(tails.max(), high.max())
-        # From 0, unless much of the axis would be empty.
+        # The axis starts at 0, unless much of it would be empty.
         start = float(first) if first > 0.4 * last else 0.0
         edges, shares = bin_probabilities(some.counts, start, float(last) + 1.0, 48)
         names = [f"row {label}" for label in some.row_labels]
         return draw_predictions(names, edges, shares, list(zip(low, high, probability, strict=True)))
 
     def _tabulate_first_rows(self) -> TextTable:
-        """Return the mean and the interval of the first rows."""
-        some = self[:SHOWN_ROWS]
+        """Make a table of the first rows with their means and intervals."""
+        some = self[:MAX_SHOWN_ROWS]
         ends = (part.tolist() for part in some.interval_with_probability())
         cells = zip(some.row_labels.tolist(), some.mean.tolist(), *ends, strict=True)
         rows = [(label, f"{mean:.3g}", interval_words(*interval)) for label, mean, *interval in cells]
         headings = ("row", "mean", f"interval, {COVERAGE:.0%} or more")
-        return TextTable(headings, rows, hidden=max(0, len(self) - SHOWN_ROWS))
+        return TextTable(headings, rows, hidden=max(0, len(self) - MAX_SHOWN_ROWS))
 
     def __repr__(self) -> str:
         return f"Prediction of {plural(len(self), 'row')}\n{self._tabulate_first_rows()}"
@@ -469,7 +468,7 @@ def _to_numpy(values: Tensor) -> np.ndarray:
 
 
 def _columns_or_one(values: Tensor, asked: ArrayLike) -> np.ndarray:
-    """Return values of shape (asked, rows) as (rows, asked), or as (rows,) where one was asked for."""
+    """Transpose values of shape (counts, rows) to (rows, counts), or to (rows,) if `asked` is a single number."""
     columns = _to_numpy(values).T
     return columns if np.ndim(asked) else columns[:, 0]
 
@@ -480,5 +479,5 @@ def _check_size(counts: Tensor, variance: Tensor | None = None) -> None:
     if variance is not None:
         bad |= ~variance.isfinite().numpy()
     if bad.any():
-        remedy = ". Check the units of the numbers, above all the exposure."
-        raise RowError("Predicted counts must be below 2^52, got a prediction that is too large", bad, remedy)
+        remedy = ". Check the units of the columns, above all the exposure."
+        raise RowError("Predicted counts must be below 2^52, but the prediction is larger", bad, remedy)

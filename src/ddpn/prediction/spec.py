@@ -1,4 +1,4 @@
-"""`PredictionSpec`: what a table of predictions has. Imports no torch."""
+"""`PredictionSpec`: the contents of a table of predictions. Imports no torch."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -9,65 +9,67 @@ from ddpn.members import find_member_name
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import check_choice, check_keys
 
-#: Columns of a table of predictions by default, in their order; of these, `ood_pvalue` needs calibrated scores.
+#: The default columns of a table of predictions in order. `ood_pvalue` is present only if the model has such scores.
 DEFAULT_COLUMNS = (
     "mean", "median", "mode", "lower", "upper", "interval_probability", "aleatoric", "epistemic", "stddev",
     "ood_pvalue",
 )  # fmt: skip
-#: Columns about rows that are flagged as out-of-distribution.
+#: Columns that flag out-of-distribution rows.
 FLAG_COLUMNS = ("ood", "ood_reason")
-#: Outputs that only JSON can hold: the shape of each distribution, and what each member predicts.
+#: Outputs that only JSON can hold: the shape of each distribution, and the predictions of each member.
 NESTED_OUTPUTS = ("distribution", "members")
-#: The largest count whose probability may be a column.
+#: The largest allowed value of `pmf`.
 MAX_PMF = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionSpec:
-    """What a table of predictions has: `Prediction.to_frame`, `ddpn predict`, the server and ONNX files take one.
+    """The contents of a table of predictions, for `Prediction.to_frame`, `ddpn predict`, the server and ONNX files.
 
     The columns are, in this order:
 
     mean
-        The expected count, float64 like all columns that are not counts.
+        The expected count. Like all columns that do not hold counts, it is float64.
     median, mode
-        The smallest count with at least half of the mass below or at it; the most probable count.
+        The smallest count that is not exceeded with a probability of at least one half; the most probable count.
     lower, upper
-        The narrowest (or, on request, central) interval that contains the count with a probability of at least
-        `coverage`, both ends included; calibrated if the model has calibrated intervals.
+        The narrowest (on request, the central) interval that contains the count with a probability of at least
+        `coverage`, both ends included. It is calibrated if the model is.
     interval_probability
-        The probability of the interval by the row's own distribution. As counts are integers, it is more than asked.
+        The probability of the interval by the row's own distribution. It exceeds `coverage`, because counts are
+        integers.
     aleatoric, epistemic, stddev
-        The variance that remains if the members agree, the variance of their means, and the square root of their sum.
+        The mean of the components' variances, the variance of their means, and the square root of the sum of both.
     q0.1, ...
-        Quantiles, which are counts, one column per level of `quantiles`.
+        Quantiles, one column per level of `quantiles`. They are counts.
     p0, p1, ...
         Probabilities of the counts 0 to `pmf`.
     ood_pvalue
-        The share of rows like the training rows that are at least as unusual; only of models with calibrated
+        The share of ordinary rows that are at least as unusual. Present only if the model has calibrated
         out-of-distribution scores.
     ood, ood_reason
-        Whether `ood_pvalue` is at most `ood`, and the reasons as text, missing if not; only on request.
+        Present only on request: True if `ood_pvalue` is at most `ood`, and the reasons as text (missing for rows that
+        are not flagged).
 
     Parameters
     ----------
     coverage : float
-        The least probability of the interval, calibrated on held-out rows if there were any.
+        The probability that intervals must have at least, calibrated on held-out rows if there were any.
     interval_kind : {"narrowest", "central"}, optional
         The fewest consecutive counts with that probability, or the counts between two quantiles. Default:
-        "narrowest", and "central" for models of censored counts.
+        "narrowest", but "central" for models of censored counts.
     quantiles : sequence of float
         Levels of quantiles.
     pmf : int, optional
         The largest count whose probability is a column.
     ood : float, optional
-        Adds `ood` and `ood_reason`: rows are flagged if their p-value is at most this.
+        Flag rows whose p-value is at most this, in the columns `ood` and `ood_reason`.
     columns : sequence of str
         Names of the columns above, apart from quantiles and probabilities. Default: all up to `ood_pvalue`.
     member : str, optional
-        The member that predicts instead of the mixture, where a model predicts a table.
+        The member that predicts instead of the mixture. Used when a saved model predicts a table.
     keep : bool
-        Whether to keep the columns of the table, where a model predicts a table.
+        Whether to keep the columns of the table. Used when a saved model predicts a table.
     """
 
     coverage: float = 0.9
@@ -96,16 +98,17 @@ class PredictionSpec:
             raise ConfigError(argument="pmf", must=f"be a count from 0 to {MAX_PMF}", got=str(self.pmf))
 
     def for_model(self, members: Iterable[str], has_ood: bool) -> Self:
-        """Return the spec with the model's name of the member; raise an error for what the model cannot do."""
+        """Return the spec with the member's full name; raise an error if the model cannot fulfil the spec."""
         if self.ood is not None and not has_ood:
-            reason = "this one had too few rows, was not calibrated, or was saved in Python before fit_ood"
-            raise InputError(f"needs a model that was fitted with validation rows; {reason}", argument="ood")
+            reason = "This one had too few rows, or was not calibrated: call fit_ood before you save it"
+            message = f"needs a model with calibrated out-of-distribution scores. {reason}"
+            raise InputError(message, argument="ood")
         is_member = self.member not in (None, "mixture")
         return replace(self, member=find_member_name(str(self.member), members) if is_member else None)
 
 
 def quantile_name(level: float) -> str:
-    """Return the name of the column of a quantile.
+    """Return the name of a quantile's column.
 
     >>> quantile_name(0.1)
     'q0.1'
@@ -114,7 +117,7 @@ def quantile_name(level: float) -> str:
 
 
 def parse_levels(text: str) -> tuple[float, ...]:
-    """Read numbers separated by commas.
+    """Read levels that are separated by commas.
 
     >>> parse_levels("0.1, 0.9")
     (0.1, 0.9)

@@ -1,4 +1,4 @@
-"""Checks of what users pass for each row: counts, weights, exposures and groups, with errors that name the rows."""
+"""Check the counts, weights, exposures and groups that users pass. Errors name the rows."""
 
 from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from ddpn.runtime.errors import Argument, InputError, format_rows
 from ddpn.runtime.validation import check_choice
 
-#: Rows of a table to take: a mask, positions or a slice.
+#: A selection of rows: a mask, positions or a slice.
 RowIndex: TypeAlias = np.ndarray | slice | list[int]
 
 
@@ -26,23 +26,23 @@ class SparseMatrix(Protocol):
 
 
 class RowTable(Protocol):
-    """A table that takes its rows by itself, as `ddpn.tables.columns.ColumnTable` does."""
+    """A table that can select its own rows, such as `ddpn.tables.columns.ColumnTable`."""
 
     def __len__(self) -> int: ...
 
     def rows(self, index: RowIndex) -> Self: ...
 
 
-#: What users pass as a table: a data frame of any library, an array, a sparse matrix or lists of rows.
+#: Everything that users can pass as a table: a data frame of any library, an array, a sparse matrix or lists of rows.
 TableLike: TypeAlias = IntoDataFrame | ArrayLike | SparseMatrix | RowTable
-#: Labels of rows in messages; None for their positions.
+#: Names of rows in messages. None stands for positions.
 Labels: TypeAlias = Sequence[object] | np.ndarray | None
-#: The largest count: float64 has every integer up to here.
+#: The largest count. Float64 represents every integer up to this one.
 LARGEST_COUNT = 2.0**53
 
 
 def get_row_count(X: object) -> int:
-    """Return the number of rows of anything that can be read as a table."""
+    """Return the number of rows of any table."""
     if hasattr(X, "shape"):
         return X.shape[0] if len(X.shape) else 0
     try:
@@ -52,7 +52,7 @@ def get_row_count(X: object) -> int:
 
 
 def get_row_labels(*sources: object) -> np.ndarray | None:
-    """Return the index of the first pandas object among `sources`; None if rows have no labels but positions."""
+    """Return the index of the first pandas object among `sources`; None if there is no pandas object."""
     for source in sources:
         index = getattr(source, "index", None)
         if isinstance(source, Sized) and isinstance(index, Sized) and len(index) == len(source):
@@ -71,7 +71,7 @@ class RowError(InputError):
 
 @contextmanager
 def label_row_errors(labels: Labels) -> Iterator[None]:
-    """Replace positions by these labels in errors about rows; with None, leave that to an outer context."""
+    """Replace positions by `labels` in errors about rows. With None, an outer context may do so."""
     try:
         yield
     except RowError as error:
@@ -82,7 +82,7 @@ def label_row_errors(labels: Labels) -> Iterator[None]:
 
 
 def select_labels(bad: np.ndarray, labels: Labels) -> Sequence[object]:
-    """Return the labels of the rows where the mask `bad` is true; positions if there are no labels."""
+    """Return the labels of the rows where the mask `bad` is True, or their positions if there are no labels."""
     rows = np.flatnonzero(bad)
     return list((rows if labels is None else np.asarray(labels)[rows]).tolist())
 
@@ -97,11 +97,11 @@ def check_counts(
 ) -> np.ndarray:
     """Check counts and return them as float64.
 
-    With `fractional="round"`, counts that are not integers are rounded; by default they are refused.
+    With `fractional="round"`, counts that are not integers are rounded. By default they raise an error.
     """
     check_choice("fractional", fractional, ("error", "round"))
     if y is None:
-        # The middle part is the sentence scikit-learn's checks look for.
+        # scikit-learn's checks look for the words between the colon and the comma.
         what = "is missing: this estimator requires y to be passed, but the target y is None"
         raise InputError(what, argument=name)
     values = _to_float_vector(y, name, labels)
@@ -119,7 +119,7 @@ def check_counts(
         rows, last = select_labels(bad, labels), f"Input {name} contains {kind}."
         raise InputError(argument=name, must="be finite", got=str(values[bad][0]), rows=rows, remedy=last)
     _check_all(values >= 0, name, "hold non-negative integers", values, labels)
-    too_large = "Larger integers have no exact floating-point numbers: count in thousands or millions."
+    too_large = "Larger integers are not exact in floating point: count in thousands or millions."
     _check_all(values <= LARGEST_COUNT, name, "be at most 2^53", values, labels, too_large)
     is_whole = values == np.floor(values)
     if fractional == "error":
@@ -129,14 +129,14 @@ def check_counts(
 
 
 def _guess_fractions(fractions: np.ndarray) -> str:
-    """Guess what counts that are not integers are; return a sentence that ends in a blank, "" for no such counts."""
+    """Return a sentence that guesses where fractional counts come from, ending in a space; "" if there are none."""
     if not len(fractions):
         return ""
     if (4.0 * fractions == np.floor(4.0 * fractions)).all():
-        return "Halves and quarters look like means of several counts: use the counts themselves if you have them. "
+        return "Halves and quarters look like means of several counts. Use the counts themselves if you have them. "
     return (
-        "Values with many decimals look like a weight or a rate, not a count: if counts were divided by a known "
-        "scale, pass the counts, and the scale as the exposure. "
+        "Values with many decimals look like weights or rates. If counts were divided by a known scale, pass the "
+        "counts, and the scale as the exposure. "
     )
 
 
@@ -145,8 +145,8 @@ def check_vector(
 ) -> np.ndarray | None:
     """Check numbers and return one finite float64 per row; a single number is repeated for all rows.
 
-    Numbers must be positive, or not negative if `zero`. If all are 0 they are refused, unless `all_zero`: weights of 0
-    alone would leave nothing to fit.
+    Numbers must be positive or, with `zero`, not negative. If all are 0, an error is raised unless `all_zero` is True,
+    because weights of 0 alone would leave nothing to fit.
     """
     if values is None:
         return None
@@ -167,7 +167,7 @@ def check_vector(
 
 
 def check_flags(name: str, values: object, n: int, labels: Labels) -> np.ndarray:
-    """Return one boolean per row, from booleans or from 0 and 1."""
+    """Check booleans, or numbers that are 0 or 1, and return one boolean per row."""
     plain = to_array(values)
     if plain.shape != (n,):
         got = f"shape {plain.shape} for {n} rows"
@@ -197,7 +197,7 @@ def _to_float_vector(y: object, name: str | Argument, labels: Labels) -> np.ndar
     """Convert `y` to a float64 vector."""
     plain = to_array(y)
     if plain.dtype.kind not in "buifOUS":
-        # The words in brackets are those scikit-learn's checks look for.
+        # scikit-learn's checks look for the words in brackets.
         words = " (Complex data not supported)" if plain.dtype.kind == "c" else ""
         raise InputError(argument=name, must="hold numbers", got=f"dtype {plain.dtype}{words}")
     if plain.ndim == 2 and plain.shape[1] == 1:
@@ -205,7 +205,7 @@ def _to_float_vector(y: object, name: str | Argument, labels: Labels) -> np.ndar
 
         plain = column_or_1d(plain, warn=True)
     if plain.ndim != 1:
-        # The last words are those scikit-learn uses.
+        # The words after the colon are scikit-learn's.
         got = f"shape {plain.shape}: {name} should be a 1d array"
         raise InputError(argument=name, must="have one dimension", got=got)
     if plain.dtype.kind in "OUS":

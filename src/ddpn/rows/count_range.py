@@ -1,4 +1,4 @@
-"""`CountRange`: which counts are possible, and up to where they are recorded."""
+"""`CountRange`: which counts are possible, and above which count they are censored."""
 
 from dataclasses import asdict, dataclass
 
@@ -13,21 +13,21 @@ from ddpn.storage.contents import JsonObject
 
 @dataclass(frozen=True)
 class CountRange:
-    """The range of counts: which are possible, and up to where they are recorded.
+    """The possible counts, and the limit above which counts are censored.
 
     Parameters
     ----------
     lower : int
         The smallest possible count. Default: 0.
     upper : int, optional
-        The largest possible count of all rows. Default: unbounded.
+        The largest possible count in every row. Default: unbounded.
     censored_above : int, optional
-        Counts of this size or more are recorded as this one ("10 or more").
+        The recording limit: larger counts are recorded as this number ("10 or more").
     upper_per_row : bool
-        Whether every row has its own largest possible count, which predictions need too.
+        True if each row has its own largest possible count, which is then needed for predictions as well.
     upper_is_total : bool
-        Whether the largest possible count is the total that counts are a part of, as for the Double Binomial: it is
-        then the exposure of every member.
+        True if the largest possible count is the total n of "k of n", as for the Double Binomial. Members then take it
+        as the exposure.
 
     >>> CountRange(lower=1, upper=5)
     CountRange(lower=1, upper=5, censored_above=None, upper_per_row=False, upper_is_total=False)
@@ -64,14 +64,14 @@ class CountRange:
 
     @property
     def options(self) -> dict[str, int]:
-        """The limits that are numbers, keyed by the estimator's argument that sets them."""
+        """The limits that are set, keyed by the estimator's argument."""
         limits = {"lower": self.lower or None, "upper": self.upper, "censored_above": self.censored_above}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     def bounds(
         self, n: int, upper: object = None, labels: Labels = None
     ) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Return the smallest and the largest possible count per row, each None without a bound; validates `upper`."""
+        """Validate `upper`; return the smallest and the largest possible count per row, or None for an absent bound."""
         lower = np.full(n, float(self.lower)) if self.lower else None
         if upper is None:
             if self.upper_per_row:
@@ -82,7 +82,7 @@ class CountRange:
             raise InputError(reason, argument="upper")
         values = check_vector("upper", upper, n, zero=True, labels=labels, all_zero=True)
         assert values is not None
-        least = max(self.lower, int(self.upper_is_total))  # a share of nothing has no distribution
+        least = max(self.lower, int(self.upper_is_total))  # a total of 0 leaves nothing to predict
         bad = (values != np.floor(values)) | (values < least)
         if bad.any():
             must, rows = f"hold integers of at least {least}", select_labels(bad, labels)
@@ -90,9 +90,9 @@ class CountRange:
         return lower, values
 
     def apply(self, rows: CountRows, name: str | Argument = "y") -> CountRows:
-        """Return the rows with these bounds and limits; raise an `InputError` for counts outside them.
+        """Return the rows with these bounds and recording limits; raise an `InputError` for counts outside the bounds.
 
-        `rows` may already have an upper bound per row, and limits of censored counts. Messages call the counts `name`.
+        `rows` may already have an upper bound or a recording limit per row. Messages call the counts `name`.
         """
         low, high = self.bounds(len(rows), rows.upper, rows.labels)
         y, limit = rows.y, rows.limit
@@ -111,13 +111,13 @@ class CountRange:
         return rows.replace(y=y, exposure=exposure, lower=low, upper=high, limit=limit)
 
     def check_known(self, sample: CountRows) -> None:
-        """Raise an `InputError` if all counts are censored: nothing can be fitted to them."""
+        """Raise an `InputError` if all counts are censored, because nothing can be fitted to them."""
         if sample.limit is not None and (sample.y >= sample.limit)[sample.has_weight].all():
             must = "hold a count that is known exactly"
             raise InputError(argument="y", must=must, got="censored counts only")
 
     def arguments(self, sample: CountRows) -> dict[str, np.ndarray | None]:
-        """Return `exposure`, `upper` and `censored` of rows as arguments that an estimator takes."""
+        """Return the estimator's arguments `exposure`, `upper` and `censored` for these rows."""
         flags = None
         if sample.limit is not None and (self.censored_above is None or (sample.limit < self.censored_above).any()):
             flags = sample.y >= sample.limit
@@ -125,7 +125,10 @@ class CountRange:
         return {"exposure": exposure, "upper": sample.upper if self.upper_per_row else None, "censored": flags}
 
     def needs_exposure(self, rows: CountRows) -> bool:
-        """Return True if models of these rows need exposures to predict; totals that bound the counts do not count."""
+        """Return True if predictions of models fitted to `rows` need an exposure.
+
+        Totals of "k of n" do not count as exposure.
+        """
         return rows.exposure is not None and not self.upper_is_total
 
     def as_dict(self) -> JsonObject:

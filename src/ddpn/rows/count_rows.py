@@ -1,4 +1,4 @@
-"""`CountRows`: rows that models are fitted to and scored on, validated once and used down to the training loop."""
+"""`CountRows`: rows to fit or to score, validated once and then passed on down to the training loop."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,18 +20,18 @@ from ddpn.rows.checks import (
 )
 from ddpn.rows.groups import check_groups
 
-#: The type of the inputs, and that of vectors such as the counts: arrays, but tensors in the training of networks.
+#: The types of the inputs and of vectors such as the counts. Vectors are arrays, or tensors when networks are trained.
 Inputs = TypeVar("Inputs", covariant=True)
 Vector = TypeVar("Vector", default=np.ndarray)
 _NewInputs = TypeVar("_NewInputs")
 _Table = TypeVar("_Table")
 _NewVector = TypeVar("_NewVector")
 
-#: The parts that are vectors of numbers.
+#: Fields that are vectors of numbers.
 _VECTORS = ("y", "weight", "exposure", "lower", "upper", "limit")
-#: The parts that hold a name per row.
+#: Fields with a name per row.
 _NAMES = ("labels", "interval_groups", "group")
-#: Rows that are predicted at a time: as fast as more rows, with parameters and inputs of a few megabytes.
+#: Rows per block of predictions. Larger blocks are not faster; this one needs a few megabytes.
 BLOCK = 4096
 
 
@@ -39,42 +39,43 @@ BLOCK = 4096
 class CountRows(Generic[Inputs, Vector]):
     """Rows with inputs and counts, and optionally weights, exposures, bounds, censoring limits and groups.
 
-    The constructor checks every part. Results of `rows`, `map` and `replace` are not checked again.
+    The constructor checks every field. The results of `rows`, `map` and `replace` are not checked again.
 
-    Shape: X (N, ...), the others (N,). In a training batch where each member has its own rows, (B, M, ...) and (B, M).
+    Shape: X (N, ...), all other fields (N,). In a training batch in which each network has its own rows: (B, M, ...)
+    and (B, M).
 
     Parameters
     ----------
     X : table or Tensor
         Inputs: a data frame, an array, a sparse matrix or a tensor.
     y : array-like or Tensor
-        The counts. Tensors are taken as they are, and checked by the training of networks, which knows the likelihood.
+        The counts. Tensors are not checked here but when networks are trained, because the check needs the likelihood.
     weight : array-like, optional
-        How many times each row counts.
+        The weight of each row. A weight of 2 equals giving the row twice.
     exposure : array-like or float, optional
         The known scale of each row.
     labels : array, optional
-        What messages call the rows: row numbers of a file, or the index of a data frame. Default: the index of a
+        The names of the rows in messages: row numbers of a file, or the index of a data frame. Default: the index of a
         pandas object, or positions from 0.
     interval_groups : array, optional
         The names of the groups within which intervals are calibrated.
     lower, upper : array-like, optional
         The smallest and the largest possible count of each row.
     limit : array, optional
-        The largest count that can be recorded: a count equal to it is right-censored, and stands for that many or more.
-        Infinite where a count is known exactly.
+        The recording limit of each row. A count equal to the limit is right-censored: it stands for that many or more.
+        Infinite for counts that are known exactly.
     group : array-like, optional
-        What each row belongs to, such as a person: rows with equal labels are never divided between folds, nor between
-        training, validation and test rows.
+        What each row belongs to, such as a person. Rows with equal labels always share a fold, and are never divided
+        between training, validation and test rows.
     censored : array-like of bool, optional
-        Rows whose count stands for that many or more, instead of `limit`.
+        Instead of `limit`: True for each count that stands for that many or more.
     fractional : {"error", "round"}
-        What to do where a count is not an integer.
+        Whether counts that are not integers raise an error or are rounded.
 
     Raises
     ------
     InputError
-        For values that are missing, negative or of another length than X.
+        If a field has missing or negative values, or not one value per row of X.
 
     Examples
     --------
@@ -93,7 +94,7 @@ class CountRows(Generic[Inputs, Vector]):
     upper: Vector | None = None
     limit: Vector | None = None
     group: np.ndarray | None = None
-    #: Whether the counts were checked: not those of tensors that a user passes.
+    #: False if the counts are a tensor of the user, which is not checked yet.
     is_checked: bool = True
 
     def __init__(
@@ -132,7 +133,7 @@ class CountRows(Generic[Inputs, Vector]):
         groups: ArrayLike | None = None,
         fractional: str = "error",
     ) -> "CountRows[_NewInputs]":
-        """Check the arguments of an estimator's method; messages name the parts as the method does."""
+        """Check the arguments of an estimator's method; error messages use the names of these arguments."""
         parts = {"X": X, "y": y, "weight": sample_weight, "exposure": exposure, "upper": upper}
         checked = _check_parts(parts, censored, fractional, {"weight": "sample_weight"})
         return cls.from_checked(**checked | {"group": check_groups(groups, len(checked["y"]))})
@@ -141,7 +142,7 @@ class CountRows(Generic[Inputs, Vector]):
     def from_checked(
         cls, X: _NewInputs, y: _NewVector, **parts: _NewVector | np.ndarray | bool | None
     ) -> "CountRows[_NewInputs, _NewVector]":
-        """Make rows of parts that were checked already: float64 arrays or tensors of one length."""
+        """Make rows from fields that are already checked: float64 arrays or tensors of equal length."""
         rows: CountRows[_NewInputs, _NewVector] = object.__new__(CountRows)
         rows.__dict__.update(dict.fromkeys((*_NAMES, *_VECTORS)), X=X, y=y, **{"is_checked": True} | parts)
         return rows
@@ -150,7 +151,7 @@ class CountRows(Generic[Inputs, Vector]):
         return len(self._get_parts("y")["y"])
 
     def rows(self, index: RowIndex) -> "CountRows[Inputs, Vector]":
-        """Take some of the rows.
+        """Select rows.
 
         Parameters
         ----------
@@ -162,7 +163,7 @@ class CountRows(Generic[Inputs, Vector]):
         return self.replace(X=None if self.X is None else take_rows(self.X, index), **taken)
 
     def _get_parts(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the parts of these names: inputs, vectors, names of rows, or None."""
+        """Return the fields with these names; a field that is not set is None."""
         return {name: getattr(self, name) for name in names}
 
     def blocks(self, size: int = BLOCK) -> Iterator["CountRows[Inputs, Vector]"]:
@@ -177,7 +178,7 @@ class CountRows(Generic[Inputs, Vector]):
             yield self.rows(slice(start, start + size))
 
     def map(self, change: Callable[[Vector], _NewVector]) -> "CountRows[_NewVector, _NewVector]":
-        """Apply `change` to every part that is present, for example to move it to another device."""
+        """Apply `change` to X and all vectors that are present, for example to move them to another device."""
         parts = self._get_parts(("X", *_VECTORS)).items()
         changed = {name: None if part is None else change(part) for name, part in parts}
         return CountRows.from_checked(**changed, **self._get_parts(_NAMES), is_checked=self.is_checked)
@@ -191,12 +192,12 @@ class CountRows(Generic[Inputs, Vector]):
     def replace(self, **parts: Vector | np.ndarray | bool | None) -> "CountRows[Inputs, Vector]": ...
 
     def replace(self, **parts: object) -> object:
-        """Return a copy with some parts replaced; they are not checked."""
+        """Return a copy with some fields replaced. The new values are not checked."""
         return self.from_checked(**self.__dict__ | parts)
 
     @property
     def parts(self) -> dict[str, Any]:
-        """The parts that are present, by name, without labels and groups."""
+        """X and all vectors that are present, by name; without labels and groups."""
         return {name: part for name, part in self._get_parts(("X", *_VECTORS)).items() if part is not None}
 
     @property
@@ -212,19 +213,19 @@ class CountRows(Generic[Inputs, Vector]):
 
     @property
     def has_weight(self: "CountRows") -> np.ndarray:
-        """Mask of the rows with a weight above 0."""
+        """A mask of the rows with a weight above 0."""
         return np.ones(len(self), dtype=bool) if self.weight is None else np.asarray(self.weight > 0)
 
     @property
     def weight_or_ones(self: "CountRows") -> np.ndarray:
-        """The weights, or ones without weights."""
+        """The weights; ones if there are no weights."""
         return np.ones(len(self)) if self.weight is None else self.weight
 
     def merge_equal_rows(self: "CountRows[Inputs, np.ndarray]", values: np.ndarray) -> "CountRows[Inputs, np.ndarray]":
-        """Merge rows with equal inputs and counts, adding their weights, and sort them.
+        """Merge rows with equal inputs and counts, add their weights, and sort the rows.
 
-        A fit with integer weights and one with repeated rows are then the same computation, not merely equal in
-        expectation. Rows of weight 0 are dropped.
+        A fit with integer weights is then exactly the same computation as a fit with repeated rows. Rows of weight 0
+        are dropped.
 
         Parameters
         ----------
@@ -240,7 +241,7 @@ class CountRows(Generic[Inputs, Vector]):
         return self.rows(first).replace(weight=total)
 
     def compute_digest(self) -> str:
-        """Return a hash of all values, which identifies the same rows in another process."""
+        """Compute a hash of all values. Equal rows have equal hashes in every process."""
         digest = hashlib.sha256()
         for name, part in self.parts.items():
             frame = nw.from_native(part, eager_only=True, pass_through=True)
@@ -251,14 +252,14 @@ class CountRows(Generic[Inputs, Vector]):
                 columns = part.to_arrays()
             for column, values in columns.items():
                 array = np.asarray(values)
-                # Objects have no bytes of their own, and text has none that are the same in every process.
+                # The bytes of Python objects are pointers, which differ between processes.
                 content = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
                 digest.update(f"{column} {array.dtype} {array.shape} ".encode() + content)
         return digest.hexdigest()
 
 
 def take_rows(X: _Table, index: RowIndex) -> _Table:
-    """Take some rows of a data frame, array, sparse matrix, tensor or list."""
+    """Select rows of a data frame, array, sparse matrix, tensor or list."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         positions = index if isinstance(index, slice) else np.asarray(index)
@@ -274,7 +275,7 @@ def take_rows(X: _Table, index: RowIndex) -> _Table:
         return table.rows(index)
     if hasattr(X, "shape"):
         return table[index]
-    # Mixed lists keep their numbers as numbers instead of becoming text.
+    # In a list of numbers and text, numbers must not become text.
     array: Any = np.asarray(X, dtype=object if np.asarray(X).dtype.kind in "US" else None)
     return array[index]
 
@@ -282,7 +283,10 @@ def take_rows(X: _Table, index: RowIndex) -> _Table:
 def _check_parts(
     parts: Mapping[str, Any], censored: object, fractional: str, names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the parts as checked arrays, with the limits of censored counts; `names` are their names in messages."""
+    """Return the fields as checked arrays, with the limits of censored counts.
+
+    `names` maps fields to names in messages.
+    """
 
     def check(part: str, **rule: bool) -> np.ndarray | None:
         return check_vector(names.get(part, part), parts.get(part), n, labels=labels, **rule)

@@ -1,19 +1,19 @@
-"""The unit of exposures: members fit rates per unit, which stay where likelihoods do not clamp them."""
+"""The unit of exposures. Members fit rates per unit, which must stay in the range that likelihoods allow."""
 
 import numpy as np
 
 from ddpn.rows.count_rows import CountRows
 
-#: Logarithms to base 2 of the count above which rates are rescaled, and of the largest rate after that. Heads clamp
-#: rates at 2^23.
+#: Binary logarithms of the count above which rates are rescaled, and of the largest rate afterwards. Heads clip rates
+#: at 2^23.
 _LARGE_COUNT, _LARGE_RATE = 22.0, 20.0
 
 
 def choose_exposure_unit(rows: CountRows, is_total: bool) -> float:
-    """Choose the power of two by which members divide exposures, which loses no digits.
+    """Choose the number by which members divide exposures: a power of two, so that no digits are lost.
 
-    It is the one nearest to the mean exposure, or to 1 without exposures. For counts above 4 million it is smaller, so
-    that rates per unit stay below a million. For totals (`is_total`) it is 1.
+    It is the power of two nearest to the mean exposure (1 without exposures). If counts exceed 4 million, it is
+    smaller, so that rates per unit stay below a million. For totals of "k of n" (`is_total`), it is 1.
     """
     if is_total:
         return 1.0
@@ -24,9 +24,9 @@ def choose_exposure_unit(rows: CountRows, is_total: bool) -> float:
 
 
 def divide_exposure(rows: CountRows, unit: float) -> CountRows:
-    """Return the rows with their exposures divided by `unit`; rows without exposures count as 1.
+    """Return the rows with their exposures divided by `unit`. Rows without exposures have an exposure of 1.
 
-    Rows without exposures are returned unchanged if the unit is 1.
+    If there are no exposures and the unit is 1, the rows are returned unchanged.
     """
     if rows.exposure is None and unit == 1.0:
         return rows

@@ -1,4 +1,4 @@
-"""Groups of rows that belong together, such as those of a person: their labels, their sizes and their words."""
+"""Groups of rows that belong together, such as the rows of one person: labels, sizes and descriptions."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,14 @@ import numpy as np
 from ddpn.rows.checks import to_array
 from ddpn.runtime.errors import InputError
 
-#: In place of columns: rows whose inputs are all equal, or nearly equal, belong together.
+#: Used in place of column names: rows with equal or nearly equal inputs form a group.
 EQUAL_INPUTS = "equal-inputs"
 
 
 def check_groups(groups: object, n: int, name: str = "groups") -> np.ndarray | None:
-    """Check the group labels of `n` rows; return them as text, or None without groups.
+    """Check the group labels of `n` rows and return them as text; return None if there are none.
 
-    A row with a missing label is a group of its own.
+    A row with a missing label is a group by itself.
     """
     if groups is None:
         return None
@@ -29,9 +29,9 @@ def check_groups(groups: object, n: int, name: str = "groups") -> np.ndarray | N
 
 
 def encode_groups(rows: int, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Encode groups: return an integer per row, the same within a group, and the number of rows of each group.
+    """Return the number of each row's group, and the number of rows in each group.
 
-    Without labels, each row is a group of its own.
+    Without labels, each row is a group by itself.
     """
     if group is None:
         return np.arange(rows), np.ones(rows, dtype=np.int64)
@@ -40,12 +40,12 @@ def encode_groups(rows: int, group: np.ndarray | None) -> tuple[np.ndarray, np.n
 
 
 def is_by_inputs(columns: Sequence[str], present: Sequence[str]) -> bool:
-    """Return True if rows with equal inputs are the groups; a column of that name takes precedence."""
+    """Return True if groups are defined by equal inputs. A column with that name takes precedence."""
     return tuple(columns) == (EQUAL_INPUTS,) and EQUAL_INPUTS not in present
 
 
 def describe_groups(columns: Sequence[str]) -> str:
-    """Write what the rows of one group share, within a sentence.
+    """Describe what the rows of a group share, for use within a sentence.
 
     >>> describe_groups(["person"]), describe_groups(["person", "year"]), describe_groups(["equal-inputs"])
     ('the same person', 'the same person and year', 'equal inputs')
@@ -54,7 +54,7 @@ def describe_groups(columns: Sequence[str]) -> str:
 
 
 def describe_scores(columns: Sequence[str], in_time: bool = False, is_out_of_fold: bool = False) -> str:
-    """Write what the scores of test rows, or out-of-fold scores, mean where rows are split by groups.
+    """Describe what test scores or out-of-fold scores mean if rows are split by groups.
 
     >>> describe_scores(["person"])
     'Scores are for new groups: no value of person in the test rows occurs in the training rows.'

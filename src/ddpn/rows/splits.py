@@ -1,4 +1,4 @@
-"""Split rows into folds and held-out parts: at random or by time, with the rows of a group kept together."""
+"""Split rows into folds and held-out sets, at random or by time. Rows of a group stay together."""
 
 from collections.abc import Sequence
 
@@ -6,23 +6,24 @@ import numpy as np
 
 from ddpn.rows.groups import encode_groups
 
-#: Folds of cross-fitting.
+#: The number of folds in cross-fitting.
 FOLDS = 5
-#: Tables of at most this many rows are cross-fitted, and have smaller networks and trees; of more rows, some are held
-#: out.
+#: The most rows of a small table. Small tables are cross-fitted and get smaller networks and trees; larger tables have
+#: validation rows.
 SMALL_TABLE_ROWS = 5000
 #: The default share of rows that are held out.
 HELD_OUT_SHARE = 0.1
-#: The fewest rows of which some are held out for validation: fewer are needed for fitting, and would score too noisily.
+#: The fewest rows of a table from which validation rows are held out. With fewer, all rows are needed for fitting, and
+#: scores would be too noisy.
 MIN_ROWS_TO_VALIDATE = 200
 
 
 def assign_folds(rows: int, folds: int, seed: int, group: np.ndarray | None = None) -> np.ndarray:
-    """Divide rows at random into folds of about one size, each group (rows with equal labels) in one fold.
+    """Assign rows to folds of about equal size at random; return the number of each row's fold.
 
-    Returns the number of each row's fold, from 0 on. Without groups the sizes differ by at most one row. With groups,
-    the larger ones are placed first, each into the fold with the fewest rows so far. There are fewer folds if there are
-    fewer rows or groups.
+    Rows with equal labels in `group` share a fold. Without groups, sizes differ by at most one row. With groups, the
+    larger ones are assigned first, each to the fold with the fewest rows so far. There are never more folds than rows
+    or groups.
 
     >>> np.bincount(assign_folds(7, 3, seed=0)).tolist()
     [3, 2, 2]
@@ -43,7 +44,7 @@ def assign_folds(rows: int, folds: int, seed: int, group: np.ndarray | None = No
 def split_folds(
     rows: int, folds: int, seed: int, group: np.ndarray | None = None
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the positions of the rows outside and inside each fold of `assign_folds`: rows to fit, rows to predict.
+    """Return a pair of row positions per fold of `assign_folds`: rows to fit, and the fold's rows to predict.
 
     >>> [outer.tolist() for _, outer in split_folds(4, 2, seed=0, group=np.array(["a", "b", "b", "a"]))]
     [[0, 3], [1, 2]]
@@ -52,7 +53,7 @@ def split_folds(
 
 
 def list_fold_pairs(numbers: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the positions of the rows outside and inside each fold, from the number of each row's fold.
+    """Return the row positions outside and inside each fold. `numbers` has the number of each row's fold.
 
     >>> [inner.tolist() for inner, _ in list_fold_pairs(np.array([0, 1, 1, 0]))]
     [[1, 2], [0, 3]]
@@ -62,9 +63,9 @@ def list_fold_pairs(numbers: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def split_by_time(rows: int, size: int, blocks: int) -> list[tuple[slice, slice]]:
-    """Return slices of earlier rows to fit, and of the `size` rows after them to predict, latest first.
+    """Return pairs of slices: earlier rows to fit, and the next `size` rows to predict. The latest pair comes first.
 
-    Rows are in the order of time. There are up to `blocks` such pairs. At least `size` rows come before each block.
+    Rows must be sorted by time. There are up to `blocks` pairs, and each has more than `size` rows to fit.
 
     >>> split_by_time(10, 3, 4)
     [(slice(0, 7, None), slice(7, 10, None)), (slice(0, 4, None), slice(4, 7, None))]
@@ -74,10 +75,10 @@ def split_by_time(rows: int, size: int, blocks: int) -> list[tuple[slice, slice]
 
 
 def split_at_random(rows: int, shares: Sequence[float], seed: int, group: np.ndarray | None = None) -> list[np.ndarray]:
-    """Split rows into parts of given shares, which sum to 1: at random, with each group in one part.
+    """Split rows at random into parts with the given shares, which sum to 1; return the row positions of each part.
 
-    Returns the positions of the rows of each part. A part with a share above 0 has at least one group, if there are
-    enough. A group with more than half of the rows is in the first part.
+    The rows of a group stay in one part. A part with a share above 0 gets at least one group, if there are enough. A
+    group with more than half of the rows goes to the first part.
 
     >>> [len(part) for part in split_at_random(10, (0.7, 0.1, 0.2), seed=0)]
     [7, 1, 2]
@@ -99,9 +100,9 @@ def split_at_random(rows: int, shares: Sequence[float], seed: int, group: np.nda
 
 
 def draw_held_out_rows(rows: int, share: float, seed: int, group: np.ndarray | None = None) -> np.ndarray:
-    """Return a mask of about `share` of the rows, drawn at random as whole groups until there are enough rows.
+    """Draw about `share` of the rows at random, as whole groups; return a mask of the drawn rows.
 
-    At least one row or group is held out, and at least one is not, if there are two.
+    If there are at least two rows or groups, at least one is drawn and at least one is not.
 
     >>> draw_held_out_rows(10, 0.2, seed=0).sum()
     np.int64(2)

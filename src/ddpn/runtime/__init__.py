@@ -1,1 +1,1 @@
-"""What every part of ddpn stands on: errors, checks of arguments, threads, clocks, progress, extras, and jobs."""
+"""Building blocks of all other packages: errors, argument checks, threads, deadlines, progress bars and jobs."""

@@ -1,4 +1,4 @@
-"""`RayCluster`: which Ray cluster to use. Ray is imported on use, by this module only."""
+"""`RayCluster`: the Ray cluster on which jobs run. Only this module imports Ray, and only when it is needed."""
 
 import importlib.util
 import os
@@ -14,8 +14,8 @@ from ddpn.runtime.validation import check_integer, is_number
 
 #: Seconds that the head of a cluster has to answer.
 _CONNECT_SECONDS = 10.0
-#: Settings of Ray, unless the user has others: a job without a GPU sees none, and pages on the death of a node are not
-#: printed among the output of a program, as what was lost is repeated.
+#: Environment variables for Ray, unless the user has set them. Jobs that ask for no GPU see none. Ray's long messages
+#: about lost nodes are suppressed, because lost jobs are repeated anyway.
 _SETTINGS = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
     "RAY_DEDUP_LOGS_SKIP_REGEX": "Raylet is terminated|worker died or was killed|marked dead|will be retried",
@@ -27,27 +27,27 @@ def import_ray() -> ModuleType:
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # on the inner workings of Ray
+        warnings.simplefilter("ignore")  # they concern Ray's internals
         return import_extra("ray", "cluster")
 
 
 @dataclass(frozen=True)
 class RayCluster:
-    """A Ray cluster, as `n_jobs` of estimators and of `ddpn.workflow.tuning.tune`; needs the extra `cluster`.
+    """A Ray cluster to pass as `n_jobs` to estimators and to `ddpn.workflow.tuning.tune`; needs the extra `cluster`.
 
-    The connection is made on first use and ends with the program, or by `ray.shutdown()`.
+    Ray is connected on first use, until the program ends or calls `ray.shutdown()`.
 
     Parameters
     ----------
     address : str
-        "auto" for the cluster that this machine belongs to (or that of RAY_ADDRESS), HOST:PORT, ray://HOST:PORT, or
-        "local" for one that is started here and ends with the connection.
+        "auto" for the cluster that this machine belongs to (or the address in RAY_ADDRESS), HOST:PORT,
+        ray://HOST:PORT, or "local" for a cluster that is started on this machine and ends with the connection.
     cpus : int
-        CPU cores of a job; it has as many threads.
+        CPU cores per job, which is also its number of threads.
     gpus : float
-        GPUs of a job. With 0.25, four jobs share one.
+        GPUs per job. With 0.25, four jobs share one GPU.
     retries : int
-        How often Ray repeats a job whose worker or node is lost, or that raises an error that is not one of ddpn's own.
+        How often Ray repeats a job whose worker or node is lost, or that raises an error other than a `DDPNError`.
 
     Examples
     --------
@@ -82,20 +82,20 @@ class RayCluster:
 
     @property
     def slots(self) -> int:
-        """How many jobs the cluster has room for at present."""
+        """The number of jobs that can run on the cluster at the same time."""
         resources = self.connect().cluster_resources()
         by_gpu = resources.get("GPU", 0.0) / self.gpus if self.gpus else float("inf")
         return max(1, int(min(resources.get("CPU", 0.0) // self.cpus, by_gpu)))
 
 
 def _init(ray: ModuleType, address: str) -> None:
-    """Connect to Ray without its messages."""
+    """Connect to Ray and suppress its messages."""
     target = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
     options: dict[str, object] = {"logging_level": "ERROR", "log_to_driver": False, "runtime_env": _environment()}
     if address == "local":
         options["include_dashboard"] = False
     try:
-        if target not in ("auto", "local"):  # where nothing answers, Ray would wait for minutes, and end the process
+        if target not in ("auto", "local"):  # if nothing answers, Ray would wait for minutes and then end the process
             host, _, port = target.removeprefix("ray://").rpartition(":")
             socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
         with warnings.catch_warnings():
@@ -104,7 +104,7 @@ def _init(ray: ModuleType, address: str) -> None:
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         if target == "auto":
             raise ConfigError(
-                "No Ray cluster was found on this machine. Start one with `ray start --head`, or give an address."
+                "No Ray cluster is running on this machine. Start one with `ray start --head`, or give an address."
             ) from error
         raise ConfigError(
             f"No Ray cluster can be reached at {target!r}. Give HOST:PORT, as `ray start --head` prints it, and set "
@@ -113,7 +113,7 @@ def _init(ray: ModuleType, address: str) -> None:
 
 
 def _environment() -> dict[str, dict[str, str]]:
-    """Return the environment that workers need to import ddpn: PYTHONPATH if ddpn is imported by it here."""
+    """Return the environment that workers need to import ddpn: PYTHONPATH, if this process imports ddpn from it."""
     root = Path(importlib.util.find_spec("ddpn").submodule_search_locations[0]).parent  # type: ignore[union-attr,index]
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     uses_path = any(path and Path(path).resolve() == root for path in paths)

@@ -1,4 +1,4 @@
-"""Lists of column names as a user types them: commas separate names, and a name may contain commas as well."""
+"""Parse lists of column names that a user types. Commas separate names, but a name may itself contain commas."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,7 +7,7 @@ from ddpn.runtime.validation import check_column
 
 
 def split_words(text: str) -> list[str]:
-    """Split text at commas into words without surrounding spaces; empty words are left out.
+    """Split text at commas, strip spaces, and drop empty words.
 
     >>> split_words("age, ward,")
     ['age', 'ward']
@@ -18,18 +18,20 @@ def split_words(text: str) -> list[str]:
 def resolve_names(
     values: Iterable[str], columns: Sequence[str], role: str, error: type[DDPNError] = InputError
 ) -> tuple[str, ...]:
-    """Return the columns that a list names: a value that is exactly a column is that one, others have commas between.
+    """Return the columns that a list names.
+
+    A value that equals a column name stands for that column. Other values are split at commas.
 
     Parameters
     ----------
     values : iterable of str
-        What was typed, one value for each time that the option was given.
+        The typed values. An option that is given twice has two.
     columns : sequence of str
         The columns of the table.
     role : str
-        The argument that has the list, for messages.
+        The name of the argument, for messages.
     error : type
-        Raised for a name that no column has.
+        The error to raise if a column does not exist.
 
     Examples
     --------

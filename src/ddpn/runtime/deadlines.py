@@ -1,7 +1,8 @@
-"""Time: durations as text, such as 90s or 1h30m, and clocks that end work which takes longer.
+"""Durations as text, such as 90s or 1h30m, and deadlines.
 
-Deadlines are cooperative. Work that can end early with a result asks its clock how much time is left. Other work calls
-`check_deadline` in its loops, which raises an error after the end of a `Clock.limit` around it. Imports no torch.
+Deadlines are cooperative. Work that can stop early and still return a result asks its `Clock` how much time is left.
+Other work calls `check_deadline` in its loops, which raises an error once the `Clock.limit` around it has run out.
+Imports no torch.
 """
 
 import math
@@ -21,9 +22,9 @@ _DURATION = re.compile(r"\s*".join(rf"(?:(?P<{unit}>{_NUMBER})\s*{unit})?" for u
 
 
 def parse_duration(value: object, name: str = "duration") -> float:
-    """Return the seconds of a duration: a number, or text such as "90s", "10m", "1.5h" or "1h30m"; d is for days.
+    """Convert a duration to seconds. It is a number, or text such as "90s", "10m", "1.5h", "1h30m" or "2d".
 
-    `name` is what messages call the value.
+    `name` is what error messages call the value.
 
     >>> parse_duration("90s"), parse_duration("1h30m"), parse_duration(2.5)
     (90.0, 5400.0, 2.5)
@@ -40,7 +41,9 @@ def parse_duration(value: object, name: str = "duration") -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Write a duration as short text that `parse_duration` reads: two digits below 10 seconds, else to the second.
+    """Write a duration as short text that `parse_duration` reads.
+
+    It has two digits below 10 seconds, and is rounded to the second otherwise.
 
     >>> [format_duration(seconds) for seconds in (0.034, 7.25, 90, 600, 5400)]
     ['0.034s', '7.2s', '1m30s', '10m', '1h30m']
@@ -56,16 +59,16 @@ def format_duration(seconds: float) -> str:
     return "".join(parts)
 
 
-#: When the work of this thread must end, as `time.monotonic` counts.
+#: The deadline of the work in this context, on the scale of `time.monotonic`.
 _END: ContextVar[float] = ContextVar("end", default=math.inf)
 
 
 class TimeLimitError(DDPNError):
-    """Raised when the time is up before there is a result."""
+    """The time ran out before there was a result."""
 
 
 def check_deadline() -> None:
-    """Raise a `TimeLimitError` if the time of a `Clock.limit` around the caller is up; loops that take long call it.
+    """Raise a `TimeLimitError` if the time of the surrounding `Clock.limit` is up; called in loops that take long.
 
     >>> check_deadline()
     >>> with Clock(1e-9).limit():
@@ -78,9 +81,9 @@ def check_deadline() -> None:
 
 
 class Clock:
-    """Counts down from a number of seconds since `started`, as `time.monotonic` counts; without one, there is no limit.
+    """A countdown of `seconds` from `started`, which is a value of `time.monotonic`; without seconds there is no limit.
 
-    Work should end by itself when these seconds are over. `limit` ends it after `hard_seconds`, by default at the same
+    Work should stop by itself when these seconds are over. `limit` ends it after `hard_seconds`, by default at the same
     time.
 
     >>> Clock().left, Clock(60.0).left > 59.0
@@ -95,7 +98,7 @@ class Clock:
         self.hard_end = self.end if hard_seconds is None else self.started + hard_seconds
 
     def __getstate__(self) -> dict[str, float]:
-        # By the clock on the wall, which processes and machines share.
+        # Pickled in wall-clock time: `time.monotonic` differs between processes and machines.
         now = time.monotonic() - time.time()
         return {name: value - now for name, value in vars(self).items()}
 
@@ -104,27 +107,27 @@ class Clock:
         vars(self).update({name: value + now for name, value in state.items()})
 
     def __deepcopy__(self, memo: object) -> "Clock":
-        return self  # what uses a clock never changes it
+        return self  # a clock is never changed
 
     @property
     def left(self) -> float:
-        """Seconds that are left; 0 when the time is up."""
+        """The seconds left; 0 when the time is up."""
         return max(0.0, self.end - time.monotonic())
 
     @property
     def has_limit(self) -> bool:
-        """Whether there is an end."""
+        """True if the time is limited."""
         return self.end < float("inf")
 
     def part(self, seconds: float) -> "Clock":
-        """Return a clock that ends after this many seconds, or with this clock if that is earlier."""
+        """Return a clock that ends after this many seconds, or with this clock, whichever is earlier."""
         return Clock(min(seconds, self.left)) if self.has_limit else self
 
     @contextmanager
     def limit(self) -> Iterator[None]:
-        """Let `check_deadline` raise a `TimeLimitError` in the block, of this thread, after the hard end.
+        """Let `check_deadline` raise a `TimeLimitError` inside the block after the hard end.
 
-        In a limit inside of another one, the earlier of the two ends counts.
+        If limits are nested, the earliest one counts.
         """
         token = _END.set(min(self.hard_end, _END.get()))
         try:
@@ -134,5 +137,5 @@ class Clock:
             _END.reset(token)
 
 
-#: The clock of work that may take as long as it needs.
+#: A clock without a limit.
 NO_LIMIT = Clock()

@@ -1,4 +1,4 @@
-"""Results for people: numbers as text, tables for a terminal, and as HTML, where every text is escaped."""
+"""Results for people: numbers as text, and tables for a terminal or as HTML."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Self
 
 
 def as_text(value: object) -> str:
-    """Write a value as a cell of a table: numbers with about four digits, a dash if it is missing.
+    """Write a value as a table cell: numbers with about four digits, and a dash for a missing value.
 
     >>> [as_text(value) for value in (0.123456, 1234.5, 3, True, None, "north")]
     ['0.1235', '1,234', '3', 'yes', '–', 'north']
@@ -23,10 +23,10 @@ def as_text(value: object) -> str:
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table for people: `str(table)` for a terminal, and `to_html()` for a page.
+    """A table to display: `str(table)` for a terminal, and `to_html()` for a web page.
 
-    Columns after the first `names` are aligned at the right of a terminal. `bold` has the (row, column) of cells that
-    stand out, `hidden` is the number of further rows that are not shown.
+    The first `names` columns are aligned left, the others right. `bold` lists the cells to emphasise as (row, column).
+    `hidden` is the number of rows that are left out.
 
     >>> print(TextTable(("name", "CRPS"), [("trees", 1.5), ("GLM", 12)], hidden=3))
     name   CRPS
@@ -44,7 +44,7 @@ class TextTable:
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Sequence[object]], max_rows: int = 10) -> Self:
-        """Return the first rows of a table that is given by columns."""
+        """Make a table of the first `max_rows` rows of columns."""
         rows = list(zip(*columns.values(), strict=True))
         return cls(list(columns), rows[:max_rows], hidden=max(0, len(rows) - max_rows))
 
@@ -58,7 +58,7 @@ class TextTable:
         return "\n".join([*lines, *([f"... and {plural(self.hidden, 'more row')}"] if self.hidden else [])])
 
     def to_html(self) -> str:
-        """Return the table as HTML, where every text is escaped.
+        """Return the table as HTML. All text is escaped.
 
         >>> TextTable(("name", "CRPS"), [("<b>", 1.5)], bold={(0, 1)}).to_html().count("<b>")
         0
@@ -77,7 +77,9 @@ class TextTable:
 
 
 def format_number(value: float, integers: bool = True) -> str:
-    """Write a number with about three digits and commas between thousands; `integers` have no decimals.
+    """Write a number with about three digits and commas between thousands.
+
+    With `integers`, whole numbers have no decimals.
 
     >>> [format_number(v) for v in (0.0123, 0.00123, 3.14159, 12.34, -2.0, 1e6, 2.487e11, math.nan)]
     ['0.012', '0.00123', '3.14', '12.3', '-2', '1,000,000', '2.49e11', '–']
@@ -97,7 +99,7 @@ def format_number(value: float, integers: bool = True) -> str:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """Write a share in percent; a small share is not rounded to 0, nor a large one to 100.
+    """Write a share in percent. Shares near 0 or 1 are not rounded to 0% or 100%.
 
     >>> percent(0.8912), percent(1.0), percent(0.25, 0), percent(0.0002), percent(0.9999)
     ('89.1%', '100%', '25%', '<0.1%', '>99.9%')
@@ -111,7 +113,7 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def plural(number: int, one: str, more: str | None = None) -> str:
-    """Write a number and its noun.
+    """Write a number with its noun in the singular or plural.
 
     >>> plural(1, "row"), plural(2000, "row")
     ('1 row', '2,000 rows')
@@ -120,7 +122,7 @@ def plural(number: int, one: str, more: str | None = None) -> str:
 
 
 def describe_parts(rows: Mapping[str, int], folds: int = 0) -> str:
-    """Write how many rows a model is fitted to and scored on.
+    """Describe how many rows a model was fitted to and scored on.
 
     >>> describe_parts({"train": 661, "validation": 94, "test": 189}, folds=5)
     '755 rows, 5-fold cross-fitted; 189 test rows'
@@ -140,7 +142,9 @@ def describe_parts(rows: Mapping[str, int], folds: int = 0) -> str:
 
 
 def value_text(value: object) -> str:
-    """Write a value of a column: about four digits, without an exponent, and without commas because a year has none.
+    """Write a cell value with about four digits.
+
+    Numbers have no exponent, and no commas between thousands, because they may be years.
 
     >>> [value_text(v) for v in (1974.0, 0.123456, 250_000.0, True, "north")]
     ['1974', '0.1235', '250000', 'yes', 'north']
@@ -153,7 +157,7 @@ def value_text(value: object) -> str:
 
 
 def interval_words(low: float, high: float, probability: float) -> str:
-    """Write an interval of counts with its own probability.
+    """Write an interval of counts with its probability.
 
     >>> interval_words(2, 7, 0.934), interval_words(0, 12_000, 0.99999)
     ('2 to 7 (93%)', '0 to 12,000 (over 99.9%)')

@@ -1,4 +1,4 @@
-"""The errors that ddpn raises: whatever a user can cause is a `DDPNError` with one plain sentence.
+"""Errors and warnings of ddpn. Everything that a user can cause raises a `DDPNError` with one plain sentence.
 
 `DataWarning` is the category of warnings about the rows and columns of a table.
 """
@@ -8,12 +8,12 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-#: Rows that a message lists before it says how many more there are.
-_ROWS_SHOWN = 5
+#: The most rows that a message lists; of the others it gives the number.
+_MAX_LISTED_ROWS = 5
 
 
 class Argument(NamedTuple):
-    """An argument and the column that it names, where an error is about the cells of that column.
+    """An argument together with the column that it names, for errors about the cells of that column.
 
     Parameters
     ----------
@@ -36,26 +36,26 @@ class Argument(NamedTuple):
 
 
 class DDPNError(Exception):
-    """The base of every error that ddpn raises on purpose.
+    """The base class of every error that ddpn raises on purpose.
 
-    An error about an argument is data, which each interface renders: Python calls the argument by its name, the
-    command line by its option. Other arguments are in backticks, `name` or `name="value"`, in any of the texts
-    (`format_argument` writes them).
+    An error about an argument stores its parts, so that each interface can render it: Python shows the name of the
+    argument, the command line shows its option. Other arguments that a text mentions are in backticks, `name` or
+    `name="value"` (written by `format_argument`).
 
     Parameters
     ----------
     message : str
-        The sentence; with `argument`, what follows its name, if that is not "must ...".
+        The whole sentence. With `argument` and without `must`: the words after the name of the argument.
     argument : str or Argument, optional
         The argument whose value is invalid.
     must : str
-        What its value must do, such as "be above 0".
+        The condition that the value violates, such as "be above 0".
     got : str
-        What it is instead.
+        The invalid value.
     rows : sequence
-        The labels of the rows where it is so.
+        The labels of the rows with invalid values.
     remedy : str
-        What to do, in a sentence.
+        A sentence that says what to do.
 
     Examples
     --------
@@ -80,12 +80,12 @@ class DDPNError(Exception):
         self.rows, self.remedy = tuple(rows), remedy
 
     def sentence(self, subject: str) -> str:
-        """Return what is wrong as a sentence.
+        """Return the message.
 
         Parameters
         ----------
         subject : str
-            What to call the argument.
+            The name to use for the argument.
         """
         if self.argument is None:
             return self.message
@@ -110,18 +110,20 @@ class ConfigError(DDPNError, ValueError):
 
 
 class TrainingError(DDPNError, RuntimeError):
-    """A training that cannot continue."""
+    """Training cannot continue."""
 
 
 class DataWarning(UserWarning):
-    """A table may not be what it seems: a column leaks the target, rows belong together, a number means "unknown".
+    """A warning that a table may not be what it seems.
+
+    For example, a column leaks the target, rows belong together, or a number means "unknown".
 
     Turn these warnings off with `warnings.filterwarnings("ignore", category=ddpn.DataWarning)`.
     """
 
 
 def format_argument(name: str, value: object = None) -> str:
-    """Write an argument as messages refer to it, with its value as JSON, so that each interface can render it.
+    """Write an argument, and its value as JSON, in backticks, so that each interface can render it.
 
     >>> format_argument("overwrite"), format_argument("drop", ["age", "my day"])
     ('`overwrite`', '`drop=["age", "my day"]`')
@@ -132,16 +134,16 @@ def format_argument(name: str, value: object = None) -> str:
 
 
 def format_rows(labels: Sequence[object]) -> str:
-    """Write where bad values are, by the labels of their rows.
+    """Write the labels of rows with invalid values.
 
     >>> format_rows([17]), format_rows([3, 8])
     ('at row 17', 'at rows 3, 8')
     """
-    return f"at {'row' if len(labels) == 1 else 'rows'} {join_words(labels, _ROWS_SHOWN)}"
+    return f"at {'row' if len(labels) == 1 else 'rows'} {join_words(labels, _MAX_LISTED_ROWS)}"
 
 
 def join_words(words: Sequence[object], shown: int = 8) -> str:
-    """Join words with commas; of a long list, name the first ones and say how many more there are.
+    """Join words with commas; of a long list, show the first ones and the number of the others.
 
     >>> join_words([1, 2, 3, 4], shown=2)
     '1, 2 and 2 more'
@@ -158,7 +160,7 @@ def describe_os_error(error: OSError) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the error in one line: its type and the first line of its message."""
+    """Describe an error in one line: its type and the first line of its message."""
     if isinstance(error, OSError):
         return describe_os_error(error)
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"

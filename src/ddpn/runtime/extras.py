@@ -1,4 +1,4 @@
-"""Modules that are imported on use: optional dependencies, and modules that import torch. Imports no torch."""
+"""Import modules on first use: optional dependencies, and modules that need torch. Imports no torch itself."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from ddpn.runtime.errors import ConfigError
 
 
 def import_extra(module: str, extra: str) -> ModuleType:
-    """Import `module`, or raise a `ConfigError` that names the extra it comes with.
+    """Import `module`, or raise a `ConfigError` that names the extra to install.
 
     >>> import_extra("a_package_nobody_has", "data")
     Traceback (most recent call last):
@@ -24,7 +24,9 @@ def import_extra(module: str, extra: str) -> ModuleType:
 
 
 def import_on_use(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a `__getattr__` for a package that imports attributes on first use; `modules` maps attributes to modules.
+    """Return a `__getattr__` for a package that imports its attributes on first use.
+
+    `modules` maps attributes to modules.
 
     >>> find = import_on_use("ddpn", {"sha256": "hashlib"})
     >>> find("sha256")(b"").name
@@ -43,9 +45,9 @@ def import_on_use(package: str, modules: Mapping[str, str]) -> Callable[[str], A
 
 
 def base_class(module: str, name: str, extra: str) -> Any:
-    """Return a class to inherit from; without its library, a class that raises a `ConfigError` when instantiated.
+    """Return a class to inherit from; if its library is missing, one that raises a `ConfigError` when instantiated.
 
-    So modules with adapters can be imported for their documentation without the library.
+    Modules with adapters can thus be imported, for example to build their documentation, without the library.
 
     >>> class Adapter(base_class("a_package_nobody_has", "Base", "gluonts")):
     ...     pass

@@ -1,4 +1,4 @@
-"""The style of all figures of the package, drawn by matplotlib: colours, panels and ticks."""
+"""The style of all figures of ddpn: colours, panels and ticks of matplotlib."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Arguments = ParamSpec("Arguments")
-Drawn = TypeVar("Drawn")
+DrawResult = TypeVar("DrawResult")
 
 ACCENT, SOFT, CONTRAST, BAND, MUTED, RULE, INK = (
     "#1d5c9e", "#a9c8e8", "#b34a00", "#e6e9ef", "#566070", "#dfe3ea", "#1b212b",
@@ -25,18 +25,18 @@ STYLE: dict[Any, Any] = {
     "ytick.color": MUTED, "ytick.major.size": 0, "legend.frameon": False, "legend.fontsize": 9,
     "figure.titlesize": 10.5, "figure.titleweight": "bold", "text.parse_math": False, "svg.fonttype": "none",
 }  # fmt: skip
-#: Line styles that are drawn more than once: a reference, a second line, and a bar.
+#: Styles that several figures share: of a reference line, a second line, and bars.
 REFERENCE: dict[str, Any] = {"color": MUTED, "linestyle": ":", "linewidth": 1.3}
 SECOND: dict[str, Any] = {"color": CONTRAST, "linestyle": "--", "linewidth": 1.6}
 BAR: dict[str, Any] = {"color": SOFT, "edgecolor": ACCENT, "linewidth": 0.8}
 
 
-def use_style(draw: Callable[Arguments, Drawn]) -> Callable[Arguments, Drawn]:
-    """Run a function in the style of all figures; the settings of matplotlib are not changed."""
+def use_style(draw: Callable[Arguments, DrawResult]) -> Callable[Arguments, DrawResult]:
+    """Decorate a function to draw in the style of all ddpn figures; matplotlib's global settings stay unchanged."""
 
     @wraps(draw)
-    def draw_in_style(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Drawn:
-        import matplotlib  # takes half a second, as all of its parts below
+    def draw_in_style(*args: Arguments.args, **kwargs: Arguments.kwargs) -> DrawResult:
+        import matplotlib  # takes half a second, like its submodules below
 
         with matplotlib.rc_context(STYLE):
             return draw(*args, **kwargs)
@@ -46,7 +46,7 @@ def use_style(draw: Callable[Arguments, Drawn]) -> Callable[Arguments, Drawn]:
 
 @cache
 def figure_class() -> "type[Figure]":
-    """Return the class of figures that a notebook draws, even if nothing has imported pyplot."""
+    """Return a class of figures that notebooks display even if pyplot is not imported."""
     from matplotlib.figure import Figure
 
     class NotebookFigure(Figure):
@@ -60,13 +60,16 @@ def figure_class() -> "type[Figure]":
 def make_panels(
     heights: Sequence[float], columns: int = 1, width: float = 5.6, **options: Any
 ) -> "tuple[Figure, np.ndarray]":
-    """Make a figure and its axes, a row per height in inches; without pyplot: no window and no global state."""
+    """Make a figure with one row of axes per height in inches.
+
+    It does without pyplot, so there is no window and no global state.
+    """
     figure = figure_class()((width * columns, sum(heights)), layout="constrained")
     return figure, figure.subplots(len(heights), columns, height_ratios=list(heights), squeeze=False, **options)
 
 
 def format_tick(value: float, position: float = 0) -> str:
-    """Write a number as the label of a tick.
+    """Write a number as a tick label.
 
     >>> [format_tick(v) for v in (0.25, 1974.0, 20_000.0, 3e6)]
     ['0.25', '1974', '20k', '3M']
@@ -77,8 +80,13 @@ def format_tick(value: float, position: float = 0) -> str:
     return f"{value:.6g}"
 
 
-def set_ticks(axis: "Axis", integers: bool = False, percent: bool = False, log: bool = False, most: int = 7) -> None:
-    """Give an axis few ticks at round numbers, at integers only or in percent; `log` is for a scale of log(1 + x)."""
+def set_ticks(
+    axis: "Axis", integers: bool = False, percent: bool = False, log: bool = False, max_ticks: int = 7
+) -> None:
+    """Give an axis up to `max_ticks` ticks at round numbers.
+
+    `integers` allows only whole numbers. `percent` labels shares in percent. `log` is for a scale of log(1 + x).
+    """
     from matplotlib.ticker import FixedLocator, MaxNLocator
 
     if log:
@@ -86,10 +94,11 @@ def set_ticks(axis: "Axis", integers: bool = False, percent: bool = False, log: 
         powers = range(int(np.ceil(np.log10(max(high, 10.0)))) + 1)
         for parts in ((1, 2, 5), (1, 3), (1,)):
             shown = [t for t in (0.0, *(float(part * 10**p) for p in powers for part in parts)) if low <= t <= high]
-            if len(shown) <= most + 1:
+            if len(shown) <= max_ticks + 1:
                 break
-        is_short = len(shown) < 2  # between two such numbers
-        axis.set_major_locator(MaxNLocator(3) if is_short else FixedLocator(shown[:: -(-len(shown) // (most + 1))]))
+        is_short = len(shown) < 2  # the axis lies between two of these numbers
+        every = -(-len(shown) // (max_ticks + 1))
+        axis.set_major_locator(MaxNLocator(3) if is_short else FixedLocator(shown[::every]))
     else:
-        axis.set_major_locator(MaxNLocator(most, integer=integers, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_major_locator(MaxNLocator(max_ticks, integer=integers, steps=[1, 2, 2.5, 5, 10]))
     axis.set_major_formatter((lambda value, position: f"{100 * value:.6g}%") if percent else format_tick)

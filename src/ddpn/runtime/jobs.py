@@ -1,7 +1,7 @@
-"""Independent jobs: one after the other here, in processes of this machine (joblib), or as tasks of a Ray cluster.
+"""Run independent jobs: in this process, in several processes (joblib), or as tasks of a Ray cluster.
 
-A job is a function with its arguments that returns files, so that results travel and are stored without pickles.
-Importing this module imports neither torch nor Ray.
+A job is a function with arguments. It returns files, so that results are sent and stored without pickles. Importing
+this module imports neither torch nor Ray.
 """
 
 import multiprocessing
@@ -26,20 +26,21 @@ from ddpn.runtime.errors import ConfigError, DDPNError, describe_error
 from ddpn.runtime.threads import count_cores, limit_threads
 from ddpn.runtime.validation import is_integer
 
-#: Where jobs run, as in scikit-learn: None or 1 is this process, 4 are four processes, -1 is one per core.
+#: Where jobs run: None or 1 for this process, 4 for four processes, -1 for one process per core, or a cluster.
 Where: TypeAlias = int | RayCluster | None
 
 
 class JobError(DDPNError, RuntimeError):
-    """A job that failed, and is not repeated any more."""
+    """A job failed and will not be repeated."""
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A part of the work, and what messages call it.
+    """A unit of work, with the name that messages use for it.
 
-    `work` is a function of a module; its first argument is what all jobs share, and it returns files: bytes by name.
-    `identity` is what the result depends on, as values that JSON can hold: results of jobs without it are not stored.
+    `work` is a module-level function. Its first argument is shared by all jobs, and it returns files: bytes by name.
+    `identity` holds everything that the result depends on, as values that JSON can hold. Results of jobs without an
+    identity are not stored.
     """
 
     name: str
@@ -49,20 +50,20 @@ class Job:
 
 
 class JobStore(Protocol):
-    """Keeps the files of finished jobs: a `ddpn.storage.results.ResultStore`."""
+    """The interface of a store for finished jobs, such as `ddpn.storage.results.ResultStore`."""
 
     def read(self, identity: object) -> Mapping[str, bytes] | None:
-        """Return the files of a job, None if there are none."""
+        """Return the files of a job, or None if none are stored."""
 
     def write(self, identity: object, files: Mapping[str, bytes], name: str) -> None:
-        """Keep the files of a job."""
+        """Store the files of a job."""
 
 
 class Result(NamedTuple):
-    """How a job ended: the files that it returned, or why it failed.
+    """The outcome of a job: the files that it returned, or the error that ended it.
 
-    An `error` is one of ddpn as it was raised, else a `JobError` with one sentence; for errors that nobody expected,
-    `trace` says where.
+    `error` is the `DDPNError` that the job raised; any other error becomes a `JobError` with one sentence. `trace` is
+    the traceback of an unexpected error.
     """
 
     job: Job
@@ -79,7 +80,7 @@ class Result(NamedTuple):
 
 
 def slots(n_jobs: Where) -> int:
-    """Return how many jobs run at the same time.
+    """Return the number of jobs that run at the same time.
 
     >>> slots(None), slots(3), slots(-1) == count_cores()
     (1, 3, True)
@@ -106,12 +107,14 @@ def run(
     store: "JobStore | None" = None,
     on_start: Callable[[Job], object] = lambda job: None,
 ) -> Iterator[Result]:
-    """Run jobs and yield their results as they come, those that are stored already first.
+    """Run jobs and yield each result when it is ready; results that are already stored come first.
 
-    A job that fails does not end the others. An exception in the caller's loop, such as Ctrl-C, ends all. `n_jobs` is
-    None or 1 for this process, one after the other; another number for so many processes of one thread each, -1 for one
-    per core; or a cluster. A `ddpn.storage.results.ResultStore` keeps results: a program that is killed and started
-    again continues with those it has. `on_start` is called with each job that begins, or is sent to a cluster.
+    A job that fails does not end the others. An exception in the caller's loop, such as Ctrl-C, ends all of them.
+
+    `n_jobs` says where jobs run: None or 1 for this process, another number for so many processes of one thread each,
+    -1 for one process per core, or a `RayCluster`. `shared` is the first argument of every job. `store`, a
+    `ddpn.storage.results.ResultStore`, keeps results, so that a program that was killed continues where it stopped.
+    `on_start` is called with each job when it begins, or when it is sent to a cluster.
 
     >>> def greet(greeting, name):
     ...     return {"text": f"{greeting} {name}".encode()}
@@ -143,7 +146,7 @@ def _results(jobs: Sequence[Job], shared: object, n_jobs: Where, on_start: Calla
             yield Result(job, *_attempt(job, shared))
 
 
-#: What a `Result` has beside the job.
+#: The fields of a `Result` after the job.
 _Outcome = tuple[Mapping[str, bytes] | None, DDPNError | None, str]
 
 
@@ -165,8 +168,9 @@ def _make_error(job: Job, reason: str) -> JobError:
 def _in_processes(
     jobs: Sequence[Job], shared: object, number: int, on_start: Callable[[Job], object]
 ) -> Iterator[Result]:
-    """Run jobs in processes. If one dies, joblib ends all, and jobs without a result are repeated one at a time."""
-    # As bytes in an array, which joblib writes once to a file that all processes map: unpickled arrays can be changed.
+    """Run jobs in several processes. If a process dies, repeat the unfinished jobs one at a time."""
+    # An array of bytes is written once, to a file that all processes map. Unlike mapped arrays, those that a process
+    # unpickles from it can be modified.
     content = np.frombuffer(pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL), dtype=np.uint8)
     unfinished = list(jobs)
     try:
@@ -174,18 +178,18 @@ def _in_processes(
             unfinished.remove(result.job)
             yield result
     except BrokenProcessPool:
-        for job in unfinished:  # by itself, so that only the job to blame fails
+        for job in unfinished:  # one at a time, so that only the job that ends its process fails
             try:
                 yield from _run_in_pool([job], content, 2, on_start)  # with 1, joblib runs it in this process
             except BrokenProcessPool:
-                reason = ": its process was ended, perhaps because memory was short. Try fewer jobs"
+                reason = ": its process was killed, perhaps because memory ran out. Run fewer jobs at a time"
                 yield Result(job, None, _make_error(job, reason))
 
 
 def _run_in_pool(
     jobs: Sequence[Job], content: np.ndarray, number: int, on_start: Callable[[Job], object]
 ) -> Iterator[Result]:
-    """Run jobs in processes that joblib keeps for later calls; raise `BrokenProcessPool` if one of them dies."""
+    """Run jobs in joblib's reusable processes; raise `BrokenProcessPool` if a process dies."""
 
     def tasks() -> Iterator[object]:
         for index, job in enumerate(jobs):
@@ -193,7 +197,7 @@ def _run_in_pool(
             yield joblib.delayed(_in_worker)(index, job, content, os.getpid(), method)
 
     method = multiprocessing.get_start_method(allow_none=True)
-    # Each task is taken when a process is free for it.
+    # A task is handed out only when a process is free.
     parallel = joblib.Parallel(number, "loky", return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
     outcomes = parallel(tasks())
     try:
@@ -201,13 +205,13 @@ def _run_in_pool(
             yield Result(jobs[index], *outcome)
     finally:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about results that nobody waits for
+            warnings.simplefilter("ignore")  # joblib warns of results that are not collected
             outcomes.close()
 
 
 def _in_worker(index: int, job: Job, content: np.ndarray, parent: int, method: str | None) -> tuple[int, _Outcome]:
     _end_with(parent)
-    # A job may start processes of its own: not by the method that joblib sets.
+    # A job may start processes itself, by the user's start method instead of joblib's.
     multiprocessing.set_start_method(method, force=True)
     limit_threads(1)
     return index, _attempt(job, pickle.loads(content.data))
@@ -215,7 +219,10 @@ def _in_worker(index: int, job: Job, content: np.ndarray, parent: int, method: s
 
 @cache
 def _end_with(parent: int) -> None:
-    """End this process when its parent does: an orphan would go on writing where the next command writes, too."""
+    """End this process when its parent ends.
+
+    An orphan would go on writing to files that the user's next command writes.
+    """
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -228,14 +235,14 @@ def _end_with(parent: int) -> None:
 def _on_cluster(
     cluster: RayCluster, jobs: Sequence[Job], shared: object, on_start: Callable[[Job], object]
 ) -> Iterator[Result]:
-    """Run jobs as tasks of Ray, which repeats those whose worker or node dies or that raise unexpected errors."""
+    """Run jobs as Ray tasks. Ray repeats a job if its node dies or it raises an unexpected error."""
     ray = cluster.connect()
-    # Spread, as Ray fills a node to one half first.
+    # By default, Ray would fill half of a node before it uses the next one.
     task = ray.remote(
         num_cpus=cluster.cpus, num_gpus=cluster.gpus, max_retries=cluster.retries, retry_exceptions=True,
         scheduling_strategy="SPREAD",
     )(_on_node)  # fmt: skip
-    # As bytes: arrays that Ray maps from its store cannot be written to, and torch wants to.
+    # As bytes: arrays in Ray's store are read-only, and torch needs writable ones.
     content = ray.put(pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL))
     running = {task.remote(job, content, cluster.cpus): job for job in jobs}
     try:
@@ -250,7 +257,7 @@ def _on_cluster(
 
 
 def _on_node(job: Job, content: bytes, cpus: int) -> tuple[Mapping[str, bytes] | None, DDPNError | None]:
-    """Run a job on a worker; return errors of ddpn, because Ray would repeat a task that raises, in vain."""
+    """Run a job on a worker. Errors of ddpn are returned, because Ray would repeat a task that raises them, in vain."""
     limit_threads(cpus)
     try:
         return dict(job.work(pickle.loads(content), *job.arguments)), None
@@ -271,7 +278,7 @@ def _get_result(ray: ModuleType, reference: object, job: Job, retries: int) -> R
     except errors.RuntimeEnvSetupError as error:
         return Result(job, None, ConfigError(f"A node of the cluster cannot be prepared: {describe_error(error)}"))
     except errors.OutOfMemoryError:
-        reason = "its node was short of memory. Give each job more CPU cores, so that fewer run at once"
+        reason = "its node ran out of memory. Give each job more CPU cores, so that fewer run at the same time"
     except errors.RayError as error:
         reason = f"its worker or node was lost ({type(error).__name__})"
     return Result(job, None, _make_error(job, times + reason))

@@ -1,4 +1,4 @@
-"""Progress bars for everything that takes a while."""
+"""Progress bars for long computations."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-#: Whether the work that runs is part of one that shows a bar.
+#: True inside work that shows a progress bar.
 _IS_SHOWN: ContextVar[bool] = ContextVar("is_shown", default=False)
 
 
 class ProgressBar:
-    """What `progress_bar` yields: `advance` moves it on."""
+    """The progress bar that `progress_bar` yields."""
 
     def __init__(self, progress: "Progress", task: "TaskID") -> None:
         self._progress, self._task = progress, task
 
     def advance(self, steps: int = 1, text: str = "") -> None:
-        """Count `steps` more as done, and show `text` at the end of the line."""
+        """Advance the bar by `steps`, and show `text` at the end of the line."""
         self._progress.update(self._task, advance=steps, text=text)
 
 
 @contextmanager
 def progress_bar(title: str, total: int | None, shown: bool = True, done: int = 0) -> Iterator[ProgressBar]:
-    """Show a bar with the time left on standard error if that is a terminal or a notebook; otherwise show nothing.
+    """Show a progress bar on standard error, if that is a terminal or a notebook.
 
-    Without `total` there is the time since the start.
+    It shows the time left or, if the `total` is None, the time since the start. The bar begins at `done` steps.
     """
     from rich import progress as rich
     from rich.console import Console
@@ -49,5 +49,5 @@ def progress_bar(title: str, total: int | None, shown: bool = True, done: int = 
 
 
 def inner_bar(title: str, total: int) -> AbstractContextManager[ProgressBar]:
-    """Show a bar for a part of the work if the whole work shows a bar."""
+    """Show a progress bar for a part of the work, but only if the whole work shows one."""
     return progress_bar(title, total, shown=_IS_SHOWN.get())

@@ -1,8 +1,8 @@
-"""How many threads torch and scikit-learn use: one where operations are small, the user's setting where they are large.
+"""Set the threads of torch and scikit-learn: one for small operations, the user's setting for large ones.
 
-An operation that is split over threads ends when the last of them does. If another program uses the core of one of
-them, that thread waits for a time slice of some milliseconds, and the others spin meanwhile. That multiplies the time
-of small operations, and hardly matters for those that take longer than a time slice.
+An operation that is split over threads ends when the last thread does. If another program occupies the core of one
+thread, that thread waits some milliseconds for a time slice, and the others spin meanwhile. This multiplies the time of
+small operations, but hardly affects operations that take longer than a time slice.
 """
 
 import os
@@ -15,17 +15,17 @@ from threading import Lock
 
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-#: Multiply-adds from which an operation is worth several threads. On two cores that other programs use too,
-#: two threads need 3.2 times as long as one at 2^24 multiply-adds (1 ms), 1.6 times at 2^26, 1.15
-#: times at 2^28 (19 ms) and 1.07 times at 2^30; a training step has some twenty smaller operations beside its largest.
-LARGE = 2**28
-#: Rows times columns from which boosted trees are worth several threads. On the same machine two threads need 74
-#: times as long as one for 2,000 x 8, 20 times for 20,000 x 8, and 1.2 times for 100,000 x 20.
-LARGE_TABLE = 2**21
-#: Modules that bring thread pools of their own.
+#: The fewest multiply-adds of an operation that uses several threads. On two cores that other programs use too, two
+#: threads take 3.2 times as long as one at 2^24 multiply-adds (1 ms), 1.6 times at 2^26, 1.15 times at 2^28 (19 ms) and
+#: 1.07 times at 2^30. A training step has some twenty smaller operations beside its largest.
+MIN_THREADED_MULTIPLY_ADDS = 2**28
+#: The fewest cells (rows x columns) of a table for which boosted trees use several threads. On the same machine two
+#: threads take 74 times as long as one for 2,000 x 8, 20 times for 20,000 x 8, and 1.2 times for 100,000 x 20.
+MIN_THREADED_CELLS = 2**21
+#: Modules with thread pools.
 _WITH_POOLS = ("numpy", "scipy.linalg", "sklearn.ensemble", "lightgbm", "torch")
-#: oneDNN on ARM keeps to the number of threads that the process began with, whatever torch is set to.
-_ONEDNN_IS_APART = platform.machine() in ("aarch64", "arm64")
+#: True on ARM, where oneDNN ignores torch's number of threads and keeps the one that the process began with.
+_ONEDNN_IGNORES_TORCH = platform.machine() in ("aarch64", "arm64")
 
 
 def count_cores() -> int:
@@ -34,9 +34,9 @@ def count_cores() -> int:
 
 
 def limit_threads(number: int) -> None:
-    """Limit the threads of this process, for good: for a worker process that has so many cores for itself."""
+    """Limit the number of threads of this process permanently; for worker processes."""
     os.environ |= {name: str(number) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-    if "torch" in sys.modules:  # imported later, it reads the variables; jobs without it need not wait for it
+    if "torch" in sys.modules:  # if torch is imported later, it reads the environment variables
         import torch
 
         torch.set_num_threads(number)
@@ -45,20 +45,20 @@ def limit_threads(number: int) -> None:
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Run torch's operations on the CPU in one thread, and restore the user's setting afterwards."""
-    import torch  # not above: trees and encodings do without it
+    """Run torch's CPU operations in one thread, and restore the user's setting afterwards."""
+    import torch  # not at the top: trees and encodings do not need it
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with _WITHOUT_ONEDNN if _ONEDNN_IS_APART else nullcontext():
+        with _WITHOUT_ONEDNN if _ONEDNN_IGNORES_TORCH else nullcontext():
             yield
     finally:
         torch.set_num_threads(threads)
 
 
 class _WithoutOneDNN:
-    """Keeps oneDNN switched off while any Python thread is inside: torch has one switch for the whole process."""
+    """A context without oneDNN, which stays off while any thread is inside: torch has one switch per process."""
 
     def __init__(self) -> None:
         self._lock, self._inside, self._before = Lock(), 0, True
@@ -84,15 +84,15 @@ _WITHOUT_ONEDNN = _WithoutOneDNN()
 
 
 def threads_for(multiply_adds: float) -> AbstractContextManager[None]:
-    """Use one thread of torch if the largest operation has fewer than `LARGE` multiply-adds, else the user's setting.
+    """Use one torch thread for fewer than `MIN_THREADED_MULTIPLY_ADDS`, and the user's setting otherwise.
 
-    `CountModel.multiply_adds` estimates them.
+    `multiply_adds` is the size of the largest operation, which `CountModel.multiply_adds` estimates.
     """
-    return nullcontext() if multiply_adds >= LARGE else single_thread()
+    return nullcontext() if multiply_adds >= MIN_THREADED_MULTIPLY_ADDS else single_thread()
 
 
 def single_blas_thread() -> AbstractContextManager[object]:
-    """Use one thread in the BLAS of numpy and scipy.
+    """Use one thread in numpy's and scipy's BLAS.
 
     With two threads and a busy core, the eigenvalues of a matrix of 404 columns take 3 s instead of 0.05 s.
     """
@@ -100,12 +100,12 @@ def single_blas_thread() -> AbstractContextManager[object]:
 
 
 def tree_threads_for(cells: int) -> AbstractContextManager[object]:
-    """Use one thread of scikit-learn and BLAS for fewer than `LARGE_TABLE` cells, else the user's setting."""
-    return nullcontext() if cells >= LARGE_TABLE else _find_pools().limit(limits=1)
+    """Use one thread of scikit-learn and BLAS for fewer than `MIN_THREADED_CELLS`, and the user's setting otherwise."""
+    return nullcontext() if cells >= MIN_THREADED_CELLS else _find_pools().limit(limits=1)
 
 
 def _find_pools() -> ThreadpoolController:
-    """Return the thread pools of the libraries that are loaded, cached because the search takes some milliseconds."""
+    """Return the thread pools of the loaded libraries; cached, because the search takes some milliseconds."""
     return _controller(tuple(name in sys.modules for name in _WITH_POOLS))
 
 

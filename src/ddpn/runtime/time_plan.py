@@ -1,7 +1,7 @@
-"""How a time budget is divided: among the steps of a fit, among members, and by the number of rows.
+"""Divide a time budget among the steps of a fit and among members, and choose the number of rows that it allows.
 
-A step begins with few rows, its time per row is measured, and it goes on with as many rows as there is time for. What
-a step leaves over goes to the steps after it. Only the first rows of the first member are a guess
+A step begins with few rows to measure its time per row, then continues with as many rows as there is time for. Time
+that a step does not use goes to later steps. Only the number of rows of the first member is a guess
 (`ddpn.members.fitting`).
 """
 
@@ -15,26 +15,26 @@ from ddpn.runtime.deadlines import NO_LIMIT, Clock, TimeLimitError
 
 Result = TypeVar("Result")
 
-#: The steps of a fit, in their order, and how much of the time each of them is given in relation to the others.
+#: The steps of a fit in order, with their relative shares of the time.
 STEPS = {"members": 75, "comparisons": 4, "calibration": 10, "scores": 8}
-#: Seconds that each later step is left in any case, and that a step gets at least: a constant distribution takes less.
+#: Seconds that are reserved for each later step, and the fewest seconds of a step: enough for a constant distribution.
 MIN_SECONDS_LATER, MIN_SECONDS = 0.8, 0.3
-#: With less time left, no further model is fitted for comparison.
+#: The fewest seconds left with which another model is fitted for comparison.
 MIN_SECONDS_TO_COMPARE = 2.5
-#: The share of a budget, and the seconds, that are kept for saving the model and for the end of the program.
+#: The share of a budget, and at least the seconds, that are reserved for saving the model and ending the program.
 END_SHARE, MIN_END_SECONDS = 0.03, 0.6
-#: A member is asked to end after its share of the time, and ended after so many times its share; the last one is asked
-#: after so much of the time that is left. Scoring the member for its weight takes the rest.
-HARD_LIMIT, LAST_SHARE = 1.5, 0.8
+#: The hard limit of a member as a multiple of its share of the time, which is its soft limit; and the share of the time
+#: left that the last member gets. The remaining time is needed to score members for their weights.
+HARD_LIMIT_RATIO, LAST_MEMBER_SHARE = 1.5, 0.8
 
 
 def make_budget_clock(seconds: float | None, started: float | None = None) -> Clock:
-    """Return the clock of a whole fit, which ends a moment before the budget; without a budget, it never ends."""
+    """Return the clock of a whole fit. It ends shortly before the budget does, or never if there is no budget."""
     return Clock(None if seconds is None else seconds - max(END_SHARE * seconds, MIN_END_SECONDS), started)
 
 
 class StepRunner:
-    """Runs steps one after the other until a `KeyboardInterrupt` ends one of them; later ones are not begun.
+    """Runs steps in turn until a `KeyboardInterrupt` ends one of them; all later steps are skipped.
 
     >>> def stop():
     ...     raise KeyboardInterrupt
@@ -47,7 +47,7 @@ class StepRunner:
         self.is_stopped = False
 
     def run(self, step: Callable[[], object]) -> bool:
-        """Run a step unless an earlier one was stopped; return whether it was completed."""
+        """Run a step, unless an earlier one was interrupted; return True if it was completed."""
         if self.is_stopped:
             return False
         try:
@@ -59,18 +59,18 @@ class StepRunner:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The steps of a fit: which there are, how they divide the time, who is told, and what Ctrl-C ends.
+    """The steps of a fit with their time limit, where progress is reported, and which steps Ctrl-C may end.
 
     Parameters
     ----------
     clock : Clock
-        The time of all steps.
+        The time limit of all steps together.
     on_step : callable
-        Called with a line on each step that begins.
+        Called with a description of each step when it begins.
     runner : StepRunner
-        Runs the steps after the fit of the members, each of which Ctrl-C may end.
+        Runs the steps after the members, which Ctrl-C may end.
     steps : tuple of str
-        Names in `STEPS`, in that order.
+        Keys of `STEPS`, in the same order.
     """
 
     clock: Clock = NO_LIMIT
@@ -79,7 +79,7 @@ class Schedule:
     steps: tuple[str, ...] = tuple(STEPS)
 
     def start_clock(self, step: str) -> Clock:
-        """Start the clock of a step: its share of the time left, of which the later steps get the rest.
+        """Start the clock of a step: its share of the time left, divided among this and all later steps.
 
         >>> schedule = Schedule(Clock(100.0))
         >>> round(schedule.start_clock("members").left), round(schedule.start_clock("scores").left)
@@ -94,29 +94,31 @@ class Schedule:
 
 
 def start_member_clock(clock: Clock, members_left: int) -> Clock:
-    """Start the clock of a member, which should end by itself, and is ended somewhat later.
+    """Start the clock of a member. It should stop by itself when the time is up, and is ended somewhat later.
 
-    The time left is divided equally among the members that are still to be fitted, this one included.
+    The time left is divided equally among the members that are still to be fitted, including this one.
     """
     if not clock.has_limit:
         return clock
-    share = clock.left / members_left if members_left > 1 else LAST_SHARE * clock.left
-    return Clock(share, hard_seconds=min(HARD_LIMIT * share, 0.5 * (1.0 + LAST_SHARE) * clock.left))
+    share = clock.left / members_left if members_left > 1 else LAST_MEMBER_SHARE * clock.left
+    return Clock(share, hard_seconds=min(HARD_LIMIT_RATIO * share, 0.5 * (1.0 + LAST_MEMBER_SHARE) * clock.left))
 
 
 # How many rows the time allows ----------------------------------------------------------------------------------------
 
-#: Rows that work begins with, by which its time per row is measured, and those that it is done with in any case.
+#: The number of rows with which work begins, to measure its time per row; and the number of rows with which it is done
+#: even if the time is up.
 FIRST_ROWS, _MIN_ROWS = 100, 20
-#: The share of the time left that work with more rows is planned to take, because a machine may become busier: by the
-#: time of the first rows, and of many rows.
+#: The share of the time left that the next step is planned to take, because the machine may become busier: after the
+#: first rows, and after larger numbers of rows.
 FIRST_PLANNED_SHARE, PLANNED_SHARE = 0.6, 0.75
-#: By how much more rows must be more to be worth the time, and the share of all rows that is rounded up to all.
+#: The smallest factor by which the number of rows must grow to be worth another step, and the share of all rows above
+#: which all rows are used.
 MIN_GROWTH, NEARLY_ALL_SHARE = 1.5, 0.85
 
 
 def count_affordable_rows(clock: Clock, done: int, seconds: float, rows: int, planned: float = PLANNED_SHARE) -> int:
-    """Return how many rows to work with next, after `done` rows took so many seconds; 0 if more are not worth it.
+    """Return how many rows to use next, after `done` rows took `seconds`; 0 if a larger number is not worth the time.
 
     >>> count_affordable_rows(Clock(1.0), 90, 1.0, 10_000)
     0
@@ -127,16 +129,16 @@ def count_affordable_rows(clock: Clock, done: int, seconds: float, rows: int, pl
         return rows if done < rows else 0
     more = math.floor(planned * clock.left * done / max(seconds, 1e-3))
     more = rows if more >= NEARLY_ALL_SHARE * rows else more
-    # A few rows more are not worth the time, unless they are all that are left.
+    # A small increase is not worth the time, unless it completes the rows.
     return 0 if done >= rows or more < min(rows, MIN_GROWTH * done) else more
 
 
 def run_with_rows(clock: Clock, rows: int, work: Callable[[int], Result]) -> Result:
-    """Call `work` with as many rows as the time allows, but at least some, and return its result.
+    """Call `work` with as many rows as the time allows, and return its last result.
 
-    `work` takes a number of rows. It begins with few rows, and goes on with as many more as the time per row that was
-    measured last allows: that of few rows contains what is done once. What it did before is kept if it is ended by a
-    `TimeLimitError`.
+    `work` takes a number of rows. It is called with few rows first, then with more, as the measured time per row
+    allows. If a call is ended by a `TimeLimitError`, the result before it is returned. If the first call is, `work` is
+    called with 20 rows without a limit.
 
     >>> run_with_rows(Clock(), 1000, lambda number: f"{number} rows")
     '1000 rows'

@@ -1,4 +1,4 @@
-"""Checks of plain values and names that every package shares, and classes by name. Imports no torch."""
+"""Check plain values and names, and look up classes by name. Imports no torch."""
 
 from collections import UserDict
 from collections.abc import Callable, Iterable, Sequence
@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 def is_integer(value: object) -> TypeGuard[int]:
-    """Return True if `value` is an integer of Python or numpy; booleans are not."""
+    """Return True if `value` is an integer of Python or numpy, but not a boolean."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Return True if `value` is a real number; booleans and text are not."""
+    """Return True if `value` is a real number, but not a boolean."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -37,14 +37,14 @@ def check_integer(name: str | Argument, value: object, minimum: int = 0, error: 
 
 
 def check_number(name: str, value: object, condition: str, holds: bool | None = None) -> float:
-    """Return `value` as a float, or raise a `ConfigError` if it is not a number or `holds` is false."""
+    """Return `value` as a float; raise a `ConfigError` if it is not a number or `holds` is False."""
     if not is_number(value) or holds is False:
         raise ConfigError(argument=name, must=f"be {condition}", got=f"{value!r:.40}")
     return float(value)
 
 
 def check_choice(name: str, value: object, choices: Iterable[str], error: type[DDPNError] = ConfigError) -> str:
-    """Return `value`, or raise `error` if it is not among `choices`; a similar choice is suggested.
+    """Return `value`; raise `error`, with the most similar choice, if it is not among `choices`.
 
     >>> check_choice("kind", "central", ("central", "calibrated"))
     'central'
@@ -57,7 +57,7 @@ def check_choice(name: str, value: object, choices: Iterable[str], error: type[D
 
 
 def check_keys(keys: Iterable[object], names: Iterable[str], where: str) -> None:
-    """Raise a `ConfigError` for the first of `keys` that is not among `names`, with a suggestion.
+    """Raise a `ConfigError` with a suggestion for the first key that is not among `names`.
 
     >>> check_keys(["epoch"], ["epochs", "lr"], "options")
     Traceback (most recent call last):
@@ -71,7 +71,7 @@ def check_keys(keys: Iterable[object], names: Iterable[str], where: str) -> None
 
 
 def check_column(name: str, columns: Sequence[str], role: str = "", error: type[DDPNError] = ConfigError) -> str:
-    """Return `name`, or raise `error` if no column is called so; `role` is the argument that names it."""
+    """Return `name`; raise `error` if there is no such column. `role` is the argument that names the column."""
     if name not in columns:
         role = f" (`{role}`)" if role.isidentifier() else f" ({role})" if role else ""
         hint = _did_you_mean(name, columns) or f"The columns are: {join_words(columns, 20)}."
@@ -80,7 +80,7 @@ def check_column(name: str, columns: Sequence[str], role: str = "", error: type[
 
 
 def refuse_old_names(**new_names: str) -> Callable[[type[T]], type[T]]:
-    """Decorate a class whose arguments were renamed: an old name raises a `TypeError` that gives the new one.
+    """Decorate a class so that a renamed argument raises a `TypeError` that gives its new name.
 
     >>> @refuse_old_names(size="width")
     ... class Layer:
@@ -95,20 +95,20 @@ def refuse_old_names(**new_names: str) -> Callable[[type[T]], type[T]]:
         init = cls.__init__
 
         @wraps(init)
-        def checked_init(self: T, *arguments: Any, **options: Any) -> None:
+        def init_without_old_names(self: T, *arguments: Any, **options: Any) -> None:
             for old, new in new_names.items():
                 if old in options:
                     raise TypeError(f"{cls.__name__}() has no argument {old!r}. Use {new!r}.")
             init(self, *arguments, **options)
 
-        cls.__init__ = checked_init  # type: ignore[assignment, method-assign]
+        cls.__init__ = init_without_old_names  # type: ignore[assignment, method-assign]
         return cls
 
     return decorate
 
 
 def suggestion(word: object, names: Iterable[str]) -> str | None:
-    """Return the name that is most similar to `word`, or None if none is similar."""
+    """Return the name most similar to `word`, or None if no name is similar."""
     by_lower = {name.lower(): name for name in reversed(list(names))}
     close = get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.5)
     return by_lower[close[0]] if close else None
@@ -120,9 +120,9 @@ def _did_you_mean(word: object, names: Iterable[str]) -> str:
 
 
 class Registry(UserDict[str, Any]):
-    """Classes by name. An entry is the class itself, or "module:Class", which is imported on first use.
+    """Classes by name. An entry is a class, or "module:Class", which is imported on first use.
 
-    `registry["name"] = Class` adds one; listing names imports nothing.
+    `registry["name"] = Class` adds an entry. Listing the names imports nothing.
 
     >>> registry = Registry("container", {"ordered": "collections:OrderedDict"})
     >>> list(registry), registry["ordered"].__name__

@@ -1,4 +1,4 @@
-"""Serve models over HTTP: `ddpn serve`, or `create_app` in a server of one's own. Needs the extra `serve`."""
+"""Serve models over HTTP, by `ddpn serve` or by `create_app` in your own server. Needs the extra `serve`."""
 
 from ddpn.runtime.extras import import_extra
 

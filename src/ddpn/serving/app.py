@@ -1,4 +1,4 @@
-"""The web application: predictions, models, probes, metrics and the page."""
+"""The web application: predictions, models, probes, metrics and the web page."""
 
 import asyncio
 import json
@@ -28,17 +28,17 @@ from ddpn.serving.schemas import STATUSES, RequestError, retry_later, to_request
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import FolderVersion, folder_version
 
-#: Answers with at least this many rows are written in a thread, so that other requests need not wait.
+#: The fewest rows of an answer that is serialised in a thread, so that other requests need not wait.
 _MIN_ROWS_FOR_THREAD = 100
-#: Files of the page.
+#: Files of the web page by path.
 _PAGE_FILES = {"/": "index.html", "/page.css": "page.css", "/page.js": "page.js"}
 _LOG = logging.getLogger("ddpn.serving")
 
 
 class Service:
-    """State of one server: its models by name, batches and metrics. It is an ASGI app that forwards to `api`.
+    """The state of a server: its models by name, its queue and its metrics. It is an ASGI app that forwards to `api`.
 
-    A new version of a model folder replaces the model and `api` while requests are answered.
+    If a model folder gets a new version, the model and `api` are replaced while requests are answered.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Service:
         **columns: str | None,
     ) -> None:
         if not paths:
-            raise ConfigError("A server needs at least one model.")
+            raise ConfigError("A server needs at least one model. Give a model folder.")
         self.limits, self.needs_token, self.metrics = limits, needs_token, Metrics()
         self._reload_every, self._columns = reload_every, columns
         self._loaded_versions = {name: folder_version(Path(path)) for name, path in paths.items()}
@@ -67,7 +67,7 @@ class Service:
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        """Watch the model folders while the app runs; at the end, finish accepted requests."""
+        """Watch the model folders while the app runs; when it ends, finish accepted requests."""
         watch = asyncio.create_task(self._watch_folders())
         self.is_ready = True
         yield
@@ -78,7 +78,7 @@ class Service:
         await self.batcher.stop()
 
     async def _watch_folders(self) -> None:
-        """Load new versions as they appear, until cancelled."""
+        """Load new versions of models when they appear, until cancelled."""
         while self._reload_every:
             await asyncio.sleep(self._reload_every)
             for model in list(self.models.values()):
@@ -87,14 +87,14 @@ class Service:
                     await self._reload_model(model, version)
 
     async def _reload_model(self, model: ServedModel, version: FolderVersion | None) -> None:
-        """Replace a model whose folder has changed. A version that cannot be loaded leaves the old one in place."""
+        """Replace a model whose folder has changed. If the new version cannot be loaded, keep the old one."""
         name = model.name
         try:
             new_model = await asyncio.to_thread(ServedModel, name, model.path, **self._columns)
         except (DDPNError, OSError, ValueError, KeyError) as error:
             if (
                 self._failed_versions.get(name) != version
-            ):  # tried again each time, as it may be half written, but reported once
+            ):  # each version is reported once, but tried again, because it may be half written
                 self._failed_versions[name] = version
                 self.metrics.reloads.labels(name, "failed").inc()
                 _LOG.error("reload failed", extra={"fields": {"model": name, "error": str(error)}})
@@ -128,13 +128,13 @@ class Service:
         )
 
     async def livez(self) -> Response:
-        """Report that the process answers, or fail if a prediction does not end."""
+        """Report that the process is alive; fail if a prediction does not end."""
         if self.batcher.is_stuck:
-            raise RequestError("A prediction does not end.", 503)
+            raise RequestError("A prediction takes too long. Restart the server.", 503)
         return _to_response({"status": "alive"})
 
     async def readyz(self) -> Response:
-        """Report that models are loaded and predictions are made."""
+        """Report that the models are loaded and the server accepts requests."""
         if not self.is_ready:
             raise retry_later("The server is starting or stopping.")
         return _to_response(
@@ -178,7 +178,7 @@ def build_api(service: Service) -> FastAPI:
         responses={
             status: {"description": description, "model": schemas.Problems} for status, description in STATUSES.items()
         },
-        # The document says that requests must have a bearer token, which `Middleware` checks.
+        # Documents that requests need a bearer token, which `Middleware` checks.
         dependencies=[Depends(HTTPBearer(scheme_name="token", auto_error=False))] if service.needs_token else [],
     )
     for error in (RequestValidationError, HTTPException, RequestError):
@@ -187,8 +187,8 @@ def build_api(service: Service) -> FastAPI:
     for model in models:
         _add_routes(app, service, model)
     app.get("/models", summary="All models")(service.show_models)
-    app.get("/livez", summary="Whether the process answers")(service.livez)
-    app.get("/readyz", summary="Whether models are loaded and predictions are made")(service.readyz)
+    app.get("/livez", summary="Check that the process is alive")(service.livez)
+    app.get("/readyz", summary="Check that models are loaded")(service.readyz)
     app.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)(service.show_metrics)
     for path, name in _PAGE_FILES.items():
         app.get(path, include_in_schema=False)(partial(_send_page, name))
@@ -196,7 +196,7 @@ def build_api(service: Service) -> FastAPI:
 
 
 def _add_routes(app: FastAPI, service: Service, model: ServedModel) -> None:
-    """Add the paths of one model below /models/NAME, and those of the default model."""
+    """Add the routes of a model below /models/NAME; the default model also gets the routes without a name."""
     request_type: Any = schemas.make_request_model(model.name, model.Row, service.limits.max_rows)
 
     async def show() -> Response:
@@ -231,18 +231,18 @@ def create_app(
     paths : mapping of str to path
         Model folders by name; the first is the default.
     limits : Limits, optional
-        Limits of requests. Default: those of `Limits`.
+        Limits of requests. Default: `Limits()`.
     token : str, optional
         A bearer token that requests must have.
     reload_every : float
-        Seconds between two checks for new versions of the folders; 0 for never.
+        Seconds between two checks for new versions of the folders. 0 means never.
     **columns
-        Columns (exposure, upper) that models saved in Python do not know.
+        Names of the columns `exposure` and `upper`, for models saved in Python, which do not store them.
 
     Returns
     -------
     ASGI app
-        Its attribute `app.api` is a FastAPI app, which is replaced with a new version of a model.
+        Its attribute `app.api` is a FastAPI app, which is replaced when a new version of a model is loaded.
     """
     service = Service(paths, limits or Limits(), token is not None, reload_every, **columns)
     return Middleware(service, service.metrics, service.limits, token)

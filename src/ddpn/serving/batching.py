@@ -1,4 +1,4 @@
-"""Batches: requests that arrive while others are predicted are predicted together, in a thread of their own."""
+"""Batches: requests that arrive during a prediction are predicted together, in a separate thread."""
 
 import asyncio
 from collections import deque
@@ -13,12 +13,12 @@ from ddpn.serving.model import ServedModel
 from ddpn.serving.schemas import Row, retry_later
 from ddpn.storage.contents import JsonObject
 
-#: The largest number of rows of a batch, unless one request has more.
+#: The most rows of a batch. A single request may have more.
 _MAX_BATCH_ROWS = 256
 
 
 class WaitingRequest(NamedTuple):
-    """A request that waits: the model when its rows were read, its rows, and the future for its answer."""
+    """A waiting request: the model that read its rows, the rows, the outputs to predict, and the future answer."""
 
     model: ServedModel
     rows: Sequence[Row]
@@ -27,7 +27,7 @@ class WaitingRequest(NamedTuple):
 
 
 class Batcher:
-    """Queue that predicts waiting requests together. A full queue refuses further requests with status 429."""
+    """A queue that predicts waiting requests together. If it is full, further requests are refused with status 429."""
 
     def __init__(self, limits: Limits, metrics: Metrics) -> None:
         self._limits, self._metrics = limits, metrics
@@ -38,7 +38,7 @@ class Batcher:
 
     @property
     def is_stuck(self) -> bool:
-        """True if a batch takes much longer than requests wait: only a new process helps."""
+        """True if a batch takes much longer than the time limit of requests, so that only a restart helps."""
         started = self._started
         return started is not None and perf_counter() - started > 2.0 * self._limits.timeout
 
@@ -49,12 +49,12 @@ class Batcher:
     async def submit(self, model: ServedModel, rows: Sequence[Row], spec: PredictionSpec) -> list[JsonObject]:
         """Queue a request and return its answer once its batch is predicted."""
         if len(self._queue) >= self._limits.max_queue:
-            raise retry_later(f"{self._limits.max_queue:,} requests are waiting already. Try again in a second.", 429)
+            raise retry_later(f"The queue of {self._limits.max_queue:,} requests is full. Try again in a second.", 429)
         request = WaitingRequest(model, rows, spec, Future())
         self._queue.append(request)
         try:
-            self._thread.submit(self._predict)  # there may be nothing left to do once it is its turn
-        except RuntimeError:  # stopped meanwhile
+            self._thread.submit(self._predict)  # an earlier batch may already include this request
+        except RuntimeError:  # the server was stopped
             self._queue.remove(request)
             raise retry_later("The server is stopping. Try again in a second.") from None
         return await asyncio.wrap_future(request.answer)
@@ -80,7 +80,7 @@ class Batcher:
                 request.answer.set_result(answer)
 
     def _take_batch(self) -> list[WaitingRequest]:
-        """Take the next requests of one version of one model, in order of arrival; drop requests that were given up."""
+        """Take the next requests for the same version of a model, in order of arrival; drop cancelled requests."""
         batch: list[WaitingRequest] = []
         others, rows = list[WaitingRequest](), 0
         for _ in range(len(self._queue)):

@@ -1,4 +1,4 @@
-"""The columns of requests to a model: types that cells must have, and cells as the column of a table."""
+"""The columns of requests: the types of their cells, and their conversion to columns of a table."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,25 +23,25 @@ from ddpn.tables.levels import canonical_level, canonical_number
 from ddpn.tables.roles import Roles
 from ddpn.workflow.model_folder import ModelFolder
 
-#: ISO 8601, as JSON Schema's formats "date" and "date-time" have it; seconds and the zone may be left out.
+#: ISO 8601 as in JSON Schema's formats "date" and "date-time"; seconds and the time zone are optional.
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?:[Tt ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:[Zz]|[+-]\d{2}:\d{2})?)?")
 _MAX_FLOAT = 1.7976931348623157e308
 _Number = Annotated[float, Field(ge=-_MAX_FLOAT, le=_MAX_FLOAT, allow_inf_nan=False)]
 _Whole = Annotated[int, Field(ge=-int(_MAX_FLOAT), le=int(_MAX_FLOAT))]
 _Level = str | bool | _Whole | _Number | None
-_MISSING = ", or null where it is missing"
+_MISSING = ", or null if it is missing"
 _LEVEL = f"text (or a number, true or false){_MISSING}"
-#: The largest number of levels of a column that a model lists, most frequent first.
+#: The most levels of a column that a model lists, most frequent first.
 _MAX_OFFERED_LEVELS = 200
 
 
 @dataclass(frozen=True)
 class ServedColumn:
-    """A column of the requests.
+    """A column of requests.
 
-    `kind` is "number", "boolean", "date", "category", "exposure", "upper", "group" or "ignored"; a cell has the type
-    `annotation`, which `description` puts into words. `example` is a typical cell; `levels`, `range`, `integers` and
-    `days` are those of the training rows.
+    `kind` is "number", "boolean", "date", "category", "exposure", "upper", "group" or "ignored". A cell has the type
+    `annotation`, which `description` explains. `example` is a typical cell. `levels`, `range`, `integers` and `days`
+    describe the training rows.
     """
 
     name: str
@@ -60,15 +60,15 @@ class ServedColumn:
         return self.kind != "ignored"
 
     def as_dict(self) -> JsonObject:
-        """Return what the page and the description of the model show, ready for JSON."""
+        """Describe the column for the web page and for the description of the model, ready for JSON."""
         facts = {name: getattr(self, name) for name in ("levels", "range", "days", "integers")}
         about = {"name": self.name, "kind": self.kind, "typical": self.example}
         return about | {name: value for name, value in facts.items() if value}
 
     def series(self, cells: Sequence[object]) -> pl.Series:
-        """Return validated cells as a polars column, in the form that a file would have."""
+        """Convert validated cells to a polars column, like that of a file."""
         if self.kind in ("category", "group"):
-            # Group names and numeric levels write the booleans of a table as 1 and 0.
+            # Group names and numeric levels represent booleans as 1 and 0.
             name_of = canonical_number if self.kind == "group" or self.has_numbers else canonical_level
             names = [None if cell is None else name_of(cell) for cell in cells]
             # JSON can hold characters that UTF-8 cannot encode.
@@ -79,7 +79,7 @@ class ServedColumn:
 
 
 def list_columns(folder: ModelFolder) -> list[ServedColumn]:
-    """List the columns of requests to a model: the required ones, and columns of the fit that are ignored."""
+    """List the columns of requests to a model: required columns, and columns of the fit that are ignored."""
     roles, predictor = folder.roles, folder.model.predictor_
     levels = collect_levels(predictor.active_members.values())
     profile = predictor.calibration.profile
@@ -89,7 +89,7 @@ def list_columns(folder: ModelFolder) -> list[ServedColumn]:
     names = {column.name for column in columns}
     unused = [column.name for column in roles.columns] + [roles.target, roles.weight, roles.censored]
     ignored = dict.fromkeys(name for name in unused if name is not None and name not in names)
-    return columns + [ServedColumn(name, "ignored", Any, "anything: it is ignored") for name in ignored]
+    return columns + [ServedColumn(name, "ignored", Any, "anything (it is ignored)") for name in ignored]
 
 
 def _serve_feature(
@@ -138,10 +138,9 @@ def _serve_roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
 
 
 def make_row_model(name: str, columns: Iterable[ServedColumn]) -> type[Row]:
-    """Create the pydantic model of a row: fields c0, c1, ..., whose aliases are the names of the columns.
+    """Create the pydantic model of a row, with fields c0, c1, ... whose aliases are the names of the columns.
 
-    If two of `columns` share a name, the later one (the role) defines the type of the cells. A group is the exception:
-    there the feature does.
+    If a column is both a feature and a role, the role defines the type of its cells. For groups, the feature does.
     """
     by_name: dict[str, ServedColumn] = {}
     for column in columns:
@@ -173,11 +172,11 @@ def _make_date_type(zone_name: str) -> Any:
     return Annotated[datetime | date | None, BeforeValidator(read)]
 
 
-# What the model knows about its columns --------------------------------------------------------------------------
+# Descriptions of the training rows --------------------------------------------------------------------------------
 
 
 def _describe_numbers(profile: ColumnProfile | None, integers: bool) -> JsonObject:
-    """Return the range of the training values and a typical one: their median, or the value nearest to it."""
+    """Return the range of the training values, and a typical value: the median, or the value nearest to it."""
     if profile is None or not len(profile.edges):
         return {"example": 1.0}
     typical = float(np.interp(0.0, profile.normal, profile.edges))

@@ -1,4 +1,4 @@
-"""What every request passes before and after the app: limits, metrics, logs, the token, and headers."""
+"""Middleware around the app: limits, metrics, logs, the token, and headers."""
 
 import asyncio
 import hmac
@@ -29,13 +29,13 @@ class Limits:
     Parameters
     ----------
     max_rows : int
-        Rows per request.
+        The most rows of a request.
     max_bytes : int
-        Bytes of a request's body.
+        The most bytes of a request's body.
     max_queue : int
-        Requests that wait; more are refused with status 429.
+        The most waiting requests. Further ones are refused with status 429.
     timeout : float
-        Seconds from the arrival of a request to its answer; later ones get status 503.
+        The most seconds from the arrival of a request to its answer. After that, it is answered with status 503.
     """
 
     max_rows: int = 1000
@@ -55,7 +55,7 @@ _ROWS_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Metrics:
-    """Counters of one server, in a registry for this server alone."""
+    """The counters of one server, in a separate registry."""
 
     def __init__(self) -> None:
         self._registry = registry = client.CollectorRegistry()
@@ -81,7 +81,7 @@ class Metrics:
 
 
 class JsonLines(logging.Formatter):
-    """Formatter of log records as JSON: time, level, event and the fields of the record."""
+    """A formatter that writes log records as JSON: time, level, event and the fields of the record."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record as one line."""
@@ -89,7 +89,7 @@ class JsonLines(logging.Formatter):
         line: JsonObject = {"time": when, "level": record.levelname.lower(), "event": record.getMessage()}
         line |= getattr(record, "fields", {})
         if record.exc_info and record.exc_info[0] is not None:
-            # Without the message, which may hold values of rows. The frames tell where the error happened.
+            # The message is omitted, because it may contain values of rows. The frames show where the error occurred.
             line["error"] = record.exc_info[0].__name__
             frames = traceback.extract_tb(record.exc_info[2])[-8:]
             line["at"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
@@ -97,7 +97,7 @@ class JsonLines(logging.Formatter):
 
 
 def configure_logs(level: str) -> None:
-    """Send logs of the server and of uvicorn to standard error, from level "debug", "info", "warning" or "error"."""
+    """Send logs of the server and of uvicorn to standard error, from this level on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.captureWarnings(True)
@@ -108,7 +108,7 @@ def configure_logs(level: str) -> None:
 
 
 _LOG = logging.getLogger("ddpn.serving")
-#: Paths that need no token: probes, and the page, which shows nothing of a model before the user enters the token.
+#: Paths that need no token: probes, and the web page, which shows no model before the user enters the token.
 OPEN_PATHS = ("/livez", "/readyz", "/", "/page.css", "/page.js")
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -124,7 +124,7 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 def read_token(variable: str | None, file: Path | None) -> str | None:
-    """Read the bearer token from a file, or else from an environment variable; return None without either."""
+    """Read the bearer token from a file or from an environment variable; return None if neither is given."""
     if file is None and variable is None:
         return None
     try:
@@ -133,14 +133,15 @@ def read_token(variable: str | None, file: Path | None) -> str | None:
         raise ConfigError(f"The token file {file} cannot be read.") from None
     source = f"The token file {file}" if file is not None else "The environment variable DDPN_TOKEN"
     if not re.fullmatch(r"[!-~]{8,512}", token):
-        raise ConfigError(f"{source} must have one token of 8 to 512 printable characters without blanks.")
+        raise ConfigError(f"{source} must contain one token of 8 to 512 printable characters without spaces.")
     return token
 
 
 class Middleware:
-    """ASGI app around another app, which may be replaced between two requests.
+    """An ASGI app around another app, which may be replaced between requests.
 
-    The inner app stores the `rows` and `model` of a request in the scope's `ddpn` for logs. Clients send the token.
+    The inner app stores the `rows` and the `model` of a request in `scope["ddpn"]` for logs. Requests must contain the
+    token.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, limits: Limits, token: str | None = None) -> None:
@@ -154,8 +155,8 @@ class Middleware:
             return
         start, status, request_id = perf_counter(), 0, uuid4().hex[:16]
         logged: JsonObject = {}
-        method = scope["method"] if scope["method"] in _METHODS else "other"  # clients may invent some
-        # HEAD is answered as GET: the server leaves out the body.
+        method = scope["method"] if scope["method"] in _METHODS else "other"  # clients may send invented methods
+        # HEAD is answered like GET, and the server omits the body.
         scope = {**scope, "ddpn": logged, "method": "GET" if method == "HEAD" else scope["method"]}
 
         async def send_with_headers(message: Message) -> None:
@@ -183,7 +184,7 @@ class Middleware:
             _LOG.info("request", extra={"fields": {"request": request_id, **labels, **logged, **outcome}})
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RequestError | None:
-        """Let the app answer; return the error for the client if it did not."""
+        """Let the app answer; if it does not, return the error for the client."""
         is_open = self._expected is None or scope["path"] in OPEN_PATHS
         if not is_open and not hmac.compare_digest(_read_header(scope, b"authorization"), self._expected or b""):
             message = "Send the header Authorization: Bearer TOKEN with the token of this server."
@@ -199,7 +200,7 @@ class Middleware:
         return None
 
     async def _read_body(self, scope: Scope, receive: Receive) -> Receive:
-        """Read the body of a request within the limits; return the callable from which the app receives it."""
+        """Read the body of a request within the limits; return a callable from which the app receives it."""
         content_type = _read_header(scope, b"content-type")
         if content_type.partition(b";")[0].strip().lower() not in (b"", b"application/json"):
             raise RequestError("The body must be JSON: send the header Content-Type: application/json.", 415)
@@ -209,11 +210,11 @@ class Middleware:
         length = _read_header(scope, b"content-length")
         announced = int(length[:20]) if length.isdigit() else 0
         try:
-            async with asyncio.timeout(0.9 * self._limits.timeout):  # before that of the whole request
+            async with asyncio.timeout(0.9 * self._limits.timeout):  # ends before the time limit of the whole request
                 while has_more and max(announced, len(content)) <= max_bytes:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise RequestError("The client went away.", 400)
+                        raise RequestError("The client disconnected.", 400)
                     content += message.get("body", b"")
                     has_more = message.get("more_body", False)
         except TimeoutError:
@@ -233,7 +234,7 @@ def _read_header(scope: Scope, name: bytes) -> bytes:
 
 
 def _find_route(scope: Scope, status: int) -> str:
-    """Return the path of the route that answered. Clients may invent others, so that they are not counted."""
+    """Return the path of the route that answered. Paths that clients invent are not counted separately."""
     if status == 401:
         return "unauthorized"
     return getattr(scope.get("route"), "path", "unmatched")

@@ -1,4 +1,4 @@
-"""`ServedModel`: one version of a model folder; its answers to requests, and what it says about itself."""
+"""`ServedModel`: one version of a model folder, its answers to requests, and its description."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import read_consistently
 from ddpn.workflow.model_folder import ModelFolder, SavedModel
 
-#: Mass that is left out on each side of a distribution, and the largest number of counts that are listed.
+#: The probability that is left out in each tail of a distribution, and the most counts that are listed.
 _HIDDEN_MASS, _MAX_LISTED_COUNTS = 5e-5, 400
 
 
@@ -41,14 +41,14 @@ class PredictorInputs(NamedTuple):
         return type(self)(take_rows(self.X, index), *vectors)
 
 
-#: What a request is answered by default.
+#: The default outputs of a request.
 DEFAULT_SPEC = PredictionSpec(columns=DEFAULT_OUTPUTS)
 
 
 def answer_rows(
     predictor: Predictor, inputs: PredictorInputs, prediction: Prediction, spec: PredictionSpec
 ) -> list[JsonObject]:
-    """Return what a request asks for, row by row, ready for JSON."""
+    """Return the requested outputs of every row, ready for JSON."""
     columns = prediction.to_columns(spec)
     if spec.pmf is not None:
         columns["pmf"] = np.stack([np.asarray(columns.pop(f"p{count}")) for count in range(spec.pmf + 1)], axis=1)
@@ -64,7 +64,10 @@ def answer_rows(
 
 
 def _list_masses(counts: CountDistribution) -> list[JsonObject]:
-    """List the probabilities of the counts that hold nearly all mass; of many counts, every `step`-th."""
+    """List the probabilities of the counts that contain nearly all mass.
+
+    If there are many counts, of every `step`-th.
+    """
     levels = torch.tensor([_HIDDEN_MASS, 1.0 - _HIDDEN_MASS], dtype=torch.float64)
     rows = []
     for row, (first, last) in enumerate(counts.summary(levels).quantiles.tolist()):
@@ -92,10 +95,10 @@ def _load(path: Path, columns: dict[str, str | None]) -> tuple[SavedModel, Model
 
 
 class ServedModel:
-    """Loaded model that predicts rows of JSON.
+    """A loaded model that predicts rows from JSON.
 
-    `columns` are those (exposure, upper) that a model saved in Python does not know. `version` is the first digits of
-    the checksum of its files, and `Row` the pydantic model of its rows.
+    `columns` are names of columns (exposure, upper) that a model saved in Python does not store. `version` is the
+    beginning of the checksum of its files, and `Row` the pydantic model of its rows.
     """
 
     def __init__(self, name: str, path: Path, **columns: str | None) -> None:
@@ -105,15 +108,15 @@ class ServedModel:
         self.version = str(saved.manifest["checksum"])[:12]
         self.columns = list_columns(folder)
         self.Row = make_row_model(name, self.columns)
-        # Features come before roles: of a column that is both, the feature gives the example.
+        # Reversed, so that for a column that is both a feature and a role, the feature provides the example.
         self.example = {column.name: column.example for column in reversed(self.columns) if column.is_required}
         self.Row.model_config["json_schema_extra"] = {"examples": [self.example]}
-        # The first prediction of a process imports and caches much.
+        # A first prediction, which imports modules and fills caches.
         self.predict([([self.Row.model_validate(self.example)], DEFAULT_SPEC)])
 
     def parse_rows(self, rows: Sequence[Row]) -> PredictorInputs:
-        """Convert rows to the arguments of the predictor, reading cells as those of a file."""
-        # Features come before roles: of a column that is both, the feature determines how cells are read.
+        """Convert rows to the arguments of the predictor. Cells are read like those of a file."""
+        # Reversed, so that for a column that is both a feature and a role, the feature determines how cells are read.
         columns = {column.name: column for column in reversed(self.columns) if column.is_required}
         fields = {field.alias: name for name, field in self.Row.model_fields.items()}
         frame = pl.DataFrame(
@@ -126,13 +129,13 @@ class ServedModel:
         )
 
     def predict(self, requests: Sequence[tuple[Sequence[Row], PredictionSpec]]) -> list[list[JsonObject] | Exception]:
-        """Predict the rows of several requests together; return an answer or an error per request."""
+        """Predict the rows of several requests together; return an answer or an error for each request."""
         try:
             return self._predict_together(requests)
         except PREDICTION_ERRORS as error:
             if len(requests) == 1:
                 return [to_request_error(error)]
-        # One request is to blame: the others must not fail with it.
+        # Predict each request separately, so that only invalid ones fail.
         return [answer for request in requests for answer in self.predict([request])]
 
     def _predict_together(
@@ -154,7 +157,7 @@ class ServedModel:
         return answers
 
 
-#: Facts of the fit that are shown; paths and commands of the machine that fitted the model are not.
+#: Information about the split that is shown. Paths and commands are not shown, because they reveal the machine.
 _SPLIT_FACTS = ("how", "rows")
 
 
@@ -165,7 +168,7 @@ def describe_model(served: ServedModel) -> JsonObject:
     ood, profile = predictor.calibration.ood, predictor.calibration.profile
     flag_sentence = "Out-of-distribution flags are not calibrated."
     if ood is not None:
-        expected = f"Out-of-distribution flags are set for {100 * ood.alpha:.3g}% of rows like the training data."
+        expected = f"About {100 * ood.alpha:.3g}% of rows like the training data are flagged as out-of-distribution."
         flag_sentence = ood.warning or expected
     members = [
         {"name": name, "weight": member["weight"], "facts": member["facts"]}
@@ -191,8 +194,10 @@ def describe_model(served: ServedModel) -> JsonObject:
 
 
 def _list_limits(served: ServedModel) -> list[str]:
-    """List sentences on when predictions do not hold."""
-    limits = ["Predictions hold for rows like those of the training. Rows that are flagged may be wrong by any amount."]
+    """List sentences about the limits of the predictions."""
+    limits = [
+        "Predictions hold for rows like the training rows. Predictions of flagged rows may be wrong by any amount."
+    ]
     profile = served.predictor.calibration.profile
     ignored = () if profile is None else profile.ignored
     if ignored:
@@ -202,5 +207,5 @@ def _list_limits(served: ServedModel) -> list[str]:
         upper = "the upper bound of each row" if counts.upper_per_row else counts.upper
         limits.append(f"Counts lie between {counts.lower} and {'any number' if upper is None else upper}.")
     if served.folder.roles.exposure is not None:
-        limits.append(f"Counts are those of each row's exposure, {served.folder.roles.exposure!r}.")
+        limits.append(f"Counts are predicted for the exposure of each row, {served.folder.roles.exposure!r}.")
     return limits

@@ -1,6 +1,6 @@
-"""Requests and answers as pydantic models, and what is wrong with a request, in sentences.
+"""Requests and answers as pydantic models, and sentences about invalid requests.
 
-FastAPI checks bodies and writes the OpenAPI document from these models.
+FastAPI validates bodies and writes the OpenAPI document from these models.
 """
 
 import json
@@ -21,36 +21,36 @@ from ddpn.rows.checks import RowError
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.storage.contents import JsonObject
 
-#: Outputs per row; the first ones are the default.
+#: The default outputs of each row, and all outputs.
 DEFAULT_OUTPUTS = (*DEFAULT_COLUMNS, "ood")
 OUTPUTS = (*DEFAULT_OUTPUTS, "ood_reasons", *NESTED_OUTPUTS)
-#: The largest number of quantiles and the largest count of `pmf` per request.
+#: The most quantiles of a request, and the largest count of `pmf`.
 MAX_QUANTILES, MAX_PMF_COUNT = 99, 1000
 
 
 class DescribedModel(BaseModel):
-    """Model whose field descriptions complete the sentence "FIELD must be ..."."""
+    """A model whose field descriptions complete the sentence "FIELD must be ..."."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    #: What the object must be, and the noun for its fields.
+    #: A description of the object, and the noun for its fields, in messages.
     expectation: ClassVar[str] = 'an object such as {"rows": [{...}]}'
     field_noun: ClassVar[str] = "field"
 
     @classmethod
     def describe_fields(cls) -> dict[str, str]:
-        """Return the description of each field by its name in JSON."""
+        """Return the description of each field, by its name in JSON."""
         return {field.alias or name: field.description or "" for name, field in cls.model_fields.items()}
 
 
 class Row(DescribedModel):
-    """A row of a request; `ServedModel.Row` has a field per column, with the column's name as its alias."""
+    """A row of a request. `ServedModel.Row` has a field for each column, whose alias is the name of the column."""
 
     expectation: ClassVar[str] = "an object with a value per column"
     field_noun: ClassVar[str] = "column"
 
 
 def make_integer_type(low: int, high: int) -> Any:
-    """Return the type of integers in a range, which JSON may write as 3.0."""
+    """Return the type of integers in a range. JSON may write them as 3.0."""
 
     def read(value: object) -> object:
         return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -74,7 +74,7 @@ class PredictOptions(DescribedModel):
     coverage: _Level = Field(0.9, title="Of the interval from lower to upper", description="a number between 0 and 1")
     interval_kind: Literal[INTERVAL_KINDS] | None = Field(  # type: ignore[valid-type]
         None,
-        title="The fewest counts, or those between two quantiles; default: as the model",
+        title="The fewest counts, or the counts between two quantiles; default: that of the model",
         description=f"one of {', '.join(INTERVAL_KINDS)}",
     )
     quantiles: list[_Level] = Field(
@@ -98,7 +98,7 @@ class PredictOptions(DescribedModel):
 
 
 class PredictRequest(PredictOptions):
-    """A request to predict. Each served model has a subclass that names the columns of its rows."""
+    """A request to predict. Each served model has a subclass with the columns of its rows."""
 
     rows: Sequence[Row]
 
@@ -115,7 +115,7 @@ def make_request_model(name: str, row: type[Row], max_rows: int) -> type[Predict
 
 
 class PredictedRow(TypedDict, total=False):
-    """The outputs of a row; quantiles are q0.1 and so on."""
+    """The outputs of a row. Quantiles are q0.1 and so on."""
 
     mean: float
     median: int
@@ -145,7 +145,7 @@ class Predictions(TypedDict):
 
 @dataclass
 class Problem:
-    """One problem of a request: a sentence, the position in `rows` from 0, and the name of the column."""
+    """A problem of a request: a sentence, the position of the row in `rows` (from 0), and the name of the column."""
 
     message: str
     row: int | None = None
@@ -153,31 +153,31 @@ class Problem:
 
 
 class Problems(TypedDict):
-    """Answer to a request that is refused: a message and its problems."""
+    """The answer to a refused request: a message and a list of problems."""
 
     message: str
     problems: list[Problem]
 
 
-#: The largest number of problems that one answer lists.
+#: The most problems that an answer lists.
 _MAX_LISTED_PROBLEMS = 20
-#: Errors that a model raises for valid rows, such as levels that are new to a GLM.
+#: Errors that a model can raise for rows with valid types, such as unseen levels in a GLM.
 PREDICTION_ERRORS = (DDPNError, ValueError, ArithmeticError)
-#: Characters of a column's name that answers repeat.
+#: The most characters of a column's name that answers repeat.
 _MAX_NAME_LENGTH = 60
-#: Why requests are refused, by the status of the answer.
+#: The reasons why requests are refused, by status.
 STATUSES = {
     401: "The bearer token is missing or wrong.",
-    404: "There is nothing at this path.",
-    405: "This path has another method.",
+    404: "This path does not exist.",
+    405: "This path does not allow this method.",
     408: "The body did not arrive in time.",
     413: "The body is too large.",
-    415: "The body does not say that it is JSON.",
+    415: "The content type of the body is not JSON.",
     422: "The request or a row is invalid; the answer names rows and columns.",
     429: "Too many requests are waiting.",
     503: "The answer took too long, or the server is stopping.",
 }
-#: Why a body cannot be read, by the error of the parser.
+#: The reason why a body cannot be read, by the error of the parser.
 _UNREADABLE = {
     RecursionError: "must not be nested so deeply",
     UnicodeDecodeError: "must be UTF-8",
@@ -186,42 +186,42 @@ _UNREADABLE = {
 
 
 class RequestError(InputError):
-    """Error for a request that cannot be answered, with the HTTP status and headers of the answer.
+    """An error for a request that cannot be answered, with the HTTP status and the headers of the answer.
 
-    `problems` lists problems of rows and columns, or is one sentence about the whole request.
+    `problems` lists the problems of rows and columns, or is one sentence about the whole request.
     """
 
     def __init__(
         self, problems: Sequence[Problem] | str, status: int = 422, headers: Mapping[str, str] | None = None
     ) -> None:
-        join_words = [Problem(problems)] if isinstance(problems, str) else list(problems)
-        self.problems, self.status, self.headers = join_words[:_MAX_LISTED_PROBLEMS], status, headers or {}
-        n_unlisted = len(join_words) - _MAX_LISTED_PROBLEMS
+        all_problems = [Problem(problems)] if isinstance(problems, str) else list(problems)
+        self.problems, self.status, self.headers = all_problems[:_MAX_LISTED_PROBLEMS], status, headers or {}
+        n_unlisted = len(all_problems) - _MAX_LISTED_PROBLEMS
         super().__init__(
-            join_words[0].message + (f" {n_unlisted:,} more problems are not listed." if n_unlisted > 0 else "")
+            all_problems[0].message + (f" Problems that are not listed: {n_unlisted:,}." if n_unlisted > 0 else "")
         )
 
     def response(self) -> Response:
-        """Return the response: a message, and every problem with its row and column, as JSON."""
+        """Return the response as JSON: a message, and every problem with its row and column."""
         details = [{name: value for name, value in vars(p).items() if value is not None} for p in self.problems]
-        # ASCII, because names of columns can hold characters that UTF-8 cannot encode.
+        # As ASCII, because names of columns can contain characters that UTF-8 cannot encode.
         content = json.dumps({"message": str(self), "problems": details})
         return Response(content, self.status, self.headers, "application/json")
 
 
 def retry_later(message: str, status: int = 503) -> RequestError:
-    """Return the error for a request that a client may send again in a second."""
+    """Return an error that tells the client to repeat the request after a second."""
     return RequestError(message, status, {"Retry-After": "1"})
 
 
 def to_request_error(error: Exception, body: type[DescribedModel] | None = None) -> RequestError:
-    """Convert an error of FastAPI, of an invalid body, or of rows that a model refuses to the error for the client."""
+    """Convert an error (of FastAPI, of an invalid body, or of rows that a model refuses) to an error for the client."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, RequestValidationError) and body is not None:
         return _list_problems(error, body)
     if isinstance(error, HTTPException):
-        if error.status_code == 400:  # raised by FastAPI where a body cannot be parsed
+        if error.status_code == 400:  # raised by FastAPI if it cannot parse a body
             kind = next(kind for kind in (*_UNREADABLE, Exception) if isinstance(error.__cause__, kind))
             return RequestError(f"The body {_UNREADABLE.get(kind, 'must be JSON')}.")
         return RequestError(STATUSES.get(error.status_code, error.detail), error.status_code, error.headers)
@@ -245,7 +245,7 @@ def _list_problems(error: RequestValidationError, body: type[DescribedModel]) ->
 
 
 def _describe_problem(kind: str, location: Sequence[int | str], got: object, body: type[DescribedModel]) -> Problem:
-    """Describe an error of pydantic at a location in the body: a field, a row, or a cell of a row."""
+    """Describe an error of pydantic in the body, a row, or a cell of a row."""
     owner, subject = body, "The body"
     row: int | None = None
     if location[:1] == ("rows",) and len(location) > 1:
@@ -270,7 +270,7 @@ def _describe_problem(kind: str, location: Sequence[int | str], got: object, bod
 
 
 def format_value(value: object) -> str:
-    """Format a value for a message: its type, and the value itself if it is short."""
+    """Write a value for a message, with its type; long values are shortened."""
     if value is None:
         return "null"
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Run the server: the socket, the signals and the process."""
+"""Run the server: socket, signals and process."""
 
 import signal
 import socket
@@ -17,7 +17,7 @@ from ddpn.serving.middleware import Limits, configure_logs
 
 
 def name_models(arguments: list[str]) -> dict[str, Path]:
-    """Return model folders by name: the name in NAME=PATH, or else the folder's name without its ending.
+    """Return model folders by name: the name in NAME=PATH, or the name of the folder without its extension.
 
     >>> {name: str(path) for name, path in name_models(["a/visits.model", "old=b/visits.model"]).items()}
     {'visits': 'a/visits.model', 'old': 'b/visits.model'}
@@ -29,19 +29,19 @@ def name_models(arguments: list[str]) -> dict[str, Path]:
         name = name if equals else folder.resolve().stem if folder.name in ("", ".", "..") else folder.stem
         if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
             raise ConfigError(
-                f"A model must have a name of letters, digits, '-', '_' and '.', got {name!r}. "
-                f"Name it: NAME={path or argument}."
+                f"The name of a model must consist of letters, digits, '-', '_' and '.', got {name!r}. "
+                f"Give it a name: NAME={path or argument}."
             )
         if name in paths:
             raise ConfigError(
-                f"Two models are called {name!r}: {paths[name]} and {folder}. Name one of them: NAME={folder}."
+                f"Two models are called {name!r}: {paths[name]} and {folder}. Give one another name: NAME={folder}."
             )
         paths[name] = folder
     return paths
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Open a socket that accepts connections; port 0 lets the system choose one."""
+    """Open a socket that accepts connections. With port 0, the system chooses the port."""
     if not 0 <= port <= 65_535:
         raise ConfigError(argument="port", must="be a number from 0 to 65535", got=str(port))
     try:
@@ -70,19 +70,19 @@ def serve(
     paths : mapping of str to path
         Model folders by name; the first is the default.
     host, port
-        Where to listen; port 0 lets the system choose one.
+        The address to listen at. With port 0, the system chooses the port.
     limits : Limits, optional
-        Limits of requests. Default: those of `Limits`.
+        Limits of requests. Default: `Limits()`.
     token : str, optional
         A bearer token that requests must have.
     reload_every : float
-        Seconds between two checks for new versions of the folders; 0 for never.
+        Seconds between two checks for new versions of the folders. 0 means never.
     log_level : str
         "debug", "info", "warning" or "error"; "info" logs every request.
     on_start : callable
-        Called with the address, once connections are accepted.
+        Called with the address as soon as connections are accepted.
     **columns
-        Names of the columns `exposure` and `upper`, for models saved from Python, which do not store them.
+        Names of the columns `exposure` and `upper`, for models saved in Python, which do not store them.
     """
     configure_logs(log_level)
     limits = limits or Limits()
@@ -103,7 +103,8 @@ def serve(
         def stop(number: int, frame: FrameType | None) -> None:
             server.should_exit = True
 
-        # SIGTERM ends the server, not the process: uvicorn raises it again when it is done, and this handler takes it.
+        # SIGTERM must end the server, not the process. When uvicorn is done it raises SIGTERM again, which this handler
+        # receives.
         is_main = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGTERM, stop) if is_main else None
         try:

@@ -1,1 +1,1 @@
-"""What is kept on disk."""
+"""Files, folders and locks on disk."""

@@ -1,4 +1,4 @@
-"""Files and folders that are written whole or not at all, hashes, and locks. Imports no torch."""
+"""Write files and folders completely or not at all; compute hashes; take locks. Imports no torch."""
 
 import hashlib
 import os
@@ -15,20 +15,23 @@ from ddpn.runtime.errors import InputError
 
 try:
     import fcntl
-except ImportError:  # Windows, where drafts of killed processes are not removed
+except ImportError:  # on Windows, drafts of killed processes are not removed
     fcntl = None  # type: ignore[assignment]
 
-#: How the names of folders and files end that are being filled.
+#: The suffix of drafts: files and folders that are being written.
 _DRAFT = ".draft"
 
 
 def resolve_links(path: Path) -> Path:
-    """Return the path that symbolic links lead to, so that a link itself is never replaced."""
+    """Follow symbolic links, so that a link itself is never replaced."""
     return Path(os.path.realpath(path))
 
 
 def check_writable(path: Path) -> None:
-    """Raise an `InputError` if nothing can be written to `path`: a folder above it is a file or forbids it."""
+    """Raise an `InputError` if `path` cannot be written.
+
+    That is the case if the lowest existing folder above it is a file or forbids writing.
+    """
     above = next(folder for folder in resolve_links(path).parents if folder.exists())
     if not above.is_dir():
         raise InputError(f"{above} is a file, not a folder. Choose another name.")
@@ -40,12 +43,15 @@ def check_writable(path: Path) -> None:
 def atomic_path(path: Path, tidy: bool = True) -> Iterator[Path]:
     """Yield a temporary path beside `path` to write to; it replaces `path` only if the block succeeds.
 
-    Drafts of processes that were killed are removed, which lists the folder; `tidy=False` skips that.
+    Drafts that killed processes left in the folder are removed. `tidy=False` skips this, because it lists the folder.
     """
     path = resolve_links(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     for abandoned in _drafts(path) if tidy and fcntl is not None else []:
-        with suppress(OSError), open(abandoned, "rb+") as file:  # not a folder, and not one that is being written
+        with (
+            suppress(OSError),
+            open(abandoned, "rb+") as file,
+        ):  # skips folders, and drafts that another process is writing
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             abandoned.unlink()
     held = _new_draft(path)
@@ -63,26 +69,26 @@ def atomic_path(path: Path, tidy: bool = True) -> Iterator[Path]:
 
 
 def _new_draft(path: Path) -> BinaryIO:
-    """Create a file beside `path` that is open and locked as long as its process lives."""
+    """Create a file beside `path`, which stays open and locked while its process lives."""
     while True:
         held = open(path.with_name(f".{path.name}.{uuid4().hex}{_DRAFT}"), "xb")  # noqa: SIM115
         if fcntl is None:
             return held
-        with suppress(OSError):  # some disks have no locks; then drafts of killed processes stay
+        with suppress(OSError):  # without locks on this disk, drafts of killed processes stay
             fcntl.flock(held, fcntl.LOCK_EX)
         if os.path.exists(held.name):
             return held
-        held.close()  # another process took it for abandoned, before it was locked
+        held.close()  # another process removed the draft before it was locked
 
 
 def write_bytes(path: Path, content: bytes, tidy: bool = True) -> None:
-    """Write all of `content` to `path`, or nothing: a full disk leaves the old file as it was."""
+    """Write `content` to `path` completely or not at all. If the disk is full, the old file stays."""
     with atomic_path(path, tidy) as draft:
         draft.write_bytes(content)
 
 
 def write_text(path: Path, content: str) -> None:
-    """Write text in UTF-8 to `path`, or nothing, like `write_bytes`."""
+    """Write text in UTF-8 to `path`, completely or not at all."""
     write_bytes(path, content.encode())
 
 
@@ -90,7 +96,7 @@ def write_text(path: Path, content: str) -> None:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `path` to fill; it replaces `path` only if the block succeeds.
 
-    `recover` repairs the folder if the process is killed meanwhile.
+    If the process is killed meanwhile, `recover` repairs the folder.
     """
     path = resolve_links(path)
     with folder_lock(path):
@@ -100,7 +106,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         draft.mkdir()  # with the usual permissions, unlike `scratch`
         try:
             yield draft
-            # To the disk itself: a folder that is moved into place is complete after a power cut, too.
+            # Flushed to disk, so that the folder is complete even after a power cut.
             for file_path in draft.rglob("*"):
                 if file_path.is_file():
                     with open(file_path, "rb+") as file:
@@ -109,14 +115,14 @@ def atomic_folder(path: Path) -> Iterator[Path]:
                 os.rename(path, old)
             os.rename(draft, path)
         finally:
-            # Also after Ctrl-C between the two.
+            # Undo the first rename if Ctrl-C came between the two.
             if old.exists() and not path.exists():
                 os.rename(old, path)
             shutil.rmtree(scratch, ignore_errors=True)
 
 
 def recover(path: Path) -> None:
-    """Finish replacing the folder `path` if a process was killed while it did so, and remove what that process left."""
+    """Complete the replacement of the folder `path` if a process was killed during it, and remove its drafts."""
     path = resolve_links(path)
     if not any(draft.is_dir() for draft in _drafts(path)):
         return
@@ -129,7 +135,7 @@ def recover(path: Path) -> None:
 
 
 def _drafts(path: Path) -> list[Path]:
-    """List files and folders beside `path` that are or were being filled to replace it."""
+    """List the drafts of `path`: files and folders beside it that were written to replace it."""
     name = re.compile(rf"\.{re.escape(path.name)}\.[^.]+{re.escape(_DRAFT)}")
     if not path.parent.is_dir() or not os.access(path.parent, os.R_OK):
         return []
@@ -142,16 +148,17 @@ def sha256(content: bytes) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """Return the SHA-256 digest of a file, which is read in blocks."""
+    """Return the SHA-256 digest of a file, which is read block by block."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
 def lock(path: Path, wait: bool = True, busy: str = "") -> Iterator[None]:
-    """Hold an exclusive lock on the file `path`, which is removed afterwards; it ends with the process, too.
+    """Hold an exclusive lock on the file `path`, and remove the file afterwards. The lock also ends with the process.
 
-    The holder may take it again. Without `wait`, an `InputError` is raised (`busy`) if another process has it.
+    The process that holds the lock may take it again. Without `wait`, raise an `InputError` with the message `busy` if
+    another process holds it.
     """
     from filelock import FileLock, Timeout  # slow to import, and most programs take no lock
 
@@ -171,7 +178,7 @@ def lock(path: Path, wait: bool = True, busy: str = "") -> Iterator[None]:
 
 
 def folder_lock(path: Path, wait: bool = False) -> AbstractContextManager[None]:
-    """Hold the right to write the folder `path`, which one process has at a time, as `lock` does."""
+    """Hold the exclusive right to write to the folder `path`."""
     path = resolve_links(path)
     busy = f"Another process is writing to {path}. Wait until it has finished, or choose another name."
     return lock(path.with_name(f".{path.name}.lock"), wait, busy)

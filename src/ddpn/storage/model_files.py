@@ -1,4 +1,7 @@
-"""A saved model: a folder with files and a manifest (model.json) that has the hash of each. Imports no torch."""
+"""A saved model: a folder of files with a manifest (model.json), which contains the hash of each file.
+
+Imports no torch.
+"""
 
 import json
 from collections.abc import Callable, Collection, Mapping
@@ -14,30 +17,28 @@ from ddpn.storage.files import atomic_folder, check_writable, folder_lock, recov
 
 FORMAT = 7
 MANIFEST = "model.json"
-#: The file of `ddpn fit` about how a model was fitted.
+#: The file in which `ddpn fit` records how a model was fitted.
 TASK = "task.json"
-#: The largest size of a manifest, and of all other files together.
+#: The maximal size of a manifest, and of all other files together.
 MAX_MANIFEST_BYTES, MAX_MODEL_BYTES = 2**26, 2**33
-#: How often a folder is read if it is replaced each time.
+#: The most attempts to read a folder that is replaced meanwhile.
 _MAX_READS = 10
 
-Given = ParamSpec("Given")
-Found = TypeVar("Found")
-#: What differs after a folder is replaced.
+Arguments = ParamSpec("Arguments")
+Content = TypeVar("Content")
+#: Inode, modification time and size of a manifest, which change when a folder is replaced.
 FolderVersion: TypeAlias = tuple[int, int, int]
 
 
-def wrap_load_errors(load: Callable[Given, Found]) -> Callable[Given, Found]:
+def wrap_load_errors(load: Callable[Arguments, Content]) -> Callable[Arguments, Content]:
     """Decorate a loader: every error about the content of files becomes an `InputError` that names the model.
 
-    That includes a MemoryError, which an invented size causes.
-
-    Hashes protect against accidents. Whoever writes a manifest with correct hashes can put any value anywhere, so a
-    loader can fail in any way; it must not do so with a traceback.
+    A MemoryError counts as well, because a forged size can cause it. Hashes protect only against accidents: a manifest
+    with correct hashes can contain any values, so a loader can fail in any way. Users must not see a traceback then.
     """
 
     @wraps(load)
-    def load_checked(*args: Given.args, **kwargs: Given.kwargs) -> Found:
+    def load_checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Content:
         try:
             return load(*args, **kwargs)
         except (DDPNError, OSError, ImportError):
@@ -46,7 +47,9 @@ def wrap_load_errors(load: Callable[Given, Found]) -> Callable[Given, Found]:
             paths = (getattr(value, "path", value) for value in args)
             path = next((value for value in paths if isinstance(value, str | PathLike)), kwargs.get("path"))
             reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
-            raise InputError(f"{path} must be a model as ddpn has saved it, got other content ({reason}).") from error
+            raise InputError(
+                f"{path} is not a model that ddpn saved, or it was changed ({reason}). Fit the model again."
+            ) from error
 
     return load_checked
 
@@ -57,29 +60,32 @@ def check_destination(path: Path, overwrite: bool) -> None:
     if path.exists() and not overwrite:
         raise InputError(f"{path} already exists. Choose another name, or replace it with `overwrite=True`.")
     if path.exists() and not (path / MANIFEST).is_file():
-        raise InputError(f"{path} exists and is not a saved model, so it is not overwritten. Choose another name.")
+        raise InputError(f"{path} exists but is not a saved model, so it is not overwritten. Choose another name.")
     check_writable(path)
 
 
 def write_model(path: Path, files: Mapping[str, bytes], manifest: JsonObject, overwrite: bool = False) -> None:
-    """Write all files and the manifest, or nothing: a reader finds the old model or the new one, never a mixture."""
+    """Write all files and the manifest, or nothing.
+
+    A reader sees the old model or the new one, never a mixture of both.
+    """
     check_destination(path, overwrite)
-    described = {"format": FORMAT, "ddpn": version("ddpn"), **manifest}
-    described["files"] = {name: sha256(content) for name, content in files.items()}
-    described["checksum"] = _checksum(described)
+    document = {"format": FORMAT, "ddpn": version("ddpn"), **manifest}
+    document["files"] = {name: sha256(content) for name, content in files.items()}
+    document["checksum"] = _checksum(document)
     with folder_lock(path):
         check_destination(path, overwrite)  # again: another process may have written it meanwhile
         if (path / TASK).exists() and TASK not in files:
-            reason = f"it was written by `ddpn fit`, and its {TASK} would be lost"
-            raise InputError(f"{path} is not overwritten: {reason}. Choose another name, or delete the folder first.")
+            problem = f"{path} was written by `ddpn fit`, and its {TASK} would be lost"
+            raise InputError(f"{problem}. Choose another name, or delete the folder first.")
         with atomic_folder(path) as draft:
-            for name, content in {**files, MANIFEST: json.dumps(described, indent=1).encode()}.items():
+            for name, content in {**files, MANIFEST: json.dumps(document, indent=1).encode()}.items():
                 (draft / name).parent.mkdir(parents=True, exist_ok=True)
                 (draft / name).write_bytes(content)
 
 
 def read_manifest(path: Path) -> JsonObject:
-    """Read the manifest of a saved model, verified by its own checksum; read no other file."""
+    """Read the manifest of a saved model and verify its checksum; read no other file."""
     if not path.exists():
         recover(path)
     if not (path / MANIFEST).is_file():
@@ -97,7 +103,7 @@ def read_manifest(path: Path) -> JsonObject:
         raise InputError(f"{path} was saved in {saved}; this version reads format {FORMAT}. Fit the model again.")
     files = manifest.get("files")
     if not isinstance(files, dict) or not all(_is_inside(name) for name in files):
-        raise InputError(f"{path / MANIFEST} must list files of its folder, got other names.")
+        raise InputError(f"{path / MANIFEST} lists files outside its folder. It is not a model that ddpn saved.")
     return manifest
 
 
@@ -107,12 +113,12 @@ def _is_inside(name: str) -> bool:
     return bool(parts) and ".." not in parts and not name.startswith("/") and not set(name) & set("\\:\0")
 
 
-def _check_size(path: Path, size: int, most: int) -> None:
-    if size > most:
-        raise InputError(f"{path} must have at most {most:,} bytes, got {size:,}. It is not a model that ddpn saved.")
+def _check_size(path: Path, size: int, limit: int) -> None:
+    if size > limit:
+        raise InputError(f"{path} has {size:,} bytes, but a model that ddpn saved has at most {limit:,}.")
 
 
-def read_consistently(path: Path, read: Callable[[], Found]) -> Found:
+def read_consistently(path: Path, read: Callable[[], Content]) -> Content:
     """Call `read()` and retry if the folder is replaced while it runs.
 
     Otherwise it could read the manifest of one version and the files of another.
@@ -127,11 +133,11 @@ def read_consistently(path: Path, read: Callable[[], Found]) -> Found:
             continue
         if folder_version(path) == before:
             return content
-    raise InputError(f"{path} was replaced while it was read, {_MAX_READS} times. Try again.")
+    raise InputError(f"{path} was replaced {_MAX_READS} times while it was read. Try again.")
 
 
 def folder_version(path: Path) -> FolderVersion | None:
-    """Return a value that changes when the folder or its manifest is replaced; None without a manifest."""
+    """Return a value that changes when the folder or its manifest is replaced; None if there is no manifest."""
     try:
         status = (path / MANIFEST).stat()
     except OSError:
@@ -140,15 +146,18 @@ def folder_version(path: Path) -> FolderVersion | None:
 
 
 def read_files(path: Path, manifest: JsonObject, folders: Collection[str] | None = None) -> dict[str, bytes]:
-    """Read the files that the manifest lists, all or those in some folders, and verify them by their hashes."""
+    """Read the files that the manifest lists and verify their hashes.
+
+    With `folders`, read only the files in these folders and those that are in no folder.
+    """
     digests = {
         name: digest
         for name, digest in manifest["files"].items()
         if folders is None or "/" not in name or name.partition("/")[0] in folders
     }
     for name in digests:
-        if not (path / name).is_file():  # nor a device or a pipe, which could be read for ever
-            raise InputError(f"File not found: {path / name}, which is part of the saved model.")
+        if not (path / name).is_file():  # also excludes devices and pipes, which never end
+            raise InputError(f"File not found: {path / name}. It is part of the saved model.")
     _check_size(path, sum((path / name).stat().st_size for name in digests), MAX_MODEL_BYTES)
     contents = {name: (path / name).read_bytes() for name in digests}
     for name, digest in digests.items():
@@ -158,5 +167,5 @@ def read_files(path: Path, manifest: JsonObject, folders: Collection[str] | None
 
 
 def _checksum(manifest: JsonObject) -> str:
-    described = {name: value for name, value in manifest.items() if name != "checksum"}
-    return sha256(json.dumps(described, sort_keys=True).encode())
+    document = {name: value for name, value in manifest.items() if name != "checksum"}
+    return sha256(json.dumps(document, sort_keys=True).encode())

@@ -1,4 +1,4 @@
-"""`ResultStore`: the files of finished jobs in a folder, from which a program that was killed continues. No pickles."""
+"""`ResultStore`: files of finished jobs in a folder, so that a program that was killed can continue. No pickles."""
 
 import json
 from collections.abc import Mapping
@@ -11,17 +11,18 @@ from ddpn.storage.files import check_writable, sha256, write_bytes
 
 
 class ResultStore:
-    """Keeps the files that jobs returned: each is named by its hash, and a note on each job, written last, lists them.
+    """A folder with the files that jobs returned.
 
-    What a result depends on, its identity, is a value that JSON can hold; jobs without one are not stored. The folder
-    is made when the first result is written.
+    Each file is named by its hash. A note on each job, written last, lists its files. The identity of a job holds
+    everything that its result depends on, as values that JSON can hold; results of jobs without an identity are not
+    stored. The folder is created when the first result is written.
 
     Parameters
     ----------
     folder : path
         The folder.
     about : object, optional
-        What all results depend on, a value that JSON can hold. Results that depend on other things are not read.
+        A value that JSON can hold, on which all results depend. Results stored with another value are ignored.
 
     Examples
     --------
@@ -40,12 +41,12 @@ class ResultStore:
         check_writable(self.folder / "file")
 
     def path(self, identity: object) -> Path:
-        """Return the path of the note on a job. Another version of ddpn has other notes."""
+        """Return the path of the note on a job. It depends on the version of ddpn."""
         depends_on = json.dumps([version("ddpn"), self._about, identity], sort_keys=True)
         return self.folder / f"{sha256(depends_on.encode())}.json"
 
     def write(self, identity: object, files: Mapping[str, bytes], name: str) -> None:
-        """Keep the files of a job, and its name for people who look into the folder."""
+        """Store the files of a job, with the job's name for people who look into the folder."""
         if identity is None:
             return
         hashes = {file: sha256(content) for file, content in files.items()}
@@ -54,17 +55,17 @@ class ResultStore:
         write_bytes(self.path(identity), json.dumps({"job": name, "files": hashes}).encode(), tidy=False)
 
     def paths(self, identity: object) -> dict[str, Path]:
-        """Return the paths of the files of a job that `read` returned."""
+        """Return the paths of the files of a stored job."""
         hashes = json.loads(self.path(identity).read_bytes())["files"]
         return {file: self.folder / digest for file, digest in hashes.items()}
 
     def read(self, identity: object) -> dict[str, bytes] | None:
-        """Return the files of a job; None if there are none, or if one is damaged: the job is then run again."""
+        """Return the files of a job; None if they are not stored or damaged, so that the job must be run again."""
         if identity is None:
             return None
         try:
             paths = self.paths(identity)
             files = {file: path.read_bytes() for file, path in paths.items()}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):  # no note, no file, or not what was written
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):  # no note, no file, or damaged content
             return None
         return files if all(sha256(files[file]) == path.name for file, path in paths.items()) else None

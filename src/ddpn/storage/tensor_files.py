@@ -1,4 +1,4 @@
-"""Files of named tensors with a JSON description: safetensors with a checksum, written whole or not at all."""
+"""Files of named tensors with a JSON description: safetensors with a checksum, written completely or not at all."""
 
 import json
 import zlib
@@ -15,7 +15,7 @@ from ddpn.storage.files import write_bytes
 
 
 def write(path: Path, tensors: dict[str, Tensor], info: JsonObject) -> None:
-    """Write tensors and a description that JSON can hold."""
+    """Write tensors, and a description that JSON can hold."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     described = json.dumps(info)
     write_bytes(path, save(plain, metadata={"info": described, "checksum": _checksum(described, plain)}))
@@ -24,7 +24,7 @@ def write(path: Path, tensors: dict[str, Tensor], info: JsonObject) -> None:
 def read(path: Path) -> tuple[dict[str, Tensor], JsonObject]:
     """Read the tensors and the description that `write` wrote; raise an error if the file is damaged.
 
-    No code in the file is run.
+    No code from the file is executed.
     """
     try:
         with safe_open(path, framework="pt") as file:
@@ -42,13 +42,13 @@ def read(path: Path) -> tuple[dict[str, Tensor], JsonObject]:
 
 
 def fingerprint(tensor: Tensor, start: int = 0) -> int:
-    """Return a checksum of the values; `start` continues the checksum of other tensors."""
+    """Return a checksum of the values of a tensor; `start` is the checksum of the tensors before it."""
     plain = tensor.detach().cpu().contiguous().reshape(-1)
     return zlib.crc32(plain.view(torch.uint8).numpy().data if plain.numel() else b"", start)
 
 
 def is_complete(path: Path) -> bool:
-    """Return True if a file is as long as its header says: a fast check, while `read` checks all of it."""
+    """Return True if a file is as long as its header says: a quick check, whereas `read` verifies the content."""
     try:
         with safe_open(path, framework="pt") as file:
             return bool(file.metadata())

@@ -1,1 +1,1 @@
-"""From a file to a fitted and evaluated model folder, and from that to predictions. Nothing is printed here."""
+"""From a table to a fitted and evaluated model folder, and from a model folder to predictions. Nothing is printed."""

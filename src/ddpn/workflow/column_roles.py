@@ -17,7 +17,7 @@ from ddpn.workflow.config import FitConfig
 
 
 def find_roles(frame: pl.DataFrame, plan: FitConfig) -> Roles:
-    """Decide what each column is for; `drop` and `use` override what the values suggest."""
+    """Decide the role of each column. `drop` and `use` override what the values suggest."""
     plan = plan.resolve_columns(frame.columns)
     missing = (*MISSING, *(word for word in plan.missing if word not in MISSING))
     special = {plan.target, plan.exposure, plan.weight, plan.censored, plan.split_column}
@@ -31,14 +31,14 @@ def find_roles(frame: pl.DataFrame, plan: FitConfig) -> Roles:
     roles = Roles(plan.target, plan.exposure, plan.weight, columns, missing, formats, *options)
     if not roles.features:
         why = "; ".join(f"{c.name}: {c.left_out}" for c in columns[:5]) or "there are no others"
-        raise InputError(f"No column is left to predict from ({why}). Keep some with `use`.")
+        raise InputError(f"No column is left to predict from ({why}). Keep some columns with `use`.")
     return roles
 
 
 def _profile_column(series: pl.Series, plan: FitConfig, missing: tuple[str, ...]) -> TableColumn:
     column = detect_column(series, missing, series.name in plan.category and series.name not in plan.drop)
     if series.name in plan.drop or series.null_count() == len(series):
-        why = "dropped as asked" if series.name in plan.drop else "no values"
+        why = "dropped as requested" if series.name in plan.drop else "no values"
         return TableColumn(series.name, column.kind, series.null_count(), left_out=why)
     if column.kind == Kind.UNSUPPORTED:
         return replace(column, missing=series.null_count(), left_out=f"unsupported type {series.dtype}")
@@ -53,7 +53,7 @@ def _profile_column(series: pl.Series, plan: FitConfig, missing: tuple[str, ...]
         why = ""
     parts: tuple[str, ...] = ()
     if column.kind == Kind.DATE:
-        # Later days would have to be extrapolated, months and weekdays come again.
+        # Later days would have to be extrapolated; months and weekdays recur.
         is_time = series.name == plan.time and series.name not in plan.use
         has_hours = present.dt.hour().n_unique() > 1
         parts = (*(() if is_time else (DAY,)), MONTH, WEEKDAY, *([HOUR] if has_hours else []))
@@ -76,7 +76,7 @@ def _why_useless(values: pl.Series, column: TableColumn, distinct: int, plan: Fi
         return "the same value in every row"
     if column.name in plan.group:
         option = format_argument("use", [column.name])
-        return f"it keeps rows together, and a model would memorise it; {option} keeps it as an input"
+        return f"it defines groups of rows, and a model would memorise it; {option} keeps it as an input"
     if column.name == plan.time and column.kind != Kind.DATE:
         return "used for the split by time"
     if column.kind.is_category or column.kind == Kind.NUMBER:

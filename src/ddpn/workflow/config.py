@@ -1,7 +1,7 @@
-"""What a user wants of a fit, `FitConfig`: roles of columns, the split, and how the model is built. Imports no torch.
+"""`FitConfig`: the options of a fit, such as roles of columns, the split, and the model. Imports no torch.
 
-`FitConfig` is the only declaration of these options. Keys of a settings file, options of the commands and arguments in
-Python are its fields.
+`FitConfig` is the only declaration of these options. Its fields are the keys of a settings file, the options of the
+commands, and the arguments in Python.
 """
 
 import tomllib
@@ -33,17 +33,17 @@ from ddpn.storage.contents import JsonObject
 if TYPE_CHECKING:
     from ddpn.estimators import CountRegressor, DDPNRegressor
 
-#: Shares of training, validation and test rows, where there are test rows and nothing else is asked for.
+#: The default shares of training, validation and test rows.
 SHARES = (0.7, 0.1, 0.2)
-#: What a given number of networks is mixed with by default.
+#: The members that are mixed with the networks by default, if the number of networks is given.
 MIXED = ("glm",)
-#: What a model is compared with by default, beside each of its own members.
+#: The models with which a model is compared by default, in addition to its own members.
 BASELINES = ("constant", "poisson_glm", "trees")
-#: The member whose networks `n_networks` counts.
+#: The member whose number of networks is `n_networks`.
 NETWORKS = "networks"
 #: New names of options of earlier versions.
 _NEW_NAMES = {"members": "n_networks"}
-#: The shortest time budget.
+#: The shortest time budget, in seconds.
 MIN_SECONDS = 10
 
 # How values are read --------------------------------------------------------------------------------------------------
@@ -63,12 +63,12 @@ def _check_names(names: object, info: ValidationInfo) -> tuple[str, ...]:
 
 
 def _read_columns(value: object, info: ValidationInfo) -> tuple[str, ...]:
-    """Read a list of names; one text is one entry, as names of columns may contain commas."""
+    """Read a list of names. A single text is one entry, because names of columns may contain commas."""
     return _check_names([value] if isinstance(value, str) else value, info)
 
 
 def _read_names(value: object, info: ValidationInfo) -> tuple[str, ...] | None:
-    """Read a list of names, or a text with commas between them."""
+    """Read a list of names, or names that are separated by commas."""
     if value is None:
         return None
     words = split_words(value) if isinstance(value, str) else value
@@ -103,20 +103,20 @@ def _read_table(value: object, info: ValidationInfo) -> object:
     return value
 
 
-#: The name of a column, names of columns, and words; each as a settings file, a command or Python gives it.
+#: The name of a column, names of columns, and words, as they come from a settings file, a command or Python.
 Column = Annotated[str, BeforeValidator(_read_column)]
 Columns = Annotated[tuple[str, ...], BeforeValidator(_read_columns)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_read_names)]
-#: Values that are checked where they are used: by `NetworkOptions`, `CountRange`, the likelihood or the estimator.
+#: Values that are not checked here, but by `NetworkOptions`, `CountRange`, the likelihood or the estimator.
 Integer = Annotated[int, SkipValidation]
 Number = Annotated[float, SkipValidation]
 Text = Annotated[str, SkipValidation]
 
 
 class ModelConfig(BaseModel):
-    """Arguments of the estimator; those that are None have its defaults.
+    """Arguments of the estimator. None stands for the estimator's default.
 
-    `components` and `beta` are options of the likelihood, which may be given in `head_options`, too.
+    `components` and `beta` are options of the likelihood, which may also be given in `head_options`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -140,60 +140,61 @@ class ModelConfig(BaseModel):
 
     @property
     def estimator_options(self) -> JsonObject:
-        """Arguments of the estimator that are not left to its defaults."""
+        """The arguments of the estimator that are not None."""
         options = {name: getattr(self, name) for name in ModelConfig.model_fields if getattr(self, name) is not None}
         head_options = {name: options.pop(name) for name in ("components", "beta") if name in options}
         return options | ({"head_options": options.get("head_options", {}) | head_options} if head_options else {})
 
 
 class FitConfig(ModelConfig):
-    """What to fit, to which columns and rows, validated as far as that needs no table.
+    """The options of a fit: the target, the roles of columns, the split and the model.
 
-    Options of the model that are None have the default of the estimator.
+    They are validated as far as this is possible without a table. For options of the model, None stands for the
+    estimator's default.
 
     Parameters
     ----------
     target : str
         The column of counts.
     exposure, weight : str, optional
-        The column of each row's known scale, and that of how many times it counts.
+        The column with the known scale of each row, and the column with its weight.
     upper_column : str, optional
         The column with the largest possible count of each row.
     censored : str, optional
-        The column that flags counts that stand for that many or more.
+        The column that marks counts that stand for that many or more.
     drop, use : tuple of str
-        Columns to leave out, and columns to keep that would be left out or suspected as leaks.
+        Columns to leave out; and columns to keep that would be left out or suspected as leaks.
     category : tuple of str
-        Columns of numbers to take as categories.
+        Columns of numbers to treat as categories.
     missing : tuple of str
         Further words and numbers that stand for a missing value.
     group : tuple of str
-        Columns whose values say which rows belong together, such as a person: training, validation and test rows, and
-        folds, have different groups. They are not inputs, unless named in `use`. "equal-inputs" keeps rows with equal
-        or nearly equal inputs together.
+        Columns that say which rows belong together, such as a person. The rows of a group share a fold, and are all
+        training, all validation or all test rows. These columns are not inputs, unless `use` names them. With
+        "equal-inputs", rows with equal or nearly equal inputs form a group.
     split_column, time : str, optional
-        Split rows by a column (train, validation, test), or by time: the last rows are the test rows. Default: at
-        random.
+        Split rows by a column (with train, validation or test), or by time, where the last rows become test rows.
+        Default: at random.
     test_size : float, optional
-        The share of rows to hold out as test rows. Default: none with up to 5,000 rows, which are all fitted and scored
-        out of fold; a fifth with more rows, with a split by time, or if the number of networks is given.
+        The share of rows to hold out as test rows. By default, up to 5,000 rows are all fitted, and scored out of fold.
+        A fifth is held out if there are more rows, with a split by time, or if the number of networks is given.
     shares : tuple of float, optional
         Shares of training, validation and test rows, instead of `test_size`.
     seed : int
         Seed of the split and of the training.
     compare_with : tuple of str
-        Members that the model is compared with, names in `ddpn.members.MEMBERS`.
+        Models to compare with, keys of `ddpn.members.MEMBERS`.
     interval_groups : str, optional
-        A column within whose values intervals are calibrated.
+        The column with the groups within which intervals are calibrated.
     only : str, optional
-        The one member to fit, a name in `ddpn.members.MEMBERS`, instead of a mixture. Others are left out, also those
-        of `mix_with`; `n_networks` has an effect only if networks are this member.
+        Fit a single member, a key of `ddpn.members.MEMBERS`, instead of a mixture. `mix_with` is then ignored, and
+        `n_networks` has an effect only if this member has networks.
     lower, upper, censored_above, fractional
-        The range of the counts, and what to do with those that are no integers, as for `CountRegressor`.
+        The range of counts, and the treatment of fractions, as for `CountRegressor`.
     n_networks : int or "auto", optional
-        The number of networks; "auto", the default, is a mixture of boosted trees, a GLM and networks.
+        The number of networks. "auto" (default) is a mixture of boosted trees, a GLM and networks.
     components, beta
-        Options of the likelihood, which are also keys of `head_options`.
+        Options of the likelihood, which may also be given in `head_options`.
     likelihood, head_options, hidden, numeric, epochs, mix_with, training_options, time_budget, device
         Arguments of `CountRegressor`.
 
@@ -230,7 +231,7 @@ class FitConfig(ModelConfig):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        """Check what no field can know alone."""
+        """Check combinations of options."""
         if self.split_column is not None and self.time is not None:
             raise ConfigError("Give either `split_column` or `time`, not both.")
         if not is_integer(self.seed) or not 0 <= self.seed < 2**32:
@@ -244,7 +245,7 @@ class FitConfig(ModelConfig):
             raise ConfigError(argument="shares", must=must, got=str(list(shares)))
         columns = self.target, self.exposure, self.weight, self.censored, self.split_column
         roles = [name for name in columns if name is not None]
-        # Exposures may be upper bounds too: so many patients per bed, and no more than there are beds.
+        # A column may be both exposure and upper bound, such as the number of beds for patients.
         taken = roles if self.upper_column in (None, self.exposure) else [*roles, self.upper_column]
         for name in taken:
             if taken.count(name) > 1:
@@ -256,7 +257,8 @@ class FitConfig(ModelConfig):
             if name in (*self.drop, *self.use):
                 raise ConfigError(f"Column {name!r} has a role, so it cannot be in `drop` or `use`.")
         if self.interval_groups == self.target:
-            raise ConfigError(argument="interval_groups", must="not be the target, which is unknown in prediction")
+            reason = "not be the target, which is unknown when you predict"
+            raise ConfigError(argument="interval_groups", must=reason)
         for name, names in (("compare_with", self.compare_with), ("mix_with", self.mix_with or ())):
             for kind in names:
                 check_choice(name, kind, list_mixable_members())
@@ -272,7 +274,7 @@ class FitConfig(ModelConfig):
 
     @property
     def split_shares(self) -> tuple[float, ...]:
-        """Shares of training, validation and test rows, where rows are held out for a test."""
+        """The shares of training, validation and test rows if test rows are held out."""
         if self.test_size is None:
             return SHARES if self.shares is None else self.shares
         fitted = (1.0 - self.test_size) / (SHARES[0] + SHARES[1])
@@ -280,28 +282,28 @@ class FitConfig(ModelConfig):
 
     @property
     def asks_for_test_rows(self) -> bool:
-        """Whether rows must be held out for a test, however few there are."""
+        """True if test rows must be held out, even from a small table."""
         values = self.test_size, self.shares, self.split_column, self.time
         return self.ensemble_size is not None or any(value is not None for value in values)
 
     def with_test_rows(self) -> Self:
-        """Return the same configuration, asking for test rows: by default a fifth of all."""
+        """Return the same configuration with test rows; by default a fifth of all rows."""
         return self if self.asks_for_test_rows else self.replace(shares=SHARES)
 
     def replace(self, **changes: object) -> Self:
-        """Return the configuration with other values of some options."""
+        """Return the configuration with some options changed."""
         return type(self)(**self.as_dict() | changes)
 
     @property
     def ensemble_size(self) -> int | None:
-        """The number of networks if the model is an ensemble of networks; None for a mixture of members."""
+        """The number of networks if the model is an ensemble of networks; None if it is a mixture of members."""
         if self.n_networks is None or self.n_networks == "auto" or self.only not in (None, NETWORKS):
             return None
         return self.n_networks
 
     @property
     def seconds(self) -> float | None:
-        """The time budget; None for no limit."""
+        """The time budget in seconds; None if there is no limit."""
         return None if self.time_budget is None else parse_duration(self.time_budget, "time_budget")
 
     @property
@@ -318,13 +320,13 @@ class FitConfig(ModelConfig):
 
     @property
     def as_text(self) -> list[str]:
-        """Columns that a file must be read as text for, because `category` may name them: 007 keeps its zeros."""
+        """Columns that must be read as text, because they may be categories: 007 keeps its zeros."""
         return [name for value in self.category for name in (value, *split_words(value))]
 
     def resolve_columns(self, columns: Sequence[str]) -> Self:
-        """Return the configuration for a table with these columns; an `InputError` names a column that is not there.
+        """Return the configuration for a table with these columns.
 
-        Lists of columns are split at their commas, except for values that are the name of a column.
+        Lists of columns are split at commas, except for values that equal the name of a column.
         """
         roles = ("target", "exposure", "weight", "upper_column", "censored", "split_column", "time", "interval_groups")
         names = {role: getattr(self, role) for role in roles}
@@ -336,13 +338,13 @@ class FitConfig(ModelConfig):
         return self.replace(**resolved)
 
     def _check_model(self) -> None:
-        """Check what needs no torch; `check_with_torch` validates the rest."""
+        """Check options of the model that need no torch; `check_with_torch` checks the others."""
         names = check_likelihood(DEFAULT_LIKELIHOOD if self.likelihood is None else self.likelihood)
         totals = [name for name in names if name in TOTALS]
         has_total = self.count_range.upper_is_total or self.exposure or "total" in (self.head_options or {})
         if totals and not has_total:
             raise ConfigError(
-                f"{totals[0]} needs the largest possible count (number of trials) of every row: give `upper`, "
+                f"{totals[0]} needs the largest possible count (number of trials) of every row. Give `upper`, "
                 "`upper_column` or `exposure`."
             )
         options = self.estimator_options
@@ -352,18 +354,15 @@ class FitConfig(ModelConfig):
         if self.ensemble_size is not None:
             network_options["n_networks"] = self.ensemble_size
             if self.time_budget is not None:
-                what = "needs a mixture that fits what there is time for"
-                raise ConfigError(what, argument="time_budget", remedy="Leave out `n_networks`.")
+                what = "cannot be combined with `n_networks`, because only a mixture adapts to the time"
+                raise ConfigError(what, argument="time_budget", remedy="Leave out one of them.")
         if self.seconds is not None and self.seconds < MIN_SECONDS:
-            must = f"be at least {MIN_SECONDS} seconds, which loading and saving take"
+            must = f"be at least {MIN_SECONDS} seconds, because loading and saving take time"
             raise ConfigError(argument="time_budget", must=must, got=repr(self.time_budget))
         NetworkOptions(**network_options, **check_training_options(self.training_options))
 
     def check_with_torch(self) -> None:
-        """Raise a `ConfigError` for an option that only torch can validate; imports it only if there is such an option.
-
-        The defaults need no check.
-        """
+        """Raise a `ConfigError` for options that only torch can check. Without such options, torch is not imported."""
         names = {name for name in ("head_options", "training_options", "mix_with") if self.estimator_options.get(name)}
         is_mixture = isinstance(self.likelihood, tuple)
         is_plain = self.count_range.is_unrestricted and self.censored is None
@@ -375,7 +374,8 @@ class FitConfig(ModelConfig):
     def regressor(self, **more: Any) -> "CountRegressor | DDPNRegressor":
         """Make the unfitted estimator: a `CountRegressor`, or a `DDPNRegressor` if a number of networks is set.
 
-        Such networks are those of a `CountRegressor`, and are mixed with `MIXED` by default.
+        The networks of this `DDPNRegressor` are built like those of a `CountRegressor`, and mixed with `MIXED` by
+        default.
         """
         from ddpn.estimators import CountRegressor, DDPNRegressor
 
@@ -396,30 +396,30 @@ class FitConfig(ModelConfig):
         return DDPNRegressor(**options, validation=None, **more)
 
     def as_dict(self) -> dict[str, object]:
-        """Return the options that are not None, as JSON can hold them."""
+        """Return the options that are not None, as values that JSON can hold."""
         options = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: list(v) if isinstance(v, tuple) else v for name, v in options.items() if v is not None}
 
 
 def _to_config_error(error: ValidationError) -> ConfigError:
-    """Return the first error of a validation in the words of ddpn."""
+    """Convert the first validation error to a `ConfigError`."""
     first = error.errors()[0]
     raised = first.get("ctx", {}).get("error")
     if isinstance(raised, ConfigError):
         return raised
     name = str(first["loc"][0])
     if first["type"] == "missing":
-        return ConfigError("The target is missing: name the column of counts with `target`.")
+        return ConfigError("The target is missing. Name the column of counts with `target`.")
     if first["type"] == "extra_forbidden":
         if name in _NEW_NAMES:
-            return ConfigError(f"No option is called {name!r}. It is {_NEW_NAMES[name]!r} now.")
-        return ConfigError(f"No option is called {name!r}.")
+            return ConfigError(f"There is no option {name!r}. It is now called {_NEW_NAMES[name]!r}.")
+        return ConfigError(f"There is no option {name!r}.")
     must = {"literal_error": "be {expected}", "bool_type": "be true or false"}.get(first["type"], first["msg"])
     return ConfigError(argument=name, must=must.format(**first.get("ctx", {})), got=repr(first["input"]))
 
 
 def read_config(options: Mapping[str, object], file: Path | None = None) -> FitConfig:
-    """Return the configuration of a settings file (TOML); what else is `given`, and not None, takes precedence."""
+    """Read a settings file (TOML). `options` that are not None take precedence over it."""
     settings: JsonObject = {}
     if file is not None:
         try:
@@ -432,7 +432,7 @@ def read_config(options: Mapping[str, object], file: Path | None = None) -> FitC
             raise ConfigError(f"{file} is not valid TOML: {error}") from None
     for key in settings:
         if key in _NEW_NAMES:
-            raise ConfigError(f"Unknown key {key!r} in {file}. It is {_NEW_NAMES[key]!r} now.")
+            raise ConfigError(f"Unknown key {key!r} in {file}. It is now called {_NEW_NAMES[key]!r}.")
         if key in TRAINING_OPTIONS:
             raise ConfigError(f"Unknown key {key!r} in {file}. Put it into the table [training_options].")
     check_keys(settings, FitConfig.model_fields, str(file))

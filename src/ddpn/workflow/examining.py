@@ -1,4 +1,4 @@
-"""Examine a saved model on another table: its scores, a report, explanations, and drift of new rows."""
+"""Examine a saved model on another table: scores, report, explanations, and drift of new rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,6 +13,7 @@ from ddpn.analysis.explanations import Contributions, Explanation, Inputs, contr
 from ddpn.analysis.leaderboard import leaderboard, out_of_fold_leaderboard
 from ddpn.analysis.monitoring import MIN_ROWS_TO_COMPARE, Monitoring, compare
 from ddpn.runtime.column_lists import resolve_names
+from ddpn.runtime.display import plural
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import write_bytes
@@ -23,22 +24,22 @@ from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.rows_to_score import RowsToScore, count_targets, rows_to_score
 
 _NUMBERING = "Rows are numbered as in the file: the first below the header is 1."
-#: Endings of images.
+#: File extensions of images.
 _IMAGES = (".png", ".svg", ".pdf")
 
 
 def evaluate(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS) -> JsonObject:
-    """Return the leaderboard on a table that has the target, ready for JSON.
+    """Return the leaderboard on a table with the target, ready for JSON.
 
     Parameters
     ----------
     folder : ModelFolder
         The model.
     table : Table or polars DataFrame
-        The rows. Those that the model was fitted to are left out; a table that it was fitted to as a whole is scored
-        out of fold.
+        The rows. Training rows of the model are left out. If the model was fitted to the whole table, its rows are
+        scored out of fold.
     max_rows : int or None
-        Of more rows, so many are drawn; None scores all.
+        The most rows to score. From more rows, some are drawn. None scores all rows.
     """
     rows, predictor, leaks = rows_to_score(folder, table, max_rows), folder.model.predictor_, folder.task["leaks"]
     held_out = rows.predict_out_of_fold(folder)
@@ -50,16 +51,16 @@ def evaluate(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | N
 
 
 def report_parts(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS) -> JsonObject:
-    """Return what a report is written from, as keyword arguments of `write_report`."""
+    """Return the keyword arguments of `write_report` for a table."""
     rows, task = rows_to_score(folder, table, max_rows), folder.task
     held_out = rows.predict_out_of_fold(folder)
     sample = rows.sample if held_out is None else held_out.held_out.rows
     shown = {"target": folder.roles.target, "command": task.get("command"), "data": task.get("data")}
     shown |= {"split": task.get("split"), "seed": task.get("plan", {}).get("seed"), "fitted": task.get("date")}
     shown |= {"exposure": folder.roles.exposure, "note": rows.note, "numbering": _NUMBERING}
-    # Held-out rows come fold by fold.
+    # Held-out rows are sorted by fold.
     name, order = folder.roles.identifier, np.argsort(rows.sample.row_numbers)
-    places = order[np.searchsorted(rows.sample.row_numbers, sample.row_numbers, sorter=order)]
+    positions = order[np.searchsorted(rows.sample.row_numbers, sample.row_numbers, sorter=order)]
     return {
         "model": folder.model,
         "sample": sample,
@@ -67,7 +68,7 @@ def report_parts(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int
         "leak": " ".join(task["leaks"]),
         "meaning": rows.meaning,
         "warnings": task["warnings"],
-        "ids": (name, rows.frame[name][places].to_list()) if name in rows.frame.columns else None,
+        "ids": (name, rows.frame[name][positions].to_list()) if name in rows.frame.columns else None,
         "max_rows": None,
         "total": rows.total,
         "task": {key: value for key, value in shown.items() if value not in (None, "")},
@@ -84,10 +85,10 @@ def explain_table(
     progress: Callable[[str], object] | None = None,
     max_rows: int | Literal["auto"] | None = "auto",
 ) -> tuple[Explanation, str]:
-    """Return importance and effects, and a sentence about the rows that they are from; importance needs the target.
+    """Return importance and effects for a table, and a sentence about the rows that were used.
 
-    Rows that the model was fitted to are left out where the table has the target. Where it was fitted to the whole
-    table, importance is measured on a fold, with the copies that were fitted without it.
+    Importance needs the target. If the table has the target, training rows of the model are left out. If the model was
+    fitted to the whole table, importance is measured on one fold, with the copies that were fitted without it.
     """
     table, roles = Table.from_rows(table), folder.roles
     most = MAX_ROWS if max_rows == "auto" else max_rows
@@ -104,8 +105,8 @@ def explain_table(
         return explain_inputs(inputs, seed, progress, max_rows=max_rows), rows.note.replace("scored", "used")
     measured = Inputs.from_first_fold(folder.model, held_out, names)
     note = (
-        f"The model was fitted to all {len(rows.sample):,} rows of this table: importance is measured on "
-        f"{len(measured):,} of them, with the copies that were fitted without these."
+        f"The model was fitted to all {len(rows.sample):,} rows of this table, so importance is measured on one fold "
+        f"({plural(len(measured), 'row')}), with the copies of the members that were fitted without it."
     )
     inputs = Inputs.from_sample(folder.model, rows.sample, names)
     return explain_inputs(inputs, seed, progress, measured, max_rows), note
@@ -114,11 +115,10 @@ def explain_table(
 def explain_rows(
     folder: ModelFolder, table: Table | pl.DataFrame, rows: list[int], of: str = "mean", seed: int = 0
 ) -> Contributions:
-    """Return contributions to the predictions of some rows, numbered from 1, compared with rows of the whole table."""
+    """Return contributions to the predictions of some rows (numbered from 1), compared with rows of the whole table."""
     table, roles = Table.from_rows(table), folder.roles
-    most = table.rows
-    if bad := [row for row in rows if not 1 <= row <= most]:
-        raise InputError(argument="rows", must=f"be numbers from 1 to {most:,}", got=str(bad[0]))
+    if bad := [row for row in rows if not 1 <= row <= table.rows]:
+        raise InputError(argument="rows", must=f"be numbers from 1 to {table.rows:,}", got=str(bad[0]))
     drawn = draw_rows(table.rows).positions
     numbers = np.union1d(drawn, np.array(rows) - 1)
     frame = table.take_rows(numbers)
@@ -145,7 +145,7 @@ def parse_rows(text: str) -> list[int]:
 
 
 def check_explanation_file(path: str, overwrite: bool, source: str) -> None:
-    """Raise an error if an explanation cannot be written to `path`; called before the work."""
+    """Raise an error if an explanation cannot be written to `path`. It is called before the explanation is computed."""
     if Path(path).suffix.lower() in _IMAGES:
         check_free(Path(path), overwrite, source)
     else:
@@ -153,7 +153,10 @@ def check_explanation_file(path: str, overwrite: bool, source: str) -> None:
 
 
 def write_explanation(explanation: Explanation | Contributions, path: str, rows: list[int] | None = None) -> None:
-    """Write a table or an image, by the ending; `rows` are the numbers of explained rows."""
+    """Write an explanation as a table or an image, depending on the file extension.
+
+    `rows` has the row numbers that contributions show in place of their positions.
+    """
     ending = Path(path).suffix.lower()
     if ending in _IMAGES:
         content = BytesIO()
@@ -197,14 +200,14 @@ def monitor(
     folder : ModelFolder
         The model.
     table : Table or polars DataFrame
-        New rows; their counts may be known for some, all or none of them.
+        New rows. The counts of some, all or none of them may be known.
     alpha, effect
         As for `ddpn.analysis.monitoring.compare`.
     ignore : sequence of str
-        Columns of the table that are compared but never count as drift, such as dates. Commas separate names within
-        a text that is not the name of a column.
+        Columns of the table that are compared but never count as drift, such as dates. A text that is not the name of a
+        column may contain several names, separated by commas.
     max_rows : int or None
-        Of more rows, so many are drawn; None compares all.
+        The most rows to compare. From more rows, some are drawn. None compares all rows.
 
     Returns
     -------
@@ -230,19 +233,19 @@ def monitor(
 
 
 def _with_counts(folder: ModelFolder, table: Table, max_rows: int | None) -> tuple[RowsToScore | None, list[str]]:
-    """Return the rows whose counts are known and that the model was not fitted to; None and a note if too few are."""
+    """Return the rows with known counts that were not training rows; if there are too few, None and a note."""
     target = folder.roles.target
     if target is None or target not in table.schema:
         what = "the model does not know its target" if target is None else f"the table has no column {target!r}"
         return None, [f"Coverage and PIT: {what}."]
     n_known = count_targets(folder, table)
     if n_known < MIN_ROWS_TO_COMPARE:
-        return None, [f"Coverage and PIT: {n_known:,} rows have a count so far, {MIN_ROWS_TO_COMPARE} are needed."]
+        return None, [f"Coverage and PIT: only {n_known:,} of at least {MIN_ROWS_TO_COMPARE} rows have a count so far."]
     rows = rows_to_score(folder, table, max_rows)
     if rows.folds is not None:
-        return None, ["Coverage and PIT: the model was fitted to all rows of this table, which show nothing new."]
+        return None, ["Coverage and PIT: the model was fitted to all rows of this table, so there are no new rows."]
     notes = [rows.note] if rows.note else []
     if len(rows.sample) < MIN_ROWS_TO_COMPARE:
-        few = f"{len(rows.sample):,} rows with counts were not trained on, {MIN_ROWS_TO_COMPARE} are needed"
+        few = f"only {len(rows.sample):,} of at least {MIN_ROWS_TO_COMPARE} rows with counts are new"
         return None, [*notes, f"Coverage and PIT: {few}."]
     return rows, notes

@@ -1,7 +1,7 @@
-"""Fit a prepared table: the model, what it is compared with, calibration, scores, and the folder they are saved in.
+"""Fit a prepared table: the model, models for comparison, calibration and scores; save everything in a folder.
 
-A time budget is spent on fits first; calibration and scores use as many rows as there is time for. Ctrl-C ends the step
-that runs, and never loses what was fitted before.
+A time budget is spent on fits first; calibration and scores use as many rows as there is time for. Ctrl-C ends the
+current step, and everything that was fitted before is kept.
 """
 
 import glob
@@ -50,25 +50,28 @@ from ddpn.workflow.config import FitConfig
 from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, load, read_task
 from ddpn.workflow.preparing import Prepared, checkpoint_path, identity
 
-#: Rows that the level of all rows counts as in each group of calibrated intervals.
+#: The number of rows as which the overall scores count in each group of calibrated intervals.
 _GROUP_ROWS = 50.0
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """The result of a fit; `can_continue` is true if the fit was interrupted and its state was kept."""
+    """The result of a fit.
+
+    `can_continue` is True if the fit was interrupted and its state was saved, so that the same fit can continue.
+    """
 
     folder: ModelFolder
     can_continue: bool = False
 
     @property
     def interrupted(self) -> bool:
-        """Whether it ended early."""
+        """True if Ctrl-C interrupted the fit."""
         return bool(self.missing)
 
     @property
     def missing(self) -> list[str]:
-        """What Ctrl-C ended or prevented: "training", "comparisons", "calibration", "scores"."""
+        """The steps that Ctrl-C interrupted or prevented: "training", "comparisons", "calibration", "scores"."""
         missing: list[str] = self.folder.task.get("missing", [])
         return missing
 
@@ -84,7 +87,7 @@ def fit(
     runner: StepRunner | None = None,
     unfinished: ModelFolder | None = None,
 ) -> Fitted:
-    """Fit the model and what it is compared with, calibrate on held-out rows, and score on test rows.
+    """Fit the model and models for comparison, calibrate on held-out rows, and score on test rows.
 
     Without test rows, every row is scored by the copies of the members that were fitted without it.
 
@@ -95,7 +98,7 @@ def fit(
     `unfinished` model, only what is missing is done.
     """
     clock = make_budget_clock(prepared.plan.seconds, started)
-    # Before the time that is left is divided: these take seconds for many rows.
+    # Computed before the time left is divided, because it takes seconds for many rows.
     hashes = {"identity": identity(prepared), "fingerprint": prepared.fingerprint}
     seen = SeenRows.from_sample(prepared.sample, prepared.split.rows.test)
 
@@ -109,7 +112,7 @@ def fit(
             with progress_bar("Fitting", None, verbose):
                 fitted = fit_prepared(model, prepared, pipeline_options(prepared), schedule)
         else:
-            step("Continuing with the members that were fitted")
+            step("Continuing with the fitted members")
             model = unfinished.model
             fitted = _continue(unfinished, prepared, schedule)
         scores = _score(fitted, prepared, schedule)
@@ -132,14 +135,14 @@ def fit(
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         **about,
     }
-    # As it will be read again: lists instead of tuples.
+    # Through JSON, as it will be read from the file: tuples become lists.
     numbers = folds.number if prepared.is_scored_out_of_fold else None
     return Fitted(ModelFolder(model, json.loads(json.dumps(task)), seen, numbers))
 
 
 @contextmanager
 def _collect_warnings() -> Iterator[list[str]]:
-    """Collect the texts of the warnings shown in the block, each once, without those meant for programmers."""
+    """Collect the distinct warnings that are shown to users inside the block."""
     texts: list[str] = []
     with warnings.catch_warnings():
         usual = warnings.showwarning
@@ -156,21 +159,21 @@ def _collect_warnings() -> Iterator[list[str]]:
 def fit_into(
     path: Path, prepared: Prepared, about: Mapping[str, object], overwrite: bool = False, **options: Any
 ) -> Fitted:
-    """Fit and save a model folder. An interrupted fit keeps its checkpoint, from which the same fit continues.
+    """Fit and save a model folder. An interrupted fit keeps a checkpoint, from which the same fit can continue.
 
-    While it runs, no other process can write the folder. If the model cannot be saved in the end, it is kept elsewhere,
-    and an `InputError` says where.
+    Meanwhile, no other process can write the folder. If the model cannot be saved there in the end, it is saved
+    elsewhere, and an `InputError` says where.
 
     Parameters
     ----------
     path : Path
-        The folder to make.
+        The folder to create.
     prepared : Prepared
-        What `prepare` returned.
+        The result of `prepare`.
     about : mapping
-        Further facts to save with the model, such as the command; values that JSON can hold.
+        Further information to save with the model, such as the command, as values that JSON can hold.
     overwrite : bool
-        Whether to replace a model that is there already.
+        Whether to replace an existing model.
     **options
         `verbose` (bool) shows progress; `on_step` is called with a description of each step; `started` is when the time
         budget began, as `time.monotonic` counts; `n_jobs` is the number of processes, or a RayCluster, that fits
@@ -188,13 +191,13 @@ def fit_into(
         if checkpoint.exists():
             on_step("Continuing the fit that was interrupted")
         elif (path / CHECKPOINT).is_file():
-            on_step("Starting again: the interrupted fit had other rows or options")
+            on_step("Starting again, because the interrupted fit had other rows or options")
         fitted = fit(prepared, about, checkpoint, unfinished=_load_incomplete(path, prepared), **options)
         can_continue = fitted.interrupted and (checkpoint.exists() or _can_finish(fitted.missing, prepared))
         try:
             _save(fitted, path, overwrite, checkpoint)
         finally:
-            # What interrupted fits of this folder have left beside it.
+            # Remove the checkpoints of interrupted fits of this folder.
             pattern = f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.checkpoint"
             for old in path.parent.glob(pattern):
                 old.unlink()
@@ -204,15 +207,15 @@ def fit_into(
 
 
 def _can_finish(missing: Sequence[str], prepared: Prepared) -> bool:
-    """Return True if the missing steps need no more than the saved model.
+    """Return True if the saved model is enough to complete the missing steps.
 
-    Scores never need more. Calibration does if it must know which rows each copy of a member left out.
+    Scores always need only the model. Calibration of a cross-fitted model also needs the rows that each copy left out.
     """
     return missing == ["scores"] or (missing == ["calibration", "scores"] and not prepared.is_cross_fitted)
 
 
 def _load_incomplete(path: Path, prepared: Prepared) -> ModelFolder | None:
-    """Open the model in the folder if it is of the same fit and lacks only steps that follow the fits."""
+    """Load the model in the folder if it comes from the same fit and lacks only steps after the training."""
     try:
         task = read_task(path)
     except InputError:
@@ -227,7 +230,7 @@ def fit_prepared(
     options: PipelineOptions,
     schedule: Schedule,
 ) -> FittedPipeline:
-    """Fit a model to the rows of a prepared table, and remove its checkpoint if nothing can be kept."""
+    """Fit a model to a prepared table. If Ctrl-C leaves no result, remove the checkpoint."""
     train, validation = prepared.train, prepared.validation
     if prepared.is_cross_fitted:
         train, validation = prepared.known, validation.rows(slice(0, 0))
@@ -239,7 +242,7 @@ def fit_prepared(
         if model.checkpoint is not None:
             Path(model.checkpoint).unlink(missing_ok=True)
         raise
-    # A saved model has no use for these.
+    # These arguments must not be saved with the model.
     model.set_params(checkpoint=None, verbose=False, n_jobs=None)
     if isinstance(model, CountRegressor):
         model.set_params(time_budget=None)
@@ -247,7 +250,7 @@ def fit_prepared(
 
 
 def _continue(unfinished: ModelFolder, prepared: Prepared, schedule: Schedule) -> FittedPipeline:
-    """Calibrate an unfinished model, if that is missing, by the rows that its members were not fitted to."""
+    """Calibrate an unfinished model, if that is missing, on rows to which its members were not fitted."""
     predictor = unfinished.model.predictor_
     folds = Folds(prepared.train, prepared.validation if len(prepared.validation) else None)
     if unfinished.folds is not None:
@@ -260,9 +263,10 @@ def _continue(unfinished: ModelFolder, prepared: Prepared, schedule: Schedule) -
 
 
 def _score(fitted: FittedPipeline, prepared: Prepared, schedule: Schedule) -> JsonObject | None:
-    """Score the test rows or, without any, every row by copies that left it out: as many as there is time for.
+    """Score the test rows or, if there are none, every row out of fold; as many rows as there is time for.
 
-    Returns the leaderboard, or None if Ctrl-C ended or prevented that, which `fitted` then says.
+    Return the leaderboard, or None if Ctrl-C interrupted or prevented this step; `fitted.missing` then contains
+    "scores".
     """
     predictor, seed, boards = fitted.predictor, prepared.plan.seed, list[Leaderboard]()
     about, is_out_of_fold = (prepared.leaks, prepared.split.meaning), prepared.is_scored_out_of_fold
@@ -304,17 +308,17 @@ def pipeline_options(prepared: Prepared) -> PipelineOptions:
 
 
 def calibration_options(plan: FitConfig, time_columns: Sequence[str] = ()) -> CalibrationOptions:
-    """Return what is calibrated in a model of this plan."""
+    """Return the calibration options of a plan."""
     return CalibrationOptions(True, plan.interval_groups, _GROUP_ROWS, time_columns)
 
 
 def folds_to_score(predictor: Predictor, sample: CountRows, number: np.ndarray) -> Folds:
-    """Return the folds of a saved model: the rows that it was fitted to, and the fold of each."""
+    """Return the folds of a saved model: its training rows, and the number of each row's fold."""
     return Folds(sample, None, number)
 
 
 def _save(fitted: Fitted, path: Path, overwrite: bool, checkpoint: Path) -> None:
-    """Save the model; where that fails, keep it in the user's cache folder, or else among temporary files."""
+    """Save the model. If that fails, save it in the user's cache folder or, failing that, among temporary files."""
     state = checkpoint if fitted.interrupted else None
     try:
         fitted.folder.save(path, overwrite, state)
@@ -328,9 +332,9 @@ def _save(fitted: Fitted, path: Path, overwrite: bool, checkpoint: Path) -> None
             fitted.folder.save(folder / name, checkpoint=state)
         except OSError:
             continue
-        kept = f"The fitted model is kept in {folder / name}. Use it there, or move that folder to a better place."
+        kept = f"It was saved in {folder / name} instead. Use it there, or move that folder."
         raise InputError(f"The model cannot be saved in {path}: {reason}. {kept}")
     raise InputError(
-        f"The model cannot be saved in {path}: {reason}. Saving it in {cache} and in the temporary folder failed too, "
-        "so the model is lost. Free disk space and fit again."
+        f"The model cannot be saved in {path}: {reason}. Saving it in {cache} and in the temporary folder failed as "
+        "well, so the model is lost. Free disk space and fit again."
     )

@@ -21,18 +21,18 @@ from ddpn.tables.table import Table, fits_in_memory, measure_free_memory, shuffl
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.splitting import read_parts, read_times
 
-#: Up to so many rows are trained on in all, one pass at least: on more rows networks are not passed over five times.
-_TRAINED_ROWS, _PASSES = 5_000_000, 5.0
-#: How many times as large as a compressed file its rows may be in memory.
-_EXPANSION = 10
+#: The number of rows on which networks are trained in all passes together (at least one pass), and the most passes.
+_TRAINED_ROWS, _MAX_PASSES = 5_000_000, 5.0
+#: An upper estimate of the size of rows in memory, relative to a compressed file.
+_MAX_EXPANSION = 10
 
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """The training rows of many files, as `ddpn.networks.training.RowStream`; about `rows` of them.
+    """The training rows of many files, for `ddpn.networks.training.RowStream`. There are about `rows` of them.
 
-    Leaves out: rows numbered in `held_out` (sorted); rows at or after time `before`, if split by time; and all rows of
-    the groups in `held_out_groups`.
+    Left out are rows whose numbers are in `held_out` (sorted), rows from the time `before` on (if split by time), and
+    all rows of the groups in `held_out_groups`.
     """
 
     table: Table
@@ -48,14 +48,14 @@ class TrainingRows:
 
     @property
     def identity(self) -> str:
-        """What the files are recognised by."""
+        """A digest by which the files are recognised."""
         return sha256(repr(self.table.identity()).encode())[:16]
 
     @property
     def max_passes(self) -> float:
-        """Passes over the files at most; as many as the plan asks for, if it does."""
+        """The most passes over the files; unlimited if the plan sets the number of epochs."""
         asked = self.plan.epochs not in (None, "auto")
-        return float("inf") if asked else max(1.0, min(_PASSES, _TRAINED_ROWS / self.rows))
+        return float("inf") if asked else max(1.0, min(_MAX_PASSES, _TRAINED_ROWS / self.rows))
 
     @property
     def columns(self) -> list[str]:
@@ -67,16 +67,16 @@ class TrainingRows:
         return list(dict.fromkeys([*names, *groups]))
 
     def chunks(self, rows: int, seed: int) -> Iterator[pl.DataFrame]:
-        """Yield tables of this many rows in random order, without an end."""
+        """Yield tables of this many rows in random order, without end."""
         return shuffle_chunks(self.table, self.columns, self._keep, rows, seed)
 
     def sample(self, chunk: pl.DataFrame) -> CountRows:
-        """Read a table as inputs and counts."""
+        """Convert a table to inputs and counts."""
         roles = replace(self.roles, groups=None, group=())
         return roles.read_rows(chunk, self.plan.fractional, report=lambda sentence: None, counts=self.plan.count_range)
 
     def _keep(self, frame: pl.DataFrame, numbers: np.ndarray) -> np.ndarray:
-        """Return a mask of training rows: not held out, with a count and a weight, and of the part for training."""
+        """Return a mask of training rows: in the training part, not held out, with a count and a positive weight."""
         plan = self.plan
         kept = self.roles.find_rows_with_target(frame) & ~np.isin(numbers, self.held_out, assume_unique=True)
         if plan.weight is not None:
@@ -99,14 +99,14 @@ def open_table(
 ) -> tuple[Table | pl.DataFrame, str]:
     """Open files, folders or patterns for `prepare`: as rows in memory, or as a `Table` that is streamed.
 
-    A table is streamed if asked for, and by default if its rows would take more than half of the free memory. The
-    sentence on how it is read may be empty.
+    By default, a table is streamed if its rows would take more than half of the free memory. Also return a sentence
+    that says how it is read, which may be empty.
     """
     first, free = sources[0], measure_free_memory()
     is_alone = len(sources) == 1 and not os.path.isdir(first) and not is_pattern(first)
     if is_alone and not stream:
-        # Small files, which may be compressed, are not opened to find out how many rows they have.
-        is_small = free is None or not os.path.isfile(first) or _EXPANSION * os.path.getsize(first) <= free
+        # Small files are not opened to count their rows.
+        is_small = free is None or not os.path.isfile(first) or _MAX_EXPANSION * os.path.getsize(first) <= free
         if stream is False or is_small or fits_in_memory(Table(sources, plan.as_text)):
             return read_file(first, plan.as_text), ""
     table = Table(sources, plan.as_text)
@@ -123,9 +123,9 @@ def open_table(
 def check_and_draw_rows(
     table: Table, plan: FitConfig, numbers: np.ndarray, verbose: bool = False
 ) -> tuple[pl.DataFrame, int]:
-    """Check all rows of a table, with errors that name the file and its row.
+    """Check all rows of a table, with errors that name the file and its row; return the rows with these numbers.
 
-    Returns the rows with these numbers, which are sorted, and how many rows have a count and a weight above 0.
+    `numbers` must be sorted. Also return the number of rows with a count and a positive weight.
     """
     plan = plan.resolve_columns(list(table.schema))
     roles = Roles(plan.target, plan.exposure, plan.weight, (), upper=plan.upper_column, censored=plan.censored)
@@ -152,6 +152,6 @@ def check_and_draw_rows(
 
 
 def stream_facts(stream: TrainingRows, sampled: int) -> dict[str, int]:
-    """Summarize a streamed fit for its saved task."""
+    """Return the numbers of files and rows of a streamed fit, for its saved task."""
     files, rows = len(stream.table.sources), stream.table.rows
     return {"files": files, "rows": rows, "streamed": len(stream), "sampled": sampled}

@@ -1,6 +1,6 @@
-"""A model folder: what `save` of an estimator writes and, from `ddpn fit`, task.json about how it was fitted.
+"""A model folder: the files of an estimator and, if `ddpn fit` wrote it, task.json with information about the fit.
 
-Reading a task or a description imports no torch.
+Reading the task or the description imports no torch.
 """
 
 import json
@@ -34,15 +34,16 @@ if TYPE_CHECKING:
 #: The version of task.json.
 FORMAT = 3
 CHECKPOINT = "checkpoint.safetensors"
-#: In a folder of its own, as predictions do not read it.
+#: Files about the training rows, in a separate folder because predictions do not need them.
 SEEN_ROWS, FOLDS = "fit/rows.safetensors", "fit/folds.safetensors"
 
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A fitted model, how it was fitted, and to which rows (unknown where it was loaded for predictions only).
+    """A fitted model with information about its fit and its training rows.
 
-    `folds` has the fold of every row of its table, where all rows are cross-fitted and there are no test rows.
+    `seen` is None if the model was loaded only for predictions. If all rows were cross-fitted and there are no test
+    rows, `folds` has the number of each row's fold.
     """
 
     model: "CountRegressor | CountGLM"
@@ -52,11 +53,11 @@ class ModelFolder:
 
     @cached_property
     def roles(self) -> Roles:
-        """How the table of the fit was read."""
+        """The roles of the columns in the table of the fit."""
         return Roles.from_dict(self.task["roles"])
 
     def save(self, path: Path, overwrite: bool = False, checkpoint: Path | None = None) -> None:
-        """Save the model, or nothing; with a `checkpoint`, a later fit continues from it."""
+        """Save the model completely or not at all. With a `checkpoint`, a later fit can continue from it."""
         files, manifest = self.model.collect_state()
         files[TASK] = json.dumps(self.task, indent=1).encode()
         if self.seen is not None:
@@ -74,8 +75,8 @@ def _read_task(path: Path, manifest: JsonObject) -> JsonObject:
         return _make_task(path, manifest.get("estimator"))
     task = json.loads(read_files(path, {"files": {TASK: digest}})[TASK])
     if task.get("format") != FORMAT:
-        got = f"got format {task.get('format')!r}, this version reads {FORMAT}"
-        raise InputError(f"{path / TASK} must be of a known format, {got}. Fit the model again.")
+        got = f"has format {task.get('format')!r}, but this version reads format {FORMAT}"
+        raise InputError(f"{path / TASK} {got}. Fit the model again.")
     if "test" in task:
         # Version 0.3 scored test rows only.
         rows = "test rows"
@@ -85,12 +86,10 @@ def _read_task(path: Path, manifest: JsonObject) -> JsonObject:
 
 
 def _make_task(path: Path, estimator: JsonObject | None) -> JsonObject:
-    """Make the task of a model that was saved in Python: it knows its columns, not the target, the split or scores."""
+    """Make the task of a model that was saved in Python. It has columns, but no target, split or scores."""
     if estimator is None or not estimator["schema"]["is_named"]:
         what = "a Predictor" if estimator is None else "a model that was fitted to an array"
-        raise InputError(
-            f"{path} holds {what}, without names of columns. Save a model that was fitted to a data frame."
-        )
+        raise InputError(f"{path} contains {what}, without column names. Save a model that was fitted to a data frame.")
     dates = {
         name: column for column in map(TableColumn.from_dict, estimator.get("dates", ())) for name in column.inputs
     }
@@ -102,15 +101,15 @@ def _make_task(path: Path, estimator: JsonObject | None) -> JsonObject:
 
 
 class SavedModel:
-    """A model folder that is being read: its manifest and its task, each parsed once; the members are not loaded yet.
+    """A model folder whose manifest and task are read (once each), but whose members are not loaded yet.
 
     Parameters
     ----------
     path : Path
         The folder.
     **columns
-        Columns (target, exposure, weight) whose roles differ from those of the fit, or that a model saved in Python
-        does not know.
+        Names of columns (target, exposure, weight) if they differ from those of the fit, or if the model was saved in
+        Python and does not know them.
     """
 
     def __init__(self, path: Path, **columns: str | None) -> None:
@@ -120,7 +119,7 @@ class SavedModel:
 
     @cached_property
     def task(self) -> JsonObject:
-        """What the model was fitted for: likelihood, columns and options, as saved (JSON)."""
+        """The saved information about the fit: columns, options, warnings and scores."""
         return _read_task(self.path, self.manifest)
 
     @cached_property
@@ -131,17 +130,17 @@ class SavedModel:
         columns: JsonObject = self._columns
         roles = replace(Roles.from_dict(self.task["roles"]), **columns)
         if self.manifest["needs_exposure"] and roles.exposure is None:
-            raise InputError(f"{path} was fitted with exposures: name their column with `exposure`.")
+            raise InputError(f"{path} was fitted with exposures. Name their column with `exposure`.")
         if self.manifest.get("counts", {}).get("upper_per_row") and roles.upper is None:
-            raise InputError(f"{path} was fitted with an upper bound per row: name its column with `upper_column`.")
+            raise InputError(f"{path} was fitted with an upper bound per row. Name its column with `upper_column`.")
         return roles
 
     @wrap_load_errors
     def describe(self) -> JsonObject:
-        """Return what the model is and how it was fitted, ready for JSON.
+        """Return information about the model and its fit, ready for JSON.
 
-        `ood` says whether it can flag unusual rows, `recalibration` and `groups` how distributions and intervals are
-        calibrated, None where they are not, and `counts` is the range of possible counts.
+        `ood` is True if the model can flag unusual rows. `recalibration` and `groups` describe the calibration of
+        distributions and intervals, None if there is none. `counts` is the range of possible counts.
         """
         about = {name: self.manifest[name] for name in ("ddpn", "members")}
         calibration = {name: self.manifest.get(name) for name in ("groups", "counts")}
@@ -150,12 +149,12 @@ class SavedModel:
 
     @wrap_load_errors
     def load(self, mixed_only: bool = False) -> ModelFolder:
-        """Load the model; nothing in the files is executed. A folder that was replaced meanwhile is read again.
+        """Load the model. Nothing in the files is executed. If the folder is replaced meanwhile, it is read again.
 
         Parameters
         ----------
         mixed_only : bool
-            Leave out what the model is compared with, which predictions do not need.
+            Leave out models for comparison, which predictions do not need.
         """
 
         def read() -> ModelFolder:
@@ -182,19 +181,19 @@ class SavedModel:
 
 @wrap_load_errors
 def read_task(path: Path) -> JsonObject:
-    """Return how a model was fitted; the model itself is not loaded."""
+    """Return the information about a model's fit, without loading the model."""
     return SavedModel(path).task
 
 
 @wrap_load_errors
 def describe(path: Path) -> JsonObject:
-    """Return what a saved model is and how it was fitted, as `SavedModel.describe` does."""
+    """Return information about a saved model and its fit (`SavedModel.describe`)."""
     return SavedModel(path).describe()
 
 
 @wrap_load_errors
 def load(path: Path, mixed_only: bool = False, **columns: str | None) -> ModelFolder:
-    """Load the model of a folder.
+    """Load the model from a folder.
 
     Parameters
     ----------

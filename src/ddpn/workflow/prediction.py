@@ -1,4 +1,4 @@
-"""Predict the rows of a table with a saved model: `PredictionSpec` lists the columns of the result."""
+"""Predict the rows of a table with a saved model. `PredictionSpec` lists the columns of the result."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -29,9 +29,9 @@ def predict_rows(
     summary: TableSummary | None = None,
     days: frozenset[str] = frozenset(),
 ) -> Prediction:
-    """Predict rows as `Predictor.predict` does; `summary` counts what is unusual about them.
+    """Predict rows like `Predictor.predict`; if there is a `summary`, add the states of their cells to it.
 
-    `days` are columns of days since 1970, which reasons show as dates.
+    `days` are columns with days since 1970, which reasons show as dates.
     """
     X = predictor.parse(X)
     prediction = replace(predictor.predict(X, exposure, upper, groups, of), days=days)
@@ -42,12 +42,12 @@ def predict_rows(
     return replace(prediction, ood_scores=measured.score)
 
 
-#: Below so many rows, flagged rows are counted: a percentage would say little.
-_FEW_ROWS = 100
+#: The fewest rows for which the share of flagged rows is written in percent.
+_MIN_PERCENT_ROWS = 100
 
 
 class Findings:
-    """What is unusual about a table, counted block by block; counts of blocks that were predicted before are merged."""
+    """Counts what is unusual about a table, block by block. Counts of other blocks can be merged."""
 
     def __init__(self, predictor: Predictor, spec: PredictionSpec) -> None:
         self._calibration = calibration = predictor.calibration
@@ -59,14 +59,14 @@ class Findings:
         self._notes: dict[str, str] = {}
 
     def add(self, prediction: Prediction) -> None:
-        """Count the rows of a block, those that are flagged, and their groups."""
+        """Count the rows of a block, its flagged rows, and its groups."""
         self._rows += len(prediction)
         if self._alpha is not None and self._calibration.ood is not None:
             self._flagged += int(self._calibration.ood.is_ood(prediction.ood_pvalue, self._alpha).sum())
         self._groups.update([] if prediction.groups is None else prediction.groups.tolist())
 
     def note(self, sentence: str) -> None:
-        """Keep a sentence about how the cells of a column were read: the first about each column."""
+        """Store a sentence about how the cells of a column were read. Only the first sentence per column is kept."""
         self._notes.setdefault(sentence.partition(":")[0], sentence)
 
     def as_dict(self) -> JsonObject:
@@ -81,7 +81,7 @@ class Findings:
         }
 
     def merge(self, facts: JsonObject) -> None:
-        """Add the counts of `as_dict` of other blocks, which come after those that were counted before."""
+        """Add the counts of other blocks, as returned by `as_dict`."""
         self._rows, self._flagged = self._rows + facts["rows"], self._flagged + facts["flagged"]
         self._groups.update(facts["groups"])
         self._notes = facts["notes"] | self._notes
@@ -89,10 +89,10 @@ class Findings:
             self.summary.add(np.asarray(facts["states"], dtype=np.int64))
 
     def sentences(self) -> list[str]:
-        """Say what is unusual in the table, and which share of its rows is flagged."""
+        """Return sentences about what is unusual in the table, and about the share of flagged rows."""
         sentences = list(self._notes.values())
         if self._uncalibrated is not None:
-            sentences.append(f"The intervals of the member {self._uncalibrated} are not calibrated.")
+            sentences.append(f"The intervals of member {self._uncalibrated!r} are not calibrated.")
         if self._calibration.groups is not None and self._groups:
             labels = np.array(list(self._groups.elements()), dtype=object)
             sentences.append(self._calibration.groups.describe_unseen(labels))
@@ -101,10 +101,11 @@ class Findings:
         if ood is not None and ood.warning and self._alpha == ood.alpha:
             sentences.append(ood.warning)
         elif self._alpha is not None and self._rows:
-            expected = f"{100 * self._alpha:.3g}% expected of rows like the training data"
-            few = self._rows < _FEW_ROWS
+            expected = f"{100 * self._alpha:.3g}% expected for rows like the training data"
+            few = self._rows < _MIN_PERCENT_ROWS
             share = f"{self._flagged} of {self._rows}" if few else f"{self._flagged / self._rows:.1%} of"
-            sentences.append(f"{share} rows are flagged as out-of-distribution ({expected}).")
+            verb = "is" if few and self._flagged == 1 else "are"
+            sentences.append(f"{share} rows {verb} flagged as out-of-distribution ({expected}).")
         return [sentence for sentence in sentences if sentence]
 
 
@@ -123,9 +124,9 @@ def predict(
     frame : polars DataFrame
         The table.
     spec : PredictionSpec
-        Which columns to predict.
+        The columns of the result.
     on_finding : callable
-        Called with every sentence about unusual rows.
+        Called with each sentence about unusual rows.
 
     Returns
     -------
@@ -140,7 +141,7 @@ def predict(
 
 
 def check_spec(predictor: Predictor, spec: PredictionSpec) -> PredictionSpec:
-    """Return the spec for a model; raise an error for what the model cannot do, before the work."""
+    """Return the spec for a model; raise an error if the model cannot fulfil it, before the work begins."""
     spec = spec.for_model(predictor.members, predictor.calibration.ood is not None)
     if spec.ood is not None:
         check_alpha(spec.ood, len(predictor.calibration.require_ood().scores))
@@ -155,10 +156,10 @@ def predict_block(
     first: int = 0,
     note: Callable[[str], None] | None = None,
 ) -> pl.DataFrame:
-    """Predict some rows of a table; what is unusual about them is added to `findings`.
+    """Predict a block of rows, and add what is unusual about them to `findings`.
 
-    `first` is the number of rows before them, and `note` takes sentences about cells that cannot be read, which are
-    warnings by default.
+    `first` is the number of rows before this block. `note` is called with sentences about cells that cannot be read; by
+    default they are warnings.
     """
     roles, predictor = folder.roles, folder.model.predictor_
     with label_row_errors(np.arange(first, first + frame.height) + 1):
@@ -184,7 +185,7 @@ def predict_block(
 
 
 def _beside(frame: pl.DataFrame, predictions: pl.DataFrame) -> pl.DataFrame:
-    """Add predictions to the right of a table, with a prefix for names that the table has already."""
+    """Append predictions to the columns of a table, with a prefix for names that already exist."""
     names: dict[str, str] = {}
     for name in predictions.columns:
         new = name

@@ -1,6 +1,7 @@
-"""From a table and a plan to roles of columns, and to training, validation and test samples. Imports no torch.
+"""Prepare a table for a fit: decide the role of each column, and split rows into training, validation and test rows.
 
-Tables that fit into memory are read whole. Of others, some rows are sampled, and the training rows are streamed.
+Tables that fit into memory are read completely. From larger tables, some rows are sampled, and the training rows are
+streamed. Imports no torch.
 """
 
 import json
@@ -16,7 +17,7 @@ import polars as pl
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, SMALL_TABLE_ROWS
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
-from ddpn.runtime.display import describe_parts
+from ddpn.runtime.display import describe_parts, plural
 from ddpn.runtime.errors import Argument, InputError, format_argument
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.validation import join_words
@@ -44,10 +45,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A table ready for fitting; `leaks` and `warnings` are sentences about it that stay with the model.
+    """A table that is ready for a fit. `leaks` and `warnings` are sentences that are saved with the model.
 
-    `time_columns` are inputs that follow time, where rows are split by time. `stream` reads the training rows of a
-    table larger than memory; `sample` then holds only a subset.
+    With a split by time, `time_columns` are inputs that change with time. `stream` reads the training rows of a table
+    that is larger than memory; `sample` then contains only some of its rows.
     """
 
     plan: FitConfig
@@ -69,7 +70,7 @@ class Prepared:
 
     @property
     def known(self) -> CountRows:
-        """Training and validation rows."""
+        """The training and validation rows."""
         return self.sample.rows(np.sort(np.concatenate(self.split.rows[:2])))
 
     @property
@@ -78,17 +79,17 @@ class Prepared:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of rows of each part."""
+        """The number of training, validation and test rows, by name."""
         return {name: len(rows) for name, rows in self.split.rows._asdict().items()}
 
     @cached_property
     def fingerprint(self) -> str:
-        """The digest of the table, by `fingerprint`."""
+        """The digest of the rows (`fingerprint`)."""
         return fingerprint(self.sample)
 
     @property
     def is_cross_fitted(self) -> bool:
-        """Whether validation rows are training rows too: few rows of a portfolio, which leaves out folds of them."""
+        """True if the table is cross-fitted, so that validation rows are used for training as well."""
         at_random = self.plan.split_column is None and self.plan.time is None
         counts = self.counts
         is_small = at_random and counts["train"] + counts["validation"] <= SMALL_TABLE_ROWS
@@ -96,34 +97,34 @@ class Prepared:
 
     @property
     def is_scored_out_of_fold(self) -> bool:
-        """Return True if there are no test rows, because every row is predicted by copies that left it out."""
+        """True if there are no test rows, so that every row is scored by copies that were fitted without it."""
         return not self.counts["test"]
 
     @property
     def rows_words(self) -> str:
-        """The number of rows of each part in words."""
+        """A description of the numbers of training, validation and test rows."""
         return describe_parts(self.counts, FOLDS if self.is_cross_fitted else 0)
 
 
 def prepare(table: Table | pl.DataFrame, plan: FitConfig, verbose: bool = False, clock: Clock = NO_LIMIT) -> Prepared:
-    """Validate the table, and decide on every column and row.
+    """Validate a table, and decide the role of every column and row.
 
     Parameters
     ----------
     table : polars DataFrame or Table
-        The rows, or files of rows that are larger than memory: all of these are checked, some of them are sampled and
-        prepared, and the training rows among the others are streamed.
+        Rows in memory, or files that are larger than memory. All rows of files are checked, some are sampled and
+        prepared, and training rows are streamed.
     plan : FitConfig
-        What to fit.
+        The options of the fit.
     verbose : bool
         Show the progress of checks.
     clock : Clock
-        The time of the fit, of which checks for leaks and groups take a small part.
+        The time limit of the fit, of which checks for leaks and groups take a small part.
 
     Returns
     -------
     Prepared
-        What `fit_into` takes.
+        The argument of `fit_into`.
     """
     if not isinstance(table, Table):
         with progress_bar("Checking the table", None, verbose):
@@ -135,8 +136,8 @@ def prepare(table: Table | pl.DataFrame, plan: FitConfig, verbose: bool = False,
         prepared = _prepare_frame(frame, plan, clock)
     stream = _make_training_rows(table, frame, prepared, numbers, used)
     seen = (
-        f"Networks were trained on about {len(stream):,} rows, but evaluate recognises only the sampled ones, "
-        f"{prepared.counts['train']:,}, as training rows: score new rows, not these files."
+        f"Networks were trained on about {len(stream):,} rows, but evaluate recognises only "
+        f"{prepared.counts['train']:,} sampled ones as training rows. Score new rows, not these files."
     )
     notes = () if len(numbers) == table.rows else (seen,)
     return replace(prepared, stream=stream, warnings=(*prepared.warnings, *notes))
@@ -147,7 +148,7 @@ def _prepare_frame(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepar
     roles, sample, warnings = _read(frame, plan)
     kept = sample.has_weight
     if not kept.all():
-        warnings.append(f"{int((~kept).sum()):,} rows of weight 0 are left out.")
+        warnings.append(f"Left out: {plural(int((~kept).sum()), 'row')} of weight 0.")
         sample = sample.rows(kept)
     if len(sample) < frame.height:
         frame = frame[sample.row_numbers - 1]
@@ -156,9 +157,7 @@ def _prepare_frame(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepar
     warnings += describe_missing_groups(frame, plan.group, roles.missing)
     if plan.mix_with and plan.ensemble_size is not None and not len(split.rows.validation):
         names = join_words(plan.mix_with)
-        warnings.append(
-            f"Left out of the mixture, because there are no validation rows to choose its weights: {names}."
-        )
+        warnings.append(f"Left out of the mixture: {names}, because there are no validation rows to choose weights.")
     if not sample.y[split.rows.train].any():
         argument = Argument("target", plan.target)
         raise InputError(argument=argument, must="be above 0 in some training row", got="zeros only")
@@ -171,9 +170,9 @@ def _prepare_frame(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepar
 
 
 def _read(frame: pl.DataFrame, plan: FitConfig) -> tuple[Roles, CountRows, list[str]]:
-    """Read the roles of columns, the rows whose target is known, and sentences about cells and rows."""
+    """Read the roles of columns and the rows with a known target; also return sentences about cells and rows."""
     roles = find_roles(frame, plan)
-    # What cells were read as is said by the notes of the columns, so that sentences about later tables are not needed.
+    # `report` does nothing, because the notes of the columns already say how cells were read.
     sample = roles.read_rows(frame, plan.fractional, report=lambda sentence: None, counts=plan.count_range)
     warnings = [*roles.describe_rows_without_target(frame.height - len(sample)), *_describe_roles(frame, roles, plan)]
     report_all(
@@ -183,7 +182,7 @@ def _read(frame: pl.DataFrame, plan: FitConfig) -> tuple[Roles, CountRows, list[
 
 
 def _describe_roles(frame: pl.DataFrame, roles: Roles, plan: FitConfig) -> list[str]:
-    """Return sentences about what was assumed to read the text of the target, and of other columns with a role."""
+    """Return sentences about assumptions that were made to read text in the target and in other columns with a role."""
     sentences = [note for name, written in roles.formats.items() for note in describe_number_format(name, written)]
     if plan.target not in roles.formats:
         return sentences
@@ -194,10 +193,10 @@ def _describe_roles(frame: pl.DataFrame, roles: Roles, plan: FitConfig) -> list[
         return sentences
     limits = parse_numbers(cells, roles.formats[plan.target]).unique().drop_nulls()
     number = f"{limits[0]:g}" if len(limits) == 1 else ""
-    meaning = f"{number} or more" if number else "at least so many"
+    meaning = f"{number} or more" if number else "that many or more"
     limit = format_argument("censored_above", int(limits[0])) if number else "`censored`, with a column that marks them"
     start = f"Column {plan.target}: {len(cells):,} counts such as {cells[0]!r} are read as {cells[0].rstrip(' +')}"
-    return [*sentences, f"{start}, although they stand for {meaning}. Use {limit}."]
+    return [*sentences, f"{start}, but they stand for {meaning}. Use {limit}."]
 
 
 def _describe_columns(
@@ -206,7 +205,7 @@ def _describe_columns(
     plan: FitConfig,
     clock: Clock = NO_LIMIT,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return sentences about target leaks, and about other problems, of columns that the user has not vouched for."""
+    """Return sentences about target leaks, and about other problems of columns that the user has not confirmed."""
     check = partial(find_column_problems, sample, _date_inputs(roles), plan.use)
     findings, skipped = run_checks([check], clock)
     leaks = tuple(describe_finding(finding) for finding in findings if finding.kind == FindingKind.LEAK)
@@ -215,7 +214,7 @@ def _describe_columns(
 
 
 def _date_inputs(roles: Roles) -> dict[str, str]:
-    """Return the name of the date for the inputs that are parts of one."""
+    """Map each input that is a part of a date to the name of the date column."""
     return {name: column.name for column in roles.features if column.kind == Kind.DATE for name in column.inputs}
 
 
@@ -226,9 +225,9 @@ def diagnose_table(
     max_rows: int | None,
     progress: Callable[[str], object] | None = None,
 ) -> "Diagnosis":
-    """Return the `Diagnosis` of the target of a table, whose notes have the warnings about the table: leaks first.
+    """Return the `Diagnosis` of a table's target. Its notes contain warnings about the table, target leaks first.
 
-    All rows are checked. Of more than 300,000 rows, so many are drawn first, unless all are to be diagnosed.
+    All rows are checked. From more than 300,000 rows, 300,000 are drawn first, unless all are to be diagnosed.
     """
     table = Table.from_rows(table)
     plan = plan.resolve_columns(list(table.schema))
@@ -249,7 +248,7 @@ def diagnose_table(
 def _split_warnings(
     sample: CountRows, split: RowSplit, roles: Roles, plan: FitConfig, timed: pl.DataFrame, clock: Clock
 ) -> list[str]:
-    """Describe rows for which the scores may be too good: those of known groups, and later ones."""
+    """Describe why scores may be too good for new rows: rows belong to groups, or counts change with time."""
     if plan.time is not None:
         earlier = np.concatenate([split.rows.train, split.rows.validation])
         column = next(candidate for candidate in roles.columns if candidate.name == plan.time)
@@ -265,20 +264,23 @@ def _split_warnings(
 
 
 def fingerprint(sample: CountRows) -> str:
-    """Return a digest of names and values, which is the same for the same table."""
+    """Return a digest of the rows: of values, names of columns and groups."""
     group = b"" if sample.group is None else sample.group.tobytes()
     return sha256(sample.compute_digest().encode() + group)
 
 
 def identity(prepared: Prepared) -> str:
-    """Return a digest of all that a fit depends on; a fit continues from a checkpoint of the same identity."""
+    """Return a digest of everything on which a fit depends.
+
+    A fit continues from a checkpoint with the same identity.
+    """
     plan = json.dumps(prepared.plan.as_dict(), sort_keys=True, default=str)
     stream = "" if prepared.stream is None else prepared.stream.identity
     return sha256((plan + prepared.fingerprint + stream).encode())[:16]
 
 
 def checkpoint_path(path: Path, prepared: Prepared) -> Path:
-    """Return the path that keeps the state of this fit while it runs; an interrupted fit continues from its state."""
+    """Return the path of the fit's checkpoint while it runs; restore the checkpoint of the same interrupted fit."""
     fit_identity = identity(prepared)
     checkpoint = path.parent / f".{path.name}.{fit_identity}.checkpoint"
     if not checkpoint.exists() and (path / CHECKPOINT).is_file() and read_task(path).get("identity") == fit_identity:
@@ -289,21 +291,21 @@ def checkpoint_path(path: Path, prepared: Prepared) -> Path:
 def _make_training_rows(
     table: Table, frame: pl.DataFrame, prepared: Prepared, numbers: np.ndarray, used: int
 ) -> TrainingRows:
-    """Return the stream of all training rows; `numbers` are those of the rows of `frame`."""
-    plan, rows, places = prepared.plan, prepared.split.rows, prepared.sample.row_numbers - 1
+    """Return the stream of all training rows. `numbers` has the row numbers of `frame` in the table."""
+    plan, rows, positions = prepared.plan, prepared.split.rows, prepared.sample.row_numbers - 1
     if not len(rows.validation):
         raise InputError("A streamed table must have validation rows, got a split without them.")
     before = None
     if plan.time is not None:
-        before = prepared.roles.parse_times(frame, plan.time)[plan.time].gather(places[rows.validation]).min()
+        before = prepared.roles.parse_times(frame, plan.time)[plan.time].gather(positions[rows.validation]).min()
     outside = np.concatenate([rows.validation, rows.test])
     at_random = plan.time is None and plan.split_column is None and not plan.group
-    training = used - len(outside) if at_random else round(len(rows.train) / len(places) * used)
+    training = used - len(outside) if at_random else round(len(rows.train) / len(positions) * used)
     groups = None
     if prepared.sample.group is not None:
-        # A block of a table does not show which of its rows are nearly equal to those outside: equal ones are found.
+        # Within a block of the table, only rows with equal inputs can be recognised, not nearly equal ones.
         roles, X = prepared.roles, prepared.sample.X.rows(outside).to_polars()
-        labels = label_groups(frame[places[outside]], roles.group, roles.missing, X, join_near=False)
+        labels = label_groups(frame[positions[outside]], roles.group, roles.missing, X, join_near=False)
         groups = None if labels is None else np.unique(labels)
-    held_out = np.sort(numbers[places[outside]])
+    held_out = np.sort(numbers[positions[outside]])
     return TrainingRows(table, prepared.roles, plan, held_out, max(1, training), before, groups)

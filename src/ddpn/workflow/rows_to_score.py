@@ -1,8 +1,8 @@
-"""Choose the rows of a table that show how well a saved model predicts, and keep no others in memory.
+"""Choose the rows of a table on which a saved model can be scored, with constant memory.
 
-A table is read a block at a time: first the counts, weights and hashes of all rows, which say which rows the model was
-fitted to; then the rows that `ddpn.tables.row_draw` draws from the others. Only the training table itself, of which the
-test rows or all rows are scored, is read as a whole, as it was for the fit.
+A table is read block by block. First the counts, weights and hashes of all rows are read, which show which rows the
+model was fitted to. Then some of the other rows are drawn (`ddpn.tables.row_draw`) and read. Only the training table
+itself, whose test rows (or all rows) are scored, is read completely, as in the fit.
 """
 
 from dataclasses import dataclass, replace
@@ -29,10 +29,10 @@ from ddpn.workflow.splitting import split_rows
 
 @dataclass(frozen=True)
 class RowsToScore:
-    """Rows of a table with the target that show how well a model predicts, and the same rows of the table.
+    """Rows on which a model can be scored, and the same rows as a data frame.
 
-    `total` is the number of rows that they were drawn from. `note` says which rows these are if they are not all rows,
-    `meaning` what their scores mean. `folds` are the rows with their folds, where the model was fitted to all of them:
+    `total` is the number of rows from which they were drawn. `note` says which rows these are, unless they are all
+    rows, and `meaning` what their scores mean. If the model was fitted to all of them, `folds` has their folds, and
     they must be scored out of fold.
     """
 
@@ -44,7 +44,7 @@ class RowsToScore:
     folds: Folds | None = None
 
     def predict_out_of_fold(self, folder: ModelFolder) -> CalibratedRows | None:
-        """Return the rows with the calibrated copies that were fitted without them; None where these are new rows."""
+        """Return the rows with their out-of-fold predictions and calibration; None if the rows are new."""
         if self.folds is None:
             return None
         plan = FitConfig(**folder.task["plan"])
@@ -52,10 +52,10 @@ class RowsToScore:
 
 
 class KnownRows(NamedTuple):
-    """What is kept of the rows of a table whose count is known and whose weight is above 0, in their order.
+    """The rows of a table with a known count and a positive weight, in their order.
 
-    Shape: (rows,) each. `number` is the row of the table, from 0. `without_target` is the number of rows that have no
-    count.
+    Shape: (rows,) each. `number` is the number of the row in the table, from 0. `without_target` is the number of rows
+    without a count.
     """
 
     number: np.ndarray
@@ -65,7 +65,7 @@ class KnownRows(NamedTuple):
     without_target: int
 
     def draw(self, mask: np.ndarray, max_rows: int | None) -> RowDraw:
-        """Draw from the rows of a mask; positions are numbers of rows of the table."""
+        """Draw from the rows of a mask. Positions in the result are row numbers of the table."""
         rows = np.flatnonzero(mask)
         weight = None if self.weight is None else self.weight[rows]
         draw = draw_rows(len(rows), max_rows, y=self.y[rows], weight=weight)
@@ -79,9 +79,9 @@ def count_targets(folder: ModelFolder, table: Table) -> int:
 
 
 def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
-    """Check all rows of a table that has the target, a block at a time, and keep what decides which are scored.
+    """Check all rows of a table block by block; return what is needed to choose the rows to score.
 
-    Of each column with cells that cannot be read, the first block that has such cells is reported as a warning.
+    If a column has cells that cannot be read, its first block with such cells is reported in a warning.
     """
     roles, model = replace(folder.roles, groups=None, group=()), folder.model
     parts: list[tuple[np.ndarray, ...]] = []
@@ -117,10 +117,10 @@ def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
 
 
 def rows_to_score(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS) -> RowsToScore:
-    """Choose the rows of a table that has the target to score, without those that the model was fitted to.
+    """Choose the rows of a table with the target that are scored, without the rows to which the model was fitted.
 
-    For the training table, these are the test rows; without test rows, all rows, which are scored out of fold. Of more
-    than `max_rows` rows, so many are drawn.
+    From the training table these are the test rows or, if there are none, all rows, which are scored out of fold. From
+    more than `max_rows` rows, some are drawn.
     """
     table = Table.from_rows(table)
     scanned = scan_rows(folder, table)
@@ -141,13 +141,13 @@ def rows_to_score(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: in
 
 
 def _read_sample(folder: ModelFolder, frame: pl.DataFrame) -> CountRows:
-    """Read rows that `scan_rows` has checked and reported on."""
+    """Read rows that `scan_rows` has already checked."""
     counts = folder.model.predictor_.counts
     return folder.roles.read_rows(frame, folder.model.fractional, lambda sentence: None, counts)
 
 
 def _training_rows(folder: ModelFolder, table: Table, missing: str, max_rows: int | None) -> RowsToScore | None:
-    """Return the rows of the training table that are scored; None if the table is another one."""
+    """Return the rows of the training table that are scored; None if the table is not the training table."""
     frame = table.read()
     sample = _read_sample(folder, frame)
     sample = sample.rows(sample.has_weight)
@@ -157,16 +157,17 @@ def _training_rows(folder: ModelFolder, table: Table, missing: str, max_rows: in
     for name in (plan.split_column, plan.time):
         if name is not None and name not in frame.columns:
             raise InputError(
-                f"No column named {name!r}, which says which rows are test rows: the model was fitted to this table. "
-                "Add the column, or use other rows."
+                f"No column named {name!r}. The model was fitted to this table, and this column tells which rows are "
+                "test rows. Add the column, or use other rows."
             )
     split = split_rows(folder.roles.parse_times(frame, plan.time), plan, sample.labels, sample.group)
     if folder.folds is not None:
-        note = f"{missing} The model was fitted to all {len(sample):,} rows of this table: they are scored out of fold."
+        reason = f"The model was fitted to all {len(sample):,} rows of this table"
+        note = f"{missing} {reason}, so they are scored out of fold."
         folds = folds_to_score(folder.model.predictor_, sample, folder.folds)
         return RowsToScore(sample, frame, len(sample), note.strip(), split.meaning, folds)
     test = split.rows.test
-    note = f"{missing} The model was fitted to this table: only its {len(test):,} test rows are scored.".strip()
+    note = f"{missing} The model was fitted to this table, so only its {len(test):,} test rows are scored.".strip()
     draw = draw_sample(sample.rows(test), max_rows)
     chosen = test[draw.positions]
     return RowsToScore(sample.rows(chosen).replace(weight=draw.weight), frame[chosen], draw.total, note, split.meaning)

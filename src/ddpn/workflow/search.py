@@ -1,8 +1,8 @@
-"""The search of `ddpn tune`: Optuna suggests settings, and drops trials that are worse than the best.
+"""The search of `ddpn tune`: Optuna suggests settings and prunes trials that are worse than the best one.
 
-Optuna's ask-and-tell interface is used instead of `Study.optimize`, because a search depends on nothing but its seed
-and the scores of folds, which are kept in a folder. A search that was killed, or that ran several trials at once, goes
-on with the same trials wherever it is continued, and no fold is scored twice.
+Optuna's ask-and-tell interface is used instead of `Study.optimize`, so that a search depends only on its seed and on
+the scores of folds, which are stored in a folder. A search that was killed, or that ran several trials at once,
+continues with the same trials on any machine, and no fold is scored twice.
 """
 
 import math
@@ -25,28 +25,30 @@ from ddpn.workflow.preparing import Prepared
 from ddpn.workflow.search_space import RANGES, SETTINGS, default_settings
 from ddpn.workflow.trials import Trial, score_fold, split_for_trials
 
-#: A trial is scored on further folds unless it is worse than the best on the same rows with this p-value: half of a
-#: standard error. The mean scores of this many blocks of rows per fold are compared.
+#: A trial is pruned if it is worse than the best trial on the same rows with this p-value (half a standard error). The
+#: test compares the mean scores of this many blocks of rows per fold.
 _PRUNING_P_VALUE, _BLOCKS_PER_FOLD = 0.3, 20
-#: The first trials after the defaults are random; in each, a setting keeps its default with this probability.
+#: In the first trials after the defaults, each setting keeps its default with this probability; others are random. The
+#: second number is the number of these trials.
 _KEEP_PROBABILITY, _N_RANDOM_TRIALS = 0.5, 8
-#: A fit has more networks and rows than a trial, models for comparison, and calibration: it takes so many times the
-#: seconds of a fold with the same settings (docs/how-to/tune.md), and some seconds more; at most a share of the budget.
+#: The time that is reserved for the refit: this multiple of the seconds of a fold with the same settings
+#: (docs/how-to/tune.md), because a fit has more networks and rows, comparisons and calibration; plus some seconds; and
+#: at most a share of the budget.
 _REFIT_FOLDS, _REFIT_SECONDS, _MAX_RESERVED_SHARE = 2.0, 5.0, 0.6
 
 
 class ScoredRows:
-    """The rows that trials are scored on, fold after fold: their weights, groups, and blocks that are compared."""
+    """The rows on which trials are scored, fold after fold: their weights, groups and blocks."""
 
     def __init__(self, folds: Sequence[Prepared]) -> None:
         tests = [fold.test for fold in folds]
         self.weight = np.concatenate([test.weight_or_ones for test in tests])
         groups = None if folds[0].sample.group is None else np.concatenate([test.group for test in tests])
         n_groups = 0 if groups is None else len(np.unique(groups))
-        #: The number of groups if they are too few: their means say nothing about how far groups vary.
+        #: The number of groups, if there are too few to estimate the variation between groups; else 0.
         self.n_few_groups = n_groups if n_groups < MIN_GROUPS else 0
         self.group = None if self.n_few_groups else groups
-        # Blocks of rows, or of groups, of about the same size in each fold.
+        # In each fold, blocks of rows or groups have about the same size.
         codes = [encode_groups(len(test), test.group)[0] for test in tests]
         blocks = [
             _BLOCKS_PER_FOLD * fold + code * _BLOCKS_PER_FOLD // (code.max() + 1) for fold, code in enumerate(codes)
@@ -57,18 +59,18 @@ class ScoredRows:
         return len(self.weight)
 
     def mean_losses(self, losses: np.ndarray) -> dict[int, float]:
-        """Return the weighted mean of the first rows' losses in each of their blocks."""
+        """Return the weighted mean loss of each block, for the losses of the first rows."""
         weight, block = self.weight[: len(losses)], self.block[: len(losses)]
         sums, totals = np.bincount(block, weight * losses), np.bincount(block, weight)
         return {step: float(sums[step] / totals[step]) for step in np.flatnonzero(totals).tolist()}
 
 
 class Search:
-    """Trials until the time or the number of trials is spent, the defaults first.
+    """Runs trials until the time or the number of trials is used up; the defaults come first.
 
-    `trials` are those that are over, and `stopped` is whether one was stopped at the deadline. With `n_jobs`, as for
-    `ddpn.runtime.jobs.run`, several trials run at once. The next ones are chosen when all of these are over, so that
-    they depend on scores alone, not on which machine is fast or fails.
+    `trials` are the completed trials, and `stopped` is True if a trial was stopped at the deadline. With `n_jobs` (as
+    for `ddpn.runtime.jobs.run`), several trials run at once. The next ones are suggested when all of these are
+    completed, so that they depend only on scores, and not on the speed or failure of machines.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class Search:
         seed = prepared.plan.seed
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            # Trials in progress count as bad ones: others are tried beside them.
+            # With `constant_liar`, running trials count as bad, so that different settings are suggested next.
             sampler = optuna.samplers.TPESampler(n_startup_trials=_N_RANDOM_TRIALS, seed=seed, constant_liar=True)
             pruner = optuna.pruners.WilcoxonPruner(p_threshold=_PRUNING_P_VALUE)
             self._study = optuna.create_study(sampler=sampler, pruner=pruner)
@@ -113,22 +115,22 @@ class Search:
 
     @property
     def best(self) -> Trial:
-        """The trial with the smallest mean CRPS among those that were scored on all rows; at first, the defaults."""
+        """The trial with the smallest mean CRPS among those that were scored on all rows."""
         return min((trial for trial in self.trials if not trial.dropped), key=lambda trial: trial.crps or 0.0)
 
     @property
     def reserved(self) -> float:
-        """Seconds to keep for the refit of the best trial so far."""
-        most = _MAX_RESERVED_SHARE * (self._clock.end - self._clock.started)
+        """The seconds that are reserved for the refit of the best trial so far."""
+        max_seconds = _MAX_RESERVED_SHARE * (self._clock.end - self._clock.started)
         if not self.trials:
-            return most
+            return max_seconds
         ratio = self._prepare_frame.counts["train"] / self.folds[0].counts["train"]
-        return min(most, _REFIT_SECONDS + _REFIT_FOLDS * ratio * float(np.mean(self.best.seconds)))
+        return min(max_seconds, _REFIT_SECONDS + _REFIT_FOLDS * ratio * float(np.mean(self.best.seconds)))
 
     def run(self) -> None:
-        """Run trials until a limit is reached; Ctrl-C is raised, and the folds that are scored stay."""
+        """Run trials until a limit is reached. Ctrl-C is raised, but the scores of completed folds are kept."""
         if self.store.folder.exists():
-            self._on_step("Continuing: what was scored before is read")
+            self._on_step("Continuing with the scores of the interrupted search")
         width = self._read_width()
         while len(self.trials) < self._max_trials:
             clock = self._clock.part(self._clock.left - self.reserved)
@@ -148,7 +150,7 @@ class Search:
                 self._on_step(self._describe(trial))
 
     def _read_width(self) -> int:
-        """Return how many trials the first process of this search ran at once; a continued search does the same."""
+        """Return the number of simultaneous trials. A continued search uses the number with which the search began."""
         if (stored := self.store.read("width")) is not None:
             return int(stored["width"])
         width = slots(self._n_jobs)
@@ -156,7 +158,7 @@ class Search:
         return width
 
     def _describe(self, trial: Trial) -> str:
-        """Return a line on a trial that is over, and on what is left."""
+        """Describe a completed trial, and the time or trials left, in one line."""
         outcome = trial.dropped or f"CRPS {trial.crps:.4g}"
         parts = [f"Trial {trial.number}: {outcome}; best {self.best.crps:.4g} (trial {self.best.number})"]
         if self._max_trials < math.inf:
@@ -167,7 +169,7 @@ class Search:
         return ", ".join(parts)
 
     def _score(self, trials: list[Trial], clock: Clock) -> None:
-        """Score trials fold by fold, as long as they are not worse than the best, and tell Optuna."""
+        """Score trials fold by fold, as long as they are not clearly worse than the best trial, and tell Optuna."""
         first = self.trials[0] if self.trials else trials[0]
         for number in range(len(self.folds)):
             remaining = [trial for trial in trials if not trial.dropped]
@@ -188,10 +190,10 @@ class Search:
             self._study.tell(trial.handle, value, state=self._pruned if trial.dropped else None)
 
     def _add_fold(self, trial: Trial, first: Trial, number: int, result: Result) -> None:
-        """Add the scores of one more fold to a trial, and drop the trial if it failed or is worse than the best."""
+        """Add the scores of a fold to a trial, and drop the trial if it failed or is worse than the best trial."""
         if result.error is not None:
             if trial is first or isinstance(result.error, TimeLimitError):
-                raise result.error  # the defaults must be fitted in the end
+                raise result.error  # without the defaults there is nothing to compare with
             trial.dropped = f"failed: {result.error}"
             return
         scored = arrays_from_bytes(result.get()["scores"])

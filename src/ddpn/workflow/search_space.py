@@ -1,4 +1,4 @@
-"""What a search tries, and for how long: settings of a model, their ranges and choices. Imports no torch."""
+"""The settings that a search tries, their ranges and choices, and its limits. Imports no torch."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,11 +11,11 @@ from ddpn.runtime.validation import check_integer, check_keys
 from ddpn.storage.contents import JsonObject
 from ddpn.workflow.config import FitConfig
 
-#: What a search may take by default.
+#: The default time budget of a search.
 BUDGET = "10m"
 _DEFAULTS = NetworkOptions()
-#: Settings that can be searched, in the order of tables, and what is tried of each: choices, or a range (`RANGES`).
-#: "64-64" are the widths (64, 64), and "double_poisson*3" are three components of this likelihood.
+#: The settings that can be searched, with their choices or, for `RANGES`, their limits. "64-64" stands for the widths
+#: (64, 64), and "double_poisson*3" for three components of this likelihood.
 SETTINGS: dict[str, tuple[float | int | str, ...]] = {
     "lr": (0.2 * _DEFAULTS.lr, 4.0 * _DEFAULTS.lr),
     "weight_decay": (0.05 * _DEFAULTS.weight_decay, 5.0 * _DEFAULTS.weight_decay),
@@ -25,22 +25,22 @@ SETTINGS: dict[str, tuple[float | int | str, ...]] = {
     "numeric": ("auto", *ENCODINGS),
     "likelihood": ("mixed", "double_poisson", "negative_binomial", "double_poisson*3", "negative_binomial*2"),
 }
-#: Settings between a low and a high value, searched on a logarithmic scale.
+#: Settings that have a range, which is searched on a logarithmic scale.
 RANGES = ("lr", "weight_decay")
-#: Settings that are options of the training.
+#: Settings that belong to `training_options`.
 _TRAINING = ("lr", "weight_decay", "batch_size")
 
-#: A setting's value by name.
+#: Values of settings by name.
 Settings = dict[str, float | int | str]
 
 
 def check_search(
     plan: FitConfig, budget: str | float | None, trials: int | None, search: str | Sequence[str] | None
 ) -> tuple[float | None, int | None, list[str]]:
-    """Seconds and trials of a search, None for no limit, and the settings to search.
+    """Return the limits of a search, in seconds and trials (None: no limit), and the settings to search.
 
-    `search` are names, a list or text with commas. Default: every setting that the plan does not fix. Raises a
-    `ConfigError` for a bad value.
+    `search` has the names as a list or as text with commas. Default: every setting that the plan does not fix. Invalid
+    values raise a `ConfigError`.
     """
     number = None if trials is None else check_integer("trials", trials, 1)
     seconds = None if budget is None else parse_duration(budget, "budget")
@@ -52,7 +52,7 @@ def check_search(
     if search is None:
         search = [name for name in SETTINGS if name not in fixed]
         if not search:
-            raise ConfigError("Nothing is left to search: every setting has a value. Leave out some of them.")
+            raise ConfigError("Nothing is left to search, because every setting has a value. Leave out some values.")
     names = [name.strip() for name in search.split(",") if name.strip()] if isinstance(search, str) else search
     if not isinstance(names, list | tuple) or not names:
         must = f"name one or more of {', '.join(SETTINGS)}"
@@ -60,18 +60,18 @@ def check_search(
     check_keys(names, SETTINGS, "search")
     for name in names:
         if name in fixed:
-            raise ConfigError("has a value and is in `search`", argument=name, remedy="Leave out one of them.")
+            raise ConfigError("has a value, but is also in `search`", argument=name, remedy="Leave out one of them.")
     import_extra("optuna", "tune")
     return seconds, number, list(dict.fromkeys(names))
 
 
 def default_settings(names: Sequence[str]) -> Settings:
-    """Return the settings that `ddpn fit` uses; "auto" follows the number of rows."""
+    """Return the settings of `ddpn fit`. "auto" depends on the number of rows."""
     return {name: getattr(_DEFAULTS, name, DEFAULT_LIKELIHOOD) for name in names}
 
 
 def with_settings(plan: FitConfig, settings: Mapping[str, float | int | str]) -> FitConfig:
-    """Return the plan with these settings, which it does not fix."""
+    """Return the plan with these settings, which the plan must not fix."""
     options, training = JsonObject(), dict(plan.training_options or {})
     for name, value in settings.items():
         if name in _TRAINING:

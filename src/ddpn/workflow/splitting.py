@@ -1,4 +1,7 @@
-"""Training, validation and test rows: at random by a seed, by a column, or by time; groups of rows stay together."""
+"""Split rows into training, validation and test rows: at random, by a column, or by time.
+
+Groups of rows stay together.
+"""
 
 from typing import NamedTuple
 
@@ -8,15 +11,16 @@ import polars as pl
 from ddpn.rows.checks import select_labels
 from ddpn.rows.groups import describe_groups, describe_scores, encode_groups
 from ddpn.rows.splits import MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, split_at_random
+from ddpn.runtime.display import plural
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column, join_words
 from ddpn.workflow.config import FitConfig
 
-#: With fewer rows a test says nothing.
+#: The fewest rows of a table. With fewer, a test would be meaningless.
 MIN_ROWS = 20
-#: With fewer groups, each part would have one or two of them.
+#: The fewest groups. With fewer, each part would have only one or two groups.
 MIN_GROUPS = 5
-#: Words of a split column, by part.
+#: The words for each part in a split column.
 PARTS = {
     "train": ("train", "training", "fit"),
     "validation": ("validation", "valid", "val", "dev"),
@@ -33,7 +37,7 @@ class SplitRows(NamedTuple):
 
 
 class RowSplit(NamedTuple):
-    """The rows of each part, how they were chosen, and what the scores of the test rows mean where rows have groups."""
+    """The rows of each part, a description of the split and, for groups of rows, the meaning of test scores."""
 
     rows: SplitRows
     how: str
@@ -43,12 +47,11 @@ class RowSplit(NamedTuple):
 def split_rows(
     frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray | None = None, group: np.ndarray | None = None
 ) -> RowSplit:
-    """Split rows into the parts that the plan asks for. With few rows none are kept for validation.
+    """Split rows as the plan requires.
 
-    Up to 5,000 rows are all training rows, which are cross-fitted, unless the plan asks for test rows.
-
-    `labels` are what messages call the rows, by default their numbers from 1. `group` has a label per row: rows with
-    equal labels are in one part.
+    Unless the plan asks for test rows, up to 5,000 rows are all training rows, which are cross-fitted. If there are few
+    rows, none are kept for validation. `labels` are the names of the rows in messages (default: numbers from 1). Rows
+    with equal labels in `group` stay in one part.
     """
     labels = np.arange(1, frame.height + 1) if labels is None else labels
     if frame.height < MIN_ROWS:
@@ -89,9 +92,9 @@ def _split_by_column(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, g
         raise InputError(argument=Argument("split_column", name), must="mark both train and test rows", got=got)
     if group is not None:
         codes, sizes = encode_groups(len(group), group)
-        # The most rows that each group has in one part.
-        most = np.max([np.bincount(codes[rows], minlength=len(sizes)) for rows in parts], axis=0)
-        if len(divided := np.flatnonzero(most < sizes)):
+        # The number of rows of each group in the part that has most of them.
+        in_one_part = np.max([np.bincount(codes[rows], minlength=len(sizes)) for rows in parts], axis=0)
+        if len(divided := np.flatnonzero(in_one_part < sizes)):
             got = f"{len(divided):,} groups in several parts, such as the rows with {describe_groups(plan.group)}"
             where, remedy = select_labels(codes == divided[0], labels), "Correct that column, or leave out `group`."
             argument = Argument("split_column", name)
@@ -105,7 +108,7 @@ def _split_by_column(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, g
 
 
 def read_parts(frame: pl.DataFrame, name: str, labels: np.ndarray) -> np.ndarray:
-    """Return the part of each row by the words of a column; raise an `InputError` for any other word."""
+    """Return the part of each row according to the words of a column; raise an `InputError` for any other word."""
     words = [str(word).strip().lower() for word in frame[name].to_list()]
     part_of = {word: part for part, spellings in PARTS.items() for word in spellings}
     unknown = np.array([word not in part_of for word in words])
@@ -118,10 +121,11 @@ def read_parts(frame: pl.DataFrame, name: str, labels: np.ndarray) -> np.ndarray
 
 
 def _split_by_time(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
-    """Split by time: the last rows are test rows, those before them validation rows; rows of one time stay together.
+    """Split by time: the last rows are test rows, those before them validation rows.
 
-    With groups, those whose first row is among the last are the test groups. A training row is then earlier than all
-    rows of validation and test groups, and a validation row than those of test groups: later rows are left out.
+    With groups, the groups that begin last are the test groups. Then every training row is earlier than all rows of
+    validation and test groups, and every validation row is earlier than all rows of test groups; later rows are left
+    out.
     """
     series = read_times(frame, str(plan.time), labels)
     time = series.rank("dense").to_numpy().astype(np.int64)
@@ -144,21 +148,21 @@ def _split_by_time(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, gro
     parts = _without_few(SplitRows(*np.split(order, cuts)))
     begin = series[int(order[cuts[1]])]
     if group is None:
-        return RowSplit(parts, f"by time: the test rows are those from {plan.time} = {begin} on")
+        return RowSplit(parts, f"by time: the test rows begin at {plan.time} = {begin}")
     ends = begins[order][[len(parts.train), len(parts.train) + len(parts.validation)]]
     kept = SplitRows(
         parts.train[time[parts.train] < ends[0]], parts.validation[time[parts.validation] < ends[1]], parts.test
     )
-    left = frame.height - sum(map(len, kept))
+    left_out = frame.height - sum(map(len, kept))
     how = (
-        f"by time: the test rows are those with {describe_groups(plan.group)} that begin from {plan.time} = {begin} "
-        f"on; {left:,} later rows of groups that began earlier are left out"
+        f"by time: the test rows belong to groups ({describe_groups(plan.group)}) that begin at {plan.time} = {begin} "
+        f"or later; {plural(left_out, 'later row')} of other groups {'is' if left_out == 1 else 'are'} left out"
     )
     return RowSplit(kept, how, describe_scores(plan.group, in_time=True))
 
 
 def read_times(frame: pl.DataFrame, name: str, labels: np.ndarray, of_text: bool = False) -> pl.Series:
-    """Return the column of times; raise an `InputError` if a time is missing, or (unless `of_text`) is text."""
+    """Return the column of times; raise an `InputError` if a time is missing or is text (allowed with `of_text`)."""
     series = frame[check_column(name, frame.columns, "time", InputError)]
     is_text = of_text and series.dtype == pl.String
     if not (series.dtype.is_temporal() or series.dtype.is_numeric() or is_text):

@@ -1,8 +1,8 @@
-"""Predict tables of any length from files to a file, in order and at constant memory, here or on a cluster.
+"""Predict tables of any length from files to a file, in order and with constant memory, locally or on a cluster.
 
-Every block of rows of a long table is a job (`ddpn.runtime.jobs`) that makes a part of the output. Parts are kept in
-the folder TARGET.parts until all are done: a run that was killed continues, and gives the same file. Importing this
-module imports no torch.
+Each block of rows of a long table is a job (`ddpn.runtime.jobs`), which makes a part of the output. Parts are kept in
+the folder TARGET.parts until all are done, so that a run that was killed continues and writes the same file. Importing
+this module imports no torch.
 """
 
 import gzip
@@ -37,8 +37,8 @@ from ddpn.workflow.model_folder import ModelFolder, SavedModel
 if TYPE_CHECKING:
     from ddpn.workflow.prediction import Findings
 
-#: Jobs that are handed over at a time: Ray looks through all that it has whenever one is over.
-_TOGETHER = 1000
+#: The number of jobs that are submitted together. Whenever one ends, Ray looks through all submitted jobs.
+_SUBMITTED_JOBS = 1000
 
 
 def predict_files(
@@ -54,31 +54,32 @@ def predict_files(
     on_finding: Callable[[str], None] = lambda sentence: None,
     n_jobs: Where = None,
 ) -> int:
-    """Predict every row of tables and write the predictions to a file, as `ddpn predict` does.
+    """Predict every row of tables and write the predictions to a file, like `ddpn predict`.
 
-    All rows of a long table are checked before the first is predicted, so that an error in a table leaves nothing.
+    All rows of a long table are checked before the first is predicted, so that an invalid table leaves no output.
 
     Parameters
     ----------
     model : path
         The folder of the model.
     data : path or sequence of paths
-        Files, folders or patterns such as data/*.parquet, one table after the other; "-" is CSV from standard input.
+        Files, folders or patterns such as data/*.parquet, whose rows are predicted one after the other. "-" is CSV from
+        standard input.
     out : path
-        The file to write, by its ending; "-" is CSV on standard output.
+        The file to write. Its extension determines the format. "-" is CSV on standard output.
     spec : PredictionSpec, optional
-        What the predictions have.
+        The columns of the predictions.
     exposure, upper : str, optional
-        Columns with these roles. Default: as in the fit.
+        The columns with these roles. Default: as in the fit.
     overwrite : bool
         Whether to replace an existing output.
     verbose : bool
         Show progress.
     on_finding : callable
-        Called with every sentence about unusual rows.
+        Called with each sentence about unusual rows.
     n_jobs : int or RayCluster, optional
-        Where blocks of rows are predicted, as for `ddpn.runtime.jobs.run`. The nodes of a cluster must see the tables
-        under the same paths; they are sent the model. Default: in this process.
+        Where blocks of rows are predicted, as for `ddpn.runtime.jobs.run`. The nodes of a cluster receive the model,
+        but must see the tables under the same paths. Default: in this process.
 
     Returns
     -------
@@ -100,7 +101,7 @@ def predict_files(
                 "A cluster cannot use standard input or output. Give file names for the tables and for the predictions."
             )
         n_jobs.connect()
-    from ddpn.workflow.prediction import Findings, check_spec  # imports torch: wrong tables end before
+    from ddpn.workflow.prediction import Findings, check_spec  # imports torch, so invalid tables are reported first
 
     folder = saved.load(mixed_only=spec.member is None)
     spec = check_spec(folder.model.predictor_, spec)
@@ -136,14 +137,14 @@ def _predict_in_memory(
     done: Callable[[int], None],
     findings: "Findings",
 ) -> int:
-    """Predict a short table in one piece, or a long one to standard output by blocks after all rows are checked."""
+    """Predict a short table at once. Predict a long table to standard output by blocks, after all rows are checked."""
     from ddpn.workflow.prediction import predict_block
 
-    rows, places = 0, table.list_blocks()
+    rows, blocks = 0, table.list_blocks()
     if table.is_long:
-        for block in places:
+        for block in blocks:
             table.check_rows(folder.roles, block)
-    for block in places:
+    for block in blocks:
         frame = table.read_block(block)
         with table.locate_errors(block):
             predictions = predict_block(folder, frame, spec, findings, block.start)
@@ -157,7 +158,7 @@ def _predict_in_memory(
 
 
 class _Work(NamedTuple):
-    """What all jobs share; `sizes` are those of the files, which nodes of a cluster must see, too."""
+    """Everything that the jobs share. `sizes` are the sizes of the files, which nodes of a cluster must see as well."""
 
     folder: ModelFolder
     table: Table
@@ -166,7 +167,7 @@ class _Work(NamedTuple):
     target: str
 
     def check(self, block: Block) -> None:
-        """Raise an error if this machine sees another file."""
+        """Raise an error if this machine cannot read the file, or if its size differs."""
         path, size = self.table.paths[block.file], self.sizes[block.file]
         if size and not os.path.isfile(path):
             how = "Put tables into a folder that all nodes see under the same path"
@@ -185,7 +186,7 @@ def _check_job(work: _Work, block: Block) -> dict[str, bytes]:
 
 
 def _predict_job(work: _Work, block: Block) -> dict[str, bytes]:
-    """Predict a block; return a part of the output, and facts about it: its rows, its columns and what is unusual."""
+    """Predict a block; return a part of the output, and information about it: rows, columns and what is unusual."""
     from ddpn.workflow.prediction import Findings, predict_block
 
     work.check(block)
@@ -202,7 +203,7 @@ def _predict_job(work: _Work, block: Block) -> dict[str, bytes]:
 
 
 def _fill(parts: ResultStore, work: _Work, n_jobs: Where, done: Callable[[int], None]) -> None:
-    """Check all blocks whose parts are missing, then predict them; `done` gets numbers of rows."""
+    """Check all blocks whose parts are missing, then predict them; `done` is called with numbers of rows."""
     missing = list[Block]()
     for block in work.table.list_blocks():
         if (stored := parts.read(block)) is None:
@@ -210,21 +211,21 @@ def _fill(parts: ResultStore, work: _Work, n_jobs: Where, done: Callable[[int], 
         else:
             done(json.loads(stored["facts"])["rows"])
     for name, job, store in (("checking", _check_job, None), ("predicting", _predict_job, parts)):
-        for start in range(0, len(missing), _TOGETHER):
-            some = missing[start : start + _TOGETHER]
+        for start in range(0, len(missing), _SUBMITTED_JOBS):
+            some = missing[start : start + _SUBMITTED_JOBS]
             jobs = [Job(f"{name} rows from {block.first + 1:,} on", job, (block,), block) for block in some]
             for result in run(jobs, work, n_jobs, store):
                 if facts := result.get().get("facts"):
                     done(json.loads(facts)["rows"])
 
 
-def _join(parts: ResultStore, places: Sequence[Block], target: Path, findings: "Findings") -> int:
-    """Write the target from its parts, whole or not at all, and remove them; return the number of rows.
+def _join(parts: ResultStore, blocks: Sequence[Block], target: Path, findings: "Findings") -> int:
+    """Write the target from its parts, completely or not at all, and remove the parts; return the number of rows.
 
-    `places` are those of all parts, in order. `findings` gets what is unusual about the rows.
+    `blocks` are the blocks of all parts, in order. What is unusual about the rows is added to `findings`.
     """
     rows, columns, files = 0, list[str](), list[Path]()
-    for block in places:
+    for block in blocks:
         paths = parts.paths(block)
         facts = json.loads(paths["facts"].read_bytes())
         findings.merge(facts["findings"])
@@ -237,7 +238,7 @@ def _join(parts: ResultStore, places: Sequence[Block], target: Path, findings: "
             with ExitStack() as opened:
                 out: BinaryIO | gzip.GzipFile = opened.enter_context(open(draft, "wb"))
                 if target.name.lower().endswith(".gz"):
-                    # No time in it: the same predictions are the same file.
+                    # Without a time stamp, so that equal predictions give equal files.
                     out = opened.enter_context(gzip.GzipFile("", "wb", fileobj=out, mtime=0))
                 out.write(header.write_csv(separator=TEXT[kind] or ",").encode())
                 for path in files:

@@ -1,4 +1,4 @@
-"""What `ddpn fit` says about the findings of the checks of a table: sentences that name the options to use."""
+"""Sentences about the findings of the checks of a table, with the options to use."""
 
 from ddpn.rows.groups import EQUAL_INPUTS
 from ddpn.runtime.errors import format_argument
@@ -6,7 +6,7 @@ from ddpn.tables.checks.findings import FindingKind, TableFinding
 
 
 def describe_finding(finding: TableFinding) -> str:
-    """Return the warning about a finding, and the options that act on it.
+    """Return the warning about a finding, with the options that solve it.
 
     >>> describe_finding(TableFinding(FindingKind.IDENTIFIER, "Column a b has row numbers.", ("a b",)))
     'Column a b has row numbers. Leave it out with `drop=["a b"]`.'
@@ -29,22 +29,22 @@ def _advise_on_question(finding: TableFinding) -> str:
 def _advise_on_groups(finding: TableFinding) -> str:
     what = f"values of {' and '.join(finding.columns)}" if finding.columns else "inputs"
     return (
-        f"Rows are split at random, so the scores hold for {what} that occur in this table. If the model is to predict "
-        f"new ones, the scores are too good: then use {format_argument('group', finding.columns or (EQUAL_INPUTS,))}."
+        f"Rows are split at random, so the scores hold for {what} that occur in this table. For new {what} they are "
+        f"too good. If you want to predict these, use {format_argument('group', finding.columns or (EQUAL_INPUTS,))}."
     )
 
 
 def _advise_on_order(finding: TableFinding) -> str:
     return (
-        "Rows are split at random: if they are in order of time and the model is to predict later rows, the scores are "
-        "too good. Then add a column with the time, or with the number of the row, and name it with `time`."
+        "Rows are split at random. If they are in order of time and you want to predict later rows, the scores are too "
+        "good. Then add a column with the time, or with row numbers, and name it with `time`."
     )
 
 
 def _advise_on_date(finding: TableFinding) -> str:
     return (
-        f"Rows are split at random: if the model is to predict later dates, the scores are too good. Then split by "
-        f"time, with {format_argument('time', finding.columns[0])}."
+        "Rows are split at random. If you want to predict later dates, the scores are too good. Then split by time "
+        f"with {format_argument('time', finding.columns[0])}."
     )
 
 
@@ -71,14 +71,14 @@ _REMEDIES = {
 
 
 def describe_trend(change: float, time: str, is_input: bool) -> str:
-    """Return the warning about later counts that differ by such a share from what earlier rows predict.
+    """Return the warning that later counts differ by this share from the predictions of a model of earlier rows.
 
-    `time` is the name of the column of times, and `is_input` if the model has it.
+    `time` is the column of times, and `is_input` is True if the time is an input of the model.
     """
     side = "higher" if change > 0 else "lower"
     remedy = "" if is_input else f" {format_argument('use', [time])} makes the time an input as well."
     return (
-        f"Counts change with {time}: those of the latest training and validation rows are {abs(change):.0%} {side} "
-        f"than a quick model fitted to the earlier rows predicts. Test rows, and rows to predict, may be as far off: "
-        f"trees and networks do not extrapolate a trend. Fit again as new rows come in.{remedy}"
+        f"Counts change with {time}: in the latest training and validation rows they are {abs(change):.0%} {side} than "
+        f"a quick model of the earlier rows predicts. Predictions of test rows and new rows may be as far off, because "
+        f"trees and networks do not extrapolate a trend. Fit again when new rows come in.{remedy}"
     )

@@ -1,4 +1,4 @@
-"""Trials of `ddpn tune`: the rows that settings are fitted to and scored on, and how one of them is scored."""
+"""The rows to which trials of `ddpn tune` are fitted and on which they are scored, and the scoring of a fold."""
 
 import time
 import warnings
@@ -25,38 +25,38 @@ from ddpn.workflow.splitting import SplitRows
 if TYPE_CHECKING:
     import optuna
 
-#: Folds by which trials are cross-validated where training and validation rows are few.
+#: The number of folds in which trials are cross-validated on small tables.
 FOLDS = 3
-#: Trials are scored on at most this many rows: more take time and change no choice.
+#: The most rows on which a trial is scored. More would take time without changing the choice.
 MAX_SCORED_ROWS = 2000
-#: A trial has at most this many networks: its score is compared with others of as many networks.
+#: The most networks of a trial. All trials have the same number, so that they can be compared.
 MAX_TRIAL_NETWORKS = 2
 
 
 @dataclass
 class Trial:
-    """Settings that were tried, and how they scored.
+    """The settings of a trial, and its scores.
 
     Attributes
     ----------
     number : int
-        Its number; 0 are the defaults.
+        The number of the trial. Trial 0 has the default settings.
     settings : dict
-        Values by name.
+        The values of the settings by name.
     crps : float or None
-        Mean CRPS of the rows that it was scored on, None where it was dropped before.
+        The mean CRPS over the scored rows; None if the trial was dropped before any row was scored.
     gain, error : float or None
-        CRPS of the defaults on the same rows minus that, and the standard error of that difference.
+        The mean CRPS of the defaults on the same rows minus `crps`, and the standard error of this difference.
     seconds : list of float
-        How long each fold took.
+        The time that each fold took.
     elapsed : float
-        Seconds of the search until its end.
+        The time from the start of the search to the end of the trial, in seconds.
     dropped : str
-        Why it ended early, else "".
+        The reason why the trial ended early, else "".
     scores : array
-        CRPS of the rows scored, in the order of the folds; fewer than all rows, or none, where the trial was dropped.
+        The CRPS of each scored row, in the order of the folds. If the trial was dropped, not all rows are scored.
     handle : optuna.Trial or None
-        What Optuna knows it by.
+        The trial in Optuna.
     """
 
     number: int
@@ -72,13 +72,13 @@ class Trial:
 
 
 def split_for_trials(prepared: Prepared) -> list[Prepared]:
-    """Return the table in the splits that trials are fitted to and scored on, which are the test rows of each.
+    """Return the splits of a table in which trials are fitted and scored. The test rows of each split are scored.
 
-    Small tables are cross-validated on their training and validation rows, because a few hundred validation rows
-    decide by chance; by time, each fold is scored on later rows than it is fitted to. Larger tables, those whose
-    validation rows the user chose, and groups that are split by time have one split: trials are scored on the
-    validation rows. A share of the rows to fit is held out to choose epochs and mixture weights, so that scored rows
-    have no part in the fit. Rows of one group are never divided, and test rows are never used.
+    Small tables are cross-validated on their training and validation rows, because a few hundred validation rows would
+    decide by chance. With a split by time, each fold is scored on later rows than those it is fitted to. There is a
+    single split, with the validation rows to score, for larger tables, for validation rows that the user chose, and for
+    groups that are split by time. A share of the rows to fit is held out to choose epochs and mixture weights, so that
+    scored rows take no part in the fit. Groups are never divided, and the test rows of the table are never used.
     """
     rows, plan, group = prepared.split.rows, prepared.plan, prepared.sample.group
     used = np.concatenate([rows.train, rows.validation])
@@ -86,7 +86,7 @@ def split_for_trials(prepared: Prepared) -> list[Prepared]:
     if len(rows.validation) and (len(used) >= SMALL_TABLE_ROWS or is_chosen):
         pairs = [(rows.train, rows.validation)]
     elif plan.time is not None and len(rows.validation):
-        # Both parts are in the order of time, and rows of validation size are scored one block after the other.
+        # Training and validation rows are sorted by time. Blocks of the size of the validation rows are scored in turn.
         blocks = split_by_time(len(used), len(rows.validation), FOLDS)
         pairs = [(used[inner], used[outer]) for inner, outer in blocks]
     else:
@@ -97,7 +97,7 @@ def split_for_trials(prepared: Prepared) -> list[Prepared]:
         scored = np.sort(random.permutation(scored)[: MAX_SCORED_ROWS // len(pairs)])
         share = plan.split_shares[1] / sum(plan.split_shares[:2]) if len(fitted) >= MIN_ROWS_TO_VALIDATE else 0.0
         if plan.time is not None and group is None:
-            # The last rows are held out: `fitted` is in the order of time.
+            # The last rows are held out, because `fitted` is sorted by time.
             inner, held_out = np.split(fitted, [len(fitted) - round(len(fitted) * share)])
         else:
             groups = None if group is None else group[fitted]
@@ -109,9 +109,9 @@ def split_for_trials(prepared: Prepared) -> list[Prepared]:
 
 
 def score_fold(folds: list[Prepared], number: int, settings: Settings, clock: Clock) -> dict[str, bytes]:
-    """Fit the training rows of a fold, and return the CRPS of its test rows and the seconds that took, as a job does.
+    """Fit the training rows of a fold; return the CRPS of its test rows, and the seconds, as files of a job.
 
-    Normals count as rounded. The `clock` ends the fit with a `TimeLimitError`.
+    Normals are rounded to counts. When the `clock` ends, a `TimeLimitError` is raised.
     """
 
     def check_time(step: str = "") -> None:
@@ -124,7 +124,7 @@ def score_fold(folds: list[Prepared], number: int, settings: Settings, clock: Cl
         plan = plan.replace(n_networks=min(MAX_TRIAL_NETWORKS, plan.ensemble_size))
     model = plan.regressor()
     with clock.limit(), warnings.catch_warnings():
-        # A setting that is tried may converge badly: its score will tell.
+        # Warnings of bad convergence are ignored, because the score shows whether the settings are good.
         warnings.simplefilter("ignore")
         fitted = fit_prepared(
             model, replace(fold, plan=plan), PipelineOptions(), Schedule(on_step=check_time, steps=("members",))
@@ -134,7 +134,7 @@ def score_fold(folds: list[Prepared], number: int, settings: Settings, clock: Cl
         with single_thread():
             blocks = model.predictor_.iter_recorded_blocks(fold.test)
             parts = [crps(discretize(dist), torch.from_numpy(part.y)).double().numpy() for dist, part in blocks]
-    check_time()  # a training that ran out of time ends with what it has
+    check_time()  # the training may have run out of time, and its result must not be used
     scores = np.concatenate(parts)
     if not np.isfinite(scores).all():
         raise TrainingError("The CRPS of some rows is not finite.")

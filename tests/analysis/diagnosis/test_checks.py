@@ -376,8 +376,8 @@ def test_a_heavy_tail_has_more_extreme_counts_than_its_distribution(extreme, is_
     assert (finding.p_value < 0.01 and finding.matters) == is_said
     if is_said:
         third = np.sort(above)[2]
-        assert f"third most extreme has a probability of {third:.1g}" in finding.sentence
-        assert f"{(above <= level).sum()} counts" in finding.sentence
+        assert f"third most extreme count has a probability of {third:.1g}" in finding.sentence
+        assert f"of the counts ({(above <= level).sum()})" in finding.sentence
 
 
 def test_the_p_value_of_an_upper_limit_is_its_probability():

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from ddpn import DoublePoisson
 from ddpn.analysis.diagnosis import diagnose, diagnose_sample
-from ddpn.analysis.diagnosis.procedure import zero_inflation
+from ddpn.analysis.diagnosis.procedure import choose_zero_inflated_base
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
 
@@ -137,7 +137,7 @@ def test_counts_with_known_bounds_are_left_to_the_fit(situation, bounds, likelih
     assert diagnosis.headline == "visits: counts with known bounds or limits are not tested."
     assert diagnosis.findings == ()
     assert diagnosis.arguments == {"likelihood": likelihood, "given": 9}
-    assert "takes bounds and limits from these arguments" in str(diagnosis)
+    assert "fitted distributions have the same bounds and limits" in str(diagnosis)
 
 
 def test_an_unused_feature_is_over_dispersion(situation):
@@ -226,5 +226,5 @@ def test_extra_zeros_are_measured_beside_their_base(base, alpha, share):
     location = rng.uniform(2.0, 6.0, 4000)
     rate = location * rng.gamma(1.0 / alpha, alpha, 4000) if alpha else location
     y = np.where(rng.random(4000) < share, 0, rng.poisson(rate))
-    inflation = zero_inflation(y, (1.0 - share) * location)
+    inflation = choose_zero_inflated_base(y, (1.0 - share) * location)
     assert inflation == (base, pytest.approx(share, abs=0.03))

@@ -97,6 +97,6 @@ def test_of_many_columns_those_that_change_predictions_most_are_measured(monkeyp
     kept = importance(join_counts(model, X, y), repeats=1)
     assert [one.name for one in kept.results] == ["x1", "x4"]
     assert kept.columns == 6
-    monkeypatch.setattr(module, "_MAX_SCREENED", 3)
+    monkeypatch.setattr(module, "_MAX_SCREENED_COLUMNS", 3)
     assert importance(join_counts(model, X, y)).results == []
     assert len(importance(join_counts(model, X, y), columns=["x0", "x1", "x2", "x3"], repeats=1).results) == 4

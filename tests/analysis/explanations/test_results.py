@@ -39,7 +39,7 @@ def test_every_kind_of_column_is_drawn(formula, frame):
     table = rows.to_frame()
     assert table["contribution"].to_list() == rows.values.ravel().tolist()
     assert (table["column"][:7].to_list(), set(table["value"].map_elements(type, object))) == (rows.columns, {str})
-    drawn = rows.plot(row=1, most=2).axes[0]
+    drawn = rows.plot(row=1, max_columns=2).axes[0]
     assert [text.get_text() for text in drawn.get_yticklabels()][-1] == "5 others"
     ends = [bar.get_x() + bar.get_width() for bar in drawn.patches]
     assert ends[-1] == pytest.approx(rows.prediction[1])
@@ -55,9 +55,9 @@ REFUSALS = [
     (lambda m, e, X: effects(Inputs(m, X, upper=X["few"])), InputError, "upper must not be given"),
     (lambda m, e, X: effects(Inputs(m, X), columns=["x"]).by("variance"), ConfigError, "of must be"),
     (lambda m, e, X: importance(Inputs(m, X)), InputError, "inputs must have counts"),
-    (lambda m, e, X: contributions(Inputs(m, X[:1])), InputError, "background must be given"),
+    (lambda m, e, X: contributions(Inputs(m, X[:1])), InputError, "background is needed"),
     (lambda m, e, X: contributions(Inputs(m, X), max_predictions=600), InputError, "X must have at most 12 rows"),
-    (lambda m, e, X: contributions(Inputs(m, X), Inputs(m, X[["x", "z"]])), InputError, "the columns of X"),
+    (lambda m, e, X: contributions(Inputs(m, X), Inputs(m, X[["x", "z"]])), InputError, "the same columns as X"),
     (lambda m, e, X: contributions(Inputs(m, X), Inputs(m, X.assign(x="a"))), InputError, "same kind .* column 'x'"),
     (lambda m, e, X: contributions(Inputs(e, X, X["same"]), Inputs(e, X)), InputError, "background_exposure"),
     (lambda m, e, X: contributions(Inputs(m, X), of="variance"), ConfigError, "of must be 'mean' or 'spread'"),

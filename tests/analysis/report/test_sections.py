@@ -170,7 +170,7 @@ def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, mon
 @pytest.mark.parametrize(
     ("changed", "error", "words"),
     [
-        ({"baselines": {"glm": Poisson(torch.ones(3))}}, InputError, "baseline 'glm' .* one distribution per row"),
+        ({"baselines": {"glm": Poisson(torch.ones(3))}}, InputError, "Baseline 'glm' .* one distribution per row"),
         ({"baselines": {"glm": Exponential(1.0)}}, InputError, "dist"),
         ({"y": np.arange(9)}, InputError, "one count per row"),
         ({"X": pd.DataFrame({"x": np.zeros(300)})}, InputError, "columns of fit"),

@@ -155,7 +155,7 @@ def test_arrays_that_are_no_sum_of_trees_are_refused(damage):
     arrays = build_arrays(MIXED)
     assert restore_booster(arrays).rounds == 6
     DAMAGES[damage](arrays)
-    with pytest.raises(InputError, match="boosted trees as they were saved"):
+    with pytest.raises(InputError, match="is damaged"):
         restore_booster(arrays)
 
 
@@ -180,7 +180,7 @@ def test_any_number_of_a_booster_may_be_wrong_without_a_crash():
 @pytest.mark.parametrize("chosen", [[0, 3], [-1, 0], [[0, 1]]])
 def test_columns_that_are_not_there_are_refused(chosen):
     assert restore_booster(build_arrays(SOME), [2, 0]).raw(X) == pytest.approx(SOME.raw(X))
-    with pytest.raises(InputError, match="choose columns of its table"):
+    with pytest.raises(InputError, match="use columns that the table does not have"):
         restore_booster(build_arrays(SOME), chosen)
 
 
@@ -194,5 +194,5 @@ def test_files_that_are_incomplete_are_refused():
         {FILE: arrays_to_bytes(**{name: values for name, values in content.items() if name != "0.threshold"})},
         {FILE: arrays_to_bytes(**content, more=np.zeros(1))},
     ):
-        with pytest.raises(InputError, match="must hold boosted trees"):
+        with pytest.raises(InputError, match=r"trees\.safetensors is damaged|saved trees are damaged"):
             boosters_from_files(files, [None], [3])

@@ -72,7 +72,7 @@ def test_an_mlp_without_layers_returns_its_input():
 
 def test_networks_that_share_weights_are_refused():
     one = nn.Linear(3, 2)
-    message = "make must build a new network at every call, got weights that networks share"
+    message = "make must build a new network at every call, but some networks share weights"
     for make in (lambda: one, lambda: nn.Sequential(one, nn.Linear(2, 2))):
         with pytest.raises(ConfigError, match=message):
             NetworkList(make, n_networks=2)

@@ -151,7 +151,7 @@ def test_a_model_in_a_folder_is_loaded(tmp_path):
     ids=["modernbert", "gpt2", "albert"],
 )
 def test_a_family_that_is_no_chain_of_equal_blocks_is_not_split(config):
-    with pytest.raises(ConfigError, match=r"split between blocks must .*, got .+\. Use frozen='none' or"):
+    with pytest.raises(ConfigError, match=r"cannot be split between blocks, .* \(.+\)\. Use frozen='none' or"):
         Text(config=config, frozen=-1)
     assert Text(config=config, frozen="all", hidden=(4,))(IDS).shape == (4, 1, 4)
 

@@ -87,5 +87,5 @@ def test_a_double_binomial_is_no_component_of_a_mixture():
     for refused in ({"components": 2, "total": 3}, {"components": 2}):
         with pytest.raises(ConfigError):
             make_head("double_binomial", **refused)
-    with pytest.raises(ConfigError, match="families must be likelihoods of counts"):
+    with pytest.raises(ConfigError, match="families must be likelihoods of unbounded counts"):
         make_head(["poisson", "double_binomial"])

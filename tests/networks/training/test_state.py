@@ -317,13 +317,13 @@ def test_the_checkpoint_of_another_training_is_refused(
 ):
     before = second_epoch_checkpoint.read_bytes()
     for changed, options in other_trainings.items():
-        with pytest.raises(InputError, match=rf"state comes from a training with another {changed}\."):
+        with pytest.raises(InputError, match=rf"state belongs to another training, which differs in: {changed}\."):
             run_training(second_epoch_checkpoint, **options)
     assert second_epoch_checkpoint.read_bytes() == before
     with pytest.raises(InputError, match="with another training data, lr"):
         run_training(second_epoch_checkpoint, **other_trainings["lr"] | other_trainings["training data"])
     tensor_files.write(tmp_path / "other", {"x": torch.zeros(2)}, {"something": "else"})
-    with pytest.raises(InputError, match="comes from a training with another"):
+    with pytest.raises(InputError, match="belongs to another training"):
         run_training(tmp_path / "other")
     (tmp_path / "state").write_bytes(before[:-5])
     with pytest.raises(InputError, match="state is damaged"):

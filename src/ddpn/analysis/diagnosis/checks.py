@@ -1,12 +1,12 @@
-"""The checks of a diagnosis: dispersion, zeros, the largest count, heaping and the upper tail.
+"""Checks of a diagnosis: dispersion, zeros, the largest count, heaping and the upper tail.
 
-The dispersion is tested against a Poisson, everything else against a smooth distribution with the same means and the
-dispersion that fits best.
+The dispersion is tested against a Poisson. Everything else is tested against a smooth distribution with the same means
+and the dispersion that fits best.
 
-A statistic sum of s(y) depends on the means and on the dispersion, which are estimates. Both dependencies are removed
-to first order: s is replaced by its residual after regressions on y and on the score of the dispersion, under the
-fitted distribution. For the Double Poisson and the Negative Binomial, where y / variance is the score of the mean, the
-expectation of that residual does not change with small errors of either.
+The expectation of a statistic, sum of s(y), depends on the means and the dispersion, which are estimates. Both
+dependencies are removed to first order: s is replaced by its residual after regressions on y and on the score of the
+dispersion, under the fitted distribution. For the Double Poisson and the Negative Binomial, whose score of the mean is
+proportional to y, the expectation of this residual is insensitive to small errors of either estimate.
 """
 
 from dataclasses import dataclass
@@ -22,36 +22,37 @@ from ddpn.analysis.gains import mean_gain
 from ddpn.distributions import CountDistribution, DoublePoisson, NegativeBinomial
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.groups import encode_groups
-from ddpn.runtime.display import percent
+from ddpn.runtime.display import percent, plural
 from ddpn.storage.contents import JsonObject
 
 if TYPE_CHECKING:
     from scipy.stats._distn_infrastructure import rv_frozen
 
-#: Level of the interval and of all tests.
+#: The significance level of all tests; intervals have a coverage of 1 minus this level.
 LEVEL = 0.05
-#: The smooth distributions, and the range of the logarithm of their dispersion.
+#: The smooth distributions, and bounds on the logarithm of their dispersion.
 _FAMILIES: dict[str, type[DoublePoisson] | type[NegativeBinomial]] = {
     "double_poisson": DoublePoisson,
     "negative_binomial": NegativeBinomial,
 }
 _BOUNDS = {"double_poisson": (-5.0, 4.0), "negative_binomial": (-9.0, 4.0)}
-#: Rows that the dispersion is fitted to, at most.
+#: The most rows to which the dispersion is fitted.
 _MAX_FIT_ROWS = 10_000
-#: Means that probabilities are tabulated for, cells of the table, and the largest count.
-_MEANS, _CELLS, _MAX_COUNT = 256, 1_500_000, 20_000
-#: Half the relative step of the parameter in its score.
+#: The most means and the most cells of a table of probabilities, and its largest count.
+_MAX_MEANS, _MAX_CELLS, _MAX_COUNT = 256, 1_500_000, 20_000
+#: Half of the relative step by which the score of the dispersion is differentiated.
 _STEP = 1e-3
-#: The largest count must be at least this to see heaping: below, one or two multiples say nothing about rounding.
-_LARGEST = 12
-#: Rows that must be extreme: fewer may be errors of recording or of the mean.
-_EXTREME = 3
-#: Rows at the largest count without which nothing is reported, and their ratio to the expected ones.
+#: The smallest maximum of the counts with which heaping is tested. With fewer multiples of 5, it cannot be recognised.
+_MIN_HEAPED_MAXIMUM = 12
+#: The test of the tail uses the row of this rank among extreme rows. One or two may be errors of recording or of the
+#: mean.
+_EXTREME_RANK = 3
+#: The fewest rows at the largest count that are reported, and their smallest ratio to the expected number.
 _MIN_PILE, _MIN_PILE_RATIO = 5, 1.5
 
 
 def format_p_value(value: float) -> str:
-    """Write a p-value as in a sentence.
+    """Write a p-value for a sentence.
 
     >>> format_p_value(0.034), format_p_value(1e-9)
     ('p = 0.034', 'p < 0.001')
@@ -61,22 +62,22 @@ def format_p_value(value: float) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """One check of a diagnosis.
+    """The result of one check.
 
     Attributes
     ----------
     name, label : str
-        The name of the check, and what a finding is called, such as "zero-inflated".
+        The name of the check, and the label of a finding, such as "zero-inflated".
     effect : str
-        The size of the effect, in words.
+        The size of the effect as text.
     p_value, adjusted : float
-        The p-value, by itself and after Holm's correction for all checks.
+        The p-value, and the p-value after Holm's correction for all checks.
     matters : bool
-        Whether the effect is large enough to report.
+        True if the effect is large enough to report.
     sentence, clean : str
-        The sentences for a finding and for none.
+        The sentence that reports a finding, and the sentence if there is none.
     is_explained : bool
-        Whether another finding explains it.
+        True if another finding explains this one.
     """
 
     name: str
@@ -91,19 +92,19 @@ class Finding:
 
     @property
     def found(self) -> bool:
-        """Whether the effect matters and is significant."""
+        """True if the effect is large enough and significant."""
         return self.matters and self.adjusted < LEVEL
 
     @property
     def outcome(self) -> str:
-        """The label of a finding, or why there is none."""
+        """The label of the finding, or the reason why there is none."""
         if self.found:
             return self.label
         return "no finding" if self.adjusted >= LEVEL else "see the others" if self.is_explained else "negligible"
 
     @property
     def words(self) -> str:
-        """The sentence that applies."""
+        """The sentence that applies: `sentence` for a finding, else `clean`."""
         return self.sentence if self.found else self.clean
 
     def to_dict(self) -> JsonObject:
@@ -115,9 +116,10 @@ class Finding:
 
 
 def sum_null(variance: float, third: float) -> "rv_frozen":
-    """Return the distribution of a sum of independent terms with mean 0: Pearson's type III, which has its skewness.
+    """Return the distribution of a sum of independent terms with mean 0 and these moments, a Pearson type III.
 
-    For Poisson counts with large means the dispersion statistic is a chi-squared variable, and this is exact.
+    It has the right variance and skewness. For Poisson counts with large means it is exact, because the dispersion
+    statistic is then chi-squared.
 
     >>> chi = sum_null(variance=2 * 50, third=8 * 50)
     >>> bool(abs(chi.sf(10.0) - stats.chi2(50).sf(60.0)) < 1e-12)
@@ -128,7 +130,7 @@ def sum_null(variance: float, third: float) -> "rv_frozen":
 
 
 def design_effect(terms: np.ndarray, group: np.ndarray | None) -> float:
-    """Divide the variance of a sum of terms, estimated by groups, by that of independent terms; at least 1.
+    """Return the variance of a sum of terms, estimated by groups, relative to that of independent terms; at least 1.
 
     >>> design_effect(np.array([1.0, 1.0, -1.0, -1.0]), np.array(["a", "a", "b", "b"]))
     2.0
@@ -144,9 +146,9 @@ def design_effect(terms: np.ndarray, group: np.ndarray | None) -> float:
 
 @dataclass(frozen=True)
 class Dispersion:
-    """Variance / mean given the features, with a 95% interval and the p-value of a Poisson.
+    """The ratio variance / mean given the features, with a 95% interval and the p-value of a Poisson.
 
-    `direction` is "over", "under" or "equi": the latter wherever the interval contains 1.
+    `direction` is "over", "under" or "equi". It is "equi" if the interval contains 1.
 
     Attributes
     ----------
@@ -155,10 +157,10 @@ class Dispersion:
     low, high : float
         The ends of the 95% interval.
     p_value : float
-        Of the hypothesis that the counts are Poisson.
+        The p-value of the hypothesis that the counts are Poisson.
     spread : float
-        The standard deviation of an unknown factor of the mean that would explain the excess variance, for
-        over-dispersion.
+        For over-dispersion, the standard deviation of an unknown factor of the mean that would explain the excess
+        variance.
     """
 
     estimate: float
@@ -169,20 +171,20 @@ class Dispersion:
 
     @property
     def direction(self) -> str:
-        """The side of 1 on which the whole interval lies."""
+        """The side of 1 on which the whole interval lies: "over", "under", or "equi" if it contains 1."""
         return "over" if self.low > 1.0 else "under" if self.high < 1.0 else "equi"
 
 
 def conditional_dispersion(sample: CountRows, means: Means) -> Dispersion:
-    """Variance / mean given the out-of-fold means.
+    """Estimate variance / mean, given out-of-fold means.
 
-    Per row the term is ((y - mean)^2 - y) / mean, the score of the dispersion of a Poisson count: its expectation is 0,
-    its variance 2 and its third moment 8 + 4 / mean. An error of the mean changes it in second order only, by
-    error^2 / mean, which `Means.noise` measures: too much where a mean model has hardly more rows than parameters. So
-    the noise is taken off an excess of variance, and never makes counts under-dispersed.
+    The term of a row is ((y - mean)^2 - y) / mean, the score of the dispersion of a Poisson count, with expectation 0,
+    variance 2 and third moment 8 + 4 / mean. An error of the mean changes its expectation only by error^2 / mean, which
+    `Means.noise` estimates. This is too much if the mean model has nearly as many parameters as there are rows. So the
+    noise is subtracted from an excess of variance, but never makes counts under-dispersed.
 
-    With groups, such as repeated counts of one person, the variance of the mean of the terms is multiplied by its
-    design effect, and the interval is that of the means of groups.
+    With groups, such as repeated counts of one person, the variance of the mean term is multiplied by its design
+    effect, and the interval is computed from means of groups.
     """
     mean, y, group = means.mean, sample.y, sample.group
     share = emphasis(sample, mean)
@@ -194,7 +196,7 @@ def conditional_dispersion(sample: CountRows, means: Means) -> Dispersion:
     null = sum_null(effect * 2.0 * float(np.square(share).sum()), effect**1.5 * third)
     p_value = min(1.0, 2.0 * float(min(null.sf(raw - means.most_noise), null.cdf(raw))))
     _, low, high = mean_gain(terms, share, group=group)[:3]
-    # Towards 1 the interval is at least as wide as for a Poisson, so that it leaves 1 out only if the test rejects.
+    # Towards 1, the interval is at least as wide as for a Poisson. So it excludes 1 only if the test rejects.
     if raw > means.noise:
         low = min(low, raw - float(null.ppf(1.0 - LEVEL / 2)))
     else:
@@ -215,14 +217,14 @@ def describe_dispersion(dispersion: Dispersion, mean_model: str) -> Finding:
         f"{dispersion.estimate:.2f} times the mean ({interval}, {format_p_value(dispersion.p_value)})"
     )
     more = {
-        "over": ": over-dispersed. Features or interactions that the mean model lacks, worth about "
-        f"±{dispersion.spread:.0%} of the mean, would have the same effect.",
+        "over": ": over-dispersed. Features or interactions that are missing from the mean model and change the mean "
+        f"by about ±{dispersion.spread:.0%} would have the same effect.",
         "under": ": under-dispersed. Errors of the mean model can only hide under-dispersion, not cause it.",
         "equi": "",
     }[dispersion.direction]
     is_consistent = dispersion.direction == "equi" and dispersion.p_value >= LEVEL
     why = "consistent with" if is_consistent else "not clearly different from"
-    clean = f"{start}: {why} a Poisson{'' if is_consistent else ', as several checks are made'}."
+    clean = f"{start}: {why} a Poisson{'' if is_consistent else ', given the number of checks'}."
     label = {"over": "over-dispersed", "under": "under-dispersed", "equi": ""}[dispersion.direction]
     effect = f"variance / mean {dispersion.estimate:.2f} ({interval})"
     return Finding("dispersion", label, effect, dispersion.p_value, dispersion.direction != "equi", start + more, clean)
@@ -232,10 +234,10 @@ def describe_dispersion(dispersion: Dispersion, mean_model: str) -> Finding:
 
 
 class FittedFamily(NamedTuple):
-    """A likelihood of `HEADS` with one parameter for all rows, and its mean log-likelihood.
+    """A likelihood of `HEADS` with one dispersion for all rows, and its mean log-likelihood.
 
-    The parameter is gamma of a Double Poisson (variance about mean / gamma), or alpha of a Negative Binomial (variance
-    = mean + alpha mean^2).
+    The parameter is gamma of a Double Poisson (variance about mean / gamma) or alpha of a Negative Binomial (variance
+    mean + alpha mean^2).
     """
 
     name: str
@@ -243,7 +245,7 @@ class FittedFamily(NamedTuple):
     loglik: float
 
     def distribution(self, mean: np.ndarray, factor: float = 1.0) -> CountDistribution:
-        """Return the distribution of rows with these means, with the parameter multiplied by `factor`."""
+        """Return the distributions of rows with these means; the parameter is multiplied by `factor`."""
         mu = torch.from_numpy(np.ascontiguousarray(mean))
         return _FAMILIES[self.name](mu, torch.full_like(mu, factor * self.parameter), validate_args=False)
 
@@ -251,7 +253,7 @@ class FittedFamily(NamedTuple):
 def fit_families(sample: CountRows, mean: np.ndarray) -> dict[str, FittedFamily]:
     """Fit the Double Poisson and the Negative Binomial around these means by maximum likelihood.
 
-    Each of them contains the Poisson (nearly).
+    Both contain the Poisson, at least approximately.
     """
     if len(mean) > _MAX_FIT_ROWS:
         rows = np.sort(np.random.default_rng(0).choice(len(mean), _MAX_FIT_ROWS, replace=False))
@@ -272,7 +274,10 @@ def fit_families(sample: CountRows, mean: np.ndarray) -> dict[str, FittedFamily]
 
 
 class ProbabilityTable(NamedTuple):
-    """Probabilities of every count for a grid of means, and each row's position in it. Shape: pmf (means, counts)."""
+    """The probabilities of all counts for a grid of means, and the position of each row in this grid.
+
+    Shape: pmf (means, counts).
+    """
 
     counts: np.ndarray
     mean: np.ndarray
@@ -287,7 +292,7 @@ class ProbabilityTable(NamedTuple):
         return self.sample.y.astype(int)
 
     def residual(self, values: np.ndarray) -> np.ndarray:
-        """Return the residuals of values after a regression on y, at each mean."""
+        """Return the residuals of values after a regression on y, for each mean."""
         y, s = (v - np.sum(self.pmf * v, axis=1, keepdims=True) for v in (self.counts[None], values))
         slope = np.sum(self.pmf * y * s, axis=1) / np.maximum(np.sum(self.pmf * y * y, axis=1), 1e-300)
         return np.asarray(s - slope[:, None] * y)
@@ -295,21 +300,21 @@ class ProbabilityTable(NamedTuple):
 
 @torch.no_grad()
 def tabulate(family: FittedFamily, sample: CountRows, mean: np.ndarray) -> ProbabilityTable | None:
-    """Tabulate probabilities and scores of a fitted family; return None if counts are too large.
+    """Tabulate probabilities and scores of a fitted family for a grid of means; return None if counts are too large.
 
-    There is one line per mean on a grid, and one column per count.
+    The table has one row per mean and one column per count.
     """
-    # A count that is hardly ever exceeded.
+    # This count is exceeded with a probability of 1e-7.
     largest = float(family.distribution(np.array([mean.max()])).icdf(torch.tensor(1 - 1e-7))[0])
     if sample.y.max() > _MAX_COUNT:
         return None
     size = int(min(max(largest, sample.y.max()), _MAX_COUNT)) + 2
     counts = torch.arange(float(size), dtype=torch.float64)
-    # All means where there are few, else quantiles of them and even steps of their logarithm.
-    grid, most = np.unique(mean), int(np.clip(_CELLS // size, 16, _MEANS))
-    if len(grid) > most:
-        ranks, means = np.linspace(0, 1, most // 2), np.log(grid)
-        grid = np.unique(np.exp(np.r_[np.quantile(means, ranks), np.linspace(means[0], means[-1], most // 2)]))
+    # All means if they are few; else some of their quantiles, and evenly spaced points of their logarithm.
+    grid, max_means = np.unique(mean), int(np.clip(_MAX_CELLS // size, 16, _MAX_MEANS))
+    if len(grid) > max_means:
+        ranks, means = np.linspace(0, 1, max_means // 2), np.log(grid)
+        grid = np.unique(np.exp(np.r_[np.quantile(means, ranks), np.linspace(means[0], means[-1], max_means // 2)]))
 
     def logs(factor: float) -> np.ndarray:
         log_pmf = family.distribution(grid[:, None], factor).log_prob(counts).numpy()
@@ -322,7 +327,7 @@ def tabulate(family: FittedFamily, sample: CountRows, mean: np.ndarray) -> Proba
 
 
 class MomentTest(NamedTuple):
-    """The weighted share of rows with a feature, observed and expected, and the p-values of more and of less."""
+    """The observed and the expected share of rows with a property, and p-values of larger and smaller shares."""
 
     observed: float
     expected: float
@@ -330,17 +335,20 @@ class MomentTest(NamedTuple):
     p_less: float
 
     def shares(self, digits: int = 1) -> tuple[str, str]:
-        """Write the observed and the expected share in percent; the expected one, an estimate, is at least 0."""
+        """Write the observed and the expected share in percent.
+
+        An expected share below 0, due to estimation, becomes 0.
+        """
         return percent(self.observed, digits), percent(max(self.expected, 0.0), digits)
 
     @property
     def p_value(self) -> float:
-        """Two-sided."""
+        """The two-sided p-value."""
         return min(1.0, 2.0 * min(self.p_more, self.p_less))
 
 
 def moment_test(table: ProbabilityTable, values: np.ndarray) -> MomentTest:
-    """Test the mean of s(y), whose `values` are given per mean of the grid and count, or per count."""
+    """Test the mean of s(y). `values` has s for each count, or for each mean of the grid and each count."""
     s = np.broadcast_to(values, table.pmf.shape)
     residual, score = table.residual(s), table.residual(table.score)
     share = table.sample.weight_or_ones / table.sample.weight_or_ones.sum()
@@ -361,24 +369,27 @@ def moment_test(table: ProbabilityTable, values: np.ndarray) -> MomentTest:
 # Zeros, the largest count, heaping and the tail ----------------------------------------------------------------------
 
 
-#: The label of counts without small ones.
+#: The label of counts whose minimum is above 0.
 NONE_BELOW = "no small counts"
 
 
 def check_zeros(table: ProbabilityTable) -> Finding:
-    """Compare the share of zeros with its expectation; without zeros, the share of counts below the smallest."""
+    """Compare the share of zeros with its expectation.
+
+    If the smallest count is above 0, the share of counts below it.
+    """
     low = max(int(table.y.min()), 1)
     test = moment_test(table, (table.counts < low).astype(float)[None])
     sign = "more" if test.observed > test.expected else "fewer"
     label = "zero-inflated" if sign == "more" else "too few zeros" if test.observed else NONE_BELOW
     what = "0" if low == 1 else f"below {low:,}"
-    # Few zeros more or less change no recommendation.
+    # A small difference in zeros changes no recommendation.
     matters = abs(test.observed - test.expected) >= 0.01
     observed, expected = test.shares()
     effect = f"{observed} observed, {expected} expected"
     sentence = (
-        f"{observed} of the counts are {what}, {sign} than the {expected} that a smooth distribution with the same "
-        f"mean and dispersion has ({format_p_value(test.p_value)})."
+        f"{observed} of the counts are {what}, {sign} than the {expected} expected from a smooth distribution with the "
+        f"same mean and dispersion ({format_p_value(test.p_value)})."
     )
     which = "zeros" if low == 1 else f"counts {what}"
     clean = f"The number of {which} agrees with a smooth distribution of the same mean and dispersion ({effect})."
@@ -386,74 +397,75 @@ def check_zeros(table: ProbabilityTable) -> Finding:
 
 
 def check_ceiling(table: ProbabilityTable) -> Finding:
-    """Compare the rows at the largest count with a smooth distribution, for a limit or "that many or more"."""
+    """Compare the rows at the largest count with a smooth distribution, to find an upper limit or a recording limit."""
     top, total = int(table.y.max()), len(table.y)
     at_top, inside = int(np.sum(table.y == top)), np.clip(table.pmf[:, : top + 1].sum(axis=1), 1e-300, 1.0)
     rows = np.bincount(table.position, minlength=len(inside))
     expected, beyond = float(rows @ np.minimum(table.pmf[:, top] / inside, 1.0)), float(rows @ (1.0 - inside))
     pile = stats.binom(total, expected / total)
-    # Given that one row is there: the largest count is chosen by the rows. So is what is expected beyond it, which has
-    # an exponential distribution of mean 1.
+    # Conditional on one row at the top, because the rows themselves determine the largest count. For the same reason,
+    # the number expected beyond it has an exponential distribution with mean 1.
     p_pile, p_beyond = min(1.0, float(pile.sf(at_top - 1) / max(pile.sf(0), 1e-300))), float(np.exp(-beyond))
     p_value, at = min(1.0, 2.0 * min(p_pile, p_beyond)), percent(at_top / total)
     is_pile = at_top >= _MIN_PILE and at_top >= _MIN_PILE_RATIO * expected
     if is_pile or p_pile <= p_beyond:
         label, matters = "piled up at the maximum", is_pile
         effect = f"{at} at the maximum {top:,}, {percent(expected / total)} expected"
-        what = f"{at_top:,} rows ({at}) are at the maximum {top:,}, where a smooth distribution has "
-        what += f"{percent(expected / total)}"
+        what = f"{plural(at_top, 'row')} ({at}) {'has' if at_top == 1 else 'have'} the largest count, {top:,}, but a "
+        what += f"smooth distribution has {percent(expected / total)} there"
     else:
         label, matters = "upper limit", beyond >= 0.01 * total
         effect = f"none above {top:,}, {percent(beyond / total)} expected"
-        what = f"None of the counts is above {top:,}, where a smooth distribution has {percent(beyond / total)}"
+        what = f"No count is above {top:,}, but a smooth distribution has {percent(beyond / total)} there"
     sentence = f"{what} ({format_p_value(p_value)}): larger counts may be impossible, or recorded as {top:,}."
     return Finding("ceiling", label, effect, p_value, matters, sentence, f"No limit at the maximum ({effect}).")
 
 
 def check_heaping(table: ProbabilityTable) -> Finding:
-    """Multiples of 5 and of 10 against their neighbours, more than a smooth distribution explains."""
+    """Test whether multiples of 5 or 10 are more frequent than a smooth distribution explains."""
     largest = table.y.max()
-    if largest < _LARGEST:
+    if largest < _MIN_HEAPED_MAXIMUM:
         clean = f"Heaping cannot be seen in counts up to {largest}."
         return Finding("heaping", "heaped", "not tested", 1.0, False, "", clean)
     tests = {}
     for size in (10, 5):
-        # 1 at multiples and -1/2 at both neighbours, which differ little in a smooth distribution; bounds are left out.
+        # Multiples count 1 and both neighbours -1/2, which nearly cancel in a smooth distribution. The smallest and the
+        # largest count are excluded.
         multiple, contrast = np.arange(size, min(largest - 1, len(table.counts) - 1), size), 0.0 * table.counts
         if size == 5:
             multiple = multiple[multiple % 10 != 0]
         contrast[multiple], contrast[multiple - 1], contrast[multiple + 1] = 1.0, -0.5, -0.5
         tests[size] = moment_test(table, contrast[None])
     p_value = min(1.0, 2.0 * min(test.p_more for test in tests.values()))
-    # Only those that are not multiples of 10 show that 5 is the unit.
+    # Only odd multiples of 5 can show that counts are rounded to 5 rather than to 10.
     unit = 5 if tests[5].p_more <= 0.025 else 10
     shown = moment_test(table, ((table.counts > 0) & (table.counts % unit == 0)).astype(float)[None])
     matters = shown.observed - shown.expected >= 0.01
     observed, expected = shown.shares()
     effect = f"{observed} multiples of {unit}, {expected} expected"
     sentence = (
-        f"{observed} of the counts are multiples of {unit}, where a smooth distribution has {expected}: some counts "
-        f"are rounded ({format_p_value(p_value)})."
+        f"{observed} of the counts are multiples of {unit}, but a smooth distribution has {expected}: some counts are "
+        f"rounded ({format_p_value(p_value)})."
     )
     clean = f"No heaping at multiples of 5 or 10 ({effect})."
     return Finding("heaping", "heaped", effect, p_value, matters, sentence, clean)
 
 
 def check_tail(table: ProbabilityTable) -> Finding:
-    """Test for counts beyond an upper quantile of their fitted distribution, by the third most extreme of all."""
+    """Test for counts beyond an upper quantile of their fitted distributions, and the third most extreme count."""
     level = float(np.clip(5.0 / len(table.y), 1e-3, 1e-2))
     above = np.cumsum(table.pmf[:, ::-1], axis=1)[:, ::-1]
     test = moment_test(table, (above <= level).astype(float))
     of_rows = np.sort(above[table.position, table.y])
-    third = float(stats.binom.sf(_EXTREME - 1, len(of_rows), of_rows[_EXTREME - 1]))
+    third = float(stats.binom.sf(_EXTREME_RANK - 1, len(of_rows), of_rows[_EXTREME_RANK - 1]))
     p_value, rows = min(1.0, 2.0 * min(test.p_more, third)), int(np.sum(of_rows <= level))
     matters = rows >= 5 and (test.observed >= 2.0 * test.expected or third < test.p_more)
     observed, expected = test.shares(2)
     effect = f"{observed} extreme counts, {expected} expected"
     sentence = (
-        f"{rows:,} counts ({observed}) lie beyond the upper {percent(level, 2)} quantile of their fitted distribution, "
-        f"where {expected} are expected; the third most extreme has a probability of {of_rows[_EXTREME - 1]:.1g} "
-        f"({format_p_value(p_value)}): the tail is heavy."
+        f"{observed} of the counts ({rows:,}) are among the {percent(level, 2)} largest of their fitted distribution, "
+        f"but only {expected} are expected there. The third most extreme count has a probability of "
+        f"{of_rows[_EXTREME_RANK - 1]:.1g} ({format_p_value(p_value)}): the tail is heavy."
     )
     clean = f"The upper tail is not heavier than that of the fitted distribution ({effect})."
     return Finding("tail", "heavy-tailed", effect, p_value, matters, sentence, clean)

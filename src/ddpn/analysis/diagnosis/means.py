@@ -1,4 +1,4 @@
-"""Out-of-fold conditional means: what the features explain, without the optimism of a fit to the same rows."""
+"""Out-of-fold conditional means: what the features explain, without the optimism of predicting the fitted rows."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -18,37 +18,38 @@ from ddpn.rows.splits import FOLDS, assign_folds, list_fold_pairs
 from ddpn.runtime.threads import tree_threads_for
 from ddpn.statistics import poisson_deviance
 
-#: Mean models that can be chosen, and their names; "auto" takes the one with the smallest out-of-fold deviance.
+#: Mean models and their labels. "auto" chooses the one with the smallest out-of-fold deviance.
 LABELS = {"constant": "constant mean", "glm": "Poisson GLM", "boosting": "Poisson GLM with boosted trees on top"}
 MEAN_MODELS = ("auto", *LABELS)
-#: Small trees on top of a GLM: of the settings tried on simulated Poisson counts with linear, smooth and stepped means,
-#: these had the smallest error of the mean, or nearly so, in all.
+#: Small trees on top of a GLM. Among several settings, these had the smallest or nearly the smallest error of the mean
+#: on simulated Poisson counts with linear, smooth and stepped means.
 _TREES = Settings(leaves=8, rate=0.1, rounds=400, patience=10)
-#: Folds that are fitted again to measure the noise of a mean: that of two folds is that of all.
+#: The number of folds that are fitted again to measure the noise of means. Two are enough.
 _NOISE_FOLDS = 2
 #: The smallest mean, as a share of the overall rate.
-_SMALLEST = 1e-4
+_MIN_RATE_SHARE = 1e-4
 
 Step = Callable[[str], object]
 
 
 class OutOfFold(NamedTuple):
-    """Means of rows by fits that left them out, NaN for folds that were not fitted; and what all fits predict."""
+    """Out-of-fold means of the rows (NaN for folds that were not fitted), and the average prediction of all fits."""
 
     mean: np.ndarray
     typical: np.ndarray
 
 
-#: The rows, and how many of the folds are fitted -> means.
+#: A function that fits a mean model: (rows, number of folds to fit) -> out-of-fold means.
 Model = Callable[[CountRows, int], OutOfFold]
 
 
 class Means(NamedTuple):
-    """Out-of-fold means and how far they are from the conditional means.
+    """Out-of-fold means, and how far they are from the true conditional means.
 
-    `noise` is the mean of (estimate - mean)^2 / mean per row that refitting to Poisson counts with these means causes:
-    it adds to every estimate of dispersion. `most_noise` allows for a mean that is rougher than its estimate. Means of
-    all rows use the weights `emphasis`. `explained` is the share of the deviance of a constant mean.
+    `noise` is the mean of (estimate - mean)^2 / mean that arises when the model is fitted to Poisson counts with these
+    means; it increases every estimate of dispersion. `most_noise` is an upper estimate, in case the true mean is
+    rougher than its estimate. Averages over rows use the weights of `emphasis`. `explained` is the share of the
+    deviance of a constant mean that the model explains.
     """
 
     name: str
@@ -59,12 +60,12 @@ class Means(NamedTuple):
 
 
 def emphasis(sample: CountRows, mean: np.ndarray) -> np.ndarray:
-    """Weights of rows in an estimate of dispersion: rows with a mean below 1 say little about it."""
+    """Return the weights of rows for estimates of dispersion. Rows with a mean below 1 contain little information."""
     return np.asarray(sample.weight_or_ones * np.minimum(mean, 1.0))
 
 
 def out_of_fold_means(sample: CountRows, kind: str, seed: int, step: Step) -> Means:
-    """Predict means out of fold by one of `MEAN_MODELS`; no GLM is fitted to a table that is too wide."""
+    """Predict means out of fold by one of `MEAN_MODELS`. If a table is too wide, no GLM is fitted."""
     number = assign_folds(len(sample), FOLDS, seed, sample.group)
     folds, models = int(number.max()) + 1, dict[str, Model]()
     predictions, deviance = dict[str, OutOfFold](), dict[str, float]()
@@ -93,15 +94,15 @@ def out_of_fold_means(sample: CountRows, kind: str, seed: int, step: Step) -> Me
     chosen = best() if kind == "auto" else kind if kind in predictions else "constant"
     step("Measuring the noise of the mean")
     noise = _measure_noise(sample, models[chosen], predictions[chosen].typical, min(folds, _NOISE_FOLDS), seed)
-    # In simulations the squared error of boosted means was up to twice what the bootstrap finds, whose means are
+    # In simulations, the squared error of boosted means was up to twice the bootstrap estimate, whose means are
     # smoother.
-    most = 2.0 * noise if chosen == "boosting" else noise
+    most_noise = 2.0 * noise if chosen == "boosting" else noise
     explained = 0.0 if chosen == "constant" else max(0.0, 1.0 - deviance[chosen] / deviance["constant"])
-    return Means(chosen, predictions[chosen].mean, noise, most, explained)
+    return Means(chosen, predictions[chosen].mean, noise, most_noise, explained)
 
 
 def _measure_noise(sample: CountRows, model: Model, mean: np.ndarray, folds: int, seed: int) -> float:
-    """Measure how far the model is from known means if fitted to Poisson counts with these (parametric bootstrap)."""
+    """Measure the error of the model when it is fitted to Poisson counts with known means (parametric bootstrap)."""
     drawn = sample.replace(y=np.random.default_rng(seed).poisson(mean).astype(float))
     if not np.ptp(drawn.y):
         return 0.0
@@ -112,12 +113,12 @@ def _measure_noise(sample: CountRows, model: Model, mean: np.ndarray, folds: int
 
 
 def _clip_means(sample: CountRows, mean: np.ndarray) -> np.ndarray:
-    """Means that are not far below the overall rate."""
-    return np.maximum(mean, _SMALLEST * _predict_rate(sample, np.ones(len(mean))))
+    """Raise means that are far below the overall rate."""
+    return np.maximum(mean, _MIN_RATE_SHARE * _predict_rate(sample, np.ones(len(mean))))
 
 
 def _combine_folds(sample: CountRows, number: np.ndarray, fits: Sequence[np.ndarray]) -> OutOfFold:
-    """Combine the means of all rows by each fit, in the order of the folds that were left out."""
+    """Combine the predictions of fits that left out one fold each. `fits` are in the order of the folds."""
     mean, clipped = np.full(len(number), np.nan), [_clip_means(sample, fit) for fit in fits]
     for fold, fold_mean in enumerate(clipped):
         mean[number == fold] = fold_mean[number == fold]
@@ -125,7 +126,7 @@ def _combine_folds(sample: CountRows, number: np.ndarray, fits: Sequence[np.ndar
 
 
 def _predict_rate(sample: CountRows, used: np.ndarray) -> np.ndarray:
-    """Predict every row by one rate per unit of exposure, that of the rows `used`."""
+    """Predict every row by one rate per unit of exposure, estimated on the rows `used`."""
     weight = sample.weight_or_ones * used
     scale = np.ones(len(sample)) if sample.exposure is None else np.asarray(sample.exposure)
     return (weight @ sample.y) / (weight @ scale) * scale
@@ -140,7 +141,7 @@ def _glm(sample: CountRows, number: np.ndarray, seed: int, folds: int) -> OutOfF
 
 
 def _fit_boosting(sample: CountRows, base: np.ndarray, number: np.ndarray, seed: int, folds: int) -> OutOfFold:
-    """Boosted trees that multiply the out-of-fold means `base`."""
+    """Fit boosted trees that multiply the out-of-fold means `base`."""
     table, matrix = TreeTable.fit(sample.X)
     weight, rate = sample.weight_or_ones * base, sample.y / base
     parts = [Fold(inner, outer) for inner, outer in list_fold_pairs(number)]

@@ -1,4 +1,4 @@
-"""`diagnose`: all checks of a target in their order, and from findings to a likelihood and further arguments."""
+"""`diagnose`: run all checks of a target, and derive a likelihood and further arguments from the findings."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -36,39 +36,40 @@ from ddpn.storage.contents import JsonObject
 from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, describe_draw, draw_sample, draw_to_json
 from ddpn.tables.row_hashes import name_interval_groups
 
-#: Rows, and counts above 0, below which nothing is tested: an interval of the dispersion would be wider than +-0.4.
+#: The fewest rows, and the fewest counts above 0, for tests. With fewer, the interval of the dispersion would be wider
+#: than +-0.4.
 MIN_ROWS, MIN_POSITIVE = 50, 10
 _WORDS = {"poisson": "Poisson", "double_poisson": "Double Poisson", "negative_binomial": "Negative Binomial"}
-#: Rows that the models of zeros are fitted to.
+#: The most rows to which models of zeros are fitted.
 _MAX_BIC_ROWS = 5000
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the counts of a target are like, given the features: `print` it, or use `to_dict()`.
+    """The properties of a count target given its features. Use `print` or `to_dict()`.
 
     Attributes
     ----------
     target : str
         The name of the target.
     summary : dict
-        The target by itself, without the features: "rows" of the table and those "used", "mean", "variance", the share
-        of "zeros", "minimum", "maximum" and "variance_over_mean", which is NaN if all counts are 0.
+        Statistics of the target without the features: the number of "rows" in the table and of rows "used", "mean",
+        "variance", the share of "zeros", "minimum", "maximum" and "variance_over_mean" (NaN if all counts are 0).
     likelihood : str or None
-        The recommended likelihood, a name in `ddpn.networks.heads.HEADS`; None where there is nothing to recommend.
+        The recommended likelihood, a name in `ddpn.networks.heads.HEADS`. None if no recommendation is possible.
     reason : str
-        Why it is recommended.
+        The reason for the recommendation.
     options : dict
-        Further arguments of the estimators, or options of `ddpn fit`, by name.
+        Further recommended arguments of the estimators, or options of `ddpn fit`, by name.
     findings : tuple of Finding
-        All checks.
+        The results of all checks.
     dispersion, mean_model : Dispersion, str
-        The dispersion, and the model of the mean; None where there are too few rows or counts to say anything about
-        them, and for counts with known bounds or limits.
+        The dispersion, and the model of the mean. None if there are too few rows or counts above 0, or if counts have
+        known bounds or limits.
     explained : float
         The share of the Poisson deviance that the mean model explains out of fold.
     notes : tuple of str
-        Sentences about rows that were not used and checks that were not made.
+        Sentences about rows that were not used and checks that were skipped.
     """
 
     target: str
@@ -83,12 +84,12 @@ class Diagnosis:
     notes: tuple[str, ...] = ()
 
     def finding(self, name: str) -> Finding:
-        """Return the check of this name: "dispersion", "zeros", "ceiling", "heaping" or "tail"."""
+        """Return the result of a check: "dispersion", "zeros", "ceiling", "heaping" or "tail"."""
         return next(finding for finding in self.findings if finding.name == name)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Everything that was found, such as "over-dispersed" and "zero-inflated"."""
+        """The labels of all findings, such as "over-dispersed" and "zero-inflated"."""
         return tuple(finding.label for finding in self.findings if finding.found)
 
     @property
@@ -122,7 +123,7 @@ class Diagnosis:
 
     @property
     def direction(self) -> str | None:
-        """How the dispersion compares with a Poisson: "over", "under" or "equi" (consistent); None if unknown."""
+        """The dispersion relative to a Poisson: "over", "under" or "equi"; None if it was not estimated."""
         if self.dispersion is None:
             return None
         return self.dispersion.direction if self.finding("dispersion").found else "equi"
@@ -173,12 +174,13 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnose a count target given the features, and recommend a likelihood.
 
-    The conditional mean is estimated out of fold, so that a flexible model does not hide variance. Dispersion is tested
-    first; then zeros, the largest count, heaping and the upper tail are compared with a smooth distribution of the same
-    mean and dispersion. All p-values are adjusted by Holm's method: of clean Poisson targets about 5% have a finding.
+    The conditional mean is predicted out of fold, so that a flexible model cannot hide variance. Dispersion is tested
+    first. Then zeros, the largest count, heaping and the upper tail are compared with a smooth distribution with the
+    same mean and dispersion. All p-values are adjusted by Holm's method: for Poisson targets, there is a finding in
+    about 5% of cases.
 
-    Counts with a known bound or recording limit are not diagnosed: `CountRegressor` and `ddpn fit` take `lower`,
-    `upper`, `censored_above` and `censored`, and fit distributions that have the same limits.
+    Counts with known bounds or recording limits are not diagnosed. `CountRegressor` and `ddpn fit` take these as
+    `lower`, `upper`, `censored_above` and `censored`, and fit distributions with the same limits.
 
     Parameters
     ----------
@@ -189,14 +191,14 @@ def diagnose(
     exposure, sample_weight : array, optional
         The known scale and the weight of each row.
     groups : array, optional
-        What each row belongs to, such as a person: means are predicted for groups that the mean model was not fitted
-        to, and the p-values of dispersion, zeros and heaping allow for dependent rows within a group.
+        What each row belongs to, such as a person. Means are then predicted for groups that the mean model has not
+        seen, and the p-values of dispersion, zeros and heaping allow for dependence within groups.
     target : str
         The name of the target in sentences.
     mean_model : {"auto", "constant", "glm", "boosting"}
-        "auto" takes the model with the smallest out-of-fold deviance; "glm" is the fastest that uses features.
+        "auto" chooses the model with the smallest out-of-fold deviance. "glm" is the fastest model with features.
     max_rows : int or None
-        Of a larger table, so many rows are drawn at random, always the same ones; None uses all.
+        The most rows to use. From a larger table, rows are drawn at random, always the same ones. None uses all rows.
     random_state : int
         Seed of the folds and the trees.
     progress : callable, optional
@@ -237,7 +239,7 @@ def diagnose_sample(
 ) -> Diagnosis:
     """Diagnose the dispersion of validated rows.
 
-    `options`: arguments that gave the bounds and limits of the rows, by name; `total`: number of rows before sampling.
+    `options` are the arguments that define bounds and limits, by name. `total` is the number of rows before sampling.
     """
     CountRange().check_known(sample)
     step = progress or (lambda words: None)
@@ -257,15 +259,15 @@ def diagnose_sample(
     if not np.ptp(y):
         hopeless = f"all counts are {y[0]:,.0f}, so there is nothing to predict."
     elif len(y) < MIN_ROWS:
-        hopeless = f"too few rows for a diagnosis: {len(y):,}, and {MIN_ROWS} are needed."
+        hopeless = f"too few rows for a diagnosis: {len(y):,} instead of at least {MIN_ROWS}."
     elif positive < MIN_POSITIVE:
-        hopeless = f"too few counts above 0 for a diagnosis: {positive:,}, and {MIN_POSITIVE} are needed."
+        hopeless = f"too few counts above 0 for a diagnosis: {positive:,} instead of at least {MIN_POSITIVE}."
     if hopeless:
         return Diagnosis(target, summary, None, "No recommendation is possible.", notes=(hopeless, *notes))
     if not sample.is_unrestricted:
-        # A likelihood of shares takes the upper bound as the total of a row, and no exposure beside it.
+        # The Double Binomial takes the upper bound as the total of a row, and allows no other exposure.
         is_share = sample.upper is not None and sample.exposure is None
-        reason = "A fit takes bounds and limits from these arguments, and its distributions have them."
+        reason = "With these arguments, the fitted distributions have the same bounds and limits."
         notes = ["counts with known bounds or limits are not tested.", *notes]
         likelihood = "double_binomial" if is_share else "mixed"
         return Diagnosis(target, summary, likelihood, reason, options, notes=tuple(notes))
@@ -289,7 +291,7 @@ def diagnose_sample(
 
 
 def _drop_explained(findings: list[Finding]) -> list[Finding]:
-    """Leave out findings that others explain: all checks share one dispersion, which a limit and a tail distort."""
+    """Drop findings that others explain: all checks share one dispersion, which a limit or a heavy tail distorts."""
     labels = {finding.label for finding in findings if finding.found}
     explained = {"too few zeros"} if "heavy-tailed" in labels else set()
     is_limited = any(finding.found for finding in findings if finding.name == "ceiling")
@@ -312,7 +314,10 @@ def recommend(
     y: np.ndarray,
     mean: np.ndarray,
 ) -> tuple[str, str, dict[str, int | str]]:
-    """Return the likelihood for the findings (by the name of the check), the reason, and further arguments."""
+    """Return the recommended likelihood, the reason, and further arguments.
+
+    `findings` are keyed by the name of the check.
+    """
     likelihood = "poisson"
     reason = "A Poisson suffices; mixed, the default of ddpn fit, contains it (nearly) and is a safe choice."
     if direction == "under":
@@ -327,17 +332,17 @@ def recommend(
         )
     options, zeros = dict[str, int | str](), findings["zeros"].label if "zeros" in findings else ""
     if zeros == "zero-inflated":
-        base, share = zero_inflation(y, mean)
+        base, share = choose_zero_inflated_base(y, mean)
         likelihood = f"zero_inflated_{base}"
         reason = f"About {share:.0%} of the rows are extra zeros: a zero-inflated {_WORDS[base]} fits them."
     elif zeros == "too few zeros":
         likelihood = f"hurdle_{likelihood}"
-        reason = "Zeros are rarer than a smooth distribution has them, so they need a probability of their own."
+        reason = "There are fewer zeros than in a smooth distribution, so they need a separate probability."
     elif "tail" in findings and direction == "over":
-        likelihood, reason = "mixed", "The tail is heavier than that of one distribution: a mixture per row follows it."
+        likelihood, reason = "mixed", "The tail is heavier than that of a single distribution; a mixture can follow it."
     reasons = [reason]
     if "tail" in findings:
-        reasons.append("Extreme counts also occur where the dispersion differs between rows, which ddpn fit predicts.")
+        reasons.append("Extreme counts also occur if the dispersion differs between rows, which ddpn fit predicts.")
     if zeros == NONE_BELOW:
         options["lower"] = low = int(y.min())
         reasons.append(f"If counts below {low} cannot occur, use {format_argument('lower', low)}.")
@@ -349,14 +354,14 @@ def recommend(
             f"{format_argument('upper', top)}."
         )
     if "heaping" in findings:
-        reasons.append("No likelihood here models rounding: read single probabilities with care, intervals less so.")
+        reasons.append("No likelihood models rounding: probabilities of single counts are unreliable.")
     return likelihood, " ".join(reasons), options
 
 
-def zero_inflation(y: np.ndarray, mean: np.ndarray) -> tuple[str, float]:
-    """Choose the base of a zero-inflated model by BIC; return it with its share of extra zeros.
+def choose_zero_inflated_base(y: np.ndarray, mean: np.ndarray) -> tuple[str, float]:
+    """Choose the base of a zero-inflated likelihood by BIC; return its name and its share of extra zeros.
 
-    The means are (1 - share) * location of a Poisson or of a Negative Binomial.
+    The given means are (1 - share) * location, where the location is that of a Poisson or a Negative Binomial.
     """
     if len(y) > _MAX_BIC_ROWS:
         rows = np.random.default_rng(0).choice(len(y), _MAX_BIC_ROWS, replace=False)

@@ -1,4 +1,4 @@
-"""Explanations of a fitted model: what moves the predicted mean, what moves the spread, and what moves single rows.
+"""Explain a fitted model: which columns change the predicted mean, the spread, and the prediction of single rows.
 
 `effects` are accumulated local effects of every column, `importance` says what shuffling a column changes,
 `contributions` explain single rows, and `explain` does the first two at once, with their defaults. The others take
@@ -41,14 +41,14 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation(ExplanationResult):
-    """What drives the predictions of a model.
+    """Effects and importance of the columns of a model.
 
     Attributes
     ----------
     effects : Effects
-        The effect of every column on the mean and on the spread.
+        The effects of every column on the mean and on the spread.
     importance : Importances or None
-        What shuffling each column changes; None without counts.
+        The importance of every column. None if the counts are unknown.
     """
 
     effects: Effects
@@ -60,7 +60,7 @@ class Explanation(ExplanationResult):
 
     @property
     def draws(self) -> str:
-        """Sentences on the rows that were drawn; empty if all rows were used."""
+        """Sentences that say how many rows were drawn; empty if all rows were used."""
         sentences = [describe_draw("Effects are measured on", self.effects.rows, self.effects.total)]
         if self.importance is not None and self.importance.results:
             one = self.importance
@@ -70,7 +70,7 @@ class Explanation(ExplanationResult):
         return " ".join(filter(None, sentences))
 
     def to_dict(self) -> JsonObject:
-        """Everything as tables by columns, ready for JSON; "draw" says which rows were used."""
+        """Return everything as tables by columns, ready for JSON. "draw" says which rows were used."""
         draw = {"effects": draw_to_json(self.effects.rows, self.effects.total)}
         tables: dict[str, object] = {"rows": self.effects.rows, "effects": self.effects.table(), "draw": draw}
         if self.importance is None:
@@ -101,23 +101,23 @@ def explain(
     progress: Callable[[str], object] | None = None,
     max_rows: int | Literal["auto"] | None = "auto",
 ) -> Explanation:
-    """Measure what drives the predictions of a model, with the defaults of `effects` and `importance`.
+    """Explain a model with the defaults of `effects` and `importance`.
 
     Parameters
     ----------
     model : estimator
         A fitted model.
     X, exposure, upper
-        Rows as for predictions; the test set, or training rows.
+        Rows as for predictions, from the test set or the training set.
     y, sample_weight, censored : array-like, optional
-        Their counts, as for `score`. Without y, importances are not measured.
+        The counts, as for `score`. Without y, importance is not measured.
     seed : int
         Seed of the draws and shuffles.
     progress : callable, optional
         Called with the name of each step.
     max_rows : int, None or "auto"
-        Of more rows, so many are drawn at random, always the same ones; None uses all. "auto" are the defaults of
-        `effects` and `importance`. The property `draws` of the result says which rows were used.
+        The most rows to use. From a larger table, rows are drawn at random, always the same ones. None uses all rows,
+        and "auto" the defaults of `effects` and `importance`. `draws` of the result says which rows were used.
 
     Examples
     --------
@@ -145,14 +145,14 @@ def explain_inputs(
     measured: Inputs | None = None,
     max_rows: int | Literal["auto"] | None = "auto",
 ) -> Explanation:
-    """Explain a model for inputs: effects, and importance if their counts are known.
+    """Explain a model for inputs: effects and, if the counts are known, importance.
 
-    `measured` are the inputs of importance, where a model that was fitted to the rows would make columns look too
-    important.
+    `measured` are the inputs for importance. They differ from `inputs` if the model was fitted to those rows, because
+    columns would look too important.
     """
     measured = inputs if measured is None else measured
     importances = None
     if measured.sample is not None:
         importances = importance(measured, max_rows=max_rows, seed=seed, progress=progress)
-    most = MAX_EFFECT_ROWS if max_rows == "auto" else max_rows
-    return Explanation(effects(inputs, max_rows=most, seed=seed, progress=progress), importances)
+    effect_rows = MAX_EFFECT_ROWS if max_rows == "auto" else max_rows
+    return Explanation(effects(inputs, max_rows=effect_rows, seed=seed, progress=progress), importances)

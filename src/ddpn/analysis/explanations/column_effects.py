@@ -1,8 +1,8 @@
-"""Accumulated local effects (ALE) of every column on the mean and on the spread of the predicted distributions.
+"""Accumulated local effects (ALE) of every column on the mean and on the spread of predicted distributions.
 
-A partial dependence curve averages predictions for rows that do not exist, such as a child of 80 kg. Accumulated local
-effects (Apley and Zhu, 2020) move each row only to the nearest points of the grid, average these differences bin by
-bin, and add them up.
+A partial dependence curve averages predictions for unlikely rows, such as a child of 80 kg. Accumulated local effects
+(Apley and Zhu, 2020) move each row only to the nearest points of the grid, average these differences bin by bin, and
+add them up.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,19 +20,19 @@ from ddpn.tables.levels import parse_number_level
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Rows that effects are measured on by default: each is predicted twice per column.
+#: The default number of rows. Each is predicted twice per column.
 MAX_EFFECT_ROWS = 500
-#: Half the width of a 90% band in standard errors.
+#: The half-width of a 90% band in standard errors.
 _Z = 1.6449
-#: Levels of a category that are measured, the most frequent ones.
-_LEVELS = 20
-#: Values of a number that figures show as bars, and bars that they have at most.
-_BARS, _SHOWN = 6, 12
-#: Bootstrap samples of the rows.
-_SAMPLES = 100
-#: Predictions of rows without a value, at most.
-_MISSING = 200
-#: Quantities that are explained, on the log scale and not.
+#: The most levels of a category that are measured. The most frequent ones are chosen.
+_MAX_LEVELS = 20
+#: The most values of a numeric column that figures show as bars instead of a line, and the most bars of a figure.
+_MAX_BAR_VALUES, _MAX_BARS = 6, 12
+#: The number of bootstrap samples of the rows.
+_BOOTSTRAP_SAMPLES = 100
+#: The most predictions for rows with a missing value.
+_MAX_MISSING_PREDICTIONS = 200
+#: The explained quantities, keyed by whether effects are on the log scale.
 QUANTITIES = {True: ("mean", "variance / mean"), False: ("mean", "standard deviation")}
 
 
@@ -45,14 +45,15 @@ class Curve:
     quantity : str
         "mean", "variance / mean" (1 for a Poisson) or, for a Gaussian likelihood, "standard deviation".
     effect : array, shape (points,)
-        The accumulated local effect, with a mean of 0 over the rows. With `log` it is that on the natural logarithm of
-        the quantity: 0.69 doubles it.
+        The accumulated local effect, with a mean of 0 over the rows. With `log`, it is the effect on the natural
+        logarithm of the quantity: 0.69 doubles the quantity.
     error : array, shape (points,)
-        Its standard error: what a bootstrap over the rows and the disagreement of the mixture's components add up to.
+        The standard error of the effect, which combines a bootstrap over the rows with the disagreement of the
+        mixture's components.
     base : float
-        The mean of the quantity over the rows, or with `log` of its logarithm.
+        The mean of the quantity (with `log`, of its logarithm) over the rows.
     log : bool
-        Whether effects are on the log scale, as they are for all likelihoods but the Gaussian.
+        True if effects are on the log scale, as for all likelihoods but the Gaussian.
     """
 
     quantity: str
@@ -66,7 +67,7 @@ class Curve:
 
     @property
     def level(self) -> np.ndarray:
-        """The quantity itself at each point, for a typical row; in counts for the mean."""
+        """The quantity at each point, for a typical row. The mean is in counts."""
         return self._at(self.effect)
 
     @property
@@ -81,7 +82,7 @@ class Curve:
 
     @property
     def typical(self) -> float:
-        """The quantity of a typical row, where the effect is 0."""
+        """The quantity of a typical row, whose effect is 0."""
         return float(self._at(np.zeros(1))[0])
 
 
@@ -96,17 +97,17 @@ class Effect:
     kind : str
         The kind of the column: "number", "boolean", "category" or "category of numbers".
     points : list
-        Where the effect is measured: quantiles of a number (each bin between two of them has about the same number of
-        rows), or all values where there are few; levels of a category, by their effect on the mean, or by size where
-        all are numbers; "missing" last, if values are missing.
+        The values at which the effect is measured. For a numeric column they are quantiles, or all values if there are
+        few. For a category they are levels, sorted by their effect on the mean, or by size if all are numbers.
+        "missing" comes last, if values are missing.
     share : array, shape (points,)
         The share of rows at or around each point.
     mean, spread : Curve
-        The effects.
+        The effects on the mean and on the spread.
     continuous : bool
-        Whether the points are quantiles of a number, so that values lie between them.
+        True if the points are quantiles of a number, so that other values lie between them.
     has_missing : bool
-        Whether the last point is that of a missing value.
+        True if the last point stands for missing values.
     """
 
     name: str
@@ -124,31 +125,31 @@ class Effect:
         Parameters
         ----------
         of : {"mean", "spread"}
-            Whether to use the effect on the mean or on the spread.
+            The effect to use: on the mean or on the spread.
         """
         return float(np.sqrt(self.share @ getattr(self, of).effect ** 2))
 
     @property
     def is_line(self) -> bool:
-        """Whether a figure shows a line: that of a number with more than a few values; others have bars."""
-        return self.kind == Kind.NUMBER and len(self.points) - self.has_missing > _BARS
+        """True if a figure shows a line (a number with more than a few values), False if it shows bars."""
+        return self.kind == Kind.NUMBER and len(self.points) - self.has_missing > _MAX_BAR_VALUES
 
     @property
     def frequent(self) -> list[int]:
-        """The positions of the most frequent points, in their order, as many as a figure has bars for."""
-        return np.sort(np.argsort(-self.share, kind="stable")[:_SHOWN]).tolist()
+        """The positions of the most frequent points that fit into a figure with bars, in ascending order."""
+        return np.sort(np.argsort(-self.share, kind="stable")[:_MAX_BARS]).tolist()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Effects(ByColumn[Effect]):
-    """The effects of several columns; a sequence of `Effect` that also takes names.
+    """The effects of several columns: a sequence of `Effect` that can also be indexed by name.
 
     Attributes
     ----------
     results : list of Effect
-        In the order of the columns.
+        The effects, in the order of the columns.
     rows, total : int
-        The number of rows that they were measured on, and of how many these were drawn.
+        The number of rows that were used, and the number from which they were drawn.
     """
 
     results: list[Effect]
@@ -169,15 +170,15 @@ class Effects(ByColumn[Effect]):
                 table.setdefault(f"{name}_effect", []).extend(curve.effect.tolist())
         return table
 
-    def plot(self, columns: Iterable[str] | None = None, most: int = 6) -> "Figure":
+    def plot(self, columns: Iterable[str] | None = None, max_columns: int = 6) -> "Figure":
         """Draw the effects on the mean and on the spread, side by side.
 
         Parameters
         ----------
         columns : list of str, optional
-            Which to draw. Default: those with the strongest effects on the mean.
-        most : int
-            The largest number of columns that are drawn by default.
+            The columns to draw. Default: the columns with the strongest effects on the mean.
+        max_columns : int
+            The most columns to draw if `columns` is None.
 
         Returns
         -------
@@ -185,7 +186,7 @@ class Effects(ByColumn[Effect]):
         """
         from ddpn.analysis.plots import draw_effects
 
-        chosen = self.by("mean")[:most] if columns is None else [self[name] for name in columns]
+        chosen = self.by("mean")[:max_columns] if columns is None else [self[name] for name in columns]
         return draw_effects(chosen)
 
 
@@ -199,19 +200,19 @@ def effects(
 ) -> Effects:
     """Measure how the predicted mean and the predicted spread change with each column.
 
-    Curves are accumulated local effects: rows are moved only to values close to their own, so that no unlikely
-    combination of columns is predicted. Distributions are those before recalibration.
+    Curves are accumulated local effects: rows are moved only to nearby values, so that no unlikely combination of
+    columns is predicted. Distributions before recalibration are used.
 
     Parameters
     ----------
     inputs : Inputs
         A fitted model and rows.
     columns : list of str, optional
-        Which to measure. Default: all; of more than 40, those that change predictions most when they are shuffled.
+        The columns to measure. Default: all, or the 40 columns that change predictions most when they are shuffled.
     bins : int
-        Bins of a column of numbers.
+        The number of bins of a numeric column.
     max_rows : int or None
-        Of more rows, so many are drawn at random; None uses all.
+        The most rows to use. From more rows, some are drawn at random. None uses all rows.
     seed : int
         Seed of the draws.
     progress : callable, optional
@@ -260,10 +261,10 @@ def effects(
 
 
 class EffectGrid(NamedTuple):
-    """Points in their order, and for each of them a row that has this value.
+    """The points of a column in order, and for each point the position of a row with this value.
 
-    `code` says for every row which point it has (`discrete`), or at which point the bin ends that it is in; -1 where
-    its value is missing or not among the points.
+    For every row, `code` has the point of its value (if `discrete`) or the point at the upper end of its bin. It is -1
+    if the value is missing or not among the points.
     """
 
     points: list[float | bool | str]
@@ -274,7 +275,7 @@ class EffectGrid(NamedTuple):
 
     @property
     def shares(self) -> np.ndarray:
-        """Fraction of rows at each grid point; the rows of a bin are divided equally between its two ends."""
+        """The share of rows at each point. The rows of a bin are divided equally between its two ends."""
         size, used = len(self.points), self.code[self.code >= 0]
         counts = np.bincount(used, minlength=size).astype(float)
         if not self.discrete:
@@ -283,7 +284,7 @@ class EffectGrid(NamedTuple):
 
 
 def make_grid(columns: list[Column], position: int, bins: int) -> EffectGrid:
-    """Return the grid of a column: quantiles of numbers, all values if they are few, and the levels of a category."""
+    """Make the grid of a column: all values or quantiles of a number, and the most frequent levels of a category."""
     column = columns[position]
     missing = column.is_missing
     if column.is_category:
@@ -294,9 +295,9 @@ def make_grid(columns: list[Column], position: int, bins: int) -> EffectGrid:
         source = np.array([int(np.argmax(code == point)) for point in range(len(order))], dtype=int)
         return EffectGrid([column.levels[level] for level in order], source, code, missing, True)
     values = np.unique(column.values[~missing])
-    discrete = len(values) <= bins * 3 // 2 + 1  # hours and months are better shown one by one
+    discrete = len(values) <= bins * 3 // 2 + 1  # so that hours and months are shown one by one
     edges = values
-    if not discrete:  # the smallest value and quantiles, all of which occur; equal ones once
+    if not discrete:  # distinct quantiles, each of which is the value of a row
         edges = np.unique(np.quantile(column.values[~missing], np.arange(bins + 1) / bins, method="inverted_cdf"))
     code = np.where(missing, -1, np.minimum(np.searchsorted(edges, column.values), len(edges) - 1))
     if not discrete:
@@ -307,17 +308,17 @@ def make_grid(columns: list[Column], position: int, bins: int) -> EffectGrid:
 
 
 def _order_levels(columns: list[Column], position: int) -> np.ndarray:
-    """Return the most frequent levels: numbers by size, others so that neighbours are alike in the other columns.
+    """Return the most frequent levels: numbers by size, others so that neighbouring levels are similar.
 
-    Effects are accumulated from each level to the next one. Rows of neighbours then are rows for which both levels are
-    plausible (Apley and Zhu, 2020). The order is that of the first principal component of what the rows of each level
-    have in the other columns: mean ranks of numbers, shares of levels.
+    Effects are accumulated from each level to the next. If neighbours are similar in the other columns, both levels are
+    plausible for their rows (Apley and Zhu, 2020). Levels are sorted by the first principal component of their rows'
+    values in the other columns: mean ranks of numbers, and shares of levels.
     """
     column = columns[position]
     number = column.count_levels()
-    # The number of rows decides, then the name: the order of rows does not matter.
+    # Sorted by the number of rows, then by name, so that the order of rows does not matter.
     ranked = sorted(np.flatnonzero(number).tolist(), key=lambda level: (-number[level], column.levels[level]))
-    levels = np.array(ranked[:_LEVELS], dtype=int)
+    levels = np.array(ranked[:_MAX_LEVELS], dtype=int)
     if len(levels) < 3:
         return levels
     numbers = [parse_number_level(column.levels[level]) for level in levels]
@@ -344,10 +345,10 @@ def _order_levels(columns: list[Column], position: int) -> np.ndarray:
 
 
 class Steps(NamedTuple):
-    """Differences of predictions: `delta` is that of `row` over `step`, from one point of the grid to the next.
+    """Differences of predictions. `delta` is the difference for `row` from the grid point before `step` to `step`.
 
-    Shape: row and step (n,), delta (quantities, n, 1 + components). `missing_rows` have no value, and `gap` is how much
-    their prediction exceeds that with the value of the grid's point `at`.
+    Shape: row and step (n,), delta (quantities, n, 1 + components). `missing_rows` have a missing value, and `gap` is
+    the difference between their prediction and the prediction with the value of the grid point `at`.
     """
 
     row: np.ndarray
@@ -359,18 +360,22 @@ class Steps(NamedTuple):
 
 
 def measure(inputs: Inputs, position: int, grid: EffectGrid, now: np.ndarray, rng: np.random.Generator) -> Steps:
-    """Predict the rows at both ends of their steps; `now` are the quantities of the rows as they are."""
+    """Predict the rows at both ends of their steps. `now` has the quantities of the unchanged rows."""
     last, row = len(grid.points) - 1, np.flatnonzero(grid.code >= 0)
     step = grid.code[row]
-    if grid.discrete:  # to the point before, and to the next one
+    if grid.discrete:  # each row is moved to the previous and to the next point
         step, row = np.concatenate([step, step + 1]), np.tile(row, 2)
         inside = (step >= 1) & (step <= last)
         row, step = row[inside], step[inside]
-    # Rows without a value, each as often as a value is drawn for it; none where there is no value at all.
+    # Rows with a missing value, repeated so that several values are drawn for each of them.
     absent = np.flatnonzero(grid.missing)
     if len(absent) and len(grid.points):
-        absent = absent if len(absent) <= _MISSING else np.sort(rng.choice(absent, _MISSING, replace=False))
-        absent = np.repeat(absent, max(1, min(10, _MISSING // len(absent))))
+        absent = (
+            absent
+            if len(absent) <= _MAX_MISSING_PREDICTIONS
+            else np.sort(rng.choice(absent, _MAX_MISSING_PREDICTIONS, replace=False))
+        )
+        absent = np.repeat(absent, max(1, min(10, _MAX_MISSING_PREDICTIONS // len(absent))))
         points = rng.choice(last + 1, len(absent), p=grid.shares / grid.shares.sum())
     else:
         absent = points = absent[:0]
@@ -384,7 +389,7 @@ def measure(inputs: Inputs, position: int, grid: EffectGrid, now: np.ndarray, rn
 
 
 def accumulate(grid: EffectGrid, steps: Steps, delta: np.ndarray, gap: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Effects at every point, and of a missing value where there is one, centred to a mean of 0 over the rows.
+    """Accumulate differences to effects at every point (and for a missing value), centred to a mean of 0 over the rows.
 
     Shape: delta (n,) and gap (m,) for one quantity, weight of the rows (samples, rows) -> (samples, points [+ 1]).
     """
@@ -392,16 +397,16 @@ def accumulate(grid: EffectGrid, steps: Steps, delta: np.ndarray, gap: np.ndarra
     in_step = (steps.step[:, None] == np.arange(1, size)).astype(float)
     share = weight[:, steps.row]
     total, rows = (share * delta) @ in_step, share @ in_step
-    # A bootstrap sample without rows in a step has the mean difference of all rows there.
+    # If a bootstrap sample has no rows in a step, the mean difference of all rows is used.
     usual = (delta @ in_step) / np.maximum(in_step.sum(0), 1.0)
     mean = np.where(rows > 0, total / np.maximum(rows, 1e-300), usual)
     curve = np.concatenate([np.zeros((len(weight), min(size, 1))), mean.cumsum(1)], 1)
     used = grid.code >= 0
-    format_rows = curve[:, grid.code[used]]
+    row_effects = curve[:, grid.code[used]]
     if not grid.discrete:
-        format_rows = (format_rows + curve[:, grid.code[used] - 1]) / 2.0
+        row_effects = (row_effects + curve[:, grid.code[used] - 1]) / 2.0
     inside = weight[:, used].sum(1)
-    curve = curve - _mean(format_rows, weight[:, used])[:, None]
+    curve = curve - _mean(row_effects, weight[:, used])[:, None]
     if not len(steps.missing_rows):
         return np.append(curve, np.zeros((len(weight), 1)), 1) if grid.missing.any() else curve
     missing = _mean(gap + curve[:, steps.at], weight[:, steps.missing_rows])
@@ -411,7 +416,7 @@ def accumulate(grid: EffectGrid, steps: Steps, delta: np.ndarray, gap: np.ndarra
 
 
 def _mean(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Weighted means of the last axis; plain ones where all weights are 0."""
+    """Compute weighted means over the last axis; if all weights are 0, unweighted means."""
     if not values.shape[-1]:
         return np.zeros(len(weight))
     total = weight.sum(1)
@@ -423,11 +428,11 @@ def curves(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute effects and their standard errors. Shape: (quantities, points) each.
 
-    Two errors add up. The rows: the effect of a bootstrap sample varies. The components: a network, or another member,
-    alone has another effect than the mixture.
+    Two errors are combined: the variation of the effect over bootstrap samples of the rows, and its variation over the
+    components of the mixture, such as single networks.
     """
     n = len(grid.code)
-    once, drawn = np.ones((1, n)), rng.multinomial(n, np.full(n, 1.0 / n), size=_SAMPLES).astype(float)
+    once, drawn = np.ones((1, n)), rng.multinomial(n, np.full(n, 1.0 / n), size=_BOOTSTRAP_SAMPLES).astype(float)
     effects, errors = [], []
     for delta, gap in zip(steps.delta, steps.gap, strict=True):
         effect, *by_component = (

@@ -1,6 +1,6 @@
-"""`Inputs`: what a model predicts from, taken apart so that the value of one column can be exchanged.
+"""`Inputs`: a model with rows, in which the values of single columns can be exchanged.
 
-All explanations are made of this: exchange the values of some columns for those of other rows, and predict again.
+All explanations are built on this: exchange the values of some columns for those of other rows, and predict again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,39 +23,39 @@ from ddpn.storage.contents import JsonObject
 from ddpn.tables.columns import Column, ColumnTable, Kind, Levels
 from ddpn.tables.row_draw import draw_rows, draw_sample
 
-#: Rows predicted at a time.
-_BLOCK = 8192
-#: Smaller means, and variances relative to the mean, count as this much in logarithms.
-_LEAST = 1e-9
-#: Columns that are explained where none are named. Of more, those that change predictions most are taken.
+#: The number of rows that are predicted together.
+_BLOCK_ROWS = 8192
+#: The smallest mean, and the smallest ratio variance / mean, whose logarithm is taken.
+_MIN_MOMENT = 1e-9
+#: The most columns that are explained by default. If there are more, those that change predictions most are chosen.
 MAX_COLUMNS = 40
-#: What a missing value is called.
+#: The text for a missing value.
 MISSING = "missing"
-#: Rows that are shuffled to find them: fewer where there are very many columns.
-_SCREENED_ROWS, _LEAST_ROWS, _WORK = 200, 20, 40_000
+#: The most and the fewest rows that are shuffled to choose columns, and the most cells (rows x columns).
+_MAX_SCREENED_ROWS, _MIN_SCREENED_ROWS, _MAX_SCREENED_CELLS = 200, 20, 40_000
 
 
 class FittedModel(Protocol):
-    """A fitted estimator, as explanations and reports see it."""
+    """The protocol of fitted estimators that explanations and reports use."""
 
     predictor_: Predictor
 
     def parse(self, X: TableLike) -> ColumnTable:
-        """Return the rows as the members take them."""
+        """Read rows by the schema of the training rows."""
 
     def get_params(self, deep: bool = True) -> JsonObject:
         """Return the arguments of the estimator."""
 
 
-#: What can be explained.
+#: The models that can be explained.
 Explainable: TypeAlias = FittedModel | Predictor
 
 
 class PredictedMoments(NamedTuple):
-    """Mean and variance of every row, of the mixture (the first column) and of its components.
+    """The mean and the variance of every row, for the mixture (first column) and for its components.
 
-    Shape: mean and variance (rows, 1 + components), weights of the components (components,). `log` is whether the
-    logarithms of both are explained, as for all likelihoods but the Gaussian.
+    Shape: mean and variance (rows, 1 + components), weights of the components (components,). `log` is True if
+    logarithms are explained, as for all likelihoods but the Gaussian.
     """
 
     mean: np.ndarray
@@ -65,42 +65,43 @@ class PredictedMoments(NamedTuple):
 
     @property
     def quantities(self) -> np.ndarray:
-        """What effects are about. Shape: (2, rows, 1 + components).
+        """The two explained quantities. Shape: (2, rows, 1 + components).
 
-        With `log` the logarithms of the mean and of variance / mean, else the mean and the standard deviation.
+        With `log`, they are the logarithms of the mean and of variance / mean, else the mean and the standard
+        deviation.
         """
         if not self.log:
             return np.stack([self.mean, np.sqrt(self.variance)])
-        mean = np.maximum(self.mean, _LEAST)
-        return np.log(np.stack([mean, np.maximum(self.variance / mean, _LEAST)]))
+        mean = np.maximum(self.mean, _MIN_MOMENT)
+        return np.log(np.stack([mean, np.maximum(self.variance / mean, _MIN_MOMENT)]))
 
 
 class Inputs:
-    """Rows of a table, with exposures and upper bounds where the model has them, as columns that can be exchanged.
+    """Rows of a table with their exposures and upper bounds, as columns whose values can be exchanged.
 
     Parameters
     ----------
     model : estimator or Predictor
         A fitted model.
     X : array-like, data frame or ColumnTable
-        Rows with the columns of `fit`; the test set, or training rows.
+        Rows with the columns of `fit`, from the test set or the training set.
     exposure, upper : array-like, optional
-        As for predictions. They are inputs like the columns of X, and are explained like these.
+        As for predictions. They are explained like the columns of X.
     names : mapping of str to str, optional
-        What "exposure" and "upper" are called.
+        Names to show for "exposure" and "upper".
     total : int, optional
-        The number of rows that X was drawn from (`ddpn.tables.row_draw`). Default: those of X.
+        The number of rows from which X was drawn (`ddpn.tables.row_draw`). Default: the number of rows of X.
 
     Attributes
     ----------
     columns : list of Column
-        Those of the table in the order of fit, then the exposure and the upper bound.
+        The columns of the table in the order of `fit`, then the exposure and the upper bound, if the model has them.
     extra : dict of str to int
-        The positions of "exposure" and "upper" among the columns.
+        The positions of "exposure" and "upper" in `columns`.
     sample : CountRows or None
-        The rows with their counts, where these are known.
+        The rows with their counts; None if the counts are unknown.
     total : int
-        The number of rows of the table that the rows were drawn from.
+        The number of rows from which the rows were drawn.
     """
 
     sample: CountRows | None
@@ -136,7 +137,7 @@ class Inputs:
         names: Mapping[str, str] | None = None,
         total: int | None = None,
     ) -> Self:
-        """Take the inputs of rows with counts, which are validated already and drawn from `total` rows."""
+        """Make inputs of validated rows with counts, which were drawn from `total` rows."""
         predictor = model if isinstance(model, Predictor) else model.predictor_
         arguments = predictor.counts.arguments(sample)
         inputs = cls(model, sample.X, arguments["exposure"], arguments["upper"], names, total)
@@ -145,7 +146,7 @@ class Inputs:
 
     @classmethod
     def from_first_fold(cls, model: Explainable, rows: CalibratedRows, names: Mapping[str, str] | None = None) -> Self:
-        """Take the inputs of the first fold of cross-fitted rows, predicted by the copies fitted without them."""
+        """Make inputs of the first fold of cross-fitted rows, predicted by the copies that were fitted without it."""
         held_out, fold = rows.held_out, int(rows.held_out.part[0])
         inputs = cls.from_sample(model, held_out.rows.rows(held_out.part == fold), names)
         inputs.predictor = inputs.predictor.for_fold(fold, rows.parts[fold])
@@ -156,38 +157,38 @@ class Inputs:
 
     @property
     def names(self) -> list[str]:
-        """What the columns are called."""
+        """The names of the columns."""
         return [column.name for column in self.columns]
 
     @property
     def observed(self) -> CountRows:
-        """The rows with their counts; an `InputError` where these are not known."""
+        """The rows with their counts. Raises an `InputError` if the counts are unknown."""
         if self.sample is None:
             raise InputError(
-                argument="inputs", must="have counts", got="none", remedy="Build them by Inputs.from_sample."
+                argument="inputs", must="have counts", got="none", remedy="Make them with Inputs.from_sample."
             )
         return self.sample
 
     def rows(self, index: np.ndarray) -> Self:
-        """Return some of the rows."""
+        """Select rows."""
         new = copy(self)
         new.columns = [column.rows(index) for column in self.columns]
         new.sample = None if self.sample is None else self.sample.rows(index)
         return new
 
     def join(self, other: Self) -> Self:
-        """Return the rows of both tables, one below the other."""
+        """Append the rows of another table."""
         if self.names[: self.width] != other.names[: other.width]:
-            raise InputError("background must have the columns of X.")
+            raise InputError("background must have the same columns as X.")
         for name in ("exposure", "upper"):
             if (name in self.extra) != (name in other.extra):
-                raise InputError(f"{name} and background_{name} must be given together.")
+                raise InputError(f"Pass both {name} and background_{name}, or neither.")
         new = copy(self)
         new.columns, new.sample = [join_columns(*both) for both in zip(self.columns, other.columns, strict=True)], None
         return new
 
     def draw(self, max_rows: int | None, seed: int) -> Self:
-        """Return at most so many rows (None: all), spread over their counts where these are known."""
+        """Draw at most `max_rows` rows (None: all); if the counts are known, spread over the counts."""
         if self.sample is None:
             return self.rows(draw_rows(len(self), max_rows, seed=seed).positions)
         draw = draw_sample(self.sample, max_rows, seed)
@@ -198,7 +199,7 @@ class Inputs:
     def select_columns(self, columns: str | Iterable[str | int] | None, rng: np.random.Generator) -> list[int]:
         """Return the positions of columns given by name or position; raise an `InputError` for an unknown name.
 
-        None means all columns, or of more than 40 those whose shuffling changes mean and spread most.
+        None selects all columns or, if there are more than 40, those whose shuffling changes mean and spread most.
         """
         if columns is None:
             return list(range(len(self.columns))) if len(self.columns) <= MAX_COLUMNS else self._most_moving(rng)
@@ -210,8 +211,8 @@ class Inputs:
         ]
 
     def _most_moving(self, rng: np.random.Generator) -> list[int]:
-        most = int(np.clip(_WORK // len(self.columns), _LEAST_ROWS, _SCREENED_ROWS))
-        few = self.rows(draw_rows(len(self), most, seed=int(rng.integers(2**32))).positions)
+        max_rows = int(np.clip(_MAX_SCREENED_CELLS // len(self.columns), _MIN_SCREENED_ROWS, _MAX_SCREENED_ROWS))
+        few = self.rows(draw_rows(len(self), max_rows, seed=int(rng.integers(2**32))).positions)
         rows = np.arange(len(few))
         now, moved = few.moments(rows).quantities[..., 0], []
         for position in range(len(self.columns)):
@@ -224,13 +225,13 @@ class Inputs:
     def table(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> ColumnTable:
         """Return these rows, with the cells of some columns (by position) taken from other rows.
 
-        Shape: rows and each of the sources (n,), in any order and with repetitions.
+        Shape: rows and each of the sources (n,). Positions may have any order and may be repeated.
         """
         replaced = sources or {}
         return ColumnTable([column.rows(replaced.get(j, rows)) for j, column in enumerate(self.columns[: self.width])])
 
     def distribution(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> Mixture | Recalibrated:
-        """Predict the distributions of a `table`, with exposures and upper bounds exchanged in the same way."""
+        """Predict the distributions of a `table`, whose exposures and upper bounds are exchanged in the same way."""
         bounds = {name: self.columns[j].values[(sources or {}).get(j, rows)] for name, j in self.extra.items()}
         return self.predictor.distribution(self.table(rows, sources), bounds.get("exposure"), upper=bounds.get("upper"))
 
@@ -241,10 +242,13 @@ class Inputs:
         variance: bool = True,
         recalibrated: bool = False,
     ) -> PredictedMoments:
-        """Means and variances of `distribution`, as far as asked; `recalibrated` changes those of the mixture only."""
+        """Compute means (and variances if asked) of `distribution`.
+
+        `recalibrated` changes only those of the mixture.
+        """
         parts = []
-        for start in range(0, len(rows), _BLOCK):
-            part = slice(start, start + _BLOCK)
+        for start in range(0, len(rows), _BLOCK_ROWS):
+            part = slice(start, start + _BLOCK_ROWS)
             dist = self.distribution(rows[part], {j: from_[part] for j, from_ in (sources or {}).items()})
             with single_thread():
                 parts.append(_moments(dist, variance, recalibrated))
@@ -253,7 +257,7 @@ class Inputs:
 
 
 def join_columns(first: Column, second: Column) -> Column:
-    """Put one column below another of the same kind."""
+    """Append one column to another of the same kind."""
     if first.is_category != second.is_category:
         raise InputError(f"background must hold values of the same kind as X in column {first.name!r}.")
     if not first.is_category:

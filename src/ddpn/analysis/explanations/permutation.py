@@ -1,4 +1,4 @@
-"""Permutation importance: which columns drive the score, which the mean, and which the spread."""
+"""Permutation importance: which columns the score, the mean and the spread depend on."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,37 +15,36 @@ from ddpn.metrics import crps
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_integer
 
-#: Rows shuffled by default: fewer where there are many columns, so that rows x columns x repeats stay bounded.
-_MIN_ROWS, _MAX_ROWS, _WORK = 200, 2_000, 24_000
-#: The same for rows whose CRPS is computed, which takes up to a hundred times as long where counts spread widely: by a
-#: standard deviation of so many counts the number of rows is divided, at most by the last number.
-_MIN_SCORED, _SCORED_WORK, _WIDE, _MOST = 80, 8_000, 4.0, 8.0
-#: With more columns than this even the screening takes too long.
-_MAX_SCREENED = 1000
+#: The fewest and the most rows that are shuffled by default, and the most cells (rows x columns x repeats).
+_MIN_ROWS, _MAX_ROWS, _MAX_SHUFFLED_CELLS = 200, 2_000, 24_000
+#: The fewest rows and the most cells whose CRPS is computed. It takes up to a hundred times as long as the mean if
+#: distributions are wide, so the number of cells is divided by (standard deviation / 4), but at most by 8.
+_MIN_SCORED_ROWS, _MAX_SCORED_CELLS, _WIDE_DEVIATION, _MAX_REDUCTION = 80, 8_000, 4.0, 8.0
+#: The most columns of a table. With more, even screening takes too long.
+_MAX_SCREENED_COLUMNS = 1000
 _TINY = np.finfo(float).tiny
-#: What is measured, in the order of the fields of `Importance`.
+#: The measures of importance, in the order of the fields of `Importance`.
 MEASURES = ("crps", "mean", "spread")
 
 
 @dataclass(frozen=True, eq=False)
 class Importance:
-    """What shuffling a column changes, one value per repeat.
+    """What changes when a column is shuffled, with one value per repeat.
 
     Attributes
     ----------
     name : str
         The column.
     crps : array, shape (repeats,)
-        Increase of the mean CRPS, relative to that without shuffling: what the column is worth. It is negative where
-        the column harms. Each repeat scores other rows, as far as there are enough, so that their range shows how
-        certain it is.
+        The relative increase of the mean CRPS: what the column is worth. It is negative if the column does harm. If
+        there are enough rows, each repeat scores other rows, so that the range over the repeats shows the uncertainty.
     mean : array, shape (repeats,)
-        Mean absolute change of the predicted mean, relative to the average predicted mean.
+        The mean absolute change of the predicted mean, relative to the average predicted mean.
     spread : array, shape (repeats,)
-        Mean absolute change of variance / mean (for a Gaussian likelihood, of the standard deviation), relative to its
-        average. A column that moves the mean of a Poisson alone has none.
+        The mean absolute change of variance / mean (for a Gaussian likelihood, of the standard deviation), relative to
+        its average. It is 0 for a column that changes only the mean of a Poisson.
     position : int
-        Where the column is among those of the inputs.
+        The position of the column in the inputs.
     """
 
     name: str
@@ -55,32 +54,33 @@ class Importance:
     position: int = -1
 
     def strength(self, of: str = "crps") -> float:
-        """Return the mean change over the repeats.
+        """Return the average change over the repeats.
 
         Parameters
         ----------
         of : {"crps", "mean", "spread"}
-            The change of what.
+            The quantity that changes.
         """
         return float(getattr(self, of).mean())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Importances(ByColumn[Importance]):
-    """The importance of every measured column; a sequence of `Importance` that also takes names.
+    """The importance of every measured column: a sequence of `Importance` that can also be indexed by name.
 
     Attributes
     ----------
     results : list of Importance
-        In the order of the columns.
+        The importances, in the order of the columns.
     rows : int
         The number of rows that were shuffled.
     columns : int
-        The number of columns that there are.
+        The number of columns of the table.
     total : int
-        The number of rows that those were drawn from.
+        The number of rows from which the shuffled rows were drawn.
     scored_rows : int
-        The number of shuffled rows whose CRPS each repeat measures, as it takes longer.
+        The number of rows whose CRPS is computed in each repeat. It may be smaller than `rows`, because the CRPS takes
+        longer.
     """
 
     results: list[Importance]
@@ -91,7 +91,7 @@ class Importances(ByColumn[Importance]):
     measures: ClassVar[tuple[str, ...]] = MEASURES
 
     def table(self) -> Table:
-        """Return a table by columns: means over the repeats, the most important column first; ready for JSON."""
+        """Return a table by columns, ready for JSON: means over the repeats, sorted by importance."""
         ranked = self.by("crps")
         table: Table = {"column": [one.name for one in ranked]}
         for name in MEASURES:
@@ -108,21 +108,22 @@ def importance(
     seed: int = 0,
     progress: Callable[[str], object] | None = None,
 ) -> Importances:
-    """Shuffle every column in turn, and measure what changes: the CRPS, the mean and the spread.
+    """Shuffle every column in turn, and measure how the CRPS, the mean and the spread change.
 
     Columns that can replace each other share their importance.
 
     Parameters
     ----------
     inputs : Inputs
-        A fitted model and the test set (`Inputs.from_sample`). Exposures and upper bounds are shuffled, too.
+        A fitted model and the test set (`Inputs.from_sample`). Exposures and upper bounds are shuffled as well.
     columns : list of str, optional
-        Which to measure. Default: all; of more than 40, those that change predictions most; none of more than 1,000.
+        The columns to measure. Default: all, or the 40 columns that change predictions most; none if there are more
+        than 1,000 columns.
     repeats : int
         How often each column is shuffled.
     max_rows : int, None or "auto"
-        Of more rows, so many are drawn at random; None uses all. "auto" is 2,000, fewer with many columns, and measures
-        the CRPS on a part of these.
+        The most rows to use. From more rows, some are drawn at random. None uses all rows. "auto" is 2,000 (fewer with
+        many columns), and computes the CRPS on some of them only.
     seed : int
         Seed of the draws and shuffles.
     progress : callable, optional
@@ -141,20 +142,20 @@ def importance(
     """
     check_integer("repeats", repeats, 1)
     is_auto = max_rows == "auto"
-    most = None if is_auto or max_rows is None else check_integer("max_rows", max_rows, 1)
-    if columns is None and len(inputs.columns) > _MAX_SCREENED:
+    limit = None if is_auto or max_rows is None else check_integer("max_rows", max_rows, 1)
+    if columns is None and len(inputs.columns) > _MAX_SCREENED_COLUMNS:
         return Importances([], 0, len(inputs.columns), inputs.total, 0)
     rng, used = np.random.default_rng(seed), np.flatnonzero(inputs.observed.has_weight)
     positions = inputs.rows(used).select_columns(columns, rng)
     if is_auto:
-        most = int(np.clip(_WORK // (repeats * len(positions)), _MIN_ROWS, _MAX_ROWS))
-    inputs, results = inputs.draw(most, seed), []
+        limit = int(np.clip(_MAX_SHUFFLED_CELLS // (repeats * len(positions)), _MIN_ROWS, _MAX_ROWS))
+    inputs, results = inputs.draw(limit, seed), []
     weight, plain = inputs.observed.weight_or_ones, _predict_state(inputs, {}, np.arange(0))
-    # The rows whose CRPS each repeat computes: different ones, as far as there are enough.
-    work = _SCORED_WORK / float(np.clip(np.median(plain.deviation) / _WIDE, 1.0, _MOST))
+    # The CRPS is computed on different rows in each repeat, if there are enough rows.
+    work = _MAX_SCORED_CELLS / float(np.clip(np.median(plain.deviation) / _WIDE_DEVIATION, 1.0, _MAX_REDUCTION))
     scored = len(weight)
     if is_auto:
-        scored = min(scored, max(_MIN_SCORED, int(work / (repeats * len(positions)))))
+        scored = min(scored, max(_MIN_SCORED_ROWS, int(work / (repeats * len(positions)))))
     order = rng.permutation(len(weight))
     parts = [np.sort(np.take(order, np.arange(r * scored, (r + 1) * scored), mode="wrap")) for r in range(repeats)]
     before = [plain._replace(crps=_predict_state(inputs, {}, part).crps) for part in parts]
@@ -173,7 +174,7 @@ def importance(
 
 
 class _State(NamedTuple):
-    """The mean CRPS of some rows, and mean, spread and standard deviation of every row."""
+    """The mean CRPS of some rows; the mean, the spread and the standard deviation of every row."""
 
     crps: float
     mean: np.ndarray

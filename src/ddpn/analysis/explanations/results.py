@@ -1,4 +1,4 @@
-"""What all results of explanations have in common: a table, and the first rows of the table as text."""
+"""Base classes of the results of explanations: they have a table, and show its first rows as text."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -11,23 +11,26 @@ from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_column
 from ddpn.storage.contents import JsonObject
 
-#: A table by columns, each of its own type.
+#: A table by columns, which may have different types.
 Table = dict[str, list[Any]]
 
 
 class ExplanationResult(ABC):
-    """The result of an explanation. A subclass has a `table`."""
+    """The result of an explanation. A subclass implements `table`."""
 
     @abstractmethod
     def table(self) -> Table:
-        """Return a long table by columns, ready for a data frame or for JSON."""
+        """Return a long table by columns, ready for a data frame or JSON."""
 
     def to_dict(self) -> JsonObject:
-        """Everything as plain values, ready for JSON: the `table`, if there is nothing else."""
+        """Return everything as plain values, ready for JSON. By default, this is the `table`."""
         return self.table()
 
     def to_frame(self) -> pl.DataFrame:
-        """Return the `table` as a polars data frame; cells of several columns, which have different types, are text."""
+        """Return the `table` as a polars data frame.
+
+        Values of different columns become text, because their types differ.
+        """
         table = self.table()
         if "value" in table:
             cells = (f"{cell:.10g}" if isinstance(cell, float) else str(cell) for cell in table["value"])
@@ -48,19 +51,19 @@ class ColumnResult(Protocol):
 
     @property
     def name(self) -> str:
-        """The column."""
+        """The name of the column."""
 
     def strength(self, of: str) -> float:
-        """Return how much the column matters by one of the measures."""
+        """Return how much the column matters by a measure."""
 
 
 One = TypeVar("One", bound=ColumnResult)
 
 
 class ByColumn(ExplanationResult, Generic[One]):
-    """Results of several columns, in the order of the columns: a sequence that also takes names.
+    """Results of several columns, in their order: a sequence that can also be indexed by name.
 
-    `measures` are what they can be ordered by, the default first.
+    `measures` are the measures by which results can be sorted. The first is the default.
     """
 
     results: list[One]
@@ -79,12 +82,12 @@ class ByColumn(ExplanationResult, Generic[One]):
         return self.results[names.index(check_column(name, names, error=InputError))]
 
     def by(self, of: str | None = None) -> list[One]:
-        """Return the results, the strongest first.
+        """Return the results, sorted by a measure with the strongest first.
 
         Parameters
         ----------
         of : str, optional
-            What to order by, one of `measures`. Default: the first of them.
+            One of `measures`. Default: the first one.
         """
         measure = self.measures[0] if of is None else check_choice("of", of, self.measures)
         return sorted(self.results, key=lambda one: -one.strength(measure))

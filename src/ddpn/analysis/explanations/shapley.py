@@ -1,6 +1,6 @@
-"""Contributions of the columns to the prediction of single rows: Shapley values, by sampling.
+"""Contributions of the columns to the predictions of single rows: sampled Shapley values.
 
-A row is reached from a background row, one column at a time, in random orders.
+A background row is changed into the explained row, one column at a time, in random orders.
 """
 
 from dataclasses import dataclass
@@ -18,35 +18,36 @@ from ddpn.tables.row_draw import draw_rows, format_drawn_rows
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Predictions at most, background rows among which starts are chosen, and starts per row.
+#: The default limit of predictions, the most background rows among which starts are chosen, and the fewest and the most
+#: starts per explained row.
 _MAX_PREDICTIONS, _MAX_BACKGROUND_ROWS, _MIN_STARTS, _MAX_STARTS = 20_000, 500, 4, 64
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Contributions(ExplanationResult):
-    """What each column adds to the prediction of each row: `base` + the sum of a row's `values` = `prediction`.
+    """What each column adds to the prediction of each row: `base` plus the sum of a row's `values` is its `prediction`.
 
     Attributes
     ----------
     columns : list of str
-        The columns, and "exposure" and "upper" where the model has them.
+        The names of the columns, and "exposure" and "upper" if the model has them.
     values : array, shape (rows, columns)
-        The contributions. With `log` they are to the natural logarithm: 0.69 doubles the prediction.
+        The contributions. With `log`, they are contributions to the natural logarithm: 0.69 doubles the prediction.
     error : array, shape (rows, columns)
-        Their standard errors, from the sampling.
+        The standard errors of the contributions, due to sampling.
     base : float
-        The mean of the background's predictions (with `log`, of their logarithms).
+        The mean prediction of the background rows (with `log`, of their logarithms).
     prediction : array, shape (rows,)
         The prediction of every row (with `log`, its logarithm).
     cells : list of list
-        The values of the columns, per row.
+        The values of the columns in each row.
     quantity : str
         "mean", "variance / mean" or, for a Gaussian likelihood, "standard deviation".
     log : bool
-        Whether contributions are on the log scale, as they are for all likelihoods but the Gaussian.
+        True if contributions are on the log scale, as for all likelihoods but the Gaussian.
     starts, background_rows, background_total : int
-        The number of rows that `base` is the mean of, of the background rows that they were chosen from by their
-        predictions, and of the rows that these were drawn from.
+        `base` is a mean over `starts` rows. They were chosen by their predictions from `background_rows` rows, which
+        were drawn from `background_total` rows.
     """
 
     columns: list[str]
@@ -66,27 +67,27 @@ class Contributions(ExplanationResult):
 
     @property
     def draws(self) -> str:
-        """The sentence on the rows that explained rows are compared with; empty if these are all rows."""
+        """A sentence about the rows with which explained rows are compared; empty if they are all background rows."""
         if self.starts == self.background_total:
             return ""
         drawn = format_drawn_rows(self.background_rows, self.background_total)
-        return f"Rows are compared with {self.starts:,} rows, at equal distances in the order of the means of {drawn}."
+        return f"Rows are compared with {self.starts:,} rows, evenly spaced by predicted mean among {drawn}."
 
-    def top(self, row: int = 0, most: int = 10) -> list[tuple[str, object, float]]:
-        """Return the largest contributions to one row: column, its value, and the contribution.
+    def top(self, row: int = 0, max_columns: int = 10) -> list[tuple[str, object, float]]:
+        """Return the largest contributions to one row, as (column, value, contribution).
 
         Parameters
         ----------
         row : int
             The position of the row.
-        most : int
-            How many.
+        max_columns : int
+            The most contributions to return.
         """
-        order = np.argsort(-np.abs(self.values[row]), kind="stable")[:most]
+        order = np.argsort(-np.abs(self.values[row]), kind="stable")[:max_columns]
         return [(self.columns[j], self.cells[row][j], float(self.values[row, j])) for j in order.tolist()]
 
     def table(self) -> Table:
-        """Return a long table by columns, one row per row and column; ready for a data frame or for JSON."""
+        """Return a long table by columns, with one entry per row and column; ready for a data frame or JSON."""
         rows, width = self.values.shape
         return {
             "row": np.repeat(np.arange(rows), width).tolist(),
@@ -96,15 +97,15 @@ class Contributions(ExplanationResult):
             "error": self.error.ravel().tolist(),
         }
 
-    def plot(self, row: int = 0, most: int = 10) -> "Figure":
+    def plot(self, row: int = 0, max_columns: int = 10) -> "Figure":
         """Draw the contributions to one row.
 
         Parameters
         ----------
         row : int
             The position of the row.
-        most : int
-            How many columns; the others are added up.
+        max_columns : int
+            The most columns to show. The contributions of the other columns are added up.
 
         Returns
         -------
@@ -112,7 +113,7 @@ class Contributions(ExplanationResult):
         """
         from ddpn.analysis.plots import draw_contributions
 
-        return draw_contributions(self, row, most)
+        return draw_contributions(self, row, max_columns)
 
 
 def contributions(
@@ -122,22 +123,23 @@ def contributions(
     max_predictions: int = _MAX_PREDICTIONS,
     seed: int = 0,
 ) -> Contributions:
-    """Explain the predictions of single rows: what each column adds to the (log) mean, or to the spread.
+    """Explain the predictions of single rows: what each column adds to the (log) mean or to the spread.
 
-    Sampled Shapley values. Each row is reached from background rows, one column at a time in random orders; a column's
-    contribution is the mean change of the prediction when it changes. They add up exactly, in any number of samples;
-    `error` says how much they vary.
+    The contributions are sampled Shapley values. Background rows are changed into the explained row, one column at a
+    time in random orders. The contribution of a column is the mean change of the prediction when it changes.
+    Contributions always add up exactly; `error` says how much they vary with the sampling.
 
     Parameters
     ----------
     inputs : Inputs
         A fitted model and the rows to explain.
     background : Inputs, optional
-        Rows to compare with, such as the training set. Default: the explained rows, which then must be several.
+        Rows to compare with, such as the training set. Default: the explained rows, which must then be
+        several.
     of : {"mean", "spread"}
-        Explain the predicted mean, or the spread: variance / mean, for a Gaussian likelihood the standard deviation.
+        The quantity to explain. The spread is variance / mean or, for a Gaussian likelihood, the standard deviation.
     max_predictions : int
-        Bounds the work. The more predictions, the smaller the errors.
+        The most predictions. With more of them, errors are smaller.
     seed : int
         Seed of the sampling.
 
@@ -161,19 +163,20 @@ def contributions(
         others = np.arange(len(inputs), len(inputs) + len(background))
         inputs = inputs.join(background)
     elif len(inputs) == 1:
-        raise InputError("background must be given to explain a single row: pass rows to compare it with.")
+        raise InputError("background is needed to explain a single row. Pass rows to compare it with.")
     quantity, rng = int(of == "spread"), np.random.default_rng(seed)
     per_start = len(rows) * max(1, 2 * (len(inputs.columns) - 1))
     starts = min(max_predictions // per_start, _MAX_STARTS, len(others))
     if starts < min(_MIN_STARTS, len(others)):
-        most = max_predictions // (per_start // len(rows) * _MIN_STARTS)
+        max_rows = max_predictions // (per_start // len(rows) * _MIN_STARTS)
         raise InputError(
-            f"X must have at most {most:,} rows for max_predictions={max_predictions:,} and {len(inputs.columns):,} "
-            f"columns, got {len(rows):,}. Explain fewer rows, or raise max_predictions."
+            f"X must have at most {max_rows:,} rows for max_predictions={max_predictions:,} and "
+            f"{len(inputs.columns):,} columns, got {len(rows):,}. Explain fewer rows, or raise max_predictions."
         )
     if background is None:
         others = draw_rows(len(inputs), _MAX_BACKGROUND_ROWS, seed=seed).positions
-    # Starts at evenly spaced ranks of the predictions, whose mean is close to that of all background rows.
+    # Starts are evenly spaced by the rank of their prediction, so that their mean is close to that of all background
+    # rows.
     now = inputs.moments(others, variance=quantity == 1).quantities[quantity, :, 0]
     ranks = np.floor((np.arange(starts) + 0.5) * len(others) / starts).astype(int)
     start = others[np.argsort(now, kind="stable")[ranks]]
@@ -195,10 +198,10 @@ def contributions(
 def shapley_values(
     inputs: Inputs, rows: np.ndarray, background: np.ndarray, quantity: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the contribution of every column to each row, and standard errors. Shape: (rows, columns) each.
+    """Compute the contributions of every column to each row, and their standard errors. Shape: (rows, columns) each.
 
-    Every background row is the start of two walks, in a random order of the columns and in its reverse: antithetic
-    walks, whose mean varies less. The contributions of a row add up to its prediction minus the mean prediction of the
+    Every background row is the start of two antithetic walks, in a random order of the columns and in the reverse
+    order, whose mean varies less. The contributions of a row add up to its prediction minus the mean prediction of the
     background.
     """
     width, pairs = len(inputs.columns), len(background)
@@ -216,14 +219,16 @@ def shapley_values(
 def _walks(
     inputs: Inputs, start: np.ndarray, end: int, order: np.ndarray, predictions: tuple[np.ndarray, float], quantity: int
 ) -> np.ndarray:
-    """Compute what each step of walks from rows `start` to the row `end` changes, by column. Shape: (walks, columns).
+    """Compute the change of the prediction by each column, in walks from rows `start` to the row `end`.
 
-    `order` (walks, columns) says in which order columns change, `predictions` are those of both ends.
+    Shape: (walks, columns). `order` (walks, columns) has the order in which columns change, and `predictions` the
+    predictions at both ends.
     """
     both = ((column.values[start], column.values[end]) for column in inputs.columns)
     differs = np.stack([(one != other) & ((one == one) | (other == other)) for one, other in both], 1)
     steps = np.take_along_axis(differs, order, 1)  # by step, not by column
-    # Steps between equal values change nothing, and the last step that changes anything reaches the explained row.
+    # Steps between equal values change nothing. The last other step reaches the explained row, whose prediction is
+    # known.
     left = steps[:, ::-1].cumsum(1)[:, ::-1]
     walk, step = np.nonzero(steps & (left > 1))
     path = np.where((left == 0) | (steps & (left == 1)), predictions[1], np.nan)
@@ -232,7 +237,7 @@ def _walks(
         source = np.where(done, end, start[walk, None])
         path[walk, step] = _predict_quantity(inputs, source[:, 0], dict(enumerate(source.T)), quantity)
     path = np.concatenate([predictions[0][:, None], path], 1)
-    # A walk between equal rows never leaves its start.
+    # If start and end are equal, the prediction does not change.
     path[left[:, 0] == 0] = predictions[0][left[:, 0] == 0, None]
     # A step that changes nothing has the prediction of the step before.
     last_change = np.where(np.isnan(path), 0, np.arange(path.shape[1]))

@@ -1,4 +1,4 @@
-"""One HTML file that says what a fitted model is worth."""
+"""The report of a fitted model as one HTML file."""
 
 from ddpn.analysis.report.page import write_report
 

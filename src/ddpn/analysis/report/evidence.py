@@ -1,4 +1,4 @@
-"""What a report is made of: predictions and scores of all rows, the leaderboard, groups of rows; sentences about them.
+"""Collect the content of a report: predictions and scores of all rows, groups of rows, and sentences about them.
 
 The headline of a report comes from `ddpn.analysis.leaderboard`, which every command shares.
 """
@@ -24,7 +24,7 @@ from ddpn.analysis.leaderboard import (
     RowScores,
     leaderboard,
     out_of_fold_leaderboard,
-    scored_rows,
+    score_distribution,
 )
 from ddpn.analysis.plots import Pit
 from ddpn.calibration.calibrate import CalibratedRows
@@ -40,30 +40,30 @@ from ddpn.statistics import bonferroni_z, effective_rows, weighted_mean, weighte
 from ddpn.tables.columns import Column
 from ddpn.tables.row_draw import MAX_ROWS, draw_sample, format_drawn_rows
 
-#: Ranges of a numeric column.
-_BINS = 5
-#: A bias that is worth a sentence, as a share of the mean count.
-_BIAS = 0.02
-#: A sentence is only about groups with so many rows, and such a share of all rows.
+#: The number of ranges into which a numeric column is divided.
+_RANGES = 5
+#: The smallest bias that is reported, as a share of the mean count.
+_MIN_BIAS = 0.02
+#: The fewest rows, and the smallest share of all rows, of a group that a sentence mentions.
 _MIN_ROWS, _MIN_SHARE = 10, 0.02
-#: Below this share of the variance the members agree.
-_AGREED = 0.02
+#: Components agree if their epistemic share of the variance is smaller.
+_MIN_DISAGREEMENT = 0.02
 
 
-#: Fields of the evidence that are predicted part by part.
+#: Fields of the evidence that are predicted block by block.
 _PREDICTED = ("mean", "low", "high", "expected", "aleatoric", "epistemic")
 
 
 class Evidence(NamedTuple):
-    """The evaluated rows: their inputs with the counts, and arrays with one value per row.
+    """The evaluated rows: their inputs and counts, and arrays with one value per row.
 
-    `labels` are what the user's table calls the rows, `total` is the number of rows that they were drawn from. `low`
-    and `high` are the ends of the interval, `expected` its probability. `components` is how many distributions per row
-    the model mixes, `board` has the scores of all candidates, `calibrated` is the number of rows that intervals were
-    calibrated on (0 without calibration). `ids` are the name of a column that identifies rows, and its values;
-    `grouped` the name of what intervals are calibrated by and the group of every row. `measured` are the inputs that
-    importance is measured on, where the model was fitted to all rows. `dists` are the distributions of some rows after
-    the other. `without_weight` is the number of rows of weight 0, which are left out.
+    `labels` are the names of the rows in the user's table, and `total` is the number of rows from which they were
+    drawn. `low` and `high` are the ends of the interval, `expected` is its probability. `components` is the number of
+    distributions per row in the mixture, `board` the leaderboard, and `calibrated` the number of rows on which
+    intervals were calibrated (0 if they were not). `ids` has the name and the values of a column that identifies rows.
+    `grouped` has the name of the groups by which intervals are calibrated, and the group of every row. `measured` has
+    the inputs from which the importance of columns is measured, if these are not `inputs`. `dists` are the
+    distributions of consecutive blocks of rows. `without_weight` is the number of rows of weight 0, which are left out.
     """
 
     inputs: Inputs
@@ -103,13 +103,13 @@ class Evidence(NamedTuple):
 
     @property
     def exposure(self) -> np.ndarray | None:
-        """The exposure of every row, if the model has any."""
+        """The exposure of every row; None if the model has no exposure."""
         index = self.inputs.extra.get("exposure")
         return None if index is None else self.inputs.columns[index].values
 
     @property
     def weighted(self) -> bool:
-        """Whether rows have different weights."""
+        """True if rows have different weights."""
         return bool(np.ptp(self.weight) > 0)
 
 
@@ -126,9 +126,10 @@ def gather(
     max_rows: int | None = MAX_ROWS,
     total: int | None = None,
 ) -> Evidence:
-    """Score and predict rows that have a weight, drawn if there are more than `max_rows`; `held_out` out of fold.
+    """Predict and score rows of positive weight; with `held_out`, out of fold.
 
-    `total` is the number of rows that the sample was drawn from already.
+    If there are more than `max_rows` rows, some are drawn. `total` is the number of rows from which the sample was
+    already drawn.
     """
     predictor: Predictor = model.predictor_
     leaks = [leak] if leak else []
@@ -177,7 +178,7 @@ def gather(
 
 
 class _PredictedPart(NamedTuple):
-    """The distributions of some rows as recorded, their scores, and an array for each of `_PREDICTED`."""
+    """The distributions of recorded counts of some rows, their scores, and an array for each of `_PREDICTED`."""
 
     dist: CountDistribution
     scores: RowScores
@@ -186,12 +187,14 @@ class _PredictedPart(NamedTuple):
 
 
 def _summarise_block(prediction: Prediction, rows: CountRows) -> _PredictedPart:
-    """Take the calibrated intervals, parts of the variance and scores of rows from their prediction."""
+    """Compute the calibrated intervals, the parts of the variance and the scores of rows from their prediction."""
     mixture: Any = prediction.counts
     recorded = censor_rows(mixture, rows.limit)
     interval = replace(prediction, distribution=recorded).interval_with_probability(LEVEL)
     values = recorded.mean, *interval, mixture.aleatoric, mixture.epistemic
-    return _PredictedPart(recorded, scored_rows(recorded, rows.y, interval), mixture.size, list(map(_numbers, values)))
+    return _PredictedPart(
+        recorded, score_distribution(recorded, rows.y, interval), mixture.size, list(map(_numbers, values))
+    )
 
 
 def _numbers(values: Tensor) -> np.ndarray:
@@ -202,12 +205,15 @@ def _numbers(values: Tensor) -> np.ndarray:
 
 
 class RowGroup(NamedTuple):
-    """Rows that share a value or range of a column, and means over them; `size` is their effective number."""
+    """Rows that share a value or range of a column, with means over them.
+
+    `effective_rows` is their effective number, which is smaller than `rows` if weights differ.
+    """
 
     column: str
     label: str
     rows: int
-    size: float
+    effective_rows: float
     observed: float
     aleatoric: float
     epistemic: float
@@ -226,7 +232,7 @@ class RowGroup(NamedTuple):
 
 
 def summarize_group(column: str, label: str, evidence: Evidence, rows: np.ndarray) -> RowGroup:
-    """Summarize the rows of a group, given as a mask or by positions."""
+    """Summarize the rows of a group, given by a mask or by positions."""
     scores, weight = evidence.scores, evidence.weight[rows]
     values = (evidence.y, evidence.aleatoric, evidence.epistemic, scores.coverage, scores.expected, scores.mae)
     return RowGroup(
@@ -239,8 +245,8 @@ def summarize_group(column: str, label: str, evidence: Evidence, rows: np.ndarra
 
 
 def group_by_column(columns: list[Column], position: int, evidence: Evidence) -> list[RowGroup]:
-    """Group rows by the values, levels or ranges of a column, in order; rare levels and missing values come last."""
-    column, grid = columns[position], make_grid(columns, position, _BINS)
+    """Group rows by the values, levels or ranges of a column; rare levels and missing values come last."""
+    column, grid = columns[position], make_grid(columns, position, _RANGES)
     code, labels = grid.code, [value_text(point) for point in grid.points]
     if not grid.discrete:
         inner = grid.points[1:-1] or grid.points[:1]
@@ -256,7 +262,7 @@ def group_by_column(columns: list[Column], position: int, evidence: Evidence) ->
 
 
 def describe_errors(evidence: Evidence, target: str) -> str:
-    """Describe the typical error of single predictions, and the bias if there is one."""
+    """Describe the typical error of a single prediction, and the bias if it is notable."""
     y, weight, error = evidence.y, evidence.weight, evidence.scores.mae
     level = weighted_mean(y, weight)
     half, most = (weighted_quantile(error, weight, q) for q in (0.5, 0.9))
@@ -266,7 +272,7 @@ def describe_errors(evidence: Evidence, target: str) -> str:
         f"is {format_number(weighted_mean(error, weight))}, and the mean of {target} is {format_number(level)}."
     )
     bias = mean_gain(evidence.mean - y, weight)
-    if len(y) >= MIN_ROWS and level > 0 and abs(bias.mean) > _BIAS * level and bias.is_clear:
+    if len(y) >= MIN_ROWS and level > 0 and abs(bias.mean) > _MIN_BIAS * level and bias.is_clear:
         side = "above" if bias.mean > 0 else "below"
         words += (
             f" There is a bias: on average predicted means are {percent(abs(bias.mean) / level)} {side} the counts."
@@ -275,12 +281,12 @@ def describe_errors(evidence: Evidence, target: str) -> str:
 
 
 def describe_coverage(evidence: Evidence, evaluation: Evaluation) -> str:
-    """Say how many rows lie inside their interval, how uncertain that share is, and how it compares with expectation.
+    """Describe how many rows lie inside their interval, with the uncertainty, and compare this with the expectation.
 
     The expectation is the mean probability of the intervals by their own distributions.
     """
     asked, expected = percent(LEVEL, 0), evaluation.expected
-    low, high = wilson_interval(evaluation.coverage, evaluation.size)
+    low, high = wilson_interval(evaluation.coverage, evaluation.independent_rows)
     share, interval = percent(evaluation.coverage), f"95% interval {percent(low)} to {percent(high)}"
     if evidence.weighted:
         words = f"It covers {share} of the weighted rows ({interval}). "
@@ -302,7 +308,7 @@ def describe_coverage(evidence: Evidence, evaluation: Evaluation) -> str:
 
 
 def describe_pit(pit: Pit) -> str:
-    """Describe what the shape of the PIT histogram means if it is more than chance."""
+    """Describe what the shape of the PIT histogram means, if it is more than chance."""
     if pit.shape == "flat":
         return "The PIT histogram is flat except for chance: there is no evidence against the predicted distributions."
     if pit.shape == "uneven":
@@ -312,7 +318,7 @@ def describe_pit(pit: Pit) -> str:
 
 
 def describe_recalibration(recalibration: Recalibration | None) -> str:
-    """Say whether the predicted distributions are recalibrated, and how much that gained on held-out rows."""
+    """Describe whether the predicted distributions are recalibrated, and the gain on held-out rows."""
     if recalibration is None:
         return ""
     gain = f"{format_number(recalibration.gain)} ± {format_number(recalibration.error)} (mean and standard error)"
@@ -326,21 +332,21 @@ def describe_recalibration(recalibration: Recalibration | None) -> str:
         error = f"(standard error {format_number(recalibration.error)})"
         return f"Recalibration was tried on {rows} and is not used: with it, their CRPS is {change} {error}."
     return (
-        f"The predicted distributions are recalibrated by a monotone map of their cdf, from {rows}, whose CRPS "
-        f"improved by {gain}, each scored with a map from other rows. Aleatoric and epistemic variance are those of "
-        "the mixture, scaled to the recalibrated variance."
+        f"The predicted distributions are recalibrated by a monotone map of their cdf, fitted to {rows}. The CRPS "
+        f"improved by {gain}; each row was scored with a map fitted to other rows. Aleatoric and epistemic variance "
+        "are those of the mixture, scaled to the recalibrated variance."
     )
 
 
 def describe_uncertainty(evidence: Evidence, groups: list[RowGroup]) -> list[tuple[str, str]]:
-    """Explain why the model is uncertain, and where its intervals are too narrow, as (topic, sentences)."""
+    """Explain why the model is uncertain, and where its intervals are too narrow; return (topic, sentences)."""
     whole = summarize_group("", "all rows", evidence, np.arange(len(evidence.y)))
     min_rows = max(_MIN_ROWS, _MIN_SHARE * whole.rows)
     large = [group for group in groups if group.rows >= min_rows]
     reason = ""
     if evidence.components == 1:
         reason = "A single model has no epistemic uncertainty: fit several members to measure it."
-    elif whole.share < _AGREED:
+    elif whole.share < _MIN_DISAGREEMENT:
         reason = (
             f"The {evidence.components} components of the mixture agree: their disagreement is {percent(whole.share)} "
             "of the variance. The rest is noise in the counts, which more training rows would not remove."
@@ -353,8 +359,10 @@ def describe_uncertainty(evidence: Evidence, groups: list[RowGroup]) -> list[tup
             f"{group.label} ({percent(group.share)}): more training rows of that kind would help."
         )
     topics = [("Reason", reason)] if reason else []
-    # The group with the lowest coverage, if that is more than chance, which has as many attempts as there are groups.
-    highest = {group: wilson_interval(group.coverage, group.size, bonferroni_z(len(large)))[1] for group in large}
+    # The group with the lowest coverage, if this is more than chance, corrected for the number of groups.
+    highest = {
+        group: wilson_interval(group.coverage, group.effective_rows, bonferroni_z(len(large)))[1] for group in large
+    }
     weakest = min(large, key=highest.__getitem__, default=whole)
     if highest.get(weakest, 1.0) < LEVEL:
         words = (

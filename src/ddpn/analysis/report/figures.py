@@ -1,4 +1,4 @@
-"""The figures of a report, as SVG with a title, a description for screen readers and a caption."""
+"""Figures of a report as SVG, with a title, a description for screen readers and a caption."""
 
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,18 +16,18 @@ from ddpn.runtime.display import format_number, percent, plural, value_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-#: Columns whose importance is drawn.
+#: The most columns whose importance is drawn.
 MAX_IMPORTANT_COLUMNS = 12
-#: Rows drawn one by one in the scatter.
+#: The most rows that are drawn one by one in the scatter plot.
 _MAX_POINTS = 160
-#: Most and fewest bars of a distribution, and the probability left out in each tail.
+#: The most and the fewest bars of a distribution, and the probability of each tail that is left out.
 _MAX_BARS, _MIN_BARS, _TAIL_LEFT_OUT = 60, 5, 1e-3
-#: Means are not integers, though they may round to one.
+#: Writes a mean with decimals, even if it is close to an integer.
 format_mean = partial(format_number, integers=False)
 
 
 class Figure(NamedTuple):
-    """A figure of the report; `name` is unique on the page."""
+    """A figure of the report. Its `name` is unique on the page."""
 
     name: str
     title: str
@@ -36,7 +36,7 @@ class Figure(NamedTuple):
 
 
 def to_figure(drawing: "Drawing", name: str, title: str, description: str, caption: str = "") -> Figure:
-    """Return a matplotlib figure as a figure of the report; `description` is for screen readers."""
+    """Convert a matplotlib figure to a figure of the report; `description` is for screen readers."""
     return Figure(name, title, Markup(plots.render_svg(drawing, name, title, description)), caption)
 
 
@@ -67,13 +67,13 @@ def draw_scatter(evidence: Evidence, target: str) -> Figure:
 
 
 def draw_pit(pit: plots.Pit, shape: str) -> Figure:
-    """Draw the PIT histogram; `shape` says what its shape means."""
+    """Draw the PIT histogram; `shape` is a sentence about its shape."""
     heights = "Heights from left to right: " + ", ".join(f"{height:.2f}" for height in pit.heights) + "."
     return to_figure(plots.draw_panel(partial(plots.draw_pit, pit=pit)), "pit", "PIT histogram", heights, shape)
 
 
 def draw_importance(importances: Importances, key: str, title: str) -> Figure:
-    """Draw what shuffling the most important columns changes: "crps", "mean" or "spread"."""
+    """Draw the importance of the most important columns by a measure: "crps", "mean" or "spread"."""
     shown, words = importances.by(key)[:MAX_IMPORTANT_COLUMNS], []
     digits = 0 if max(getattr(one, key).max() for one in shown) >= 1 else 1
     for one in shown:
@@ -89,7 +89,7 @@ def draw_importance(importances: Importances, key: str, title: str) -> Figure:
 
 
 def draw_effect(effect: Effect, quantity: str, name: str, scale: tuple[float, float]) -> Figure:
-    """Draw the effect of a column on the "mean" or on the "spread", on an axis with the ends `scale`."""
+    """Draw the effect of a column on the "mean" or the "spread", on an axis with the limits `scale`."""
     curve = getattr(effect, quantity)
     order = np.argsort(curve.level, kind="stable")
     low, high = ((format_mean(float(curve.level[i])), value_text(effect.points[i])) for i in (order[0], order[-1]))
@@ -109,12 +109,12 @@ def draw_effect(effect: Effect, quantity: str, name: str, scale: tuple[float, fl
 
 
 def draw_distribution(evidence: Evidence, row: int, name: str) -> Markup:
-    """Draw the predicted distribution of one row, with its observed count, as SVG."""
+    """Draw the predicted distribution of one row with its observed count, as SVG."""
     dist, y = evidence.distribution(row), float(evidence.y[row])
     levels = (_TAIL_LEFT_OUT, 1 - _TAIL_LEFT_OUT)
     tails = [float(dist.icdf(torch.tensor([level], dtype=torch.float64))) for level in levels]
     low, high = min(tails[0], y), max(tails[1], y) + 1.0
-    # A distribution on one or two counts is shown with its neighbours.
+    # If a distribution covers only one or two counts, their neighbours are shown as well.
     low, high = max(0.0, min(low, high - _MIN_BARS + 1)), max(high, low + _MIN_BARS - 1)
     edges, shares = bin_probabilities(dist, low, high, _MAX_BARS)
     interval = float(evidence.low[row]), float(evidence.high[row])

@@ -1,4 +1,4 @@
-"""`write_report`: from a fitted model and a test set to one HTML file. `template.html` escapes every text."""
+"""`write_report`: evaluate a fitted model and write one HTML file. `template.html` escapes all text."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
@@ -38,7 +38,7 @@ def write_report(
     max_rows: int | None = MAX_ROWS,
     total: int | None = None,
 ) -> Path:
-    """Evaluate a fitted model on a test set, write the result as one self-contained HTML file and return its path.
+    """Evaluate a fitted model on a test set, write the result as one self-contained HTML file, and return its path.
 
     Parameters
     ----------
@@ -47,17 +47,17 @@ def write_report(
     model : estimator
         The fitted model.
     sample : CountRows
-        The test set. Rows have the names of its `labels`; with a `group`, the verdict knows that rows of one group are
-        alike.
+        The test set. Its `labels` are the names of the rows. With a `group`, the verdict allows for similar rows within
+        groups.
     baselines : mapping of str to Distribution, optional
-        What other models predict for the same rows, by name; a Normal is rounded to counts.
+        Predictions of other models for the same rows, by name. Normals are rounded to counts.
     task : mapping, optional
-        What is known about the fit ("target", "command", "split", ...; "note" says which rows are evaluated): all of it
-        is shown, none of it is required.
+        Information about the fit, such as "target", "command" and "split"; "note" says which rows are evaluated. All
+        entries are shown, and none is required.
     warnings : sequence of str
-        Sentences shown at the top.
+        Sentences to show at the top.
     leak : str
-        A sentence about a suspected target leak: it is shown there, too, and forbids a positive verdict.
+        A sentence about a suspected target leak. It is shown at the top and rules out a positive verdict.
     meaning : str
         A sentence about what the scores mean, such as that they are for new groups of rows.
     ids : tuple of str and sequence, optional
@@ -65,12 +65,13 @@ def write_report(
     progress : callable, optional
         Called with the name of each step.
     held_out : CalibratedRows, optional
-        The same rows with copies of the members that were fitted without them, if the model was cross-fitted to all of
-        them: they are scored out of fold.
+        The same rows with out-of-fold predictions, if the model was cross-fitted to all of them. They are then scored
+        out of fold.
     max_rows : int or None
-        Of a larger test set, so many rows are drawn at random, always the same ones; None uses all.
+        The most rows to use. From a larger test set, rows are drawn at random, always the same ones. None uses all
+        rows.
     total : int, optional
-        The number of rows of the test set, if `sample` was drawn from it already.
+        The number of rows of the test set, if `sample` was already drawn from it.
 
     Examples
     --------
@@ -117,13 +118,13 @@ def write_report(
 
 
 def render_page(content: Mapping[str, object], title: str, facts: Sequence[str], warnings: Sequence[str]) -> str:
-    """Render the whole file: `facts` are shown below its title, and `warnings` come before the sections."""
+    """Render the file: `facts` are shown below the title, and `warnings` before the sections."""
     return _template().render(title=title, facts=facts, warnings=warnings, **content)
 
 
 @cache
 def _template() -> jinja2.Template:
-    """Compile the template once; names that it does not get are errors, and all texts are escaped."""
+    """Compile the template once. Undefined names are errors, and all text is escaped."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("ddpn.analysis.report", ""),
         autoescape=True,

@@ -1,4 +1,4 @@
-"""What every section of a report shows: numbers, sentences and figures, which `template.html` lays out."""
+"""The content of each section of a report: numbers, sentences and figures, which `template.html` lays out."""
 
 import json
 import platform
@@ -44,23 +44,24 @@ from ddpn.statistics import weighted_mean, weighted_quantile, wilson_interval
 from ddpn.storage.contents import JsonObject
 from ddpn.tables.row_draw import SEED, describe_draw, format_drawn_rows
 
-#: Columns of a single row that are listed.
+#: The most columns of a single row that are listed.
 _MAX_CELLS = 12
-#: Columns whose effects are shown: the most important ones, for the mean or for the spread.
+#: The most columns whose effects are shown: those that matter most for the mean or for the spread.
 _MAX_EFFECTS = 6
-#: Groups of rows by predicted mean, columns that rows are grouped by, and groups of calibrated intervals.
-_MEAN_GROUPS, _GROUPING_COLUMNS, _MAX_INTERVAL_GROUPS = 5, 2, 12
-#: Rows predicted best and worst.
-_EXTREME_ROWS = 3
+#: The most groups by predicted mean, the most columns by which rows are grouped, and the most groups of calibrated
+#: intervals.
+_MAX_MEAN_GROUPS, _MAX_GROUPING_COLUMNS, _MAX_INTERVAL_GROUPS = 5, 2, 12
+#: The most rows that are shown as best and as worst predictions.
+_MAX_EXTREME_ROWS = 3
 #: The level of the intervals as text.
 LEVEL_WORDS = percent(LEVEL, 0)
 _UNSEEN = "These scores hold for new rows only if none of the evaluated rows was used for training."
-_NUMBERING = "Rows are called by the index of the data frame or, in other tables, by their position from 0."
-_COMPARED = "The model (mixture), its members and what it is compared with, on the same rows; bold: the smallest CRPS"
+_NUMBERING = "Rows are named by the index of the data frame or, in other tables, by their position from 0."
+_COMPARED = "The model (mixture), its members and other candidates on the same rows; bold: the smallest CRPS"
 _PACKAGES = ("ddpn", "torch", "numpy", "scipy", "scikit-learn")
-#: Entries of a task that are shown elsewhere.
+#: Entries of a task that other sections show.
 _SHOWN_IN_TEXT = {"command", "target", "note", "numbering"}
-#: Arguments of a model that are shown by other facts, or that say how it was run.
+#: Arguments of a model that are not listed: other entries show them, or they do not affect the model.
 _SHOWN_ELSEWHERE = {"likelihood", "random_state", "validation", "verbose"}
 #: CSS class and sign of each level of a verdict.
 _MOODS = {
@@ -78,12 +79,12 @@ _IMPORTANCES = (
     ("spread", "Importance for the spread"),
 )
 
-#: Names with their values, or topics with their sentences.
+#: Pairs of name and value, or of topic and sentences.
 Facts = list[tuple[str, str]]
 
 
 class Card(NamedTuple):
-    """A row with its distribution, the prediction and its scores, and some of its columns."""
+    """One row of the table: its distribution, its prediction and scores, and some of its columns."""
 
     title: str
     svg: Markup
@@ -94,7 +95,7 @@ class Card(NamedTuple):
 def collect_content(
     model: FittedModel, evidence: Evidence, explanation: Explanation, target: str, task: JsonObject
 ) -> dict[str, object]:
-    """Collect what the template shows, by the names that it has there; sections without content are left out of it."""
+    """Collect everything that the template shows, by its names in the template. The template skips empty sections."""
     board, pit = evidence.board, plots.Pit.from_blocks(evidence.dists, evidence.y, evidence.weight)
     importances = explanation.importance or Importances([], 0, len(evidence.inputs.columns), 0, 0)
     groups_of_columns = important_groups(importances, evidence)
@@ -135,7 +136,7 @@ def collect_content(
 
 
 def describe_verdict(evidence: Evidence, target: str, pit: plots.Pit, groups: list[RowGroup]) -> Facts:
-    """Return sentences about errors, intervals, calibration and where the model is uncertain, by topic."""
+    """Return sentences about errors, intervals, calibration and uncertainty, by topic."""
     board = evidence.board
     return [
         ("Typical error", describe_errors(evidence, target)),
@@ -176,7 +177,7 @@ def summarize_counts(evidence: Evidence, target: str) -> Facts:
 
 
 def tabulate_interval_groups(predictor: Predictor, evidence: Evidence) -> tuple[TextTable, str] | None:
-    """Return the coverage within groups by which intervals are calibrated, and the calibration rows of each group."""
+    """Return a table of the coverage within groups of calibrated intervals, and the sizes of these groups as text."""
     if evidence.grouped is None or predictor.calibration.groups is None:
         return None
     name, labels = evidence.grouped
@@ -187,7 +188,7 @@ def tabulate_interval_groups(predictor: Predictor, evidence: Evidence) -> tuple[
 
 
 def tabulate_groups(groups: list[RowGroup], subject: str = "Uncertainty") -> TextTable:
-    """Return how variable and how uncertain predictions are in groups of rows; `subject` begins the caption."""
+    """Make a table of counts, errors and uncertainty in groups of rows; the caption begins with `subject`."""
     headings = (
         groups[0].column,
         "Rows",
@@ -201,7 +202,7 @@ def tabulate_groups(groups: list[RowGroup], subject: str = "Uncertainty") -> Tex
     rows = []
     for group in groups:
         means = (format_mean(value) for value in (group.observed, group.variance**0.5, group.mae))
-        low, high = wilson_interval(group.coverage, group.size)
+        low, high = wilson_interval(group.coverage, group.effective_rows)
         coverage = f"{percent(group.coverage)} ({percent(low)} to {percent(high)})"
         row = (group.label, f"{group.rows:,}", *means, percent(group.share), coverage, percent(group.expected))
         rows.append(row)
@@ -209,15 +210,15 @@ def tabulate_groups(groups: list[RowGroup], subject: str = "Uncertainty") -> Tex
 
 
 def group_by_mean(evidence: Evidence) -> list[RowGroup]:
-    """Divide rows into up to five groups by their predicted mean, the smallest first."""
-    parts = np.array_split(np.argsort(evidence.mean, kind="stable"), min(_MEAN_GROUPS, len(evidence.mean)))
+    """Divide rows into up to five groups by predicted mean, in ascending order."""
+    parts = np.array_split(np.argsort(evidence.mean, kind="stable"), min(_MAX_MEAN_GROUPS, len(evidence.mean)))
     labels = (" to ".join(format_number(float(f"{evidence.mean[row]:.3g}")) for row in part[[0, -1]]) for part in parts)
     return [summarize_group("predicted mean", label, evidence, part) for label, part in zip(labels, parts, strict=True)]
 
 
 def important_groups(importances: Importances, evidence: Evidence) -> list[list[RowGroup]]:
-    """Group rows by each of the columns that matter most for the predictions."""
-    columns = [column for column in importances.by("crps")[:_GROUPING_COLUMNS] if column.crps.mean() > 0]
+    """Group rows by each of the most important columns."""
+    columns = [column for column in importances.by("crps")[:_MAX_GROUPING_COLUMNS] if column.crps.mean() > 0]
     return [group_by_column(evidence.inputs.columns, column.position, evidence) for column in columns]
 
 
@@ -225,7 +226,7 @@ def important_groups(importances: Importances, evidence: Evidence) -> list[list[
 
 
 def explain_columns(evidence: Evidence, progress: Callable[[str], object]) -> Explanation:
-    """Shuffle every column, and measure the effects of the most important ones."""
+    """Measure the importance of every column, and the effects of the most important ones."""
     measured = evidence.inputs if evidence.measured is None else evidence.measured
     importances = importance(measured, seed=SEED, progress=progress)
     if not importances.results:
@@ -239,7 +240,9 @@ def draw_effects(effects: Effects) -> list[tuple[Figure, Figure]]:
     """Draw curves of the mean and of the spread of each column."""
     if not effects.results:
         return []
-    mean, spread = (plots.shared_scale([getattr(effect, name) for effect in effects]) for name in ("mean", "spread"))
+    mean, spread = (
+        plots.choose_axis_limits([getattr(effect, name) for effect in effects]) for name in ("mean", "spread")
+    )
     return [
         (
             draw_effect(effect, "mean", f"effect-mean-{number}", mean),
@@ -253,12 +256,12 @@ def draw_effects(effects: Effects) -> list[tuple[Figure, Figure]]:
 
 
 def collect_rows(evidence: Evidence, importances: Importances) -> tuple[list[Card], list[Card]]:
-    """Return the rows that were predicted best and worst by CRPS, with the most important columns first."""
+    """Collect the rows that were predicted best and worst by CRPS. Their most important columns come first."""
     width = evidence.inputs.width
     order = [one.position for one in importances.by("crps") if one.position < width]
     order += [position for position in range(width) if position not in set(order)]
     ranked = np.argsort(evidence.scores.crps, kind="stable").tolist()
-    number = min(_EXTREME_ROWS, len(ranked) // 2)
+    number = min(_MAX_EXTREME_ROWS, len(ranked) // 2)
     best, worst = (
         [describe_row(evidence, row, f"{name}-{i}", order[:_MAX_CELLS]) for i, row in enumerate(rows[:number])]
         for name, rows in (("best", ranked), ("worst", ranked[::-1]))
@@ -267,7 +270,7 @@ def collect_rows(evidence: Evidence, importances: Importances) -> tuple[list[Car
 
 
 def describe_row(evidence: Evidence, row: int, name: str, columns: Sequence[int]) -> Card:
-    """Return a row with its distribution, the prediction and its scores, and some of its columns."""
+    """Describe a row: its distribution, its prediction and scores, and some of its columns."""
     title = f"Row {evidence.labels[row]}"
     if evidence.ids is not None:
         title += f", {evidence.ids[0]} {evidence.ids[1][row]}"
@@ -290,7 +293,7 @@ def describe_row(evidence: Evidence, row: int, name: str, columns: Sequence[int]
 
 
 def describe_members(model: FittedModel) -> str:
-    """Write the members of the mixture with their weights, such as "5 networks (80%) + GLM (20%)"."""
+    """Describe the members of the mixture with their weights, such as "5 networks (80%) + GLM (20%)"."""
     predictor, parts = model.predictor_, []
     for name, member in predictor.active_members.items():
         label = format_member_label(name, member)
@@ -304,13 +307,13 @@ def describe_members(model: FittedModel) -> str:
 
 
 def describe_likelihood(model: FittedModel) -> str:
-    """Write the name of the likelihood, or the names of those that are mixed."""
+    """Return the name of the likelihood, or the names of mixed likelihoods."""
     likelihood = getattr(model, "likelihood", "")
     return likelihood if isinstance(likelihood, str) else ", ".join(map(str, likelihood))
 
 
 def describe_rows(model: FittedModel) -> str:
-    """Write how many rows a model was fitted to, such as "755 rows, 5-fold cross-fitted"; empty if that is unknown."""
+    """Describe how many rows a model was fitted to, such as "755 rows, 5-fold cross-fitted"; "" if unknown."""
     if (n_rows := getattr(model, "n_rows_", None)) is None:
         return ""
     copies = [len(get_fold_copies(member)) for member in model.predictor_.active_members.values()]
@@ -319,7 +322,7 @@ def describe_rows(model: FittedModel) -> str:
 
 
 def collect_reproduction_facts(model: FittedModel, evidence: Evidence, task: JsonObject) -> Facts:
-    """List all facts, by name, that are needed to reproduce the numbers of the report."""
+    """Collect everything that is needed to reproduce the numbers of the report, as pairs of name and value."""
 
     def one_line(value: object) -> str:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,1 +1,1 @@
-"""Boosted trees as members: reading tables, boosting with LightGBM, and what is learned from folds."""
+"""Boosted trees as members: boosting with LightGBM in folds, and the matrices and files of trees."""

@@ -1,7 +1,7 @@
-"""A fitted sum of trees, converted between LightGBM's text, arrays and files.
+"""`Booster`: a fitted sum of trees, converted between LightGBM's text, arrays and files.
 
-Only arrays are saved, and what is read is checked: no text of a stranger is ever parsed, and LightGBM would follow a
-wrong index out of memory.
+Only arrays are saved, and they are checked when they are read. No text from a file is ever parsed, because a wrong
+index in it would make LightGBM read outside its memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes
 
 _FILE = "trees.safetensors"
-#: Arrays per split, per leaf and per tree with categories, with their types, as in LightGBM's text.
+#: Arrays with one entry per split, per leaf and per set of levels, with their types, as in LightGBM's text.
 PER_SPLIT = {
     "split_feature": np.int32,
     "threshold": np.float64,
@@ -24,19 +24,20 @@ PER_SPLIT = {
 }
 PER_LEAF = {"leaf_value": np.float64}
 PER_CATEGORY = {"cat_boundaries": np.int32, "cat_threshold": np.int64}
-#: Sizes of the trees: leaves, splits by categories, and words of their sets of levels.
+#: Sizes of each tree: the number of leaves, of splits by category, and of 32-bit words that encode sets of levels.
 SIZES = ("leaves", "categories", "words")
 NAMES = (*SIZES, *PER_SPLIT, *PER_LEAF, *PER_CATEGORY)
 _TYPES = dict.fromkeys(SIZES, np.int32) | PER_SPLIT | PER_LEAF | PER_CATEGORY
-#: Bits of a decision: by category, default to the left, and two for the kind of missing values (3 is none of them).
+#: Bits of a decision type: split by category, default to the left, and two bits for the kind of missing values (3 is
+#: invalid).
 _CATEGORY_BIT, _MAX_DECISION, _MISSING_BITS = 1, 15, 12
 
 
 class Booster:
-    """A fitted sum of trees, without the rows it was fitted to.
+    """A fitted sum of trees, without its training rows.
 
-    `text` is what LightGBM writes, "" for no trees; `chosen` are the columns of the matrix that the trees use, None for
-    all.
+    `text` is the model in LightGBM's text format, "" if there are no trees. `chosen` has the positions of the columns
+    that the trees use; None stands for all columns.
     """
 
     def __init__(self, text: str, chosen: np.ndarray | None) -> None:
@@ -52,7 +53,7 @@ class Booster:
         return parse_arrays(self._text)
 
     def raw(self, matrix: np.ndarray) -> np.ndarray:
-        """Sum the trees for every row of the whole matrix; for a mean, this is the logarithm of the rate."""
+        """Sum the trees for every row of the matrix with all columns. For a mean, the sum is the log rate."""
         if self._booster is None or not len(matrix):
             return np.zeros(len(matrix))
         inputs = matrix if self.chosen is None else matrix[:, self.chosen]
@@ -63,7 +64,7 @@ class Booster:
 
 
 def parse_arrays(text: str) -> dict[str, np.ndarray]:
-    """Parse the trees in a text that LightGBM has just written, each kind of number as one array over all trees."""
+    """Parse a text that LightGBM has just written; return one array over all trees for each quantity."""
     trees = []
     for block in text.split("\nTree=")[1:]:
         lines = block.partition("\n\n")[0].splitlines()[1:]
@@ -96,7 +97,7 @@ def _slice_arrays(arrays: Mapping[str, np.ndarray]) -> list[dict[str, slice]]:
 
 
 def format_trees(arrays: Mapping[str, np.ndarray], columns: int) -> str:
-    """Format these trees as the text that LightGBM reads as a model."""
+    """Format arrays as the text that LightGBM reads as a model."""
     names = " ".join(f"c{i}" for i in range(columns))
     head = [
         "tree", "version=v4", "num_class=1", "num_tree_per_iteration=1", "label_index=0",
@@ -116,30 +117,31 @@ def format_trees(arrays: Mapping[str, np.ndarray], columns: int) -> str:
 
 
 def boosters_to_files(boosters: Sequence[Booster]) -> dict[str, bytes]:
-    """Serialize boosters as files; no pickle."""
+    """Convert boosters to files, without pickles."""
     named = {f"{k}.{name}": values for k, booster in enumerate(boosters) for name, values in booster.arrays.items()}
     return {_FILE: arrays_to_bytes(**named)}
 
 
 def boosters_from_files(files: Mapping[str, bytes], chosen: Sequence[Any], columns: Sequence[int]) -> list[Booster]:
-    """Rebuild boosters from files; raise an `InputError` for anything but sums of trees.
+    """Rebuild boosters from files; raise an `InputError` if the files are not valid trees.
 
-    Booster i has a matrix of `columns[i]` columns, of which it uses those in `chosen[i]`, None for all.
+    The matrix of booster i has `columns[i]` columns, of which it uses `chosen[i]` (None for all).
     """
     if len(chosen) != len(columns):
-        raise InputError(f"A saved model must name the columns of {len(columns)} boosters, got {len(chosen)}.")
+        problem = f"it lists the columns of {len(chosen)} boosters instead of {len(columns)}"
+        raise InputError(f"The saved trees are damaged: {problem}.")
     chosen_columns = [None if part is None else np.array(part, dtype=np.int64) for part in chosen]
     for part, width in zip(chosen_columns, columns, strict=True):
         if part is not None and (part.ndim != 1 or (part < 0).any() or (part >= width).any()):
-            raise InputError("A saved model must choose columns of its table, got others.")
+            raise InputError("The saved trees are damaged: they use columns that the table does not have.")
     sizes = [width if part is None else len(part) for part, width in zip(chosen_columns, columns, strict=True)]
     try:
         flat = arrays_from_bytes(files[_FILE])
         all_arrays = [{key: flat.pop(f"{number}.{key}") for key in NAMES} for number in range(len(sizes))]
     except (SafetensorError, KeyError) as error:
-        raise InputError(f"{_FILE} must hold boosted trees as they were saved, got {error}.") from None
+        raise InputError(f"{_FILE} is damaged ({error}). Fit the model again.") from None
     if flat or not all(_is_sum_of_trees(arrays, most) for arrays, most in zip(all_arrays, sizes, strict=True)):
-        raise InputError(f"{_FILE} must hold boosted trees as they were saved, got other numbers.")
+        raise InputError(f"{_FILE} is damaged: its arrays do not describe trees. Fit the model again.")
     return [
         Booster(format_trees(arrays, size) if len(arrays["leaves"]) else "", part)
         for arrays, part, size in zip(all_arrays, chosen_columns, sizes, strict=True)
@@ -162,7 +164,7 @@ def _is_sum_of_trees(arrays: Mapping[str, np.ndarray], columns: int) -> bool:
 
 
 def _are_trees(arrays: Mapping[str, np.ndarray], leaves: np.ndarray, columns: int) -> bool:
-    """Return True if every split leads on and every node has one parent, in trees with these numbers of leaves."""
+    """Return True if the splits form trees with these numbers of leaves: every node has one parent."""
     splits = leaves - 1
     start, tree = _find_starts(splits), np.repeat(np.arange(len(leaves)), splits)
     position = np.arange(len(tree)) - start[tree]
@@ -185,7 +187,7 @@ def _are_trees(arrays: Mapping[str, np.ndarray], leaves: np.ndarray, columns: in
 def _have_levels(
     arrays: Mapping[str, np.ndarray], leaves: np.ndarray, categories: np.ndarray, words: np.ndarray
 ) -> bool:
-    """Return True if splits by category refer to sets of levels of their own tree, and these to its 32-bit words."""
+    """Return True if splits by category refer to valid sets of levels of their own tree."""
     by_category = arrays["decision_type"] & _CATEGORY_BIT > 0
     sets_used, sets = arrays["threshold"][by_category], np.repeat(categories, leaves - 1)[by_category]
     if (
@@ -204,5 +206,5 @@ def _have_levels(
 
 
 def _find_starts(sizes: np.ndarray) -> np.ndarray:
-    """Return the start of each of consecutive parts with these sizes."""
+    """Return the start of each of several consecutive parts with these sizes."""
     return np.cumsum(sizes) - sizes

@@ -1,4 +1,4 @@
-"""Boost with LightGBM, in folds: the rows, the boosters while they grow, and when they end."""
+"""Boost with LightGBM: rows and folds, the boosters of all folds while they grow, and when they stop."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,13 +12,13 @@ from ddpn.rows.splits import FOLDS, SMALL_TABLE_ROWS, split_folds
 from ddpn.runtime.deadlines import NO_LIMIT, Clock, check_deadline
 from ddpn.tables.encoding.steps import choose_columns
 
-#: Columns that a split is chosen from, and that are kept of wider tables with few rows; with more, large trees are not
-#: tried.
+#: The most columns among which a split is chosen. If a table with few rows has more, this many are selected. With more
+#: columns, large trees are not tried.
 MAX_COLUMNS = 500
 _QUIET = {"verbosity": -1}
-#: The most columns that trees always choose from, and the share of more columns that trees of a mean choose from.
-_FEW_COLUMNS, _COLUMN_SHARE = 7, 0.7
-#: The longest step of a leaf of a dispersion, on a log scale and before the learning rate.
+#: Up to this many columns, trees use all of them; with more, trees of a mean use this share of the columns.
+_MAX_UNSAMPLED_COLUMNS, _COLUMN_SHARE = 7, 0.7
+#: The largest output of a leaf of a dispersion, on a log scale and before the learning rate.
 _MAX_LEAF_STEP = 2.0
 
 
@@ -34,18 +34,18 @@ class Fold(NamedTuple):
 
 
 class TreeRows(NamedTuple):
-    """The data that boosters of the mean are fitted to: inputs, counts per exposure, weights and folds."""
+    """The training data of boosters of the mean: inputs, rates (counts per exposure), weights and folds."""
 
     matrix: np.ndarray
     is_category: np.ndarray
     rate: np.ndarray
     weight: np.ndarray
     folds: list[Fold]
-    #: Per column 1 where the mean must not fall, -1 where it must not rise, else 0.
+    #: For each column, 1 if the mean must not fall with it, -1 if it must not rise, else 0.
     directions: np.ndarray | None = None
 
     def with_column(self, values: np.ndarray) -> "TreeRows":
-        """Add a column of numbers, which every fold uses."""
+        """Add a numeric column that every fold uses."""
         last = self.matrix.shape[1]
         return self._replace(
             matrix=np.column_stack([self.matrix, values]),
@@ -55,35 +55,35 @@ class TreeRows(NamedTuple):
 
 
 def compute_rates(sample: CountRows) -> tuple[np.ndarray, np.ndarray]:
-    """Compute counts per exposure and weights times exposure, the data of an equivalent Poisson likelihood."""
+    """Compute counts per exposure, and weights times exposure: the data of an equivalent Poisson likelihood."""
     scale = np.ones_like(sample.y) if sample.exposure is None else sample.exposure
     return sample.y / scale, scale * sample.weight_or_ones
 
 
 def divide_rows(y: np.ndarray, seed: int, group: np.ndarray | None = None, folds: int = FOLDS) -> list[Fold]:
-    """Divide rows into folds, groups kept whole; the rows to fit of every fold must include a count above 0."""
+    """Divide rows into folds, with groups kept together. The rows to fit must include a count above 0 in every fold."""
     pairs = [Fold(inner, outer) for inner, outer in split_folds(len(y), folds, seed, group)]
     if len(pairs) < 2:
-        raise NotApplicableError("it needs two rows, or two groups of rows, or more")
+        raise NotApplicableError("it needs at least two rows, or two groups of rows")
     if not all(y[fold.inner].any() for fold in pairs):
         raise NotApplicableError("it has too few counts above 0 to leave some of them out")
     return pairs
 
 
 def choose_fold_columns(folds: list[Fold], matrix: np.ndarray, rate: np.ndarray, weight: np.ndarray) -> list[Fold]:
-    """Choose the columns of each fold by its own rows: else out-of-fold means would know the rows they predict."""
+    """Select the columns of each fold by its own rows, so that the rows to predict have no influence."""
     return [
         f._replace(chosen=choose_columns(matrix[f.inner], rate[f.inner], weight[f.inner], MAX_COLUMNS)) for f in folds
     ]
 
 
 def select_columns(matrix: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
-    """Select the chosen columns; all of them for None."""
+    """Select the chosen columns, or all if `chosen` is None."""
     return matrix if chosen is None else matrix[:, chosen]
 
 
 def min_rows_per_leaf(rows: int) -> int:
-    """Return the minimum number of rows of a leaf: 20, or fewer for small tables."""
+    """Return the smallest number of rows per leaf: 20, or fewer for small tables."""
     return min(20, max(1, rows // 20))
 
 
@@ -91,7 +91,7 @@ def min_rows_per_leaf(rows: int) -> int:
 
 
 class Settings(NamedTuple):
-    """Settings of boosting: leaves per tree, learning rate, maximum rounds, patience in rounds, and seed."""
+    """Settings of boosting: leaves per tree, learning rate, most rounds, patience in rounds, and seed."""
 
     leaves: int = 31
     rate: float = 0.05
@@ -101,7 +101,7 @@ class Settings(NamedTuple):
 
 
 class FoldData:
-    """LightGBM data sets of each fold, binned once if all folds use the same columns."""
+    """LightGBM data sets of each fold. If all folds use the same columns, bins are computed once."""
 
     def __init__(self, rows: TreeRows) -> None:
         import lightgbm
@@ -113,7 +113,7 @@ class FoldData:
         rows = self._rows
         is_category = select_columns(rows.is_category[None], chosen)[0]
         params = {**_QUIET, "feature_pre_filter": False, "min_data_in_bin": min(3, min_rows_per_leaf(len(rows.rate)))}
-        # Bins of all rows: they depend on the inputs alone.
+        # Bins are computed from all rows, which is no leak because they depend only on inputs.
         return self._lightgbm.Dataset(
             select_columns(rows.matrix, chosen),
             rows.rate,
@@ -123,27 +123,28 @@ class FoldData:
         ).construct()
 
     def make_datasets(self, part: Fold) -> tuple[Any, Any]:
-        """Make data sets of the rows to fit and of those to predict; None if there are no rows to predict."""
+        """Make data sets of the rows to fit and of the rows to predict (None if there are none)."""
         whole = self._make_dataset(part.chosen) if self._whole is None else self._whole
         outer = whole.subset(np.sort(part.outer)) if len(part.outer) else None
         return whole.subset(np.sort(part.inner)), outer
 
 
 def _get_column_options(rows: int, columns: int, share: float) -> dict[str, float]:
-    """Return the share of columns that a tree, or a split if rows are few, chooses from, as LightGBM options.
+    """Return LightGBM's options for the share of columns that it draws for each tree.
 
-    At most MAX_COLUMNS are chosen from. On the development tables 0.7 lowers the CRPS of the trees by 0.4%. With few
-    columns every one may be needed.
+    In tables of few rows, columns are drawn for each split instead. At most MAX_COLUMNS are drawn. On the development
+    tables, a share of 0.7 lowers the CRPS of the trees by 0.4%. If there are few columns, all are used, because every
+    one may be needed.
     """
-    if share == 1.0 or not _FEW_COLUMNS < columns <= MAX_COLUMNS:
+    if share == 1.0 or not _MAX_UNSAMPLED_COLUMNS < columns <= MAX_COLUMNS:
         return {"feature_fraction_bynode": min(1.0, MAX_COLUMNS / columns)}
     return {"feature_fraction" if rows >= SMALL_TABLE_ROWS else "feature_fraction_bynode": share}
 
 
 class BoostedTrees:
-    """The booster of one fold while it grows; `scores` and `held_out` are its sums for rows inside and outside.
+    """The growing booster of one fold. `scores` and `held_out` are its sums for the fitted rows and for the other rows.
 
-    It boosts a mean, unless it has a custom objective. Rows are in ascending order of their positions.
+    It boosts a mean unless the objective is custom. Rows are sorted by their positions.
     """
 
     def __init__(
@@ -181,13 +182,13 @@ class BoostedTrees:
         self._booster = lightgbm.Booster(params, train)
         if valid is not None:
             self._booster.add_valid(valid, "held out")
-        #: Losses of the held-out rows after each round, for the objective of LightGBM itself.
+        #: The loss of the held-out rows after each round, for LightGBM's own objective.
         self.curve: list[float] = []
-        #: Whether no tree could be split any more.
+        #: True if no further split is possible.
         self.is_finished = False
 
     def grow(self, derivatives: tuple[np.ndarray, np.ndarray] | None = None) -> None:
-        """Add one tree, given first and second derivatives of the losses if they are not LightGBM's."""
+        """Add one tree. A custom objective passes the first and second derivatives of the losses."""
         check_deadline()
         if derivatives is None:
             self.is_finished = self._booster.update()
@@ -200,23 +201,23 @@ class BoostedTrees:
         return self._booster.current_iteration()
 
     def roll_back(self, rounds: int) -> None:
-        """Remove the trees after this many rounds. A first tree that could not be split, which adds 0, may stay."""
+        """Remove the trees after this many rounds. A first tree without splits, which adds 0, may remain."""
         for _ in range(self.rounds - rounds):
             self._booster.rollback_one_iter()
 
     @property
     def loss(self) -> float:
-        """Mean Poisson loss of the held-out rows."""
+        """The mean Poisson loss of the held-out rows."""
         return self._booster.eval_valid()[0][2]
 
     @property
     def scores(self) -> np.ndarray:
-        """The sum of the trees for the rows that are fitted."""
+        """The sum of the trees for the fitted rows."""
         return self._capture_scores(self._booster.eval_train)
 
     @property
     def held_out(self) -> np.ndarray:
-        """The sum of the trees for the other rows."""
+        """The sum of the trees for the held-out rows."""
         return self._capture_scores(self._booster.eval_valid)
 
     def _capture_scores(self, evaluate: Callable[..., Any]) -> np.ndarray:
@@ -230,12 +231,12 @@ class BoostedTrees:
         return captured[0]
 
     def to_booster(self, rounds: int) -> Booster:
-        """Return the first rounds as a booster, without the rows."""
+        """Return the first rounds as a booster, without the training rows."""
         text = self._booster.model_to_string(num_iteration=rounds) if rounds else ""
         return Booster(text, self.chosen)
 
     def predict(self, matrix: np.ndarray, rounds: int) -> np.ndarray:
-        """Return the raw score of new rows, from the first `rounds` trees."""
+        """Sum the first `rounds` trees for new rows."""
         inputs = select_columns(matrix, self.chosen)
         return np.asarray(self._booster.predict(inputs, num_iteration=rounds, raw_score=True))
 
@@ -247,10 +248,10 @@ def boost_until_best(
     lowest: float = np.inf,
     keep: Callable[[], object] = lambda: None,
 ) -> int:
-    """Boost until the loss falls no more; return the number of the best round, 0 if none improved.
+    """Boost until the loss no longer falls; return the number of the best round, 0 if no round improved the loss.
 
-    `step` does one round, given its number from 1, and returns the out-of-fold loss; NaN or infinity ends the boosting.
-    `lowest` is the loss before the first round. `keep` is called after each round that is better than all before it.
+    `step` adds a round, given its number (from 1), and returns the out-of-fold loss; NaN or infinity ends boosting.
+    `lowest` is the loss before the first round. `keep` is called after each round with a new lowest loss.
     """
     best = 0
     for done in range(1, settings.rounds + 1):

@@ -16,23 +16,23 @@ from ddpn.runtime.threads import single_thread
 
 #: Likelihoods to choose from around a boosted mean: a log mean and the logarithm of a dispersion.
 FAMILIES = ("negative_binomial", "double_poisson")
-#: The largest absolute constant of a log dispersion, and rows that determine it well enough.
+#: The largest absolute value of a constant log dispersion, and the most rows to which it is fitted.
 _MAX_CONSTANT, _CONSTANT_ROWS = 20.0, 20_000
-#: Leaves of trees of a dispersion with few and with many rows, and the fewest rows to boost it: the spread of counts is
-#: much harder to learn than their mean.
-_FEWER_LEAVES, _FEW_LEAVES, _MIN_DISPERSION_ROWS = 4, 8, 200
-#: Raw outputs are rounded to multiples of this, so that equal ones share a curvature.
+#: The number of leaves of dispersion trees for small and for large tables, and the fewest rows to boost a dispersion.
+#: Dispersion is much harder to learn than the mean.
+_DISPERSION_LEAVES, _LARGE_TABLE_DISPERSION_LEAVES, _MIN_DISPERSION_ROWS = 4, 8, 200
+#: Raw outputs are rounded to multiples of this, so that rows with equal ones share a curvature.
 _CURVATURE_STEP = 0.1
-#: Standard errors of the paired difference by which trees of the dispersion must reduce the out-of-fold loss.
+#: The number of standard errors of the paired difference by which dispersion trees must reduce the out-of-fold loss.
 _MIN_STANDARD_ERRORS = 2.0
 
 
 class DispersionFit:
-    """The constant of a dispersion around known means, and boosters in folds that add to it.
+    """The dispersion of counts around known means: a constant, and boosters in folds that add to it.
 
-    Means are out of fold, and so is what the boosters add: a dispersion learned around means that know their rows is
-    too small everywhere. The head is one of `FAMILIES`; `log_rate` are logarithms of means per exposure, and `offset`
-    is added to the constant log dispersion.
+    Means are out of fold, and so are the predictions of the boosters. Around means that were fitted to the same rows,
+    the dispersion would be too small everywhere. The head is one of `FAMILIES`. `log_rate` has log means per exposure,
+    and `offset` is added to the constant log dispersion.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class DispersionFit:
     ) -> None:
         self.head, self.share = head, sample.weight_or_ones / sample.weight_or_ones.mean()
         self.sample = sample.replace(X=None, weight=None).map(torch.from_numpy)
-        #: Raw outputs of every row, out of fold.
+        #: The out-of-fold raw outputs of every row.
         self.raw = np.stack([log_rate, np.zeros_like(log_rate) if offset is None else offset], 1)
         self._growing: list[BoostedTrees] = []
         self._curvature: np.ndarray | None = None
-        # The constant at which the loss of some rows is smallest.
+        # The constant with the smallest loss on some of the rows.
         some = np.random.default_rng(seed).permutation(len(sample))[:_CONSTANT_ROWS]
         raw, share = torch.from_numpy(self.raw[some]), torch.from_numpy(self.share[some])
         rows, where = self.sample.rows(some), torch.tensor([0.0, 1.0], dtype=torch.float64)
@@ -64,18 +64,21 @@ class DispersionFit:
             return self.share * self.head.sample_loss(torch.from_numpy(self.raw), self.sample).numpy()
 
     def to_boosters(self) -> list[Booster]:
-        """Return the boosters of all folds, whose mean is added to the constant; none if the constant is better."""
+        """Return the boosters of all folds, whose mean is added to the constant.
+
+        The list is empty if the constant is better.
+        """
         return [growing.to_booster(growing.rounds) for growing in self._growing]
 
     def boost(self, rows: TreeRows, settings: Settings, clock: Clock = NO_LIMIT) -> None:
-        """Boost until the out-of-fold loss falls no more; keep the constant if that is not clearly worse."""
+        """Boost until the out-of-fold loss no longer falls; discard the boosters if they are not clearly better."""
         constant, before = self.raw, self.losses()
         data = FoldData(rows)
         self._growing = [BoostedTrees(data, rows, fold, settings, is_custom=True) for fold in range(len(rows.folds))]
         kept, best = [0] * len(self._growing), self.raw.copy()
 
         def step(done: int) -> float:
-            # Curvatures change slowly, take longer than gradients, and only scale the steps.
+            # Curvatures are rarely refreshed: they change slowly, take longer than gradients, and only scale the steps.
             self._grow(refresh=done & (done - 1) == 0)
             return float(self.losses().sum())
 
@@ -92,7 +95,7 @@ class DispersionFit:
             self.raw, self._growing = constant, []
 
     def _grow(self, refresh: bool) -> None:
-        """Add one tree per fold; curvatures are recomputed only on `refresh`."""
+        """Add one tree per fold; recompute curvatures only on `refresh`."""
         inner = [growing.inner for growing in self._growing]
         raws, after = [self.raw[index] for index in inner], self.raw.copy()
         for growing, raw in zip(self._growing, raws, strict=True):
@@ -119,11 +122,12 @@ class DispersionFit:
     def _compute_curvatures(self, raw: Tensor, rows: CountRows[object, Tensor]) -> Tensor:
         """Compute second derivatives.
 
-        Without exposures they are computed once per raw output rounded to 0.1, since they only scale steps.
+        Without exposures, they are computed once for all rows whose raw outputs agree after rounding to 0.1. This is
+        accurate enough, because they only scale the steps.
         """
         if rows.exposure is not None:
             return self.head.curvature(raw, rows)
-        # As complex numbers, pairs are sorted many times faster than as rows.
+        # Pairs are sorted as complex numbers, which is many times faster than sorting rows.
         pairs = torch.view_as_complex((raw / _CURVATURE_STEP).round()).numpy()
         distinct, position = (torch.from_numpy(x) for x in np.unique(pairs, return_inverse=True))
         return self.head.curvature(_CURVATURE_STEP * torch.view_as_real(distinct), rows.rows(slice(0, len(distinct))))[
@@ -136,16 +140,16 @@ def fit_dispersion(
 ) -> DispersionFit:
     """Fit the dispersion of counts around out-of-fold means: a constant, or boosted if that is clearly better.
 
-    The family is the one with the larger out-of-fold likelihood at its best constant. With exposures, and if the mean
-    must be monotone, it is the Negative Binomial, whose mean is the boosted one whatever its dispersion. The log mean
-    is a further input of the boosters.
+    The family with the higher out-of-fold likelihood (with its best constant) is chosen. With exposures, or if the mean
+    must be monotone, it is always the Negative Binomial, whose mean equals the boosted mean for any dispersion. The log
+    mean is an additional input of the boosters.
     """
     names = FAMILIES if sample.exposure is None and rows.directions is None else FAMILIES[:1]
     fits = (DispersionFit(make_head(name), sample, seed, log_rate) for name in names)
     best = min(fits, key=lambda fit: fit.losses().sum())
     if len(sample) >= _MIN_DISPERSION_ROWS and rows.matrix.shape[1] <= MAX_COLUMNS and clock.left:
         log_mean = log_rate if sample.exposure is None else log_rate + np.log(sample.exposure)
-        leaves = _FEW_LEAVES if len(sample) >= SMALL_TABLE_ROWS else _FEWER_LEAVES
+        leaves = _LARGE_TABLE_DISPERSION_LEAVES if len(sample) >= SMALL_TABLE_ROWS else _DISPERSION_LEAVES
         settings = Settings(leaves, rate=0.1, rounds=300, patience=10, seed=seed)
         best.boost(rows.with_column(log_mean), settings, clock)
     return best

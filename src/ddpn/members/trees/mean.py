@@ -1,4 +1,4 @@
-"""Boost a mean in folds that grow in step."""
+"""Boost a mean in folds that grow together."""
 
 from collections.abc import Sequence
 
@@ -18,27 +18,28 @@ from ddpn.members.trees.boosting import (
 from ddpn.rows.splits import SMALL_TABLE_ROWS
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 
-#: Leaf counts that are tried by default: of (8, 31), (4, 12, 31) and one alone, the best on the development tables.
+#: Numbers of leaves to try for small tables. On the development tables, these were better than (8, 31) or a single one.
 _LEAVES = (4, 12, 31)
-#: Tables above `SMALL_TABLE_ROWS` have larger trees and steps: with smaller ones the boosting of all bikes ended at
-#: 1,500 rounds, before the out-of-fold loss was smallest (CRPS 16.3 instead of 15.8).
-_MORE_LEAVES, _RATE, _LARGER_RATE = (12, 31, 63), 0.05, 0.1
-#: The share of the folds in which numbers of leaves are compared; the others are boosted with the best one only.
+#: Numbers of leaves to try for large tables, and learning rates for small and large tables. With the smaller ones, the
+#: boosting of the whole bikes table reached 1,500 rounds before the out-of-fold loss was smallest (CRPS 16.3 instead of
+#: 15.8).
+_LARGE_TABLE_LEAVES, _RATE, _LARGE_TABLE_RATE = (12, 31, 63), 0.05, 0.1
+#: The share of the folds in which numbers of leaves are compared. The other folds are boosted with the best one only.
 _TRIAL_SHARE = 0.5
-#: Shares of a limited time left: for each trial, and for the boosting of all folds.
-_TRIAL_TIME, FOLDS_TIME = 0.2, 0.7
+#: Shares of the time left for each trial, and for boosting all folds.
+_TRIAL_TIME_SHARE, FOLDS_TIME_SHARE = 0.2, 0.7
 
 
 def choose_learning_rate(rows: int, rate: float | None = None) -> float:
-    """Choose the learning rate; None is the default for this many rows."""
-    return (_LARGER_RATE if rows >= SMALL_TABLE_ROWS else _RATE) if rate is None else rate
+    """Return `rate`, or the default learning rate for this many rows if it is None."""
+    return (_LARGE_TABLE_RATE if rows >= SMALL_TABLE_ROWS else _RATE) if rate is None else rate
 
 
 class MeanFit:
-    """Poisson boosting of a rate, with one booster per fold that predicts the rows it was not fitted to.
+    """Poisson boosting of a rate. Each fold has a booster, which predicts the rows that it was not fitted to.
 
-    All folds grow together and end where the sum of their held-out losses is smallest: one number of rounds that all
-    rows choose is less noisy than one per fold, and no fold sees its own rows alone.
+    All folds grow together and stop at the round where the sum of their held-out losses is smallest. One number of
+    rounds, chosen by all rows, is less noisy than one per fold, and is not chosen by the rows of a single fold.
     """
 
     def __init__(self, rows: TreeRows, settings: Settings, data: FoldData | None = None) -> None:
@@ -51,16 +52,16 @@ class MeanFit:
     def choose_best(
         cls, rows: TreeRows, settings: Settings, leaves: Sequence[int] | None, clock: Clock = NO_LIMIT
     ) -> "MeanFit":
-        """Return the fit with the number of leaves that predicts best, on the folds it was tried on.
+        """Compare numbers of leaves on some folds; return the fit that predicts best.
 
-        `leaves` are the candidates; None is the default for this many rows. With very many columns, the first is taken.
-        A trial that runs out of time is the last one.
+        `leaves` are the candidates; None is the default for this many rows. With very many columns, only the first is
+        tried. If a trial runs out of time, it is the last one.
         """
         if leaves is None:
-            leaves = _MORE_LEAVES if len(rows.rate) >= SMALL_TABLE_ROWS else _LEAVES
+            leaves = _LARGE_TABLE_LEAVES if len(rows.rate) >= SMALL_TABLE_ROWS else _LEAVES
         trials: list[MeanFit] = []
         for size in leaves if rows.matrix.shape[1] <= MAX_COLUMNS else leaves[:1]:
-            time = clock.part(_TRIAL_TIME * clock.left)
+            time = clock.part(_TRIAL_TIME_SHARE * clock.left)
             trials.append(cls(rows, settings._replace(leaves=size)))
             trials[-1].run(max(1, int(_TRIAL_SHARE * len(rows.folds))), time)
             if not time.left:
@@ -68,7 +69,7 @@ class MeanFit:
         return min(trials, key=lambda trial: trial.loss)
 
     def run(self, folds: int, clock: Clock = NO_LIMIT) -> None:
-        """Boost the first folds until the clock ends; boosters that exist already are continued."""
+        """Boost the first `folds` folds until the clock ends. Existing boosters are continued."""
         self._growing += [
             BoostedTrees(self._data, self.rows, k, self.settings) for k in range(len(self._growing), folds)
         ]
@@ -84,11 +85,11 @@ class MeanFit:
         self._best = boost_until_best(step, self.settings, clock)
 
     def to_boosters(self) -> list[Booster]:
-        """Return the boosters of the folds that were run, at their best rounds."""
+        """Return the boosters of the folds, with the best number of rounds."""
         return [growing.to_booster(self._best) for growing in self._growing]
 
     def fit_all_rows(self) -> Booster:
-        """Fit a booster to all rows, with the number of rounds that was best for the held-out rows."""
+        """Fit a booster to all rows, with the number of rounds that was best on held-out rows."""
         rows, every = self.rows, Fold(np.arange(len(self.rows.rate)), np.arange(0))
         (part,) = choose_fold_columns([every], rows.matrix, rows.rate, rows.weight)
         growing = BoostedTrees(self._data, self.rows, len(self.rows.folds), self.settings, part=part)
@@ -98,7 +99,7 @@ class MeanFit:
 
     @property
     def out_of_fold(self) -> np.ndarray:
-        """Log rates that the boosters predict for the rows they were not fitted to; NaN for those of further folds."""
+        """The out-of-fold log rate of each row; NaN for rows of folds that were not boosted."""
         log_rates = np.full(len(self.rows.rate), np.nan)
         for growing in self._growing:
             log_rates[growing.outer] = growing.predict(self.rows.matrix[growing.outer], self._best)

@@ -1,4 +1,4 @@
-"""Boosted trees as a member: a boosted mean, a likelihood chosen out of fold, and its dispersion."""
+"""Boosted trees as a member: a boosted mean, with a likelihood and a dispersion that are chosen out of fold."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from ddpn.members.member import Member, NotApplicableError, Task, make_exposure_
 from ddpn.members.trees.booster import Booster, boosters_from_files, boosters_to_files
 from ddpn.members.trees.boosting import Settings, TreeRows, choose_fold_columns, compute_rates, divide_rows
 from ddpn.members.trees.dispersion import FAMILIES, DispersionFit, fit_dispersion
-from ddpn.members.trees.mean import FOLDS_TIME, MeanFit, choose_learning_rate
+from ddpn.members.trees.mean import FOLDS_TIME_SHARE, MeanFit, choose_learning_rate
 from ddpn.members.trees.table import TreeTable
 from ddpn.networks.heads import Head, make_head
 from ddpn.networks.training import RowStream
@@ -27,19 +27,19 @@ from ddpn.tables.columns import ColumnTable
 from ddpn.tables.schema import Schema
 
 _FACTS = "trees.json"
-#: Folds inside each copy, by which its settings are chosen.
+#: The number of folds inside each copy, which choose its settings.
 _COPY_FOLDS = 3
 
 
 class Trees(Member):
     """Boosted trees that predict a whole distribution.
 
-    A mean is boosted first: Poisson boosting in five folds, whose boosters are averaged. The out-of-fold means choose
-    the number of leaves, the likelihood, a Negative Binomial or a Double Poisson, and its dispersion: a constant, or
-    boosted where that is clearly better. Of a `stream` these are found in a sample, and the mean is boosted over all
-    rows, as far as memory allows.
+    First a mean is boosted: Poisson boosting in five folds, whose boosters are averaged. The out-of-fold means then
+    choose the number of leaves, the likelihood (Negative Binomial or Double Poisson) and its dispersion: a constant, or
+    boosted if that is clearly better. With a `stream`, these choices are made on a sample, and the mean is boosted on
+    all rows that fit into memory.
 
-    Categories and missing values are split as such; exposures and weights enter the likelihood.
+    Splits handle categories and missing values directly; exposures and weights enter the likelihood.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ class Trees(Member):
     constant : float
         The logarithm of the dispersion.
     dispersions : list of Booster
-        Boosters whose average is added to it, if any.
+        Boosters whose average is added to this constant; empty if the dispersion is constant.
     leaves : int
         The number of leaves that was chosen.
     n_rows : int, optional
-        Rows of a stream that the mean was fitted to; None without a stream.
+        The number of rows of the stream to which the mean was fitted; None without a stream.
 
     Examples
     --------
@@ -110,10 +110,10 @@ class Trees(Member):
     ) -> Self:
         """Boost the mean and the dispersion until the clock ends.
 
-        Out-of-fold means choose among numbers of `leaves`; by default these and the learning `rate` of the mean follow
-        the number of rows. `monotone` has columns of numbers in which the mean must not fall (1) or must not rise (-1),
-        at equal exposures. The mean of a copy that leaves out a fold is one booster: all copies together are many
-        already.
+        `leaves` are the numbers of leaves to try, among which out-of-fold means choose; these and the learning `rate`
+        of the mean depend on the number of rows by default. `monotone` maps numeric columns to 1 if the mean must not
+        fall with them at equal exposure, and to -1 if it must not rise. A copy that leaves out a fold has a single
+        booster for its mean, because the copies together have many.
         """
         used = _select_rows(train)
         unit = choose_exposure_unit(used, is_total=False)
@@ -127,7 +127,7 @@ class Trees(Member):
         settings = Settings(rate=choose_learning_rate(len(used), rate), rounds=rounds, seed=seed)
         with tree_threads_for(matrix.size):
             mean = MeanFit.choose_best(rows, settings, leaves, clock)
-            mean.run(len(folds), clock.part(FOLDS_TIME * clock.left))
+            mean.run(len(folds), clock.part(FOLDS_TIME_SHARE * clock.left))
             spread = fit_dispersion(rows, mean.out_of_fold, used, seed, clock)
             means = [mean.fit_all_rows()] if is_copy else mean.to_boosters()
             boosters = spread.to_boosters()
@@ -156,7 +156,7 @@ class Trees(Member):
         parts = self.head, self.table, self.unit, [booster]
         around = type(self)(*parts, self.constant, self.dispersions, leaves, rows)
         offset = around.raw(validation.X, validation.exposure)[:, 1] - self.constant
-        # Counts spread less around a better mean.
+        # The constant is fitted again, because counts vary less around a better mean.
         constant = DispersionFit(self.head, used, settings.seed, after, offset).constant
         return type(self)(*parts, constant, self.dispersions, leaves, rows)
 
@@ -171,7 +171,7 @@ class Trees(Member):
         return self.table.levels
 
     def log_rate(self, matrix: np.ndarray) -> np.ndarray:
-        """Compute the logarithm of the mean rate of all boosters."""
+        """Compute the logarithm of the boosters' mean rate."""
         return np.log(np.mean([np.exp(booster.raw(matrix)) for booster in self.means], axis=0))
 
     def raw(self, X: ColumnTable, exposure: np.ndarray | None = None) -> np.ndarray:
@@ -217,7 +217,7 @@ class Trees(Member):
         if facts["likelihood"] not in FAMILIES:
             raise InputError(f"{_FACTS} must name one of {', '.join(FAMILIES)}, got {facts['likelihood']!r}.")
         table, (number, more) = TreeTable.from_dict(facts), facts["boosters"]
-        # The log mean is an input of the dispersion.
+        # Boosters of the dispersion have the log mean as an additional input.
         boosters = boosters_from_files(files, facts["chosen"], [table.width] * number + [table.width + 1] * more)
         means, dispersions = boosters[:number], boosters[number:]
         head, options = make_head(facts["likelihood"]), (facts["leaves"], facts["streamed rows"])
@@ -234,9 +234,9 @@ class Trees(Member):
 
 
 def _select_rows(train: CountRows) -> CountRows:
-    """Return the rows with a weight; raise a `NotApplicableError` if no mean can be boosted from them.
+    """Return the rows with positive weight; raise a `NotApplicableError` if no mean can be boosted from them.
 
-    Bounds are accepted, and ignored by the boosting, which suits counts that are rarely near their bounds.
+    Bounded counts are accepted. Boosting ignores the bounds, which is appropriate if counts are rarely near them.
     """
     used = train.rows(train.has_weight)
     if used.limit is not None and (used.y >= used.limit).any():
@@ -244,5 +244,5 @@ def _select_rows(train: CountRows) -> CountRows:
     if not used.y.any():
         raise NotApplicableError("it has no count above 0 to fit")
     if len(used) < 2:
-        raise NotApplicableError("it needs 2 rows or more")
+        raise NotApplicableError("it needs at least two rows")
     return used

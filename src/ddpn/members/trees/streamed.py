@@ -1,4 +1,4 @@
-"""Boost a mean over all rows of a table that is larger than memory: read in chunks, kept as bins."""
+"""Boost a mean on all rows of a table that is larger than memory. Rows are read in chunks and stored as bins."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,24 +16,24 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import divide_exposure
 from ddpn.runtime.deadlines import Clock
 
-#: The most bytes that LightGBM takes, and the bytes of a cell and of a row: bins are kept by columns and by rows, and a
-#: row has a label, a weight, a score, two derivatives and a place in the tree. By benchmarks/scaling.py, a row of 40
-#: columns takes 138 bytes, one of 10 columns 78.
+#: The most bytes that LightGBM may use, and the bytes per cell and per row. Bins are stored by columns and by rows, and
+#: a row has a label, a weight, a score, two derivatives and a position in the tree. By benchmarks/scaling.py, a row of
+#: 40 columns takes 138 bytes, a row of 10 columns 78.
 MAX_BYTES, CELL_BYTES, ROW_BYTES = 768 * 2**20, 2, 60
 #: The most rows times columns times rounds: about 20 minutes on one core (benchmarks/scaling.py).
 MAX_FITTED_CELLS = 1e11
-#: The fewest rounds, and the rows from which trees have twice the leaves that the sample chose.
-_MIN_ROUNDS, _MANY_ROWS = 100, 1_000_000
-#: With limited time, cells per second left that are read and fitted to.
+#: The fewest rounds; and the number of rows from which trees have twice the number of leaves chosen on the sample.
+_MIN_ROUNDS, _MIN_ROWS_FOR_MORE_LEAVES = 100, 1_000_000
+#: Under a time limit: cells that are read and fitted per second left.
 _CELLS_PER_SECOND = 100_000.0
 
 
 def count_affordable_stream_rows(stream: RowStream, columns: int, clock: Clock) -> int:
-    """Count the rows of a stream that memory and time allow, in whole chunks."""
-    most = min(len(stream), MAX_BYTES // (CELL_BYTES * columns + ROW_BYTES))
+    """Return the number of rows of a stream that memory and time allow, a multiple of the chunk size."""
+    max_rows = min(len(stream), MAX_BYTES // (CELL_BYTES * columns + ROW_BYTES))
     if clock.has_limit:
-        most = min(most, int(_CELLS_PER_SECOND * clock.left / columns))
-    return most // CHUNK_ROWS * CHUNK_ROWS
+        max_rows = min(max_rows, int(_CELLS_PER_SECOND * clock.left / columns))
+    return max_rows // CHUNK_ROWS * CHUNK_ROWS
 
 
 def fit_stream(
@@ -45,11 +45,11 @@ def fit_stream(
     settings: Settings,
     clock: Clock,
 ) -> tuple[Booster, int, int] | None:
-    """Boost a mean over the rows of a stream, of which `sample` is in memory, with early stopping on validation rows.
+    """Boost a mean on the rows of a stream, with early stopping on validation rows. `sample` is in memory.
 
-    Bins are those of the sample. Of a stream with more rows than memory allows, as many are drawn at random. Exposures
-    of the stream are divided by `unit`, as those of the validation rows are already. Returns the booster, its leaves
-    and the number of rows that it was fitted to; None if memory and time allow no more rows than the sample has.
+    Bins are those of the sample. If the stream has more rows than memory allows, some are drawn at random. Exposures of
+    the stream are divided by `unit`; those of the validation rows must already be. Returns the booster, its number of
+    leaves and the number of its rows; None if memory and time allow no more rows than the sample has.
     """
     columns = sample.matrix.shape[1]
     rows = count_affordable_stream_rows(stream, columns, clock)
@@ -61,7 +61,7 @@ def fit_stream(
         matrix=inputs, rate=rate, weight=weight / weight.mean(), folds=[Fold(positions, positions)]
     )
     settings = settings._replace(
-        leaves=settings.leaves * (2 if rows >= _MANY_ROWS else 1),
+        leaves=settings.leaves * (2 if rows >= _MIN_ROWS_FOR_MORE_LEAVES else 1),
         rounds=int(min(settings.rounds, max(_MIN_ROUNDS, MAX_FITTED_CELLS / (rows * columns)))),
     )
     streamed = StreamedTreeRows(stream, table, unit, rows, settings.seed)
@@ -71,7 +71,7 @@ def fit_stream(
 
 
 class StreamedTreeRows(lightgbm.Sequence):
-    """Rows of a stream as LightGBM reads them, in consecutive slices; `rate` and `weight` are filled meanwhile."""
+    """Rows of a stream, which LightGBM reads in consecutive slices. `rate` and `weight` are filled while it reads."""
 
     def __init__(self, stream: RowStream, table: TreeTable, unit: float, rows: int, seed: int) -> None:
         self.batch_size = CHUNK_ROWS
@@ -91,7 +91,7 @@ class StreamedTreeRows(lightgbm.Sequence):
         return np.ascontiguousarray(whole[:rows])
 
     def _iter_matrices(self) -> Iterator[np.ndarray]:
-        """Yield inputs of the rows that are drawn from each chunk."""
+        """Yield the inputs of the rows that are drawn from each chunk."""
         share, rng, start = len(self) / len(self._stream), np.random.default_rng(self._seed), 0
         for chunk in self._stream.chunks(CHUNK_ROWS, self._seed):
             some = self._stream.sample(chunk[np.flatnonzero(rng.random(len(chunk)) < share)])
@@ -106,7 +106,7 @@ class StreamedTreeRows(lightgbm.Sequence):
 
 
 class StreamedData(FoldData):
-    """LightGBM data sets of the stream to fit to, and of the validation rows."""
+    """LightGBM data sets of the stream to fit, and of the validation rows."""
 
     def __init__(self, sample: TreeRows, validation: TreeRows, streamed: StreamedTreeRows) -> None:
         super().__init__(sample._replace(folds=[Fold(np.arange(0), np.arange(0))]))

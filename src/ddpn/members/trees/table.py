@@ -10,12 +10,12 @@ from ddpn.runtime.validation import check_column
 from ddpn.tables.columns import Column
 from ddpn.tables.schema import Schema, read_table
 
-#: The most levels of a category with their own code: trees have 255 bins.
+#: The most levels of a category that get a code, because trees have 255 bins.
 MAX_LEVELS = 254
 
 
 class TreeTable:
-    """Reads tables as the matrix that trees use: numbers unchanged, and a code per frequent level.
+    """Converts tables to the matrix of the trees: numbers unchanged, and a code for each frequent level.
 
     Parameters
     ----------
@@ -33,14 +33,14 @@ class TreeTable:
 
     @classmethod
     def fit(cls, X: Any) -> tuple[Self, np.ndarray]:
-        """Make the reader of tables like this one, and its matrix."""
+        """Fit to the training rows; return the converter and the matrix of these rows."""
         columns = read_table(X)
         levels = {column.name: _list_frequent_levels(column) for column in columns if column.is_category}
         table = cls(Schema.from_table(columns), levels)
         return table, table.read(columns)
 
     def read(self, X: Any) -> np.ndarray:
-        """Build the matrix of a table. A level without a code is missing."""
+        """Convert a table to a matrix. Levels without a code become missing."""
         return np.column_stack(
             [
                 column.map_levels(self._codes[column.name], np.nan, np.nan) if column.is_category else column.values
@@ -55,11 +55,11 @@ class TreeTable:
 
     @property
     def is_category(self) -> np.ndarray:
-        """Mask of the columns of the matrix that hold codes of levels."""
+        """A mask of the matrix columns that hold codes of levels."""
         return np.array([kind.is_category for kind in self.schema.kinds])
 
     def get_directions(self, monotone: Mapping[str, int] | None) -> np.ndarray | None:
-        """Return a direction per column: 1 if the mean must not fall, -1 if it must not rise, 0 without constraint."""
+        """Return a direction per column: 1 if the mean must not fall, -1 if it must not rise, else 0."""
         if monotone is None:
             return None
         if not isinstance(monotone, Mapping) or not all(sign in (1, -1) for sign in monotone.values()):
@@ -67,7 +67,7 @@ class TreeTable:
             raise ConfigError(argument="monotone", must=must, got=repr(monotone))
         numbers = [name for name in self.schema.names if name not in self.levels]
         for name in monotone:
-            check_column(name, numbers, "a column of numbers in monotone")
+            check_column(name, numbers, "a numeric column in monotone")
         return np.array([monotone.get(name, 0) for name in self.schema.names])
 
     def as_dict(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class TreeTable:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """Rebuild a reader from the result of `as_dict`, which may have further entries."""
+        """Rebuild a converter from the result of `as_dict`, which may have additional entries."""
         return cls(Schema.from_dict(fields["schema"]), fields["levels"])
 
 

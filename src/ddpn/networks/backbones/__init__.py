@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ddpn.networks.backbones.pretrained import EfficientNet, FineTuned, Text, ViT
 
 _PRETRAINED = dict.fromkeys(("EfficientNet", "Text", "FineTuned", "ViT"), f"{__name__}.pretrained")
-# Imported on first use: a table needs none of them.
+# Imported on first use, because models of tables do not need them.
 __getattr__ = import_on_use(__name__, {**_PRETRAINED, "CountNet3D": f"{__name__}.countnet3d"})
 BACKBONES = Registry(
     "backbone",

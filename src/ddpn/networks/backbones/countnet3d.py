@@ -1,7 +1,8 @@
-"""Point clouds: a PointNet for every beam, with its class and bounding box (CountNet3D, Appendix B).
+"""Networks for point clouds: a PointNet for each beam, with the beam's class and bounding box (CountNet3D, Appendix B).
 
-Packed beams: x (B, 2 + N, 4) float32. Row 0 is [geometry class, center x, y, z], row 1 is [0, extent x, y, z], the
-others are [1, x, y, z] for a point and zeros for padding. Center and extent are of the box around all visible points.
+A packed beam is a float32 matrix; a batch x has shape (B, 2 + N, 4). Row 0 is [geometry class, center x, y, z], row 1
+is [0, extent x, y, z], and each other row is a point [1, x, y, z] or padding (zeros). Center and extent describe the
+box around all visible points.
 """
 
 from collections.abc import Sequence
@@ -17,20 +18,21 @@ from ddpn.runtime.validation import check_integer
 
 #: The width of the embedding of the class.
 _EMBEDDING_WIDTH = 16
-#: Lengths within a beam are divided by this, in metres: a decimetre suits products, which then have sizes around 1. The
-#: centre, some metres away, is taken as it is.
+#: Lengths within a beam are divided by this, in metres, so that products have sizes around 1. The centre, some metres
+#: away, is not rescaled.
 _UNIT_METRES = 0.1
-#: Most numbers in the widest layer of points at once, without gradients: 256 MiB in float32.
+#: The most numbers in the widest layer of points when no gradients are kept: 256 MiB in float32.
 _MAX_FEATURES = 2**26
 _BEAMS = "a tensor of packed beams (B, 2 + N, 4), or (B, M, 2 + N, 4) with beams of each network"
 
 
 class CountNet3D(nn.Module):
-    """M networks for point clouds, packed as beams. Shape: (B, 2 + N, 4) or (B, M, 2 + N, 4) -> (B, M, hidden[-1]).
+    """M networks for packed beams of points. Shape: (B, 2 + N, 4) or (B, M, 2 + N, 4) -> (B, M, hidden[-1]).
 
-    Points, relative to the centre of their beam, go one by one through layers of `widths`; the maximum of each feature
-    over the points describes the cloud, whatever their number and order, without the padding. Together with an
-    embedding of the geometry class, the centre and the extent it goes through a perceptron of `hidden` widths.
+    Each point, relative to the centre of its beam, passes through layers of the given `widths`. The maximum of each
+    feature over the points describes the cloud; it depends neither on the order of the points nor on padding. These
+    maxima, an embedding of the geometry class, the centre and the extent then pass through a perceptron with `hidden`
+    widths.
 
     Parameters
     ----------
@@ -49,7 +51,7 @@ class CountNet3D(nn.Module):
     torch.Size([2, 5, 8])
     """
 
-    # No batch normalisation: its statistics would include padding, and other networks' and rows' beams.
+    # No batch normalisation: its statistics would mix padding, networks and rows.
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class CountNet3D(nn.Module):
         if x.shape[-1] != 4 or x.shape[-2] < 2:
             raise InputError(f"x must be {_BEAMS}, got shape {tuple(x.shape)}.")
         check_dtype(x, self.embedding.weight)
-        # A training step on a GPU may be captured, and must not read values.
+        # A training step on a GPU may be captured as a CUDA graph, which must not read values.
         if x.device.type == "cpu" or not self.training or not torch.is_grad_enabled():
             classes = x[..., 0, 0].flatten()
             unknown = ((classes < 0) | (classes >= self.n_classes) | (classes != classes.floor())).nonzero()
@@ -95,10 +97,10 @@ class CountNet3D(nn.Module):
                 raise InputError(f"x must hold geometry classes 0 to {self.n_classes - 1}, got {unknown_class:g}.")
 
     def _pool_points(self, rows: Tensor) -> Tensor:
-        """Take the maximum of each feature over a beam's points, 0 without points. Shape: (B, M, widths[-1])."""
+        """Take the maximum of each feature over the points of a beam (0 if it has none). Shape: (B, M, widths[-1])."""
         if torch.is_grad_enabled():
             return self._encode_points(rows)
-        # Thousands of beams may be predicted at once; features of points are computed for a few at a time.
+        # Thousands of beams may be predicted at once, so point features are computed for a few beams at a time.
         largest = max(cast(Linear, layer).weight.shape[2] for layer in self.points)
         size = max(1, _MAX_FEATURES // (largest * rows.shape[1] * rows.shape[2]))
         return torch.cat([self._encode_points(part) for part in rows.split(size)])
@@ -106,7 +108,7 @@ class CountNet3D(nn.Module):
     def _encode_points(self, rows: Tensor) -> Tensor:
         beams, n_networks, n = len(rows), rows.shape[1], rows.shape[2] - 2
         offsets = (rows[:, :, 2:, 1:] - rows[:, :, :1, 1:]) / _UNIT_METRES
-        # Points become rows of the layers, which take (rows, M, features).
+        # The layers take (rows, M, features), and each point is a row.
         features = offsets.transpose(1, 2).reshape(beams * n, n_networks, 3)
         for layer in self.points[:-1]:
             features = torch.relu_(layer(features))
@@ -115,5 +117,5 @@ class CountNet3D(nn.Module):
         if n == 0:
             return features.new_zeros(beams, n_networks, features.shape[-1])
         features = features.view(beams, n, n_networks, features.shape[-1]).masked_fill_(is_padding, -torch.inf)
-        # relu after the maximum: it then has one value per beam, and turns -inf into 0.
+        # relu comes after the maximum: it has fewer values then, and turns -inf into 0.
         return torch.relu(features.max(1).values)

@@ -1,8 +1,9 @@
-"""Ensembles side by side: M networks of one shape that share no parameters, such as `MLP` for tables.
+"""Layers for ensembles: M networks of one shape side by side, without shared parameters, such as `MLP` for tables.
 
-The shape contract: B rows, M networks, P raw outputs. A network takes (B, F), the same rows for every network, or
-(B, M, F), rows of each network, and returns (B, M, P). A single network is M = 1. Every parameter has the axis of
-networks first, so the sum of their losses gives each of them exactly the gradient it would have alone.
+Shapes: B rows, M networks, P raw outputs. A backbone takes (B, F), the same rows for every network, or (B, M, F),
+separate rows for each network, and returns (B, M, P). A single network has M = 1. The first axis of every parameter
+belongs to the networks. So the gradient of the sum of their losses gives each network exactly the gradient of its own
+loss.
 """
 
 import copy
@@ -17,7 +18,8 @@ from torch import Tensor, nn
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import check_choice, check_integer, is_integer
 
-#: In place if the derivative needs only the result, because activations are most of a step's memory traffic on a CPU.
+#: Activations. Those whose derivative needs only the result work in place, because activations are most of a step's
+#: memory traffic on a CPU.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu_,
     "gelu": nn.functional.gelu,
@@ -27,7 +29,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def make_generators(seeds: Sequence[int]) -> list[torch.Generator]:
-    """Make one random stream per network, on the CPU, so that weights are the same on every device."""
+    """Make one random generator per network. They are on the CPU, so that weights are the same on every device."""
     try:
         return [torch.Generator().manual_seed(seed) for seed in seeds]
     except (TypeError, ValueError, RuntimeError):
@@ -35,9 +37,9 @@ def make_generators(seeds: Sequence[int]) -> list[torch.Generator]:
 
 
 class DeepCopyFactory:
-    """Factory of deep copies of one network, such as a pretrained one; unlike a lambda it can be pickled.
+    """A factory of deep copies of one network, such as a pretrained one. Unlike a lambda, it can be pickled.
 
-    The network is never changed, so copies of a model share the factory.
+    Deep copies of a model share the factory, because its network never changes.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -51,9 +53,9 @@ class DeepCopyFactory:
 
 
 class Linear(nn.Module):
-    """M linear layers. Shape: (B, F) or (B, M, F) -> (B, M, out).
+    """M linear layers. Shape: (B, F) or (B, M, F) -> (B, M, n_out).
 
-    `reset` draws each network's weights from its own stream, as torch.nn.Linear does: uniform within 1 / sqrt(F).
+    `reset` draws the weights of each network from its own generator, uniformly within 1 / sqrt(F) like torch.nn.Linear.
 
     Parameters
     ----------
@@ -69,7 +71,7 @@ class Linear(nn.Module):
     (torch.Size([4, 5, 2]), torch.Size([4, 5, 2]))
     """
 
-    @torch.inference_mode(False)  # weights made in inference mode could never be trained
+    @torch.inference_mode(False)  # weights that are created in inference mode could not be trained
     def __init__(self, n_in: int, n_out: int, n_networks: int) -> None:
         super().__init__()
         self.n_networks = check_integer("n_networks", n_networks, minimum=1)
@@ -77,12 +79,12 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_networks, 1, n_out, dtype=torch.float32))
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Draw fresh weights.
+        """Draw new weights.
 
         Parameters
         ----------
         streams : sequence of torch.Generator
-            One per network.
+            One random generator per network.
         """
         check_seeds(streams, self.n_networks)
         bound = 1.0 / math.sqrt(max(1, self.weight.shape[1]))
@@ -103,16 +105,16 @@ class Linear(nn.Module):
 
 
 class NetworkList(nn.ModuleList):
-    """M networks of any kind, one after the other: for layers without an axis of networks.
+    """M separate networks of any kind, computed one after the other; for layers without an axis for networks.
 
-    If a network's attribute `capturable` is true, it does the same in every step, without reading values and without
-    randomness, so that a step can be captured as a CUDA graph; its attribute `takes` describes its input in messages.
-    Shape: (B, ...) or (B, M, ...) -> (B, M, F).
+    A network may have two attributes. `capturable` is True if its steps can be captured as a CUDA graph: all steps run
+    the same kernels, read no values and use no randomness. `takes` describes its input in error messages. Shape: (B,
+    ...) or (B, M, ...) -> (B, M, F).
 
     Parameters
     ----------
     make : callable
-        Builds a network. Each call draws new weights or copies the same pretrained ones.
+        Builds a network. Each call must return a new one, with random or copied pretrained weights.
     n_networks : int
         M, the number of networks.
     row_axes : int
@@ -130,25 +132,25 @@ class NetworkList(nn.ModuleList):
         self._make, self._row_axes = make, row_axes
         weights = [id(p) for network in self for p in network.parameters() if p.requires_grad]
         if len(set(weights)) < len(weights):
-            got = "weights that networks share"
-            raise ConfigError(f"make must build a new network at every call, got {got}. Build all layers in it.")
+            reason = "but some networks share weights"
+            raise ConfigError(f"make must build a new network at every call, {reason}. Build all layers inside make.")
 
     @property
     def n_networks(self) -> int:
-        """Number of networks."""
+        """The number of networks."""
         return len(self)
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Draw fresh weights.
+        """Draw new weights.
 
         Parameters
         ----------
         streams : sequence of torch.Generator
-            One per network.
+            One random generator per network.
         """
         check_seeds(streams, len(self))
         for network, stream in zip(self, streams, strict=True):
-            # Networks of other libraries draw from torch's global stream, which is restored afterwards.
+            # Other libraries draw from torch's global generator, which is restored afterwards.
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(int(torch.randint(2**62, (), generator=stream)))
                 network.load_state_dict(self._make().state_dict())
@@ -161,14 +163,16 @@ class NetworkList(nn.ModuleList):
 
 
 class MLP(nn.Module):
-    """M perceptrons side by side (Appendix B). Shape: (B, F) or (B, M, F) -> (B, M, hidden[-1]), or F without layers.
+    """M perceptrons side by side (Appendix B).
+
+    Shape: (B, F) or (B, M, F) -> (B, M, hidden[-1]), or (B, M, F) without layers.
 
     Parameters
     ----------
     n_in : int
         F, the number of inputs.
     hidden : sequence of int
-        Widths of the layers; with () the inputs are the features, so that raw outputs are linear in them.
+        Widths of the layers. With (), the inputs are the features, and raw outputs are linear in them.
     n_networks : int
         M, the number of perceptrons.
     activation : {"relu", "gelu", "silu", "tanh"}
@@ -185,14 +189,14 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         check_choice("activation", activation, ACTIVATIONS)
-        widths = [n_in, *check_widths("hidden", hidden, least=0)]
+        widths = [n_in, *check_widths("hidden", hidden, min_layers=0)]
         self.n_networks = check_integer("n_networks", n_networks, minimum=1)
         self.layers = nn.ModuleList(Linear(a, b, n_networks) for a, b in pairwise(widths))
         self.output_dim = widths[-1]
         self.activation = activation
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Draw fresh weights, one stream per network."""
+        """Draw new weights, with one random generator per network."""
         for layer in self.layers:
             cast(Linear, layer).reset(streams)
 
@@ -210,7 +214,7 @@ class MLP(nn.Module):
 class Frozen(nn.Module):
     """A network that is not trained: no gradients, and always in evaluation mode.
 
-    Rows have `row_axes` axes; with one more axis behind the batch's, each network has separate rows.
+    A row has `row_axes` axes. If the input has two axes more, the second one belongs to networks with separate rows.
     """
 
     def __init__(self, network: nn.Module, row_axes: int) -> None:
@@ -219,7 +223,7 @@ class Frozen(nn.Module):
         self.row_axes = row_axes
 
     def train(self, mode: bool = True) -> "Frozen":
-        """Stay in evaluation mode, whatever the mode."""
+        """Stay in evaluation mode; `mode` has no effect."""
         return super().train(False)
 
     @torch.no_grad()
@@ -231,25 +235,25 @@ class Frozen(nn.Module):
 
 
 # Checks of networks' arguments ---------------------------------------------------------------------------------------
-# Inputs are checked by type, shape and dtype only, so that a GPU need not wait.
+# Only type, shape and dtype of inputs are checked, because reading values would make a GPU wait.
 
 
 def check_seeds(seeds: Sized, n_networks: int) -> None:
-    """Raise a `ConfigError` if there is not one seed, or random stream, per network."""
+    """Raise a `ConfigError` unless there is one seed (or random generator) per network."""
     if len(seeds) != n_networks:
         raise ConfigError(f"seeds must have one entry per network ({n_networks}), got {len(seeds)}.")
 
 
-def check_widths(name: str, widths: object, least: int = 1) -> tuple[int, ...]:
-    """Return the widths of at least so many layers as integers, or raise a `ConfigError`."""
+def check_widths(name: str, widths: object, min_layers: int = 1) -> tuple[int, ...]:
+    """Return the widths of at least `min_layers` layers as integers; raise a `ConfigError` for invalid ones."""
     layer_widths = tuple(widths) if isinstance(widths, Iterable) else (None,)
-    if len(layer_widths) < least or not all(is_integer(width) and width >= 1 for width in layer_widths):
+    if len(layer_widths) < min_layers or not all(is_integer(width) and width >= 1 for width in layer_widths):
         raise ConfigError(f"{name} must list integers of at least 1, such as (128, 64), got {widths!r:.40}.")
     return tuple(int(width) for width in layer_widths)
 
 
 def check_rows(x: Any, row_axes: int, takes: str | None = None, n_networks: int | None = None) -> None:
-    """Raise an `InputError` if `x` is not a batch of rows with `row_axes` axes, or of such rows per network."""
+    """Raise an `InputError` if `x` is no batch of rows with `row_axes` axes, with or without an axis for networks."""
     axes = x.dim() - row_axes if isinstance(x, Tensor) else 0
     if axes == 1 or (axes == 2 and n_networks in (None, x.shape[1])):
         return
@@ -262,6 +266,9 @@ def check_rows(x: Any, row_axes: int, takes: str | None = None, n_networks: int 
 
 
 def check_dtype(x: Tensor, weight: Tensor) -> None:
-    """Raise an `InputError` if `x` has another dtype than the weights; autocast converts floats itself."""
+    """Raise an `InputError` if `x` and the weights differ in dtype.
+
+    Under autocast, floats are converted automatically.
+    """
     if x.dtype != weight.dtype and not (x.is_floating_point() and torch.is_autocast_enabled(x.device.type)):
         raise InputError(f"x must be {weight.dtype} like the weights, got {x.dtype}.")

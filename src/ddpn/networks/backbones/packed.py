@@ -1,4 +1,4 @@
-"""Packed rows of tables: inputs that are 0 or 1 take a bit each, so that many training rows fit into memory."""
+"""Packed rows of tables: inputs that are 0 or 1 take one bit each, so that many training rows fit into memory."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,12 +9,12 @@ from torch.nn.functional import embedding
 
 from ddpn.networks.backbones.members import MLP
 
-#: Bytes of a float32. Packed rows have a multiple of it, so that their numbers can be viewed as float32.
+#: Bytes of a float32. The length of a packed row is a multiple of it, so that bytes can be viewed as float32.
 _FLOAT32_BYTES = 4
 
 
 class InputPacking(nn.Module):
-    """Pack rows of float32 inputs into bytes, the numbers first and then a bit per input; as a module, unpack them.
+    """Packs float32 rows into bytes, the numbers first and then one bit per input; as a module, it unpacks them.
 
     Shape of `forward`: (..., bytes) -> (..., width).
 
@@ -23,7 +23,7 @@ class InputPacking(nn.Module):
     width : int
         The number of inputs.
     numbers : sequence of int
-        Positions of the inputs that can be any number. All others are 0 or 1 in every row.
+        Positions of the inputs that are arbitrary numbers. All other inputs are 0 or 1.
 
     Examples
     --------
@@ -48,14 +48,14 @@ class InputPacking(nn.Module):
         return f"{self.width}, numbers={self.numbers.tolist()}"
 
     def pack(self, blocks: Iterable[np.ndarray], rows: int) -> Tensor:
-        """Pack blocks of rows, one after the other.
+        """Pack blocks of rows into one tensor.
 
         Parameters
         ----------
         blocks : iterable of arrays, shape (rows of the block, width)
             Inputs in float32.
         rows : int
-            The number of rows of all blocks.
+            The total number of rows.
 
         Returns
         -------
@@ -66,7 +66,7 @@ class InputPacking(nn.Module):
         for inputs in blocks:
             part = packed[start : start + len(inputs)]
             part[:, : self._flags.start] = np.ascontiguousarray(inputs[:, numbers]).view(np.uint8)
-            part[:, self._flags] = np.packbits(inputs != 0.0, axis=1)  # of numbers, too, which are not read from here
+            part[:, self._flags] = np.packbits(inputs != 0.0, axis=1)  # the bits of numbers are never read
             start += len(inputs)
         return torch.from_numpy(packed)
 
@@ -83,16 +83,16 @@ class UnpackedInputs(nn.Module):
         self.packing, self.backbone, self.output_dim = packing, backbone, backbone.output_dim
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Draw fresh weights, one stream per network."""
+        """Draw new weights, with one random generator per network."""
         self.backbone.reset(streams)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() == 2:
             return self.backbone(self.packing(x))
-        # The rows of a network are next to each other in memory.
+        # Transposed, so that the rows of each network are contiguous in memory.
         return self.backbone(self.packing(x.transpose(0, 1)).transpose(0, 1))
 
 
 def holds_table_rows(x: Tensor) -> bool:
-    """Return True for rows of a table, packed or not; texts, images and clouds have integers or more axes."""
+    """Return True if `x` holds rows of a table, packed or not, rather than token ids, images or point clouds."""
     return x.dim() == 2 and (x.is_floating_point() or x.dtype == torch.uint8)

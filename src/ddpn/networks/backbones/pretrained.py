@@ -1,7 +1,7 @@
-"""Pretrained networks in two parts: a frozen part that is shared, and a part that each network of an ensemble tunes.
+"""Pretrained networks in two parts: a frozen part that networks share, and a part that each network trains.
 
-`Text` and `ViT` are transformer encoders, of which some first blocks are frozen (Appendix B). `EfficientNet` has the
-ImageNet weights of a Python package.
+`Text` and `ViT` are transformer encoders whose first blocks can be frozen (Appendix B). `EfficientNet` has ImageNet
+weights from a Python package.
 """
 
 import copy
@@ -25,14 +25,14 @@ from ddpn.runtime.validation import check_choice, is_integer
 #: Means and standard deviations of ImageNet's channels.
 _MEAN = (0.485, 0.456, 0.406)
 _STD = (0.229, 0.224, 0.225)
-#: Input of networks for images, for messages.
+#: The input of image networks, as error messages describe it.
 IMAGES = "a uint8 tensor of RGB images (B, 3, S, S), or (B, M, 3, S, S) with images of each network"
 #: Ways to pool the hidden states of a transformer into features.
 TOKEN_POOLINGS = ("mean", "cls", "pooler")
-#: Names that libraries give to the norm behind the last block, and to the table of positions.
+#: Names that transformers use for the norm after the last block, and for the embedding of positions.
 _LAST_NORMS = ("layernorm", "norm", "final_layernorm", "final_layer_norm", "ln_f")
 _POSITIONS = ("position_embeddings", "embed_positions", "wpe")
-#: Messages about a configuration, and about a name or folder; and the errors of reading one.
+#: Messages about invalid configurations and about invalid names or folders; and the errors that reading them raises.
 _UNBUILDABLE = "config must be one that transformers can build, got {}"
 _UNREADABLE = 'pretrained must name a model of the hub or a folder with one, got "{}"'
 _READ_ERRORS = (OSError, ValueError, SafetensorError)
@@ -40,9 +40,10 @@ _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 class NetworkTail(nn.Module):
-    """The part that each network trains: a module that `make` builds, if any, and a perceptron (Appendix B).
+    """The part that each network trains: an optional module that `make` builds, then a perceptron (Appendix B).
 
-    `width` is the number of features of that module, or of x without one; rows of x have `row_axes` axes.
+    `width` is the number of features of that module, or of x if there is no module. A row of x has `row_axes` axes.
+    Shape: (B, ...) or (B, M, ...) -> (B, M, hidden[-1]).
 
     Shape: (B, ...) or (B, M, ...) -> (B, M, hidden[-1]).
     """
@@ -62,7 +63,7 @@ class NetworkTail(nn.Module):
         self.output_dim = self.perceptron.output_dim
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Draw fresh weights, one stream per network; pretrained weights are the same for all."""
+        """Draw new weights with one random generator per network; pretrained weights are the same for all networks."""
         if self.networks is not None:
             self.networks.reset(streams)
         self.perceptron.reset(streams)
@@ -72,17 +73,18 @@ class NetworkTail(nn.Module):
 
 
 class FineTuned(nn.Module):
-    """A trunk that all networks share, and a tail per network.
+    """A frozen trunk that all networks share, and a tail for each network.
 
-    To train on the same rows many times, compute `trunk` once and train `tail` on its output.
+    To train on the same rows many times, compute the `trunk` once and train the `tail` on its output. Shape: (B, ...)
+    or (B, M, ...) -> (B, M, output_dim).
 
     Shape: (B, ...) or (B, M, ...) -> (B, M, output_dim).
 
     Parameters
     ----------
     trunk : Frozen or None
-        The part with shared weights, which are not trained.
-    tail : Tail
+        The shared part, whose weights are not trained.
+    tail : NetworkTail
         The part that each network trains.
     """
 
@@ -92,7 +94,7 @@ class FineTuned(nn.Module):
         self.output_dim = tail.output_dim
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Draw fresh weights, one stream per network; the trunk keeps its weights."""
+        """Draw new weights of the tail with one random generator per network; the trunk keeps its weights."""
         self.tail.reset(streams)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -100,7 +102,7 @@ class FineTuned(nn.Module):
 
 
 class ImageNormalization(nn.Module):
-    """Bytes 0..255 -> normalised numbers, channel by channel. Shape: (..., 3, S, S) as given."""
+    """Normalises bytes from 0 to 255 channel by channel. Shape: (..., 3, S, S), unchanged."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,10 +122,10 @@ class ImageNormalization(nn.Module):
 
 
 class Pool(nn.Module):
-    """Hidden states of the tokens -> features of the row, by one of `TOKEN_POOLINGS`. Shape: (B, L, H) -> (B, H).
+    """Pools the hidden states of tokens into features of a row by one of `TOKEN_POOLINGS`. Shape: (B, L, H) -> (B, H).
 
-    `pooler` is the model's own layer on its first token. Without a mask the first token stands for the class, and
-    "mean" leaves it out; with one it averages over the tokens that are kept, zeros if there are none.
+    `pooler` is the model's own layer on its first token. With a mask, "mean" averages over the tokens in the mask
+    (zeros if there are none). Without a mask, the first token is the class token, which "mean" leaves out.
     """
 
     def __init__(self, pooling: str, pooler: nn.Module | None) -> None:
@@ -146,14 +148,14 @@ class Pool(nn.Module):
 
 
 class Encoder(nn.Module, ABC):
-    """A transformer, how it reads one kind of input, and how its hidden states become features. Shape: -> (B, H).
+    """A transformer with a way to read one kind of input and to pool hidden states into features (B, H).
 
-    If it `is_cut`, it has the embeddings and first blocks alone, and gives hidden states (B, L, H), or (B, L, H + 1)
-    with the mask as the last channel.
+    If `is_cut`, it consists of the embeddings and the first blocks only, and returns hidden states (B, L, H), or (B, L,
+    H + 1) with the mask as the last channel.
     """
 
-    takes: ClassVar[str]  # the inputs, in words
-    states: ClassVar[str]  # the hidden states, in words
+    takes: ClassVar[str]  # a description of the inputs, for messages
+    states: ClassVar[str]  # a description of the hidden states, for messages
     capturable: bool = False
     has_mask: ClassVar[bool] = False
 
@@ -161,7 +163,7 @@ class Encoder(nn.Module, ABC):
         super().__init__()
         self.pool = Pool(pooling, getattr(model, "pooler", None))
         if getattr(model, "pooler", None) is not None:
-            model.pooler = None  # it is in `pool`, if it is used
+            model.pooler = None  # `pool` has it, if it is needed
         self.model, self.is_cut = model, False
 
     @abstractmethod
@@ -170,7 +172,7 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def read(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Compute hidden states (B, L, H), and with `has_mask` a mask (B, L) of those that are tokens of the input."""
+        """Compute hidden states (B, L, H) and, with `has_mask`, a mask (B, L) of the tokens that are not padding."""
 
     def forward(self, x: Tensor) -> Tensor:
         hidden, keep = self.read(x)
@@ -182,7 +184,7 @@ class Encoder(nn.Module, ABC):
         return nn.functional.pad(with_mask, (0, 0, 0, x.shape[1] - hidden.shape[1]))
 
     def keep_first_blocks(self, n: int) -> "Encoder":
-        """Keep the embeddings and the first `n` blocks only, without the norm behind the last."""
+        """Keep only the embeddings and the first `n` blocks; drop the last norm."""
         holder, name, blocks = find_blocks(self.model)
         setattr(holder, name, nn.ModuleList(list(blocks)[:n]))
         for norm in _LAST_NORMS:
@@ -192,7 +194,7 @@ class Encoder(nn.Module, ABC):
         return self
 
     def freeze(self, n: int) -> "Encoder":
-        """Exclude the embeddings and the first `n` blocks from training, while their dropout stays in effect."""
+        """Exclude the embeddings and the first `n` blocks from training. Their dropout stays in effect."""
         norms = [getattr(self.model, name) for name in _LAST_NORMS if hasattr(self.model, name)]
         self.model.requires_grad_(False)
         for module in [*list(find_blocks(self.model)[2])[n:], *norms]:
@@ -201,7 +203,7 @@ class Encoder(nn.Module, ABC):
 
 
 class LastBlocks(nn.Module):
-    """The last blocks of an encoder that `make` builds, from block `n` on (counted from 0), with norm and pooling.
+    """The blocks from number `n` (counted from 0) of an encoder that `make` builds, with norm and pooling.
 
     Shape: hidden states -> (B, H).
     """
@@ -217,7 +219,7 @@ class LastBlocks(nn.Module):
         self.has_mask, self.pool, self.takes = encoder.has_mask, encoder.pool, encoder.states
 
     def forward(self, states: Tensor) -> Tensor:
-        # States stored in half precision are computed with in the weights' precision, except under autocast.
+        # Hidden states may be stored in half precision.
         hidden, keep = states.to(next(self.parameters()).dtype), None
         mask: tuple[Tensor, ...] = ()
         if self.has_mask:
@@ -231,14 +233,14 @@ class LastBlocks(nn.Module):
 
 
 def _frozen_copy(make: Callable[[], Encoder], n: int) -> Encoder:
-    """Build an encoder, and freeze its embeddings and its first `n` blocks."""
+    """Build an encoder with frozen embeddings and `n` frozen first blocks."""
     return make().freeze(n)
 
 
 class Transformer(FineTuned):
-    """A transformer in two parts: `frozen` blocks that all networks share, and the blocks that each network trains.
+    """A transformer in two parts: `frozen` blocks, which all networks share, and blocks that each network trains.
 
-    With `dropout`, frozen blocks are computed anew in every step, so they belong to the part of each network.
+    With `dropout`, the output of frozen blocks differs in every step, so each network has its own copy of them.
     """
 
     def __init__(
@@ -251,7 +253,7 @@ class Transformer(FineTuned):
         dropout: bool = False,
     ) -> None:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # of the trunk, if it is not pretrained
+            torch.manual_seed(0)  # for the trunk, if it has random weights
             whole = make()
         count, example = len(find_blocks(whole.model)[2]), whole.example()
         n: Any = count if frozen == "all" else frozen
@@ -270,17 +272,17 @@ class Transformer(FineTuned):
         elif n == count:
             super().__init__(Frozen(whole, row_axes), NetworkTail(None, **options))
         else:
-            last = LastBlocks(lambda: whole, first)  # for the check alone; taken before the model is cut
+            last = LastBlocks(lambda: whole, first)  # only for the check; made before the model is cut
             trunk = Frozen(whole.keep_first_blocks(first), row_axes)
             _check_split(features, trunk, last, example)
             super().__init__(trunk, NetworkTail(partial(LastBlocks, make, first), row_axes=2, **options))
 
 
 def find_blocks(model: nn.Module) -> tuple[nn.Module, str, nn.ModuleList]:
-    """Find the list of blocks; return the module that holds it, its name in that module, and the list."""
+    """Find the list of blocks; return the module that contains it, its name there, and the list."""
     lists = [(name, m) for name, m in model.named_modules() if isinstance(m, nn.ModuleList)]
     if not lists:
-        raise ConfigError(f"the model must have a list of blocks, got none in {type(model).__name__}.")
+        raise ConfigError(f"{type(model).__name__} has no list of blocks. Use a transformer such as bert or vit.")
     path, blocks = max(lists, key=lambda pair: sum(p.numel() for p in pair[1].parameters()))
     holder, _, name = path.rpartition(".")
     return model.get_submodule(holder), name, blocks
@@ -288,27 +290,27 @@ def find_blocks(model: nn.Module) -> tuple[nn.Module, str, nn.ModuleList]:
 
 @torch.no_grad()
 def _encode_example(whole: Encoder, example: Tensor) -> Tensor:
-    """Encode an example; raise a `ConfigError` before any training if the model cannot encode it."""
+    """Encode an example; raise a `ConfigError` if the model cannot encode it, before any training begins."""
     try:
         return whole.eval()(example)
     except Exception as error:
         got = f"{type(error).__name__} from {type(whole.model).__name__} ({_first_line(error)})"
-        must, remedy = "return hidden states for its inputs alone", "Use an encoder such as bert, for images vit."
+        must, remedy = "return hidden states", "Use an encoder such as bert for texts or vit for images."
         raise ConfigError(f"the model must {must}, got {got}. {remedy}") from error
 
 
 @torch.no_grad()
 def _check_split(expected: Tensor, first: nn.Module, last: nn.Module, example: Tensor) -> None:
-    """Raise a `ConfigError` if the two parts give other features than the whole model, which is no chain of blocks."""
+    """Raise a `ConfigError` if the two parts together compute other features than the whole model."""
     try:
         got = last.eval()(first.eval()(example))
         worst = f"a difference of {float((expected - got).abs().max()):.2g}"
         good = torch.allclose(expected, got, atol=1e-4, rtol=1e-4)
-    except Exception as error:  # blocks of other families have other arguments and results
+    except Exception as error:  # blocks of some models have other arguments and results
         good, worst = False, f"{type(error).__name__}: {_first_line(error)}"
     if not good:
-        must, remedy = "give the same features as before", "Use frozen='none' or frozen='all' with this model."
-        raise ConfigError(f"a model that is split between blocks must {must}, got {worst}. {remedy}")
+        remedy = "Use frozen='none' or frozen='all' with this model."
+        raise ConfigError(f"The model cannot be split between blocks, because its features change ({worst}). {remedy}")
 
 
 # Encoders by name, path or configuration ------------------------------------------------------------------------------
@@ -320,9 +322,10 @@ def make_loader(
     config: Any,
     dropout: bool = False,
 ) -> Callable[[], Encoder]:
-    """Make a function that builds encoders: with random weights from `config`, else with pretrained weights, read once.
+    """Return a function that builds encoders.
 
-    Without `dropout`, all dropout rates are set to 0.
+    They have random weights if there is a `config`, else pretrained weights, which are read once. Without `dropout`,
+    all dropout rates are set to 0.
     """
     transformers = import_extra("transformers", "text")
     if config is not None:
@@ -331,7 +334,7 @@ def make_loader(
     with _raise_config_errors(_UNREADABLE.format(pretrained), *_READ_ERRORS):
         settings = _with_dropout(transformers.AutoConfig.from_pretrained(where), dropout)
         model = transformers.AutoModel.from_pretrained(where, config=settings)
-    # Whatever precision they were stored in: training in half precision keeps its weights in float32.
+    # In float32, whatever precision they were stored in: even bf16 training keeps its weights in float32.
     return cast(Callable[[], Encoder], DeepCopyFactory(_wrap_model(kind, model.float(), dropout)))
 
 
@@ -343,7 +346,7 @@ def _build_encoder(kind: Callable[[nn.Module], Encoder], config: Any, dropout: b
 
 
 def _wrap_model(kind: Callable[[nn.Module], Encoder], model: nn.Module, dropout: bool) -> Encoder:
-    """Wrap a model in its encoder; with dropout its steps are random and cannot be captured."""
+    """Wrap a model in its encoder. With dropout, steps are random and cannot be captured as a CUDA graph."""
     encoder = kind(model)
     if dropout:
         encoder.capturable = False
@@ -351,7 +354,7 @@ def _wrap_model(kind: Callable[[nn.Module], Encoder], model: nn.Module, dropout:
 
 
 def load_tokenizer(pretrained: str | os.PathLike[str]) -> tuple[Any, int]:
-    """Load the tokenizer of a pretrained model, and the id of its padding."""
+    """Load the tokenizer of a pretrained model; also return the id of padding."""
     transformers, where = import_extra("transformers", "text"), _locate_model(pretrained)
     with _raise_config_errors(_UNREADABLE.format(pretrained), *_READ_ERRORS):
         tokenizer = transformers.AutoTokenizer.from_pretrained(where)
@@ -380,7 +383,7 @@ def _copy_config(config: Any) -> Any:
 
 @contextmanager
 def _raise_config_errors(message: str, *errors: type[Exception]) -> Iterator[None]:
-    """Raise an error of another library as a `ConfigError`."""
+    """Raise a `ConfigError` in place of another library's error."""
     try:
         yield
     except errors as error:
@@ -394,7 +397,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _with_dropout(config: Any, dropout: bool) -> Any:
-    """Set every dropout rate of the configuration to 0, whatever its name, unless `dropout` is true; return it."""
+    """Set every dropout rate of the configuration to 0, unless `dropout` is True; return the configuration."""
     for name, value in vars(config).items():
         if not dropout and "dropout" in name and isinstance(value, float):
             setattr(config, name, 0.0)
@@ -405,29 +408,31 @@ def _with_dropout(config: Any, dropout: bool) -> Any:
 
 
 class Text(Transformer):
-    """A pretrained transformer for texts: token ids -> features, for every network.
+    """A pretrained transformer for texts, which turns token ids into features for every network.
 
     Shape: ids (B, L) or (B, M, L), padded with the pad_token_id of the configuration -> (B, M, hidden[-1]). The trunk
-    gives hidden states with the mask as their last channel, (B, L, H + 1); with frozen="all" their average, (B, H).
+    returns hidden states with the mask as the last channel, (B, L, H + 1); with frozen="all", it returns their average,
+    (B, H).
 
     Parameters
     ----------
     pretrained : str or None
-        A name of the hub, a folder, or "package:NAME/FOLDER" inside an installed package.
+        A model name of the hub, a folder, or "package:NAME/FOLDER" inside an installed package.
     config : transformers configuration or dict, optional
-        Gives random weights instead; a dict has a `model_type`.
+        The configuration of a model with random weights, used instead of `pretrained`. A dict has a `model_type`.
     frozen : int, "all" or "none"
-        So many first blocks, with the embeddings, are shared and not trained. Default: all but the last one.
+        The number of first blocks that are shared and not trained, together with the embeddings. A negative number
+        counts from the end. Default: all but the last block.
     hidden : sequence of int
         Widths of the perceptron of each network.
     n_networks : int
         M, the number of networks.
     pooling : {"mean", "cls", "pooler"}
-        How hidden states become features: their average over the tokens of the text, which are all but padding; the
-        first token; or the model's own layer on the first token, if it has one.
+        The features of a text: the average of the hidden states of all tokens but padding, the hidden state of the
+        first token, or the output of the model's own pooling layer, if it has one.
     dropout : bool
-        Train with the model's dropout, in frozen blocks too, whose features then cannot be computed once. By default
-        there is none.
+        Train with the model's dropout, also in frozen blocks; their output can then not be computed in advance.
+        Default: no dropout.
     """
 
     def __init__(
@@ -446,7 +451,10 @@ class Text(Transformer):
 
 
 class TokenEncoder(Encoder):
-    """Encoder of token ids below `words`; `pad` is the id of padding, `positions` the most tokens, if limited."""
+    """An encoder of token ids below `words`.
+
+    `pad` is the id of padding, and `positions` the largest number of tokens, None if it is not limited.
+    """
 
     takes = "a tensor of token ids (B, L), or (B, M, L) with ids of each network"
     states = (
@@ -471,30 +479,30 @@ class TokenEncoder(Encoder):
         self.positions: int | None = None
         for name, module in model.named_modules():
             if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in _POSITIONS:
-                # If padding has a row of its own, positions begin behind it (RoBERTa).
+                # RoBERTa numbers positions from the padding index on.
                 taken = 0 if module.padding_idx is None else module.padding_idx + 1
                 self.positions = int(getattr(model.config, "max_position_embeddings", module.num_embeddings)) - taken
                 break
 
     def example(self) -> Tensor:
-        """Make two texts, one of them padded."""
+        """Make two texts. One of them has padding."""
         ids = torch.full((2, 6), self.pad)
         ids[0], ids[1, :3] = (1 + self.pad) % self.words, (2 + self.pad) % self.words
         return ids
 
     def read(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the hidden states of the tokens, after trimming padding."""
+        """Compute the hidden states of the tokens, without trailing padding."""
         ids = self._trim_padding(x)
         keep = ids != self.pad
         return self.model(input_ids=ids.long(), attention_mask=keep.long()).last_hidden_state, keep
 
     def _trim_padding(self, ids: Tensor) -> Tensor:
-        """Remove the last columns if they are padding in every row; at least one column is left."""
+        """Remove trailing columns that are padding in every row; keep at least one column."""
         if ids.dtype not in _INTEGERS or 0 in ids.shape:
             raise InputError(f"x must hold at least one integer token id, got {ids.dtype} of shape {tuple(ids.shape)}.")
         columns = torch.arange(1, ids.shape[1] + 1, device=ids.device)
         last = ((ids != self.pad).any(0) * columns).max()
-        # All values that are read at once: a GPU's host waits only once.
+        # All values are read at once, so that the host waits for the GPU only once.
         longest, low, high = torch.stack([last, *(extreme.long() for extreme in ids.aminmax())]).tolist()
         if low < 0 or high >= self.words:
             must, got = f"hold token ids from 0 to {self.words - 1}", low if low < 0 else high
@@ -506,21 +514,20 @@ class TokenEncoder(Encoder):
 
 
 class ViT(Transformer):
-    """A pretrained vision transformer: images -> features, for every network.
+    """A pretrained vision transformer, which turns images into features for every network.
 
-    Shape: uint8 (B, 3, S, S) or (B, M, 3, S, S) with S the model's image size -> (B, M, hidden[-1]). The trunk gives
-    hidden states (B, L, H); with frozen="all" the average of its patches, (B, H).
+    Shape: uint8 (B, 3, S, S) or (B, M, 3, S, S), where S is the model's image size -> (B, M, hidden[-1]). The trunk
+    returns hidden states (B, L, H); with frozen="all", it returns the average over the patches, (B, H).
 
     Parameters
     ----------
     pretrained, config, hidden, n_networks, dropout
         As for `ddpn.networks.backbones.Text`.
     frozen : int, "all" or "none"
-        So many first blocks, with the embeddings, are shared and not trained. The default is "none", as the paper tunes
-        all of them.
+        As for `Text`. The default is "none", because the paper trains all blocks.
     pooling : {"mean", "cls", "pooler"}
-        How hidden states become features: the average of the patches, without the class token; the class token; or the
-        model's own layer on the class token.
+        The features of an image: the average of the hidden states of all patches, the hidden state of the class token,
+        or the output of the model's own pooling layer.
     """
 
     def __init__(
@@ -539,7 +546,7 @@ class ViT(Transformer):
 
 
 class ImageEncoder(Encoder):
-    """Encoder of images of `size` x `size` pixels."""
+    """An encoder of images of `size` x `size` pixels."""
 
     takes = IMAGES
     states = "hidden states (B, L, H), or (B, M, L, H) with states of each network, as backbone.trunk(x) gives"
@@ -550,7 +557,7 @@ class ImageEncoder(Encoder):
         image_size = getattr(model.config, "image_size", None)
         sides: list[Any] = (
             list(image_size) if isinstance(image_size, list | tuple) else [image_size]
-        )  # some have height and width
+        )  # some models list height and width
         if len(set(sides)) != 1 or not is_integer(sides[0]) or sides[0] < 1:
             got = f"image_size {image_size} of {type(model).__name__}"
             remedy = "Use a vision transformer, or Text for texts."
@@ -558,7 +565,7 @@ class ImageEncoder(Encoder):
         self.size, self.normalize = int(sides[0]), ImageNormalization()
 
     def example(self) -> Tensor:
-        """Make an image of all shades."""
+        """Make an image with many different values."""
         return (torch.arange(3 * self.size**2) % 251).view(1, 3, self.size, self.size).to(torch.uint8)
 
     def read(self, x: Tensor) -> tuple[Tensor, None]:
@@ -569,7 +576,7 @@ class ImageEncoder(Encoder):
         try:
             return self.model(pixel_values=pixels).last_hidden_state, None
         except (RuntimeError, ValueError) as error:
-            # Some families take other sizes too.
+            # Some models accept other sizes as well, so sizes are not checked in advance.
             if x.shape[-2:] == (self.size, self.size):
                 raise
             raise InputError(f"x must be images of {self.size} x {self.size}, got shape {tuple(x.shape)}.") from error
@@ -578,32 +585,33 @@ class ImageEncoder(Encoder):
 # Images on small machines ---------------------------------------------------------------------------------------------
 
 
-#: Blocks that end a stage with their numbers of channels, and the channels of the last convolution.
+#: The last block of several stages, with its number of channels; and the number of channels of the last convolution.
 _STAGE_CHANNELS = {4: 40, 10: 112, 14: 192}
 _WIDTH = 1280
-#: Number of features: means over the image, or means and standard deviations over it of several stages.
+#: The number of features of each pooling: means over the image, or means and standard deviations of several stages.
 POOLINGS = {"mean": _WIDTH, "stages": 2 * (sum(_STAGE_CHANNELS.values()) + _WIDTH)}
 
 
 class EfficientNet(FineTuned):
-    """EfficientNet-Lite0: images -> features, for every network.
+    """An EfficientNet-Lite0, which turns images into features for every network.
 
-    Shape: uint8 (B, 3, S, S) or (B, M, 3, S, S) -> (B, M, hidden[-1]); with frozen="all" the trunk gives (B, F).
+    Shape: uint8 (B, 3, S, S) or (B, M, 3, S, S) -> (B, M, hidden[-1]). With frozen="all", the trunk returns (B, F).
 
     Parameters
     ----------
     pretrained : bool
-        Take ImageNet's weights.
+        Use ImageNet's weights.
     frozen : {"none", "all"}
-        "all" tunes only the perceptron, "none" everything except the statistics of batch norms: those of a few thousand
-        images are worse than ImageNet's, and every network and its averaged weights would need their own.
+        With "all", only the perceptron is trained. With "none", everything is trained except the statistics of batch
+        norms: statistics of a few thousand images are worse than ImageNet's, and every network and its averaged
+        weights would need separate ones.
     hidden : sequence of int
         Widths of the perceptron of each network.
     n_networks : int
         M, the number of networks.
     pooling : {"mean", "stages"}
-        "mean" averages the last features over the image; "stages" takes the mean and the standard deviation over the
-        image of several stages, which carry more information about amounts.
+        "mean" averages the last features over the image. "stages" takes means and standard deviations of the features
+        of several stages, which contain more information about amounts.
     """
 
     def __init__(
@@ -617,7 +625,7 @@ class EfficientNet(FineTuned):
     ) -> None:
         check_choice("frozen", "none" if frozen is None else frozen, ("none", "all"))
         check_choice("pooling", pooling, POOLINGS)
-        # Those drawn at random differ from call to call; pretrained weights are read once.
+        # Random weights differ from call to call; pretrained weights are read once.
         make: Callable[[], nn.Module] = partial(_build_efficientnet, pretrained, pooling)
         make = DeepCopyFactory(make()) if pretrained else make
         options: dict[str, Any] = {"width": POOLINGS[pooling], "hidden": hidden, "n_networks": n_networks}
@@ -640,18 +648,18 @@ def _build_efficientnet(pretrained: bool, pooling: str) -> "Features":
 
 
 class Features(nn.Module):
-    """The network up to its pooled features. Shape: (B, 3, S, S) -> (B, F)."""
+    """An EfficientNet up to its pooled features. Shape: (B, 3, S, S) -> (B, F)."""
 
     capturable, takes = True, IMAGES
 
     def __init__(self, network: nn.Module, pooling: str) -> None:
         super().__init__()
-        network._fc = nn.Identity()  # the classes of ImageNet
+        network._fc = nn.Identity()  # drops the classifier of ImageNet
         self.network, self.pooling, self.normalize = network, pooling, ImageNormalization()
         self.train()
 
     def train(self, mode: bool = True) -> "Features":
-        """Set the mode of all modules but batch norms, which keep their statistics."""
+        """Set the mode of all modules but batch norms, which always use their stored statistics."""
         super().train(mode)
         for module in self.modules():
             if isinstance(module, nn.BatchNorm2d):
@@ -659,7 +667,7 @@ class Features(nn.Module):
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        # Channels last: twice as fast on a CPU, and the layout of tensor cores.
+        # With channels last it is twice as fast on a CPU; tensor cores use this layout, too.
         pixels = self.normalize(x).contiguous(memory_format=torch.channels_last)
         maps: list[Tensor] = []
         network: Any = self.network
@@ -674,7 +682,7 @@ class Features(nn.Module):
         finally:
             for hook in hooks:
                 hook.remove()
-        # Means and standard deviations over the image, whose gradient is finite where a map is constant.
+        # 1e-6 keeps the gradient of the standard deviation finite if a feature map is constant.
         pairs = [
             (feature_map.mean((-2, -1)), (feature_map.var((-2, -1), correction=0) + 1e-6).sqrt())
             for feature_map in maps

@@ -1,8 +1,7 @@
-"""Heads: from a network's raw outputs to a distribution, and the objective that trains it.
+"""Heads: each turns a network's raw outputs into a distribution and defines the training objective.
 
-A new likelihood is one new file and one line in `SHIPPED`, or `HEADS["name"] = MyHead` in your program.
-Importing this package, listing the names in `HEADS` and `name in HEADS` import no torch; a head is imported on first
-use.
+A new likelihood is one new file and one line in `SHIPPED`, or `HEADS["name"] = MyHead` in your program. Importing this
+package and listing `HEADS` do not import torch: a head is imported on first use.
 """
 
 from collections.abc import Sequence
@@ -17,10 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_LIKELIHOOD", "HEADS", "Head", "check_likelihood", "make_head"]
 
-#: What networks predict by default; a GLM has one Double Poisson.
+#: The default likelihood of networks. The default of a GLM is a single Double Poisson.
 DEFAULT_LIKELIHOOD = "mixed"
 
-#: The likelihoods of this package: name -> "module:class".
+#: The likelihoods of ddpn: name -> "module:class".
 SHIPPED = {
     "double_poisson": "ddpn.networks.heads.double_poisson:DoublePoissonHead",
     "poisson": "ddpn.networks.heads.rates:PoissonHead",
@@ -39,12 +38,12 @@ SHIPPED = {
     "hurdle_double_poisson": "ddpn.networks.heads.zeros:HurdleDoublePoissonHead",
     "mixed": "ddpn.networks.heads.mixed:MixedHead",
 }
-#: Likelihoods of counts with a known total.
+#: Likelihoods of counts "k of n" with a known total n.
 TOTALS = ("double_binomial",)
-#: Every likelihood that can be named, with those that users add: name -> subclass of `Head`.
+#: All likelihoods, including those that users add: name -> subclass of `Head`.
 HEADS = Registry("likelihood", SHIPPED)
 
-#: Module of each class that is imported on first use.
+#: The module of each class that is imported on first use.
 _MODULES = {cls: module for module, _, cls in (entry.partition(":") for entry in SHIPPED.values())}
 _MODULES["Head"] = "ddpn.networks.heads.head"
 __getattr__ = import_on_use(__name__, _MODULES)
@@ -58,8 +57,8 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
     likelihood : str or sequence of str
         A name in `HEADS`. Several names make a mixture of these families per row.
     **options
-        Options of the head, see its class. `components=K`, an option of every likelihood of counts, makes a mixture of
-        K distributions of that family.
+        Options of the head, which its class documents. `components=K`, an option of every likelihood of counts, makes
+        a mixture of K distributions of that family.
 
     Examples
     --------
@@ -98,7 +97,7 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
 
 
 def check_likelihood(likelihood: Any) -> tuple[str, ...]:
-    """Return the names of a likelihood, one or several; raise a `ConfigError` for an unknown one. Import no torch."""
+    """Return the names of a likelihood, one or several; raise a `ConfigError` for an unknown name. Imports no torch."""
     names = (likelihood,) if isinstance(likelihood, str) or not isinstance(likelihood, Sequence) else tuple(likelihood)
     if not names:
         raise ConfigError(argument="likelihood", must="name at least one distribution", got="an empty list")

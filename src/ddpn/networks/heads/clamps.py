@@ -1,8 +1,8 @@
-"""Smooth bounds on a network's raw outputs, so that no distribution leaves the range where it is exact.
+"""Smooth bounds on raw outputs, which keep distributions in the range where they are computed exactly.
 
-Between its bounds a clamp is the identity, to the bit; beyond them it bends like an arctangent and ends pi/2 further
-out. Value, slope and curvature are continuous, and the slope 1 / (1 + e^2), at a distance e outside, is never 0: a
-network whose outputs drift away gets a gradient that brings them back. A hard clamp has none there.
+Between its bounds, a smooth bound is exactly the identity. Beyond them it bends like an arctangent and ends pi/2
+further out. Value, slope and curvature are continuous. At a distance e outside, the slope is 1 / (1 + e^2), which is
+never 0: outputs that drift away get a gradient that brings them back, as they would not with a hard bound.
 """
 
 import math
@@ -10,26 +10,27 @@ import math
 import torch
 from torch import Tensor
 
-#: log mu: 8e-7 to 9e6, the range the Double Poisson's golden tables cover.
+#: log mu: from 8e-7 to 9e6, the range of the reference tables of the Double Poisson.
 LOG_MU = (-14.0, 16.0)
-#: log gamma: 1e-4 to 1e4, likewise; less for large mu, see `lowest_log_gamma`.
+#: log gamma: from 1e-4 to 1e4, for the same reason. For large mu the lower bound is lower, see `lowest_log_gamma`.
 LOG_GAMMA = (-9.2, 9.2)
-#: log alpha of a Negative Binomial: below, it is a Poisson even at a mean of e^16.
+#: log alpha of a Negative Binomial. At the lower bound it is a Poisson even for a mean of e^16.
 LOG_ALPHA = (-23.0, 9.2)
 #: log variance of a Gaussian: a standard deviation from a thousandth of a count to 2e7.
 LOG_VARIANCE = (-14.0, 34.0)
-#: mu / gamma >= 1 / 100: a distribution with a standard deviation of 0.1 already sits on one or two integers.
-_LOG_NARROWEST = math.log(100.0)
-#: Below mu = 0.1 that bound would exclude small means (mu = 1e-6, gamma = 1e-4 has mean 244), so that gamma <= 10.
-_LOG_SMALL = math.log(0.1)
-#: Above this mu, gamma mu >= 0.1 bounds gamma instead of 1e-4: a standard deviation of three times the mean.
-LOG_LARGE = math.log(1e3)
-#: Largest distance from a bound that `unbend` inverts, as the exact inverse becomes infinite.
-_MAX_EXCESS = 1.0
+#: gamma <= 100 mu: with a standard deviation of 0.1, a distribution already sits on one or two integers.
+_LOG_MAX_GAMMA_RATIO = math.log(100.0)
+#: For mu below 0.1, the bound gamma <= 100 mu would exclude small means (mu = 1e-6 with gamma = 1e-4 has a mean of
+#: 244). There the bound is gamma <= 10.
+_LOG_SMALL_MU = math.log(0.1)
+#: Above this mu, the lower bound of gamma is 0.1 / mu instead of 1e-4: a standard deviation of three times the mean.
+LOG_LARGE_MU = math.log(1e3)
+#: The largest distance from a bound that `unbend` inverts, because the exact inverse becomes infinite.
+_MAX_INVERTED_EXCESS = 1.0
 
 
 def bend(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
-    """Bound x smoothly: it stays as it is within [low, high], and is bent outside to stay within pi/2 of that range.
+    """Bound x smoothly: return it unchanged within [low, high], and bend it outside to stay within pi/2 of this range.
 
     Parameters
     ----------
@@ -48,16 +49,16 @@ def unbend(value: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
     Parameters
     ----------
     value : Tensor
-        The result of `bend`. If `bend` does not reach a value, such as infinity, a finite x on its side is returned.
+        The result of `bend`. For a value that `bend` cannot reach, such as infinity, x is finite and beyond the bound.
     low, high : float or Tensor
         The lower and the upper bound, or one per element.
     """
     inside = _clamp(value, low, high)
-    return inside + (value - inside).clamp(-_MAX_EXCESS, _MAX_EXCESS).tan()
+    return inside + (value - inside).clamp(-_MAX_INVERTED_EXCESS, _MAX_INVERTED_EXCESS).tan()
 
 
 def log_mean(raw: Tensor, exposure: Tensor | None) -> Tensor:
-    """Compute the logarithm of exposure times e^raw, with raw bent to the range of `LOG_MU`.
+    """Compute log(exposure) + raw, where raw is bent to the range `LOG_MU`.
 
     Parameters
     ----------
@@ -71,22 +72,22 @@ def log_mean(raw: Tensor, exposure: Tensor | None) -> Tensor:
 
 
 def highest_log_gamma(log_mu: Tensor) -> Tensor:
-    """Return the upper bound on log gamma for log mu: gamma <= 100 mu, at least 10 and at most 1e4."""
-    return log_mu.clamp(_LOG_SMALL, LOG_GAMMA[1] - _LOG_NARROWEST) + _LOG_NARROWEST
+    """Return the upper bound on log gamma for a given log mu: gamma <= 100 mu, but between 10 and 1e4."""
+    return log_mu.clamp(_LOG_SMALL_MU, LOG_GAMMA[1] - _LOG_MAX_GAMMA_RATIO) + _LOG_MAX_GAMMA_RATIO
 
 
 def lowest_log_gamma(log_mu: Tensor) -> Tensor:
-    """Return the lower bound on log gamma for log mu: gamma >= 1e-4, or gamma mu >= 0.1 if mu is above 1,000."""
-    return LOG_GAMMA[0] - (log_mu - LOG_LARGE).clamp(min=0.0)
+    """Return the lower bound on log gamma for a given log mu: gamma >= 1e-4, or 0.1 / mu if mu is above 1,000."""
+    return LOG_GAMMA[0] - (log_mu - LOG_LARGE_MU).clamp(min=0.0)
 
 
 def mean_preserving_log_gamma(log_gamma: Tensor, log_mu: Tensor) -> Tensor:
-    """Limit gamma of rows with an exposure, so that the mean of a Double Poisson is mu to 6%; return log gamma.
+    """Limit gamma of rows with an exposure, so that the mean of a Double Poisson is within 6% of mu; return log gamma.
 
-    The mean is close to mu where gamma mu is large, or gamma is close to 1. For small mu it is about mu^gamma instead:
-    with gamma = 0.3, a thousandth of the exposure would have an eighth of the mean. So 1 / gamma - 1 stays below
-    mu^2 / (1 + mu) / 1.5, which is a variance up to that of a Negative Binomial with alpha = 2/3, and gamma - 1 below
-    mu^2 (1 + mu) / 2. Both are smooth: the inverse of each is added to the inverse of its bound. `log_mu` includes the
+    The mean is close to mu if gamma mu is large or gamma is close to 1. For small mu it is about mu^gamma instead: with
+    gamma = 0.3, a thousandth of the exposure would have an eighth of the mean. Therefore 1 / gamma - 1 stays below mu^2
+    / (1 + mu) / 1.5, which allows the variance of a Negative Binomial with alpha = 2/3, and gamma - 1 stays below mu^2
+    (1 + mu) / 2. Both limits are smooth: reciprocals of the quantity and of its bound are added. `log_mu` includes the
     exposure.
     """
     g, mu = log_gamma.double(), log_mu.double().exp()

@@ -1,4 +1,4 @@
-"""The Double Binomial head: counts of a known total."""
+"""The Double Binomial head, for counts "k of n" with a known total n."""
 
 import math
 
@@ -16,24 +16,24 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_integer, format_rows
 
-#: logit of mu / total: 2e-6 to 1 - 2e-6, of which float32 still distinguishes the ends from 0 and 1.
+#: logit of mu / total: from 2e-6 to 1 - 2e-6, which float32 still distinguishes from 0 and 1.
 LOGIT = (-13.0, 13.0)
-#: gamma total >= 1/2: below, the distribution hardly depends on p, which would then get no gradient.
-_LOG_WIDEST = math.log(0.5)
-#: gamma total >= 2 in the search without features, for the same reason.
-_LOG_WIDEST_START = math.log(2.0)
+#: gamma >= 0.5 / total. With a smaller gamma, the distribution hardly depends on p, which would get no gradient.
+_LOG_MIN_GAMMA_TOTAL = math.log(0.5)
+#: gamma >= 2 / total in the fit without features, for the same reason.
+_LOG_MIN_START_GAMMA_TOTAL = math.log(2.0)
 
 
 class DoubleBinomialHead(Head):
-    """Double Binomial: counts of a known total, over-, equi- or under-dispersed.
+    """Double Binomial: counts "k of n" with a known total, over-, equi- or under-dispersed.
 
-    raw = (logit p, log gamma): mu = total * p, variance about total * p * (1 - p) / gamma. The exposure of a row is its
-    total, an integer of at least the count.
+    raw = (logit p, log gamma): mu = total * p, and the variance is about total * p * (1 - p) / gamma. The exposure of a
+    row is its total: an integer that is not below the count.
 
     Parameters
     ----------
     total : int, optional
-        The total of all rows, if they have no exposures.
+        The total of all rows, for rows without exposures.
 
     Examples
     --------
@@ -64,27 +64,29 @@ class DoubleBinomialHead(Head):
         logit = bend(raw[..., 0], *LOGIT)
         spread = torch.nn.functional.logsigmoid(logit) + torch.nn.functional.logsigmoid(-logit)
         log_total = total.log()
-        highest = torch.maximum(highest_log_gamma(log_total + spread) + log_total, log_total.new_tensor(_LOG_WIDEST))
-        log_gamma = bend(raw[..., 1] + log_total, _LOG_WIDEST, highest) - log_total
+        highest = torch.maximum(
+            highest_log_gamma(log_total + spread) + log_total, log_total.new_tensor(_LOG_MIN_GAMMA_TOTAL)
+        )
+        log_gamma = bend(raw[..., 1] + log_total, _LOG_MIN_GAMMA_TOTAL, highest) - log_total
         return DoubleBinomial(total, total * torch.sigmoid(logit), log_gamma.exp(), validate_args=False)
 
     def sample_loss(self, raw: Tensor, sample: CountRows[object, Tensor]) -> Tensor:
-        """Compute `Head.sample_loss` without upper bounds: they are the totals, above which there is no mass."""
+        """Compute `Head.sample_loss` without upper bounds, because counts above the total are impossible anyway."""
         return super().sample_loss(raw, sample.replace(upper=None))
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Fit by maximum likelihood with gamma * total of at least 2, from the Binomial of the mean share."""
+        """Fit by maximum likelihood with gamma >= 2 / total, starting from the Binomial with the mean share."""
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         total = self._total(rows.exposure, rows.y).expand_as(rows.y)
         self.check_targets(rows.y.cpu().numpy(), total.cpu().numpy())
         share = (rows.mean(rows.y) / rows.mean(total)).clamp(*torch.sigmoid(torch.tensor(LOGIT, dtype=torch.float64)))
-        widest = _LOG_WIDEST_START - rows.mean(total).log().item()
+        widest = _LOG_MIN_START_GAMMA_TOTAL - rows.mean(total).log().item()
         guess = torch.stack([torch.logit(share), torch.full_like(share, max(widest, 0.0))])
         bounds = [(LOGIT[0] - 1.0, LOGIT[1] + 1.0), (widest, max(widest, LOG_GAMMA[1] + 1.0))]
         return minimise_loss(rows.mean_loss(self), guess, bounds)
 
     def check_targets(self, y: np.ndarray, exposure: np.ndarray | None, labels: Labels = None) -> None:
-        """Raise an `InputError` if a row has no total, one that is not an integer, or a count above it."""
+        """Raise an `InputError` if a row has no total, a total that is not an integer, or a count above its total."""
         if exposure is None and self.total is None:
             raise InputError(_MISSING)
         total = np.broadcast_to(np.asarray(self.total if exposure is None else exposure), np.shape(y))

@@ -1,4 +1,4 @@
-"""The Double Poisson head: DDPN and its variants."""
+"""The Double Poisson head of the paper (DDPN) and its variants."""
 
 import math
 from typing import Literal
@@ -23,30 +23,30 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice
 
-#: gamma <= 4 mean, or 4, with `location="mean"`: with the bend beyond the bound still below 20 means, above which no mu
-#: has exactly this mean.
-_LOG_NARROWEST = math.log(4.0)
+#: With `location="mean"`, gamma is at most 4 times the mean, or 4 if the mean is below 1. Including the bend beyond the
+#: bound, gamma stays below 20 times the mean, above which no mu has exactly this mean.
+_LOG_MAX_GAMMA_RATIO = math.log(4.0)
 
 
 class DoublePoissonHead(Head):
     """Double Poisson: over-, equi- and under-dispersed counts, variance about mu / gamma.
 
-    raw = (log mu, log gamma), or with `location="mean"` (log mean, log gamma). An exposure multiplies mu or the mean.
-    Where it multiplies mu, gamma is limited so that the mean is nearly proportional to the exposure, see
-    `ddpn.networks.heads.clamps.mean_preserving_log_gamma`.
+    raw = (log mu, log gamma) or, with `location="mean"`, (log mean, log gamma). An exposure multiplies mu or the mean.
+    If it multiplies mu, gamma is limited so that the mean is nearly proportional to the exposure
+    (`ddpn.networks.heads.clamps.mean_preserving_log_gamma`).
 
     Parameters
     ----------
     beta : float
-        In [0, 1]; multiplies the loss by gamma^-beta without gradient (Eq. 3): at 1 the mean is fitted regardless of
-        gamma.
+        In [0, 1]. The loss is multiplied by gamma^-beta, which counts as a constant in the gradient (Eq. 3). At 1, the
+        mean is fitted regardless of gamma.
     objective : {"exact", "paper"}
-        "exact" is the normalised likelihood; "paper" drops the normaliser (Eq. 2), which agrees for means above 10 or
-        so and fits another distribution below.
+        "exact" is the normalised likelihood. "paper" omits the normaliser (Eq. 2): nearly the same for means above 10,
+        but the fit of another distribution for smaller means.
     location : {"mu", "mean"}
-        What the first raw output is the logarithm of. mu is fast, but it is the mean only where gamma mu is large. With
-        "mean", mu is solved from the exact mean of every row, which takes about three times as long. `CountGLM` uses
-        it, because its coefficients are interpreted.
+        The quantity whose logarithm is the first raw output. "mu" is fast, but equals the mean only approximately, if
+        gamma mu is large. With "mean", mu is solved from the exact mean of every row, which takes about three times as
+        long. `CountGLM` uses "mean", because its coefficients are interpreted.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class DoublePoissonHead(Head):
 
     @property
     def loss_is_likelihood(self) -> bool:
-        """True if the objective is the exact likelihood, without weights."""
+        """True if the objective is the exact likelihood without the factor gamma^-beta."""
         return self.objective == "exact" and not self.beta
 
     def check_bounds(self) -> None:
@@ -98,7 +98,7 @@ class DoublePoissonHead(Head):
             raise ConfigError(f"Bounded and censored counts need the exact likelihood, got {got}. {remedy}")
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoublePoisson | MeanDoublePoisson:
-        """Make a Double Poisson with mu, or the mean, exposure * e^raw0, and gamma = e^raw1 within its bounds."""
+        """Make a Double Poisson with mu (or mean) exposure * e^raw0 and gamma e^raw1, within their bounds."""
         log_location, log_gamma = self._links(promote_precision(raw), exposure)
         if self.location == "mean":
             return MeanDoublePoisson(log_location.exp(), log_gamma.exp(), validate_args=False)
@@ -107,7 +107,10 @@ class DoublePoissonHead(Head):
         return DoublePoisson(log_location.exp(), log_gamma.exp(), validate_args=False)
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """Compute -log p(y) or Eq. 2, times gamma^-beta, in float64: terms of Eq. 2 nearly cancel for large counts."""
+        """Compute -log p(y) or Eq.
+
+        2, times gamma^-beta. In float64, because terms of Eq. 2 nearly cancel for large counts.
+        """
         if self.loss_is_likelihood:
             return super().loss(raw, y, exposure)
         log_mu, log_gamma = self._links(raw.double(), exposure)
@@ -118,23 +121,23 @@ class DoublePoissonHead(Head):
         return (value * (-self.beta * log_gamma.detach()).exp()).to(promote_precision(raw).dtype)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Minimise the objective without features; beta has no effect on it, as all rows share one gamma."""
+        """Minimise the objective without features. Beta has no effect here, because all rows share one gamma."""
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         mean = rows.mean(rows.y)
         log_mu = (mean / rows.mean(rows.scale)).log().clamp(min=LOG_MU[0])
-        # 1 / gamma is twice the mean of D(y; mu), and 1 / 0 where all counts are equal.
+        # 1 / gamma is twice the mean of D(y; mu), which is 0 if all counts are equal.
         log_gamma = -(2.0 * rows.mean(_deviance(log_mu + rows.scale.log(), rows.y)).clamp(min=0.0)).log()
         lowest, highest = lowest_log_gamma(mean.log()), highest_log_gamma(mean.log())
         guess = torch.stack([unbend(log_mu, *LOG_MU), unbend(log_gamma, lowest, highest)])
         if self.objective == "paper":
             return guess
-        # Eq. 2 overrates gamma for small counts; from a wide distribution the search does not end on a plateau.
+        # Eq. 2 overestimates gamma for small counts. Starting from a wide distribution, the search avoids a plateau.
         guess[1].clamp_(max=0.0)
         bounds = [(low - 1.0, high + 1.0) for low, high in (LOG_MU, (lowest.item(), LOG_GAMMA[1]))]
         return minimise_loss(rows.mean_loss(DoublePoissonHead(location=self.location)), guess, bounds)
 
     def _links(self, raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return log mu, or the log mean, and log gamma; bounds are those of the location, exposure included."""
+        """Return log mu (or the log mean) and log gamma, within their bounds. The location includes the exposure."""
         first, second = raw.unbind(-1)
         log_location = log_mean(first, exposure)
         highest = highest_log_gamma(log_location) if self.location == "mu" else _highest_for_mean(log_location)
@@ -142,8 +145,8 @@ class DoublePoissonHead(Head):
 
 
 def _highest_for_mean(log_mean: Tensor) -> Tensor:
-    """Return the upper bound on log gamma that a log mean implies: gamma <= 4 mean, or 4 where the mean is below 1."""
-    return log_mean.clamp(0.0, LOG_GAMMA[1] - _LOG_NARROWEST) + _LOG_NARROWEST
+    """Return the upper bound on log gamma for a given log mean: gamma <= 4 max(mean, 1)."""
+    return log_mean.clamp(0.0, LOG_GAMMA[1] - _LOG_MAX_GAMMA_RATIO) + _LOG_MAX_GAMMA_RATIO
 
 
 def _deviance(log_mu: Tensor, y: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The Gaussian head, and the variants of Stirn et al. (2023) and Immer et al. (2023).
 
-Counts are not Gaussian: these heads are baselines. With an exposure it is y / exposure that is Gaussian, so mean and
-standard deviation both scale.
+Counts are not Gaussian: these heads are baselines. With an exposure, y / exposure is Gaussian, so that the exposure
+multiplies the mean and the standard deviation.
 """
 
 import torch
@@ -16,12 +16,13 @@ from ddpn.rows.count_rows import CountRows
 class GaussianHead(Head):
     """Gaussian baseline: mean and variance of the counts.
 
-    raw = (mean, log variance), trained on -log p times variance^beta without gradient (Seitzer et al., 2022).
+    raw = (mean, log variance). The loss is -log p times variance^beta, which counts as a constant in the gradient
+    (Seitzer et al., 2022).
 
     Parameters
     ----------
     beta : float
-        In [0, 1]; 0 is the likelihood, at 1 the mean is fitted regardless of the variance.
+        In [0, 1]. With 0, the loss is the likelihood. With 1, the mean is fitted regardless of the variance.
 
     Examples
     --------
@@ -41,12 +42,12 @@ class GaussianHead(Head):
         self.beta = beta
 
     def links(self, raw: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and log variance at an exposure of 1."""
+        """Return the mean and the log variance at an exposure of 1."""
         raw = promote_precision(raw)
         return raw[..., 0], bend(raw[..., 1], *LOG_VARIANCE)
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Normal:
-        """Make a Normal with `exposure` times the mean and the standard deviation of `links`."""
+        """Make a Normal with the mean and the standard deviation of `links`, both times `exposure`."""
         mean, log_variance = self.links(raw)
         scale = (0.5 * log_variance).exp()
         if exposure is not None:
@@ -60,7 +61,7 @@ class GaussianHead(Head):
         return value * (self.beta * self.links(raw)[1].detach()).exp() if self.beta else value
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Return the weighted mean and log variance of y / exposure; the variance is at least e^-14, as clamped."""
+        """Return the weighted mean and the log variance of y / exposure. The variance is at least e^-14."""
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         rate = rows.y / rows.scale
         mean = rows.mean(rate)
@@ -70,9 +71,10 @@ class GaussianHead(Head):
 class FaithfulGaussianHead(GaussianHead):
     """Gaussian baseline whose mean is fitted by squared error (Stirn et al., 2023).
 
-    raw = (mean, log variance): squared error for the mean, the likelihood for the variance around it. Neither disturbs
-    the other: the variance's loss takes the mean as given, and the variance sees features without gradient, so the
-    backbone learns from squared error alone. That is no likelihood of both, hence no generalised linear model.
+    raw = (mean, log variance). The mean is fitted by squared error, and the variance by the likelihood around it.
+    Neither affects the other: the loss of the variance treats the mean as a constant, and the gradient of the variance
+    does not reach the features. So the backbone learns from squared error only. As this is no joint likelihood, there
+    is no corresponding GLM.
 
     >>> FaithfulGaussianHead().sees
     ('features', 'detached')
@@ -86,11 +88,11 @@ class FaithfulGaussianHead(GaussianHead):
 
     @property
     def sees(self) -> tuple[str, ...]:
-        """Inputs of the raw outputs: the variance uses the features but sends no gradient back."""
+        """What each raw output depends on: the variance uses the features without gradient."""
         return ("features", "detached")
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """Compute (y / exposure - mean)^2 / 2 plus -log p(y) with the mean held fixed."""
+        """Compute (y / exposure - mean)^2 / 2 plus -log p(y), in which the mean counts as a constant."""
         mean, log_variance = promote_precision(raw).unbind(-1)
         rate = y if exposure is None else y / exposure
         fixed = torch.stack([mean.detach(), log_variance], dim=-1)
@@ -116,7 +118,7 @@ class NaturalGaussianHead(GaussianHead):
         super().__init__()
 
     def links(self, raw: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and log variance at an exposure of 1: eta1 / precision and -log precision."""
+        """Return the mean and the log variance at an exposure of 1: eta1 / precision and -log precision."""
         raw = promote_precision(raw)
         log_variance = bend(-raw[..., 1], *LOG_VARIANCE)
         return raw[..., 0] * log_variance.exp(), log_variance

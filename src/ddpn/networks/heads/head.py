@@ -1,4 +1,4 @@
-"""The contract of every head: raw outputs -> distribution, and the objective a network is trained on."""
+"""The base class of heads, which turn raw outputs into distributions and define the training objective."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -22,33 +22,35 @@ from ddpn.runtime.validation import check_number, is_number
 from ddpn.storage.contents import JsonObject
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
-#: Half-width of the search range, beyond the size of the guess, for minima at infinity: e^20 on a log scale.
+#: The search range extends this far beyond the guess in both directions (e^20 on a log scale), because some minima lie
+#: at infinity.
 _SEARCH_REACH = 20.0
-#: Slopes of the mean loss below this end the search: no network starts that close.
+#: The search ends when the slope of the mean loss is smaller. No network needs a more accurate start.
 _MIN_SLOPE = 1e-7
-#: So does a relative gain below this: 0/1 data have a ridge along which the loss hardly changes.
+#: The search also ends when the relative gain is smaller: data of zeros and ones have a ridge along which the loss
+#: hardly changes.
 _MIN_RELATIVE_GAIN = 1e-12
-#: Attributes that depend on `forward`: a subclass with another `forward` gets the defaults of `Head` again.
+#: Attributes that depend on `forward`. A subclass that overrides `forward` gets the defaults of `Head` for them.
 _TIED_TO_FORWARD = {"loss", "loss_is_likelihood", "start"}
-#: Step of central differences of gradients in raw outputs, which are exact to 1e-11 or so.
+#: The step of central differences of gradients, which are exact to about 1e-11.
 _DIFFERENCE_STEP = 1e-4
-#: The smallest curvature, used where a loss is flat or not convex.
+#: The smallest curvature, used if a loss is flat or not convex.
 MIN_CURVATURE = 1e-6
-#: The smallest curvature of log gamma and log alpha, which is at most about 1/2: with less, rows without information
-#: stepped onto the clamps.
+#: The smallest curvature of log gamma and log alpha, whose curvature is at most about 1/2. With a smaller value, rows
+#: without information stepped onto the bounds.
 MIN_DISPERSION_CURVATURE = 0.05
 
 
 class WeightedCounts:
     """Counts with weights (default 1), exposures, bounds and limits, in float64.
 
-    Equal rows are merged, so that the likelihood is evaluated a few hundred times instead of once per row. Plain counts
-    with exposures are not, as they are hardly ever equal.
+    Equal rows are merged, so that the likelihood is evaluated for a few hundred rows instead of all. Unrestricted
+    counts with exposures are not merged, because such rows are hardly ever equal.
     """
 
     @torch.inference_mode(False)
     def __init__(self, sample: CountRows[object, Tensor]) -> None:
-        # Copied, because autograd takes no tensors that were made in inference mode.
+        # Copied, because autograd refuses tensors that were created in inference mode.
         parts = {k: part.double().expand_as(sample.y).clone() for k, part in sample.parts.items() if k != "X"}
         self.weight = parts.pop("weight", torch.ones_like(parts["y"]))
         if sample.exposure is None or not sample.is_unrestricted:
@@ -63,7 +65,7 @@ class WeightedCounts:
             self.weight = torch.zeros_like(parts["y"]).index_add_(0, group, self.weight)
         self.sample: CountRows[None, Tensor] = CountRows(None, **parts)
         self.y, self.exposure = self.sample.y, self.sample.exposure
-        #: Exposure of each row, 1 without exposures.
+        #: The exposure of each row; 1 if there are no exposures.
         self.scale = torch.ones_like(self.y) if self.exposure is None else self.exposure
 
     def mean(self, values: Tensor) -> Tensor:
@@ -71,29 +73,30 @@ class WeightedCounts:
         return (self.weight * values).sum() / self.weight.sum()
 
     def mean_loss(self, head: "Head") -> Callable[[Tensor], Tensor]:
-        """Return a function: the mean loss of a head, given the raw outputs (P,) that all rows share."""
+        """Return a function that computes the mean loss of a head from raw outputs (P,) that all rows share."""
         return lambda raw: self.mean(head.sample_loss(raw, self.sample))
 
 
 class Head(ABC):
-    """A likelihood: the map from raw outputs of a network to distributions, with options but without parameters.
+    """A likelihood: it turns raw outputs of a network into distributions. It has options, but no parameters to train.
 
     A subclass sets `name` (its name in `HEADS`), `n_raw` (raw outputs per row) and `support` (a torch constraint), and
-    writes `forward`. Everything else has a default:
+    implements `forward`. Everything else has a default:
 
-    - `parameter_names`, what each raw output is, in tables of coefficients: ("raw 0", "raw 1", ...);
-    - `dispersion_outputs`, which raw outputs are dispersions, which a GLM keeps constant unless asked: ();
-    - `location_is_mean`, whether the first raw output is the logarithm of the exact mean: False;
-    - `location_note`, a sentence that says what the first raw output is, where its name does not: "";
-    - `is_count`, whether the distribution is one of counts: whether `support` is discrete;
-    - `has_glm`, whether `loss` is a negative log-likelihood in all raw outputs, so that a generalised linear model has
-      standard errors: True;
-    - `exposure_is_total`, whether exposures are totals, integers that no count exceeds and that must not be rescaled:
+    - `parameter_names`: names of the raw outputs in tables of coefficients; ("raw 0", "raw 1", ...);
+    - `dispersion_outputs`: positions of raw outputs that are dispersions, which a GLM keeps constant by default; ();
+    - `location_is_mean`: True if the first raw output is the logarithm of the exact mean; False;
+    - `location_note`: a sentence that explains the first raw output if its name does not; "";
+    - `is_count`: True for distributions of counts; True if `support` is discrete;
+    - `has_glm`: True if `loss` is a negative log-likelihood in all raw outputs, so that a generalised linear model has
+      standard errors; True;
+    - `exposure_is_total`: True if exposures are totals: integers that no count exceeds and that must not be rescaled;
       False;
-    - `is_baseline`, whether the constant member tries this likelihood for models with another one: True;
-    - `objective_options`, options that only `loss` reads, which a subclass with another `forward` refuses unless it has
-      a `loss` of its own, too: ();
-    - `validation_score`, what chooses a network's best epoch by default, "crps" or "nll": "crps".
+    - `is_baseline`: True if the constant member also tries this likelihood in models of another likelihood; True;
+    - `objective_options`: options that only `loss` uses. A subclass that overrides `forward` but not `loss` refuses
+    them;
+      ();
+    - `validation_score`: the default score that selects a network's best epoch, "crps" or "nll"; "crps".
 
     Options are keyword-only arguments of the constructor, each kept under its own name. `exposure`, the known scale of
     a row, multiplies the location of the distribution.
@@ -122,13 +125,13 @@ class Head(ABC):
             cls.parameter_names = tuple(f"raw {i}" for i in range(cls.n_raw))
         if "support" in attributes and "is_count" not in attributes:
             cls.is_count = bool(cls.support.is_discrete)
-        if "forward" in attributes:  # what a base class knows about its distribution does not hold for another one
+        if "forward" in attributes:  # the subclass has another distribution, so inherited shortcuts are wrong
             for name in _TIED_TO_FORWARD - attributes.keys():
                 setattr(cls, name, vars(Head)[name])
 
     @abstractmethod
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Distribution:
-        """Make the distribution of every row. Only this method applies links; it must not read values on a GPU.
+        """Make the distribution of every row. Only this method applies links, and it must not read values on a GPU.
 
         Parameters
         ----------
@@ -139,7 +142,7 @@ class Head(ABC):
         """
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """Compute the training objective, one value per element: -log p(y), computed in float64.
+        """Compute the training objective of every element: -log p(y), evaluated in float64.
 
         Parameters
         ----------
@@ -156,16 +159,19 @@ class Head(ABC):
         return -dist.log_prob(y).to(promote_precision(raw).dtype)
 
     def _check_objective(self) -> None:
-        """Raise a `ConfigError` for options of an objective if a subclass replaced the `forward` it belongs to."""
+        """Raise a `ConfigError` for options of `loss` if a subclass overrides `forward` but not `loss`."""
         owner: Any = next(kind for kind in type(self).__mro__ if "objective_options" in vars(kind))
         for name in self.objective_options:
             if getattr(self, name) != owner.option_defaults()[name]:
                 kind = type(self).__name__
-                message = f"has no effect in {kind}, which has a forward of its own and is trained on -log p"
-                raise ConfigError(message, argument=name, remedy=f"Leave it out, or give {kind} a loss as well.")
+                message = f"has no effect in {kind}, which overrides forward but not loss and is trained on -log p"
+                raise ConfigError(message, argument=name, remedy=f"Leave it out, or override loss in {kind} as well.")
 
     def sample_loss(self, raw: Tensor, sample: CountRows[object, Tensor]) -> Tensor:
-        """Compute the loss of rows; for bounded or censored counts -log p of the recorded count, in float64."""
+        """Compute the loss of each row.
+
+        For bounded or censored counts it is -log p of the recorded count, in float64.
+        """
         if sample.is_unrestricted:
             return self.loss(raw, sample.y, sample.exposure)
         dist = apply_record_limits(self.forward(raw.double(), sample.exposure), sample)
@@ -174,25 +180,25 @@ class Head(ABC):
     @torch.inference_mode(False)
     @torch.enable_grad()
     def gradient(self, raw: Tensor, sample: CountRows[object, Tensor]) -> Tensor:
-        """Differentiate the loss in every raw output, in float64. Shape: (N, n_raw)."""
+        """Compute the derivative of the loss with respect to every raw output, in float64. Shape: (N, n_raw)."""
         x = raw.detach().double().clone().requires_grad_()
         return torch.autograd.grad(self.sample_loss(x, sample).sum(), x)[0]
 
     @torch.inference_mode(False)
     @torch.enable_grad()
     def curvature(self, raw: Tensor, sample: CountRows[object, Tensor]) -> Tensor:
-        """Compute a positive curvature of the loss in every raw output, in float64, which limits the length of steps.
+        """Compute a positive curvature of the loss with respect to every raw output, which limits the length of steps.
 
-        For families with kernels it is the expected second derivative, for other distributions the absolute second
-        derivative. Bounds and censoring are ignored: they only lower the curvature, so that steps stay short enough.
-        Shape: (N, n_raw).
+        It is the expected second derivative if the distribution has an information matrix, else the absolute second
+        derivative, in float64. Bounds and censoring are ignored: they only lower the curvature, so that steps stay
+        short enough. Shape: (N, n_raw).
         """
         x = raw.detach().double().clone().requires_grad_()
         dist, curvatures = self.forward(x, sample.exposure) if self.loss_is_likelihood else None, torch.zeros_like(x)
         if isinstance(dist, ParametricDistribution):
             for name, information in dist.information().items():
                 parameter = getattr(dist, name)
-                if parameter.requires_grad:  # a known total does not
+                if parameter.requires_grad:  # not if the parameter is a known total
                     (slope,) = torch.autograd.grad(parameter.sum(), x, retain_graph=True)
                     curvatures += information.unsqueeze(1) * slope.square()
             curvatures[:, 1:].clamp_(min=MIN_DISPERSION_CURVATURE)
@@ -203,19 +209,19 @@ class Head(ABC):
             curvatures[:, p] = (higher - lower) / (2.0 * _DIFFERENCE_STEP)
         return curvatures.abs().clamp(
             min=MIN_CURVATURE
-        )  # where a loss bends down, its size still says how far a step may go
+        )  # if a loss is concave, the size of its curvature still limits the step
 
     @property
     def loss_is_likelihood(self) -> bool:
-        """True if `loss` is -log p of the distribution, neither weighted nor another objective."""
+        """True if `loss` is -log p of the distribution, without further factors."""
         return type(self).loss is Head.loss
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Fit the raw outputs without features; training starts from them.
+        """Fit the raw outputs without features. Training starts from them.
 
-        They minimise the weighted mean loss. The search starts from the best of several guesses: the first output is 0,
-        the mean of y / exposure or its logarithm, and the others are 0 or the logarithm of the variance. The search is
-        bounded, so that a minimum at infinity gives finite values.
+        They minimise the weighted mean loss. The search starts from the best of several guesses: the first raw output
+        is 0, the mean of y / exposure or its logarithm, and the others are 0 or the logarithm of the variance. The
+        search range is bounded, so that a minimum at infinity gives finite values.
 
         Parameters
         ----------
@@ -236,11 +242,11 @@ class Head(ABC):
         return minimise_loss(loss, best)
 
     def sample_start(self, sample: CountRows[object, Tensor]) -> Tensor:
-        """Fit the raw outputs without features, also to counts that are bounded or censored.
+        """Fit the raw outputs without features to counts that may be bounded or censored.
 
-        The search of the recorded counts' likelihood has three starts: `start`, `start` with all raw outputs but the
-        first at 0, and the `start` of counts in which censored ones are doubled. Censored counts vary so little that a
-        dispersion fitted to them has no slope that leads back.
+        The likelihood of the recorded counts is maximised from three starts: `start`, `start` with 0 for all raw
+        outputs but the first, and the `start` of counts in which censored ones are doubled. Censored counts vary so
+        little that a dispersion fitted to them can lie on a plateau of the likelihood.
         """
         guess = self.start(sample.y, sample.weight, sample.exposure)
         if sample.is_unrestricted:
@@ -255,7 +261,7 @@ class Head(ABC):
             return _choose_best(fits, loss)
 
     def _guesses(self, rows: WeightedCounts) -> list[Tensor]:
-        """Return guesses of the raw outputs, (n_raw,) each; `start` searches from the best of them."""
+        """Return guesses of the raw outputs, (n_raw,) each, for the search in `start`."""
         rate = rows.y / rows.scale
         mean = rows.mean(rate)
         spread = rows.mean((rate - mean).square())
@@ -265,7 +271,7 @@ class Head(ABC):
         return [torch.stack([first, *[other] * (self.n_raw - 1)]) for first in firsts for other in others]
 
     def check_targets(self, y: np.ndarray, exposure: np.ndarray | None, labels: Labels = None) -> None:
-        """Raise an `InputError` for counts that this likelihood cannot have. Does nothing by default.
+        """Raise an `InputError` for counts that are impossible under this likelihood. The default does nothing.
 
         Parameters
         ----------
@@ -288,18 +294,18 @@ class Head(ABC):
 
     @property
     def glm_likelihood(self) -> str | None:
-        """Likelihood of the GLM that belongs to this head, or None."""
+        """The name of the likelihood of the corresponding GLM; None if there is none."""
         return self.name if self.has_glm else None
 
     @property
     def sees(self) -> tuple[str, ...]:
-        """Input of each raw output: "features", or "detached" for features without gradient."""
+        """What each raw output depends on: "features", or "detached" for features without gradient."""
         return ("features",) * self.n_raw
 
     @classmethod
     @cache  # inspecting a signature takes longer than the rest of `make_head`
     def option_defaults(cls) -> JsonObject:
-        """Return every option of this likelihood with its default.
+        """Return the default of every option of this likelihood.
 
         >>> from ddpn.networks.heads import GaussianHead
         >>> GaussianHead.option_defaults()
@@ -310,7 +316,7 @@ class Head(ABC):
 
     @property
     def options(self) -> JsonObject:
-        """The options that rebuild this head, as in `make_head(head.name, **head.options)`."""
+        """The options of this head: `make_head(head.name, **head.options)` makes an equal one."""
         return {name: getattr(self, name) for name in self.option_defaults()}
 
     def __repr__(self) -> str:
@@ -323,7 +329,7 @@ def _choose_best(raws: Sequence[Tensor], loss: Callable[[Tensor], Tensor]) -> Te
 
 
 def promote_precision(raw: Tensor) -> Tensor:
-    """Convert half precision to float32, because exp of a bfloat16 has two digits."""
+    """Convert half precision to float32, because exp of a bfloat16 has only two digits."""
     return raw.float() if raw.dtype in _LOW_PRECISION else raw
 
 
@@ -335,7 +341,7 @@ def check_beta(beta: float) -> None:
 def minimise_loss(
     loss: Callable[[Tensor], Tensor], guess: Tensor, bounds: Sequence[tuple[float, float]] | None = None
 ) -> Tensor:
-    """Minimise a scalar loss of raw outputs (P,) within `bounds`, by default a wide range around `guess`."""
+    """Minimise a scalar loss of raw outputs (P,) within `bounds`; the default is a wide range around `guess`."""
     bounds = bounds or [(x - _SEARCH_REACH - abs(x), x + _SEARCH_REACH + abs(x)) for x in guess.tolist()]
 
     @torch.inference_mode(False)
@@ -346,7 +352,7 @@ def minimise_loss(
         return value.item(), slope.cpu().numpy()
 
     options = {"ftol": _MIN_RELATIVE_GAIN, "gtol": _MIN_SLOPE}
-    with single_blas_thread():  # of matrices of a few rows: two threads on a busy machine take twice as long in all
+    with single_blas_thread():  # the matrices are tiny: with two threads on a busy machine it takes twice as long
         result = minimize(
             value_and_slope, guess.cpu().numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options=options
         )

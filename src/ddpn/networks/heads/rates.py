@@ -1,4 +1,4 @@
-"""Likelihoods with a mean and at most one more parameter: Poisson, Negative Binomial, and two to compare them with."""
+"""Likelihoods with a mean and at most one more parameter: Poisson, Negative Binomial, and two for comparison."""
 
 import math
 from typing import Any, ClassVar
@@ -11,13 +11,14 @@ from ddpn.networks.heads.clamps import LOG_ALPHA, LOG_MU, bend, log_mean, unbend
 from ddpn.networks.heads.head import Head, WeightedCounts, promote_precision
 from ddpn.rows.count_rows import CountRows
 
-#: log of the dispersion alpha of a Generalised Poisson: below, it is a Poisson; above, the standard deviation is 1,000
-#: times that of a Poisson.
+#: log of the dispersion alpha of a Generalised Poisson. At the lower bound it is a Poisson; at the upper bound its
+#: standard deviation is 1,000 times that of a Poisson.
 LOG_DISPERSION = (-16.0, 7.0)
-#: log nu of a Conway-Maxwell-Poisson: 1/400 to 100.
+#: log nu of a Conway-Maxwell-Poisson: from 1/400 to 100.
 LOG_NU = (-6.0, math.log(100.0))
-#: nu <= 4 mu, or 4: with the bend beyond the bound still below 20 mu, above which no rate has exactly this mean.
-_LOG_NARROWEST = math.log(4.0)
+#: nu is at most 4 mu, or 4 if mu is below 1. Including the bend beyond the bound, nu stays below 20 mu, above which no
+#: rate has exactly this mean.
+_LOG_MAX_NU_RATIO = math.log(4.0)
 
 
 class PoissonHead(Head):
@@ -47,9 +48,9 @@ class PoissonHead(Head):
 
 
 class RateHead(Head):
-    """Base class of likelihoods with a mean and a dispersion: raw = (log mu, log of the dispersion).
+    """The base class of likelihoods with a mean and a dispersion: raw = (log mu, log dispersion).
 
-    A subclass sets `distribution`, which takes both parameters, and `log_range`, the bounds on the second raw output.
+    A subclass sets `distribution`, which takes both parameters, and `log_range`, the bounds of the second raw output.
     """
 
     n_raw = 2
@@ -60,7 +61,7 @@ class RateHead(Head):
     log_range: ClassVar[tuple[float, float]]
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
-        """Make the distribution with mean exposure * e^raw0 and dispersion e^raw1, within its bounds."""
+        """Make the distribution with mean exposure * e^raw0 and dispersion e^raw1, within their bounds."""
         first, second = promote_precision(raw).unbind(-1)
         log_mu = log_mean(first, exposure)
         return self.distribution(log_mu.exp(), self.log_dispersion(second, log_mu).exp(), validate_args=False)
@@ -89,7 +90,7 @@ class NegativeBinomialHead(RateHead):
 class GeneralizedPoissonHead(RateHead):
     """Generalised Poisson: over-dispersed counts, variance mu (1 + alpha)^2.
 
-    raw = (log mu, log alpha). A comparison for the Negative Binomial, with a heavier tail.
+    raw = (log mu, log alpha). An alternative to the Negative Binomial for comparison, with a heavier tail.
 
     >>> import torch
     >>> GeneralizedPoissonHead()(torch.tensor([2.0, 0.0])).variance
@@ -106,9 +107,9 @@ class GeneralizedPoissonHead(RateHead):
 class ConwayMaxwellPoissonHead(RateHead):
     """Conway-Maxwell-Poisson: over-, equi- and under-dispersed counts with mean mu.
 
-    raw = (log mu, log nu); the variance is about mu / nu, and never above mu (1 + mu). The parameters are those of
-    Huang (2017) and of glmmTMB's and brms's families. A comparison for the Double Poisson, which trains several times
-    as fast and has no bound on its variance.
+    raw = (log mu, log nu). The variance is about mu / nu, and at most mu (1 + mu). The parameters are those of Huang
+    (2017) and of the families in glmmTMB and brms. It serves for comparison with the Double Poisson, which trains
+    several times as fast and has no bound on its variance.
 
     >>> import torch
     >>> ConwayMaxwellPoissonHead()(torch.tensor([2.0, 0.0])).mean
@@ -122,4 +123,4 @@ class ConwayMaxwellPoissonHead(RateHead):
 
     def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
         """Compute log nu, whose upper bound depends on the mean."""
-        return bend(raw, LOG_NU[0], log_mu.clamp(0.0, LOG_NU[1] - _LOG_NARROWEST) + _LOG_NARROWEST)
+        return bend(raw, LOG_NU[0], log_mu.clamp(0.0, LOG_NU[1] - _LOG_MAX_NU_RATIO) + _LOG_MAX_NU_RATIO)

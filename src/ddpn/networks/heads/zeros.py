@@ -12,17 +12,17 @@ from ddpn.networks.heads.clamps import bend
 from ddpn.networks.heads.double_poisson import DoublePoissonHead
 from ddpn.networks.heads.head import Head, WeightedCounts, promote_precision
 
-#: logit of pi: from 6e-6 to 1 - 6e-6, bounded smoothly, so that no zero is ever explained for good.
+#: logit of pi: from 6e-6 to 1 - 6e-6, bounded smoothly, so that its gradient never vanishes.
 LOGIT = (-12.0, 12.0)
 
-#: Note about mu of a Double Poisson with separate zeros.
+#: The note on mu of a Double Poisson with separate zeros.
 _NO_MEAN = "mu is close to the mean of the Double Poisson, before separate zeros, only where gamma mu is large."
 
 
 class ZeroHead(Head):
-    """Base class of zero-inflated and hurdle heads: the raw outputs of the base, then logit pi.
+    """The base class of zero-inflated and hurdle heads. Raw outputs: those of the base likelihood, then logit pi.
 
-    A subclass sets `base_likelihood`, the name of the likelihood of the other counts.
+    A subclass sets `base_likelihood`, the name of the likelihood of counts that are not separate zeros.
     """
 
     base_likelihood: ClassVar[str]
@@ -38,17 +38,17 @@ class ZeroHead(Head):
             cls.dispersion_outputs = base.dispersion_outputs
 
     def __init__(self) -> None:
-        #: The head of the other counts.
+        #: The head of the base likelihood.
         self.base: Head = HEADS[self.base_likelihood]()
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
-        """Make the base's distribution with a separate probability of zero; exposures scale the base."""
+        """Make the base distribution with a separate probability of zero. Exposures scale the base distribution."""
         raw = promote_precision(raw)
         base: Any = self.base.forward(raw[..., :-1], exposure)
         return self._distribution(base, logits=bend(raw[..., -1], *LOGIT), validate_args=False)
 
     def _guesses(self, rows: WeightedCounts) -> list[Tensor]:
-        """Return fits of the base to all and to the positive counts, each with many and with few separate zeros."""
+        """Return fits of the base to all counts and to positive counts, each with many and with few separate zeros."""
         fits, positive = [self.base.start(rows.y, rows.weight, rows.exposure)], rows.y > 0
         if bool(positive.any()) and not bool(positive.all()):
             exposure = None if rows.exposure is None else rows.exposure[positive]
@@ -59,21 +59,21 @@ class ZeroHead(Head):
 
 
 class ZeroInflatedHead(ZeroHead):
-    """Zero-inflated counts: zero with probability pi, else a count of the base, which may be zero too."""
+    """Zero-inflated counts: 0 with probability pi, else a count from the base distribution, which may also be 0."""
 
     _distribution = ZeroInflated
     location_note = "mu is the mean of rows that are not extra zeros; the mean of all rows is (1 - pi) mu."
 
 
 class HurdleHead(ZeroHead):
-    """Hurdle counts: zero with probability pi, else a positive count of the base."""
+    """Hurdle counts: 0 with probability pi, else a positive count from the base distribution."""
 
     _distribution = Hurdle
-    location_note = "mu is the mean of the distribution whose zeros are left out, not that of the positive counts."
+    location_note = "mu is the mean of the base distribution with its zeros, not the mean of the positive counts."
 
 
 class ZeroInflatedPoissonHead(ZeroInflatedHead):
-    """Zero-inflated Poisson: more zeros than a Poisson has, from a separate process.
+    """Zero-inflated Poisson: more zeros than in a Poisson, from a separate process.
 
     raw = (log mu, logit pi).
 
@@ -113,9 +113,9 @@ class ZeroInflatedDoublePoissonHead(ZeroInflatedHead):
 
 
 class HurdlePoissonHead(HurdleHead):
-    """Hurdle Poisson: any share of zeros, more or fewer than a Poisson has, and positive Poisson counts.
+    """Hurdle Poisson: any share of zeros (more or fewer than in a Poisson), and positive Poisson counts.
 
-    raw = (log mu, logit pi), with mu that of the Poisson before zeros are taken out.
+    raw = (log mu, logit pi). mu is the mean of the Poisson with its zeros.
     """
 
     name, base_likelihood = "hurdle_poisson", "poisson"

@@ -1,4 +1,4 @@
-"""Training: settings, the loop, checkpoints."""
+"""Training of networks: settings, the training loop, and checkpoints."""
 
 from ddpn.networks.training.batches import PerNetworkRows, RowStream, StreamedRows, TensorRows
 from ddpn.networks.training.config import Runtime, TrainingConfig

@@ -1,4 +1,4 @@
-"""Batches of rows from memory or from a stream, and the validation of these rows."""
+"""Batches of training rows from memory or from a stream, and checks of these rows."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -21,25 +21,27 @@ if TYPE_CHECKING:
 
 #: Rows whose inputs and vectors are tensors.
 TensorRows: TypeAlias = CountRows[Tensor, Tensor]
-#: Rows of a table per batch where no gradients are kept.
+#: Rows of a table per batch when no gradients are kept.
 _SCORED_TABLE_ROWS = 8192
-#: Rows that fit into memory without gradients, per row of a training batch, in a network of a few layers or more.
+#: Rows per batch when no gradients are kept, per row of a training batch. They need no more memory than a training step
+#: if the network has a few layers or more.
 SCORED_ROWS_PER_TRAINED_ROW = 4
-#: Rows that are augmented together: a second copy of all images of a data set would fill a GPU.
+#: Rows that are augmented together, because a second copy of all images would fill a GPU.
 AUGMENTED_ROWS = 1024
-#: Rows of a stream that are encoded at once, about 2 KB each for 40 numeric columns.
+#: Rows of a stream that are encoded together; about 2 KB each for 40 numeric columns.
 CHUNK_ROWS = 16_384
-#: Approximate number of epochs of a stream, each with a score of the validation rows; and their most chunks.
+#: The approximate number of epochs of a stream, each of which scores the validation rows; and the most chunks per
+#: epoch.
 _STREAM_EPOCHS, _MAX_CHUNKS_PER_EPOCH = 40, 16
 
 
 @dataclass(frozen=True, eq=False)
 class PerNetworkRows:
-    """Rows in memory with training and validation rows per network.
+    """Rows in memory, of which each network has its own training and validation rows.
 
-    `train` and `validation` hold, for each network, the positions of its training and of its validation rows. A row
-    that networks read in different encodings is in `sample` once per encoding. One epoch is chosen for all networks by
-    the mean of their validation scores, which hardly depends on a single row.
+    `train` and `validation` hold the row positions of each network. A row that is encoded differently for some networks
+    occurs in `sample` once per encoding. One epoch is chosen for all networks by the mean of their validation scores,
+    because this mean hardly depends on a single row.
     """
 
     sample: TensorRows
@@ -57,24 +59,27 @@ class PerNetworkRows:
 
 
 def gather_rows(sample: TensorRows, index: Tensor) -> TensorRows:
-    """Gather rows by position, for each network its own. Shape: index (M, B) gives (B, M, ...)."""
+    """Select rows by position, separately for each network. Shape: index (M, B) gives (B, M, ...)."""
     flat = index.reshape(-1)
     return sample.map(lambda t: t.index_select(0, flat).view(*index.shape, *t.shape[1:]).transpose(0, 1))
 
 
 def iter_chunks(sample: TensorRows, size: int) -> Iterator[TensorRows]:
-    """Yield rows of tensors, `size` at a time; faster than `CountRows.blocks`, which takes other arrays, too."""
+    """Yield `size` rows of tensors at a time.
+
+    This is faster than `CountRows.blocks`, which also handles other arrays.
+    """
     for start in range(0, len(sample), size):
         yield sample.map(lambda t, part=slice(start, start + size): t[part])  # type: ignore[misc]
 
 
 class MemoryBatches:
-    """Batches of tensors in memory, each network's rows in its own order; no DataLoader.
+    """Batches of tensors in memory, in which each network has its own order of the rows.
 
-    `positions` are the rows of each network, if they differ. `augment` changes the inputs before every epoch,
-    some rows at a time, from the `unchanged` ones, which need not be on the device. All networks take as many steps per
-    epoch as the one with the fewest rows. Rows left over after whole batches wait for another epoch, as orders are
-    drawn anew each time. `accumulate` is the number of parts that a batch is computed in.
+    `positions` holds the rows of each network if they differ. `augment` changes the inputs before every epoch, a block
+    of rows at a time, starting from the `unchanged` ones, which need not be on the device. All networks take the same
+    number of steps per epoch, as many as the network with the fewest rows. Rows that do not fill a batch are skipped in
+    this epoch; orders are drawn anew in each one. A batch is computed in `accumulate` parts.
     """
 
     def __init__(
@@ -93,7 +98,7 @@ class MemoryBatches:
         self.device, self.share = sample.y.device, share
         self.batch = min(batch_size, rows)
         self.steps = rows // self.batch
-        #: True if networks have separate rows, also in `in_order`.
+        #: True if each network has its own rows, also in `in_order`.
         self.own_rows = positions is not None
         self._positions = [index.to(self.device) for index in positions or ()]
         self._part = -(-batch_size // accumulate)
@@ -102,7 +107,7 @@ class MemoryBatches:
         self.sample = sample.replace(X=sample.X.clone()) if is_shared else sample
 
     def begin(self, epoch: int) -> None:
-        """Change inputs at random; in place, because a captured step reads them where they are."""
+        """Augment the inputs, in place, because a captured step reads them from a fixed address."""
         if self._augment is not None:
             X = self.sample.X
             with torch.random.fork_rng(devices=[X.device] if X.device.type == "cuda" else []):
@@ -111,13 +116,13 @@ class MemoryBatches:
                     changed = self._augment(rows.to(X.device))
                     taken, got = (f"shape {tuple(t.shape)} and {t.dtype}" for t in (rows, changed))
                     if got != taken:
-                        raise InputError(argument="augment", must=f"return inputs of {taken} as it takes them", got=got)
+                        raise InputError(argument="augment", must=f"return inputs of unchanged {taken}", got=got)
                     target.copy_(changed)
 
     def indices(self, streams: Sequence[torch.Generator]) -> list[Tensor]:
-        """Draw the row positions of each batch of one epoch for this process. Shape: (M, B).
+        """Draw the row positions of every batch of an epoch, for this process. Shape: (M, B).
 
-        If all rows of a network fit one batch, they stay as they are.
+        If all rows of a network fit into one batch, their order is kept.
         """
         sizes = [len(rows) for rows in self._positions] or [len(self.sample)] * len(streams)
         both, used = zip(sizes, streams, strict=True), self.steps * self.batch
@@ -133,9 +138,12 @@ class MemoryBatches:
             yield gather_rows(self.sample, index)
 
     def in_order(self) -> Iterator[TensorRows]:
-        """Yield every row once, the same for all networks; rows of a network with fewer than others are repeated."""
+        """Yield every row once, in the same order for all networks; networks with fewer rows get some twice.
+
+        If networks have fewer rows than others, repeat some.
+        """
         X = self.sample.X
-        # Of texts, images and clouds as many rows together as a training has room for.
+        # For texts, images and point clouds, batches are limited by the memory that training needs.
         size = _SCORED_TABLE_ROWS if holds_table_rows(X) else SCORED_ROWS_PER_TRAINED_ROW * self._part
         if not self.own_rows:
             # The same rows for every network: X as it is, the others (N, 1).
@@ -146,25 +154,25 @@ class MemoryBatches:
 
 
 class RowStream(Protocol):
-    """Training rows of a table that is read again for every pass, at most `max_passes` times.
+    """The protocol of training rows that are read again from a table in every pass, at most `max_passes` times.
 
-    `identity` is a digest of the table, by which a checkpoint knows it.
+    `identity` is a digest of the table, by which a checkpoint recognises it.
     """
 
     @property
     def identity(self) -> str:
-        """Digest of the table."""
+        """A digest of the table."""
 
     @property
     def max_passes(self) -> float:
-        """Largest number of passes."""
+        """The largest number of passes."""
 
     def __len__(self) -> int:
-        """Return about how many rows a pass has, which schedules of learning rates follow."""
+        """Return the approximate number of rows per pass, on which learning rate schedules depend."""
         ...
 
     def chunks(self, rows: int, seed: int) -> Iterator["pl.DataFrame"]:
-        """Yield tables of exactly `rows` rows in random order, one pass after the other, without end."""
+        """Yield tables of exactly `rows` rows in random order, pass after pass, without end."""
         ...
 
     def sample(self, chunk: "pl.DataFrame") -> CountRows:
@@ -174,7 +182,7 @@ class RowStream(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class StreamedRows:
-    """Training rows that are read during the training.
+    """Training rows that are read while networks are trained.
 
     Parameters
     ----------
@@ -185,7 +193,7 @@ class StreamedRows:
     rows : int
         Rows per chunk, a multiple of the batch size.
     chunks : int
-        Chunks per epoch: epochs are parts of a pass, after each of which validation rows are scored.
+        Chunks per epoch. An epoch is a part of a pass, after which validation rows are scored.
     """
 
     source: RowStream
@@ -197,9 +205,9 @@ class StreamedRows:
     def plan_chunks(
         cls, source: RowStream, encode: Callable[["pl.DataFrame"], TensorRows], config: TrainingConfig
     ) -> tuple["StreamedRows", TrainingConfig]:
-        """Choose chunks of a size that suits encoding; return the rows, and settings whose epochs are a few chunks.
+        """Choose a chunk size that suits encoding; return the rows, and settings in which an epoch is a few chunks.
 
-        Epochs of `config` are passes over the rows, at most `source.max_passes`.
+        The epochs of `config` count passes over the rows, at most `source.max_passes`.
         """
         rows = len(source)
         batch = min(config.batch_size, rows)
@@ -217,14 +225,14 @@ class StreamedRows:
         return self.rows * self.chunks
 
 
-#: Sources of training rows.
+#: Kinds of training rows.
 Source = TensorRows | PerNetworkRows | StreamedRows
 
 
 class StreamBatches:
-    """Batches of a stream. All networks see the same chunks, and within each of them every network has its own order.
+    """Batches of a stream. All networks see the same chunks, but each network has its own order within a chunk.
 
-    `load` checks an encoded chunk and moves it to the device; `shared` are the options of `MemoryBatches`.
+    `load` checks an encoded chunk and moves it to the device. `shared` holds options of `MemoryBatches`.
     """
 
     own_rows = False
@@ -241,7 +249,7 @@ class StreamBatches:
         self._current: MemoryBatches | None = None
 
     def begin(self, epoch: int) -> None:
-        """Go to the first chunk of an epoch; a resumed training skips the chunks before it."""
+        """Go to the first chunk of an epoch. When a training is resumed, skip the chunks before it."""
         if epoch != self._next:
             self._chunks = self.source.source.chunks(self.source.rows, self._seed)
             for _ in range(epoch * self.source.chunks):
@@ -255,18 +263,18 @@ class StreamBatches:
             yield from self._current.epoch(streams)
 
     def in_order(self) -> Iterator[TensorRows]:
-        """Yield the rows of the current chunk, the same for all networks, to locate losses that are not finite."""
+        """Yield the rows of the current chunk in a fixed order, to find rows with non-finite losses."""
         assert self._current is not None
         return self._current.in_order()
 
 
-# Checks of the rows a training is given, before its first step -------------------------------------------------------
+# Checks of training rows before the first step ------------------------------------------------------------------------
 
 
 def check_sample(sample: TensorRows, head: Head, needs_weight: bool) -> None:
-    """Raise an `InputError` if the parts are not tensors of one length, or hold values that `head` cannot take.
+    """Raise an `InputError` if fields are not tensors of equal length, or have values that `head` does not support.
 
-    With `needs_weight`, weights of 0 in all rows are an error too; those of a chunk of a stream are not.
+    With `needs_weight`, it is an error if all weights are 0. In a chunk of a stream they may be.
     """
     for name, part in sample.parts.items():
         if not isinstance(part, Tensor):
@@ -281,7 +289,7 @@ def check_sample(sample: TensorRows, head: Head, needs_weight: bool) -> None:
         raise InputError(argument="data", must="hold at least one row", got="0")
     columns = {name: part.double().numpy(force=True) for name, part in sample.parts.items() if name != "X"}
     y, exposure = columns["y"], columns.get("exposure")
-    is_checked = sample.is_checked  # before the rows became tensors
+    is_checked = sample.is_checked  # True if they were checked before they became tensors
     if not is_checked and head.support.is_discrete:
         check_counts(y, len(y), remedy="Use y.round().")
     elif not is_checked and not np.isfinite(y).all():

@@ -1,6 +1,6 @@
-"""How and where a training runs: `TrainingConfig`, which is written into every checkpoint, and `Runtime`.
+"""Settings of a training: `TrainingConfig`, which every checkpoint stores, and `Runtime`, the device and processes.
 
-Several processes run under torchrun by accelerate.
+Several processes are started by torchrun and communicate by accelerate.
 """
 
 import atexit
@@ -41,18 +41,18 @@ class TrainingConfig(OptimizerOptions):
     schedule : {"cosine", "constant"}
         Whether the learning rate then falls along a cosine or stays constant.
     clip : float or None
-        Bounds each network's gradient norm.
+        The largest gradient norm of each network. Longer gradients are scaled down.
     ema : float
-        Above 0, weights are averaged over about 1 / (1 - ema) steps; validation and predictions use the average.
+        If above 0, weights are averaged over about 1 / (1 - ema) steps. Validation and predictions use the average.
     score : {"nll", "crps", "loss"}
         The validation score that selects epochs: each network keeps the weights of its best epoch. "loss" is the
-        training objective, as in the paper; where it is weighted by a beta it is not a proper score.
+        training objective, as in the paper. With a beta above 0, it is not a proper score.
     patience : int, optional
-        A network that has not improved for so many epochs has stopped.
+        A network stops if its validation score has not improved for this many epochs.
     precision : {"float32", "bf16"}
-        What the networks are computed in.
+        The precision in which networks are computed.
     accumulate : int
-        Splits a batch into so many parts that are computed one after the other.
+        The number of parts in which a batch is computed, one after the other, to save memory.
     seeds : tuple of int
         One seed per network.
 
@@ -79,22 +79,22 @@ class TrainingConfig(OptimizerOptions):
 
     @property
     def n_networks(self) -> int:
-        """Number of networks."""
+        """The number of networks."""
         return len(self.seeds)
 
     def as_dict(self) -> JsonObject:
-        """Return plain values, for a manifest."""
+        """Return the settings as plain values for a manifest."""
         return asdict(self) | {"seeds": list(self.seeds)}
 
     def lr_at(self, step: int, steps: int) -> float:
-        """Compute the learning rate of a step.
+        """Return the learning rate of a step.
 
         Parameters
         ----------
         step : int
             The step, counted from 0.
         steps : int
-            The number of steps in all.
+            The total number of steps.
         """
         warm = math.ceil(self.warmup * steps)
         if step < warm:
@@ -108,20 +108,21 @@ class TrainingConfig(OptimizerOptions):
 
 
 class WorkerShard(NamedTuple):
-    """The part of every batch that this process computes: every `world`-th row from `rank` on."""
+    """The share of this process in every batch: every `world`-th row, starting from row `rank`."""
 
     rank: int
     world: int
 
 
-#: The share of a single process.
+#: The share if there is only one process.
 WHOLE_BATCH = WorkerShard(rank=0, world=1)
 
 
 class Runtime:
-    """A device, and the processes that share a training; a single process has no overhead.
+    """A device, and the processes that share a training.
 
-    Processes share each batch and add their gradients, so that several compute what one would.
+    Processes share each batch and add their gradients, so that several processes compute what a single one would. A
+    single process has no overhead.
 
     Parameters
     ----------
@@ -162,7 +163,7 @@ class Runtime:
             values.copy_(self._accelerator.reduce(values, reduction="sum"))
 
     def spread_file(self, path: Path) -> None:
-        """Copy the main process's file at `path` to the other processes, or delete it there if there is none."""
+        """Copy the main process's file at `path` to the other processes. If it has none, delete the file there."""
         if self._accelerator is None:
             return
         contents = [path.read_bytes() if self.is_main and path.exists() else None]
@@ -183,23 +184,23 @@ def _accelerator(device: torch.device | str) -> Any:
     is_cpu = pick_device(device).type == "cpu"
     restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     if restarts != "0" and not torch.distributed.is_initialized():
-        # After a restart by torchrun the store has the addresses of processes that are gone.
+        # After a restart by torchrun, the store still has the addresses of processes that ended.
         store, rank, world = next(torch.distributed.rendezvous("env://"))
         fresh = torch.distributed.PrefixStore(f"restart {restarts}", store)
         backend = "gloo" if is_cpu else "nccl"
         torch.distributed.init_process_group(backend, store=fresh, rank=rank, world_size=world)
-    # Without a precision, which would be that of the whole program: every training has its own.
+    # No precision is passed, because it would apply to the whole program; every training has its own.
     return accelerate.Accelerator(cpu=is_cpu)
 
 
 def _leave() -> None:
-    """Leave the process group before this process ends: a thread that still listens to it at exit aborts."""
+    """Leave the process group before this process ends, because a thread that still listens to it would abort."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
 
 def pick_device(device: torch.device | str) -> torch.device:
-    """Return the torch device of a name; "auto" is a GPU if there is one."""
+    """Return the torch device with this name; "auto" is a GPU if there is one."""
     if str(device) == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -208,6 +209,6 @@ def pick_device(device: torch.device | str) -> torch.device:
         must = "be auto, cpu, cuda or another device of torch"
         raise ConfigError(argument="device", must=must, got=repr(str(device))) from error
     if parsed.type == "cuda" and not torch.cuda.is_available():
-        must = "be auto or cpu, as torch finds no CUDA GPU here"
+        must = "be auto or cpu, because torch finds no CUDA GPU on this machine"
         raise ConfigError(argument="device", must=must, got=repr(str(device)))
     return parsed

@@ -1,7 +1,7 @@
-"""The training loop: every network of an ensemble at once, each as if it were trained alone.
+"""The training loop: it trains all networks of an ensemble at once, each as if it were trained alone.
 
-On a GPU steps are one CUDA graph: small networks spend their time launching kernels, and a graph launches once. A step
-of five small networks is 7 to 14 times as fast (docs/results/speed.md).
+On a GPU, a training step is captured as one CUDA graph, because small networks spend their time launching kernels. A
+step of five small networks is then 7 to 14 times as fast (docs/results/speed.md).
 """
 
 import json
@@ -47,7 +47,7 @@ from ddpn.runtime.threads import single_thread, threads_for
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.tensor_files import fingerprint, write
 
-#: Batches of rows from any source.
+#: Batches of training rows, from memory or from a stream.
 AnyBatches = MemoryBatches | StreamBatches
 
 
@@ -68,56 +68,54 @@ def fit(
     after_epoch: Callable[[int], object] | None = None,
     clock: Clock | None = None,
 ) -> History:
-    """Train a model in place; afterwards, however it ended, it has each network's best weights.
+    """Train a model in place. However the training ends, each network then has its best weights.
 
     Parameters
     ----------
     model : CountModel
-        With weights drawn by `reset`.
+        The model, with weights that `reset` drew.
     train : CountRows of tensors, PerNetworkRows or StreamedRows
-        Training rows. `PerNetworkRows` have training and validation rows per network, and choose one epoch for all.
-        `StreamedRows` are read while the networks train on them.
+        Training rows. `PerNetworkRows` contain training and validation rows for each network, and one epoch is chosen
+        for all networks. `StreamedRows` are read during training.
     validation : CountRows of tensors, optional
-        Rows that choose each network's best epoch.
+        Rows whose score selects each network's best epoch.
     config : TrainingConfig
         The settings.
     augment : callable, optional
-        Changes the inputs of training rows in memory before every epoch, in the same way for all networks. It takes up
-        to 1,024 inputs at a time and returns as many of the same shape and dtype, drawn from torch's global generator,
-        which is seeded by the epoch. Inputs that are not on the device stay where they are: the device holds one copy.
+        Changes the inputs of training rows before every epoch, in the same way for all networks. It takes up to 1,024
+        inputs at a time and returns inputs of the same shape and dtype. It should use torch's global generator, which
+        is seeded in every epoch. Unchanged inputs may stay off the device, which then holds only the changed copy.
     runtime : Runtime, optional
         The device, and the processes that share the training. Default: a GPU if there is one.
     checkpoint : path, optional
-        A file for the state, written every `save_seconds` and when interrupted. A training that finds its own
-        checkpoint resumes from it, on a CPU to the same weights bit for bit.
+        A file for the state of the training, written every `save_seconds` and on Ctrl-C. If the file exists and belongs
+        to this training, the training resumes from it; on a CPU, it ends with the same weights bit for bit.
     save_seconds : float
-        Seconds between two checkpoints.
+        The time between two checkpoints.
     verbose : bool
         Show a progress bar.
     title : str
-        Its name.
+        The title of the progress bar.
     on_epoch : callable, optional
         Called after every epoch with a line on the progress.
     after_epoch : callable, optional
-        Called after every epoch, in every process, with the number of epochs so far. The model then has the weights of
-        that epoch, so that they can be scored or written to a file. A resumed training repeats the calls since its
-        checkpoint.
+        Called after every epoch, in every process, with the number of completed epochs. The model then has the weights
+        of that epoch, so that they can be scored or saved. A resumed training repeats the calls since its checkpoint.
     clock : Clock, optional
-        Ends the training when its time is up, with each network's best weights until then. The learning rate falls in
-        time to end with it, where there is no time for all epochs. Without a complete epoch, a `TimeLimitError`.
+        A time limit. When it is up, each network gets its best weights so far. If there is not enough time for all
+        epochs, the learning rate falls faster. If no epoch was completed, a `TimeLimitError` is raised.
 
     Notes
     -----
-    Ctrl-C (any KeyboardInterrupt) in an epoch ends the training, not the program. The state returns to the end of the
-    last complete epoch, the checkpoint is written, the model gets each network's best weights until then, and the
-    history is returned with `interrupted` set, which callers check before they go on. `history.epochs` is empty if no
-    epoch was complete; the model then has its initial weights. A second Ctrl-C, while the first is handled or later, is
-    raised as usual.
+    Ctrl-C (any KeyboardInterrupt) during an epoch ends the training, not the program. The state returns to the end of
+    the last completed epoch, the checkpoint is written, the model gets each network's best weights so far, and the
+    history is returned with `interrupted=True`. Callers should check this flag. If no epoch was completed,
+    `history.epochs` is empty and the model has its initial weights. A second Ctrl-C is raised as usual.
     """
     runtime = runtime or Runtime()
     training = Training(model.to(runtime.device), train, validation, config, runtime, clock=clock, augment=augment)
     state = training.state
-    # Only one process writes a checkpoint; the others need not wait. They may be on other machines.
+    # Only the main process writes checkpoints. The others need not wait, and may be on other machines.
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None:
         identity = training.describe_identity()
@@ -126,7 +124,7 @@ def fit(
             state.restore(saved)
 
     def save() -> None:
-        """Write the beginning of the current epoch, which a resumed training repeats from its first batch."""
+        """Save the state at the start of the current epoch. A resumed training repeats this epoch."""
         if path is not None and runtime.is_main:
             write(path, state.epoch_start.tensors, state.epoch_start.info | {"identity": identity})
 
@@ -161,7 +159,7 @@ def fit(
 
 
 class Training:
-    """The batches and the state of a training, and how to run its next epoch."""
+    """The batches and the state of a training, with a method that runs the next epoch."""
 
     def __init__(
         self,
@@ -184,12 +182,12 @@ class Training:
             )
         has = [rows.exposure is not None for rows in (train, validation) if isinstance(rows, CountRows)]
         if len(set(has)) > 1:
-            got = "one in train, none in validation" if has[0] else "one in validation, none in train"
-            raise InputError(argument="exposure", must="be in both or in none", got=got)
+            got = "one in train only" if has[0] else "one in validation only"
+            raise InputError(argument="exposure", must="be in both train and validation, or in neither", got=got)
         weight = model.projection.weight
         if weight.numel() and not weight.flatten(1).any(1).all():
-            # Layers are made of zeros, from which only biases would learn.
-            raise ConfigError("weights must be drawn before a training, got zeros. Call model.reset(config.seeds).")
+            # New layers hold zeros, from which only biases would learn.
+            raise ConfigError("All weights of the model are 0. Call model.reset(config.seeds) before training.")
         is_own = isinstance(train, PerNetworkRows)
         self.state = State(model, config, validates=is_own or validation is not None, one_epoch=is_own)
         self.batches, self.validation = self._batches("train", train), None
@@ -206,7 +204,7 @@ class Training:
             self._captured = CapturedSteps(self.train_step, self.state, self.batches)
 
     def _batches(self, name: str, source: Source) -> AnyBatches:
-        """Validate training or validation rows, and make batches of them on the device."""
+        """Check training or validation rows, and make batches of them on the device."""
         shared: JsonObject = {"share": self.runtime.share, "accumulate": self.config.accumulate}
         if isinstance(source, StreamedRows):
             return StreamBatches(source, self.config.batch_size, self.config.seeds[0], self._load_rows, **shared)
@@ -225,7 +223,7 @@ class Training:
         return sample.map(lambda t: t.to(self.runtime.device))
 
     def describe_identity(self) -> JsonObject:
-        """Describe what distinguishes this training from others; call this before the first step."""
+        """Describe everything that distinguishes this training from others. Must be called before the first step."""
         train, validation = self._sources
         head = {"name": self.model.head.name, "options": self.model.head.options}
         shapes = {name: list(p.shape) for name, p in self.model.named_parameters()}
@@ -233,7 +231,7 @@ class Training:
             "config": self.config.as_dict(),
             "training data": identify_rows(train) | ({} if self._augment is None else {"augmented": True}),
             "validation data": None if self.validation is None else identify_rows(validation or train),
-            # As it is read from a file, where a tuple is a list.
+            # Through JSON, so that it equals what is read from a file, where tuples are lists.
             "head": json.loads(json.dumps(head)),
             "network": {"layers": str(self.model.backbone), "shapes": shapes},
             "frozen weights": hash_frozen_tensors(self.model),
@@ -241,17 +239,17 @@ class Training:
         }
 
     def close(self) -> None:
-        """Put each network's best weights into the model, and release the captured step and its GPU memory."""
+        """Load each network's best weights into the model, and release the captured step with its GPU memory."""
         self.state.keep_best()
         self._captured = None
 
     # One epoch ---------------------------------------------------------------------------------------------------
 
     def run_epoch(self) -> str:
-        """Train for one epoch, validate, and keep the best weights; return a line on the progress."""
+        """Train for one epoch, score the validation rows, and keep the best weights; return a line on the progress."""
         if isinstance(self.batches, StreamBatches):
             return self._run_epoch()
-        # All of it: also the small operations between the steps.
+        # The thread limit covers the whole epoch, because operations between steps are small as well.
         with threads_for(self.model.multiply_adds(self.batches.sample.X[: self.batches.batch])):
             return self._run_epoch()
 
@@ -276,15 +274,15 @@ class Training:
     def _seed_generators(self) -> Iterator[None]:
         """Seed torch's global generator, which dropout and random changes of images use, and restore it afterwards.
 
-        It is seeded for every epoch, so that a resumed training draws what it would have drawn. A captured step keeps
-        to the generator of its device.
+        It is seeded in every epoch, so that a resumed training draws the same numbers. Captured steps use the generator
+        of their device instead.
         """
         device = self.runtime.device
         if self._captured is not None:
             yield
             return
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            # On a CPU, torch.manual_seed formats the call stack for each kind of device that is not there: 1 ms.
+            # On a CPU, torch.manual_seed would take 1 ms: it formats the call stack for each kind of missing device.
             seed = torch.manual_seed if device.type == "cuda" else torch.default_generator.manual_seed
             seed(zlib.crc32(repr((self.config.seeds, self.state.epoch, self.runtime.share.rank)).encode()))
             yield
@@ -311,7 +309,7 @@ class Training:
         return (total / self.batches.steps).tolist()
 
     def _step_by_time(self) -> int:
-        """Return the number of this step, or a later one if the share of time used exceeds the share of steps."""
+        """Return the number of this step, or a later number if more of the time than of the steps is used up."""
         check_deadline()
         if self._clock is None:
             return self.state.step
@@ -321,11 +319,11 @@ class Training:
         return max(self.state.step, round(used * self.steps))
 
     def train_step(self, batch: TensorRows) -> Tensor:
-        """Update every network once; return their mean losses. Shape: (M,)."""
+        """Update every network once; return the mean loss of each network. Shape: (M,)."""
         loss, flat, size = None, self.state.flat, -(-len(batch) // self.config.accumulate)
         with threads_for(self.model.multiply_adds(batch.X[:size, 0])):
             for part in iter_chunks(batch, size):
-                # Per network, so that the sum of all gives each the gradient of its own mean.
+                # The mean of each network: the gradient of their sum is each network's own gradient.
                 mean = self._losses(part).sum(0) / self.batches.batch
                 flat.add_gradient(mean.sum(), fresh=loss is None)
                 loss = mean.detach() if loss is None else loss + mean.detach()
@@ -350,7 +348,7 @@ class Training:
 
 @torch.no_grad()
 def mean_scores(model: CountModel, batches: AnyBatches, config: TrainingConfig, runtime: Runtime) -> list[float]:
-    """Return the mean validation score of each network: a proper score, or the training objective ("loss")."""
+    """Return the mean validation score of each network: NLL, CRPS or the training objective ("loss")."""
     model.eval()
     sums = torch.zeros(2, model.n_networks, dtype=torch.float64, device=runtime.device)
     for number, part in enumerate(batches.in_order()):
@@ -369,7 +367,7 @@ def mean_scores(model: CountModel, batches: AnyBatches, config: TrainingConfig, 
 
 
 def _score_rows(head: Head, raw: Tensor, rows: TensorRows, score: str) -> Tensor:
-    """Return the score of every row and network. Shape: raw (B, M, P) -> (B, M)."""
+    """Score every row and network. Shape: raw (B, M, P) -> (B, M)."""
     if score == "loss":
         return head.sample_loss(raw, rows)
     dist = apply_record_limits(head(raw, rows.exposure), rows)
@@ -379,16 +377,15 @@ def _score_rows(head: Head, raw: Tensor, rows: TensorRows, score: str) -> Tensor
 # Training steps as one CUDA graph -------------------------------------------------------------------------------------
 
 
-#: Steps before the capture, which CUDA graphs require so that libraries initialise.
+#: Steps before the capture of a CUDA graph, in which libraries initialise themselves.
 _WARM_UP_STEPS = 3
 
 
 def can_capture(model: nn.Module, batches: MemoryBatches, runtime: Runtime) -> bool:
-    """Return True if steps run on one GPU, and all networks do the same in every step.
+    """Return True if training steps can be captured as a CUDA graph: on one GPU, with the same kernels in every step.
 
-    Networks in a `NetworkList` declare this by a true `capturable`: equal shapes and kernels, no values read, nothing
-    random.
-    The loss of bounded and censored counts reads values.
+    Networks in a `NetworkList` must declare this by `capturable = True`. The loss of bounded and censored counts cannot
+    be captured, because it reads values.
     """
     if runtime.share.world > 1 or runtime.device.type != "cuda" or not batches.sample.is_unrestricted:
         return False
@@ -398,16 +395,16 @@ def can_capture(model: nn.Module, batches: MemoryBatches, runtime: Runtime) -> b
 
 
 class CapturedSteps:
-    """A training step on rows in the memory of one GPU, captured once and replayed.
+    """A training step on rows in the memory of one GPU, which is captured once and then replayed.
 
-    `step` takes a batch, updates all networks and returns their losses (M,).
+    `step` takes a batch, updates all networks, and returns their losses (M,).
     """
 
     def __init__(self, step: Callable[[TensorRows], Tensor], state: State, batches: MemoryBatches) -> None:
         self._train_step, self._state, self._batches = step, state, batches
         config, device = state.config, state.flat.values.device
         steps = config.epochs * batches.steps
-        # One more for each step of the warm-up, which may begin at the last.
+        # Additional entries for the warm-up steps, which may begin at the last step.
         lrs = [config.lr_at(i, steps) for i in range(steps)] + [0.0] * (_WARM_UP_STEPS + 1)
         self._lrs = torch.tensor(lrs, dtype=torch.float32, device=device)
         self._index = torch.zeros(config.n_networks, batches.batch, dtype=torch.long, device=device)
@@ -424,7 +421,7 @@ class CapturedSteps:
         self._step += 1
 
     def is_ready(self) -> bool:
-        """Capture the step if that is still to be done; if it fails, warn and return False."""
+        """Capture the step if this is not done yet; if that fails, warn and return False."""
         if self._graph is None:
             self._state.model.train()
             stream = torch.cuda.current_stream() if torch.cuda.is_available() else None
@@ -438,7 +435,7 @@ class CapturedSteps:
         return self._graph is not None
 
     def _capture(self) -> torch.cuda.CUDAGraph:
-        """Warm up, capture, and restore weights and buffers, however it ends."""
+        """Warm up, capture the step, and restore weights and buffers, even if the capture fails."""
         tensors = self._state.optimizer.tensors()
         before = {name: tensor.clone() for name, tensor in tensors.items()}
         buffers = self._state.buffers.copy_values()
@@ -458,7 +455,10 @@ class CapturedSteps:
         return graph
 
     def epoch(self) -> tuple[Tensor, Tensor]:
-        """Replay the step on every batch of an epoch; return each network's total loss, and if all were finite."""
+        """Replay the step on every batch of an epoch.
+
+        Return the total loss of each network, and True for each network if all its losses were finite.
+        """
         assert self._graph is not None
         self._step.fill_(self._state.step)
         self._total.zero_()

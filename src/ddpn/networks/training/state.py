@@ -1,8 +1,8 @@
-"""The state of a training: weights and optimizer, its `History`, and the checkpoint from which it resumes.
+"""The state of a training: weights, optimizer, history, and the checkpoint from which it resumes.
 
-The weights of an ensemble are one (M, D) tensor, of which the modules' parameters are views. So clipping, averaging,
-keeping the best epoch and rolling a network back are one operation each, and the `Optimizer` sees one tensor. `State`
-holds all that the next epochs of a training depend on, and the best weights until now.
+The weights of an ensemble are one (M, D) tensor, and the modules' parameters are views of it. So clipping, averaging,
+keeping the best epoch and rolling back a network are one operation each, and the `Optimizer` sees a single tensor.
+`State` holds everything on which later epochs depend, and the best weights so far.
 """
 
 import math
@@ -28,18 +28,18 @@ from ddpn.runtime.validation import format_rows, join_words
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.tensor_files import fingerprint, read
 
-#: Batch orders come from another stream than initial weights.
+#: Added to the seeds, so that batch orders and initial weights come from different random generators.
 _ORDER_SEED = 2**31
-#: Most rollbacks of a network, which will not recover by itself after more.
+#: The most rollbacks of a network. After more, it is unlikely to recover.
 _MAX_ROLLBACKS = 3
-#: Prefixes of the names of networks' buffers, and of those of the best epoch.
+#: Prefixes of the names of buffers, current ones and those of the best epoch.
 _BUFFERS, _BEST_BUFFERS = "buffers/", "best_buffers/"
-#: Containers of torch that may hold parameters with an axis of networks.
+#: Torch's containers of parameters, whose parameters may have an axis for networks.
 _PARAMETER_CONTAINERS = (nn.ParameterList, nn.ParameterDict)
-#: Adam's usual constants; weights decay apart from it, as biases do not.
+#: Adam's usual constants. Weight decay is applied separately, because biases do not decay.
 _ADAM: JsonObject = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
 _ADAM |= {"fused": True, "amsgrad": False, "maximize": False}
-#: Number of tensors that torch's fused AdamW takes in one launch.
+#: The number of tensors that torch's fused AdamW updates in one launch.
 _FUSED_TENSORS = 36
 
 
@@ -47,14 +47,14 @@ _FUSED_TENSORS = 36
 
 
 class _Weight(NamedTuple):
-    """One parameter of every network: a tensor with the axis of networks first, or one tensor per network."""
+    """One parameter of every network: a tensor whose first axis belongs to the networks, or one tensor per network."""
 
     tensors: list[nn.Parameter]
     n_networks: int
     is_decayed: bool
 
     def rows(self, tensors: list[Tensor]) -> Tensor:
-        """Arrange values or gradients in one row per network. Shape: (M, D)."""
+        """Arrange values or gradients as one row per network. Shape: (M, D)."""
         if len(tensors) == 1:
             return tensors[0].reshape(self.n_networks, -1)
         return torch.stack([tensor.reshape(-1) for tensor in tensors])
@@ -67,9 +67,10 @@ class _Weight(NamedTuple):
 
 
 class FlatWeights:
-    """`values` and `grad` (M, D); `decayed` (D,) is 1 for weights, 0 for biases and the scales of norms.
+    """The weights and gradients of all networks as two tensors, `values` and `grad`, of shape (M, D).
 
-    Every trainable parameter must have the axis of networks first, or belong to a `backbones.NetworkList`.
+    `decayed` (D,) is 1 for weights, and 0 for biases and scales of norms. Every trainable parameter must have the
+    networks on its first axis, or belong to a `backbones.NetworkList`.
     """
 
     def __init__(self, model: nn.Module, n_networks: int) -> None:
@@ -85,8 +86,8 @@ class FlatWeights:
             weight.view(values)
 
     def add_gradient(self, loss: Tensor, fresh: bool) -> None:
-        """Differentiate a scalar; the result replaces `grad` if `fresh`, else it is added."""
-        # A user's network may have weights that its forward pass does not use.
+        """Compute the gradient of a scalar; write it to `grad` if `fresh`, else add it."""
+        # `allow_unused`: a user's network may have weights that its forward pass does not use.
         gradients = iter(torch.autograd.grad(loss, self.parameters, allow_unused=True, materialize_grads=True))
         parts = [weight.rows([next(gradients) for _ in weight.tensors]) for weight in self._weights]
         if fresh:
@@ -95,13 +96,13 @@ class FlatWeights:
             self.grad += torch.cat(parts, dim=1)
 
     def norms(self) -> Tensor:
-        """Compute the gradient norm per network. Shape: (M,)."""
+        """Compute the gradient norm of each network. Shape: (M,)."""
         return torch.linalg.vector_norm(self.grad, dim=1)
 
 
 def _find_stacked_weights(model: nn.Module, n_networks: int) -> list[_Weight]:
     looped = {id(p) for module in model.modules() if isinstance(module, NetworkList) for p in module.parameters()}
-    # Torch's own layers have no axis of networks, even if one of their axes happens to be as long.
+    # Torch's own layers have no axis for networks, even if an axis happens to have the same length.
     torchs = [m for m in model.modules() if type(m).__module__.startswith("torch.nn.modules.")]
     shared = {id(p) for m in torchs if not isinstance(m, _PARAMETER_CONTAINERS) for p in m.parameters(recurse=False)}
     weights = []
@@ -131,22 +132,22 @@ def _find_looped_weights(model: nn.Module, n_networks: int) -> list[_Weight]:
 
 
 def find_trained_buffers(model: nn.Module) -> dict[str, Tensor]:
-    """Find persistent buffers, such as running statistics, of networks that are not frozen."""
+    """Find persistent buffers, such as running statistics, outside frozen networks."""
     frozen = {id(b) for module in model.modules() if isinstance(module, Frozen) for b in module.buffers()}
     persistent = set(model.state_dict())
     return {name: b for name, b in model.named_buffers() if name in persistent and id(b) not in frozen}
 
 
 def find_trained_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Find the tensors that a training changes: weights with gradients, and buffers that are not frozen."""
+    """Find the tensors that a training changes: trainable weights, and buffers outside frozen networks."""
     weights = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
     return weights | find_trained_buffers(model)
 
 
 class Buffers:
-    """The buffers of a model that a training can change, by name, with the network that owns each.
+    """The buffers of a model that training can change, by name, with the network that each belongs to.
 
-    Buffers that all networks share, such as a table of constants, are included, so that a resumed training has them.
+    Buffers that all networks share, such as a table of constants, are included so that checkpoints contain them.
     """
 
     def __init__(self, model: nn.Module, n_networks: int) -> None:
@@ -164,20 +165,20 @@ class Buffers:
         return {name: buffer.clone() for name, (buffer, _) in self._owned.items()}
 
     def load(self, tensors: dict[str, Tensor], network: int | None = None) -> None:
-        """Take over what `copy_values` returned; with `network`, only what that network owns."""
+        """Load values that `copy_values` returned; with `network`, only those of this network."""
         for name, (buffer, owner) in self._owned.items():
             if network in (None, owner):
                 buffer.copy_(tensors[name])
 
     def copy_network(self, tensors: dict[str, Tensor], network: int) -> None:
-        """Write one network's current values, and what all share, into what `copy_values` returned."""
+        """Write the current values of one network, and of shared buffers, into the result of `copy_values`."""
         for name, (buffer, owner) in self._owned.items():
             if owner in (None, network):
                 tensors[name].copy_(buffer)
 
 
 def hash_frozen_tensors(model: nn.Module) -> int:
-    """Hash the tensors that a training does not change and does not save."""
+    """Hash the tensors that training neither changes nor saves."""
     changing, total = set(find_trained_tensors(model)), 0
     for name, tensor in model.state_dict().items():
         total = total if name in changing else fingerprint(tensor, total)
@@ -185,43 +186,43 @@ def hash_frozen_tensors(model: nn.Module) -> int:
 
 
 class Optimizer:
-    """AdamW on one flat tensor (decoupled decay on weights, none on biases), with an exponential average of the result.
+    """AdamW on one flat tensor, with decoupled decay of weights (not biases) and an exponential average of the weights.
 
-    `healthy` (M,) shows whose loss and gradient were finite in the last step. The others learn nothing from it, and on
-    a CPU, where they are rolled back at once, their weights stay as they were.
+    `healthy` (M,) is True for networks whose loss and gradient were finite in the last step. Other networks do not
+    learn from the step. On a CPU, their weights stay unchanged, because they are rolled back at once.
     """
 
     def __init__(self, flat: FlatWeights, config: TrainingConfig) -> None:
         self.flat, self.config = flat, config
         self._on_host = flat.values.device.type == "cpu"
-        # Not in the default dtype: torch's fused kernel counts steps in float32.
+        # In float32 whatever the default dtype, because torch's fused kernel counts steps in float32.
         number = partial(torch.tensor, dtype=torch.float32, device=flat.values.device)
-        # As tensors on a GPU, where a captured graph reads them at every replay.
+        # Tensors on the device, because a captured graph reads them at every replay.
         self.lr, self.step, self._one = number(config.lr), number(0.0), number(1.0)
         self.average = flat.values.clone() if config.ema else flat.values
         self.healthy = flat.values.new_ones(len(flat.values), dtype=torch.bool)
         self.exp_avg, self.exp_avg_sq = torch.zeros_like(flat.values), torch.zeros_like(flat.values)
-        # A fused kernel gives each tensor few blocks: on a GPU one long tensor would leave most of the card idle.
+        # A fused kernel uses few blocks per tensor, so that one long tensor would leave most of a GPU idle.
         pieces = 1 if self._on_host else _FUSED_TENSORS
         self.adam_steps = number([0.0] * pieces)
         states = (flat.values, flat.grad, self.exp_avg, self.exp_avg_sq)
         self._pieces = [list(t.view(-1).tensor_split(pieces)) for t in states]
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return every tensor that a later `apply` depends on, except lr."""
+        """Return every tensor that later steps depend on, except the learning rate."""
         named = {"values": self.flat.values, "exp_avg": self.exp_avg, "exp_avg_sq": self.exp_avg_sq}
         named |= {"step": self.step, "adam_steps": self.adam_steps}
         return named | ({"average": self.average} if self.config.ema else {})
 
     @torch.no_grad()
     def apply(self, loss: Tensor) -> None:
-        """Update the weights by the gradient in `flat.grad`, which is that of `loss` (M,)."""
+        """Update the weights with the gradient in `flat.grad`; `loss` (M,) tells which networks are healthy."""
         norms = self.flat.norms()
         self.healthy = (norms + loss).abs() < torch.inf
         before = self.flat.values.clone() if self._on_host else None
         self.flat.grad.masked_fill_(~self.healthy.unsqueeze(1), 0.0)
         if self.config.clip is not None:
-            # Each network's gradient is scaled down to the bound; one without a norm stays.
+            # Gradients longer than the bound are scaled down; a gradient of 0 stays 0.
             self.flat.grad.mul_((self.config.clip / norms).clamp_(max=1.0).nan_to_num_(nan=1.0).unsqueeze(1))
         if self.config.weight_decay:
             self.flat.values.mul_(torch.addcmul(self._one, self.flat.decayed, self.lr, value=-self.config.weight_decay))
@@ -230,7 +231,7 @@ class Optimizer:
         adamw(values, grads, averages, squares, [], steps, capturable=captured, lr=self.lr, **_ADAM)
         self.step += 1.0
         if self.config.ema:
-            # Early on the average is over fewer steps, otherwise the initial weights would remain in it.
+            # At first the average covers fewer steps, so that the initial weights soon disappear from it.
             keep = torch.clamp((1.0 + self.step) / (10.0 + self.step), max=self.config.ema)
             self.average.lerp_(self.flat.values, 1.0 - keep)
         if before is not None:
@@ -242,20 +243,20 @@ class Optimizer:
 
 @dataclass
 class History:
-    """History of a training.
+    """The history of a training.
 
     Attributes
     ----------
     epochs : list of dict
-        One record per epoch: loss and score per network, lr, seconds.
+        One record per epoch: loss and score of each network, learning rate, seconds.
     best_epoch, best_score : list
-        Each network's best epoch and its score.
+        The best epoch of each network, and its score.
     rollbacks : list of str
-        One sentence per network that was reset to the beginning of its epoch after a non-finite loss.
+        One sentence per rollback: a network was reset to the start of an epoch after a non-finite loss.
     stopped : str
-        Why the training ended before its last epoch, else "".
+        The reason why the training ended before its last epoch, else "".
     interrupted : bool
-        Whether Ctrl-C ended it.
+        True if Ctrl-C ended the training.
     """
 
     epochs: list[JsonObject] = field(default_factory=list)
@@ -266,23 +267,23 @@ class History:
     interrupted: bool = False
 
     def __post_init__(self) -> None:
-        # JSON has no infinity: there, a network that was never validated has no score.
+        # JSON has no infinity, so the score of a network that was never validated is None there.
         self.best_score = [math.inf if score is None else score for score in self.best_score]
 
     @property
     def seconds(self) -> float:
-        """Time in training and validation, over all sessions of a resumed training."""
+        """The time of training and validation, over all sessions of a resumed training."""
         return sum(record["seconds"] for record in self.epochs)
 
     def select_networks(self, networks: slice) -> "History":
-        """Select the history of some networks, by their positions."""
+        """Return the history of some networks, given by their positions."""
         epochs = [{k: v[networks] if isinstance(v, list) else v for k, v in record.items()} for record in self.epochs]
         best, scores = self.best_epoch[networks], self.best_score[networks]
         return replace(self, epochs=epochs, rollbacks=list(self.rollbacks), best_epoch=best, best_score=scores)
 
     @classmethod
     def from_parts(cls, parts: Sequence["History"]) -> "History":
-        """Join histories of networks that were trained together; the inverse of `select_networks`."""
+        """Join the histories of networks that were trained together; the inverse of `select_networks`."""
         epochs = []
         for records in zip(*(part.epochs for part in parts), strict=True):
             lists = {
@@ -293,7 +294,7 @@ class History:
         return replace(parts[0], epochs=epochs, best_epoch=best, best_score=scores)
 
     def as_dict(self) -> JsonObject:
-        """Return a copy as plain values, for a manifest."""
+        """Return a copy with plain values for a manifest."""
         plain = {name: list(value) if isinstance(value, list) else value for name, value in vars(self).items()}
         return plain | {"best_score": [score if score < math.inf else None for score in self.best_score]}
 
@@ -305,16 +306,16 @@ class Snapshot(NamedTuple):
     info: JsonObject
 
     def buffers(self, prefix: str) -> dict[str, Tensor]:
-        """Select buffers by a prefix; return what `Buffers.copy_values` returned."""
+        """Select the buffers with a prefix, in the form that `Buffers.copy_values` returns."""
         return {name.removeprefix(prefix): t for name, t in self.tensors.items() if name.startswith(prefix)}
 
 
 class State:
-    """Weights, buffers, optimizer, batch orders, history, and each network's best epoch.
+    """The state of a training: weights, buffers, optimizer, batch orders, history, and the best epoch of each network.
 
-    `epoch_start` is a copy of the state at the beginning of the current epoch. Checkpoints hold it, and a failed
-    network or an interrupted training returns to it. With `validates`, each network keeps the epoch with its best
-    score, else the last one. With `one_epoch`, all networks keep the same epoch, that of the lowest mean score.
+    `epoch_start` is a copy of the state at the start of the current epoch. Checkpoints contain it, and a failed network
+    or an interrupted training returns to it. With `validates`, each network keeps the epoch with its best score,
+    otherwise the last epoch. With `one_epoch`, all networks keep the same epoch, the one with the lowest mean score.
     """
 
     def __init__(self, model: CountModel, config: TrainingConfig, validates: bool, one_epoch: bool = False) -> None:
@@ -342,7 +343,7 @@ class State:
         return all(map(self.has_stopped, range(self.config.n_networks)))
 
     def has_stopped(self, network: int) -> bool:
-        """Return True if a network had no better score for `patience` epochs, so that later ones do not count."""
+        """Return True if a network's score did not improve for `patience` epochs, so that later epochs do not count."""
         patience = self.config.patience
         if patience is None or not self.validates:
             return False
@@ -352,7 +353,7 @@ class State:
 
     @contextmanager
     def use_averaged_weights(self) -> Iterator[None]:
-        """Put the averaged weights in place of the current ones within a `with` block."""
+        """Replace the weights by their average within a `with` block."""
         if not self.config.ema:
             yield
             return
@@ -364,7 +365,7 @@ class State:
             self.flat.values.copy_(current)
 
     def complete_epoch(self, losses: list[float], scores: list[float] | None, **record: object) -> None:
-        """Record the epoch, keep the weights of networks that have a better score than ever, and begin the next."""
+        """Record the epoch, keep the weights of networks with a new best score, and start the next epoch."""
         if scores is not None:
             self._select(scores)
             record["score"] = scores
@@ -382,7 +383,7 @@ class State:
                 self.buffers.copy_network(self.best_buffers, network)
 
     def keep_best(self) -> None:
-        """Load the weights of each network's best epoch into the model, or of the last one without validation."""
+        """Load each network's best weights into the model; without validation, the last averaged ones."""
         if not self.validates or not self.history.epochs:
             self.history.best_epoch = [self.epoch] * self.config.n_networks
             self.flat.values.copy_(self.optimizer.average)
@@ -405,14 +406,14 @@ class State:
         """Restore the state from a copy."""
         tensors, info = saved
         for name, tensor in self.optimizer.tensors().items():
-            # Counters are the same in every piece of the weights, of which a GPU has more.
+            # A checkpoint of a CPU has fewer copies of each counter than a GPU needs; all copies are equal.
             tensor.copy_(tensors[name] if tensor.dim() == 2 else tensors[name].reshape(-1)[0])
         self.best.copy_(tensors["best"])
         self.buffers.load(saved.buffers(_BUFFERS))
         for name, tensor in saved.buffers(_BEST_BUFFERS).items():
             self.best_buffers[name].copy_(tensor)
         for stream, state in zip(self.streams, tensors["orders"], strict=True):
-            stream.set_state(state.clone())  # torch crashes on a view that does not begin with its storage
+            stream.set_state(state.clone())  # torch crashes on a view that does not start at its storage
         self.epoch, self.step, self.failures = info["epoch"], info["step"], list(info["failures"])
         self.history = History(**deepcopy(info["history"]))
         self.epoch_start = saved
@@ -420,10 +421,10 @@ class State:
     # Recovery from failed steps ----------------------------------------------------------------------------------
 
     def roll_back(self, healthy: Tensor, failing_rows: Callable[[int], Sequence[int]], shows: bool = True) -> None:
-        """Roll back every network that is not `healthy` (M,), and warn of it if `shows`; raise after too many failures.
+        """Roll back every network that is not `healthy` (M,), and warn if `shows`; raise after too many failures.
 
-        `failing_rows` finds the rows whose loss is not finite for a network as it is. Networks that have stopped
-        improving are rolled back in silence.
+        `failing_rows` returns the rows whose loss is not finite for a network. Networks that have stopped improving are
+        rolled back without a warning.
         """
         for network in (~healthy).nonzero().flatten().tolist():
             rows = [] if self.has_stopped(network) else failing_rows(network)
@@ -441,13 +442,16 @@ class State:
             self.history.rollbacks.append(report)
             if self.failures[network] > _MAX_ROLLBACKS:
                 failures = f"{self.failures[network]} failures; the last: {report}"
-                raise TrainingError(f"loss must stay finite, got {failures}. Lower lr, or check those rows.")
+                raise TrainingError(f"loss must stay finite, got {failures}. Lower lr, or check these rows.")
             if shows:
                 warnings.warn(report, RuntimeWarning, stacklevel=2)
 
 
 def read_checkpoint(path: Path, identity: JsonObject) -> Snapshot | None:
-    """Read the checkpoint of a training, or None without a file; refuse that of a training with another identity."""
+    """Read the checkpoint of a training, or return None if there is no file.
+
+    Raise an `InputError` if the checkpoint belongs to another training.
+    """
     if not path.exists():
         return None
     tensors, info = read(path)
@@ -457,12 +461,12 @@ def read_checkpoint(path: Path, identity: JsonObject) -> Snapshot | None:
     changed += [name for name, value in identity["config"].items() if settings.get(name) != value]
     if changed:
         remedy = "Delete it to train again, or use another path."
-        raise InputError(f"{path} comes from a training with another {join_words(changed)}. {remedy}")
+        raise InputError(f"{path} belongs to another training, which differs in: {join_words(changed)}. {remedy}")
     return Snapshot(tensors, info)
 
 
 def identify_rows(source: Source) -> JsonObject:
-    """Return checksums of rows in memory, or the identity of a stream's table."""
+    """Return checksums of rows in memory, or the identity of a streamed table."""
     if isinstance(source, PerNetworkRows):
         return identify_rows(source.sample) | {"folds": fingerprint(torch.cat([*source.train, *source.validation]))}
     identity: JsonObject = {"rows": len(source)}

@@ -1,4 +1,4 @@
-"""Data sets and simulations: loaded by name, split by seed, validated on loading."""
+"""The paper's data sets and simulations: loaded by name, validated, and split by a seed."""
 
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ddpn.paper.datasets.shelves import simulate_shelves
     from ddpn.paper.datasets.simulations import SIMULATIONS, Simulation, simulate
 
-#: Imported on first use, since they import torch.
+#: Names that are imported on first use, because their modules import torch.
 _MODULES = dict.fromkeys(("SIMULATIONS", "Simulation", "simulate"), f"{__name__}.simulations") | {
     "simulate_shelves": f"{__name__}.shelves",
     "inventory": f"{__name__}.beams",

@@ -1,10 +1,9 @@
 """Beams of real shelves from a file of your own, for the paper's inventory experiment, whose data are private.
 
-The file `inventory/beams.npz` in the data folder has the arrays
+The file `inventory/beams.npz` in the data folder has these arrays:
 
-X        (n, 2 + N, 4), packed beams: what `ddpn.paper.inputs.pack` returns for your point clouds
-y        (n,), the number of products in each beam
-classes  (k,), optional: the names of the geometry classes 0, 1, ..., k - 1
+X        (n, 2 + N, 4), packed beams: what `ddpn.paper.inputs.pack` returns for your point clouds y        (n,), the
+number of products in each beam classes  (k,), optional: the names of the geometry classes 0, 1, ..., k - 1
 
 To write it, with a list of arrays (points, 3) and the number of each beam's geometry class:
 
@@ -24,13 +23,13 @@ SOURCE = SOURCES["inventory"]
 
 
 def inventory() -> Dataset:
-    """Return the packed beams and counts of `inventory/beams.npz`, split 70/10/20."""
+    """Load the packed beams and counts of `inventory/beams.npz`, split 70/10/20."""
     path = data_folder() / SOURCE.files[0]
     if not path.is_file():
         raise InputError(
             f"File not found: {path}. The paper's data are private. Pack your own beams with ddpn.paper.inputs.pack "
-            f"and save them there with numpy.savez(path, X=..., y=..., classes=...), or set DDPN_DATA to the folder "
-            f"above it."
+            f"and save them there with numpy.savez(path, X=..., y=..., classes=...), or set DDPN_DATA to the parent of "
+            f"that folder."
         )
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -48,7 +47,10 @@ def inventory() -> Dataset:
 
 
 def _check_classes(numbers: np.ndarray, names: np.ndarray | None, path: str) -> tuple[str, ...]:
-    """Return the names of the classes, or their numbers if they have no names; every beam must have one of them."""
+    """Return the names of the classes (their numbers, if they have no names).
+
+    Raise an error for unknown class numbers.
+    """
     class_names = np.arange(numbers.max(initial=0) + 1).astype(int) if names is None else names
     bad = np.flatnonzero((numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= len(class_names)))
     if len(bad):

@@ -1,4 +1,4 @@
-"""The number of people in the images of MS-COCO."""
+"""Counts of people in the images of MS-COCO."""
 
 import json
 import os
@@ -20,18 +20,18 @@ from ddpn.runtime.errors import InputError
 
 SOURCE = SOURCES["coco_people"]
 ANNOTATIONS_URL = "http://images.cocodataset.org/annotations/annotations_trainval2017.zip"
-#: The only keys that are kept while an annotation file is read: outlines are nine tenths of it.
+#: The keys that are kept when an annotation file is read. Outlines, which make up nine tenths of it, are dropped.
 _KEPT = {"images", "annotations", "categories", "id", "file_name", "image_id", "category_id", "name"}
 
 
 def coco_people() -> Dataset:
-    """Load the number of people in images; the column "file" names them, below the folder `root` of the data set.
+    """Load the number of people in images. The column "file" has their paths, relative to the `root` of the data set.
 
-    The folder `coco_people` has COCO's annotations/instances_train2017.json, else person_counts.csv with the columns
-    image_id (the file's name, with or without .jpg) and person_count, and the images in train2017 or images. An
-    image's count is the number of its annotations as a person; images without a person are left out. COCO draws one
-    region around a crowd, beside the people that it draws singly: it counts as one, as in the paper, whose 64,115
-    images are all of train2017 that have such an annotation. Rows are in the order of the images' ids and split
+    The folder `coco_people` contains COCO's annotations/instances_train2017.json, or person_counts.csv with the columns
+    image_id (the name of the file, with or without .jpg) and person_count; and the images in train2017 or images. The
+    count of an image is its number of annotations as a person; images without people are left out. COCO annotates a
+    crowd by one region, besides people that are annotated singly. It counts as one, as in the paper, whose 64,115
+    images are all images of train2017 with such an annotation. Rows are sorted by the ids of the images and split
     70/10/20.
     """
     folder = data_folder()
@@ -41,7 +41,7 @@ def coco_people() -> Dataset:
         instances, counts = (Path(name).relative_to("coco_people") for name in SOURCE.files)
         raise InputError(
             f"No annotations found: {home} has neither {instances} nor {counts}. "
-            f"Unpack {ANNOTATIONS_URL} and {SOURCE.url} there, or set DDPN_DATA to the folder above it."
+            f"Unpack {ANNOTATIONS_URL} and {SOURCE.url} there, or set DDPN_DATA to its parent folder."
         )
     root = next((home / name for name in ("images", "train2017") if (home / name).is_dir()), None)
     if root is None:
@@ -52,7 +52,7 @@ def coco_people() -> Dataset:
     else:
         names, people = _count_people(path)
     file_names = os.listdir(root)
-    # A name may lack its ending.
+    # Names may lack the extension.
     names_in_folder = {name.removesuffix(".jpg"): name for name in file_names} | {name: name for name in file_names}
     if missing := [name for name in names if name not in names_in_folder]:
         raise InputError(
@@ -72,7 +72,7 @@ def coco_people() -> Dataset:
 
 
 def _count_people(path: Path) -> tuple[list[str], list[float]]:
-    """Return files and counts of all images with a person."""
+    """Return the files and the counts of all images with people."""
     try:
         with path.open("rb") as file:
             kept = json.load(file, object_hook=lambda entry: {k: v for k, v in entry.items() if k in _KEPT})

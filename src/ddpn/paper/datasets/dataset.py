@@ -294,7 +294,7 @@ def _failure(source: Source, path: Path, error: OSError) -> str:
     checks = f" ({source.size} bytes, SHA-256 {source.sha256})" if source.sha256 else ""
     return (
         f"Cannot download {source.url}: {why}. Download it on a machine with a network and put {path.name}{checks} "
-        f"into {path.parent}, or set DDPN_DATA to the folder above it."
+        f"into {path.parent}, or set DDPN_DATA to its parent folder."
     )
 
 

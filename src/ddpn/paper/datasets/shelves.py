@@ -1,11 +1,11 @@
-"""Beams of simulated retail shelves as point clouds.
+"""Simulated beams of retail shelves, as point clouds.
 
-A beam is one slot of a shelf: `x` to the right, `y` up, `z` into the shelf, all in meters from the camera. The camera
-looks through the slot's opening, which the shelf above closes at the top, from the front, a little above and to a side.
-Front products hide those behind: of these it sees tops, edges in gaps, or nothing at all. Products of a class differ in
-size, there are gaps where some were taken, and the hidden part is unknown: the count has to be inferred. The shelf and
-the neighbors are cut away, as a detector of products would do. A depth camera sees upright solids behind an opening,
-and the nearest hides the rest.
+A beam is one slot of a shelf: `x` to the right, `y` up, `z` into the shelf, all in metres from the camera. The camera
+looks through the opening of the slot from the front, a little from above and from one side; the shelf above closes the
+opening at the top. Products in front hide those behind, of which the camera sees tops, edges in gaps, or nothing.
+Products of a class differ in size, there are gaps where products were taken, and the hidden part is unknown, so the
+count must be inferred. The shelf and neighbouring products are cut away, as a product detector would do. The camera
+sees upright solids, and the nearest one hides those behind it.
 """
 
 from collections.abc import Sequence
@@ -22,34 +22,35 @@ from ddpn.runtime.errors import InputError
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.validation import check_integer
 
-#: float32 in all simulations, for speed.
+#: Arrays are float32 in all simulations, for speed.
 Floats = NDArray[np.floating]
 Range = tuple[float, float]
-#: The camera's pixels over an opening.
+#: The numbers of pixels that cover an opening.
 ROWS, COLUMNS = 48, 20
 #: The standard deviation of a depth is NOISE times the square of the distance, as in triangulating cameras.
 NOISE = 0.002
-#: The share of pixels that is lost, drawn per beam.
+#: The range of the share of lost pixels, which is drawn per beam.
 DROPOUT = (0.05, 0.4)
-#: Ranges in meters of the camera's distances from the middle of the opening: to the right, above the products' height,
-#: and in front.
+#: Ranges of the camera's position in metres: to the right of the middle of the opening, above the height of the
+#: products, and in front of the opening.
 ASIDE, ABOVE, AWAY = (-0.12, 0.12), (0.05, 0.35), (0.8, 1.4)
-#: The largest number of products behind one another: thinner ones stand on shallower shelves.
+#: The most products behind one another.
 MAX_PRODUCTS = 12
-#: Beams whose noise is drawn at once.
+#: The number of beams whose noise is drawn together.
 _BEAMS_PER_DRAW = 128
-#: Ranges in meters from which each slot is drawn: depth of its shelf, excess of its width over that of its product, and
-#: free height above the product.
+#: Ranges in metres for each slot: the depth of its shelf, its width minus the width of the product, and the free height
+#: above the product.
 SHELF, PLAY, CLEARANCE = (0.55, 0.75), (0.005, 0.02), (0.06, 0.2)
-#: Gaps between products are CLOSE on average; a share HOLES of them is wider by a HOLE.
+#: Gaps between products are CLOSE metres on average. A share HOLES of them is wider by a length in the range HOLE.
 CLOSE, HOLES, HOLE = 0.004, 0.25, (0.03, 0.15)
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """A class of products: the ranges of their sizes in meters; depth is relative to width.
+    """A class of products: the ranges of their sizes in metres. Depth is relative to width.
 
-    `top` is the narrower part on a body, a neck or a gable: its share of the height, the width and the depth.
+    `top` describes a narrower upper part, such as a neck or a gable: its share of the height, of the width and of the
+    depth.
     """
 
     is_round: bool
@@ -68,10 +69,10 @@ GEOMETRIES = {
 
 
 class Scene(NamedTuple):
-    """The products in one slot, and the position `eye` (x, y, z) of the camera.
+    """The products in one slot, and the position (x, y, z) of the camera, `eye`.
 
-    `x` and `z` are the axes of the products from the front; only the first `products` exist. `slot` is the width and
-    `opening` the height that the camera looks through, from the middle of the slot's front edge.
+    `x` and `z` are the axes of the products, from the front; only the first `products` of them exist. The camera looks
+    through an opening with width `slot` and height `opening`; the origin is the middle of the lower front edge.
     """
 
     geometry: int
@@ -87,13 +88,13 @@ class Scene(NamedTuple):
 
 
 def draw_scenes(n: int, rng: Generator) -> list[Scene]:
-    """Draw products, their number and places, and the position of the camera, for n slots."""
+    """Draw the products of n slots, their number and positions, and the position of the camera."""
     geometry = rng.integers(len(GEOMETRIES), size=n)
     ends = np.array([(kind.width, kind.depth, kind.height) for kind in GEOMETRIES.values()])[geometry]
     width, share, height = rng.uniform(ends[..., 0], ends[..., 1]).T
     depth, shelf = share * width, rng.uniform(*SHELF, n)
     capacity = np.clip(shelf // depth, 1, MAX_PRODUCTS)
-    # Shelves are filled up before they are empty: on average 5/8 of their capacity.
+    # Shelves are refilled before they are empty: on average they are filled to 5/8 of their capacity.
     count = np.ceil(capacity * rng.beta(2.5, 1.5, n)).astype(np.int64)
     slot, opening = width + rng.uniform(*PLAY, n), height + rng.uniform(*CLEARANCE, n)
     x = rng.uniform(-0.5, 0.5, (n, MAX_PRODUCTS)) * (slot - width)[:, None]
@@ -107,10 +108,10 @@ def draw_scenes(n: int, rng: Generator) -> list[Scene]:
 def _depths(
     count: NDArray[np.int64], depth: NDArray[np.float64], shelf: NDArray[np.float64], rng: Generator
 ) -> NDArray[np.float64]:
-    """Draw the axes of products behind one another: mostly close together, some with a gap."""
+    """Draw the axes of products that stand behind one another, mostly close together, some with a gap."""
     shape = (len(count), MAX_PRODUCTS)
     gaps = rng.exponential(CLOSE, shape) + (rng.random(shape) < HOLES) * rng.uniform(*HOLE, shape)
-    # The first gap is the distance of the row from the edge: customers take products from the front.
+    # The first gap is the distance to the edge, because customers take products from the front.
     gaps[:, 0] += HOLE[0] * rng.random(len(count))
     gaps[np.arange(MAX_PRODUCTS) >= count[:, None]] = 0.0
     gaps *= np.minimum(1.0, (shelf - count * depth) / gaps.sum(1))[:, None]
@@ -118,10 +119,10 @@ def _depths(
 
 
 def cast_rays(scene: Scene) -> Floats:
-    """Return directions from the eye, which meet the opening at `eye + direction`. Shape: (pixels, 3).
+    """Return directions from the eye. `eye + direction` lies in the opening. Shape: (pixels, 3).
 
-    The rays of a pinhole camera that faces the opening go through the middles of pixels that divide it evenly. The
-    opening is at z = 0, x from -slot / 2 to slot / 2, y from 0 to its height.
+    The rays of a pinhole camera that faces the opening pass through the centres of pixels that divide the opening
+    evenly. The opening is at z = 0, with x from -slot / 2 to slot / 2 and y from 0 to its height.
     """
     across = (np.arange(COLUMNS, dtype=np.float32) + 0.5) / COLUMNS - 0.5
     up = (np.arange(ROWS, dtype=np.float32) + 0.5) / ROWS
@@ -130,7 +131,10 @@ def cast_rays(scene: Scene) -> Floats:
 
 
 def render(scene: Scene) -> tuple[Floats, Floats]:
-    """Return the rays, and where each meets each product, or infinity. Shape: (pixels, 3), (products, pixels)."""
+    """Return the rays, and the distance at which each ray meets each product, or infinity.
+
+    Shape: (pixels, 3) and (products, pixels). Distances are in multiples of the ray.
+    """
     rays, kind = cast_rays(scene), list(GEOMETRIES.values())[scene.geometry]
     up, wide, deep = np.array(kind.top, dtype=np.float32)
     shoulder, zero = scene.height * (1 - up), np.zeros((), dtype=np.float32)
@@ -153,16 +157,16 @@ def entrance(
     low: Floats,
     high: Floats,
 ) -> Floats:
-    """Return the t where `eye + t ray` enters upright solids; infinity if it misses. Shape: (solids, rays).
+    """Return the t at which `eye + t ray` enters each upright solid, or infinity. Shape: (solids, rays).
 
     The solids are cylinders of diameter `width` or boxes. `x` and `z` (solids, 1) are their axes; `width` lies along x,
     `depth` along z, `low` and `high` along y.
     """
     if is_round:
-        # |eye + t ray - axis|^2 <= radius^2 in x and z: between the roots of a quadratic, or nowhere (NaN).
+        # |eye + t ray - axis|^2 <= radius^2 in x and z holds between the roots of a quadratic, or nowhere (NaN).
         ox, oz, dx, dz = eye[0] - x, eye[2] - z, rays[:, 0], rays[:, 2]
         a, b, radius = dx * dx + dz * dz, ox * dx + oz * dz, width / 2
-        # The ray's distance from the axis, not b^2 - a c: the difference of large squares would lose digits.
+        # From the distance of the ray from the axis. b^2 - a c would be a difference of large squares and lose digits.
         with np.errstate(invalid="ignore"):
             root = np.sqrt(a * radius * radius - (ox * dz - oz * dx) ** 2)
         first, last = (-b - root) / a, (-b + root) / a
@@ -175,15 +179,16 @@ def entrance(
 
 
 def _slab(eye: Floats, rays: Floats, axis: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Return where rays enter and leave the space between two planes."""
+    """Return where rays enter and leave the space between two parallel planes."""
     with np.errstate(divide="ignore", invalid="ignore"):
         a, b = (low - eye[axis]) / rays[:, axis], (high - eye[axis]) / rays[:, axis]
-    # A ray in one of the planes gives 0 / 0; fmin and fmax take the other plane, infinitely far: the ray misses.
+    # A ray inside one of the planes gives 0 / 0. fmin and fmax then take the other plane, which is infinitely far, so
+    # the ray misses.
     return np.fmin(a, b), np.fmax(a, b)
 
 
 def measure(scenes: Sequence[Scene], rng: Generator, noise: float = NOISE, dropout: Range = DROPOUT) -> list[Floats]:
-    """Return the points that the camera measures per beam, with noise and without lost pixels. Shape: (n, 3) each."""
+    """Return the points that the camera measures, with noise and without lost pixels. Shape: (n, 3) per beam."""
     shape = (len(scenes), ROWS * COLUMNS)
     lost = rng.uniform(*dropout, (len(scenes), 1))
     kept, errors = rng.random(shape) >= lost, rng.standard_normal(shape, dtype=np.float32)
@@ -206,9 +211,9 @@ def simulate_shelves(n: int, seed: int = SEED, *, max_points: int = MAX_POINTS) 
     n : int
         The number of slots.
     seed : int
-        Seed of the scenes, of the points that are kept and of the split.
+        Seed of the scenes, of the selection of points, and of the split.
     max_points : int
-        Points of a beam at most.
+        The most points of a beam.
 
     Examples
     --------

@@ -1,7 +1,4 @@
-"""The simulations of the paper: seeded draws from known distributions.
-
-`Reflected` turns the long tail of a count distribution towards 0.
-"""
+"""The paper's simulations: seeded draws from known distributions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,14 +13,14 @@ from ddpn.distributions import CountDistribution, DoublePoisson, NegativeBinomia
 from ddpn.paper.datasets.dataset import SEED, SHARES, Split, split
 from ddpn.runtime.validation import check_choice
 
-#: The smallest rate, for rates that reach 0 at one x: the distribution is a point at 0 to the last bit of a float64.
+#: The smallest rate, because some rates reach 0. With this rate, the distribution is a point at 0 in float64.
 _MIN_RATE = 1e-12
 
 
 class Reflected(CountDistribution):
-    """top - Z given Z <= top, on {0, ..., top}; Z follows `dist`, or the conflation of `folds` copies of it.
+    """The distribution of top - Z given Z <= top, on {0, ..., top}; it turns a long upper tail towards 0.
 
-    A conflation of copies is p^folds, normalised: on so few counts that is one table, with no search for its peak.
+    Z follows `dist`, or the conflation of `folds` copies of it: p^folds, normalised.
 
     >>> from ddpn.distributions import Poisson
     >>> dist = Reflected(Poisson(2.0), top=30)
@@ -44,7 +41,7 @@ class Reflected(CountDistribution):
         return self._table.shape[-1] - 1
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log p(y); minus infinity above `top`."""
+        """Compute log p(y); minus infinity above `top`."""
         y = torch.as_tensor(value, device=self._table.device)
         shape = torch.broadcast_shapes(y.shape, self.batch_shape)
         index = y.expand(shape).clamp(max=self.top).long().unsqueeze(-1)
@@ -66,7 +63,7 @@ class Reflected(CountDistribution):
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """Drawn inputs and counts, with the distribution that the counts were drawn from.
+    """Simulated inputs and counts, with the distribution from which the counts were drawn.
 
     Attributes
     ----------
@@ -79,7 +76,7 @@ class Simulation:
     split : Split
         Training, validation and test rows.
     distribution : callable
-        Maps any x to the distribution of y there.
+        Returns the distribution of y at any x.
     """
 
     name: str
@@ -90,18 +87,21 @@ class Simulation:
 
     @property
     def X(self) -> NDArray[np.float64]:  # noqa: N802
-        """x as a column (n, 1), as estimators expect it."""
+        """x as a matrix (n, 1) for estimators."""
         return self.x[:, None]
 
     @property
     def truth(self) -> CountDistribution:
-        """The distribution that each y was drawn from; no model can have a better expected score."""
+        """The distribution from which each y was drawn. No model can have a better expected score."""
         return self.distribution(self.x)
 
 
 @dataclass(frozen=True)
 class Process:
-    """x uniform between `low` and `high`, y from `distribution(x)`; `added` points (x, y) are always training rows."""
+    """A simulation: x is uniform between `low` and `high`, and y follows `distribution(x)`.
+
+    `added` points (x, y) are always training rows.
+    """
 
     low: float
     high: float
@@ -116,27 +116,27 @@ def _tensor(x: ArrayLike) -> Tensor:
 
 
 def wave(x: ArrayLike) -> CountDistribution:
-    """30 - Z, Z the conflation of five Poisson(10 sin x + 10) (Figure 1, Appendix B.3).
+    """Return 30 - Z, where Z is the conflation of five Poisson(10 sin x + 10) (Figure 1, Appendix B.3).
 
-    Z exceeds 30 with a probability of at most 1.7e-7, where sin x = 1; the distribution is that given Z <= 30.
+    Z exceeds 30 with a probability of at most 1.7e-7 (if sin x = 1), so it is conditioned on Z <= 30.
     """
     rate = (10 * torch.sin(_tensor(x)) + 10).clamp(min=_MIN_RATE)
     return Reflected(Poisson(rate), top=30, folds=5)
 
 
 def poisson(x: ArrayLike) -> CountDistribution:
-    """Poisson(exp(x / 2)) (Section 4.2)."""
+    """Return Poisson(exp(x / 2)) (Section 4.2)."""
     return Poisson((0.5 * _tensor(x)).exp())
 
 
 def negative_binomial(x: ArrayLike) -> CountDistribution:
-    """NegBinom(r = x^2, p = 1/2): mean x^2 and variance 2 x^2 (Section 4.2)."""
+    """Return NegBinom(r = x^2, p = 1/2), with mean x^2 and variance 2 x^2 (Section 4.2)."""
     r = _tensor(x).square().clamp(min=_MIN_RATE)
     return NegativeBinomial(mu=r, alpha=1.0 / r)
 
 
 def isolated(x: ArrayLike) -> CountDistribution:
-    """DoublePoisson(ceil(x sin x) + 15, 6 - 0.03 x^2) (Section 4.5)."""
+    """Return DoublePoisson(ceil(x sin x) + 15, 6 - 0.03 x^2) (Section 4.5)."""
     x = _tensor(x)
     return DoublePoisson(mu=torch.ceil(x * torch.sin(x)) + 15, gamma=6 - 0.03 * x.square())
 
@@ -145,7 +145,7 @@ SIMULATIONS = {
     "wave": Process(0.0, 2 * pi, wave, n=1000),
     "poisson": Process(-5.0, 5.0, poisson, n=1000),
     "negative_binomial": Process(-3.0, 3.0, negative_binomial, n=1000),
-    # The paper shows the fit, not predictions: all rows train.
+    # All rows are training rows, because the paper shows the fit and no predictions.
     "isolated": Process(3.0, 8.0, isolated, n=498, shares=(1.0, 0.0, 0.0), added=((1.0, 16), (10.0, 10))),
 }
 
@@ -175,7 +175,7 @@ def simulate(name: str, n: int | None = None, seed: int = SEED) -> Simulation:
     train, validation, test = split(n, seed, process.shares)
     rng = np.random.default_rng(seed)
     x, u = rng.uniform(process.low, process.high, n), rng.random(n)
-    # By inversion of the cdf: the same draws for every generator of torch.
+    # By inversion of the cdf, so that draws do not depend on torch's generator.
     y = process.distribution(x).icdf(torch.from_numpy(u)).numpy()
     x = np.concatenate([x, [point for point, _ in process.added]])
     y = np.concatenate([y, [count for _, count in process.added]]).astype(np.int64)

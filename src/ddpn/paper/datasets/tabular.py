@@ -40,7 +40,7 @@ _FLAGS = ("yr", "holiday", "workingday")
 def rand_health() -> Dataset:
     """Load outpatient visits per year (0 to 77, mean 2.86), with insurance plan and health; 20,190 rows.
 
-    The data is part of statsmodels, which the extra `data` installs.
+    The data are part of statsmodels, which the extra `data` installs.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def rand_health() -> Dataset:
 
 
 def _dataset(name: str, table: "polars.DataFrame", target: str, **more: Any) -> Dataset:
-    """Make the data set of a table, one column of which is the target."""
+    """Make a data set from a table that contains the target."""
     y, source = as_counts(table[target], target), SOURCES[name]
     return Dataset(name, table.drop(target), y, split(len(y)), source.license, source.citation, **more)
 
@@ -66,9 +66,11 @@ def _dataset(name: str, table: "polars.DataFrame", target: str, **more: Any) -> 
 def length_of_stay() -> Dataset:
     """Load days in hospital (1 to 17), with tests and diagnoses on admission; 100,000 rows.
 
-    The day of discharge, which gives the target away, and the row number are left out; of the day of admission the
-    weekday is kept. Where the folder has a sample of 20,000 rows and not the file, it is read instead.
-    Feature sets: "raw" (25 columns, some of them text), "standard" (35 inputs, statistics of the training rows).
+    The day of discharge, which reveals the target, and the row number are left out; of the day of admission only the
+    weekday is kept. If the folder has a sample of 20,000 rows but not the whole file, the sample is read.
+
+    Feature sets: "raw" (25 columns, some of them text), and "standard" (35 inputs, scaled by statistics of the training
+    rows).
     """
     source = SOURCES["length_of_stay"]
     full, sampled = (data_folder() / file for file in source.files)
@@ -111,16 +113,17 @@ def _standard_stays(table: "polars.DataFrame", train: NDArray[np.int64]) -> Colu
 def bike_sharing() -> Dataset:
     """Load bikes rented per hour (1 to 977) in Washington, D.C., with calendar and weather; 17,379 rows.
 
-    Left out: casual and registered, which sum to the target, the row number and the date.
-    Feature sets: "raw" (12 columns), "authors" (the 15 of the paper's code: statistics of all rows; hour 0 has the same
-    point as hour 23, month 1 as month 12, season 1 as 4).
+    Left out are casual and registered, which sum to the target, the row number and the date.
+
+    Feature sets: "raw" (12 columns), and "authors" (the 15 inputs of the paper's code, scaled by statistics of all
+    rows; hour 0 coincides with hour 23, month 1 with month 12, and season 1 with season 4).
     """
     table = read_columns(fetch(SOURCES["bike_sharing"]), numbers=(*_RENTAL, "cnt"))
     return _dataset("bike_sharing", table, "cnt", encodings={"authors": _authors_rentals})
 
 
 def _authors_rentals(table: "polars.DataFrame", train: NDArray[np.int64]) -> Columns:
-    """Encode columns as the paper's code does, in its order."""
+    """Encode columns like the paper's code, in the same order."""
     scaled = standardize(select_numbers(table, ("weekday", "weathersit", *_WEATHER)), ddof=1)
     unordered = select_numbers(table, _FLAGS) | scaled
     columns = {name: unordered[name] for name in ("yr", "holiday", "weekday", "workingday", "weathersit", *_WEATHER)}
@@ -133,7 +136,7 @@ def _authors_rentals(table: "polars.DataFrame", train: NDArray[np.int64]) -> Col
 
 
 def one_hot(table: "polars.DataFrame", name: str, levels: Sequence[str]) -> Columns:
-    """Make one column per level, 1 in its rows; raise for a level that is not listed."""
+    """Make one indicator column per level; raise an `InputError` for other levels."""
     column = table[name].to_numpy()
     unknown = np.flatnonzero(~np.isin(column, np.array(levels, dtype=column.dtype)))
     if len(unknown):
@@ -145,18 +148,18 @@ def one_hot(table: "polars.DataFrame", name: str, levels: Sequence[str]) -> Colu
 
 
 def select_numbers(table: "polars.DataFrame", names: Iterable[str]) -> Columns:
-    """Select columns of numbers."""
+    """Select numeric columns."""
     return {name: table[name].to_numpy() for name in names}
 
 
 def standardize(columns: Columns, rows: NDArray[np.int64] | slice = slice(None), ddof: int = 0) -> Columns:
-    """Subtract the mean over `rows` from columns, and divide them by their standard deviation there."""
+    """Standardise columns by their mean and standard deviation over `rows`."""
     deviations = {name: column[rows].std(ddof=ddof) or 1.0 for name, column in columns.items()}
     return {name: (column - column[rows].mean()) / deviations[name] for name, column in columns.items()}
 
 
 def cyclic(table: "polars.DataFrame", name: str) -> Columns:
-    """Return sine and cosine of an angle that makes one turn between the column's smallest and largest value."""
+    """Return sine and cosine of an angle that makes one turn from the smallest to the largest value of the column."""
     column = table[name].to_numpy()
     angle = 2 * np.pi * (column - column.min()) / max(np.ptp(column), 1e-300)
     return {f"{name}_sin": np.sin(angle), f"{name}_cos": np.cos(angle)}

@@ -15,17 +15,18 @@ from ddpn.runtime.errors import InputError
 
 SOURCE = SOURCES["reviews"]
 VERSES = SOURCES["bible"]
-#: Title, text and rating of a row as they are written in the file, by the name of the column.
+#: The names of the columns with the title, the text and the rating in both files.
 _PATIO, _CLOTHING = ("summary", "reviewText", "overall"), ("Title", "Review Text", "Rating")
 
 
 def reviews() -> Dataset:
-    """Load stars of reviews (1 to 5) and their words: the columns "title" ("" if missing) and "text".
+    """Load the stars (1 to 5) and words of reviews: the columns "title" ("" if it is missing) and "text".
 
-    The data are the paper's file of Amazon reviews of "Patio, Lawn and Garden" where the folder `reviews` has it,
-    without rows with HTML tags, else women's clothing, without rows that have no text. Neither can be downloaded: put
-    Patio_Lawn_and_Garden_5.json.gz there yourself. `note` counts the rows that are left out, and says if others remain
-    than the paper's 793,966. The remaining rows are numbered in the file's order and split 70/10/20.
+    If the folder `reviews` has the paper's file of Amazon reviews of "Patio, Lawn and Garden", it is loaded, without
+    rows with HTML tags. Otherwise women's clothing reviews are loaded, without rows that have no text. Neither file can
+    be downloaded automatically: put Patio_Lawn_and_Garden_5.json.gz there yourself. `note` counts the rows that are
+    left out, and says if the number of remaining rows differs from the paper's 793,966. Rows keep the order of the file
+    and are split 70/10/20.
     """
     path = _find(data_folder())
     if is_paper := path.name == Path(SOURCE.files[0]).name:
@@ -33,7 +34,7 @@ def reviews() -> Dataset:
     else:
         terms = "CC0", "Brooks, N. (2018). Women's e-commerce clothing reviews. kaggle.com"
     rows = list(enumerate(_json_rows(path) if is_paper else _csv_rows(path), start=1))
-    # The paper's code drops texts with tags and keeps empty ones.
+    # Like the paper's code, drop texts with tags and keep empty ones.
     reason = "with HTML" if is_paper else "without text"
     kept = [row for row in rows if not (re.search(r"<[^>]+>", row[1][1]) if is_paper else not row[1][1].strip())]
     if not any(texts[1].strip() for _, texts in kept):
@@ -55,21 +56,21 @@ def reviews() -> Dataset:
 
 
 def bible() -> list[str]:
-    """Return the verses of the King James Bible in their order: out-of-distribution text for a model of reviews."""
+    """Return the verses of the King James Bible in order, as out-of-distribution text for a model of reviews."""
     return verses().texts
 
 
 def verses() -> Texts:
-    """Read the verses of the King James Bible, one per line; empty lines are left out.
+    """Load the verses of the King James Bible, one per line; empty lines are skipped.
 
-    The paper's file has the Apocrypha too: 36,694 verses instead of 31,102.
+    The paper's file includes the Apocrypha: 36,694 verses instead of 31,102.
     """
     folder = data_folder()
     path = next((folder / name for name in VERSES.files if (folder / name).is_file()), folder / VERSES.files[0])
     if not path.is_file():
         raise InputError(
             f"File not found: {path}. Run `ddpn data get bible`, or download {VERSES.url} into that folder, or set "
-            f"DDPN_DATA to the folder above it."
+            f"DDPN_DATA to its parent folder."
         )
     texts = [line.strip() for line in _lines(path) if line.strip()]
     if not texts:
@@ -79,18 +80,18 @@ def verses() -> Texts:
 
 
 def _find(folder: Path) -> Path:
-    """Return the path of the reviews file: the paper's, else the women's clothing one.
+    """Return the path of the paper's reviews file if it exists, else the path of the reviews of women's clothing.
 
     Raise an `InputError` if neither exists.
     """
     if path := next((folder / name for name in SOURCE.files if (folder / name).is_file()), None):
         return path
     paper, clothing = (Path(name).name for name in SOURCE.files)
-    # The address in the paper is that of a file which its publisher lists as ratings only.
+    # The address in the paper leads to a file with ratings only.
     raise InputError(
         f"No reviews found: {folder / 'reviews'} has neither {paper} nor {clothing}. Download {SOURCE.url} (the paper "
         f"names {SOURCE.url.replace('_5.json.gz', '.csv')}, which has no texts) into that folder, or set DDPN_DATA to "
-        f"the folder above it."
+        f"its parent folder."
     )
 
 
@@ -113,13 +114,13 @@ def _json_rows(path: Path) -> Iterable[tuple[Any, ...]]:
             record = None
         if not isinstance(record, dict):
             raise InputError(f"{path} must have one JSON object per line, got {line[:40]!r} at row {row}.")
-        # JSON can spell half a surrogate pair, which is not valid in UTF-8.
+        # JSON can contain half a surrogate pair, which is not valid in UTF-8.
         title, text = (str(record.get(name) or "").encode(errors="replace").decode() for name in _PATIO[:2])
         yield title, text, record.get(_PATIO[2])
 
 
 def _lines(path: Path) -> Iterable[str]:
-    """Yield the lines of a text file, with gzip or without."""
+    """Yield the lines of a text file, which may be compressed with gzip."""
     read = gzip.open if path.suffix == ".gz" else open
     try:
         with read(path, "rt", encoding="utf-8") as file:

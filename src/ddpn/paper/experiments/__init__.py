@@ -1,1 +1,1 @@
-"""The paper, declared: what is run, how it is scored, and the tables and figures it makes."""
+"""The paper's experiments: what is run, how it is scored, and the tables and figures."""

@@ -1,6 +1,6 @@
-"""What an experiment is, and the experiments: TOML files in the folder `catalogue`. Imports no torch.
+"""The experiments, which are declared as TOML files in the folder `catalogue`. Imports no torch.
 
-The numbers that the paper prints are in the folder `reference`.
+The numbers of the paper are in the folder `reference`.
 """
 
 import csv
@@ -22,22 +22,23 @@ from ddpn.storage.contents import JsonObject
 if TYPE_CHECKING:
     from ddpn.networks.heads import Head
 
-#: The last seed is the first one plus the number of networks.
+#: The largest seed of the first network. Seeds of further networks are added to it.
 _LARGEST_SEED = 2**31 - 1
-#: A quick run has a tenth of the steps and two networks.
+#: The share of the steps, and the most networks, of a quick run.
 _QUICK_SHARE, _QUICK_NETWORKS = 0.1, 2
-#: The settings that determine how long a training is.
+#: Settings for the length of a training.
 _LENGTHS = ("epochs", "steps")
-#: The settings that change how long a training takes but not its result.
+#: Settings that affect the time of a training but not its result.
 _IRRELEVANT = ("at_once",)
 
 
 @dataclass(frozen=True)
 class Method:
-    """A row of a table: a head of `ddpn.networks.heads` with its options.
+    """A method of an experiment: a head of `ddpn.networks.heads` with its options.
 
-    `hidden` replaces the layers of the experiment; without layers the networks are GLMs, trained as the paper trains
-    them. `exact` is a GLM by maximum likelihood. With `dispersion="constant"` a dispersion is one number for all rows.
+    `hidden` replaces the layers of the experiment. Without layers, the networks are GLMs, trained like those of the
+    paper. If `exact` is True, a GLM is fitted by maximum likelihood. With `dispersion="constant"`, the dispersion is
+    one number for all rows.
     """
 
     name: str
@@ -56,15 +57,15 @@ class Method:
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """The paper's settings: AdamW and a cosine schedule, no warm-up, no weight averaging, no clipping, random start.
+    """The paper's settings: AdamW with a cosine schedule from a random start, without warm-up, averaging and clipping.
 
-    Each network keeps its epoch with the lowest validation `score`, in the paper the lowest loss. `snapshots` are
-    further states of the same training that a run keeps: the end of an epoch (an integer), or each network's best epoch
-    by another score ("crps" or "nll").
+    Each network keeps its epoch with the lowest validation `score`; in the paper this is the lowest loss. `snapshots`
+    are further states of the same training that a run keeps: the end of an epoch (an integer), or each network's best
+    epoch by another score ("crps" or "nll").
 
-    `steps` replaces `epochs` where there are fewer rows than in the paper. A batch is computed in `accumulate` parts,
-    and `at_once` networks are in memory together (None: all of them). `initial_gamma` is where gamma starts instead
-    (Appendix A.4). What the command line sets is validated here, the rest by `ddpn.networks.training.TrainingConfig`.
+    `steps` replaces `epochs` if there are fewer rows than in the paper. A batch is computed in `accumulate` parts, and
+    `at_once` networks are in memory together (None: all). `initial_gamma` sets the initial gamma (Appendix A.4).
+    Settings of the command line are validated here, the others by `ddpn.networks.training.TrainingConfig`.
     """
 
     batch_size: int
@@ -101,10 +102,10 @@ _UNTRAINED = TrainingSettings(batch_size=1, lr=1.0, weight_decay=0.0, epochs=1, 
 
 @dataclass(frozen=True)
 class Experiment:
-    """The content of one file of the catalogue.
+    """An experiment, as declared in one file of the catalogue.
 
-    `ood` names the out-of-distribution rows that its runs predict too. `in_all` is false for experiments that need data
-    or machines that few have: `all` leaves them out. Without methods it consists of figures only.
+    `ood` names out-of-distribution rows that the runs also predict. `in_all` is False if an experiment needs data or
+    machines that few people have; `all` then skips it. An experiment without methods consists of figures only.
     """
 
     name: str
@@ -123,11 +124,11 @@ class Experiment:
     in_all: bool = True
 
     def with_training(self, **changes: Any) -> Self:
-        """Replace settings of the training."""
+        """Return the experiment with some training settings changed."""
         return replace(self, training=replace(self.training, **changes))
 
     def quick(self) -> Self:
-        """Return a tenth of the training, under another name: it must not replace the results of a full run."""
+        """Return the experiment with a tenth of the training, under another name to keep results of a full run."""
         shorter: JsonObject = {
             name: _shorten(value) for name in _LENGTHS if (value := getattr(self.training, name)) is not None
         }
@@ -157,7 +158,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
+        """The name of the run's folder."""
         return "-".join([self.method.name, *(f"{key}={value}" for key, value in self.point.items())])
 
     @property
@@ -176,19 +177,19 @@ class Run:
 
     @property
     def sees(self) -> list[str]:
-        """What each raw output of its networks depends on, see `ddpn.networks.model.Projection`."""
+        """What each raw output of the networks depends on, see `ddpn.networks.model.Projection`."""
         head = self.head
         constant = head.dispersion_outputs if self.method.dispersion == "constant" else ()
         return ["constant" if number in constant else what for number, what in enumerate(head.sees)]
 
     def as_dict(self) -> JsonObject:
-        """Return everything that the results depend on except the rows."""
+        """Return everything on which the results depend, except the rows."""
         source, head = dict(self.experiment.data or self.experiment.simulation or {}), self.head
         common = {"source": source, "head": {"name": head.name, "options": head.options}, "exact": self.method.exact}
         if self.method.dispersion != "predicted":
             common["dispersion"] = self.method.dispersion
         if self.method.exact:
-            # The maximum of a likelihood does not depend on how a network would be trained.
+            # An exact fit does not depend on training settings.
             return common
         settings = {name: getattr(self.training, name) for name in TRAINING if name not in _IRRELEVANT}
         if self.experiment.backbone is not None:
@@ -199,7 +200,7 @@ class Run:
 # The files ------------------------------------------------------------------------------------------------------------
 
 
-#: Stands for every experiment with `in_all`.
+#: The name that selects every experiment with `in_all`.
 EVERY = "all"
 _CATALOGUE, _REFERENCE = (files(__package__) / folder for folder in ("catalogue", "reference"))
 _METHODS = "methods"
@@ -212,20 +213,18 @@ def names() -> list[str]:
 
 
 def listing() -> Table:
-    """Build a table of all experiments with what they need and how long they take."""
+    """Build a table of all experiments: what they show and need, and how long they take."""
     table = Table(title="ddpn reproduce NAME")
     for heading in ("experiment", "what it shows", "in the paper", "needs", "network"):
         table.add_column(heading, no_wrap=heading == "experiment", overflow="fold")
     table.add_column("minutes", justify="right")
     for name in names():
-        join_words = experiment(name)
-        needs = f"data set {join_words.data['name']}" if join_words.data else "nothing"
-        if join_words.simulation:
-            needs = f"simulated ({join_words.simulation['name']})"
-        # A view of another experiment has a title of its own.
-        table.add_row(
-            name, read(name)["title"], join_words.paper, needs, _network(join_words), f"{join_words.minutes:g}"
-        )
+        described = experiment(name)
+        needs = f"data set {described.data['name']}" if described.data else "nothing"
+        if described.simulation:
+            needs = f"simulated ({described.simulation['name']})"
+        # A file that shows the runs of another experiment has a separate title.
+        table.add_row(name, read(name)["title"], described.paper, needs, _network(described), f"{described.minutes:g}")
     table.caption = "Minutes on two CPU cores; 600 or more are estimates for experiments that need a GPU."
     return table
 
@@ -247,9 +246,9 @@ def select(
     quick: bool = False,
     **training: Any,
 ) -> list[Experiment]:
-    """Return the experiments with these names, each once, with other settings of the `training`.
+    """Return the experiments with these names, without duplicates, with changed `training` settings.
 
-    `only` must be methods of at least one of them. `quick` shortens the training.
+    Each name in `only` must be a method of at least one of them. `quick` shortens the training.
     """
     valid_names = [*names(), EVERY]
     if not chosen:
@@ -261,7 +260,7 @@ def select(
     all_experiments = (
         [candidate for candidate in map(experiment, names()) if candidate.in_all] if EVERY in chosen else []
     )
-    # By their own names: a view of another experiment is that experiment.
+    # Keyed by the experiment's own name, because several files may show the runs of one experiment.
     selected = {
         candidate.name: candidate
         for candidate in [*all_experiments, *(experiment(name) for name in chosen if name != EVERY)]
@@ -282,9 +281,9 @@ def read(name: str) -> JsonObject:
 
 
 def reference(table: str, dataset: str | None = None) -> dict[tuple[str, str, str], float]:
-    """Read the paper's numbers by (kind, method, metric); the kind is "" in a table without kinds.
+    """Read the paper's numbers, keyed by (kind, method, metric). The kind is "" in a table without kinds.
 
-    `dataset` is one of the data sets of the table, if it has several.
+    If the table has several data sets, `dataset` selects one of them.
     """
     rows = list(csv.DictReader((_REFERENCE / f"{table}.csv").read_text(encoding="utf-8").splitlines()))
     selected = [row for row in rows if "dataset" not in row or row["dataset"] == dataset]
@@ -297,12 +296,15 @@ def methods() -> dict[str, Method]:
 
 
 def experiment(name: str) -> Experiment:
-    """Return the experiment of that name."""
+    """Return the experiment with this name."""
     return parse(check_choice("experiment", name, names()), read(name))
 
 
 def parse(name: str, content: JsonObject) -> Experiment:
-    """Make an experiment from the content of a TOML file. A file with the key `of` shows the runs of another one."""
+    """Make an experiment from the content of a TOML file.
+
+    A file with the key `of` shows the runs of another experiment.
+    """
     if "of" in content:
         return replace(experiment(content["of"]), paper=content["paper"])
     declared: JsonObject = _with_tuples(content)

@@ -1,4 +1,4 @@
-"""What all figures share: colours that are readable in black and white, panels and legends."""
+"""Elements that all figures share: colours that are readable in black and white, panels and legends."""
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -12,34 +12,37 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: One accent colour that prints as a medium grey; everything else is black, grey, dashed or hatched.
+#: The accent colour, which prints as a medium grey. Everything else is black, grey, dashed or hatched.
 ACCENT = "#2166ac"
 BAND = "#b3cde3"
 GREY = "0.6"
 
 
 def style() -> AbstractContextManager[None]:
-    """Return a context in which matplotlib has the style of all figures."""
+    """Return a context with the style of all figures."""
     import matplotlib.style
 
     return matplotlib.style.context(str(files(__package__) / "paper.mplstyle"))
 
 
 def new_figure(size: tuple[float, float]) -> "Figure":
-    """Return an empty figure; `size` in inches. Without pyplot: no window and no global state."""
+    """Return an empty figure with this size in inches.
+
+    It does without pyplot, so there is no window and no global state.
+    """
     import matplotlib.figure
 
     return matplotlib.figure.Figure(figsize=size, layout="constrained")
 
 
 def panels(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple["Figure", np.ndarray]:
-    """Return a figure and its axes (rows, columns); `size` in inches."""
+    """Return a figure with this size in inches, and its axes (rows, columns)."""
     figure = new_figure(size)
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
 def legend_below(figure: "Figure", axes: Iterable["Axes"], columns: int) -> None:
-    """Draw one legend for all panels, with each label once, in the order drawn."""
+    """Draw one legend for all panels below them, with each label once."""
     entries: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):

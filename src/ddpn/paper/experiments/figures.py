@@ -1,6 +1,6 @@
-"""Figures of finished runs as PNG, readable in black and white: those of simulations, and the list of all figures.
+"""Figures of finished runs as PNG, readable in black and white: figures of simulations, and the list of all figures.
 
-Trains nothing. Every figure is a function of an experiment and the folder of all results.
+Each figure is a function of an experiment and the folder of all results. Nothing is trained.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 
 _COVERAGE = 0.95
 _MEAN = {"color": "black", "lw": 1.5}
-#: The isolated points lie at 1 and 10, the counts at 10 to 23.
+#: The x axis of figures with isolated points, which lie at x = 1 and x = 10.
 _ISOLATED_X = np.linspace(0.5, 10.5, 401)
 #: The paper's grid for Figure 7.
 _MEANS, _VARIANCES = (0.5, 50.0), (0.1, 10.0)
-#: Decades from 0.1; deviations below the first level are drawn in white.
+#: Powers of 10 at the ends of both axes; and levels of the deviation, below the first of which the figure is white.
 _DECADES = (-1.0, 1.7)
 _NODES = 200
 _LEVELS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 
 def _simulate(experiment: Experiment) -> tuple[Simulation, np.ndarray]:
-    """Return the simulation with its training rows, and an even grid over their range."""
+    """Return the simulation, and an even grid over the range of x."""
     name = (experiment.simulation or {})["name"]
     return simulate(name), np.linspace(SIMULATIONS[name].low, SIMULATIONS[name].high, 500)
 
@@ -58,7 +58,7 @@ def _simulate(experiment: Experiment) -> tuple[Simulation, np.ndarray]:
 def _draw_band_and_rows(
     ax: "Axes", drawn: Simulation, x: np.ndarray, ensemble: Mixture, of: str = "", **look: Any
 ) -> None:
-    """Draw the 95% band and the training rows; `of` ends the label and `look` changes the points."""
+    """Draw the 95% band and the training rows. The label of the band ends with `of`, and `look` styles the points."""
     low, high = (end.numpy() for end in interval(require_supported(ensemble), _COVERAGE))
     train = drawn.split.train
     points: dict[str, Any] = {"color": GREY, "ms": 2} | look
@@ -91,14 +91,14 @@ def wave(experiment: Experiment, out: Path) -> "Figure":
 
 
 def _write_scores(ax: "Axes", run: FinishedRun) -> None:
-    """Write MAE and CRPS into the upper left corner, by the paper's rules."""
+    """Write MAE and CRPS (by the paper's rules) into the upper left corner."""
     scores = run.result["scores"]["paper"]["ensemble"]
     text = f"MAE {scores['mae'][0]:.3f}\nCRPS {scores['crps'][0]:.3f}"
     ax.text(0.04, 0.97, text, transform=ax.transAxes, va="top", fontsize=8)
 
 
 def recovery(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 3: the well-specified network beside DDPN, both with the true distribution."""
+    """Draw Figure 3: the well-specified network next to DDPN, each with the true distribution."""
     well_specified = (experiment.simulation or {})["name"]
     runs = find_runs(experiment, out, (well_specified, "ddpn", "exact_ddpn"), needed=2)
     drawn, x = _simulate(experiment)
@@ -121,7 +121,7 @@ def recovery(experiment: Experiment, out: Path) -> "Figure":
 
 
 def beta(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 6: one column of panels per beta; upper row mu, lower row gamma.
+    """Draw Figure 6: one column of panels per beta, with mu in the upper row and gamma in the lower row.
 
     There is one line per snapshot of the training of one network.
     """
@@ -130,7 +130,7 @@ def beta(experiment: Experiment, out: Path) -> "Figure":
 
 
 def gamma(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figures 8 and 9: as Figure 6, with one column per initial value of gamma, and two rows per beta."""
+    """Draw Figures 8 and 9: like Figure 6, with one column per initial value of gamma, and two rows per beta."""
     blocks: dict[str, list[tuple[str, FinishedRun]]] = {}
     for run in find_finished_runs(experiment, out, glms=False):
         title = f"β = {run.head.options['beta']:g}, γ starts at {run.point['initial_gamma']:g}"
@@ -139,7 +139,7 @@ def gamma(experiment: Experiment, out: Path) -> "Figure":
 
 
 def _draw_trainings(experiment: Experiment, blocks: Sequence[Sequence[tuple[str, FinishedRun]]]) -> "Figure":
-    """Draw whether a network fits isolated points or explains them by a low gamma, in the layout of Figure 6."""
+    """Draw whether a network fits isolated points or explains them by a small gamma, in the layout of Figure 6."""
     columns = max(map(len, blocks))
     size = (1.2 + 2.6 * columns, 0.9 + 4.0 * len(blocks))
     figure, axes = panels(2 * len(blocks), columns, size, sharex=True, sharey="row")
@@ -158,7 +158,7 @@ def _draw_trainings(experiment: Experiment, blocks: Sequence[Sequence[tuple[str,
 
 
 def _draw_training(counts: "Axes", gammas: "Axes", run: FinishedRun, drawn: Simulation) -> None:
-    """Draw mu and gamma at every snapshot, of the network whose fit at the rightmost point is the median of all."""
+    """Draw mu and gamma at every snapshot for the network with the median fit at the rightmost point."""
     x, truth = _ISOLATED_X, cast(DoublePoisson, drawn.distribution(_ISOLATED_X))
     fit = measure_isolated_point(run)
     n_networks = fit.mu.shape[1]
@@ -183,7 +183,7 @@ def _draw_training(counts: "Axes", gammas: "Axes", run: FinishedRun, drawn: Simu
 
 
 def _training_ranges(drawn: Simulation) -> list[tuple[float, float]]:
-    """Return where there are training rows: the range of the process, and a strip around each added point."""
+    """Return the ranges of x with training rows: the range of the process, and a strip around each added point."""
     process = SIMULATIONS[drawn.name]
     return [(process.low, process.high), *((x - 0.1, x + 0.1) for x, _ in process.added)]
 
@@ -206,7 +206,7 @@ def epsilon_wide(experiment: Experiment, out: Path) -> "Figure":
 
     nodes = torch.logspace(*_DECADES, _NODES, dtype=torch.float64)
     figure, axes = panels(1, 2, (8.0, 3.6), sharey=True)
-    # One grey per interval between levels, white below and black above them.
+    # One shade of grey per interval between levels, white below the lowest level and black above the highest.
     greys = BoundaryNorm(_LEVELS, 256, extend="both")
     at = nodes.numpy()
     for ax, (title, deviation) in zip(axes[0], _deviations(nodes, nodes).items(), strict=True):
@@ -220,9 +220,9 @@ def epsilon_wide(experiment: Experiment, out: Path) -> "Figure":
 
 
 def _deviations(means: torch.Tensor, variances: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Return epsilon_1 and epsilon_2 (variances, means) by exact moments.
+    """Return epsilon_1 and epsilon_2 (variances, means), computed with exact moments.
 
-    On the paper's grid, its sums of 100 terms differ from them by 3e-7 at most.
+    On the paper's grid, they differ from the paper's sums of 100 terms by at most 3e-7.
     """
     variance, mean = torch.meshgrid(variances, means, indexing="ij")
     dist = DoublePoisson(mean, mean / variance)  # by Efron's approximations
@@ -243,9 +243,9 @@ FIGURES: dict[str, Callable[[Experiment, Path], "Figure"]] = {draw.__name__: dra
 
 
 def write_figures(experiment: Experiment, out: Path) -> list[Path]:
-    """Write all figures of an experiment beside its runs.
+    """Write all figures of an experiment to the folder of its runs.
 
-    Figures that cannot be drawn are reported in one error at the end, after the others have been written.
+    If figures cannot be drawn, the others are written first, and then one error reports all failures.
     """
     written: list[Path] = []
     reasons: dict[str, str] = {}
@@ -255,7 +255,7 @@ def write_figures(experiment: Experiment, out: Path) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with style():
-                # Without the version of matplotlib, so that drawing a figure again gives the same file.
+                # The version of matplotlib is omitted, so that drawing a figure again gives the same file.
                 FIGURES[name](experiment, out).savefig(path, metadata={"Software": None})
             written.append(path)
         except DDPNError as error:

@@ -1,4 +1,4 @@
-"""How well the networks of a finished run fit the isolated point (Figures 6, 8 and 9), over one training."""
+"""Measure how well the networks of a finished run fit the isolated point (Figures 6, 8 and 9), over one training."""
 
 from typing import NamedTuple
 
@@ -7,16 +7,16 @@ import numpy as np
 from ddpn.paper.datasets import SIMULATIONS
 from ddpn.paper.experiments.runs import FinishedRun
 
-#: A network fits the point if its mu there is this close to the truth: the authors' networks end within .3 or beyond
-#: 11, and counts at a mean of 10 with the true gamma of 3 have a standard deviation of 1.8.
-WITHIN = 2.0
+#: A network fits the point if its mu is at most this far from the truth. The authors' networks end either within .3 or
+#: beyond 11, and a count with mean 10 and the true gamma of 3 has a standard deviation of 1.8.
+MAX_MU_ERROR = 2.0
 
 
 class IsolatedPointFit(NamedTuple):
-    """mu of every network at the rightmost isolated point `x`, whose true mu is `truth`.
+    """The mu of every network at the rightmost isolated point `x`, whose true mu is `truth`.
 
-    `mu` has the shape (epochs, networks), in the order of `epochs`; `snapshots` are what `FinishedRun.at` calls these
-    states of the training, None for its end.
+    `mu` has the shape (epochs, networks), in the order of `epochs`. `snapshots` are the names of these states for
+    `FinishedRun.at`; None is the end of the training.
     """
 
     x: float
@@ -27,12 +27,12 @@ class IsolatedPointFit(NamedTuple):
 
     @property
     def shares(self) -> list[float]:
-        """The share of the networks that fit the point, by epoch."""
-        return [float(share) for share in (np.abs(self.mu - self.truth) < WITHIN).mean(axis=1)]
+        """The share of networks that fit the point, for each epoch."""
+        return [float(share) for share in (np.abs(self.mu - self.truth) < MAX_MU_ERROR).mean(axis=1)]
 
 
 def measure_isolated_point(run: FinishedRun) -> IsolatedPointFit:
-    """Return mu of every network of a run at the rightmost isolated point, at every snapshot and at the end."""
+    """Compute mu of every network at the rightmost isolated point, at every snapshot and at the end."""
     process = SIMULATIONS[(run.experiment.simulation or {})["name"]]
     x, count = max(process.added)
     snapshots = [name for name in run.training.snapshots if isinstance(name, int)]

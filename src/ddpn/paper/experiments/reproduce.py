@@ -1,4 +1,4 @@
-"""Running experiments and writing their tables and figures, with their state on the console."""
+"""Run experiments, write their tables and figures, and report the progress on the console."""
 
 import json
 import os
@@ -21,14 +21,14 @@ from ddpn.runtime.jobs import run as run_jobs
 from ddpn.runtime.threads import count_cores
 from ddpn.storage.files import lock
 
-#: Two programs would delete each other's checkpoints.
+#: The error if another program runs the same experiment: the programs would delete each other's checkpoints.
 _BUSY = "Another program is running this experiment. Wait for it, or write the results to another folder."
-#: Why a finished run is repeated.
+#: The reasons why a finished run is repeated.
 _AGAIN = {"changed": "its settings or rows have changed", "damaged": "its files are damaged"}
 
 
 def processes(jobs: int | None, device: str) -> int:
-    """Return the number of runs at the same time: `jobs`, else one per core, or one on a GPU or under torchrun."""
+    """Return the number of simultaneous runs: `jobs`, else one per core, or one on a GPU or under torchrun."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         if jobs not in (None, 1):
             must = "be 1 under torchrun, whose processes share every run"
@@ -45,14 +45,14 @@ def reproduce(
     device: str,
     jobs: int | None = None,
 ) -> bool:
-    """Do the runs that are missing, write tables and figures, print the tables; returns whether everything succeeded.
+    """Do missing runs, write tables and figures, and print the tables; return True if everything succeeded.
 
-    `only` names the methods to run; tables show all methods that are finished. An experiment that fails is reported,
-    and the others are still run. Ctrl-C (KeyboardInterrupt) passes through: finished runs and checkpoints stay on disk,
-    and what is finished is shown. `jobs` is the number of runs at the same time, by default one per core on a CPU and
-    one on a GPU.
+    `only` has the methods to run; tables show all finished methods. If an experiment fails, this is reported and the
+    others are still run. Ctrl-C (KeyboardInterrupt) is raised; finished runs and checkpoints stay on disk, and finished
+    results are shown. `jobs` is the number of simultaneous runs; the default is one per core on a CPU, and one on a
+    GPU.
     """
-    # Under torchrun every process takes part in every training, and one of them prints and writes.
+    # Under torchrun, every process takes part in every training, but only one prints and writes.
     is_main, succeeded = int(os.environ.get("RANK", "0")) == 0, True
     jobs = processes(jobs, device)
     console = console if is_main else Console(quiet=True)
@@ -72,14 +72,14 @@ def reproduce(
 
 
 def _run(experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jobs: int, console: Console) -> bool:
-    """Do the missing runs; return whether all succeeded."""
+    """Do the missing runs; return True if all succeeded."""
 
     def say(line: str) -> None:
         console.out(f"{experiment.name}: {line}", highlight=False)
 
     states, parts = _states(runs, out), None
     if any(state != "done" for state in states.values()) or _may_be_stale(experiment, runs, out):
-        # Every worker holds the rows; this process does, and has them as bytes, too.
+        # Every worker holds the rows. This process holds them twice, as tensors and as bytes.
         parts = load_rows(experiment, device, copies=jobs + 2 if jobs > 1 else 1)
         states = _states(runs, out, parts.identity)
     for name, state in states.items():
@@ -96,10 +96,10 @@ def _run(experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jo
 def execute_all(
     runs: Sequence[Run], parts: ExperimentRows, out: Path, device: str, jobs: int, say: Callable[[str], None]
 ) -> bool:
-    """Do all runs of one experiment, `jobs` at a time in processes of one thread; return whether all succeeded.
+    """Do all runs of an experiment, `jobs` at a time, in processes with one thread; return True if all succeeded.
 
-    If one fails, the others continue. A run writes to its own folder, from which an interrupted or killed training
-    resumes. `say` is called with a line when a run begins or ends.
+    If a run fails, the others continue. A run writes to its own folder, from which an interrupted training resumes.
+    `say` is called with a line when a run begins or ends.
     """
     succeeded = True
     todo = [Job(run.name, _execute, (run, str(out), device)) for run in runs]
@@ -120,7 +120,7 @@ def _execute(parts: ExperimentRows, run: Run, out: str, device: str) -> dict[str
 
 
 def _may_be_stale(experiment: Experiment, runs: Sequence[Run], out: Path) -> bool:
-    """Return True if a file of the data is newer than a finished run. Comparing all rows takes much longer."""
+    """Return True if a data file is newer than a finished run, which is much faster than comparing all rows."""
     names = [name for name in ((experiment.data or {}).get("name"), experiment.ood) if name is not None]
     ended = [(run_folder(run, out) / DONE).stat().st_mtime for run in runs]
     paths = [path for name in names for path in (data_folder() / name).rglob("*")]
@@ -135,7 +135,7 @@ def _states(runs: Sequence[Run], out: Path, identity: list[int] | None = None) -
 
 
 def _show(experiment: Experiment, out: Path, console: Console) -> bool:
-    """Write tables and figures of finished runs and print the tables; return whether all files could be read."""
+    """Write tables and figures of finished runs and print the tables; return True if all files could be read."""
     runs = experiment.runs()
     if runs and "done" not in _states(runs, out).values():
         return True

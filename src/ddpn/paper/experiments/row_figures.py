@@ -1,6 +1,6 @@
 """Figures of predictions for single test rows: images, patients, beams of shelves, out-of-distribution rows.
 
-Trains nothing. Every figure is a function of an experiment and the folder of all results.
+Each figure is a function of an experiment and the folder of all results. Nothing is trained.
 """
 
 import textwrap
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: A row with a low, one with a medium and one with a high count.
+#: Quantiles of the counts of the rows that are shown: a low, a medium and a high one.
 QUANTILES = (0.1, 0.5, 0.95)
-#: The first of these that is finished is shown where the paper shows one method: its best one first.
+#: If the paper shows a single method, the first of these that is finished is shown.
 PREFERRED = ("beta_ddpn_1.0", "beta_ddpn_0.5", "ddpn")
 #: The methods in the order of the paper's Figures 10 to 19 and 20 to 29.
 _IN_PAPER = (
@@ -39,25 +39,25 @@ _IN_PAPER = (
 )  # fmt: skip
 #: The numbers of the first figures of single networks and of ensembles.
 _FIRST_SINGLE, _FIRST_ENSEMBLE = 10, 20
-#: The paper's choice for its Figure 5.
+#: The methods of the paper's Figure 5.
 _CDFS = ("beta_gaussian_0.5", "beta_ddpn_0.5")
 _AXES = ("to the right (m)", "up (m)", "away from the camera (m)")
 
 
 def find_quantile_rows(counts: Tensor) -> list[int]:
-    """Find the first row that has the count at each of the quantiles."""
+    """Find the first row with the count at each quantile."""
     quantiles = counts.double().quantile(torch.tensor(QUANTILES, dtype=torch.float64), interpolation="nearest")
     return [int((counts == y).nonzero()[0]) for y in quantiles]
 
 
 def check_rows(run: FinishedRun, counts: Tensor, test_counts: np.ndarray) -> None:
-    """Raise unless the run was tested on the data's first test rows, whose counts begin `test_counts`."""
+    """Raise an `InputError` unless the run was tested on the first rows of `test_counts`."""
     if len(counts) > len(test_counts) or not np.array_equal(counts.numpy(), test_counts[: len(counts)]):
         raise InputError(f"The data has changed since {run.folder} was tested on it. Run it again.")
 
 
 def draw_pmf(ax: "Axes", members: Distribution, observed: float) -> None:
-    """Draw the pmf of every member (M,) and of the ensemble, without the last thousandth of its mass."""
+    """Draw the pmf of every member (M,) and of the ensemble, without the last thousandth of the mass."""
     ensemble = CountMixture(members)
     low, high = (float(end) for end in ensemble.interval(0.999))
     y = torch.arange(max(0.0, low - 1), high + 2, dtype=torch.float64)
@@ -72,10 +72,10 @@ def draw_pmf(ax: "Axes", members: Distribution, observed: float) -> None:
 def draw_prediction(
     ax: "Axes", members: Distribution, *, color: str = ACCENT, single: bool = False, highest: float = 0.0
 ) -> None:
-    """Draw a prediction as the paper does: members (M,) in grey, and above them the ensemble, or the first member.
+    """Draw a prediction like the paper: members (M,) in grey, and above them the ensemble or the first member.
 
-    Counts have a marker each, Gaussians a density; an ensemble of Gaussians is one Normal with the mixture's moments.
-    The axis reaches to `highest` at least.
+    Counts are drawn with markers, Gaussians as densities; an ensemble of Gaussians is one Normal with the moments of
+    the mixture. The axis reaches at least to `highest`.
     """
     is_normal = isinstance(members, Normal)
     whole: Mixture | Normal = Mixture(members)
@@ -94,17 +94,17 @@ def draw_prediction(
 
 
 def image_pmfs(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 4: three images, each beside the predictions of one ensemble and of its members."""
+    """Draw Figure 4: three images, each next to the predictions of an ensemble and its members."""
     return _images(experiment, find_runs(experiment, out, PREFERRED)[:1], "", single=False)
 
 
 def image_pmfs_single(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figures 10 to 19: the same images beside the predictions of the first network of every finished method."""
+    """Draw Figures 10 to 19: the same images, next to the predictions of the first network of every finished method."""
     return _images(experiment, _in_order(experiment, out), _FIRST_SINGLE, single=True)
 
 
 def image_pmfs_ensembles(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figures 20 to 29: the same images beside the predictions of every finished ensemble."""
+    """Draw Figures 20 to 29: the same images, next to the predictions of every finished ensemble."""
     return _images(experiment, _in_order(experiment, out), _FIRST_ENSEMBLE, single=False)
 
 
@@ -113,9 +113,9 @@ def _in_order(experiment: Experiment, out: Path) -> list[FinishedRun]:
 
 
 def _images(experiment: Experiment, runs: Sequence[FinishedRun], first: int | str, *, single: bool) -> "Figure":
-    """Draw one row per method: three test images with their predictions and a star at the true count.
+    """Draw one row of panels per method: three test images with their predictions, and a star at the true count.
 
-    `first` is the number of the paper's figure that shows its first method.
+    `first` is the number of the figure in the paper that shows the first method.
     """
     source, data = experiment.data or {}, load((experiment.data or {})["name"])
     counts = read_predictions(runs[0].folder)["y"]
@@ -138,11 +138,11 @@ def _images(experiment: Experiment, runs: Sequence[FinishedRun], first: int | st
 
 
 def pathologies(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 5: cdfs of a Gaussian and of DDPN, one network each, for two patients."""
+    """Draw Figure 5: the cdfs of a Gaussian and of DDPN (one network each) for two patients."""
     runs = find_runs(experiment, out, _CDFS, needed=2)
     raws, y = [read_predictions(run.folder)["raw"][:, 0] for run in runs], read_predictions(runs[0].folder)["y"]
     figure, axes = panels(1, 2, (7.6, 3.4), sharey=True)
-    # The patients with the largest and with the smallest probability below 0.
+    # The patients with the largest and the smallest probability below 0.
     gaussians = runs[0].distribution(raws[0])
     mean, deviation = gaussians.loc, gaussians.scale
     most, least = int((mean / deviation).argmin()), int((mean / deviation).argmax())
@@ -167,7 +167,7 @@ def pathologies(experiment: Experiment, out: Path) -> "Figure":
 
 
 def beams(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 32: the points of three beams, seen by the camera and from the side, beside the pmfs."""
+    """Draw Figure 32: the points of three beams, as the camera sees them and from the side, next to the pmfs."""
     run, *_ = find_runs(experiment, out, PREFERRED)
     raw, counts = (read_predictions(run.folder)[name] for name in ("raw", "y"))
     data = load_data(experiment.data or {})
@@ -193,11 +193,11 @@ def beams(experiment: Experiment, out: Path) -> "Figure":
 
 
 def _points(ax: "Axes", points: np.ndarray, sides: tuple[int, int]) -> None:
-    """Draw the points over two of x, y, z, in true proportions."""
+    """Draw the points over two of the axes x, y, z, to scale."""
     x, y = (points[:, side] for side in sides)
     depth = points[:, 2]
     reach = np.ptp(depth) if len(depth) else 0.0
-    # The nearest point is black, and the farthest as light as is still visible on white.
+    # The nearest point is black, and the farthest light grey.
     shade = 0.7 * (depth - depth.min()) / reach if reach > 0 else np.zeros_like(depth)
     # Far points first, so that near ones cover them.
     order = np.argsort(-depth)
@@ -211,8 +211,8 @@ def _points(ax: "Axes", points: np.ndarray, sides: tuple[int, int]) -> None:
 
 #: The test rows and the verses of the paper's Figures 30 and 31.
 _SHOWN_REVIEWS, _SHOWN_VERSES = (10, 25, 95, 249), (105, 419, 1654, 4809)
-#: Letters of a text and of a line that are shown.
-_LETTERS, _LINE = 110, 22
+#: The most characters of a text and of a line.
+_MAX_TEXT_CHARACTERS, _MAX_LINE_CHARACTERS = 110, 22
 _OOD_COLOR = "#d6604d"
 _FILLED: dict[str, Any] = {"facecolor": BAND, "edgecolor": ACCENT, "hatch": "//", "lw": 0.8}
 
@@ -223,12 +223,12 @@ def ood_pmfs(experiment: Experiment, out: Path) -> "Figure":
 
 
 def ood_densities(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 31: as Figure 30, for ensembles of Gaussians."""
+    """Draw Figure 31: like Figure 30, for ensembles of Gaussians."""
     return _texts(experiment, out, is_continuous=True)
 
 
 def _texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> "Figure":
-    """Draw one block per method, two beside each other: texts above their predictions, test rows above verses."""
+    """Draw one block per method, two side by side: test rows above verses, each text above its prediction."""
     runs = [run for run in _in_order(experiment, out) if run.method.is_continuous is is_continuous]
     if not runs:
         kind = "Gaussians" if is_continuous else "count distributions"
@@ -248,19 +248,26 @@ def _texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> "Figure
         block.suptitle(run.label, fontsize=10)
         axes = block.subplots(4, len(_SHOWN_REVIEWS), height_ratios=[1.0, 0.8] * 2)
         for (name, texts, shown, color), above, below in zip(groups, axes[::2], axes[1::2], strict=True):
-            # As many as were predicted: a trial run may have fewer than the paper.
+            # A quick run may have fewer predicted rows than the paper.
             n_predicted = min(len(texts), len(tensors[name]))
             for words, ax, row in zip(above, below, (number % n_predicted for number in shown), strict=True):
                 words.set_axis_off()
-                short = textwrap.shorten(texts[row], _LETTERS, placeholder=" …")
-                words.text(-0.2, 0.5, textwrap.fill(f'"{short}"', _LINE), va="center", fontsize=7, family="serif")
+                short = textwrap.shorten(texts[row], _MAX_TEXT_CHARACTERS, placeholder=" …")
+                words.text(
+                    -0.2,
+                    0.5,
+                    textwrap.fill(f'"{short}"', _MAX_LINE_CHARACTERS),
+                    va="center",
+                    fontsize=7,
+                    family="serif",
+                )
                 draw_prediction(ax, run.distribution(tensors[name][row]), color=color)
                 ax.set(xlim=(-0.2, 5.2), xticks=range(6))
     return figure
 
 
 def ood_variances(experiment: Experiment, out: Path) -> "Figure":
-    """Draw the total variances of all test and out-of-distribution rows, one histogram per ensemble."""
+    """Draw histograms of the total variances of all test and out-of-distribution rows, one panel per ensemble."""
     runs = score_ood_rows(find_finished_runs(experiment, out, glms=False))
     columns = min(5, len(runs))
     lines = -(-len(runs) // columns)
@@ -277,7 +284,7 @@ def ood_variances(experiment: Experiment, out: Path) -> "Figure":
 
 
 def _variances(ax: "Axes", *both: Tensor) -> None:
-    """Draw histograms of the logarithms for test rows and OOD rows."""
+    """Draw histograms of the log variances of test rows and OOD rows."""
     limits = torch.finfo(both[0].dtype)
     scores = [side.clamp(limits.tiny, limits.max).log10().numpy() for side in both]
     ends = np.quantile(np.concatenate(scores), [0.001, 0.999])

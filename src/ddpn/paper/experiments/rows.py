@@ -1,4 +1,4 @@
-"""The rows of an experiment in three parts, its network, and the features that its frozen part computes once."""
+"""The rows of an experiment, its network, and the features that the frozen part of the network computes once."""
 
 import os
 from collections.abc import Callable
@@ -24,12 +24,12 @@ from ddpn.runtime.progress import progress_bar
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.tensor_files import fingerprint
 
-#: The share of the memory that features may fill.
+#: The share of the memory that features may use.
 _MAX_MEMORY_SHARE = 0.4
 
 
 def make_network(experiment: Experiment, width: int, n_networks: int, hidden: tuple[int, ...], classes: int = 0) -> Any:
-    """Return the backbone that an experiment declares, or else an MLP with `width` inputs, with `hidden` layers."""
+    """Return the backbone that an experiment declares, with `hidden` layers; by default an MLP with `width` inputs."""
     if experiment.backbone is None:
         return MLP(n_in=width, hidden=hidden, n_networks=n_networks)
     options = {key: value for key, value in experiment.backbone.items() if key != "name"}
@@ -42,10 +42,10 @@ def make_network(experiment: Experiment, width: int, n_networks: int, hidden: tu
 
 
 def through(trunk: nn.Module, x: Tensor, runtime: Runtime, precision: str) -> Tensor:
-    """Compute the features of all rows of `x`, on the CPU. Texts of similar length share a batch, to save padding."""
+    """Compute the features of all rows, on the CPU. Texts of similar length share a batch, to save padding."""
     order = (x != 0).sum(1).argsort() if not x.is_floating_point() and x.dim() == 2 else torch.arange(len(x))
     features = torch.empty(0)
-    # A CPU takes as many rows at once as its cache holds.
+    # On a CPU, batches are small enough for the cache.
     with progress_bar("Features", len(x)) as bar:
         for index in order.split(8 if runtime.device.type == "cpu" else 256):
             outputs = _outputs(trunk, x[index], runtime, precision).cpu()
@@ -56,7 +56,7 @@ def through(trunk: nn.Module, x: Tensor, runtime: Runtime, precision: str) -> Te
 
 
 def _outputs(trunk: nn.Module, x: Tensor, runtime: Runtime, precision: str) -> Tensor:
-    """Compute outputs on the trunk's device, in the precision in which the rest of the network is trained."""
+    """Compute outputs on the device of the trunk, in the precision in which the tail is trained."""
     with torch.no_grad(), runtime.autocast(precision):
         outputs = trunk(x.to(runtime.device))
     return outputs.to(torch.bfloat16) if precision == "bf16" and outputs.dim() > 2 else outputs.float()
@@ -65,18 +65,18 @@ def _outputs(trunk: nn.Module, x: Tensor, runtime: Runtime, precision: str) -> T
 # Rows: tables, simulations, texts, images and point clouds ------------------------------------------------------------
 
 
-#: Test rows of a simulation: a hundred would change the score of the true distribution by 10%.
+#: The number of test rows of a simulation. With a hundred, the score of the true distribution would vary by 10%.
 TEST_ROWS = 10_000
-#: Not the seed of the training rows; the same for every seed of a training.
+#: The seed of the test rows. It differs from that of the training rows and is the same for every training.
 TEST_SEED = 7
 
 
 class ExperimentRows(NamedTuple):
-    """The rows of an experiment, and for simulations the true distribution of the test counts.
+    """The rows of an experiment and, for simulations, the true distribution of the test counts.
 
-    Without validation rows a training keeps its last epoch: training rows would select one that ignores hard points.
-    `ood` are out-of-distribution rows, without counts. `augment` changes training inputs at random. `cached` means that
-    x holds features of the network's frozen part, and `source` identifies the rows before it.
+    Without validation rows, a training keeps its last epoch, because training rows would select an epoch that ignores
+    hard points. `ood` are out-of-distribution rows without counts. `augment` changes training inputs at random. If
+    `cached`, inputs are features of the network's frozen part, and `source` identifies the original rows.
     """
 
     train: TensorRows
@@ -92,7 +92,7 @@ class ExperimentRows(NamedTuple):
 
     @property
     def identity(self) -> list[int]:
-        """Numbers that identify the rows, not their features, whose rounding depends on the machine."""
+        """Checksums of the rows. Features are not included, because their rounding depends on the machine."""
         if self.source is not None:
             return list(self.source)
         samples = [rows for rows in (self.train, self.validation, self.test) if rows is not None]
@@ -101,9 +101,9 @@ class ExperimentRows(NamedTuple):
 
 
 def load_rows(experiment: Experiment, device: str = "cpu", copies: int = 1) -> ExperimentRows:
-    """Load or simulate the rows; if the network has a frozen part, its features.
+    """Load or simulate the rows of an experiment. If the network has a frozen part, replace inputs by its features.
 
-    `copies` is the number of processes on this machine that hold them at the same time.
+    `copies` is the number of processes on this machine that hold the rows at the same time.
     """
     if experiment.simulation is not None:
         parts = _simulate_rows(experiment.simulation["name"])
@@ -121,9 +121,9 @@ def load_rows(experiment: Experiment, device: str = "cpu", copies: int = 1) -> E
 def _replace_inputs(
     parts: ExperimentRows, trunk: nn.Module, runtime: Runtime, precision: str, copies: int
 ) -> ExperimentRows:
-    """Replace inputs by the trunk's outputs, which are the same for every method, member and epoch.
+    """Replace inputs by the outputs of the trunk, which are the same for every method, network and epoch.
 
-    Rows are unchanged if inputs change at random, or if `copies` of the outputs do not fit into memory.
+    Rows are returned unchanged if inputs are augmented, or if `copies` of the outputs do not fit into memory.
     """
     if parts.augment is not None:
         return parts
@@ -134,7 +134,7 @@ def _replace_inputs(
     needed = one.numel() * one.element_size() * sum(map(len, inputs)) * copies
     pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     memory = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else pages
-    # Processes that share a training must all decide alike.
+    # All processes that share a training must decide in the same way.
     too_large = torch.full((1,), float(needed > _MAX_MEMORY_SHARE * memory), device=device)
     runtime.add_up(too_large)
     if too_large > 0:
@@ -162,7 +162,7 @@ def _floats(values: np.ndarray) -> Tensor:
 
 
 def load_data(source: JsonObject) -> Any:
-    """Load the data set that an experiment names; raise if a part of its split has no rows."""
+    """Load the data set that an experiment names; raise an `InputError` if a part of its split is empty."""
     if source["name"] == "shelves":
         data = simulate_shelves(source["beams"], max_points=source["points"])
     else:
@@ -199,7 +199,7 @@ def _texts(experiment: Experiment, data: Dataset) -> ExperimentRows:
 
 
 def _images(experiment: Experiment, data: Dataset) -> ExperimentRows:
-    """Decode images once into memory; change them at random before every epoch if the experiment asks for it."""
+    """Decode images into memory; augment them before every epoch if the experiment asks for it."""
     source, root = dict(experiment.data or {}), Path(data.root or "")
     augment = partial(auto_augment, group_size=source.get("images_per_policy", 8)) if source["augment"] else None
     return _parts(

@@ -1,4 +1,4 @@
-"""Doing one run: train, predict, score, write its folder; and what the folder of a finished run holds."""
+"""Do one run (train, predict, score, write files), and read the folder of a finished run."""
 
 import json
 import math
@@ -30,10 +30,10 @@ from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import write_text
 from ddpn.storage.tensor_files import is_complete, read, write
 
-#: The files of a run. `CONFIG` is written first and `DONE` last; files of members exist while it trains.
+#: The files of a run. `CONFIG` is written first and `DONE` last. Files of members exist only during the training.
 CONFIG, RESULT, DONE = "config.json", "run.json", "DONE"
 PREDICTIONS, WEIGHTS = "predictions.safetensors", "weights.safetensors"
-#: Weights of the snapshots of a training, named by snapshot and tensor: "200/projection.bias".
+#: The file with the weights of snapshots, named by snapshot and tensor, such as "200/projection.bias".
 SNAPSHOTS = "snapshots.safetensors"
 
 
@@ -43,7 +43,10 @@ def run_folder(run: Run, out: Path) -> Path:
 
 
 def check_run(folder: Path, run: Run, identity: list[int] | None = None) -> str:
-    """Return "missing", "done", "damaged" or "changed": done with other settings or (with `identity`) other rows."""
+    """Return the state of a run: "missing", "done", "damaged" or "changed".
+
+    "changed" means that it was done with other settings or, if `identity` is given, with other rows.
+    """
     try:
         result = read_result(folder)
     except InputError:
@@ -59,7 +62,7 @@ def check_run(folder: Path, run: Run, identity: list[int] | None = None) -> str:
 
 
 def read_result(folder: Path) -> JsonObject | None:
-    """Read the result of a run; None if it is not finished."""
+    """Read the result of a run; return None if it is not finished."""
     if not (folder / DONE).exists():
         return None
     try:
@@ -72,32 +75,36 @@ def read_result(folder: Path) -> JsonObject | None:
 
 
 def read_predictions(folder: Path) -> dict[str, Tensor]:
-    """Read raw outputs "raw" (rows, M, P) and counts "y" of the test rows; inputs "x" of a table; raw outputs "ood"."""
+    """Read the predictions of a run.
+
+    They are raw outputs "raw" (rows, M, P) and counts "y" of the test rows, inputs "x" of a table, and raw outputs
+    "ood" of out-of-distribution rows.
+    """
     return read(folder / PREDICTIONS)[0]
 
 
 @dataclass(frozen=True, eq=False)
 class FinishedRun(Run):
-    """A run and what it wrote."""
+    """A finished run, with its folder and its result."""
 
     folder: Path
     result: JsonObject
 
     @property
     def label(self) -> str:
-        """The name of its method in tables."""
+        """The name of the run's method in tables."""
         return self.method.label
 
     def distribution(self, raw: Tensor) -> Any:
-        """Return the members' distributions from their raw outputs. Shape: (..., M, P) -> (..., M)."""
+        """Return the distributions of all members from their raw outputs. Shape: (..., M, P) -> (..., M)."""
         return self.head(raw.double())
 
     def with_snapshot(self, name: str) -> "FinishedRun":
-        """Return the run with the scores of a snapshot instead of the scores at the end of the training."""
+        """Return the run with the scores of a snapshot instead of those at the end of the training."""
         return replace(self, result={**self.result, "scores": self.result["snapshots"][name]})
 
     def at(self, x: np.ndarray, snapshot: int | str | None = None) -> Any:
-        """Predict other inputs with all members, at the end or at a snapshot. Shape: (n,) -> (n, M)."""
+        """Predict new inputs with all members, at the end of the training or at a snapshot. Shape: (n,) -> (n, M)."""
         if snapshot is None:
             weights, _ = read(self.folder / WEIGHTS)
         else:
@@ -111,7 +118,10 @@ class FinishedRun(Run):
 
 
 def find_finished_runs(experiment: Experiment, out: Path, glms: bool = True) -> list[FinishedRun]:
-    """Return the finished runs of an experiment in its order, at least one; without `glms` only networks."""
+    """Return the finished runs of an experiment in order; raise an error if there are none.
+
+    Without `glms`, only networks.
+    """
     runs = [run for run in experiment.runs() if glms or not run.method.exact]
     done = [(run, folder) for run in runs if check_run(folder := run_folder(run, out), run) == "done"]
     if not done:
@@ -122,7 +132,7 @@ def find_finished_runs(experiment: Experiment, out: Path, glms: bool = True) -> 
 
 
 def find_runs(experiment: Experiment, out: Path, methods: Sequence[str], needed: int = 1) -> list[FinishedRun]:
-    """Return the finished runs of these methods, in their order; at least the `needed` number of them."""
+    """Return the finished runs of these methods in order; raise an error if there are fewer than `needed`."""
     by_name = {one.method.name: one for one in find_finished_runs(experiment, out, glms=False)}
     missing = [name for name in methods if name not in by_name]
     if len(methods) - len(missing) < needed:
@@ -134,10 +144,10 @@ def find_runs(experiment: Experiment, out: Path, methods: Sequence[str], needed:
 
 
 class Trained(NamedTuple):
-    """The result of a training: raw outputs of test rows ("raw") and OOD rows ("ood"), weights, and its history.
+    """The result of a training: raw outputs of test rows ("raw") and OOD rows ("ood"), weights, and history.
 
-    `snapshots` holds the weights of other states of the training, and `chosen` the raw outputs of test rows by those
-    that another score chose. If members were trained in groups, the names of weights begin with the number of their
+    `snapshots` has the weights of other states of the training, and `chosen` the raw outputs of test rows by snapshots
+    that another score selected. If members were trained in groups, the names of weights begin with the number of the
     group.
     """
 
@@ -149,9 +159,9 @@ class Trained(NamedTuple):
 
 
 def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto") -> JsonObject:
-    """Do a run and return its result. If several processes share the training, one of them writes the files.
+    """Do a run and return its result. If several processes share the training, only one of them writes files.
 
-    KeyboardInterrupt passes through; checkpoints of members stay in `folder`, and the next call resumes from them.
+    On Ctrl-C (KeyboardInterrupt), checkpoints of members stay in `folder`, and the next call resumes from them.
     """
     runtime = Runtime(device)
     config = {"settings": run.as_dict(), "identity": parts.identity}
@@ -159,7 +169,7 @@ def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / DONE).unlink(missing_ok=True)
         content, path = json.dumps(config, indent=1), folder / CONFIG
-        # `fit` refuses checkpoints of other settings or rows.
+        # `fit` would refuse checkpoints of other settings or rows, so they are deleted.
         if not path.exists() or path.read_text(encoding="utf-8") != content:
             _forget_members(folder)
             write_text(path, content)
@@ -184,7 +194,7 @@ def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto")
         "machine": {"system": platform.platform(), "torch": torch.__version__, "device": used},
         "history": trained.history,
     }
-    # No process may still read the files of members when they are deleted.
+    # Wait until no process reads the files of members, which are deleted below.
     runtime.wait()
     if runtime.is_main:
         predictions = {**trained.outputs, "y": parts.test.y}
@@ -202,13 +212,13 @@ def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto")
 
 
 def _forget_members(folder: Path) -> None:
-    """Delete the files of members: the run is finished, or starts again."""
+    """Delete the files of members, because the run is finished or starts again."""
     for path in folder.glob("members-*"):
         path.unlink()
 
 
 def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
-    """Fit a GLM by maximum likelihood, without members and seeds."""
+    """Fit a GLM by maximum likelihood. There is a single one, without seeds."""
     from ddpn.estimators import CountGLM  # imports scikit-learn, which no worker needs to train networks
 
     x, y = parts.train.X.double().numpy(), parts.train.y.double().numpy()
@@ -224,7 +234,7 @@ def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
 
 
 def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Trained:
-    """Train every member, some at a time in memory; `folder` holds the finished ones until the run is done."""
+    """Train all members, a few at a time; `folder` keeps finished ones until the run is done."""
     settings = run.training
     shared = ("batch_size", "lr", "weight_decay", "warmup", "precision", "accumulate", "score")
     config = TrainingConfig(
@@ -241,7 +251,7 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Traine
     snapshots: dict[int | str, dict[str, Tensor]] = {at: {} for at in settings.snapshots}
     chosen: dict[str, list[Tensor]] = {at: [] for at in settings.snapshots if isinstance(at, str)}
     histories = []
-    # The memory that training needs is enough for so many rows.
+    # Predictions of this many rows need no more memory than a training step.
     batch = SCORED_ROWS_PER_TRAINED_ROW * -(-settings.batch_size // settings.accumulate)
     for number, first in enumerate(range(0, settings.n_networks, at_once)):
         group_config = replace(config, seeds=config.seeds[first : first + at_once])
@@ -268,7 +278,7 @@ def _train_group(
 ) -> tuple[CountModel, JsonObject, dict[int | str, dict[str, Tensor]]]:
     """Train members together, or read them from their file; return them, their history and the weights of snapshots.
 
-    An interrupted training has a checkpoint beside that file, from which it resumes.
+    An interrupted training has a checkpoint next to this file, from which it resumes.
     """
     network = make_network(
         run.experiment, parts.train.X.shape[1], config.n_networks, run.training.hidden, parts.classes
@@ -297,7 +307,7 @@ def _train_group(
     tensors, about = read(done)
     if set(tensors) != set(find_trained_tensors(model)):
         raise InputError(f"{done} does not fit the network: names of tensors differ. Delete it to train again.")
-    model.load_state_dict(tensors, strict=False)  # all but what is not trained
+    model.load_state_dict(tensors, strict=False)  # frozen tensors are not in the file
     return model.cpu().eval(), about["history"], snapshots.read()
 
 

@@ -1,4 +1,4 @@
-"""The scores of a run by three protocols, and how well its variances detect out-of-distribution (OOD) rows.
+"""Score a run by three protocols, and measure how well its variances detect out-of-distribution (OOD) rows.
 
 paper   absolute error of the mode (counts) or of the unrounded mean (Gaussians); an ensemble of Gaussians is one Normal
         with the mixture's moments; the precision of a single DDPN is gamma / mu.
@@ -22,9 +22,9 @@ from ddpn.storage.contents import JsonObject
 
 
 def score(dist: Distribution, y: Tensor, truth: CountDistribution | None = None) -> JsonObject:
-    """Score by all protocols, each member and the ensemble, from predictions (rows, M) and counts (rows,).
+    """Score predictions (rows, M) against counts (rows,) by all protocols, for each member and for the ensemble.
 
-    `truth` is the distribution that the counts of a simulation were drawn from.
+    `truth` is the distribution from which the counts of a simulation were drawn.
     """
     ensemble, column = Mixture(dist), y.unsqueeze(1)
     whole = Normal(ensemble.mean, ensemble.stddev) if isinstance(dist, Normal) else ensemble
@@ -67,7 +67,7 @@ def _paper(dist: Distribution, y: Tensor) -> dict[str, list[float]]:
 
 
 def _against(truth: CountDistribution, ensemble: Mixture, y: Tensor) -> dict[str, float]:
-    """Score the true distribution of a simulation, and the error of the predicted variance."""
+    """Score the true distribution of a simulation, and measure the error of the predicted variance."""
     relative = (ensemble.aleatoric - truth.variance).abs() / truth.variance.clamp(min=1e-12)
     best = crps(truth, y).double().mean().item()
     return {
@@ -88,14 +88,14 @@ def _against(truth: CountDistribution, ensemble: Mixture, y: Tensor) -> dict[str
 # with it AUPR, comes out too high. And its areas are those of 100 points at thresholds from the held-out rows, joined
 # by straight lines, with nothing before the first and after the last. `detection(..., as_paper=True)` does both.
 
-#: The share of the test rows that is held out, and how many times that is repeated.
+#: The share of the test rows that is held out, and the number of repetitions.
 HELD_OUT, RESAMPLINGS = 0.2, 10
-#: Expected false positive rates at which the paper's script takes thresholds.
+#: The expected false positive rates of the thresholds in the paper's script.
 ALPHAS = np.linspace(1e-3, 1.0, 100)
 
 
 class Detection(NamedTuple):
-    """How well scores detect OOD inputs: mean and standard deviation over the resamplings (n - 1 in the divisor).
+    """How well scores detect OOD inputs: means and standard deviations (n - 1) over the resamplings.
 
     `n_in` and `n_out` are the numbers of inputs that were scored in each resampling.
     """
@@ -108,12 +108,12 @@ class Detection(NamedTuple):
 
 
 def detection(score_in: ArrayLike, score_out: ArrayLike, *, as_paper: bool = False) -> Detection:
-    """Evaluate a score that should be higher for OOD inputs, as in Section 4.4 of the paper.
+    """Evaluate how well a score, which should be higher for OOD inputs, detects them, as in Section 4.4 of the paper.
 
-    A fifth of the in-distribution scores is held out; all OOD scores and the other in-distribution scores are
-    evaluated, over every threshold that changes a decision. That is repeated ten times, each with a new random
-    hold-out. With `as_paper`, the rows and thresholds are those of the paper's script, areas are under straight lines,
-    and FPR80 is the false positive rate of the point whose true positive rate is next to 0.8.
+    A fifth of the in-distribution scores is held out. The other in-distribution scores and all OOD scores are
+    evaluated, over all thresholds. This is repeated ten times with new random hold-outs. With `as_paper`, rows and
+    thresholds are those of the paper's script, areas are computed by straight lines between points, and FPR80 is the
+    false positive rate at the point whose true positive rate is nearest to 0.8.
 
     >>> found = detection(torch.arange(100.0), torch.arange(60.0, 140.0))
     >>> [f"{mean:.3f} ({deviation:.3f})" for mean, deviation in found[:3]]
@@ -131,7 +131,8 @@ def detection(score_in: ArrayLike, score_out: ArrayLike, *, as_paper: bool = Fal
             evaluated = inside[-1 - rows]
             with np.errstate(invalid="ignore"):
                 between = np.quantile(inside[rows], 1.0 - ALPHAS)
-            # Linear between scores; next to an infinite score the higher of the two, which flags less.
+            # Quantiles are linear between scores. Next to an infinite score, the higher score is used, which flags
+            # less.
             higher = np.quantile(inside[rows], 1.0 - ALPHAS, method="higher")
             areas.append(_score_points(np.where(np.isnan(between), higher, between), evaluated, outside))
         else:
@@ -141,7 +142,7 @@ def detection(score_in: ArrayLike, score_out: ArrayLike, *, as_paper: bool = Fal
 
 
 def _score_points(thresholds: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> tuple[float, float, float]:
-    """Return AUROC, AUPR and FPR80 of points at thresholds, joined by straight lines."""
+    """Return AUROC, AUPR and FPR80 from points at these thresholds, joined by straight lines."""
     hits, alarms = (len(side) - np.searchsorted(np.sort(side), thresholds, "right") for side in (outside, inside))
     tpr, fpr = hits / len(outside), alarms / len(inside)
     precision = np.where(hits + alarms > 0, hits / np.maximum(hits + alarms, 1), 1.0)

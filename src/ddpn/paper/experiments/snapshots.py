@@ -1,6 +1,6 @@
-"""States of a training that a run keeps besides its result: ends of epochs, and best epochs by other scores.
+"""Snapshots: states of a training that a run keeps besides its result, at the end of epochs or by other scores.
 
-All of them come from one training, so that they differ in the moment and in nothing else.
+All snapshots come from one training, so that they differ only in the epoch.
 """
 
 from collections.abc import Sequence
@@ -20,23 +20,23 @@ from ddpn.storage.tensor_files import read, write
 
 
 class SnapshotWriter:
-    """Writes snapshots of one training to files: the `after_epoch` of `ddpn.networks.training.fit`.
+    """Writes snapshots of a training to files; it is the `after_epoch` of `ddpn.networks.training.fit`.
 
-    A snapshot is named by an epoch, or by a score: it then has the weights of each network's epoch with the lowest
-    validation score. Files that an interrupted training left behind are continued.
+    A snapshot is named by an epoch or by a score. With a score, it has the weights of each network's epoch with the
+    lowest validation score. Files of an interrupted training are continued.
 
     Parameters
     ----------
     path : Path
-        The beginning of the files' names.
+        The prefix of the file names.
     names : sequence of int or str
-        Epochs and scores.
+        The epochs and scores.
     model : CountModel
         The networks that are trained.
     config : TrainingConfig
         The settings of the training.
     runtime : Runtime
-        Its device and processes.
+        The device and the processes.
     validation : CountRows or None
         Validation rows, for snapshots by a score.
     """
@@ -60,7 +60,7 @@ class SnapshotWriter:
             len(tensor) != config.n_networks for tensor in find_trained_tensors(model).values()
         ):
             got = "no validation rows" if validation is None else "networks without a common member axis"
-            raise ConfigError(argument="snapshots", must="be epochs where there are no scores per network", got=got)
+            raise ConfigError(argument="snapshots", must="be epochs if there are no scores per network", got=got)
         self._rows = MemoryBatches(validation.map(lambda part: part.to(runtime.device)), config.batch_size)
         for score in scores:
             if self._paths[score].exists():
@@ -73,7 +73,7 @@ class SnapshotWriter:
         return {name: tensor.float().cpu().clone() for name, tensor in find_trained_tensors(self._model).items()}
 
     def __call__(self, epoch: int) -> None:
-        """Write what belongs to the end of this epoch."""
+        """Write the snapshots at the end of this epoch."""
         if epoch in self._paths and self._runtime.is_main:
             write(self._paths[epoch], self._weights(), {})
         for score, (best, lowest) in self._best.items():
@@ -91,5 +91,5 @@ class SnapshotWriter:
                 write(self._paths[score], best, {"scores": lowest})
 
     def read(self) -> dict[int | str, dict[str, Tensor]]:
-        """Return the weights of every snapshot by its name, after the training."""
+        """Read the weights of every snapshot after the training."""
         return {name: read(path)[0] for name, path in self._paths.items()}

@@ -1,7 +1,7 @@
-"""Tables of finished runs as Markdown, with the paper's numbers beside ours. Trains nothing.
+"""Tables of finished runs as Markdown, with the paper's numbers next to ours. Nothing is trained.
 
-Accuracy and calibration (Tables 2, 4 and 5 of the paper), simulations, and detection of out-of-distribution (OOD) rows
-(Section 4.4).
+They show accuracy and calibration (Tables 2, 4 and 5 of the paper), simulations, and the detection of
+out-of-distribution (OOD) rows (Section 4.4).
 """
 
 import math
@@ -18,7 +18,7 @@ from ddpn.distributions import Mixture
 from ddpn.metrics import ood_score
 from ddpn.paper.datasets import SIMULATIONS
 from ddpn.paper.experiments.catalogue import Experiment, reference
-from ddpn.paper.experiments.isolated_points import WITHIN, measure_isolated_point
+from ddpn.paper.experiments.isolated_points import MAX_MU_ERROR, measure_isolated_point
 from ddpn.paper.experiments.runs import FinishedRun, find_finished_runs, read_predictions
 from ddpn.paper.experiments.scoring import detection
 from ddpn.runtime.errors import InputError
@@ -27,7 +27,7 @@ from ddpn.storage.files import write_text
 
 
 class Cell(NamedTuple):
-    """A number, its standard deviation over members, and the paper's number; `rank` is 1 for the best of a column."""
+    """A number, its standard deviation over members, and the paper's number. `rank` is 1 for the best of a column."""
 
     value: float | None
     spread: float | None = None
@@ -36,7 +36,7 @@ class Cell(NamedTuple):
 
 
 class ResultTable(NamedTuple):
-    """Rows of cells under columns, with a title above and notes below."""
+    """A table of results: rows of cells, with a title above and notes below."""
 
     title: str
     columns: tuple[str, ...]
@@ -45,7 +45,7 @@ class ResultTable(NamedTuple):
 
 
 def mark_best(rows: dict[str, list[Cell]], low: Sequence[int], high: Sequence[int] = ()) -> dict[str, list[Cell]]:
-    """Mark the best and second best, by printed digits, of columns in which low or high values are good."""
+    """Mark the best and the second best, by printed digits, of columns in which low or high values are good."""
     for column in (*low, *high):
         values = {label: cells[column].value for label, cells in rows.items()}
         texts = {
@@ -53,9 +53,9 @@ def mark_best(rows: dict[str, list[Cell]], low: Sequence[int], high: Sequence[in
             for label, value in values.items()
             if value is not None and math.isfinite(value)
         }
-        places = sorted(set(texts.values()), key=float, reverse=column in high)
+        distinct = sorted(set(texts.values()), key=float, reverse=column in high)
         for label, text in texts.items():
-            if (rank := places.index(text)) < 2:
+            if (rank := distinct.index(text)) < 2:
                 rows[label][column] = rows[label][column]._replace(rank=rank + 1)
     return rows
 
@@ -67,13 +67,13 @@ def _format_number(value: float | None) -> str:
 
 
 def _format_cell(cell: Cell, mark: str = "{}") -> str:
-    """Format our number, with the mark of its rank, and beside it the paper's number."""
+    """Write our number, marked by its rank, and next to it the paper's number."""
     ours = _format_number(cell.value) + (f" ({_format_number(cell.spread)})" if cell.spread is not None else "")
     return mark.format(ours) + (f" · paper {_format_number(cell.paper)}" if cell.paper is not None else "")
 
 
 def format_table(table: ResultTable) -> str:
-    """Format a table as Markdown: the best in bold, the second best underlined."""
+    """Write a table as Markdown, with the best values in bold and the second best underlined."""
     marks = {1: "**{}**", 2: "<u>{}</u>", None: "{}"}
     lines = [f"**{table.title}**", ""]
     lines += ["| | " + " | ".join(table.columns) + " |", "|---" * (len(table.columns) + 1) + "|"]
@@ -91,13 +91,13 @@ PROTOCOLS = {
 }
 METRICS = {"mae": "MAE", "crps": "CRPS", "median_precision": "MP"}
 COLUMNS = ("AUROC", "AUPR", "AUPR by chance", "FPR80")
-#: In Table 3 of the paper 36,694 verses are detected; by its script among as many test rows as were held out, and
-#: correctly among the other 127,035. An AUPR can be compared only where chance is about the same.
+#: The AUPR by chance in Table 3 of the paper, where 36,694 verses are detected: by its script among as many test rows
+#: as were held out, and correctly among the other 127,035. AUPRs can only be compared if chance is about the same.
 _PAPER_CHANCE = {True: 36_694 / (36_694 + 31_758), False: 36_694 / (36_694 + 127_035)}
 _SAME_CHANCE = 0.01
-#: What notes call the validation scores that choose epochs.
+#: The names, in notes, of the validation scores that select epochs.
 _SELECTIONS = {"loss": "validation loss, as in the paper", "crps": "validation CRPS", "nll": "validation NLL"}
-#: What titles call the rules that scores follow.
+#: The names of scoring rules in titles.
 RULES = {"paper": "by the paper's rules", "ours": "by one rule for all methods"}
 
 
@@ -134,9 +134,9 @@ def _cells(result: JsonObject, protocol: str, paper: dict[tuple[str, str, str], 
 
 
 def simulation(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTable:
-    """Tabulate CRPS of the ensembles and of the true distribution, and the error of their variance.
+    """Tabulate the CRPS of the ensembles and of the true distribution, and the error of the predicted variance.
 
-    Gaussians have a second row, in which each count has the probability of the interval around it.
+    Gaussians have a second row, in which they are rounded to counts.
     """
     columns = ("ensemble CRPS", "gap to the truth", "relative error of aleatoric variance", "median epistemic variance")
     rows, best = {}, 0.0
@@ -153,15 +153,15 @@ def simulation(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTab
 
 
 def isolated(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTable:
-    """Tabulate how many networks fit the isolated point, and their median mu there, by epochs of one training."""
+    """Tabulate how many networks fit the isolated point, and their median mu there, by epoch of one training."""
     fits = [(_label(run.result), measure_isolated_point(run)) for run in runs]
     rows: dict[str, list[Cell]] = {}
     for label, fit in fits:
-        rows[f"{label}: share of networks within {WITHIN:g}"] = [Cell(share) for share in fit.shares]
+        rows[f"{label}: share of networks within {MAX_MU_ERROR:g}"] = [Cell(share) for share in fit.shares]
         rows[f"{label}: median μ"] = [Cell(float(np.median(mu))) for mu in fit.mu]
     columns = tuple(f"{epoch} epochs" for epoch in fits[0][1].epochs)
     point = fits[0][1]
-    note = f"Networks within {WITHIN:g} of the truth, {point.truth:g}, at the isolated point x = {point.x:g}."
+    note = f"Networks within {MAX_MU_ERROR:g} of the truth, {point.truth:g}, at the isolated point x = {point.x:g}."
     size = f"{len(point.mu[-1])} networks per row, which differ in their initial weights and the order of the rows."
     return ResultTable(experiment.title, columns, rows, (note, size, *_notes(experiment, runs, "ours")[1:]))
 
@@ -169,7 +169,7 @@ def isolated(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTable
 def _notes(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -> tuple[str, ...]:
     done = [run.result for run in runs]
     lines = [PROTOCOLS[protocol]]
-    # One of each, except for results collected from two machines or from two versions of a file.
+    # Notes are usually equal. They differ if results come from two machines or two versions of a file.
     lines += dict.fromkeys(f"{r['note'][:1].upper()}{r['note'][1:]}." for r in done if r["note"])
     if any(r["rows"].get("validation") for r in done):
         lines.append(f"Each network has the epoch with the lowest {_SELECTIONS[experiment.training.score]}.")
@@ -186,7 +186,7 @@ def _notes(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -
 
 
 class ScoredRun(NamedTuple):
-    """A finished run with the total variances of test rows and of OOD rows, which detect these in the paper."""
+    """A finished run, with the total variances of test rows and of OOD rows, which serve as scores for detection."""
 
     run: FinishedRun
     variances: tuple[Tensor, Tensor]
@@ -207,8 +207,8 @@ def score_ood_rows(runs: Iterable[FinishedRun]) -> list[ScoredRun]:
 def detection_table(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> ResultTable:
     """Tabulate how well the total variance detects OOD rows, by our rule or by that of the paper's script.
 
-    The paper's AUPR is shown only where about the same share of the rows is OOD; by our rule it is that of the authors'
-    variances with the correct rows.
+    The paper's AUPR is shown only if about the same share of the rows is OOD. By our rule, it is recomputed from the
+    authors' variances with the correct rows.
     """
     paper = {(method, metric): value for (_, method, metric), value in reference("ood_detection").items()}
     if not as_paper:
@@ -236,14 +236,14 @@ def detection_table(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> Re
 
 
 def _replace_score(experiment: Experiment, score: str) -> Experiment:
-    """Return the experiment as if its epochs were chosen by another score, without the GLMs that have no epochs."""
+    """Return the experiment as if another score had selected the epochs, without exact GLMs, which have no epochs."""
     methods = tuple(method for method in experiment.methods if not method.exact)
     title = f"{experiment.title}, epochs chosen by {score.upper()}"
     return replace(experiment, title=title, methods=methods).with_training(score=score)
 
 
 def write_tables(experiment: Experiment, out: Path) -> list[Path]:
-    """Write all tables of an experiment beside its runs."""
+    """Write all tables of an experiment to the folder of its runs."""
     runs = find_finished_runs(experiment, out)
     tables = {f"table_{protocol}": accuracy(experiment, runs, protocol) for protocol in PROTOCOLS}
     for score in (name for name in experiment.training.snapshots if isinstance(name, str)):
