@@ -203,6 +203,6 @@ def test_every_division_of_rows_keeps_groups_whole(monkeypatch, name):
     fold = np.unique(group, return_inverse=True)[1] % 5
     spec = make_spec_without_row_rules(name, "negative_binomial", 210)
     spec.fit(sample, None, seed=0)
-    spec.kind.fit_copies(sample, fold, seed=0, **spec.options)
+    spec.kind.fit_copies(sample, fold, seed=0, **spec.fold_options)
     assert all(labels is not None and len(labels) == rows for rows, labels in divided), divided
     assert len(divided) == (6 if name in ("trees", "networks", "large_networks") else 0)

@@ -97,12 +97,12 @@ class Folds:
             return spec.fit(self.train, self.validation, seed, clock)
         if self.number.max() < 1:
             raise NotApplicableError("it needs two rows, or two groups of rows, to leave one out")
-        return CrossFitted(spec.kind.fit_copies(self.train, self.number, seed, clock, **spec.options))
+        return CrossFitted(spec.kind.fit_copies(self.train, self.number, seed, clock, **spec.fold_options))
 
     def fit_copy(self, spec: MemberSpec, number: int, seed: int, clock: Clock = NO_LIMIT) -> Member:
         """Fit the copy of a member that leaves out one fold."""
         assert self.number is not None
-        return spec.kind.fit_copy(self.train, self.number, number, seed, clock, **spec.options)
+        return spec.kind.fit(self.train.rows(self.number != number), None, seed, clock, **spec.fold_options)
 
 
 def get_fold_copies(member: Member) -> Sequence[Member]:

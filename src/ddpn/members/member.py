@@ -211,16 +211,9 @@ class Member(ABC):
         with inner_bar(f"{cls.label}, folds", number) as bar:
             for k in range(number):
                 copy_clock = clock.part(clock.left / (number - k))
-                copies.append(cls.fit_copy(train, fold, k, seed, copy_clock, **options))
+                copies.append(cls.fit(train.rows(fold != k), None, seed, copy_clock, **options))
                 bar.advance()
         return copies
-
-    @classmethod
-    def fit_copy(
-        cls, train: CountRows, fold: np.ndarray, number: int, seed: int, clock: Clock = NO_LIMIT, **options: Any
-    ) -> Self:
-        """Fit the copy that leaves out one fold."""
-        return cls.fit(train.rows(fold != number), None, seed, clock, **{**options, **cls.fold_options})
 
     def predict_components(self, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:
         """Predict the component distributions of each row. A member that is a mixture itself returns several batches.
@@ -258,6 +251,11 @@ class MemberSpec:
     def label(self) -> str:
         """The label of the member in tables and messages."""
         return format_member_label(self.name, self.kind)
+
+    @property
+    def fold_options(self) -> dict[str, Any]:
+        """The options of copies that leave out a fold."""
+        return {**self.options, **self.kind.fold_options}
 
     def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Member:
         """Fit the member to training rows."""
