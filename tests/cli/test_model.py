@@ -113,7 +113,7 @@ def test_hints_can_be_copied_and_names_may_contain_commas(run_ddpn, files, table
     frame.write_csv(files / "odd.csv")
     warned = run_ddpn("fit", "odd.csv", *SMALL, "-o", "model").stderr
     drop = re.search(r"Leave it out with (--drop .*?);", warned)[1]
-    time = re.search(r"Then split by time, with (--time .*)[.]", warned)[1]
+    time = re.search(r"Then split by time with (--time .*)[.]", warned)[1]
     resolve_links = run_ddpn(
         "fit", "odd.csv", *SMALL, *shlex.split(f"{drop} {time}"), "--drop", "patient,ward", "-o", "next", "--json"
     )

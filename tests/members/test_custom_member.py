@@ -177,7 +177,7 @@ def test_a_member_that_raises_on_a_column_is_left_out_with_its_reason(data, name
     X, y = data
     frame = pl.DataFrame({"x": X[:60, 0], "name": [f"n{row % 25}" for row in range(60)]})
     alone = CountRegressor(members=["glm"], random_state=0).fit(frame, y[:60])
-    with pytest.warns(UserWarning, match=reason if n_jobs is None else reason.split(":")[0]):
+    with pytest.warns(UserWarning, match=reason if n_jobs is None else reason.split(",")[0]):
         both = CountRegressor(members=["glm", name], random_state=0, n_jobs=n_jobs).fit(frame, y[:60])
     assert list(both.left_out_) == [name]
     assert both.predictor_.weights == {"glm": 1.0}

@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_read_is_reported(tmp_path):
 
 def test_a_mixture_of_unsuitable_families_is_found_before_the_table_is_read():
     plan = read_config({"target": "visits", "likelihood": "poisson,gaussian"})
-    with pytest.raises(ConfigError, match=r"families must be likelihoods of unbounded counts .*'gaussian'"):
+    with pytest.raises(ConfigError, match=r"families must be likelihoods of unbounded counts.*'gaussian'"):
         plan.check_with_torch()
     read_config({"target": "visits", "likelihood": "poisson,negative_binomial"}).check_with_torch()
 

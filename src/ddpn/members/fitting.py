@@ -32,7 +32,7 @@ def is_member_error(error: Exception) -> bool:
 
 def describe_member_error(error: Exception) -> str:
     """Return the reason why a member that raised an error is left out."""
-    return str(error) if isinstance(error, JobError) else f"it raised {describe_error(error)}"
+    return str(error).removesuffix(".") if isinstance(error, JobError) else f"it raised {describe_error(error)}"
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,7 @@ def test_columns_that_are_not_there_are_refused(chosen):
 def test_files_that_are_incomplete_are_refused():
     arrays = build_arrays(MIXED)
     content = {f"0.{name}": values for name, values in arrays.items()}
-    with pytest.raises(InputError, match="columns of 1 boosters, got 2"):
+    with pytest.raises(InputError, match="columns of 2 boosters instead of 1"):
         boosters_from_files({FILE: arrays_to_bytes(**content)}, [None, None], [3])
     for files in (
         {FILE: b"nothing"},

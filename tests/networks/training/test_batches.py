@@ -34,7 +34,9 @@ def test_inputs_that_change_are_drawn_anew_by_a_seed_and_the_given_ones_stay():
     assert torch.equal(rows.X, make_numbered_rows(6).X)
     assert torch.equal(batches.sample.weight, rows.weight)
     for wrong in (lambda x: x[:1], lambda x: x.double()):
-        with pytest.raises(InputError, match=r"augment must return inputs of shape \(6, 2\) and torch.float32"):
+        with pytest.raises(
+            InputError, match=r"augment must return inputs of unchanged shape \(6, 2\) and torch.float32"
+        ):
             MemoryBatches(rows, batch_size=3, augment=wrong).begin(1)
     unchanging = MemoryBatches(rows, batch_size=3)
     unchanging.begin(1)

@@ -320,7 +320,7 @@ def test_the_checkpoint_of_another_training_is_refused(
         with pytest.raises(InputError, match=rf"state belongs to another training, which differs in: {changed}\."):
             run_training(second_epoch_checkpoint, **options)
     assert second_epoch_checkpoint.read_bytes() == before
-    with pytest.raises(InputError, match="with another training data, lr"):
+    with pytest.raises(InputError, match="which differs in: training data, lr"):
         run_training(second_epoch_checkpoint, **other_trainings["lr"] | other_trainings["training data"])
     tensor_files.write(tmp_path / "other", {"x": torch.zeros(2)}, {"something": "else"})
     with pytest.raises(InputError, match="belongs to another training"):
