@@ -293,7 +293,7 @@ def build_model(head: Head, options: NetworkOptions, n_in: int, n_networks: int)
 
 
 def select_inputs(inputs: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
-    """Select the inputs that networks use, None for all."""
+    """Select the inputs with the positions `chosen`; None selects all inputs."""
     return inputs if chosen is None else np.ascontiguousarray(inputs[:, chosen])
 
 

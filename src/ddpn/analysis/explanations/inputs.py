@@ -188,7 +188,10 @@ class Inputs:
         return new
 
     def draw(self, max_rows: int | None, seed: int) -> Self:
-        """Draw at most `max_rows` rows (None: all); if the counts are known, spread over the counts."""
+        """Draw at most `max_rows` rows; None takes all rows.
+
+        If the counts are known, small and large counts are drawn in proportion.
+        """
         if self.sample is None:
             return self.rows(draw_rows(len(self), max_rows, seed=seed).positions)
         draw = draw_sample(self.sample, max_rows, seed)
@@ -242,9 +245,10 @@ class Inputs:
         variance: bool = True,
         recalibrated: bool = False,
     ) -> PredictedMoments:
-        """Compute means (and variances if asked) of `distribution`.
+        """Compute the means of the distributions that `distribution` predicts and, with `variance`, their variances.
 
-        `recalibrated` changes only those of the mixture.
+        With `recalibrated`, the moments of the mixture are computed after recalibration; the moments of its components
+        always before.
         """
         parts = []
         for start in range(0, len(rows), _BLOCK_ROWS):
