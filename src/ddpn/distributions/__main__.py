@@ -1,6 +1,6 @@
-"""`python -m ddpn.distributions` compiles the kernels of the default model, so that no later process waits for it.
+"""`python -m ddpn.distributions` compiles the kernels of the default model, so that no later process has to wait.
 
-Those of other families are compiled when they are first needed, or by `python -m ddpn.distributions all`.
+Kernels of other families are compiled on their first use, or by `python -m ddpn.distributions all`.
 """
 
 import sys
@@ -17,7 +17,7 @@ DEFAULT_FAMILIES = ["DoublePoisson", "NegativeBinomial", "Poisson"]
 
 
 def compile_kernels(name: str) -> None:
-    """Compile what fits and predictions need, by asking a distribution of ordinary and one of very large counts."""
+    """Compile the kernels of one class, by computing all results for an ordinary mean and for a very large one."""
     compiling.announced.append(True)
     dist = make_example(name)
     y = torch.tensor([3.0, 3.0], dtype=torch.float64)
@@ -40,7 +40,7 @@ def make_example(name: str) -> ParametricDistribution:
 
 
 def main() -> None:
-    """Compile kernels, in as many processes as there are processors."""
+    """Compile kernels in parallel processes."""
     families = DEFAULT_FAMILIES
     if "all" in sys.argv[1:]:
         families = [name for name in distributions.__all__ if hasattr(getattr(distributions, name), "family")]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ddpn.runtime.errors import InputError
 
-#: Largest inverse dispersion, in multiples of the larger of the mean and 1: beyond, no rate has exactly this mean.
+#: Largest inverse dispersion in multiples of max(mean, 1); beyond, float64 has no rate with exactly this mean.
 NARROWEST = 20.0
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 
@@ -88,7 +88,7 @@ def needs_validation(validate_args: bool | None, x: Tensor) -> bool:
 
 
 def _range(values: Tensor) -> tuple[float, float]:
-    """Return the smallest and the largest value, both NaN if any is, in one pass: every training step calls this."""
+    """Return the smallest and the largest value in one pass, as every training step calls this; NaN if any value is."""
     low, high = torch.aminmax(values.detach())
     return low.item(), high.item()
 

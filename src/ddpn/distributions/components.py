@@ -1,7 +1,7 @@
-"""Translate rows of count distributions into components, call the kernels with them, and return the results.
+"""Call the kernels for rows of count distributions, each a mixture of components.
 
-Every row is a mixture; a family has one component, and nested mixtures are replaced by their components. A component is
-a family with parameters, restricted to a range of counts, or a table of probabilities.
+A distribution of one family is a mixture of one component, and a nested mixture is replaced by its components. A
+component is a family with parameters, restricted to a range of counts, or a table of probabilities.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.distributions.kernels import panels, ranges, rows, walk
-from ddpn.distributions.kernels.by_mean import find_rates
+from ddpn.distributions.kernels import loops, panels, ranges, walk
 from ddpn.distributions.kernels.compiling import compile_kernel
 from ddpn.distributions.kernels.family import Family
 from ddpn.runtime.errors import DDPNError
@@ -23,36 +22,27 @@ if TYPE_CHECKING:
 
 Block = TypeVar("Block")
 
-#: Loops over the rows of one family, each with its number of inputs per row.
-OPERATIONS = {
-    "log_prob": (rows.find_log_probs, 4),
-    "log_mass": (rows.find_log_masses, 4),
-    "log_range": (rows.find_log_ranges, 5),
-    "moments": (rows.find_moments, 3),
-    "extent": (rows.find_extents, 4),
-    "information": (rows.find_information, 3),
-    "rate": (find_rates, 3),
-}
-#: Components per block: with five parameters each they stay in a processor's cache.
+#: Components per block: with five numbers each they fit into a processor's cache.
 _BLOCK_COMPONENTS = 1 << 14
-#: Probabilities of tables per block.
+#: Probabilities per block of rows with tables.
 _TABLE_BLOCK_COUNTS = 1 << 20
 #: Rows per block of panels, some 20 KB each.
 _PANEL_BLOCK_ROWS = 256
-#: First length of an arena, whose weights stay in a processor's cache, and the counts that a component usually has.
+#: Initial length of an arena, which fits into a processor's cache, and the counts of a typical component.
 _FIRST_ARENA_COUNTS, _USUAL_COUNTS_PER_COMPONENT = 1 << 17, 64
-#: Most counts of a row with tables, which cannot take panels: of rows that are summed together, and of a row alone.
+#: Most counts of a row with tables, which panels cannot hold: in a block of rows, and of a row that is summed alone.
 _MAX_TABLE_COUNTS, _MAX_LONE_COUNTS = 1 << 17, 1 << 25
-#: Quantiles at levels this close to 0 or 1 are searched for: a window of many counts leaves out 1e-18 per count.
+#: Quantiles at levels this close to 0 or 1 are found by bisection, as sums over counts leave out 1e-18 of the mass
+#: each.
 _DEEP_TAIL = 1e-6
-#: Depth below the peak, in nats, to which a distribution given by `log_prob` and `bracket` is summed.
-DEPTH = 37.0
-#: Rounding of a cdf and of a probability.
+#: Depth in nats to which a table of a distribution, given by `log_prob` and `bracket`, reaches.
+TABLE_DEPTH = 37.0
+#: Relative rounding error of a cdf and of a probability.
 _ROUNDING = 1e-15
 
 
 class Part(NamedTuple):
-    """Components of one family side by side, or of tables. Shape: (rows, k) each.
+    """The components of one family, k per row, or k tables per row. Shape of arrays: (rows, k).
 
     Parameters
     ----------
@@ -61,13 +51,13 @@ class Part(NamedTuple):
     parameters : tuple of array
         One to three, in float64.
     weight, low, high : array, optional
-        Weights, and the range that counts are restricted to. None: 1, 0 and infinity.
+        Mixture weights, and the first and the last count of a restriction. None: 1, 0 and infinity.
     table : CountDistribution, optional
-        Of batch shape (rows * k,): its probabilities are asked for in blocks of rows.
+        A distribution of batch shape (rows * k,), which is tabulated in blocks of rows.
     size : int
         k
     group : tuple of int
-        The component of a mixture that each of these belongs to; 0 unless this is a mixture.
+        For each of the k, the component of the user's mixture that it belongs to; 0 if that is no mixture.
     """
 
     family: type[Family] | None
@@ -87,7 +77,7 @@ class Part(NamedTuple):
         )
 
     def join(self, weights: np.ndarray, first: int) -> Self:
-        """Join k rows at a time as one: the components `first` and so on of a mixture with weights (rows, k)."""
+        """Join every k rows to one: they become the components `first`, ... of a mixture with weights (rows, k)."""
         rows, k = weights.shape
         size = k * self.size
         joint = np.repeat(weights, self.size, axis=1) if self.size > 1 else weights
@@ -96,7 +86,7 @@ class Part(NamedTuple):
         return new._replace(weight=joint if new.weight is None else joint * new.weight, size=size, group=group)
 
     def separate(self) -> Self:
-        """Make every component a row of its own, without its weight."""
+        """Make every component a row of its own, of weight 1."""
         return self._replace(weight=None)._reshape(-1, 1)._replace(size=1, group=(0,))
 
     def restrict(self, low: np.ndarray, high: np.ndarray) -> tuple[Self, np.ndarray]:
@@ -110,19 +100,27 @@ class Part(NamedTuple):
         return self._replace(low=np.broadcast_to(first, shape), high=np.broadcast_to(last, shape)), log_p
 
     def _log_range(self, low: np.ndarray | None, high: np.ndarray | None) -> np.ndarray:
-        """Find the log mass of each component between two counts, by default 0 and infinity. Shape: (rows, k)."""
+        """Compute log P(low <= Z <= high) of each component; None stands for 0 and infinity. Shape: (rows, k)."""
         shape = self.parameters[0].shape
         assert self.family is not None
         bounds = 0.0 if low is None else low, np.inf if high is None else high
         columns = [np.broadcast_to(x, shape).reshape(-1) for x in (*bounds, *self.parameters)]
-        return call_per_row("log_range", self.family, columns, 4)[0].reshape(shape)
+        return call_per_row(loops.compute_log_ranges, self.family, columns, 4)[0].reshape(shape)
 
 
 class Summaries(NamedTuple):
-    """Float64 arrays: moments (rows, 6), quantiles (rows, L), CRPS (rows, Q), intervals (rows, 3), entries (rows, 2).
+    """Statistics of rows as kernels write them, in float64.
 
-    Moments: mean, variance, mode, entropy, and the parts of the variance within and between groups of components.
-    Intervals: lowest and highest count and their probability. Entries: see `kernels.arrays.find_entry_masses`.
+    Parameters
+    ----------
+    moments : array, (rows, 6)
+        Mean, variance, mode, entropy, and the parts of the variance within and between groups of components.
+    quantiles, scores : array, (rows, L) and (rows, Q)
+        Quantiles at L levels, and the CRPS of Q counts.
+    intervals : array, (rows, 3) or (rows, 0)
+        Lowest and highest count of narrowest intervals, and their probability.
+    entries : array, (rows, 2) or (rows, 0)
+        See `CountDistribution.entry_levels`.
     """
 
     moments: np.ndarray
@@ -162,9 +160,9 @@ class Summary(NamedTuple):
     mode : Tensor
         The most probable count.
     crps, entropy : Tensor or None
-        The score of the observed counts, and the entropy, if they were asked for.
+        The CRPS of the observed counts, and the entropy; None unless requested.
     interval : Interval or None
-        The narrowest intervals, if they were asked for.
+        The narrowest intervals; None unless requested.
     """
 
     mean: Tensor
@@ -179,10 +177,18 @@ class Summary(NamedTuple):
 
 
 class SummaryRequest(NamedTuple):
-    """Request for summaries: quantiles at levels (rows, L), CRPS of counts y (rows, Q), and perhaps the entropy.
+    """Request for the statistics of rows; moments are always computed.
 
-    `interval_levels` (rows, 1) asks for the narrowest interval of that probability, `entries` for the levels at which
-    the first y enters it. `change` (2, knots) is a map of all cdfs.
+    Parameters
+    ----------
+    levels, y : array, (rows, L) and (rows, Q), optional
+        Levels of quantiles, and counts to score.
+    interval_levels : array, (rows, 1), optional
+        Probabilities of narrowest intervals.
+    entries, entropy : bool
+        Compute `CountDistribution.entry_levels` of the first y, and the entropy.
+    cdf_map : array, (2, knots)
+        Knots and values of a map by which all cdfs are recalibrated, see `MonotoneMap`.
     """
 
     levels: np.ndarray | None = None
@@ -190,7 +196,7 @@ class SummaryRequest(NamedTuple):
     interval_levels: np.ndarray | None = None
     entries: bool = False
     entropy: bool = False
-    change: np.ndarray = np.empty((2, 0))
+    cdf_map: np.ndarray = np.empty((2, 0))
 
 
 class _Block(NamedTuple):
@@ -200,9 +206,9 @@ class _Block(NamedTuple):
     ----------
     weights : array, (rows, K)
     families : list of (Family, array, int)
-        Each with its components (rows, k, 5), and where the first of these is among all K.
+        Each family with its components (rows, k, 5), see `kernels.loops`, and the column of the first in `weights`.
     tables : list of (array, array, int)
-        First counts (rows,) and probabilities (rows, n) of a table, and where it is among all K.
+        First counts (rows,) and probabilities (rows, n) of a table, and its column in `weights`.
     """
 
     weights: np.ndarray
@@ -210,18 +216,18 @@ class _Block(NamedTuple):
     tables: list[tuple[np.ndarray, np.ndarray, int]]
 
     def call(self, function: Callable[..., None], *args: np.ndarray) -> None:
-        """Call a kernel for the components of every family, with what it takes after these."""
+        """Call a kernel for the components of every family, their weights and their column, with further arguments."""
         for family, components, column in self.families:
             compile_kernel(function, family)(components, self.weights, column, *args)
 
     def fill(
-        self, part: slice, limit: int, arena: np.ndarray, spans: np.ndarray, facts: np.ndarray, is_long: np.ndarray
+        self, part: slice, limit: int, arena: np.ndarray, slices: np.ndarray, walks: np.ndarray, is_long: np.ndarray
     ) -> int:
-        """Append the weights of some rows to the arena, see `rows.fill`; return its used length, -1 if it is full."""
+        """Append the weights of some rows to the arena by `loops.fill_arena`; return its used length, -1 if full."""
         weights, used = self.weights[part], 0
         for family, components, column in self.families:
-            fill = compile_kernel(rows.fill, family)
-            used = fill(components[part], weights, column, limit, arena, used, spans, facts, is_long)
+            fill = compile_kernel(loops.fill_arena, family)
+            used = fill(components[part], weights, column, limit, arena, used, slices, walks, is_long)
             if used < 0:
                 return -1
         for first, pmf, column in self.tables:
@@ -229,9 +235,9 @@ class _Block(NamedTuple):
             if used + count * n > len(arena):
                 return -1
             arena[used : used + count * n] = pmf[part].ravel()
-            spans[:, column, 0] = used + n * np.arange(count)
-            spans[:, column, 1] = np.where(weights[:, column] <= 0.0, 0, n)
-            facts[:, column] = np.stack([first[part], np.ones(count), first[part] + pmf[part].argmax(1)], axis=1)
+            slices[:, column, 0] = used + n * np.arange(count)
+            slices[:, column, 1] = np.where(weights[:, column] <= 0.0, 0, n)
+            walks[:, column] = np.stack([first[part], np.ones(count), first[part] + pmf[part].argmax(1)], axis=1)
             used += count * n
         return used
 
@@ -260,15 +266,15 @@ def _make_block(parts: Sequence[Part], index: slice | np.ndarray, count: int) ->
 
 
 def _tabulate(part: Part, index: slice | np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Tabulate the rows of a part: first counts and probabilities of each of its columns."""
+    """Tabulate rows of a part; return first counts and probabilities for each of its k columns."""
     assert part.table is not None
-    places = torch.arange(part.table.batch_shape[0]).reshape(-1, part.size)[index]
-    return [tuple(x.numpy() for x in tabulate_pmf(part.table.rows(column))) for column in places.unbind(1)]  # type: ignore[misc]
+    positions = torch.arange(part.table.batch_shape[0]).reshape(-1, part.size)[index]
+    return [tuple(x.numpy() for x in tabulate_pmf(part.table.rows(column))) for column in positions.unbind(1)]  # type: ignore[misc]
 
 
 def tabulate_pmf(dist: "CountDistribution") -> tuple[Tensor, Tensor]:
-    """Tabulate a distribution by `log_prob`: the first count of each row, and n probabilities from it on with sum 1."""
-    first, last = (x.double() for x in dist.bracket(DEPTH))
+    """Tabulate a distribution; return the first count of each row, and n probabilities from it on with sum 1."""
+    first, last = (x.double() for x in dist.bracket(TABLE_DEPTH))
     size = int((last - first).max().item()) + 1 if len(first) else 1
     y = first + torch.arange(float(size), dtype=torch.float64).unsqueeze(1)
     pmf = dist.log_prob(torch.minimum(y, last)).double().exp().T
@@ -280,13 +286,13 @@ def _split_rows(parts: Sequence[Part], count: int) -> list[slice]:
     size = max(_BLOCK_COMPONENTS // max(sum(part.size for part in parts), 1), 1)
     for part in parts:
         if part.table is not None and count:
-            first, last = part.table.bracket(DEPTH)
+            first, last = part.table.bracket(TABLE_DEPTH)
             size = min(size, max(int(_TABLE_BLOCK_COUNTS / (part.size * (float((last - first).max()) + 1.0))), 1))
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def _run_blocks(task: Callable[[Block], None], blocks: Sequence[Block]) -> None:
-    """Run a task for every block, in as many threads as torch uses: kernels release the GIL."""
+    """Run a task for every block, in as many threads as torch uses; kernels release the GIL."""
     threads = min(torch.get_num_threads(), len(blocks))
     if threads <= 1:
         for block in blocks:
@@ -296,12 +302,12 @@ def _run_blocks(task: Callable[[Block], None], blocks: Sequence[Block]) -> None:
         list(pool.map(task, blocks))
 
 
-def compute_summaries(parts: Sequence[Part], count: int, asked: SummaryRequest) -> Summaries:
-    """Compute what is asked for about `count` rows, in blocks; rows with very many counts take panels instead."""
+def compute_summaries(parts: Sequence[Part], count: int, request: SummaryRequest) -> Summaries:
+    """Compute the requested statistics of `count` rows in blocks; rows with very many counts are summed by panels."""
     nothing = np.empty((count, 0))
-    arrays = (nothing if x is None else x for x in (asked.levels, asked.y, asked.interval_levels))
+    arrays = (nothing if x is None else x for x in (request.levels, request.y, request.interval_levels))
     inputs = [np.require(x, np.float64, ["C", "W"]) for x in arrays]
-    widths = 6, inputs[0].shape[1], inputs[1].shape[1], 3 * inputs[2].shape[1], 2 if asked.entries else 0
+    widths = 6, inputs[0].shape[1], inputs[1].shape[1], 3 * inputs[2].shape[1], 2 if request.entries else 0
     results = Summaries(*(np.empty((count, width)) for width in widths))
     groups = np.array([group for part in parts for group in part.group], dtype=np.int64)
     has_tables = any(part.family is None for part in parts)
@@ -310,21 +316,21 @@ def compute_summaries(parts: Sequence[Part], count: int, asked: SummaryRequest) 
     def task(index: slice) -> None:
         block = _make_block(parts, index, index.stop - index.start)
         limit = _MAX_TABLE_COUNTS if has_tables else walk.MAX_COUNTS
-        arguments = [x[index] for x in inputs], asked, limit, is_long[index], [x[index] for x in results]
+        arguments = [x[index] for x in inputs], request, limit, is_long[index], [x[index] for x in results]
         _summarise_counts(block, groups, *arguments)
 
     def long_task(index: np.ndarray) -> None:
         block, some = _make_block(parts, index, len(index)), [x[index] for x in results]
         if has_tables:
             is_longer = np.zeros(len(index), dtype=np.bool_)
-            _summarise_counts(block, groups, [x[index] for x in inputs], asked, _MAX_LONE_COUNTS, is_longer, some)
+            _summarise_counts(block, groups, [x[index] for x in inputs], request, _MAX_LONE_COUNTS, is_longer, some)
             if is_longer.any():
                 raise DDPNError(
                     "A distribution that is given by log_prob and bracket cannot be mixed with one that has more than "
                     f"{_MAX_LONE_COUNTS:,} counts (row {index[is_longer][0]}). Mix families of ddpn.distributions only."
                 )
         else:
-            _summarise_panels(block, groups, [x[index] for x in inputs], asked, some)
+            _summarise_panels(block, groups, [x[index] for x in inputs], request, some)
         for x, values in zip(results, some, strict=True):
             x[index] = values
 
@@ -336,7 +342,7 @@ def compute_summaries(parts: Sequence[Part], count: int, asked: SummaryRequest) 
     is_nothing = np.isnan(results.moments[:, 0])
     for x in results:
         x[is_nothing] = np.nan
-    if inputs[0].size and not asked.change.size:
+    if inputs[0].size and not request.cdf_map.size:
         _correct_ends(parts, inputs[0], results.quantiles)
     return results
 
@@ -345,28 +351,28 @@ def _summarise_counts(
     block: _Block,
     groups: np.ndarray,
     inputs: Sequence[np.ndarray],
-    asked: SummaryRequest,
+    request: SummaryRequest,
     limit: int,
     is_long: np.ndarray,
     results: Sequence[np.ndarray],
 ) -> None:
-    """Compute results from the weights of all counts, a few rows at a time, which share an arena."""
+    """Compute statistics from the weights of all counts, a few rows at a time, which share an arena."""
     count, size = block.weights.shape
     arena, work = np.empty(_FIRST_ARENA_COUNTS), np.empty((3, limit))
-    spans, facts = np.empty((count, size, 2), dtype=np.int64), np.empty((count, size, 3))
+    slices, walks = np.empty((count, size, 2), dtype=np.int64), np.empty((count, size, 3))
     start, chunk = 0, max(_FIRST_ARENA_COUNTS // (_USUAL_COUNTS_PER_COMPONENT * size), 1)
     while start < count:
         part = slice(start, min(start + chunk, count))
-        used = block.fill(part, limit, arena, spans[part], facts[part], is_long[part])
+        used = block.fill(part, limit, arena, slices[part], walks[part], is_long[part])
         if used < 0:
             if part.stop - start > 1:
                 chunk = (part.stop - start) // 2
             else:
                 arena = np.empty(2 * len(arena))
             continue
-        compile_kernel(rows.summarise)(
-            arena, spans[part], facts[part], block.weights[part], groups, asked.change, tuple(x[part] for x in inputs),
-            asked.entropy, work, is_long[part], tuple(x[part] for x in results),
+        compile_kernel(loops.summarise)(
+            arena, slices[part], walks[part], block.weights[part], groups, request.cdf_map,
+            tuple(x[part] for x in inputs), request.entropy, work, is_long[part], tuple(x[part] for x in results),
         )  # fmt: skip
         start = part.stop
         if 3 * used < len(arena):
@@ -377,27 +383,26 @@ def _summarise_panels(
     block: _Block,
     groups: np.ndarray,
     inputs: Sequence[np.ndarray],
-    asked: SummaryRequest,
+    request: SummaryRequest,
     results: Sequence[np.ndarray],
 ) -> None:
-    """Compute results of rows with very many counts, from values on panels of counts."""
+    """Compute statistics of rows with very many counts by panels, see `kernels.panels`."""
     count, size = block.weights.shape
-    extents, totals = np.zeros((count, size, ranges.EXTENT)), np.zeros((count, size, 3))
+    extents, totals = np.zeros((count, size, ranges.N_EXTENT)), np.zeros((count, size, 3))
     offsets, modes = np.zeros(count + 1, dtype=np.int64), np.empty((count, 2))
-    block.call(panels.find_extents, extents)
-    compile_kernel(panels.count_panels)(extents, block.weights, offsets)
-    layout, values = np.empty((offsets[-1], 3)), np.zeros((offsets[-1], panels.SIZE))
-    compile_kernel(panels.lay_all_panels)(extents, block.weights, offsets, layout)
+    block.call(panels.compute_component_extents, extents)
+    layout = compile_kernel(panels.lay_all_panels)(extents, block.weights, offsets)
+    values = np.zeros((len(layout), panels.N_POSITIONS))
     block.call(panels.add_values, extents, offsets, layout, values, totals)
     compile_kernel(panels.summarise_panels)(
-        block.weights, groups, totals, offsets, layout, values, asked.change, tuple(inputs), asked.entropy, modes,
+        block.weights, groups, totals, offsets, layout, values, request.cdf_map, tuple(inputs), request.entropy, modes,
         tuple(results),
     )  # fmt: skip
     results[0][:, 2] = _find_modes(block, extents, totals, modes)
 
 
 def _find_modes(block: _Block, extents: np.ndarray, totals: np.ndarray, modes: np.ndarray) -> np.ndarray:
-    """Find the most probable counts between two counts (rows, 2) by halving."""
+    """Find the mode of each row between two counts (rows, 2) by bisection."""
     low, high = modes.T
     while True:
         middle = np.floor(0.5 * (low + high))
@@ -412,7 +417,7 @@ def _find_modes(block: _Block, extents: np.ndarray, totals: np.ndarray, modes: n
 
 
 def _correct_ends(parts: Sequence[Part], levels: np.ndarray, quantiles: np.ndarray) -> None:
-    """Search for quantiles at levels close to 0 or 1; they are 0 at level 0, infinite at level 1."""
+    """Correct quantiles in place: 0 at level 0, infinity at level 1, and by bisection at levels close to these."""
     deep = (levels > 0.0) & (levels < 1.0) & (np.minimum(levels, 1.0 - levels) < _DEEP_TAIL)
     if deep.any() and all(part.family is not None for part in parts):
         row, column = deep.nonzero()
@@ -423,12 +428,12 @@ def _correct_ends(parts: Sequence[Part], levels: np.ndarray, quantiles: np.ndarr
 
 
 def _search_quantiles(block: _Block, levels: np.ndarray) -> np.ndarray:
-    """Bisect for quantiles at levels so close to 0 or 1 that `compute_summaries` does not reach them."""
+    """Find quantiles by bisection with relatively accurate tails, for levels close to 0 or 1."""
 
     def reaches(z: np.ndarray) -> np.ndarray:
-        """Return True where P(Z <= z) >= q, or P(Z > z) <= 1 - q for levels above 1/2, and for NaN."""
+        """Return True where P(Z <= z) >= q, for q above 1/2 where P(Z > z) <= 1 - q; also for NaN."""
         both = np.zeros((2, len(z), 1))
-        block.call(rows.add_sides, z[:, None], both)
+        block.call(loops.add_sides, z[:, None], both)
         below, above = np.minimum(both[:, :, 0], 1.0)
         is_beyond = above > (1.0 - levels) * (1.0 + _ROUNDING)
         return ~np.where(levels <= 0.5, below < levels * (1.0 - _ROUNDING), is_beyond)
@@ -452,7 +457,7 @@ def compute_sides(parts: Sequence[Part], y: np.ndarray) -> np.ndarray:
 
     def task(index: slice) -> None:
         block, some = _make_block(families, index, index.stop - index.start), np.zeros((2, *y[index].shape))
-        block.call(rows.add_sides, y[index], some)
+        block.call(loops.add_sides, y[index], some)
         results[:, index] = some
 
     if families:
@@ -478,11 +483,12 @@ def _compute_table_sides(part: Part, y: np.ndarray) -> np.ndarray:
     return results
 
 
-def call_per_row(name: str, family: type[Family], columns: Sequence[np.ndarray], results: int) -> np.ndarray:
-    """Call a kernel of one family for numbers per row: columns (rows,) -> (results, rows), in float64."""
+def call_per_row(
+    function: Callable[..., None], family: type[Family], columns: Sequence[np.ndarray], results: int
+) -> np.ndarray:
+    """Call a kernel of one family with columns (rows,) of float64, the parameters last. Shape: (results, rows)."""
     count = len(columns[0])
-    function, size = OPERATIONS[name]
-    inputs = np.zeros((size, count))
+    inputs = np.zeros((len(columns) + 2, count))  # kernels read three parameters, and every family has at least one
     for j, column in enumerate(columns):
         inputs[j] = column
     outputs = np.empty((results, count))

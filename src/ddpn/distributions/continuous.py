@@ -1,7 +1,4 @@
-"""Quantiles and CRPS of Normals.
-
-`mixture` is a `Mixture` whose components are Normals, none of them a mixture itself.
-"""
+"""Quantiles of mixtures of Normals, and the CRPS of Normals and their mixtures."""
 
 import math
 from typing import TYPE_CHECKING
@@ -12,14 +9,14 @@ from torch import Tensor
 if TYPE_CHECKING:
     from ddpn.distributions.mixture import ContinuousMixture
 
-#: Halvings of a bracket until float64 can resolve no more.
+#: Halvings of a bracket, after which float64 cannot resolve it further.
 _HALVINGS = 80
 _SQRT_TWO_OVER_PI = math.sqrt(2.0 / math.pi)
 _SQRT_TWO = math.sqrt(2.0)
 
 
 def quantile(mixture: "ContinuousMixture", q: Tensor) -> Tensor:
-    """Bisect for a quantile of the mixture between the smallest and the largest quantile of its components."""
+    """Find a quantile of a flat mixture by bisection between the quantiles of its components."""
     quantiles, used = mixture.components.icdf(q.unsqueeze(-1)), mixture.weights > 0
     low, high = torch.where(used, quantiles, torch.inf).amin(-1), torch.where(used, quantiles, -torch.inf).amax(-1)
     for _ in range(_HALVINGS):

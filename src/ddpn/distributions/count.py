@@ -14,7 +14,7 @@ from torch.distributions import Distribution, constraints
 
 from ddpn.distributions import arguments, components
 from ddpn.distributions.arguments import broadcast_shapes, flatten_rows, needs_validation
-from ddpn.distributions.components import DEPTH, Interval, Part, Summaries, Summary, SummaryRequest
+from ddpn.distributions.components import TABLE_DEPTH, Interval, Part, Summaries, Summary, SummaryRequest
 from ddpn.runtime.errors import DDPNError, InputError
 
 Dist = TypeVar("Dist", bound="CountDistribution")
@@ -44,7 +44,7 @@ class _Barrier(torch.autograd.Function):
 def without_gradient(
     method: Callable[Concatenate[Dist, Parameters], Tensor],
 ) -> Callable[Concatenate[Dist, Parameters], Tensor]:
-    """Decorate a method to run outside autograd; a later `backward` through its result raises."""
+    """Decorate a method that has no gradient: a later `backward` through its result raises an error."""
 
     @wraps(method)
     def call_without_gradient(self: Dist, /, *args: Parameters.args, **options: Parameters.kwargs) -> Tensor:
@@ -62,8 +62,8 @@ def without_gradient(
 class CountDistribution(Distribution, ABC):
     """A distribution over the counts {0, 1, 2, ...}.
 
-    A subclass implements `log_prob`, `bracket` and `rows`; everything else follows from sums over the integers of the
-    bracket, in blocks of rows. The pmf may have any shape.
+    A subclass implements `log_prob`, `bracket` and `rows`. All other methods sum over the counts of the bracket, in
+    blocks of rows. The pmf may have any shape.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class CountDistribution(Distribution, ABC):
         """
 
     def float32_log_prob(self, value: Tensor) -> Tensor:
-        """Compute `log_prob`, to the digits of float32 if that takes less time: for training.
+        """Compute `log_prob` for training: with the precision of float32 if the family has a faster way for that.
 
         Parameters
         ----------
@@ -149,18 +149,18 @@ class CountDistribution(Distribution, ABC):
         return Selected(self, self._positions().expand(torch.Size(batch_shape)))
 
     def _reshape(self, shape: Sequence[int]) -> "CountDistribution":
-        """Give the distributions another batch shape with the same elements."""
+        """Reshape the batch."""
         return Selected(self, self._positions().reshape(tuple(shape)))
 
     def _parts(self, shape: torch.Size) -> list[Part]:
-        """Return the components of each row after `expand(shape)`; by default tables of probabilities."""
+        """Return the components of each row of `expand(shape)`; by default one table of probabilities."""
         if shape == self.batch_shape:
             return [Part(None, table=self if len(shape) == 1 else self._reshape((shape.numel(),)))]
         return [Part(None, table=self.expand(shape)._reshape((shape.numel(),)))]
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
-        """Compute log P(low <= Z <= high) in float64 from `log_prob` at every count of the range."""
-        first, last = (x.double() for x in self.bracket(DEPTH))
+        """Compute log P(low <= Z <= high) in float64; by default from `log_prob` at every count of the range."""
+        first, last = (x.double() for x in self.bracket(TABLE_DEPTH))
         # A range that starts beyond the bracket is summed over as many counts as the bracket has.
         start, end = torch.maximum(low, first), torch.minimum(high, torch.maximum(low + last - first, last))
         size = int((end - start).max().clamp(min=0.0).item()) + 1
@@ -176,7 +176,7 @@ class CountDistribution(Distribution, ABC):
     @cached_property
     def _like(self) -> Tensor:
         """Tensor with the dtype and the device of all results."""
-        return self.log_prob(self.bracket(DEPTH)[0]).detach()
+        return self.log_prob(self.bracket(TABLE_DEPTH)[0]).detach()
 
     @property
     def dtype(self) -> torch.dtype:
@@ -195,12 +195,12 @@ class CountDistribution(Distribution, ABC):
         return torch.arange(self.batch_shape.numel(), device=self.device).view(self.batch_shape)
 
     def _to_tensor(self, flat: Tensor | np.ndarray, shape: Sequence[int] | None = None) -> Tensor:
-        """Convert results of kernels, float64 per row, to a tensor of the distribution's shape, dtype and device."""
+        """Convert results of kernels, one per row, to the shape, dtype and device of the distribution."""
         values = torch.as_tensor(flat)
         return values.reshape(self.batch_shape if shape is None else tuple(shape)).to(self._like)
 
     def as_counts(self, value: ArrayLike, negative: bool = False) -> Tensor:
-        """Convert counts to a tensor on the device of the distribution; raise an `InputError` for other values.
+        """Convert counts to a tensor on the device of the distribution; raise an `InputError` if they are no counts.
 
         Parameters
         ----------
@@ -218,13 +218,13 @@ class CountDistribution(Distribution, ABC):
         return y
 
     def _pair_counts(self, value: ArrayLike, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
-        """Broadcast counts with the batch; return them as flat float64 values, with the broadcast shape."""
+        """Broadcast counts with the batch; return them as a flat float64 array, and the broadcast shape."""
         y = self.as_counts(value, negative)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         return flatten_rows(y, shape), shape
 
     def _summarise(self, request: SummaryRequest, shape: torch.Size | None = None) -> Summaries:
-        """Compute what is asked for of every row after `expand(shape)`."""
+        """Compute the requested statistics of every row of `expand(shape)`; by default of the batch shape."""
         shape = self.batch_shape if shape is None else shape
         parts, levels = self._parts(shape), request.levels
         if levels is not None and any(part.family is None for part in parts):
@@ -361,7 +361,7 @@ class CountDistribution(Distribution, ABC):
         )
 
     def _interval_levels(self, level: ArrayLike) -> np.ndarray:
-        """Validate levels of narrowest intervals, one per flattened row. Shape: (rows, 1)."""
+        """Validate the levels of narrowest intervals, and expand them to one per row. Shape: (rows, 1)."""
         levels = torch.as_tensor(level, dtype=torch.float64, device="cpu")
         if needs_validation(self._check, levels):
             arguments.check_probabilities("level", levels)
@@ -376,8 +376,8 @@ class CountDistribution(Distribution, ABC):
     def entry_levels(self, value: Tensor) -> tuple[Tensor, Tensor]:
         """Find the two levels between which the narrowest interval comes to include a count.
 
-        If counts follow the distribution and it has one peak, a point drawn uniformly between the two levels is uniform
-        on [0, 1]. This makes it a score for conformal prediction whose distribution does not depend on the counts.
+        If counts follow the distribution, and it has one peak, then a number drawn uniformly between the two levels is
+        uniform on [0, 1]: a score for conformal prediction whose distribution does not depend on the size of counts.
 
         Parameters
         ----------
@@ -387,8 +387,8 @@ class CountDistribution(Distribution, ABC):
         Returns
         -------
         outside, inside : Tensor
-            The level up to which the count is outside, and the level from which on it is inside, in float64 and of
-            shape `batch_shape`; they are equal if a distribution spans thousands of counts.
+            The largest level whose interval excludes the count, and the smallest level whose interval includes it, in
+            float64 and of shape `batch_shape`. They are equal if a distribution spans thousands of counts.
         """
         y, shape = self._pair_counts(value)
         entries = torch.from_numpy(self._summarise(SummaryRequest(y=y[:, None], entries=True), shape).entries)
@@ -399,7 +399,7 @@ class CountDistribution(Distribution, ABC):
     def summary(
         self, levels: Tensor, y: Tensor | None = None, entropy: bool = False, interval_level: ArrayLike | None = None
     ) -> Summary:
-        """Compute moments, quantiles, mode, score and interval together, in the time of one of them.
+        """Compute moments, quantiles, mode, CRPS and interval in one pass over the counts.
 
         Parameters
         ----------
@@ -408,7 +408,7 @@ class CountDistribution(Distribution, ABC):
         y : Tensor, optional
             Observed counts to score, of shape (rows,).
         entropy : bool
-            Compute the entropy, which takes a logarithm per count.
+            Compute the entropy as well, which needs a logarithm per count.
         interval_level : float or array-like, optional
             The level of the narrowest interval, as for `narrowest_interval`.
         """
@@ -448,7 +448,7 @@ class CountDistribution(Distribution, ABC):
 
 
 class Selected(CountDistribution):
-    """Selected elements of another distribution, by their positions in its flattened batch."""
+    """Elements of another distribution, selected by their positions in its flattened batch."""
 
     _base: CountDistribution
     _index: Tensor
@@ -465,18 +465,18 @@ class Selected(CountDistribution):
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         lead = shape[: len(shape) - self._index.dim()]
         y = y.expand(shape).reshape(*lead, -1, *[1] * len(self._base.batch_shape[1:]))
-        return self._select(lambda rows: rows.log_prob(y)).reshape(shape)
+        return self._select(lambda dist: dist.log_prob(y)).reshape(shape)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        first = self._select(lambda rows: rows.bracket(depth)[0])
-        last = self._select(lambda rows: rows.bracket(depth)[1])
+        first = self._select(lambda dist: dist.bracket(depth)[0])
+        last = self._select(lambda dist: dist.bracket(depth)[1])
         return first.reshape(self.batch_shape), last.reshape(self.batch_shape)
 
     def rows(self, index: Tensor) -> "Selected":
         return Selected(self._base, self._index[index])
 
     def _select(self, evaluate: Callable[[CountDistribution], Tensor]) -> Tensor:
-        """Evaluate the rows of the base that are needed, then pick the elements in them. Shape: (..., positions)."""
+        """Evaluate the base at the rows of the selected elements, then pick the elements. Shape: (..., positions)."""
         shape, flat = self._base.batch_shape, self._index.reshape(-1)
         if len(shape) < 2:
             values = evaluate(self._base.rows(flat) if shape else self._base)
@@ -487,27 +487,32 @@ class Selected(CountDistribution):
 
 
 class Modified(CountDistribution):
-    """A count distribution derived from another one, its `base`, of the same batch shape."""
+    """A count distribution made from another one, its `base`, which has the same batch shape."""
 
     base: CountDistribution
-    #: True if only the cdf is changed, so that counts may be censored before or after the change.
+    #: True if the class maps the cdf of its base; then the base can be censored instead of the result.
     changes_cdf_only: ClassVar[bool] = False
 
     @abstractmethod
     def _modify(self, base: CountDistribution, change: Callable[[Tensor], Tensor]) -> Self:
-        """Modify `base` in the same way; `change` reshapes parameters as `self.base` was reshaped to `base`."""
+        """Apply the same modification to another base; `change` gives parameters the shape of that base."""
 
     def rows(self, index: Tensor) -> Self:
         """Select rows along the first batch axis."""
-        return self._modify(self.base.rows(index), lambda x: x[index])
+        return self._change_base(self.base.rows(index), lambda x: x[index])
 
     def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> Self:
         """Repeat the distributions along new or singleton batch axes."""
         shape = torch.Size(batch_shape)
-        return self._modify(self.base.expand(shape), lambda x: x.expand(shape))
+        return self._change_base(self.base.expand(shape), lambda x: x.expand(shape))
 
     def _reshape(self, shape: Sequence[int]) -> Self:
-        return self._modify(self.base._reshape(shape), lambda x: x.reshape(tuple(shape)))
+        return self._change_base(self.base._reshape(shape), lambda x: x.reshape(tuple(shape)))
+
+    def _change_base(self, base: CountDistribution, change: Callable[[Tensor], Tensor]) -> Self:
+        new = self._modify(base, change)
+        new._check = self._check
+        return new
 
     @property
     def _like(self) -> Tensor:
@@ -518,13 +523,13 @@ class Modified(CountDistribution):
 
 
 def _split_shape(shape: torch.Size, batch_shape: torch.Size) -> tuple[torch.Size, torch.Size]:
-    """Split a shape that values and distributions broadcast to into its leading axes and those of the batch."""
+    """Split the broadcast shape of values and distributions into its leading axes and the axes of the batch."""
     axes = len(shape) - len(batch_shape)
     return shape[:axes], shape[axes:]
 
 
 def _round_down(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert x to `dtype`, rounding down, so that icdf(cdf(y)) = y in every dtype."""
+    """Convert x to `dtype`, rounding down, so that icdf(cdf(y)) = y."""
     rounded = x.to(dtype)
     return torch.where(rounded.double() > x, torch.nextafter(rounded, torch.zeros_like(rounded)), rounded)
 
@@ -533,7 +538,7 @@ def _round_down(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def map_parameters(dist: Distribution, change: Callable[[Tensor], Tensor]) -> Distribution:
-    """Rebuild a torch distribution from changed parameters, which are expanded to its batch shape first."""
+    """Rebuild a torch distribution from its parameters, expanded to the batch shape and then changed."""
     family: Callable[..., Distribution] = type(dist)
     parameters = {name: change(getattr(dist, name).expand(dist.batch_shape)) for name in dist.arg_constraints}
     return family(**parameters, validate_args=False)
@@ -545,7 +550,7 @@ def select_rows(dist: Distribution, index: Tensor) -> Distribution:
 
 
 def reshape_batch(dist: Distribution, shape: Sequence[int]) -> Distribution:
-    """Give any distribution another batch shape with the same elements."""
+    """Reshape the batch of any distribution."""
     return (
         dist._reshape(shape) if hasattr(dist, "_reshape") else map_parameters(dist, lambda x: x.reshape(tuple(shape)))
     )

@@ -1,4 +1,4 @@
-"""Normals as count distributions: rounded to the nearest integer, with what falls below 0 put on 0."""
+"""Normals as count distributions: rounded to the nearest integer, and values below 0 to 0."""
 
 from math import cosh, exp, inf, log
 from typing import NamedTuple
@@ -33,10 +33,10 @@ class DiscretizedNormalWeights(NamedTuple):
         return True
 
     def log_mass(self, y):
-        """Return log P(|X - y| < 1/2), or of X < 1/2 at y = 0, relatively accurate in both tails.
+        """Return log P(|X - y| < 1/2), and log P(X < 1/2) at y = 0, relatively accurate in both tails.
 
-        Narrow cells, where the difference of two cdfs would cancel, by quadrature of the density over that at the
-        centre, cosh(centre t) exp(-t^2 / 2); others by log cdfs on the lower side.
+        In narrow cells the difference of two cdfs would cancel: there the density, divided by that at the centre,
+        cosh(centre t) exp(-t^2 / 2), is integrated by quadrature. Other cells take log cdfs of the lower tail.
         """
         loc, scale = self.loc, self.scale
         if y < 0.5:
@@ -52,7 +52,7 @@ class DiscretizedNormalWeights(NamedTuple):
         return upper + log(1.0 - exp(lower - upper))
 
     def score(self, y):
-        """Return zeros: gradients are not supported."""
+        """Return zeros, as gradients are not supported."""
         return 0.0, 0.0, 0.0
 
     def shape(self):

@@ -1,4 +1,4 @@
-"""Count distributions within limits: the mass between two counts, truncated and right-censored counts."""
+"""Truncated and right-censored count distributions, and the probability of a range of counts."""
 
 import math
 from collections.abc import Callable
@@ -72,8 +72,8 @@ def as_bounds(dist: CountDistribution, low: Bound, high: Bound) -> tuple[Tensor,
 class Truncated(Modified):
     """A count distribution given that low <= Z <= high, normalised exactly.
 
-    p(y) = base.p(y) / P(low <= Z <= high) inside, 0 outside; in logarithms throughout, so that the range may hold next
-    to nothing of the base's mass.
+    p(y) = base.p(y) / P(low <= Z <= high) inside, 0 outside. All computation is in logarithms, so that the range may
+    have a tiny probability under the base.
 
     Parameters
     ----------
@@ -112,29 +112,20 @@ class Truncated(Modified):
                 )
         shapes = {"low": tuple(first.shape), "high": tuple(last.shape), "base": tuple(base.batch_shape)}
         shape = broadcast_shapes(**shapes)
-        self._set(base, first, last, shape, validate_args)
+        super().__init__(shape, validate_args)
+        if isinstance(base, Truncated):
+            first, last = torch.maximum(first, base.low), torch.minimum(last, base.high)
+            base = base.base
+        self.base = base if base.batch_shape == shape else base.expand(shape)
+        self.low, self.high = first.clamp(min=0.0), last
         with torch.no_grad():
             if needs_validation(validate_args, first) and bool(torch.isneginf(self._log_total()).any()):
                 raise InputError(
                     "base must have mass between low and high, got none. Choose a range inside of its support."
                 )
 
-    def _set(self, base: CountDistribution, low: Tensor, high: Tensor, shape: torch.Size, check: bool | None) -> None:
-        super().__init__(shape, check)
-        if isinstance(base, Truncated):
-            low, high = torch.maximum(low, base.low), torch.minimum(high, base.high)
-            base = base.base
-        self.base = base if base.batch_shape == shape else base.expand(shape)
-        self.low, self.high = low.clamp(min=0.0), high
-
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute the log probability of counts, minus infinity outside of the range; differentiable in the base.
-
-        Parameters
-        ----------
-        value : Tensor
-            Counts y; their shape broadcasts with `batch_shape`.
-        """
+        """Compute the log probability of counts, minus infinity outside of the range; differentiable in the base."""
         y = self.as_counts(value)
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         inside = (y >= self.low) & (y <= self.high)
@@ -152,15 +143,13 @@ class Truncated(Modified):
         """Return the first and the last count of a window that leaves out about e^-depth of the mass."""
         first, last = self.base.bracket(depth)
         low, high, span = self.low.to(first), self.high.to(first), last - first
-        # Where the range is in a tail of the base, as many counts from its end on.
+        # If the range is in a tail of the base: as many counts, from the end of the range on.
         first, last = torch.minimum(first, high - span), torch.maximum(last, low + span)
         return torch.maximum(first, low), torch.minimum(last, high)
 
     def _modify(self, base: CountDistribution, change: Callable[[Tensor], Tensor]) -> "Truncated":
         low, high = (x if x.dim() == 0 else change(x.expand(self.batch_shape)) for x in (self.low, self.high))
-        new = object.__new__(Truncated)
-        new._set(base, low, high, base.batch_shape, self._check)
-        return new
+        return Truncated(base, low, high, validate_args=False)
 
     def _parts(self, shape: torch.Size) -> list[Part]:
         """Restrict the base's components to the range, each weighted by its mass there."""
@@ -219,18 +208,12 @@ class Censored(Modified):
         super().__init__(shape, validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute log P(Z = y) below the limit and log P(Z >= limit) at it; differentiable in the base.
-
-        Parameters
-        ----------
-        value : Tensor
-            Recorded counts y; their shape broadcasts with `batch_shape`.
-        """
+        """Compute log P(Z = y) below the limit and log P(Z >= limit) at it; differentiable in the base."""
         y = self.as_counts(value)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         y, limit = y.double().expand(shape), self.limit.expand(shape)
         is_censored = y >= limit
-        # Rows on the other branch get values at which nothing is infinite: gradients pass through both.
+        # Gradients pass both branches for all rows: those of the other branch get finite values.
         exact = self.base.log_prob(torch.where(is_censored, 0.0, y))
         beyond = log_mass(self.base, torch.where(is_censored, limit, 0.0))
         return torch.where(is_censored, torch.where(y > limit, -torch.inf, beyond), exact)
@@ -284,7 +267,7 @@ def truncate_rows(dist: Dist, lower: RowBound, upper: RowBound) -> Dist | Trunca
 
 
 def apply_record_limits(dist: Distribution, sample: CountRows[object, Tensor]) -> Distribution:
-    """Truncate distributions to the bounds of their rows, and censor them at the limits up to which rows are recorded.
+    """Truncate the distributions of rows to the rows' bounds, and censor them at the rows' limits of recording.
 
     A count equal to the limit then stands for that many or more: `log_prob` is the likelihood of a right-censored
     count, and `crps` compares cdfs below the limit only.
@@ -293,7 +276,7 @@ def apply_record_limits(dist: Distribution, sample: CountRows[object, Tensor]) -
 
 
 def censor_rows(dist: Dist, limit: RowBound) -> Dist | Censored:
-    """Censor each row's distribution at the limit up to which its count is recorded; None means no limit.
+    """Censor each row's distribution at the largest count that can be recorded for it; None means no limit.
 
     Shape: as in `truncate_rows`.
     """
@@ -303,7 +286,7 @@ def censor_rows(dist: Dist, limit: RowBound) -> Dist | Censored:
 
 
 def _align_bound(bound: Tensor | float | np.ndarray, dist: Distribution) -> Tensor | float:
-    """Reshape one bound per row to broadcast with distributions per row, or per row and member."""
+    """Reshape an array of one bound per row, so that it broadcasts with distributions (rows,) or (rows, k)."""
     if not isinstance(bound, np.ndarray):
         return bound
     return torch.from_numpy(bound).reshape(-1, *[1] * (len(dist.batch_shape) - 1))

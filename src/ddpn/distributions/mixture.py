@@ -144,13 +144,7 @@ class Mixture(Distribution):
         return values.mean(-1) if self._weights is None else (self._weights.to(values.dtype) * values).sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute the log probability (density), differentiable in the components' parameters and in the weights.
-
-        Parameters
-        ----------
-        value : Tensor
-            Counts y, or real numbers; their shape broadcasts with `batch_shape`.
-        """
+        """Compute the log probability (density), differentiable in the components' parameters and in the weights."""
         y = torch.as_tensor(value).unsqueeze(-1)
         log_p = _join([stack.log_prob(y) for stack in self._stacks])
         if self._weights is None:
@@ -208,7 +202,7 @@ class Mixture(Distribution):
         return change(weights.expand(*self.batch_shape, self.size))
 
     def _flatten(self) -> Self:
-        """Replace components that are mixtures by their own components."""
+        """Replace components that are mixtures by the components of these."""
         if not any(isinstance(stack, Mixture) for stack in self._stacks):
             return self
         stacks, weights = [], []
@@ -250,7 +244,7 @@ def _class_for(components: Distribution | Sequence[Distribution]) -> type["Mixtu
 
 
 def _join(values: Sequence[Tensor]) -> Tensor:
-    """Join values of every stack to values per component. Shape: (..., K)."""
+    """Concatenate the values of all stacks. Shape: (..., K)."""
     return values[0] if len(values) == 1 else torch.cat(list(values), dim=-1)
 
 
@@ -298,7 +292,7 @@ class CountMixture(Mixture, CountDistribution):
         return parts
 
 
-def _needs_rounding(self: Mixture, *args: object, **options: object) -> NoReturn:
+def _raise_for_normals(self: Mixture, *args: object, **options: object) -> NoReturn:
     raise InputError(
         "A mixture with Normals has no mode and no entropy, and only moments if it has counts, too. Use "
         "discretize() to get a count distribution."
@@ -306,12 +300,12 @@ def _needs_rounding(self: Mixture, *args: object, **options: object) -> NoReturn
 
 
 class ContinuousMixture(Mixture):
-    """A mixture of Normals: its density, moments, quantiles and CRPS."""
+    """A mixture of Normals."""
 
     components: Normal
     support = constraints.real
-    entropy = _needs_rounding
-    mode = property(_needs_rounding)
+    entropy = _raise_for_normals
+    mode = property(_raise_for_normals)
 
     def cdf(self, value: Tensor) -> Tensor:
         """Compute P(Z <= y)."""
@@ -354,16 +348,16 @@ class ContinuousMixture(Mixture):
 
 
 class _MixedMixture(Mixture):
-    """A mixture of count and continuous components, which has moments only; `discretize` makes it one of counts."""
+    """A mixture of counts and Normals, which has moments only; `discretize` makes it a mixture of counts."""
 
-    log_prob = cdf = survival = icdf = crps = interval = entropy = sample = _needs_rounding
-    mode = property(_needs_rounding)
+    log_prob = cdf = survival = icdf = crps = interval = entropy = sample = _raise_for_normals
+    mode = property(_raise_for_normals)
 
 
 def _normalise_weights(
     weights: Tensor | Sequence[float], size: int, device: torch.device, validate_args: bool | None
 ) -> Tensor:
-    """Convert weights to float64 with sum 1 along the last axis, which must have `size` entries."""
+    """Validate mixture weights, and convert them to float64 with sum 1 along the last axis, of length `size`."""
     weights = torch.as_tensor(weights, dtype=None if isinstance(weights, Tensor) else torch.float64, device=device)
     if weights.dim() == 0 or weights.shape[-1] != size:
         raise InputError(f"weights must have a last axis of {size}, got shape {tuple(weights.shape)}.")
@@ -377,7 +371,7 @@ def weighted_logsumexp(logs: Tensor, weights: Tensor) -> Tensor:
     with torch.no_grad():
         top = torch.where(weights > 0, logs, -torch.inf).amax(-1, keepdim=True)
         top = torch.where(torch.isfinite(top), top, 0.0)
-    # A component of weight 0 may exceed the others by any factor: only its gradient is cut.
+    # A component of weight 0 may exceed the others by any factor; the clamp cuts its gradient only.
     scaled = (logs - top).clamp(max=80.0).exp()
     return (weights * scaled).sum(-1).log() + top.squeeze(-1)
 

@@ -10,18 +10,19 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.distributions import Distribution
 
-from ddpn.distributions import components, rule
+from ddpn.distributions import components, torch_formulas
 from ddpn.distributions.arguments import broadcast_shapes, expand_to, flatten_rows, is_transformed
 from ddpn.distributions.components import Part
 from ddpn.distributions.count import CountDistribution, without_gradient
+from ddpn.distributions.kernels import loops
 from ddpn.distributions.kernels.family import Family, is_family_normalised
 from ddpn.runtime.errors import DDPNError
 
 
 class ParametricDistribution(CountDistribution):
-    """A family of distributions: parameters named in `_names`, and compiled kernels in `family`, with their gradients.
+    """Base class of distributions with compiled kernels: `family` has the formulas, `_names` the parameters.
 
-    A family may define `torch_log_prob(y, *parameters)`, a formula in torch operations and float64, for GPUs and
+    A subclass may define `torch_log_prob(y, *parameters)`, a formula in torch operations and float64, for GPUs and
     `torch.func`. Without it, tensors on a GPU are copied to the host and back.
     """
 
@@ -40,29 +41,20 @@ class ParametricDistribution(CountDistribution):
         return new
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute the log probability of counts, differentiable twice in the parameters.
-
-        Parameters
-        ----------
-        value : Tensor
-            Counts y; their shape broadcasts with `batch_shape`.
-        """
-        y = self.as_counts(value)
-        shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
-        values = log_prob(type(self), *(expand_to(x, shape) for x in (y, *self._parameters())))
-        return values.to(self.dtype)
+        """Compute the log probability of counts, differentiable twice in the parameters."""
+        return self._compute_log_prob(self.as_counts(value), "log_prob").to(self.dtype)
 
     def float32_log_prob(self, value: Tensor) -> Tensor:
-        """Compute `log_prob` to the digits of float32, without validation; some families need less time.
+        """Compute `log_prob` with the precision of float32 and without validation, faster for some families."""
+        return self._compute_log_prob(torch.as_tensor(value), "float32")
 
-        Parameters
-        ----------
-        value : Tensor
-            Counts y; their shape broadcasts with `batch_shape`.
-        """
-        y = torch.as_tensor(value)
+    def _compute_log_prob(self, y: Tensor, name: str) -> Tensor:
+        """Compute log p(y) in float64 and with gradients, by a kernel or by the formula in torch."""
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
-        return log_prob(type(self), *(expand_to(x, shape) for x in (y, *self._parameters())), name="float32")
+        y, *parameters = (expand_to(x, shape) for x in (y, *self._parameters()))
+        if self.torch_log_prob is not None and torch_formulas.needs_torch(y, *parameters):
+            return self.torch_log_prob(y.double(), *(x.double() for x in parameters))
+        return _call_kernel(type(self), name, (y,), parameters)
 
     @classmethod
     def evaluate_kernel(cls, name: str, columns: Sequence[np.ndarray]) -> np.ndarray:
@@ -71,13 +63,13 @@ class ParametricDistribution(CountDistribution):
         Parameters
         ----------
         name : {"log_prob", "log_range", "float32"}
-            Which kernel; "float32" is "log_prob" to the digits of float32, if the family has such a kernel.
+            Which kernel; "float32" is a faster "log_prob" with the precision of float32, if the family has one.
         columns : sequence of array
-            Its inputs, in float64.
+            The inputs of the kernel, in float64.
         """
-        if name != "log_range":
-            name = "log_mass" if is_family_normalised(cls.family) else "log_prob"
-        return components.call_per_row(name, cls.family, columns, 4)
+        log_prob = loops.compute_log_masses if is_family_normalised(cls.family) else loops.compute_log_probs
+        function = loops.compute_log_ranges if name == "log_range" else log_prob
+        return components.call_per_row(function, cls.family, columns, 4)
 
     def rows(self, index: Tensor) -> Self:
         """Select rows along the first batch axis."""
@@ -92,17 +84,17 @@ class ParametricDistribution(CountDistribution):
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
         """Return the first and the last count of a window that leaves out about e^-depth of the mass."""
-        first, last = self._call_per_row("extent", 2, np.full(self.batch_shape.numel(), float(depth)))
+        first, last = self._call_per_row(loops.compute_extents, 2, np.full(self.batch_shape.numel(), float(depth)))
         return self._to_tensor(first), self._to_tensor(last)
 
-    def _call_per_row(self, name: str, results: int, *columns: np.ndarray) -> np.ndarray:
-        """Call a kernel for every row: further columns (rows,), then the parameters. Shape: (results, rows)."""
+    def _call_per_row(self, function: Callable[..., None], results: int, *columns: np.ndarray) -> np.ndarray:
+        """Call a kernel with columns (rows,) and the parameters of every row. Shape: (results, rows)."""
         parameters = [flatten_rows(x, self.batch_shape) for x in self._parameters()]
-        return components.call_per_row(name, self.family, [*columns, *parameters], results)
+        return components.call_per_row(function, self.family, [*columns, *parameters], results)
 
     def _moments(self) -> np.ndarray:
-        """Find mean and variance of every row. Shape: (2, rows)."""
-        return self._call_per_row("moments", 2)
+        """Compute mean and variance of every row. Shape: (2, rows)."""
+        return self._call_per_row(loops.compute_moments, 2)
 
     @property
     @without_gradient
@@ -125,7 +117,7 @@ class ParametricDistribution(CountDistribution):
         >>> Poisson(4.0).information()
         {'mu': tensor(0.2500)}
         """
-        curvatures = self._call_per_row("information", 3)
+        curvatures = self._call_per_row(loops.compute_information, 3)
         return {name: self._to_tensor(curvatures[i]) for i, name in enumerate(self._names)}
 
     def _leaves(self) -> tuple[Tensor, ...]:
@@ -144,13 +136,6 @@ class ParametricDistribution(CountDistribution):
         return self._parameters()[0].detach()[..., :0] if self.batch_shape else self._parameters()[0].detach()
 
 
-def log_prob(kind: type[ParametricDistribution], y: Tensor, *parameters: Tensor, name: str = "log_prob") -> Tensor:
-    """Compute log p(y) for a class of distributions, in float64 and with gradients. All tensors have one shape."""
-    if kind.torch_log_prob is not None and rule.needs_torch(y, *parameters):
-        return kind.torch_log_prob(y.double(), *(x.double() for x in parameters))
-    return _call_kernel(kind, name, (y,), parameters)
-
-
 def _call_kernel(
     kind: type[ParametricDistribution], name: str, counts: tuple[Tensor, ...], parameters: Sequence[Tensor]
 ) -> Tensor:
@@ -161,7 +146,7 @@ def _call_kernel(
 
 
 class _KernelContext(FunctionCtx):
-    """What `_Kernel` and `_Slopes` keep for their gradients."""
+    """Values that `_Kernel` and `_Slopes` keep for `backward`."""
 
     kind: type[ParametricDistribution]
     name: str
@@ -170,7 +155,7 @@ class _KernelContext(FunctionCtx):
 
 
 class _Kernel(torch.autograd.Function):
-    """A log probability by a kernel, which computes the derivatives in the parameters at the same time."""
+    """Log probabilities by a kernel, which also computes their derivatives in the parameters."""
 
     @staticmethod
     def forward(
@@ -200,7 +185,7 @@ class _Kernel(torch.autograd.Function):
 def _evaluate_kernel(
     kind: type[ParametricDistribution], name: str, counts: Sequence[Tensor], parameters: Sequence[Tensor]
 ) -> Tensor:
-    """Evaluate a kernel and its derivatives for tensors. Shape: (1 + derivatives, ...)."""
+    """Evaluate a kernel for tensors; return values and derivatives. Shape: (1 + derivatives, ...)."""
     columns = [flatten_rows(x, x.shape) for x in (*counts, *parameters)]
     outputs = torch.from_numpy(kind.evaluate_kernel(name, columns))
     return outputs.reshape(len(outputs), *parameters[0].shape).to(parameters[0].device)
@@ -209,7 +194,7 @@ def _evaluate_kernel(
 def _differentiate_formula(
     formula: Callable[..., Tensor], y: Tensor, grad: Tensor, parameters: Sequence[Tensor]
 ) -> list[Tensor | None]:
-    """Differentiate log p by the formula in torch, and multiply by `grad`; the result can be differentiated again."""
+    """Differentiate log p by its formula in torch and multiply by `grad`; the result is differentiable again."""
     total = formula(y.double(), *(x.double() for x in parameters)).sum()
     leaves = [x for x in parameters if x.requires_grad]
     # Not of `grad` times the logarithms: it may depend on them, as in a mixture, and lead back here.
@@ -218,7 +203,7 @@ def _differentiate_formula(
 
 
 class _Slopes(torch.autograd.Function):
-    """Derivatives by a kernel; second derivatives are central differences of these, with six digits."""
+    """Derivatives by a kernel. Their own derivatives are central differences, exact to six digits."""
 
     @staticmethod
     def forward(
@@ -246,5 +231,5 @@ class _Slopes(torch.autograd.Function):
         return None, None, None, *totals
 
 
-#: Relative step of central differences of kernels, which are exact to 1e-12 or so.
+#: Relative step of central differences of kernels, which are exact to about 1e-12.
 _RELATIVE_STEP = 1e-5

@@ -15,7 +15,7 @@ from ddpn.distributions.discretized import discretize
 from ddpn.distributions.mixture import Mixture
 from ddpn.runtime.errors import InputError
 
-#: Relative amount by which levels of quantiles are lowered: G and its inverse round a few times each.
+#: Relative amount by which levels of quantiles are lowered, to allow for rounding in G and its inverse.
 _ROUNDING = 1e-14
 
 
@@ -44,7 +44,7 @@ class MonotoneMap(NamedTuple):
 
     @classmethod
     def from_knots(cls, at: ArrayLike, value: ArrayLike) -> "MonotoneMap":
-        """Make a map from its knots and its values there, which are validated.
+        """Make a map from knots and the values at them, which are validated.
 
         Parameters
         ----------
@@ -64,7 +64,7 @@ class MonotoneMap(NamedTuple):
         return self.value.diff() / self.at.diff()
 
     def reflect(self) -> "MonotoneMap":
-        """Return the map 1 - G(1 - u), which acts on upper tails."""
+        """Return the map 1 - G(1 - u), which recalibrates upper tails."""
         return MonotoneMap(1.0 - self.at.flip(0), 1.0 - self.value.flip(0))
 
     def to(self, device: torch.device) -> "MonotoneMap":
@@ -87,7 +87,7 @@ class MonotoneMap(NamedTuple):
     def mean_slope(self, pmf: Tensor, cdf: Tensor) -> Tensor:
         """Compute the mean slope of the map G between F - p and F, without cancellation.
 
-        F is the cdf at a count and p its probability.
+        F is the cdf at a count, and p its probability: the recalibrated probability is p times this slope.
         """
         slope, inner = self.slope, self.at[1:-1]
         before = cdf - pmf
@@ -122,9 +122,8 @@ class Recalibrated(Modified):
 
     Notes
     -----
-    `aleatoric` and `epistemic` are the variance of the recalibrated distribution, divided as in the base: the exact
-    parts of the base's variance, multiplied by the same factor. Those of the mixture itself are `base.aleatoric` and
-    `base.epistemic`.
+    `aleatoric` and `epistemic` have the same shares of the variance as in the base: both parts of the base's variance
+    are multiplied by the same factor. The parts before recalibration are `base.aleatoric` and `base.epistemic`.
 
     Examples
     --------
@@ -146,7 +145,7 @@ class Recalibrated(Modified):
 
     @without_gradient
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute log p(y), finite and relatively accurate in both tails wherever that of the base is."""
+        """Compute log p(y), finite and relatively accurate in both tails if log p of the base is."""
         y = self.as_counts(value)
         log_p = self.base.log_prob(y).double()
         slope = self.map.mean_slope(log_p.exp(), self.base._compute_sides(y)[0])
@@ -173,8 +172,8 @@ class Recalibrated(Modified):
         return torch.where(low <= high, between.clamp(min=0.0), 0.0).log()
 
     def _summarise(self, request: SummaryRequest, shape: torch.Size | None = None) -> Summaries:
-        change = np.ascontiguousarray(np.stack([x.cpu().numpy() for x in self.map]))
-        return self.base._summarise(request._replace(change=change), shape)
+        cdf_map = np.ascontiguousarray(np.stack([x.cpu().numpy() for x in self.map]))
+        return self.base._summarise(request._replace(cdf_map=cdf_map), shape)
 
     def _compute_sides(self, value: ArrayLike) -> Tensor:
         below, above = self.base._compute_sides(value)
@@ -189,7 +188,7 @@ class Recalibrated(Modified):
     def summary(
         self, levels: Tensor, y: Tensor | None = None, entropy: bool = False, interval_level: ArrayLike | None = None
     ) -> Summary:
-        """Compute `CountDistribution.summary`, with the variance divided into its parts as in the base."""
+        """Compute `CountDistribution.summary`, with the shares of aleatoric and epistemic variance in the base."""
         result = super().summary(levels, y, entropy, interval_level)
         share = result.epistemic / (result.aleatoric + result.epistemic)
         epistemic = result.variance * torch.where(share.isnan(), 0.0, share)
@@ -209,5 +208,5 @@ class Recalibrated(Modified):
     @property
     @without_gradient
     def aleatoric(self) -> Tensor:
-        """Aleatoric variance: the rest of the variance, which is not epistemic."""
+        """Aleatoric variance: the variance minus its epistemic part."""
         return self.summary(torch.zeros(0)).aleatoric

@@ -1,4 +1,4 @@
-"""Count distributions with a separate probability of zero: zero-inflated and hurdle."""
+"""Count distributions with a separate probability of zero: zero-inflated and hurdle distributions."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from ddpn.distributions import arguments, rule
+from ddpn.distributions import arguments, torch_formulas
 from ddpn.distributions.arguments import broadcast_shapes, flatten_rows, needs_validation
 from ddpn.distributions.components import Part
 from ddpn.distributions.count import CountDistribution, Modified
@@ -47,19 +47,13 @@ class ZeroModified(Modified):
             elif bool(torch.isnan(parameter).any()):
                 raise InputError("logits must be numbers, got nan. Look for a loss that diverged.")
         shape = broadcast_shapes(pi=tuple(parameter.shape), base=tuple(base.batch_shape))
-        self._set(
-            base.expand(shape) if base.batch_shape != shape else base, parameter.expand(shape), logits is not None
-        )
-        self._check = validate_args
-
-    def _set(self, base: CountDistribution, parameter: Tensor, is_logits: bool) -> None:
-        self.base = base
-        self._pi, self._logits = (None, parameter) if is_logits else (parameter, None)
-        super().__init__(base.batch_shape, base._check)
+        self.base, parameter = base if base.batch_shape == shape else base.expand(shape), parameter.expand(shape)
+        self._pi, self._logits = (parameter, None) if logits is None else (None, parameter)
+        super().__init__(shape, validate_args)
 
     @property
     def pi(self) -> Tensor:
-        """The probability of a zero that does not come from the base."""
+        """Probability of an extra zero, which does not come from the base."""
         return self._pi if self._logits is None else self._logits.sigmoid()  # type: ignore[return-value]
 
     @property
@@ -74,7 +68,7 @@ class ZeroModified(Modified):
     @property
     @abstractmethod
     def _other_counts(self) -> CountDistribution:
-        """Distribution of the counts that are not extra zeros."""
+        """Distribution of counts that are not extra zeros."""
 
     @property
     def _like(self) -> Tensor:
@@ -89,14 +83,14 @@ class ZeroModified(Modified):
         return torch.stack([logits.sigmoid(), (-logits).sigmoid()], dim=-1)
 
     def _log_other_weight(self, positive: Tensor) -> Tensor:
-        """Compute log(1 - pi), with a gradient only where `positive`: at pi = 1 it would be NaN in the other rows."""
+        """Compute log(1 - pi), with a gradient only where `positive`: elsewhere it would be NaN at pi = 1."""
         if self._logits is None:
             return torch.log1p(-torch.where(positive, self._parameter.double(), 0.0))
         return logsigmoid(-self._logits.double())
 
     @property
     def mean(self) -> Tensor:
-        """Mean, (1 - pi) times the mean of the other counts; differentiable if that is."""
+        """Mean, (1 - pi) times the mean of the other counts; differentiable if the mean of the base is."""
         return self._weights()[..., 1].to(self.dtype) * self._other_counts.mean
 
     @property
@@ -111,10 +105,8 @@ class ZeroModified(Modified):
         return torch.zeros_like(first), last
 
     def _modify(self, base: CountDistribution, change: Callable[[Tensor], Tensor]) -> Self:
-        new = object.__new__(type(self))
-        new._set(base, change(self._parameter), self._logits is not None)
-        new._check = self._check
-        return new
+        pi, logits = (None if x is None else change(x) for x in (self._pi, self._logits))
+        return type(self)(base, pi, logits, validate_args=False)
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
         others = self._other_counts._log_mass(low, high)
@@ -134,7 +126,7 @@ class ZeroModified(Modified):
 
 
 class ZeroInflated(ZeroModified):
-    """Zero-inflated counts: with probability pi a zero, else a count of the base, which may be 0, too.
+    """Zero-inflated counts: a zero with probability pi, else a count of the base, which may also be 0.
 
     p(0) = pi + (1 - pi) base.p(0), p(y) = (1 - pi) base.p(y) for y > 0.
 
@@ -162,13 +154,7 @@ class ZeroInflated(ZeroModified):
         return self.base
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute the log probability of counts, differentiable in the base and in pi.
-
-        Parameters
-        ----------
-        value : Tensor
-            Counts y; their shape broadcasts with `batch_shape`.
-        """
+        """Compute the log probability of counts, differentiable in the base and in pi."""
         y = self.as_counts(value)
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         log_p, positive = self.base.log_prob(y).double(), y > 0
@@ -213,13 +199,7 @@ class Hurdle(ZeroModified):
         return Truncated(self.base, low=1, validate_args=False)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute the log probability of counts, differentiable in the base and in pi.
-
-        Parameters
-        ----------
-        value : Tensor
-            Counts y; their shape broadcasts with `batch_shape`.
-        """
+        """Compute the log probability of counts, differentiable in the base and in pi."""
         y = self.as_counts(value)
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         positive = y > 0
@@ -233,7 +213,7 @@ class Hurdle(ZeroModified):
 
     def _log_positive(self, y: Tensor) -> Tensor:
         """Compute log p(y) given that y > 0, in float64."""
-        if rule.needs_torch(y, *self._leaves()):
+        if torch_formulas.needs_torch(y, *self._leaves()):
             at_zero = self.base.log_prob(torch.zeros_like(y)).double()
             return self.base.log_prob(y).double() - torch.log(-torch.expm1(at_zero.clamp(max=-1e-300)))
         return self._other_counts.log_prob(y).double()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.distributions.kernels.arrays import SLACK, TIE
+from ddpn.distributions.kernels.arrays import SUM_TOLERANCE, TIE_TOLERANCE
 from ddpn.distributions.recalibrated import MonotoneMap
 from ddpn.export.families import (
     MAX_GRID_COUNT,
@@ -187,7 +187,7 @@ def _predict_block(graph: Graph, mixture: MixtureGraph, rows: _Rows) -> Value:
     median, *quantiles = (quantile(np.array([level])) for level in (0.5, *spec.quantiles))
     # The calibrated interval, as `ddpn.calibration.intervals.make_interval`.
     highest, widening = np.minimum(levels, _MAX_LEVEL), np.maximum(levels - 1.0, 0.0)
-    low, high, probability = _find_narrowest_run(graph, cdf, per_row(highest * (1.0 - SLACK)))
+    low, high, probability = _find_narrowest_run(graph, cdf, per_row(highest * (1.0 - SUM_TOLERANCE)))
     is_central = spec.interval_kind == "central"
     if is_central:
         low, high = quantile(0.5 - 0.5 * highest), quantile(0.5 + 0.5 * highest)
@@ -233,8 +233,8 @@ def _find_narrowest_run(graph: Graph, cdf: Value, enough: Value) -> tuple[Value,
     length = length + 1.0
     mass = masses(length)
     best = mass.max(1)
-    # Not `best * (1 - TIE)`, because ONNX Runtime treats a factor of 1 - 1e-13 as 1 and removes it.
-    low = (mass >= best - best * TIE).cast("f").op("ArgMax", axis=1, kind="i").cast("f")
+    # Not `best * (1 - TIE_TOLERANCE)`, because ONNX Runtime treats a factor of 1 - 1e-13 as 1 and removes it.
+    low = (mass >= best - best * TIE_TOLERANCE).cast("f").op("ArgMax", axis=1, kind="i").cast("f")
     low = graph.where(cdf.max(1) >= enough, low, np.nan)
     return low, low + length - 1.0, best
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ddpn.distributions.kernels.compiling import compile_kernel
-from ddpn.distributions.kernels.rows import find_log_masses
+from ddpn.distributions.kernels.loops import compute_log_masses
 
 FILE = """
 from math import inf, log, log1p
@@ -45,7 +45,7 @@ NAME = "family_that_a_test_edits"
 
 @pytest.fixture
 def compile_text(tmp_path, monkeypatch):
-    """Return a function that imports a file with this text anew and returns its compiled `find_log_masses`."""
+    """Return a function that imports a file with this text anew and returns its compiled `compute_log_masses`."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.syspath_prepend(tmp_path)
@@ -54,7 +54,7 @@ def compile_text(tmp_path, monkeypatch):
         (tmp_path / f"{NAME}.py").write_text(text)
         sys.modules.pop(NAME, None)
         importlib.invalidate_caches()
-        return compile_kernel(find_log_masses, importlib.import_module(NAME).Weights)
+        return compile_kernel(compute_log_masses, importlib.import_module(NAME).Weights)
 
     yield load_kernel
     sys.modules.pop(NAME, None)

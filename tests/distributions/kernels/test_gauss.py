@@ -6,36 +6,36 @@ import torch
 from numpy.polynomial import Chebyshev, Legendre
 
 from ddpn.distributions import DoublePoisson, Mixture, NegativeBinomial, Poisson, Truncated
-from ddpn.distributions.kernels.gauss import POSITIONS, SIZE, TABLES, UPTO, WEIGHTS, find_table
+from ddpn.distributions.kernels.gauss import N_POSITIONS, N_TABLES, POSITIONS, UPTO, WEIGHTS, find_table
 
 
 @pytest.mark.parametrize("n", [16, 32, 64, 1024, 2**17])
 class TestTables:
     def test_sums_of_polynomials_are_exact(self, n):
         k = find_table(n)
-        for degree in range(min(n, 2 * SIZE)):
+        for degree in range(min(n, 2 * N_POSITIONS)):
             p = Chebyshev.basis(degree, domain=[-1.0, n])
             error = WEIGHTS[k] @ p(POSITIONS[k] * n - 0.5) - p(np.arange(n)).mean()
-            assert abs(error) < (1e-14 if degree < SIZE else 1e-6), degree
+            assert abs(error) < (1e-14 if degree < N_POSITIONS else 1e-6), degree
 
     def test_partial_sums_of_polynomials_are_exact(self, n):
         """Take p(z) = q(z) - q(z - 1), whose sum from 0 to z is q(z) - q(-1)."""
         k = find_table(n)
         z = POSITIONS[k] * n - 0.5
-        for degree in range(1, SIZE + 1):
+        for degree in range(1, N_POSITIONS + 1):
             q = Chebyshev.basis(degree, domain=[-1.0, n])
             p = q(z) - q(z - 1.0)
             np.testing.assert_allclose(n * p @ UPTO[k] + 0.5 * p, q(z) - q(-1.0), atol=2e-13 + 1e-15 * n)
 
 
 def test_the_largest_tables_are_those_of_integrals():
-    x, w = np.polynomial.legendre.leggauss(SIZE)
+    x, w = np.polynomial.legendre.leggauss(N_POSITIONS)
     np.testing.assert_allclose(POSITIONS[-1], (x + 1.0) / 2.0, atol=1e-8)
     np.testing.assert_allclose(WEIGHTS[-1], w / 2.0, atol=1e-7)
-    for degree in range(SIZE):
+    for degree in range(N_POSITIONS):
         p = Legendre.basis(degree)
         np.testing.assert_allclose(p(x) @ UPTO[-1], p.integ(lbnd=-1.0)(x) / 2.0, atol=1e-7)
-    assert find_table(2.0**500) == TABLES - 1
+    assert find_table(2.0**500) == N_TABLES - 1
 
 
 def test_rows_of_many_counts_are_sums_of_all_their_counts():

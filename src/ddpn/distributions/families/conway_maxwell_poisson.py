@@ -10,14 +10,14 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions.arguments import as_parameters, check_narrowness, check_positive, needs_validation
-from ddpn.distributions.kernels.by_mean import RateWeights, solve
+from ddpn.distributions.kernels.by_mean import RateWeights, solve_rate
 from ddpn.distributions.parametric import ParametricDistribution
 
 
 def guess_log_rate(mu, nu):
-    """Guess log m by an expansion of the mean where that is accurate, else between the rates of the limits of nu.
+    """Guess log m from the mean: by an expansion if it is accurate, else between the exact rates at the limits of nu.
 
-    nu = 0 is the Geometric with lambda = mu / (1 + mu), nu = infinity the Bernoulli.
+    nu = 0 is the Geometric with lambda = mu / (1 + mu), nu = infinity the Bernoulli distribution.
     """
     by_mean = log(max(mu + 0.5 - 0.5 / nu, 1e-300))
     if nu < 1.0:
@@ -32,7 +32,7 @@ class ConwayMaxwellPoissonWeights(RateWeights):
 
     @classmethod
     def prepare(cls, a, b, c):
-        return solve(a, b, b, 1.0, guess_log_rate(a, b))
+        return solve_rate(a, b, b, 1.0, guess_log_rate(a, b))
 
 
 class ConwayMaxwellPoisson(ParametricDistribution):
@@ -74,5 +74,5 @@ class ConwayMaxwellPoisson(ParametricDistribution):
 
     @property
     def mean(self) -> Tensor:
-        """mu."""
+        """The mean, mu."""
         return self.mu

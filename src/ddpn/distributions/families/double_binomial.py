@@ -37,13 +37,13 @@ class DoubleBinomialWeights(NamedTuple):
         return by_mu, -sum_deviances(k, others, self.mu, self.total), 0.0
 
     def shape(self):
-        """Return mu, and the standard deviation where that is not the width of the whole support."""
+        """Return mu, a standard deviation that is at most the width of the support, and the total."""
         mu, n = self.mu, self.total
         return mu, min(sqrt(mu * (1.0 - mu / n) / self.gamma), n) + 0.5, n
 
 
 def sum_deviances(k, others, mu, n):
-    """Return D(k), from both counts."""
+    """Return D(k) as the sum of the Poisson deviances of both counts, k and n - k."""
     return deviance(k, mu) + deviance(others, n - mu)
 
 
@@ -107,7 +107,7 @@ class DoubleBinomial(ParametricDistribution):
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> constraints.Constraint:
-        """Return the constraint of integers 0..total."""
+        """Return the constraint of integers from 0 to `total`."""
         return constraints.integer_interval(0, self.total)
 
     def icdf(self, value: Tensor) -> Tensor:

@@ -10,29 +10,31 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints, register_kl
 
-from ddpn.distributions import components, normalizer_table, rule
+from ddpn.distributions import components, normalizer_table, torch_formulas
 from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_positive, needs_validation
 from ddpn.distributions.families.mean_double_poisson import MeanDoublePoisson
+from ddpn.distributions.kernels.by_mean import solve_rates
 from ddpn.distributions.kernels.compiling import compile_kernel
+from ddpn.distributions.kernels.loops import compute_log_probs
 from ddpn.distributions.kernels.scalar import deviance, log_h, log_h_and_log, look_up_log
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.runtime.errors import InputError
 
-#: Counts between the true mode and the one that rounded probabilities suggest, at most.
+#: Largest distance of the true mode from the mode of rounded probabilities.
 _MAX_MODE_SHIFT = 3
-#: Bounds of log gamma, beyond which float64 cannot hold the distribution, how often they are halved, and the relative
-#: error of the variance then.
+#: Bounds of log gamma in a search, beyond which float64 cannot hold the distribution; the number of halvings; and the
+#: relative error of the variance that is accepted.
 _LOG_GAMMA, _HALVINGS, _TOLERANCE = (-18.0, 23.0), 60, 1e-9
-#: gamma mu |log mu| above which D is computed by a series: the table of y log y would change log weights by 2e-11.
+#: gamma mu |log mu| above which D is computed by a series, as rounding in y log y would change log weights by 2e-11.
 _MAX_LOGARITHM_SIZE = 2e5
-#: Rows with a small gamma for which the table of small gammas is made: summing takes about 15 us per row.
+#: Fewest rows for which the table of small gammas is worth its second: summing takes about 15 us per row.
 _MIN_TABLE_ROWS = 100
 
 
 class DoublePoissonWeights(NamedTuple):
     """Weights h(y) exp(-gamma D(y; mu)), see `kernels.family`.
 
-    With `is_large`, D is computed by a series, as large numbers would cancel in its logarithms.
+    If `is_large`, D is computed by a series: the logarithms in its formula would cancel.
     """
 
     mu: float
@@ -62,7 +64,7 @@ class DoublePoissonWeights(NamedTuple):
         return self.gamma * (y - self.mu) / self.mu, -(deviance(y, self.mu) if self.is_large else by_log), 0.0
 
     def shape(self):
-        """Return mu, or 0 where there is no interior mode, and a standard deviation that is not too small."""
+        """Return mu, or 0 if there may be no interior mode, and an upper bound of the standard deviation."""
         mu, gamma = self.mu, self.gamma
         return (mu if mu * gamma > 2.0 else 0.0), sqrt(mu / gamma) + 1.0 / gamma, inf
 
@@ -130,12 +132,12 @@ class DoublePoisson(ParametricDistribution):
 
     @staticmethod
     def torch_log_prob(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-        """Compute log p(y) with a normalising sum of 63 terms."""
-        return rule.double_poisson(y, mu, gamma)
+        """Compute log p(y), normalised by a sum of 63 terms."""
+        return torch_formulas.double_poisson(y, mu, gamma)
 
     @classmethod
     def evaluate_kernel(cls, name: str, columns: Sequence[np.ndarray]) -> np.ndarray:
-        """Evaluate a kernel; "float32" takes log c from a table instead of a sum."""
+        """Evaluate a kernel; "float32" looks up log c in a table instead of summing."""
         if name != "float32":
             return super().evaluate_kernel(name, columns)
         columns_array = np.stack(columns)
@@ -157,26 +159,28 @@ class DoublePoisson(ParametricDistribution):
     def log_normalizer(self) -> Tensor:
         """Compute the logarithm of the normalising constant c(mu, gamma), differentiable."""
         gamma = self.gamma.double()
-        return self._to_tensor(rule.double_poisson_sums(self.mu.double(), gamma).log_total + 0.5 * gamma.log())
+        return self._to_tensor(
+            torch_formulas.double_poisson_sums(self.mu.double(), gamma).log_total + 0.5 * gamma.log()
+        )
 
     @property
     def _needs_torch(self) -> bool:
         """True if moments must be computed in torch operations, for gradients and transforms."""
         has_gradient = torch.is_grad_enabled() and (self.mu.requires_grad or self.gamma.requires_grad)
-        return has_gradient or rule.needs_torch(self.mu, self.gamma)
+        return has_gradient or torch_formulas.needs_torch(self.mu, self.gamma)
 
     @property
     def mean(self) -> Tensor:
         """Exact mean E[Z], differentiable."""
         if self._needs_torch:
-            return rule.double_poisson_sums(self.mu.double(), self.gamma.double()).mean.to(self.dtype)
+            return torch_formulas.double_poisson_sums(self.mu.double(), self.gamma.double()).mean.to(self.dtype)
         return super().mean
 
     @property
     def variance(self) -> Tensor:
         """Exact variance Var[Z], differentiable."""
         if self._needs_torch:
-            return rule.double_poisson_sums(self.mu.double(), self.gamma.double()).variance.to(self.dtype)
+            return torch_formulas.double_poisson_sums(self.mu.double(), self.gamma.double()).variance.to(self.dtype)
         return super().variance
 
     @property
@@ -202,10 +206,10 @@ class DoublePoisson(ParametricDistribution):
 
 @cache
 def _table(ends: tuple[float, ...]) -> np.ndarray:
-    """Compute a table when it is first needed, which takes some tenths of a second, for small gammas a second."""
+    """Compute a table of log c on its first use, which takes up to a second."""
 
     def at_zero(mu: np.ndarray, gamma: np.ndarray) -> np.ndarray:
-        return components.call_per_row("log_prob", DoublePoisson.family, (np.zeros_like(mu), mu, gamma), 4)
+        return components.call_per_row(compute_log_probs, DoublePoisson.family, (np.zeros_like(mu), mu, gamma), 4)
 
     return normalizer_table.compute_table(at_zero, ends)
 
@@ -219,7 +223,7 @@ def _log_ratio(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
 
 @register_kl(DoublePoisson, DoublePoisson)
 def kl_divergence(p: DoublePoisson, q: DoublePoisson) -> Tensor:
-    """Compute the Kullback-Leibler divergence KL(p || q).
+    """Compute the Kullback-Leibler divergence KL(p || q), which priors of the likelihood for darts need.
 
     The exponential family's closed form: E_p of the log ratio, linear in E[Z] and E[Z log Z] under p.
     KL = log S_q - log S_p + gamma_q E[D(Z; mu_q)] - gamma_p E[D(Z; mu_p)], with S the sum of all weights
@@ -227,7 +231,8 @@ def kl_divergence(p: DoublePoisson, q: DoublePoisson) -> Tensor:
     """
     shape = broadcast_shapes(p=tuple(p.batch_shape), q=tuple(q.batch_shape))
     (mu_p, gamma_p), (mu_q, gamma_q) = ((x.expand(shape).double() for x in (d.mu, d.gamma)) for d in (p, q))
-    sums_p, sums_q = rule.double_poisson_sums(mu_p, gamma_p), rule.double_poisson_sums(mu_q, gamma_q)
+    sums_p = torch_formulas.double_poisson_sums(mu_p, gamma_p)
+    sums_q = torch_formulas.double_poisson_sums(mu_q, gamma_q)
     deviance_q = sums_p.deviance + (mu_q - mu_p) - sums_p.mean * torch.log(mu_q / mu_p)
     value = sums_q.log_total - sums_p.log_total + gamma_q * deviance_q - gamma_p * sums_p.deviance
     return value.clamp(min=0.0).to(torch.promote_types(p.dtype, q.dtype))
@@ -283,7 +288,7 @@ def _check_reachable(reached: Tensor, mean: Tensor, variance: Tensor) -> None:
 
 
 def _solve_for_variance(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Bisect for log gamma, as the variance falls with gamma; return mu, gamma and the variance they reach."""
+    """Find mu and gamma by bisection, as the variance falls with gamma; also return the variance that they reach."""
     low, high = (torch.full_like(mean, end) for end in _LOG_GAMMA)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
@@ -294,6 +299,6 @@ def _solve_for_variance(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor,
 
 
 def _solve_location(mean: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
-    """Solve for log mu of Double Poissons with this mean; return it with the variance."""
-    log_mu, variance = components.call_per_row("rate", MeanDoublePoisson.family, [mean.numpy(), gamma.numpy()], 2)
+    """Solve for the log mu at which a Double Poisson has a given mean; return log mu and the variance."""
+    log_mu, variance = components.call_per_row(solve_rates, MeanDoublePoisson.family, [mean.numpy(), gamma.numpy()], 2)
     return torch.from_numpy(log_mu), torch.from_numpy(variance)

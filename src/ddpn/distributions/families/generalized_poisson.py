@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from ddpn.distributions import rule
+from ddpn.distributions import torch_formulas
 from ddpn.distributions.arguments import as_parameters, check_positive, needs_validation
 from ddpn.distributions.kernels.scalar import deviance, log_h
 from ddpn.distributions.parametric import ParametricDistribution
@@ -83,14 +83,14 @@ class GeneralizedPoisson(ParametricDistribution):
     def torch_log_prob(y: Tensor, mu: Tensor, alpha: Tensor) -> Tensor:
         """Compute log p(y) by the formula of the kernel."""
         rate = (mu + alpha * y) / (1.0 + alpha)
-        return rule.log_h_of_count(y) - torch.log1p(alpha * y / mu) - rule.deviance(y, rate)
+        return torch_formulas.log_h(y) - torch.log1p(alpha * y / mu) - torch_formulas.deviance(y, rate)
 
     @property
     def mean(self) -> Tensor:
-        """mu."""
+        """The mean, mu."""
         return self.mu
 
     @property
     def variance(self) -> Tensor:
-        """mu (1 + alpha)^2."""
+        """The variance, mu (1 + alpha)^2."""
         return self.mu * (1.0 + self.alpha).square()

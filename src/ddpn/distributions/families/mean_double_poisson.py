@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions.arguments import as_parameters, check_narrowness, check_positive, needs_validation
-from ddpn.distributions.kernels.by_mean import RateWeights, solve
+from ddpn.distributions.kernels.by_mean import RateWeights, solve_rate
 from ddpn.distributions.parametric import ParametricDistribution
 
 
@@ -35,7 +35,7 @@ class MeanDoublePoissonWeights(RateWeights):
 
     @classmethod
     def prepare(cls, a, b, c):
-        return solve(a, b, 1.0, 0.0, guess_log_rate(a, b))
+        return solve_rate(a, b, 1.0, 0.0, guess_log_rate(a, b))
 
 
 class MeanDoublePoisson(ParametricDistribution):
@@ -77,5 +77,5 @@ class MeanDoublePoisson(ParametricDistribution):
 
     @property
     def mean(self) -> Tensor:
-        """The mean."""
+        """The mean, mu."""
         return self.mu

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from ddpn.distributions import rule
+from ddpn.distributions import torch_formulas
 from ddpn.distributions.arguments import as_parameters, check_positive, needs_validation
 from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, log_h, stirling_error, stirling_slope
 from ddpn.distributions.parametric import ParametricDistribution
@@ -28,7 +28,7 @@ class NegativeBinomialWeights(NamedTuple):
         return True
 
     def log_mass(self, y):
-        """Compute the log probability by Loader's saddle point, so that large counts keep their digits."""
+        """Compute the log probability by Loader's saddle-point expansion, so that large counts keep their digits."""
         mu, r = self.mu, self.r
         if y <= 0.0:
             return -r * log1p(mu / r)
@@ -37,7 +37,7 @@ class NegativeBinomialWeights(NamedTuple):
         return log_h(y) + scale - unit_deviance(y, mu, r)
 
     def score(self, y):
-        """Compute the derivatives by Stirling's formula with its error, without cancellation for large r."""
+        """Compute the derivatives from Stirling's formula and its error, without cancellation for large r."""
         mu, r = self.mu, self.r
         n, q = y + r, (y - mu) / (mu + r)
         by_r = log_ratio(n, mu + r, y - mu) - q + 0.5 * y / (n * r) + stirling_slope(n) - stirling_slope(r)
@@ -109,12 +109,12 @@ class NegativeBinomial(ParametricDistribution):
 
     @property
     def mean(self) -> Tensor:
-        """mu."""
+        """The mean, mu."""
         return self.mu
 
     @property
     def variance(self) -> Tensor:
-        """mu + alpha mu^2."""
+        """The variance, mu + alpha mu^2."""
         return self.mu + self.alpha * self.mu**2
 
     @property
@@ -128,4 +128,4 @@ def _stirling_error(x: Tensor) -> Tensor:
     """Compute `scalar.stirling_error` for tensors."""
     small, large = x.clamp(max=16.0), x.clamp(min=16.0)
     exact = torch.lgamma(small + 1.0) - (small + 0.5) * small.log() + small - HALF_LOG_TWO_PI
-    return torch.where(x < 16.0, exact, -rule.log_h(large) - 0.5 * large.log() - HALF_LOG_TWO_PI)
+    return torch.where(x < 16.0, exact, -torch_formulas.log_h_series(large) - 0.5 * large.log() - HALF_LOG_TWO_PI)

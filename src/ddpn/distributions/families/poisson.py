@@ -6,7 +6,7 @@ from typing import NamedTuple
 from torch import Tensor
 from torch.distributions import constraints
 
-from ddpn.distributions import rule
+from ddpn.distributions import torch_formulas
 from ddpn.distributions.arguments import as_parameters, check_positive, needs_validation
 from ddpn.distributions.kernels.scalar import deviance, log_h
 from ddpn.distributions.parametric import ParametricDistribution
@@ -67,16 +67,16 @@ class Poisson(ParametricDistribution):
     @staticmethod
     def torch_log_prob(y: Tensor, mu: Tensor) -> Tensor:
         """Compute log p(y) = log h(y) - D(y; mu)."""
-        return rule.log_h_of_count(y) - rule.deviance(y, mu)
+        return torch_formulas.log_h(y) - torch_formulas.deviance(y, mu)
 
     @property
     def mean(self) -> Tensor:
-        """The parameter mu."""
+        """The mean and the variance, mu."""
         return self.mu
 
     @property
     def variance(self) -> Tensor:
-        """The parameter mu."""
+        """The mean and the variance, mu."""
         return self.mu
 
     @property

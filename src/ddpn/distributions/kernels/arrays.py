@@ -7,17 +7,17 @@ from typing import TypeVar
 import numpy as np
 
 Kernel = TypeVar("Kernel", bound=Callable[..., object])
-#: Two probabilities within this share of each other are equal: the smaller count is the mode.
-TIE = 1e-13
-#: Relative error of sums of probabilities, which must not move a quantile.
-SLACK = 1e-10
+#: Relative difference up to which two probabilities count as equal, so that the smaller count is the mode.
+TIE_TOLERANCE = 1e-13
+#: Relative tolerance at the level of a quantile: rounding in sums of probabilities must not move it.
+SUM_TOLERANCE = 1e-10
 
-#: Functions whose sums may be added in any order, and so several terms at once.
+#: Functions whose sums the compiler may reorder, and so vectorise.
 ANY_ORDER: set[Callable[..., object]] = set()
 
 
 def any_order(function: Kernel) -> Kernel:
-    """Let the compiler add the terms of a function's sums in any order."""
+    """Decorate a function whose sums the compiler may reorder."""
     ANY_ORDER.add(function)
     return function
 
@@ -33,7 +33,7 @@ def sum_values(values, n):
 
 @any_order
 def sum_moments(mass, n, around):
-    """Return the sums of n probabilities times the distance of their index from `around`, and times its square."""
+    """Return the sums of mass[j] (j - around) and of mass[j] (j - around)^2 over j < n."""
     first, second = 0.0, 0.0
     for j in range(n):
         weighted = mass[j] * (j - around)
@@ -43,7 +43,7 @@ def sum_moments(mass, n, around):
 
 
 @any_order
-def sum_of_squares(values, n):
+def sum_squared_values(values, n):
     """Return the sum of the squares of n numbers."""
     total = 0.0
     for j in range(n):
@@ -51,43 +51,44 @@ def sum_of_squares(values, n):
     return total
 
 
-def moments_around(mass, n, around, total):
-    """Return the mean index and the variance, from distances to a probable index: a tiny variance keeps its digits."""
+def compute_moments_around(mass, n, around, total):
+    """Return mean index and variance. `around` is a probable index, so that a tiny variance keeps its digits."""
     first, second = sum_moments(mass, n, around)
     shift = first / total
     return around + shift, max(second / total - shift * shift, 0.0)
 
 
-def find_slope(change, piece):
-    """Return the slope of one piece of a map (2, knots)."""
-    return (change[1, piece + 1] - change[1, piece]) / (change[0, piece + 1] - change[0, piece])
+def compute_slope(cdf_map, piece):
+    """Return the slope of one piece of a recalibration map (2, knots)."""
+    return (cdf_map[1, piece + 1] - cdf_map[1, piece]) / (cdf_map[0, piece + 1] - cdf_map[0, piece])
 
 
-def change_mass(mass, n, upto, change):
-    """Change n probabilities after a cdf of `upto` to those of a cdf G(F), with a piecewise-linear map G.
+def recalibrate_mass(mass, n, upto, cdf_map):
+    """Recalibrate n probabilities in place: replace the cdf F by G(F), with a piecewise-linear map G.
 
-    Each becomes the slopes of G times its parts. Returns the unchanged cdf after them.
+    `upto` is F before the first of them. A probability within one piece of G is multiplied by its slope; one that spans
+    several pieces is split. Returns F after the last of them.
     """
-    piece, knots = 0, change.shape[1]
-    while piece < knots - 2 and upto > change[0, piece + 1]:
+    piece, knots = 0, cdf_map.shape[1]
+    while piece < knots - 2 and upto > cdf_map[0, piece + 1]:
         piece += 1
-    slope = find_slope(change, piece)
+    slope = compute_slope(cdf_map, piece)
     for j in range(n):
         remaining, total = mass[j], 0.0
-        while piece < knots - 2 and upto + remaining > change[0, piece + 1]:
-            part = max(change[0, piece + 1] - upto, 0.0)
+        while piece < knots - 2 and upto + remaining > cdf_map[0, piece + 1]:
+            part = max(cdf_map[0, piece + 1] - upto, 0.0)
             total += slope * part
             remaining -= part
-            upto = change[0, piece + 1]
+            upto = cdf_map[0, piece + 1]
             piece += 1
-            slope = find_slope(change, piece)
+            slope = compute_slope(cdf_map, piece)
         upto += remaining
         mass[j] = total + slope * remaining
     return upto
 
 
 def find_largest(values, n):
-    """Return the largest of n numbers that are not negative: the integers that their bits are have the same order."""
+    """Return the largest of n numbers >= 0, by comparing their bits as integers, which the compiler can vectorise."""
     bits = values.view(np.int64)
     best = bits[0]
     for j in range(n):
@@ -96,9 +97,9 @@ def find_largest(values, n):
 
 
 def cumulate_product(values, n, start):
-    """Replace values[:n] in place by start * their running product.
+    """Replace values[:n] in place by `start` times their cumulative product.
 
-    Unrolled by four to shorten the chain of dependent multiplications.
+    The loop is unrolled by four to shorten the chain of dependent multiplications.
     """
     total, fours = start, n - n % 4
     for j in range(0, fours, 4):
@@ -112,7 +113,7 @@ def cumulate_product(values, n, start):
 
 
 def accumulate_mass(mass, below, above, n):
-    """Find P(Z <= z) at every index, and P(Z >= z) from the last index to the first."""
+    """Write P(Z <= z) of every index to `below`, and P(Z >= z) to `above`, from the last index to the first."""
     lower, upper = 0.0, 0.0
     for j in range(n):
         lower += mass[j]
@@ -120,12 +121,12 @@ def accumulate_mass(mass, below, above, n):
         below[j], above[j] = lower, upper
 
 
-def describe(mass, n, first, entropy, moments):
-    """Find mean, variance, mode and entropy."""
+def write_moments(mass, n, first, entropy, moments):
+    """Write mean, variance, mode and, if `entropy` is true, entropy to `moments`."""
     best, at = find_largest(mass, n), 0
-    while mass[at] < best * (1.0 - TIE):
+    while mass[at] < best * (1.0 - TIE_TOLERANCE):
         at += 1
-    mean, moments[1] = moments_around(mass, n, float(at), sum_values(mass, n))
+    mean, moments[1] = compute_moments_around(mass, n, float(at), sum_values(mass, n))
     moments[0], moments[2] = first + mean, first + at
     if entropy:
         others, spread = 0.0, 0.0
@@ -139,21 +140,22 @@ def describe(mass, n, first, entropy, moments):
 def find_quantile(below, above, n, q):
     """Return the first index whose cdf is at least q."""
     if q <= 0.5:
-        return min(np.searchsorted(below[:n], q * (1.0 - SLACK)), n - 1)
-    return max(n - 1 - np.searchsorted(above[:n], (1.0 - q) * (1.0 + SLACK), side="right"), 0)
+        return min(np.searchsorted(below[:n], q * (1.0 - SUM_TOLERANCE)), n - 1)
+    return max(n - 1 - np.searchsorted(above[:n], (1.0 - q) * (1.0 + SUM_TOLERANCE), side="right"), 0)
 
 
-def crps(below, above, n, first, y):
-    """Return the sum of (F(z) - 1[z >= y])^2 over all counts."""
+def compute_crps(below, above, n, first, y):
+    """Return the CRPS: the sum of (F(z) - 1[z >= y])^2 over all counts z."""
     at = min(max(int(min(max(y - first, -1.0), 4e18)), 0), n)
-    total = sum_of_squares(below, at) + sum_of_squares(above, max(n - 1 - at, 0))
+    total = sum_squared_values(below, at) + sum_squared_values(above, max(n - 1 - at, 0))
     return total + max(y - first - n, 0.0) + max(first - y, 0.0)
 
 
 def split_variance(groups, weights, component_moments, moments):
-    """Find mean and variance, and that within and between groups of components, from each one's mean and variance.
+    """Compute mean and variance of a mixture, and the parts of the variance within and between groups of components.
 
-    By Chan's formula within a group. The results are the first two and the last two of `moments`.
+    Means and variances of components are joined by Chan's formula. The results are written to the first two and the
+    last two numbers of `moments`.
     """
     sums = np.zeros((len(groups), 3))
     total, mean, within, between = 0.0, 0.0, 0.0, 0.0
@@ -187,9 +189,9 @@ def sum_run(below, first, length):
 def find_narrowest_run(below, n, level):
     """Return first index, length and probability of the shortest run with a probability of at least `level`.
 
-    Of several runs of that length the most probable is taken, and of equally probable ones the first.
+    Among runs of that length the most probable is chosen, and among equally probable ones the first.
     """
-    enough, end = level * (1.0 - SLACK), 0
+    enough, end = level * (1.0 - SUM_TOLERANCE), 0
     best_first, best_length, best = 0, n + 1, 0.0
     for first in range(n):
         before = below[first - 1] if first > 0 else 0.0
@@ -198,7 +200,7 @@ def find_narrowest_run(below, n, level):
         if end == n:
             break
         length, mass = end - first + 1, below[end] - before
-        if length < best_length or (length == best_length and mass > best * (1.0 + TIE)):
+        if length < best_length or (length == best_length and mass > best * (1.0 + TIE_TOLERANCE)):
             best_first, best_length, best = first, length, mass
     if best_length > n:
         return 0, n, below[n - 1]
@@ -206,20 +208,20 @@ def find_narrowest_run(below, n, level):
 
 
 def find_most_probable_run(below, n, length):
-    """Return the first index of the most probable run of `length` counts, the first of several."""
+    """Return the first index of the most probable run of `length` counts; of equally probable runs, the first."""
     best_first, best = 0, sum_run(below, 0, length)
     for first in range(1, n - length + 1):
         mass = sum_run(below, first, length)
-        if mass > best * (1.0 + TIE):
+        if mass > best * (1.0 + TIE_TOLERANCE):
             best_first, best = first, mass
     return best_first
 
 
 def find_entry_masses(below, n, at):
-    """Return the probabilities of the longest narrowest run without an index, and of the next one, which contains it.
+    """Return the probabilities of the last narrowest interval without the index `at`, and of the first one with it.
 
-    Runs grow around the mode if there is one peak. If there are several, an index may enter more than once, and one
-    of its entries is found.
+    If the distribution has one peak, narrowest intervals grow around the mode. If it has several, an index may enter
+    and leave the interval repeatedly; one of its entries is returned.
     """
     if at < 0 or at >= n:
         return below[n - 1], below[n - 1]

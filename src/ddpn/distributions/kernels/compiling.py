@@ -1,7 +1,9 @@
-"""Compile plain Python functions by numba when they are first needed, and keep the result on disk.
+"""Compile kernels with numba on their first use, and keep the results on disk.
 
-Kernels are ordinary functions in this package, without decorators: they import no numba, and a test can call them as
-they are. Before a kernel is compiled, `numba.extending.overload` lets numba translate every function that it calls.
+A kernel is a plain Python function without a decorator: its module imports no numba (half a second), and a test can
+call it uncompiled. Before a kernel is compiled, every function that it calls is registered by
+`numba.extending.overload`. The file on disk is named by a hash of all these functions and of the constants that they
+use, because numba itself notices changes of one file only.
 """
 
 import hashlib
@@ -19,27 +21,27 @@ from ddpn.distributions.kernels import family as families
 from ddpn.distributions.kernels.arrays import ANY_ORDER
 from ddpn.distributions.kernels.family import Family
 
-#: Division by zero is infinite, and a product that is added to may be rounded once instead of twice.
+#: Division by zero gives infinity, and a multiplication with an addition may be rounded once (fused multiply-add).
 _OPTIONS: Any = {"error_model": "numpy", "fastmath": {"contract"}}
 _ANY_ORDER_OPTIONS: Any = {**_OPTIONS, "fastmath": {"contract", "reassoc", "nsz"}}
-#: Functions that say whether a tuple's type has an optional method, and the name of that method.
-_FLAGS = {families.has_ratio: "ratio", families.has_quick: "quick"}
+#: Functions whose result depends on the type of the family alone, and is a constant in compiled code.
+_FLAGS = families.has_ratio, families.has_quick
 announced: list[bool] = []
 
 
 @cache
 def compile_kernel(function: FunctionType, family: type[Family] | None = None) -> Callable[..., Any]:
-    """Return a loop over rows as a compiled function, which releases the GIL.
+    """Return the compiled form of a loop over rows, which releases the GIL.
 
-    It is compiled for the types of its arguments when it is first called, or read from disk if an earlier process
-    compiled it. Arrays must be writable and contiguous, as every kind of array is compiled for separately.
+    Its first call compiles it, or reads it from disk if an earlier process compiled it. Pass writable and contiguous
+    arrays only: numba compiles once per kind of array.
 
     Parameters
     ----------
     function : function
-        A plain function that numba can translate. Its first argument is the family, if there is one.
+        A plain function that numba can compile. Its first argument is the family, if `family` is passed.
     family : type, optional
-        A `kernels.family.Family`. The result of one that is defined in `__main__` is not kept on disk.
+        A `kernels.family.Family`. Kernels of a family that is defined in `__main__` are not kept on disk.
     """
     import numba
 
@@ -57,7 +59,7 @@ def compile_kernel(function: FunctionType, family: type[Family] | None = None) -
     functions = list(_find_functions(function, family))
     for called in functions:
         _register_function(called)
-    # The name of the files on disk and of the symbols in them: without it families would share both.
+    # The name of the file on disk and of the symbols in it, which must differ between families.
     label = function.__name__ if family is None else f"{function.__name__}_{family.__name__}"
     loop.__qualname__ = f"{label}_{_hash_functions(functions, family)}"
     is_kept = family is None or family.__module__ != "__main__"
@@ -67,7 +69,7 @@ def compile_kernel(function: FunctionType, family: type[Family] | None = None) -
 
 
 def _find_functions(function: FunctionType, family: type[Family] | None) -> Iterator[FunctionType]:
-    """Yield a function, the methods of a family, and all that these call: plain functions, and methods of tuples."""
+    """Yield a function, the methods of a family, and all functions and methods of tuples that they call."""
     waiting, seen = [function, *([] if family is None else _list_methods(family))], set()
     while waiting:
         caller = waiting.pop()
@@ -84,14 +86,14 @@ def _find_functions(function: FunctionType, family: type[Family] | None) -> Iter
 
 
 def _list_methods(family: type) -> list[FunctionType]:
-    """Return the methods of a family, those of the tuples it is derived from included."""
+    """Return the public methods of a family, including inherited ones."""
     kinds = [kind for kind in family.__mro__ if kind not in (tuple, object)]
     public = [getattr(x, "__func__", x) for kind in kinds for name, x in vars(kind).items() if not name.startswith("_")]
     return [x for x in public if isinstance(x, FunctionType)]
 
 
 def _hash_functions(functions: list[FunctionType], family: type[Family] | None) -> str:
-    """Hash what functions compute, with the values of the constants that they use: numba sees changes of one file."""
+    """Hash the bytecode of functions and the values of the global constants that they use."""
     fields = None if family is None else (family.__module__, family.__qualname__, getattr(family, "_fields", ()))
     digest = hashlib.sha256(repr(fields).encode())
     for function in sorted(functions, key=lambda x: (x.__module__, x.__qualname__)):
@@ -103,7 +105,7 @@ def _hash_functions(functions: list[FunctionType], family: type[Family] | None) 
             elif isinstance(value, bool | int | float | str | tuple):
                 digest.update(repr((name, value)).encode())
             elif isinstance(value, type) and issubclass(value, tuple):
-                digest.update(repr((name, value.__dict__.get("_fields"))).encode())
+                digest.update(repr((name, getattr(value, "_fields", ()))).encode())
     return digest.hexdigest()[:16]
 
 
@@ -114,7 +116,7 @@ def _list_code(code: CodeType) -> tuple[bytes, tuple[str, ...], tuple[object, ..
 
 @cache
 def _register_function(function: FunctionType) -> None:
-    """Let numba translate a function where compiled code calls it."""
+    """Register a function, so that compiled code can call it."""
     from numba.extending import overload
 
     def choose(*args):
@@ -122,7 +124,7 @@ def _register_function(function: FunctionType) -> None:
         if function is families.prepare:
             return kind.prepare.__func__
         if function in _FLAGS:
-            return (lambda p: True) if hasattr(kind, _FLAGS[function]) else (lambda p: False)
+            return (lambda p: True) if function(kind) else (lambda p: False)
         return function
 
     options = _ANY_ORDER_OPTIONS if function in ANY_ORDER else _OPTIONS
@@ -131,7 +133,7 @@ def _register_function(function: FunctionType) -> None:
 
 @cache
 def _register_methods() -> None:
-    """Let numba choose the methods of families by the type of a tuple, those of the protocol where one is missing."""
+    """Register the methods of families: numba chooses one by the type of the tuple, or the default of the protocol."""
     from numba import types
     from numba.extending import overload_method
 
@@ -147,7 +149,7 @@ def _register_methods() -> None:
 
 
 def _announce(dispatcher: Any) -> None:
-    """Print once per process that kernels are compiled, unless they are on disk."""
+    """Print a line, once per process, if kernels have to be compiled because they are not on disk yet."""
     path = Path(dispatcher.stats.cache_path) if dispatcher.stats.cache_path else None
     if not announced and (path is None or not any(path.glob(f"*{dispatcher.py_func.__qualname__}*"))):
         announced.append(True)

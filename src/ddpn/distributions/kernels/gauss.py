@@ -1,10 +1,10 @@
-"""Gauss's rule for sums: a panel is n = 16 * 2^k consecutive counts, represented by 16 positions.
+"""Gauss's rule for sums: a panel of n = 16 * 2^k consecutive counts is represented by 16 positions with weights.
 
-Positions and weights are such that the sum over the counts of any polynomial of degree up to 15 is exact, and of those
-up to 31 to 6 digits, as with Gauss-Legendre quadrature for integrals, which they approach. For k = 0 they are the
-counts themselves. Values at the positions also stand for the polynomial of degree 15 through them, and so for partial
-sums and for the values at the positions of either half of the panel. Tables for 2 n counts follow from those for n:
-such a panel is two panels.
+The weighted sum over the positions equals the sum over all n counts for polynomials of degree up to 15, and agrees with
+it to six digits for degrees up to 31. For k = 0 the positions are the counts themselves; for large k the rule
+approaches Gauss-Legendre quadrature. The polynomial of degree 15 through the values at the positions also gives partial
+sums, and the values at the positions of either half of the panel. As a panel of 2 n counts is two panels of n counts,
+its tables are computed from theirs.
 """
 
 from math import frexp
@@ -12,35 +12,40 @@ from math import frexp
 import numpy as np
 from numpy.polynomial.legendre import legvander
 
-#: Positions of a panel, and sizes of panels with a table of their own: from 16 * 2^26 on these agree to 1e-15.
-SIZE, TABLES = 16, 27
+#: Positions of a panel, and number of panel sizes with a table: from 16 * 2^26 counts on, tables agree to 1e-15.
+N_POSITIONS, N_TABLES = 16, 27
 #: Binary digits of positions, as shares of a panel.
 DIGITS = 26
-#: Largest count, in sizes of a panel, that is added to the panel's positions without rounding. Beyond it, distributions
-#: up to a standard deviation of `NARROW` are summed count by count.
-EXACT, NARROW = 2.0 ** (52 - DIGITS), 4096.0
+#: Largest count, in multiples of a panel's size, to which the positions are added without rounding. Beyond it,
+#: distributions with a standard deviation up to `MAX_NARROW_DEVIATION` are summed count by count.
+MAX_EXACT_SIZES, MAX_NARROW_DEVIATION = 2.0 ** (52 - DIGITS), 4096.0
 
 
 def _compute_positions(n):
-    """Compute the positions of Gauss's rule for n counts by Golub and Welsch, from half a count before the first."""
-    j = np.arange(1.0, SIZE)
+    """Compute positions for n counts by the algorithm of Golub and Welsch; 1/2 before the first count is 0."""
+    j = np.arange(1.0, N_POSITIONS)
     shares = 0.5 + np.linalg.eigvalsh(np.diag(0.5 * j * np.sqrt((1.0 - (j / n) ** 2) / (4.0 * j**2 - 1.0)), -1))
     return n * np.round(shares * 2.0**DIGITS) / 2.0**DIGITS
 
 
 def _compute_tables():
-    """Compute positions, weights and partial sums over n, and values in both halves of a panel, for every k."""
-    n, positions, weights, upto = float(SIZE), np.arange(SIZE) + 0.5, np.ones(SIZE), np.tril(np.ones((SIZE, SIZE)))
-    left = right = np.zeros((SIZE, SIZE))
+    """Compute the four tables of this module, see below."""
+    n, positions, weights, upto = (
+        float(N_POSITIONS),
+        np.arange(N_POSITIONS) + 0.5,
+        np.ones(N_POSITIONS),
+        np.tril(np.ones((N_POSITIONS, N_POSITIONS))),
+    )
+    left = right = np.zeros((N_POSITIONS, N_POSITIONS))
     tables = []
-    for _ in range(TABLES):
-        middle = upto.T - 0.5 * np.eye(SIZE)
+    for _ in range(N_TABLES):
+        middle = upto.T - 0.5 * np.eye(N_POSITIONS)
         tables.append((positions / n, weights / n, middle / n, np.stack([left.T, right.T])))
         inner, outer = np.append(positions, positions + n) / n - 1.0, _compute_positions(2.0 * n) / n - 1.0
-        halves = legvander(inner, SIZE - 1) @ np.linalg.inv(legvander(outer, SIZE - 1))
-        left, right = halves[:SIZE], halves[SIZE:]
+        halves = legvander(inner, N_POSITIONS - 1) @ np.linalg.inv(legvander(outer, N_POSITIONS - 1))
+        left, right = halves[:N_POSITIONS], halves[N_POSITIONS:]
         sums = np.concatenate([upto @ left, weights @ left + upto @ right])
-        upto = legvander(outer, SIZE) @ np.linalg.pinv(legvander(inner, SIZE)) @ sums
+        upto = legvander(outer, N_POSITIONS) @ np.linalg.pinv(legvander(inner, N_POSITIONS)) @ sums
         weights = weights @ (left + right)
         n, positions = 2.0 * n, n * (outer + 1.0)
     return (np.ascontiguousarray(np.stack(values)) for values in zip(*tables, strict=True))
@@ -54,10 +59,10 @@ POSITIONS, WEIGHTS, UPTO, HALVES = _compute_tables()
 
 
 def is_exact(n, y, width):
-    """Return True if a panel of n counts near y may be used: rounded positions would make tails inaccurate."""
-    return n * EXACT > y or width > NARROW
+    """Return True if positions near y are not rounded, or if rounding does no harm, as the distribution is wide."""
+    return n * MAX_EXACT_SIZES > y or width > MAX_NARROW_DEVIATION
 
 
 def find_table(n):
-    """Return k of a panel of n = 16 * 2^k counts, at most the last k with tables."""
-    return min(frexp(n / SIZE)[1] - 1, TABLES - 1)
+    """Return the index k of the tables for a panel of n = 16 * 2^k counts, at most the last one."""
+    return min(frexp(n / N_POSITIONS)[1] - 1, N_TABLES - 1)

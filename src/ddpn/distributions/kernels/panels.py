@@ -1,82 +1,81 @@
-"""Rows whose counts are too many to add one by one: mixtures on panels of counts, see `gauss`.
+"""Statistics of mixtures with too many counts to add one by one: sums over panels of counts, see `gauss`.
 
-Panels are as long as all components that have mass there are smooth, and where one is not they are single counts: where
-it is narrow, and close to the ends of its range. The families of a mixture evaluate their components at the positions
-of all panels, one family after the other. The values give the moments of the mixture, and by halving panels a
-quantile, the count that a CRPS is for, and the count at which a map of the cdf has a knot.
+The counts of a row are divided into panels over which all components are smooth; where one is narrow, or near an end of
+its range, panels are 16 single counts. Each family adds the probabilities of its components at the 16 positions of
+every panel. Sums over the values give the moments of the mixture. A quantile, the count to be scored, or a knot of a
+recalibration map is found by halving the panel that contains it.
 
-Rows share their arrays: the panels of row i are those from `offsets[i]` up to `offsets[i + 1]`.
+Rows share their arrays: the panels of row i are `offsets[i]` to `offsets[i + 1]`.
 """
 
 from math import exp, inf, log
 
 import numpy as np
 
-from ddpn.distributions.kernels.arrays import change_mass, find_slope, split_variance
+from ddpn.distributions.kernels.arrays import compute_slope, recalibrate_mass, split_variance
 from ddpn.distributions.kernels.family import prepare
-from ddpn.distributions.kernels.gauss import HALVES, POSITIONS, SIZE, UPTO, WEIGHTS, find_table, is_exact
+from ddpn.distributions.kernels.gauss import HALVES, N_POSITIONS, POSITIONS, UPTO, WEIGHTS, find_table, is_exact
 from ddpn.distributions.kernels.ranges import (
     CENTRE,
-    DEPTH,
+    EXTENT_DEPTH,
     FIRST,
     HIGH,
     LAST,
     LOW,
     REFERENCE,
-    TAIL,
+    TAIL_DEVIATIONS,
     WIDTH,
     find_extent,
     has_total_1,
 )
 
-#: A panel spans at most so many standard deviations. The cdf of a normal distribution by repeated halving then errs by
-#: 3e-12 of itself down to six standard deviations below the mean, which is below SLACK; with spans of 2, by 3e-8.
-SPAN = 1.25
-#: Relative rounding of the masses of panels, which must not move a quantile.
-SLACK = 1e-11
-#: What evaluating a component finds: the log of the sum of its weights, its mean and its variance.
+#: Longest panel in standard deviations. The cdf of a normal distribution by repeated halving then errs by 3e-12 of
+#: itself down to six standard deviations below the mean, which is below PANEL_TOLERANCE; with spans of 2, by 3e-8.
+MAX_PANEL_DEVIATIONS = 1.25
+#: Relative tolerance at the level of a quantile: rounding in sums over panels must not move it.
+PANEL_TOLERANCE = 1e-11
+#: Columns of `totals`: the log of the sum of a component's weights, its mean and its variance.
 LOG_TOTAL, MEAN, VARIANCE = range(3)
 
 
 # Layout --------------------------------------------------------------------------------------------------------------
 
 
-def find_extents(family, components, weights, column, extents):
-    """Find the extents of the components (rows, k, 5) of a family, whose first one is `column` of the mixture."""
+def compute_component_extents(family, components, weights, column, extents):
+    """Find the extents of the components (rows, k, 5) of a family; see `ranges.find_extent`."""
     for i in range(components.shape[0]):
         for k in range(components.shape[1]):
             if weights[i, column + k] > 0.0:
                 p = prepare(family, components[i, k, 0], components[i, k, 1], components[i, k, 2])
-                find_extent(p, components[i, k, 3], components[i, k, 4], DEPTH, extents[i, column + k])
+                find_extent(p, components[i, k, 3], components[i, k, 4], EXTENT_DEPTH, extents[i, column + k])
 
 
-def count_panels(extents, weights, offsets):
-    """Find where the panels of each row start in an array of all panels."""
+def lay_all_panels(extents, weights, offsets):
+    """Lay the panels of all rows; return them in one array, and write to `offsets` where each row starts in it."""
     offsets[0], nothing = 0, np.zeros((0, 3))
     for i in range(len(weights)):
         offsets[i + 1] = offsets[i] + lay_panels(extents[i], weights[i], nothing)
-
-
-def lay_all_panels(extents, weights, offsets, panels):
-    """Put the panels of all rows into their places."""
+    panels = np.empty((offsets[-1], 3))
     for i in range(len(weights)):
         lay_panels(extents[i], weights[i], panels[offsets[i] : offsets[i + 1]])
+    return panels
 
 
 def lay_panels(extents, weights, panels):
-    """Put the first count, size and slope 1 of a row's panels into an array, up to its length; return their number.
+    """Write first count, number of counts and slope of a row's panels, as many as fit; return their number.
 
-    Panels go from 0 to the last count that matters. A slope is what multiplies all probabilities of a panel. There are
-    no panels if parameters are NaN or infinite, or if float64 cannot tell counts apart.
+    Panels reach from 0 to the last count that is not negligible. The slope multiplies all probabilities of a panel; it
+    is 1 before recalibration. There are no panels if parameters are NaN or infinite, or if counts are too large for
+    float64.
     """
-    x, n, last, number = 0.0, float(SIZE), -1.0, 0
+    x, n, last, number = 0.0, float(N_POSITIONS), -1.0, 0
     for k in range(len(weights)):
         if not (weights[k] <= 0.0 or weights[k] * (extents[k, REFERENCE] + extents[k, LAST]) < inf):
             return 0
         if weights[k] > 0.0:
             last = max(last, extents[k, LAST])
     while x <= last:
-        while n > SIZE and not is_smooth(extents, weights, x, n):
+        while n > N_POSITIONS and not is_smooth(extents, weights, x, n):
             n *= 0.5
         while is_smooth(extents, weights, x, 2.0 * n):
             n *= 2.0
@@ -90,12 +89,12 @@ def lay_panels(extents, weights, panels):
 
 
 def is_smooth(extents, weights, x, n):
-    """Return whether every component that has mass among n counts from x on is smooth there."""
+    """Return True if every component with mass among the n counts from x on is smooth there."""
     for k in range(len(weights)):
         if weights[k] > 0.0 and extents[k, FIRST] < x + n and extents[k, LAST] >= x:
-            scale = max(extents[k, WIDTH], abs(x - extents[k, CENTRE]) / TAIL)
+            scale = max(extents[k, WIDTH], abs(x - extents[k, CENTRE]) / TAIL_DEVIATIONS)
             is_inner = x - n >= extents[k, LOW] and x + 2.0 * n <= extents[k, HIGH] + 1.0
-            if not (is_inner and n <= SPAN * scale and is_exact(n, x, extents[k, WIDTH])):
+            if not (is_inner and n <= MAX_PANEL_DEVIATIONS * scale and is_exact(n, x, extents[k, WIDTH])):
                 return False
     return n < 1e300
 
@@ -104,15 +103,15 @@ def is_smooth(extents, weights, x, n):
 
 
 def add_values(family, components, weights, column, extents, offsets, panels, values, totals):
-    """Add the probabilities of a family's components at the positions of all panels to `values` (panels, 16).
+    """Add the probabilities of a family's components, times their mixture weights, to `values` (panels, 16).
 
-    `totals` (rows, K, 3) gets the log of the sum of each component's weights, its mean and its variance. All values of
-    a row are NaN where a component has no finite sum.
+    `totals` (rows, K, 3) receives the log of the sum of each component's weights, its mean and its variance. All values
+    of a row become NaN if the weights of a component have no finite sum.
     """
     longest = 0
     for i in range(len(weights)):
         longest = max(longest, offsets[i + 1] - offsets[i])
-    buffer = np.empty((longest, SIZE))
+    buffer = np.empty((longest, N_POSITIONS))
     for i in range(len(weights)):
         start, end = offsets[i], offsets[i + 1]
         for k in range(components.shape[1]):
@@ -123,7 +122,7 @@ def add_values(family, components, weights, column, extents, offsets, panels, va
 
 
 def add_component(p, weight, extent, panels, values, totals, buffer):
-    """Add the probabilities of one component, times its weight, at the positions of a row's panels."""
+    """Add the probabilities of one component, times its mixture weight, to the values of a row's panels."""
     low, high, centre, reference = extent[LOW], extent[HIGH], extent[CENTRE], extent[REFERENCE]
     first, end, total, shift, square = len(panels), 0, 0.0, 0.0, 0.0
     for s in range(len(panels)):
@@ -131,7 +130,7 @@ def add_component(p, weight, extent, panels, values, totals, buffer):
         if not (extent[FIRST] < x + n and extent[LAST] >= x):
             continue
         first, end, t = min(first, s), s + 1, find_table(n)
-        for i in range(SIZE):
+        for i in range(N_POSITIONS):
             y = x - 0.5 + n * POSITIONS[t, i]
             w = exp(p.log_mass(y) - reference) if low <= y <= high else 0.0
             share, gap = n * WEIGHTS[t, i] * w, y - centre
@@ -148,12 +147,12 @@ def add_component(p, weight, extent, panels, values, totals, buffer):
     totals[MEAN], totals[VARIANCE] = centre + shift, max(square / total - shift * shift, 0.0)
     factor = weight * (exp(reference) if is_whole else 1.0 / total)
     for s in range(first, end):
-        for i in range(SIZE):
+        for i in range(N_POSITIONS):
             values[s, i] += factor * buffer[s, i]
 
 
 def add_masses(family, components, weights, column, extents, totals, y, results):
-    """Add the probabilities of single counts y (rows, n) in a family's components."""
+    """Add the probabilities of counts y (rows, n) under a family's components, times their mixture weights."""
     for i in range(len(weights)):
         for k in range(components.shape[1]):
             extent, weight = extents[i, column + k], weights[i, column + k]
@@ -167,98 +166,99 @@ def add_masses(family, components, weights, column, extents, totals, y, results)
 # Rows ----------------------------------------------------------------------------------------------------------------
 
 
-def summarise_panels(weights, groups, totals, offsets, all_panels, all_values, change, inputs, entropy, modes, results):
-    """Find what `rows.summarise` finds, from the values of all panels; `modes` (rows, 2) gets counts around a mode."""
+def summarise_panels(
+    weights, groups, totals, offsets, all_panels, all_values, cdf_map, inputs, entropy, modes, results
+):
+    """Compute the results of `loops.summarise` from the values of all panels; write bounds of the modes to `modes`."""
     levels, y, interval_levels = inputs
     moments, quantiles, scores, intervals, entries = results
-    work = np.zeros((4, SIZE))
+    work = np.zeros((4, N_POSITIONS))
     for i in range(len(weights)):
         panels, values = all_panels[offsets[i] : offsets[i + 1]], all_values[offsets[i] : offsets[i + 1]]
         if len(panels) == 0 or np.isnan(values[0, 0]):
             modes[i, :], moments[i, 0] = 0.0, np.nan
             continue
         split_variance(groups, weights[i], totals[i, :, MEAN : VARIANCE + 1], moments[i])
-        if change.shape[1] > 0:
-            panels, values = divide_panels(panels, values, change)
-            change_knots(panels, values, change)
-            sum_moments_of_panels(panels, values, moments[i])
+        if cdf_map.shape[1] > 0:
+            panels, values = divide_panels(panels, values, cdf_map)
+            recalibrate_knots(panels, values, cdf_map)
+            sum_panel_moments(panels, values, moments[i])
         positions = place_positions(panels)
         bracket_mode(panels, positions, values, modes[i])
         sums = np.zeros((len(panels), 5))
-        moments[i, 3] = accumulate(panels, values, entropy, sums)
+        moments[i, 3] = accumulate_panels(panels, values, entropy, sums)
         for j in range(levels.shape[1]):
-            quantiles[i, j], _, _ = split(panels, values, sums, levels[i, j], -1.0, work)
+            quantiles[i, j], _, _ = split_at_count(panels, values, sums, levels[i, j], -1.0, work)
         for j in range(y.shape[1]):
-            _, scores[i, j], _ = split(panels, values, sums, -1.0, y[i, j], work)
+            _, scores[i, j], _ = split_at_count(panels, values, sums, -1.0, y[i, j], work)
         if intervals.shape[1] > 0:
             curve = draw_cdf(panels, positions, values, sums)
             tail = find_narrowest_tail(curve, interval_levels[i, 0])
-            low, _, before = split(panels, values, sums, tail, -1.0, work)
-            high, _, _ = split(panels, values, sums, before + interval_levels[i, 0], -1.0, work)
-            _, _, upto = split(panels, values, sums, -1.0, high + 1.0, work)
+            low, _, before = split_at_count(panels, values, sums, tail, -1.0, work)
+            high, _, _ = split_at_count(panels, values, sums, before + interval_levels[i, 0], -1.0, work)
+            _, _, upto = split_at_count(panels, values, sums, -1.0, high + 1.0, work)
             intervals[i, 0], intervals[i, 1], intervals[i, 2] = low, high, upto - before
         if entries.shape[1] > 0:
-            entries[i, :] = find_set_level(draw_cdf(panels, positions, values, sums), y[i, 0])
+            entries[i, :] = find_entry_level(draw_cdf(panels, positions, values, sums), y[i, 0])
 
 
 def place_positions(panels):
     """Return the positions of all panels. Shape: (panels, 16)."""
-    positions = np.empty((len(panels), SIZE))
+    positions = np.empty((len(panels), N_POSITIONS))
     for s in range(len(panels)):
         t = find_table(panels[s, 1])
-        for i in range(SIZE):
+        for i in range(N_POSITIONS):
             positions[s, i] = panels[s, 0] - 0.5 + panels[s, 1] * POSITIONS[t, i]
     return positions
 
 
 def bracket_mode(panels, positions, values, mode):
-    """Find two counts between which the most probable one lies: the neighbours of the highest position.
+    """Write two counts that enclose the mode: those at the positions beside the most probable position.
 
-    Neighbours in panels of another slope do not count: probabilities jump between them.
+    A position in a panel of another slope is no such neighbour, as probabilities jump between the two panels.
     """
     best = np.argmax(values)
-    s, i = best // SIZE, best % SIZE
+    s, i = best // N_POSITIONS, best % N_POSITIONS
     x, n, slope = panels[s, 0], panels[s, 1], panels[s, 2]
     low = high = np.floor(positions[s, i])
-    if n > SIZE or slope != KNOT:
+    if n > N_POSITIONS or slope != KNOT_SLOPE:
         low, high = x, x + n - 1.0
         if i > 0:
             low = np.floor(positions[s, i - 1])
-        elif s > 0 and panels[s - 1, 2] == slope and values[s - 1, SIZE - 1] > 0.0:
-            low = np.floor(positions[s - 1, SIZE - 1])
-        if i < SIZE - 1:
+        elif s > 0 and panels[s - 1, 2] == slope and values[s - 1, N_POSITIONS - 1] > 0.0:
+            low = np.floor(positions[s - 1, N_POSITIONS - 1])
+        if i < N_POSITIONS - 1:
             high = np.floor(positions[s, i + 1])
         elif s < len(panels) - 1 and panels[s + 1, 2] == slope:
             high = np.floor(positions[s + 1, 0])
     mode[0], mode[1] = low, high
 
 
-# Changed cdfs --------------------------------------------------------------------------------------------------------
+# Recalibrated cdfs ----------------------------------------------------------------------------------------------------
 
-#: The slope of a panel of 16 counts in which a map has a knot: each count has a slope of its own.
-KNOT = 0.0
-#: The most parts of a panel that wait while it is halved.
+#: Mark in place of a slope: the panel is 16 counts, with a knot of the recalibration map among them.
+KNOT_SLOPE = 0.0
+#: Most parts of a panel that are kept while it is halved.
 MAX_HALVES = 64
 
 
-def divide_panels(panels, values, change):
-    """Return panels that each lie within one piece of the map, with the slope there; around a knot they are 16 counts.
+def divide_panels(panels, values, cdf_map):
+    """Divide panels such that each lies within one piece of the recalibration map, and multiply them by its slope.
 
-    Panels with a knot in them are halved. All that is computed for a panel is linear in its probabilities, so that a
-    panel within a piece only needs its slope, which its values are multiplied by.
+    A panel that contains a knot is halved until it is 16 counts, which `recalibrate_knots` changes one by one.
     """
-    knots, number, piece, upto = change.shape[1], 0, 0, 0.0
-    new_panels, new_values = np.zeros((2 * len(panels) + 64, 3)), np.zeros((2 * len(panels) + 64, SIZE))
-    # Parts of a panel that remain, the next one last: halves of halves, and so at most as many as a count has digits.
-    parts, part_values = np.zeros((MAX_HALVES, 2)), np.zeros((MAX_HALVES, SIZE))
+    knots, number, piece, upto = cdf_map.shape[1], 0, 0, 0.0
+    new_panels, new_values = np.zeros((2 * len(panels) + 64, 3)), np.zeros((2 * len(panels) + 64, N_POSITIONS))
+    # A stack of the parts of a panel, the next one last: halves of halves, at most one per binary digit of a count.
+    parts, part_values = np.zeros((MAX_HALVES, 2)), np.zeros((MAX_HALVES, N_POSITIONS))
     for s in range(len(panels)):
         waiting = 1
         parts[0, 0], parts[0, 1], part_values[0] = panels[s, 0], panels[s, 1], values[s]
         while waiting > 0:
             x, n, part = parts[waiting - 1, 0], parts[waiting - 1, 1], part_values[waiting - 1]
             mass = sum_panel(part, n)
-            is_within = piece == knots - 2 or upto + mass <= change[0, piece + 1]
-            if not is_within and n > SIZE and waiting < MAX_HALVES:
+            is_within = piece == knots - 2 or upto + mass <= cdf_map[0, piece + 1]
+            if not is_within and n > N_POSITIONS and waiting < MAX_HALVES:
                 whole = part.copy()
                 multiply(HALVES[find_table(n), 0], whole, part_values[waiting])
                 multiply(HALVES[find_table(n), 1], whole, part)
@@ -269,40 +269,40 @@ def divide_panels(panels, values, change):
             if number == len(new_panels):
                 new_panels = np.concatenate((new_panels, np.zeros_like(new_panels)))
                 new_values = np.concatenate((new_values, np.zeros_like(new_values)))
-            slope = find_slope(change, piece) if is_within else KNOT
+            slope = compute_slope(cdf_map, piece) if is_within else KNOT_SLOPE
             new_panels[number, 0], new_panels[number, 1], new_panels[number, 2] = x, n, slope
-            for i in range(SIZE):
+            for i in range(N_POSITIONS):
                 new_values[number, i] = part[i] * slope if is_within else part[i]
             number += 1
             waiting -= 1
             upto += mass
-            while piece < knots - 2 and upto > change[0, piece + 1]:
+            while piece < knots - 2 and upto > cdf_map[0, piece + 1]:
                 piece += 1
     return new_panels[:number], new_values[:number]
 
 
-def change_knots(panels, values, change):
-    """Change the probabilities of counts in panels with a knot, which have not been multiplied by a slope."""
+def recalibrate_knots(panels, values, cdf_map):
+    """Recalibrate the probabilities of single counts in panels with a knot, which `divide_panels` left unchanged."""
     upto = 0.0
     for s in range(len(panels)):
-        if panels[s, 2] == KNOT:
-            upto = change_mass(values[s], SIZE, upto, change)
+        if panels[s, 2] == KNOT_SLOPE:
+            upto = recalibrate_mass(values[s], N_POSITIONS, upto, cdf_map)
         else:
             upto += sum_panel(values[s], panels[s, 1]) / panels[s, 2]
 
 
-def sum_moments_of_panels(panels, values, moments):
-    """Find the mean and the variance by sums over all panels, around the mean that `moments` has before."""
-    around, work = moments[0], np.zeros(SIZE)
+def sum_panel_moments(panels, values, moments):
+    """Compute mean and variance by sums over all panels, around the mean before recalibration."""
+    around, work = moments[0], np.zeros(N_POSITIONS)
     positions = place_positions(panels)
     total, first, second = 0.0, 0.0, 0.0
     for s in range(len(panels)):
         n = panels[s, 1]
         total += sum_panel(values[s], n)
-        for i in range(SIZE):
+        for i in range(N_POSITIONS):
             work[i] = values[s, i] * (positions[s, i] - around)
         first += sum_panel(work, n)
-        for i in range(SIZE):
+        for i in range(N_POSITIONS):
             work[i] *= positions[s, i] - around
         second += sum_panel(work, n)
     shift = first / total
@@ -313,7 +313,7 @@ def sum_moments_of_panels(panels, values, moments):
 
 
 def multiply(matrix, values, results):
-    """Multiply the values of a panel by a table."""
+    """Write the product of a table (values, results) with the values of a panel to `results`."""
     for i in range(len(results)):
         results[i] = 0.0
     for j in range(len(values)):
@@ -324,31 +324,32 @@ def multiply(matrix, values, results):
 def sum_panel(values, n):
     """Return the sum over a panel of n counts."""
     t, total = find_table(n), 0.0
-    for i in range(SIZE):
+    for i in range(N_POSITIONS):
         total += WEIGHTS[t, i] * values[i]
     return n * total
 
 
 def sum_squares(values, n, first, sign, work):
-    """Sum over a panel the squares of `first` with the sum up to each count added (sign 1) or removed (-1)."""
+    """Return the sum over a panel of (first + sign x S(z))^2, with S(z) the sum of its values up to the count z."""
     t, total = find_table(n), 0.0
     multiply(UPTO[t], values, work)
-    for i in range(SIZE):
+    for i in range(N_POSITIONS):
         total += WEIGHTS[t, i] * (first + sign * (n * work[i] + 0.5 * values[i])) ** 2
     return n * total
 
 
-def accumulate(panels, values, entropy, totals):
-    """Find each panel's mass, that before and after it, and sums of F(z)^2 before and of (1 - F(z))^2 after it.
+def accumulate_panels(panels, values, entropy, totals):
+    """Compute five totals of each panel, and return the entropy if `entropy` is true, else 0.
 
-    Returns the entropy, if it is asked for.
+    They are the panel's mass, the mass before it, the mass after it, the sum of F(z)^2 before it, and the sum of
+    (1 - F(z))^2 after it.
     """
-    work, last, spread = np.zeros(SIZE), len(panels) - 1, 0.0
+    work, last, spread = np.zeros(N_POSITIONS), len(panels) - 1, 0.0
     for s in range(len(panels)):
         n = panels[s, 1]
         totals[s, 0] = sum_panel(values[s], n)
         if entropy:
-            for i in range(SIZE):
+            for i in range(N_POSITIONS):
                 work[i] = -values[s, i] * log(values[s, i]) if values[s, i] > 0.0 else 0.0
             spread += sum_panel(work, n)
         if s < last:
@@ -361,18 +362,21 @@ def accumulate(panels, values, entropy, totals):
 
 
 def is_reached(below, above, end, level, y):
-    """Return whether the count that is looked for is before `end`, with so much mass before and from there on."""
+    """Return True if a search ends before the count `end`: at a level of the cdf, or at the count y if the level is -1.
+
+    `below` and `above` are P(Z < end) and P(Z >= end).
+    """
     if level < 0.0:
         return y < end
     if level <= 0.5:
-        return below >= level * (1.0 - SLACK)
-    return above <= (1.0 - level) * (1.0 + SLACK)
+        return below >= level * (1.0 - PANEL_TOLERANCE)
+    return above <= (1.0 - level) * (1.0 + PANEL_TOLERANCE)
 
 
-def split(panels, values, totals, level, y, work):
-    """Return the count at a level of the cdf, or y if the level is -1; its CRPS; and the mass below it.
+def split_at_count(panels, values, totals, level, y, work):
+    """Return the quantile at a level, or y if the level is -1; the CRPS of this count; and the probability below it.
 
-    The CRPS is the sum of F(z)^2 below the count and of (1 - F(z))^2 from it on. The panel that the count is in is
+    The CRPS is the sum of F(z)^2 below the count and of (1 - F(z))^2 from it on. The panel that contains the count is
     halved until it is 16 counts.
     """
     s, last = 0, len(panels) - 1
@@ -380,9 +384,9 @@ def split(panels, values, totals, level, y, work):
         s += 1
     x, n, below, above, score = panels[s, 0], panels[s, 1], totals[s, 1], totals[s, 2], totals[s, 3] + totals[s, 4]
     inner, left, right, sums = work[0], work[1], work[2], work[3]
-    for i in range(SIZE):
+    for i in range(N_POSITIONS):
         inner[i] = values[s, i]
-    while n > SIZE:
+    while n > N_POSITIONS:
         multiply(HALVES[find_table(n), 0], inner, left)
         multiply(HALVES[find_table(n), 1], inner, right)
         n *= 0.5
@@ -397,10 +401,10 @@ def split(panels, values, totals, level, y, work):
             x += n
             inner, right = right, inner
     count, before = x, below
-    for i in range(SIZE - 1, -1, -1):  # what is above each count, of which the last is above the panel
+    for i in range(N_POSITIONS - 1, -1, -1):  # P(Z > count) of the 16 counts, by adding from the last one down
         left[i] = above
         above += inner[i]
-    for i in range(SIZE):
+    for i in range(N_POSITIONS):
         below += inner[i]
         if count < x + i or is_reached(below, left[i], x + i + 1.0, level, y):
             score += left[i] ** 2
@@ -408,38 +412,38 @@ def split(panels, values, totals, level, y, work):
             score += below**2
             count += 1.0
             before = below
-    end = x + SIZE
+    end = x + N_POSITIONS
     return min(count, end - 1.0), score + max(y - end, 0.0), before
 
 
 # Narrowest intervals --------------------------------------------------------------------------------------------------
 
-#: Points of a curve per position of a panel: at four the interval is the narrowest to a thousandth of its width.
-POINTS = 4
+#: Points of the cdf per position of a panel: with four, intervals are narrowest to a thousandth of their width.
+POINTS_PER_POSITION = 4
 
 
 def draw_cdf(panels, positions, values, totals):
-    """Return counts, P(Z <= count) and pmf at all positions and at points between them. Shape: (3, points)."""
-    nodes = np.zeros((3, len(panels) * SIZE))
-    upto = np.zeros(SIZE)
+    """Evaluate the cdf and the pmf at all positions and at points between them. Shape: counts, cdf, pmf (3, points)."""
+    nodes = np.zeros((3, len(panels) * N_POSITIONS))
+    upto = np.zeros(N_POSITIONS)
     for s in range(len(panels)):
         n = panels[s, 1]
         multiply(UPTO[find_table(n)], values[s], upto)
-        for i in range(SIZE):
-            node = s * SIZE + i
+        for i in range(N_POSITIONS):
+            node = s * N_POSITIONS + i
             nodes[0, node], nodes[2, node] = positions[s, i], values[s, i]
             nodes[1, node] = totals[s, 1] + n * upto[i] + 0.5 * values[s, i]
-    curve = np.zeros((3, (nodes.shape[1] - 1) * POINTS + 1))
+    curve = np.zeros((3, (nodes.shape[1] - 1) * POINTS_PER_POSITION + 1))
     for node in range(nodes.shape[1] - 1):
         x, h = nodes[0, node], nodes[0, node + 1] - nodes[0, node]
         start, end = nodes[1, node], nodes[1, node + 1]
         slope, next_slope = h * nodes[2, node], h * nodes[2, node + 1]
-        for i in range(POINTS):
-            t = i / POINTS
+        for i in range(POINTS_PER_POSITION):
+            t = i / POINTS_PER_POSITION
             cubic = (
                 slope * t * (1.0 - t) ** 2 - next_slope * t * t * (1.0 - t) + (end - start) * t * t * (3.0 - 2.0 * t)
             )
-            point = node * POINTS + i
+            point = node * POINTS_PER_POSITION + i
             curve[0, point], curve[1, point] = x + t * h, min(max(start + cubic, start), end)
             curve[2, point] = nodes[2, node] + t * (nodes[2, node + 1] - nodes[2, node])
     curve[:, -1] = nodes[:, -1]
@@ -447,7 +451,7 @@ def draw_cdf(panels, positions, values, totals):
 
 
 def find_narrowest_tail(curve, level):
-    """Return the mass below the shortest stretch of a curve that has so much mass, at points of the curve."""
+    """Return the probability below the narrowest interval of a level, which starts at a point of the curve."""
     best, tail, end = curve[0, -1] + 1.0, 0.0, 0
     for start in range(curve.shape[1]):
         goal = (curve[1, start] if start > 0 else 0.0) + level
@@ -459,13 +463,13 @@ def find_narrowest_tail(curve, level):
         share = (curve[1, end] - goal) / step if step > 0.0 else 0.0
         stop = curve[0, end] - share * (curve[0, end] - curve[0, end - 1]) if end > 0 else curve[0, end]
         first = curve[0, start] if start > 0 else 0.0
-        if stop - first < best * (1.0 - SLACK):
+        if stop - first < best * (1.0 - PANEL_TOLERANCE):
             best, tail = stop - first, goal - level
     return tail
 
 
-def find_set_level(curve, y):
-    """Return the mass of the shortest stretch that has y and all counts that are more probable than y."""
+def find_entry_level(curve, y):
+    """Return the level at which the narrowest interval comes to include y: the probability of all likelier counts."""
     last = curve.shape[1] - 1
     if y > curve[0, last]:
         return curve[1, last]
@@ -480,13 +484,13 @@ def find_set_level(curve, y):
         first += 1
     while end > 0 and curve[2, end] < probability:
         end -= 1
-    low = min(crossing(curve, first - 1, first, probability), cdf) if first > 0 else 0.0
-    high = max(crossing(curve, end, end + 1, probability), cdf) if end < last else curve[1, last]
+    low = min(interpolate_cdf(curve, first - 1, first, probability), cdf) if first > 0 else 0.0
+    high = max(interpolate_cdf(curve, end, end + 1, probability), cdf) if end < last else curve[1, last]
     return high - low
 
 
-def crossing(curve, before, after, probability):
-    """Return the cdf where the pmf passes a value between two points of a curve."""
+def interpolate_cdf(curve, before, after, probability):
+    """Return the cdf at which the pmf passes a probability, between two points of the curve."""
     rise = curve[2, after] - curve[2, before]
     share = min(max((probability - curve[2, before]) / rise, 0.0), 1.0) if rise != 0.0 else 0.0
     return curve[1, before] + share * (curve[1, after] - curve[1, before])

@@ -1,84 +1,70 @@
-"""Sums of one distribution's weights over a range of counts, of any length.
+"""Sums of one distribution's weights over a range of counts of any length.
 
-A sum starts at the count of the range that is closest to the centre of the distribution and goes outward, to both ends
-or until terms are negligible: by panels of counts, see `gauss`, which are as long as the weights are smooth.
+A sum starts at the count of the range that is closest to the centre of the distribution. From there it goes to both
+ends of the range, or until terms are negligible, by panels of counts (see `gauss`) over which the weights are smooth.
 """
 
 from math import exp, inf, log, log1p
 
 import numpy as np
 
-from ddpn.distributions.kernels.gauss import POSITIONS, SIZE, WEIGHTS, find_table, is_exact
-from ddpn.distributions.kernels.walk import matters
+from ddpn.distributions.kernels.gauss import N_POSITIONS, POSITIONS, WEIGHTS, find_table, is_exact
+from ddpn.distributions.kernels.walk import find_peak, matters
 
-#: Distance of the centre from both ends in standard deviations from which on a sum may take strides, their length in
-#: standard deviations (error 1e-13), and the deviation from which on they are worth while.
-CLEAR, STRIDE, WIDE = 9.5, 1.5, 4.0
-#: A panel spans at most so many standard deviations, so many times its distance from the ends of the support, and a
-#: change of the weights by e^16: error 1e-14 each. From so many standard deviations on, spans grow with the distance
-#: from the centre: what is left there is a heavy tail.
-SPAN, NEAR, DROP, TAIL = 4.5, 2.0, 16.0, 8.0
-#: Log weights below the peak at which a distribution ends.
-DEPTH = 60.0
-#: Numbers that `sum_range` finds, and the place of the last one.
-SUMS, CROSS = 10, 9
-#: The extent of a distribution: the first and the last count that matter, a rough standard deviation, the first and the
-#: last possible count, a probable count and its log weight.
+#: A bell curve is summed by strides, with an error of 1e-13: at every count that is a multiple of a stride. Its centre
+#: must be this many standard deviations away from both ends; there are this many strides per standard deviation; and
+#: this is the smallest standard deviation for which strides save time.
+MIN_CLEARANCE, STRIDES_PER_DEVIATION, MIN_STRIDE_DEVIATION = 9.5, 1.5, 4.0
+#: Longest panel in standard deviations, in multiples of its distance from an end of the support, and in nats by which
+#: log weights change over it; the error is 1e-14 each. Beyond `TAIL_DEVIATIONS` standard deviations from the centre
+#: panels grow with the distance, as only a heavy tail has mass there.
+MAX_SPAN_DEVIATIONS, MAX_SPAN_TO_END, MAX_SPAN_LOG_CHANGE, TAIL_DEVIATIONS = 4.5, 2.0, 16.0, 8.0
+#: Depth in nats below the peak at which a distribution ends.
+EXTENT_DEPTH = 60.0
+#: The number of sums of `sum_range`, and the index of the last one.
+N_SUMS, CROSS_SUM = 10, 9
+#: Columns of an extent: the first and the last count that are not negligible, a rough standard deviation, the first and
+#: the last possible count, a probable count and its log weight.
 FIRST, LAST, WIDTH, LOW, HIGH, CENTRE, REFERENCE = range(7)
-EXTENT = 7
+N_EXTENT = 7
 
 
 def is_interior_bell(p):
-    """Return whether the weights form a bell curve many integers wide, clear of both ends.
-
-    Its tails vanish before both ends of the range.
-    """
+    """Return True if the weights are a bell curve many counts wide, whose tails vanish before the support ends."""
     centre, width, end = p.shape()
-    return width >= WIDE and centre > CLEAR * width and centre + CLEAR * width < end
+    return width >= MIN_STRIDE_DEVIATION and centre > MIN_CLEARANCE * width and centre + MIN_CLEARANCE * width < end
 
 
 def sum_range(p, low, high, with_score, sums):
-    """Sum the weights of low <= z <= high, divided by e^reference, into `sums`; return the reference and a centre.
+    """Sum the weights of low <= z <= high; return a reference, the largest log weight or so, and a centre.
 
-    Sums are those of 1, z - centre, (z - centre)^2, of the scores, of their squares, and of the second score times
-    z - centre.
+    `sums` receives the sums of weights divided by e^reference, times 1, z - centre, (z - centre)^2, the three scores,
+    their squares, and the second score times z - centre. Sums with scores are 0 unless `with_score` is true.
     """
     middle, width, end = p.shape()
     high = min(high, end)
-    centre, reference = find_peak(p, low, high)
-    for j in range(SUMS):
+    centre, reference = find_peak(p, min(max(np.floor(middle), low), high), high)
+    for j in range(N_SUMS):
         sums[j] = 0.0
-    gap, step = CLEAR * width, 1.0
-    if width >= WIDE and middle - gap > max(low, 0.0) and middle + gap < high:
-        step = np.floor(width / STRIDE)  # a bell that is smooth at the scale of integers
+    gap, step = MIN_CLEARANCE * width, 1.0
+    if width >= MIN_STRIDE_DEVIATION and middle - gap > max(low, 0.0) and middle + gap < high:
+        step = np.floor(width / STRIDES_PER_DEVIATION)  # a bell that is smooth at the scale of integers
     sum_outward(p, centre, high, step, reference, centre, with_score, sums)
     sum_outward(p, centre - step, low, -step, reference, centre, with_score, sums)
     if step > 1.0:
-        for j in range(SUMS):
+        for j in range(N_SUMS):
             sums[j] *= step
     return reference, centre
 
 
-def find_peak(p, low, high):
-    """Return the count of a range that is closest to the centre, or the next if it weighs more, and its log weight."""
-    middle, _, _ = p.shape()
-    y = min(max(np.floor(middle), low), high)
-    top = p.log_mass(y)
-    if y < high:
-        following = p.log_mass(y + 1.0)
-        if following > top:
-            return y + 1.0, following
-    return y, top
-
-
 def sum_outward(p, first, last, step, reference, centre, with_score, sums):
-    """Add the weights from `first` to `last`, panel by panel, until they are negligible."""
+    """Add the weights from `first` to `last` to the sums, panel by panel, until they are negligible."""
     _, width, _ = p.shape()
     y, before, w, z = first, inf, 0.0, first
     while (last - y) * step >= 0.0:
         room = (last - y) / step + 1.0
-        n = find_length(p, y, room, step) if abs(step) == 1.0 else float(SIZE)
-        size, k = int(min(room, SIZE)), find_table(n)
+        n = find_length(p, y, room, step) if abs(step) == 1.0 else float(N_POSITIONS)
+        size, k = int(min(room, N_POSITIONS)), find_table(n)
         for i in range(size):
             z = y + step * (n * POSITIONS[k, i] - 0.5)
             w = exp(p.log_mass(z) - reference)
@@ -94,8 +80,8 @@ def sum_outward(p, first, last, step, reference, centre, with_score, sums):
                 sums[6] += share * a * a
                 sums[7] += share * b * b
                 sums[8] += share * c * c
-                sums[CROSS] += share * b * gap
-        is_more = w > before or matters(w * n, (z - centre) / width, SIZE * sums[0])
+                sums[CROSS_SUM] += share * b * gap
+        is_more = w > before or matters(w * n, (z - centre) / width, N_POSITIONS * sums[0])
         if not is_more or y + step * n == y:
             return  # also if weights are NaN, or if counts are so large that adding n does not change them
         before = w
@@ -103,26 +89,28 @@ def sum_outward(p, first, last, step, reference, centre, with_score, sums):
 
 
 def find_length(p, y, room, step):
-    """Return the counts of the longest panel from y on, of at most `room` counts, over which weights are smooth."""
+    """Return the length of the longest panel from y on over which weights are smooth, at most `room` counts."""
     centre, width, end = p.shape()
     behind, ahead = (y, end - y) if step > 0.0 else (end - y, y)
-    scale = max(width, abs(y - centre) / TAIL)
-    length = min(room, SPAN * scale, NEAR * behind, NEAR / (1.0 + NEAR) * ahead)
-    n = float(SIZE)
+    scale = max(width, abs(y - centre) / TAIL_DEVIATIONS)
+    length = min(
+        room, MAX_SPAN_DEVIATIONS * scale, MAX_SPAN_TO_END * behind, MAX_SPAN_TO_END / (1.0 + MAX_SPAN_TO_END) * ahead
+    )
+    n = float(N_POSITIONS)
     while 2.0 * n <= length < inf:
         n *= 2.0
-    if n > SIZE:
+    if n > N_POSITIONS:
         top = p.log_mass(y)
-        while n > SIZE and abs(p.log_mass(y + step * (n - 1.0)) - top) > DROP:
+        while n > N_POSITIONS and abs(p.log_mass(y + step * (n - 1.0)) - top) > MAX_SPAN_LOG_CHANGE:
             n *= 0.5
-    return n if is_exact(n, y, width) else float(SIZE)
+    return n if is_exact(n, y, width) else float(N_POSITIONS)
 
 
 # What a distribution is asked for ------------------------------------------------------------------------------------
 
 
 def sum_log_prob(p, y, sums, results, i):
-    """Put log p(y) and its derivatives into column i of the results, by sums of any length."""
+    """Write log p(y) and its derivatives to column i of the results, by sums of any length."""
     reference, _ = sum_range(p, 0.0, inf, True, sums)
     a, b, c = p.score(y)
     results[0, i] = min(p.log_mass(y) - reference - log(sums[0]), 0.0)
@@ -131,14 +119,14 @@ def sum_log_prob(p, y, sums, results, i):
 
 
 def sum_information(p, sums, results, i):
-    """Put the variances of the scores, which are the expected curvatures of -log p, into column i of the results."""
+    """Write the variances of the scores, the diagonal of the Fisher information, to column i of the results."""
     sum_range(p, 0.0, inf, True, sums)
     for j in range(3):
         results[j, i] = max(sums[6 + j] / sums[0] - (sums[3 + j] / sums[0]) ** 2, 0.0)
 
 
 def has_total_1(p, low, high):
-    """Return whether the weights of a range are all there are, and their sum is 1."""
+    """Return True if the range holds the whole support of a normalised family."""
     _, _, end = p.shape()
     return p.is_normalised() and low <= 0.0 and high >= end
 
@@ -152,7 +140,10 @@ def log_total(p, low, high, sums):
 
 
 def sum_log_range(p, low, high, sums, outside, results, i):
-    """Put log P(low <= Z <= high) and its derivatives into column i of the results, accurate also close to 0."""
+    """Write log P(low <= Z <= high) and its derivatives to column i of the results, accurate even if it is close to 0.
+
+    `outside` is room for four sums.
+    """
     centre, _, end = p.shape()
     low, high = max(low, 0.0), min(high, end)
     for j in range(4):
@@ -166,7 +157,7 @@ def sum_log_range(p, low, high, sums, outside, results, i):
         total = reference + log(sums[0])
         e0, e1, e2 = sums[3] / sums[0], sums[4] / sums[0], sums[5] / sums[0]
     if low <= centre <= high:
-        # What is left out is the smaller part, most of the time: log1p keeps its digits.
+        # Usually less than half of the mass is outside: log1p of it keeps its digits.
         for side in range(2):
             first, last = (0.0, low - 1.0) if side == 0 else (high + 1.0, end)
             if first <= last and first < inf:
@@ -189,7 +180,7 @@ def sum_log_range(p, low, high, sums, outside, results, i):
 
 
 def sum_sides(p, low, high, y, sums):
-    """Return P(Z <= y) and P(Z > y) within a range, of which the smaller is summed."""
+    """Return P(Z <= y) and P(Z > y) of a distribution restricted to a range, by summing the smaller of the two."""
     centre, _, end = p.shape()
     high = min(high, end)
     if y < low or y >= high:
@@ -208,27 +199,27 @@ def sum_sides(p, low, high, y, sums):
 
 
 def sum_moments(p, low, high, sums):
-    """Return the mean and the variance within a range."""
+    """Return the mean and the variance of a distribution restricted to a range."""
     _, centre = sum_range(p, low, high, False, sums)
     shift = sums[1] / sums[0]
     return centre + shift, max(sums[2] / sums[0] - shift * shift, 0.0)
 
 
 def find_extent(p, low, high, depth, extent):
-    """Find the extent of a distribution within a range, down to a depth below the peak."""
-    _, width, end = p.shape()
+    """Find where a distribution restricted to a range begins and ends, at a depth in nats; write its `extent`."""
+    centre, width, end = p.shape()
     end = min(high, end)
-    start, reference = find_peak(p, low, end)
+    start, reference = find_peak(p, min(max(np.floor(centre), low), end), end)
     extent[FIRST] = find_reach(p, start, low, -1.0, reference - depth)
     extent[LAST] = find_reach(p, start, end, 1.0, reference - depth)
     extent[WIDTH], extent[LOW], extent[HIGH], extent[CENTRE], extent[REFERENCE] = width, low, end, start, reference
 
 
 def find_reach(p, start, last, step, floor):
-    """Return a count beyond which, away from the centre, weights and their part of the variance are negligible.
+    """Return a count beyond which, going by `step` from `start`, `log_share` is below `floor`.
 
-    Their products with the squared distance in standard deviations are then below e^floor. Where a
-    distribution has nearly all its mass on one count, the variance may come from weights that are much smaller.
+    Weights are multiplied by their squared distance because the variance of a distribution with nearly all its mass on
+    one count comes from weights that are much smaller.
     """
     _, width, _ = p.shape()
     near, gap = start, np.floor(8.0 * width) + 4.0
@@ -248,7 +239,7 @@ def find_reach(p, start, last, step, floor):
 
 
 def log_share(p, y, centre):
-    """Return the log of a weight times one plus its squared distance from a centre in standard deviations."""
+    """Return the log of w(y) (1 + d^2), with w the weight and d the distance from the centre in standard deviations."""
     _, width, _ = p.shape()
     distance = (y - centre) / width
     return p.log_mass(y) + log1p(distance * distance)

@@ -1,28 +1,25 @@
-"""Functions of one number that several families share.
+"""Functions of one number that several families share; they run compiled and uncompiled."""
 
-All functions are translated by numba, and also run as they are.
-"""
-
-from math import erfc, exp, lgamma, log, log1p
+from math import erfc, lgamma, log, log1p
 
 import numpy as np
 from scipy.special import gammaln
 
-#: Counts below this have log y and log h(y) from a table.
-TABLE = 8192
+#: Length of the tables of log y and log h(y).
+TABLE_COUNTS = 8192
 #: log(2 pi) / 2
 HALF_LOG_TWO_PI = 0.9189385332046727
-#: log 2 in two parts, the first of which has few digits, and its inverse.
+#: log 2 as a sum of two numbers, the first with few digits so that products with integers are exact; and 1 / log 2.
 LOG_TWO, LOG_TWO_REST, ONE_OVER_LOG_TWO = 0.6931471803691238, 1.9082149292705877e-10, 1.4426950408889634
-#: 1.5 * 2^52: a number that is added to this is rounded to an integer.
+#: 1.5 * 2^52: adding it to a number, and subtracting it again, rounds the number to an integer.
 ROUNDER = 6755399441055744.0
-#: Where exp(x) is 0, and 2^-64, a factor without which small numbers would have no power of two.
+#: An x at which exp(x) is 0; and 2^-64, a factor that keeps the power of two of a small result representable.
 UNDERFLOW, SCALE = -746.0, 2.0**-64
 
-_Y = np.arange(float(TABLE))
+_Y = np.arange(float(TABLE_COUNTS))
 LOG = np.log(np.maximum(_Y, 1.0))
 LOG_H = _Y * LOG - _Y - gammaln(_Y + 1.0)
-# From 16 on the difference of large numbers has fewer digits than Stirling's series.
+# From 16 on Stirling's series has more digits than the difference of large numbers.
 _R = 1.0 / np.maximum(_Y, 1.0)
 _SERIES = _R * (1 / 12 - _R**2 * (1 / 360 - _R**2 * (1 / 1260 - _R**2 * (1 / 1680 - _R**2 / 1188))))
 LOG_H[16:] = (-0.5 * LOG - HALF_LOG_TWO_PI - _SERIES)[16:]
@@ -57,8 +54,8 @@ def digamma(x: float) -> float:
 
 
 def log_h(y: float) -> float:
-    """Compute log(e^-y y^y / y!) for counts below `TABLE` and for real y >= 16."""
-    if y < TABLE:
+    """Compute log(e^-y y^y / y!) for counts below `TABLE_COUNTS` and for real y >= 16."""
+    if y < TABLE_COUNTS:
         i = int(y)
         if i == y:
             return LOG_H[i]
@@ -66,8 +63,8 @@ def log_h(y: float) -> float:
 
 
 def log_h_and_log(y: float) -> tuple[float, float]:
-    """Compute `log_h` and log y, from tables for counts below `TABLE`."""
-    if y < TABLE:
+    """Compute `log_h` and log y, from tables for counts below `TABLE_COUNTS`."""
+    if y < TABLE_COUNTS:
         i = int(y)
         if i == y:
             return LOG_H[i], LOG[i]
@@ -75,8 +72,8 @@ def log_h_and_log(y: float) -> tuple[float, float]:
 
 
 def look_up_log(y: float) -> float:
-    """Compute log y, from a table for counts below `TABLE`."""
-    if y < TABLE:
+    """Compute log y, from a table for counts below `TABLE_COUNTS`."""
+    if y < TABLE_COUNTS:
         i = int(y)
         if i == y:
             return LOG[i]
@@ -94,9 +91,9 @@ def deviance(y: float, mu: float) -> float:
 
 
 def exponential(x: float) -> float:
-    """Compute exp(x) for x up to 650, in operations that a processor does for several numbers at once.
+    """Compute exp(x) for x up to 650, in operations that the compiler can vectorise.
 
-    x = k log 2 + r; a number that is rounded to its last binary place has the integer k in its lowest bits.
+    x = k log 2 + r. Adding `ROUNDER` to x / log 2 rounds it to the integer k, which is then in its lowest bits.
     """
     x = max(x, UNDERFLOW)
     rounded = x * ONE_OVER_LOG_TWO + ROUNDER
@@ -116,11 +113,3 @@ def log_normal_cdf(x: float) -> float:
     s = 1.0 / (x * x)
     series = 1.0 - s * (1.0 - s * (3.0 - s * (15.0 - s * (105.0 - s * 945.0))))
     return -0.5 * x * x - log(-x) - HALF_LOG_TWO_PI + log(series)
-
-
-def log_sum(a: float, b: float) -> float:
-    """Compute log(e^a + e^b)."""
-    top = max(a, b)
-    if top == -np.inf:
-        return top
-    return top + log(exp(a - top) + exp(b - top))

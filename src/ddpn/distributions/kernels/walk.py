@@ -1,4 +1,4 @@
-"""Weights of the consecutive counts of one distribution, from the first to the last that matters."""
+"""Compute the weights of consecutive counts of one distribution, from the first to the last that is not negligible."""
 
 from math import inf, log
 
@@ -6,61 +6,72 @@ import numpy as np
 
 from ddpn.distributions.kernels.arrays import cumulate_product, sum_values
 from ddpn.distributions.kernels.family import has_quick, has_ratio
-from ddpn.distributions.kernels.scalar import LOG, LOG_H, TABLE, exponential
+from ddpn.distributions.kernels.scalar import LOG, LOG_H, TABLE_COUNTS, exponential
 
-#: A sum ends where a term is below this share of it.
-NEGLIGIBLE = 1e-18
-#: Log weights below the centre's at which a walk may start. With steps from there its first terms are negligible.
-DEPTH = 44.0
-#: The deepest start, from which weights rise by a factor that float64 can hold.
-MAX_DEPTH = 500.0
-#: The most counts of a row that are added one by one. Beyond, panels take less time: for families without a ratio, with
-#: an exponential per count, from fewer counts on, and sooner still without tables. The last two were found by timing.
+#: A sum ends at a term that is below this share of it.
+NEGLIGIBLE_SHARE = 1e-18
+#: Depth in nats below the centre at which a walk starts: the terms that it leaves out are negligible.
+START_DEPTH = 44.0
+#: Largest depth in nats of a start, such that the ratio of weights to the first one fits into float64.
+MAX_START_DEPTH = 500.0
+#: Most counts of a row that are added one by one; beyond, panels take less time. Families without a ratio need an
+#: exponential per count, and above `TABLE_COUNTS` also logarithms: their limits are lower, and were found by timing.
 MAX_COUNTS, MAX_EXPONENTIALS, MAX_LOGARITHMS = 1 << 15, 1 << 12, 1 << 10
-#: From here on float64 soon cannot tell a count from the next one: sums that go from count to count would not end.
+#: Largest count of a walk: close to 2^53, float64 cannot represent the next count, and a walk would not end.
 MAX_COUNT = 2.0**52
-#: Counts of the shortest block, and standard deviations below and above the centre of the first.
-BLOCK, BELOW, ABOVE = 8.0, 6.0, 10.0
+#: Blocks are multiples of this many counts. The first reaches this many standard deviations below and above the centre.
+BLOCK_COUNTS, DEVIATIONS_BELOW, DEVIATIONS_ABOVE = 8.0, 6.0, 10.0
 
 
 def find_start(p, low, high):
-    """Return the first count that matters, a probable count and its log weight, the last count and the deviation.
+    """Find the count at which a walk starts.
 
-    The log weight is 0 where a family has ratios and nothing needs it. There is no search for counts above MAX_COUNT.
+    Returns
+    -------
+    tuple of float
+        The start, a probable count, its log weight (0 if the family has ratios and the start needs no search), the last
+        possible count and a rough standard deviation. For centres above MAX_COUNT there is no search.
     """
     centre, width, end = p.shape()
     high = min(high, end)
     low = min(low, high)
     middle, top = min(max(np.floor(centre), low), high), 0.0
-    first = max(low, middle - BLOCK * np.ceil(BELOW * width / BLOCK))
+    first = max(low, middle - BLOCK_COUNTS * np.ceil(DEVIATIONS_BELOW * width / BLOCK_COUNTS))
     if not middle < MAX_COUNT:
         return first, middle, top, high, width
     if first > low or not has_ratio(p):
-        top = p.log_mass(middle)
-        following = p.log_mass(middle + 1.0) if middle < high else top
-        if following > top:
-            middle, top = middle + 1.0, following
-        while first < middle and p.log_mass(first) < top - MAX_DEPTH:
+        middle, top = find_peak(p, middle, high)
+        while first < middle and p.log_mass(first) < top - MAX_START_DEPTH:
             first = np.ceil(0.5 * (first + middle))
-        gap = BLOCK * np.ceil(2.0 * width / BLOCK)
-        while first > low and p.log_mass(first) > top - DEPTH:
+        gap = BLOCK_COUNTS * np.ceil(2.0 * width / BLOCK_COUNTS)
+        while first > low and p.log_mass(first) > top - START_DEPTH:
             first = max(low, first - gap)
     return first, middle, top, high, width
 
 
-def walk(p, low, high, weights, start, room):
-    """Write the weights of consecutive counts between `low` and `high` into an array, from `start` on.
+def find_peak(p, y, high):
+    """Return the more probable of a count and its successor, which must not exceed `high`, and its log weight."""
+    top = p.log_mass(y)
+    if y < high:
+        following = p.log_mass(y + 1.0)
+        if following > top:
+            return y + 1.0, following
+    return y, top
 
-    Weights are computed in blocks, in loops that do several counts at once.
+
+def walk(p, low, high, weights, start, room):
+    """Write the weights of consecutive counts between `low` and `high` to `weights[start:start + room]`.
+
+    Weights are computed in blocks, whose loops the compiler can vectorise, until they are negligible.
 
     Returns
     -------
     tuple of float
-        The first count, the number of weights, their sum and a probable count. The number is -1 if the counts that
-        matter are more than there is room for, or above MAX_COUNT.
+        The first count, the number of weights, their sum and a probable count. The number is -1 if there is not enough
+        room, or if counts are above MAX_COUNT.
     """
     first, middle, reference, high, width = find_start(p, low, high)
-    size = BLOCK * np.ceil(min(middle - first + ABOVE * width, high - first + 1.0) / BLOCK)
+    size = BLOCK_COUNTS * np.ceil(min(middle - first + DEVIATIONS_ABOVE * width, high - first + 1.0) / BLOCK_COUNTS)
     if not (size <= room and middle < MAX_COUNT):
         return first, -1, 0.0, middle
     y, used, total, last = first, 0, 0.0, 0.0
@@ -77,27 +88,28 @@ def walk(p, low, high, weights, start, room):
         y += n
         if y > middle and last <= before and not matters(last, (y - middle) / width, total):
             break
-        size = BLOCK * np.ceil(width / BLOCK)
+        size = BLOCK_COUNTS * np.ceil(width / BLOCK_COUNTS)
     return first, used, total, middle
 
 
 def limit_walk(p, limit):
-    """Return how many counts of a distribution to add one by one at most, if a row may have `limit`."""
+    """Return the most counts of a component that are added one by one, at most `limit`; see `MAX_COUNTS`."""
     if has_ratio(p) or limit > MAX_COUNTS:
         return limit
     centre, _, _ = p.shape()
-    return min(limit, MAX_EXPONENTIALS if centre < TABLE else MAX_LOGARITHMS)
+    return min(limit, MAX_EXPONENTIALS if centre < TABLE_COUNTS else MAX_LOGARITHMS)
 
 
 def matters(weight, distance, total):
-    """Return whether a weight, some standard deviations from the centre, changes the sum or the variance."""
-    return weight * (1.0 + distance * distance) > NEGLIGIBLE * total
+    """Return True if a weight, `distance` standard deviations from the centre, changes the total or the variance."""
+    return weight * (1.0 + distance * distance) > NEGLIGIBLE_SHARE * total
 
 
 def write_weights(p, block, n, y, last, is_first, reference):
-    """Write the weights of n counts from y on, divided by e^reference, or in families with ratios by the first weight.
+    """Write the weights of n counts from y on.
 
-    `last` is the weight of y - 1, unless y is the first count.
+    They are divided by e^reference, or by the first weight of the walk if the family has ratios. `last` is the weight
+    of y - 1, if y is not the first count of the walk.
     """
     if has_ratio(p):
         for j in range(n):
@@ -106,7 +118,7 @@ def write_weights(p, block, n, y, last, is_first, reference):
         if is_first:
             block[0], last = 1.0, 1.0
         cumulate_product(block, n, last)
-    elif has_quick(p) and y + n < TABLE and p.quick(1.0, 0.0, 0.0) < inf:
+    elif has_quick(p) and y + n < TABLE_COUNTS and p.quick(1.0, 0.0, 0.0) < inf:
         logs, log_hs = LOG[int(y) : int(y) + n], LOG_H[int(y) : int(y) + n]
         for j in range(n):
             block[j] = exponential(p.quick(y + j, logs[j], log_hs[j]) - reference)
@@ -118,7 +130,7 @@ def write_weights(p, block, n, y, last, is_first, reference):
 
 
 def walk_log_prob(p, y, weights, results, i):
-    """Put log p(y) and its derivatives into column i of the results; return False if there are too many counts."""
+    """Write log p(y) and its derivatives to column i of the results; return False if there are too many counts."""
     first, n, total, middle = walk(p, 0.0, inf, weights, 0, limit_walk(p, len(weights)))
     if n < 0 or not 0.0 < total < inf:
         return False

@@ -19,11 +19,11 @@ from torch.autograd.function import FunctionCtx
 from ddpn.distributions.arguments import is_transformed
 from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, LOG_H
 
-#: Terms of a row, the last of which is the count that is asked for.
+#: Terms of a row; the last one is the count y of `log_prob`.
 TERMS = 64
-#: Counts below this are always summed one by one; so many more join them to an integral.
-JOIN, MARGIN = 16, 4
-#: Expansion of 1/delta - 1/(2 asinh(delta/2)) in odd powers of the central difference delta (Gauss-Encke): what joins a
+#: Counts below this are summed one by one, and the next `MARGIN` counts join this sum to an integral.
+JOIN_COUNT, MARGIN = 16, 4
+#: Expansion of 1/delta - 1/(2 asinh(delta/2)) in odd powers of the central difference delta (Gauss-Encke): it joins a
 #: sum of counts to an integral.
 _CUT_SERIES = (-1 / 24, 17 / 5760, -367 / 967680, 27859 / 464486400)
 #: Rows whose terms a GPU computes at once; each takes 3 KB.
@@ -37,46 +37,46 @@ _ABOVE_MINUS_ONE = -1.0 + 2.0**-53
 
 
 def _head_weights() -> np.ndarray:
-    """Compute the weights of the counts 0..19, the last eight of which join the sum to an integral from 15.5 on."""
+    """Compute the weights of the counts 0..19; the last eight join the sum of counts to an integral from 15.5 on."""
     cut = np.zeros(2 * MARGIN)
     for i, coefficient in enumerate(_CUT_SERIES):
         for j in range(2 * i + 2):
             cut[3 - i + j] += coefficient * (-1) ** (2 * i + 1 - j) * math.comb(2 * i + 1, j)
-    weights = np.where(np.arange(JOIN + MARGIN) < JOIN, 1.0, 0.0)
-    weights[JOIN - MARGIN :] -= cut
+    weights = np.where(np.arange(JOIN_COUNT + MARGIN) < JOIN_COUNT, 1.0, 0.0)
+    weights[JOIN_COUNT - MARGIN :] -= cut
     return weights
 
 
-HEAD = _head_weights()
+HEAD_WEIGHTS = _head_weights()
 
 
 def needs_torch(*tensors: Tensor) -> bool:
-    """Return True if kernels cannot read the tensors: on a GPU, or inside a `torch.func` transform."""
+    """Return True if kernels cannot read the tensors, on a GPU or inside a `torch.func` transform."""
     return any(x.device.type != "cpu" for x in tensors) or is_transformed(*tensors)
 
 
 @cache
-def _small(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+def _tabulate_h(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Tabulate log h(y) and sqrt(2 pi) h(y) for the counts 0..15; the third tensor is 1."""
     with torch.inference_mode(False):
-        values = LOG_H[:JOIN], np.exp(LOG_H[:JOIN] + HALF_LOG_TWO_PI), 1.0
+        values = LOG_H[:JOIN_COUNT], np.exp(LOG_H[:JOIN_COUNT] + HALF_LOG_TWO_PI), 1.0
         return tuple(torch.tensor(x, dtype=torch.float64, device=device) for x in values)  # type: ignore[return-value]
 
 
 @cache
 def _layout(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the matrices that map seven numbers of a row to the positions and the weights of its terms.
+    """Return two matrices: seven numbers of a row times these are the positions and the weights of its terms.
 
-    The numbers are `first` and 1 of a short window; 1 if counts are joined to nodes, start^2, start * length and
-    length^2 of a long one; and y, the last position, of weight 0. The third tensor marks the numbers of long windows.
-    Shapes: (7, 64), (7, 64) and (6,).
+    Numbers of a short window, else 0, are its first count and 1. Numbers of a long window, else 0, are 1 if it starts
+    with counts that are joined to nodes, start^2, start * length and length^2. The last number is y, whose weight is 0.
+    The third tensor marks the numbers of long windows. Shapes: (7, 64), (7, 64) and (6,).
     """
-    size = len(HEAD)
+    size = len(HEAD_WEIGHTS)
     x, w = np.polynomial.legendre.leggauss(TERMS - 1 - size)
     x, w = (x + 1.0) / 2.0, w / 2.0
     y, weight = np.zeros((7, TERMS)), np.zeros((7, TERMS))
     y[0, :-1], y[1, :-1], weight[1, :-1] = 1.0, np.arange(TERMS - 1), 1.0
-    y[2, :size], weight[2, :size] = np.arange(size), HEAD
+    y[2, :size], weight[2, :size] = np.arange(size), HEAD_WEIGHTS
     y[3:6, size:-1] = np.ones_like(x), 2.0 * x, x * x
     weight[4:6, size:-1] = 2.0 * w, 2.0 * x * w
     y[6, -1] = 1.0
@@ -85,21 +85,22 @@ def _layout(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
         return positions, weights, torch.tensor([False, False, True, True, True, True], device=device)
 
 
-def log_h(y: Tensor) -> Tensor:
+def log_h_series(y: Tensor) -> Tensor:
     """Compute log(e^-y y^y / y!) for real y >= 15 by Stirling's series, which errs by 1e-11 at most."""
     r = 1.0 / y
     return 0.5 * torch.log(r) - HALF_LOG_TWO_PI - r * (1 / 12 + r * r * (r * r / 1260 - 1 / 360))
 
 
-def log_h_of_count(y: Tensor) -> Tensor:
+def log_h(y: Tensor) -> Tensor:
     """Compute log(e^-y y^y / y!): counts below 15 from a table, real y from 15 on by Stirling's series."""
-    return torch.where(y < JOIN - 1, _look_up(_small(y.device)[0], y), log_h(y.clamp(min=JOIN - 1.0)))
+    from_table = _look_up(_tabulate_h(y.device)[0], y)
+    return torch.where(y < JOIN_COUNT - 1, from_table, log_h_series(y.clamp(min=JOIN_COUNT - 1.0)))
 
 
 def _look_up(table: Tensor, y: Tensor) -> Tensor:
-    """Look up counts in a table for 0..15; counts above 15 get its last value."""
+    """Look up counts in a table for 0..15; above 15 its last value is returned."""
     # With an axis more, as vmap would read the value of an index without axes.
-    return table[y.clamp(0, JOIN - 1).long().unsqueeze(-1)].squeeze(-1)
+    return table[y.clamp(0, JOIN_COUNT - 1).long().unsqueeze(-1)].squeeze(-1)
 
 
 def deviance(y: Tensor, mu: Tensor) -> Tensor:
@@ -120,10 +121,10 @@ def place_terms(mu: Tensor, gamma: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     a = reach / centre
     high = torch.addcmul(centre, reach, torch.rsqrt(4.0 + 2.7 * torch.log1p(0.247 * a)))
     low = torch.addcmul(centre, reach, 0.5 + 0.07 * a, value=-1.0).clamp(min=0.0)
-    is_joined = low < math.sqrt(JOIN)
+    is_joined = low < math.sqrt(JOIN_COUNT)
     first = (low * low).floor().masked_fill(is_joined, 0.0)
     is_short = high * high - first < TERMS - 2
-    start = low.clamp(min=math.sqrt(JOIN - 0.5))
+    start = low.clamp(min=math.sqrt(JOIN_COUNT - 0.5))
     length = high - start
     one, joined = torch.ones_like(mu), is_joined.to(mu.dtype)
     numbers = torch.stack([first, one, joined, start * start, start * length, length * length], dim=-1)
@@ -146,7 +147,7 @@ class WeightedTerms(NamedTuple):
     scaled_h: Tensor
 
     def mean(self, x: Tensor) -> Tensor:
-        """Average values over the terms, with their weights."""
+        """Compute the weighted mean of values at the terms."""
         return (self.weight * x).sum(-1) / self.total
 
 
@@ -154,13 +155,13 @@ def weigh_terms(y: Tensor, mu: Tensor, gamma: Tensor) -> WeightedTerms:
     """Evaluate h and D at the terms of each row and at its count y; differentiable in mu and gamma."""
     with torch.no_grad():
         at, weight = place_terms(mu, gamma, y)
-        _, small, one = _small(mu.device)
+        _, small, one = _tabulate_h(mu.device)
         inner = torch.addcdiv(at, one, at + _D, value=_C).add_(31 / 90)
         h = torch.addcdiv(at, one, inner, value=1 / 72).add_(1 / 6).rsqrt_()
-        scaled_h = torch.where(y < JOIN, _look_up(small, y), h[..., -1])
+        scaled_h = torch.where(y < JOIN_COUNT, _look_up(small, y), h[..., -1])
         # The first 16 terms are large, or the counts 0..15.
-        first = torch.where(at[..., :1] == 0, small, h[..., :JOIN])
-        share = torch.cat([first, h[..., JOIN:]], dim=-1) * weight
+        first = torch.where(at[..., :1] == 0, small, h[..., :JOIN_COUNT])
+        share = torch.cat([first, h[..., JOIN_COUNT:]], dim=-1) * weight
     dev = deviance(at, mu.unsqueeze(-1))
     least = dev.detach().amin(-1)
     weights = torch.exp(gamma.unsqueeze(-1) * (least.unsqueeze(-1) - dev)) * share
@@ -177,10 +178,7 @@ class DoublePoissonSums(NamedTuple):
 
 
 def double_poisson_sums(mu: Tensor, gamma: Tensor) -> DoublePoissonSums:
-    """Return log normaliser, mean, variance and mean deviance of double Poisson distributions.
-
-    They are sums over 63 terms, in float64.
-    """
+    """Compute log normaliser, mean, variance and mean deviance of Double Poissons by sums of 63 terms."""
     terms = weigh_terms(torch.zeros_like(mu), mu, gamma)
     # Around the most probable term: where almost all mass is there, the variance stays accurate.
     centre = terms.y.gather(-1, terms.weight.detach().argmax(-1, keepdim=True))
@@ -192,7 +190,7 @@ def double_poisson_sums(mu: Tensor, gamma: Tensor) -> DoublePoissonSums:
 
 
 def double_poisson(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-    """Compute log p(y), differentiable any number of times."""
+    """Compute log p(y) of Double Poissons, differentiable any number of times."""
     if mu.is_cuda and not is_transformed(y, mu, gamma):
         return DoublePoissonLogProb.apply(y, mu, gamma)
     return _log_prob(y, mu, gamma)
@@ -207,7 +205,7 @@ def _log_prob_from_terms(terms: WeightedTerms, gamma: Tensor) -> Tensor:
 
 
 class Differentiation(Protocol):
-    """What autograd passes to a `backward`."""
+    """Object with saved tensors that autograd passes to `backward`."""
 
     saved_tensors: tuple[Tensor, ...]
 
@@ -226,7 +224,7 @@ class DoublePoissonLogProb(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Differentiation, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Multiply by the recorded gradient, or differentiate the formula again for second derivatives."""
+        """Multiply by the saved gradient; for second derivatives, differentiate the formula again."""
         y, mu, gamma = ctx.saved_tensors[:3]
         slopes: Sequence[Tensor] = ctx.saved_tensors[3:]
         if torch.is_grad_enabled():
