@@ -434,7 +434,7 @@ def test_missing_values_and_new_levels_are_refused(index, poisson):
     if index is not None:
         frame = pd.DataFrame(X, columns=["x0", "x1", "x2"], index=index).assign(ward=["A", "B"] * (N // 2))
         model = CountGLM(likelihood="poisson").fit(frame, Y)
-        with pytest.raises(InputError, match="column 'ward', got 'Z' at row p7"):
+        with pytest.raises(InputError, match="column 'ward' that occur in the training rows, got 'Z' at row p7"):
             model.predict(frame.assign(ward=np.where(np.arange(N) == 7, "Z", "A")))
 
 

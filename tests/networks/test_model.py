@@ -95,10 +95,13 @@ REFUSED = {
     ),
     "too few seeds": (lambda: CountModel(TWO["tuned"](), make_head("poisson"), 2).reset((0,)), "seeds must .*2.*got 1"),
     "no networks": (lambda: CountModel(TWO["mlp"](), make_head("poisson"), 0), "n_networks must be an integer"),
-    "no width": (lambda: CountModel(ResettableNetwork(), make_head("poisson"), 2), "output_dim of backbone Drawing"),
+    "no width": (
+        lambda: CountModel(ResettableNetwork(), make_head("poisson"), 2),
+        "output_dim of backbone ResettableNetwork",
+    ),
     "a text": (
         lambda: CountModel(ResettableNetwork(output_dim="8"), make_head("poisson"), 2),
-        "output_dim of backbone Drawing",
+        "output_dim of backbone ResettableNetwork",
     ),
     "another width": (run_wrong_width, r"features of shape \(B, 2, 5\) .*, got \(3, 2, 8\)"),
     "no reset": (lambda: CountModel(UserNetwork(output_dim=8), make_head("poisson"), 2), "must have a method reset"),
