@@ -14,7 +14,7 @@ RUN python -m venv /opt/ddpn
 COPY constraints.txt ./
 RUN /opt/ddpn/bin/pip install --constraint constraints.txt --index-url https://download.pytorch.org/whl/cpu \
         --extra-index-url https://pypi.org/simple torch
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY src ./src
 RUN /opt/ddpn/bin/pip install --constraint constraints.txt '.[serve]' httptools uvloop
 # Compile all kernels once, into the image.

@@ -12,14 +12,28 @@ from numpydoc.validate import validate
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
+# The extension beside this file.
+sys.path.insert(0, str(Path(__file__).parent))
+
+from cross_references import list_members
+
 project = "ddpn"
 author = "The ddpn authors"
 project_copyright = "The ddpn authors"
 release = version = installed("ddpn")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
-source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build", "results/*/*"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "cross_references",
+]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "_templates", "results/*/*"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
@@ -32,9 +46,22 @@ napoleon_custom_sections = [("Attributes", "params_style")]
 
 # Values are quoted as in Python, "mean", so that they can be copied.
 smartquotes_action = "De"
-# Docstrings write `name` for code.
-default_role = "code"
-autosummary_generate = False
+# Docstrings write `name` for code, which becomes a link if the reference has the name.
+default_role = "py:obj"
+# A page for every object in the tables of docs/api, in docs/api/generated.
+autosummary_generate = True
+autosummary_context = {"list_members": list_members}
+# Names of other packages that signatures and docstrings have, and their pages: no network is needed.
+intersphinx_mapping = {
+    name: (url, f"inventories/{name}.txt")
+    for name, url in {
+        "numpy": "https://numpy.org/doc/stable/",
+        "pandas": "https://pandas.pydata.org/docs/",
+        "polars": "https://docs.pola.rs/api/python/stable/",
+        "sklearn": "https://scikit-learn.org/stable/",
+        "torch": "https://docs.pytorch.org/docs/stable/",
+    }.items()
+}
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_type_aliases = {name: name for name in ("ArrayLike", "TableLike")}
