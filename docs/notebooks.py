@@ -1,4 +1,4 @@
-"""Make notebooks of the quickstart and the tutorials: python docs/notebooks.py [NAME ...] runs them and keeps their output.
+"""Make notebooks of the quickstart and the tutorials, with their output: python docs/notebooks.py [NAME ...] runs them.
 
 The pages are the source: their code becomes cells, their text becomes Markdown, and their pictures are attached.
 """

@@ -13,7 +13,9 @@ spec.loader.exec_module(script)
 
 
 def without_output(notebook):
-    cells = [cell | ({"outputs": [], "execution_count": None} if cell["cell_type"] == "code" else {}) for cell in notebook]
+    cells = [
+        cell | ({"outputs": [], "execution_count": None} if cell["cell_type"] == "code" else {}) for cell in notebook
+    ]
     return [{key: cell[key] for key in sorted(cell)} for cell in cells]
 
 
