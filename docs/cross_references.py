@@ -14,16 +14,25 @@ import ddpn
 
 #: The methods and properties that a page shows; subclasses show those in "shared", too.
 MEMBERS = tomllib.loads((Path(__file__).parent / "api" / "members.toml").read_text(encoding="utf-8"))
+#: A name in a table of the reference.
+_ENTRY = re.compile(r"^   ~([\w.]+)$", flags=re.MULTILINE)
 _CLASSES = "|".join(name for name in ddpn.__all__ if name[0].isupper())
 #: A public class on a page: `Prediction`, `ddpn.CountRegressor()`.
 _CLASS = re.compile(rf"(?:ddpn\.)?({_CLASSES})(?:\(\))?")
 
 
 def list_members(name: str) -> list[str]:
-    """List the methods and properties that the page of a class shows."""
-    cls = import_by_name(name)[1]
-    shared = [member for base in cls.__mro__ for member in MEMBERS["shared"].get(base.__name__, [])]
-    return list(dict.fromkeys([*MEMBERS["classes"].get(cls.__name__, []), *shared]))
+    """List the methods and properties that the page of a class shows; of a function there are none."""
+    bases = getattr(import_by_name(name)[1], "__mro__", ())
+    own = MEMBERS["classes"].get(name.rpartition(".")[2], [])
+    shared = [member for base in bases for member in MEMBERS["shared"].get(base.__name__, [])]
+    return list(dict.fromkeys([*own, *shared])) if bases else []
+
+
+def list_names() -> list[str]:
+    """List the names in the tables of the reference."""
+    pages = (Path(__file__).parent / "api").glob("*.md")
+    return [f"ddpn.{name}" for page in pages for name in _ENTRY.findall(page.read_text(encoding="utf-8"))]
 
 
 class LinkClasses(SphinxTransform):

@@ -291,11 +291,18 @@ def is_score(crps: float) -> bool:
 
 
 class Verdict(NamedTuple):
-    """The decision whether to use the model. The first of the `sentences` is the headline.
+    """The decision whether to use the model.
 
-    `level` is "better" (than all others), "as good as" (another candidate, within 1%), "undecided" (too few rows to
-    tell), "worse" or "unusable". `prefer` is the candidate to use instead of the model: one that is clearly better, or
-    that is simpler and shown to be as good.
+    Attributes
+    ----------
+    level : str
+        "better" (than all others), "as good as" (another candidate, within 1%), "undecided" (too few rows to tell),
+        "worse" or "unusable".
+    sentences : tuple of str
+        The reasons; the first is the headline.
+    prefer : str or None
+        The candidate to use instead of the model: one that is clearly better, or that is simpler and shown to be as
+        good.
     """
 
     level: str
