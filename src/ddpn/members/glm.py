@@ -205,6 +205,11 @@ class PoissonGLM(GLM):
     """A Poisson GLM with log link, the usual baseline; a small ridge penalty keeps coefficients of rare levels finite.
 
     The likelihood of networks is ignored.
+
+    Parameters
+    ----------
+    head, linear, unit, encoder, design, low, high : optional
+        As for `GLM`.
     """
 
     label = "Poisson GLM"
