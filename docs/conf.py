@@ -50,7 +50,7 @@ smartquotes_action = "De"
 default_role = "py:obj"
 # A page for every object in the tables of docs/api, in docs/api/generated.
 autosummary_generate = True
-autosummary_context = {"members": {name: list_members(name) for name in list_names()}}
+autosummary_context = {"shown_members": {name: list_members(name) for name in list_names()}}
 # Names of other packages that signatures and docstrings have, and their pages: no network is needed.
 intersphinx_mapping = {
     name: (url, f"inventories/{name}.txt")
