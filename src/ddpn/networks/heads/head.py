@@ -94,8 +94,7 @@ class Head(ABC):
       False;
     - `is_baseline`: True if the constant member also tries this likelihood in models of another likelihood; True;
     - `objective_options`: options that only `loss` uses. A subclass that overrides `forward` but not `loss` refuses
-    them;
-      ();
+      them; ();
     - `validation_score`: the default score that selects a network's best epoch, "crps" or "nll"; "crps".
 
     Options are keyword-only arguments of the constructor, each kept under its own name. `exposure`, the known scale of
