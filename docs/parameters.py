@@ -37,6 +37,8 @@ IN_PYTHON = {
     "interval_groups": "`groups` of `fit_intervals`",
     "only": '`members=["trees"]`',
     "n_networks": "`n_networks` of `DDPNRegressor`",
+    "sheet": "`pandas.read_excel(sheet_name=)`",
+    "skip_rows": "`pandas.read_excel(skiprows=)`",
     "components": '`head_options={"components": 3}`',
     "beta": '`head_options={"beta": 0.5}`',
 }

@@ -8,11 +8,13 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
+from xml.sax.saxutils import escape, quoteattr
 
 import pytest
 
@@ -233,3 +235,52 @@ def chromium() -> Iterator[Any]:
         pytest.skip("no Chromium here: install the package chromium")
     with playwright.sync_playwright() as driver, driver.chromium.launch(executable_path=path) as browser:
         yield browser
+
+
+# Excel workbooks, written with the standard library: truth for what is read from them --------------------------------
+
+_MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+_OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+_PACKAGE = "http://schemas.openxmlformats.org/package/2006"
+_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+
+
+def _write_workbook(path: Path, sheets: Mapping[str, Sequence[Sequence[object]]]) -> None:
+    """Write rows of numbers, texts and None (an empty cell) to sheets by their names."""
+    numbers = range(1, len(sheets) + 1)
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{_PACKAGE}/content-types">'
+        '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        f'<Override PartName="/xl/workbook.xml" ContentType="{_TYPE}.sheet.main+xml"/>'
+        + "".join(f'<Override PartName="/xl/{i}.xml" ContentType="{_TYPE}.worksheet+xml"/>' for i in numbers)
+        + "</Types>",
+        "_rels/.rels": f'<Relationships xmlns="{_PACKAGE}/relationships">'
+        f'<Relationship Id="r" Type="{_OFFICE}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{_MAIN}" xmlns:r="{_OFFICE}"><sheets>'
+        + "".join(f'<sheet name={quoteattr(name)} sheetId="{i}" r:id="r{i}"/>' for i, name in enumerate(sheets, 1))
+        + "</sheets></workbook>",
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{_PACKAGE}/relationships">'
+        + "".join(f'<Relationship Id="r{i}" Type="{_OFFICE}/worksheet" Target="{i}.xml"/>' for i in numbers)
+        + "</Relationships>",
+    }
+    for i, rows in enumerate(sheets.values(), 1):
+        cells = ("".join(map(_format_cell, "ABCDEFGH", [row] * len(cells), cells)) for row, cells in enumerate(rows, 1))
+        lines = "".join(f'<row r="{row}">{line}</row>' for row, line in enumerate(cells, 1))
+        parts[f"xl/{i}.xml"] = f'<worksheet xmlns="{_MAIN}"><sheetData>{lines}</sheetData></worksheet>'
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in parts.items():
+            archive.writestr(name, f'<?xml version="1.0" encoding="UTF-8"?>{text}')
+
+
+def _format_cell(column: str, row: int, value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return f'<c r="{column}{row}" t="inlineStr"><is><t>{escape(value)}</t></is></c>'
+    return f'<c r="{column}{row}"><v>{value}</v></c>'
+
+
+@pytest.fixture
+def write_workbook() -> Callable[[Path, Mapping[str, Sequence[Sequence[object]]]], None]:
+    """Writes a workbook from rows of numbers, texts and None by the names of its sheets."""
+    return _write_workbook

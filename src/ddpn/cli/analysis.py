@@ -13,6 +13,7 @@ from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import build_table
 from ddpn.cli.wording import FIT_OPTIONS, format_option, render_fit_options
+from ddpn.tables.layout import Layout
 from ddpn.tables.row_draw import parse_max_rows
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def diagnose(
     check_choice("mean_model", mean_model, ("auto", "constant", "glm", "boosting"))
     row_limit = parse_max_rows(max_rows)
     fit_config = read_config(settings)
-    table = Table([data], fit_config.as_text)
+    table = Table([data], fit_config.as_text, fit_config.layout)
     with redirect_stdout(sys.stderr):
         diagnosis = diagnose_table(table, fit_config, mean_model, row_limit, print_step)
     if as_json:
@@ -145,6 +146,8 @@ def explain(
     out: Out = None,
     *,
     columns: o.Columns,
+    sheet: o.Sheet = None,
+    skip_rows: o.SkipRows = None,
     max_rows: MaxRowsPerColumn = None,
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
@@ -164,7 +167,7 @@ def explain(
     row_limit: Any = "auto" if max_rows is None else parse_max_rows(max_rows)
     saved = SavedModel(model, **columns)
     roles = saved.roles
-    table = Table([data], roles.as_text)
+    table = Table([data], roles.as_text, Layout(sheet, skip_rows))
     table.check(roles)
     # Imported late, because it imports torch.
     from ddpn.workflow import examining
@@ -278,6 +281,8 @@ def monitor(
     ignore: Ignore = None,
     *,
     columns: o.MonitoredColumns,
+    sheet: o.Sheet = None,
+    skip_rows: o.SkipRows = None,
     max_rows: o.MaxRows = "20000",
     as_json: o.Json = False,
 ) -> None:
@@ -294,7 +299,7 @@ def monitor(
 
     row_limit = parse_max_rows(max_rows)
     saved = SavedModel(model, **columns)
-    table, folder = Table([data], saved.roles.as_text), saved.load()
+    table, folder = Table([data], saved.roles.as_text, Layout(sheet, skip_rows)), saved.load()
     from ddpn.workflow.examining import monitor as compare_rows
 
     with redirect_stdout(sys.stderr):

@@ -138,7 +138,7 @@ def tune(
     check_destination(out, overwrite)
     fit_config.check_with_torch()
     with answer_ctrl_c("Nothing was saved."):
-        prepared = prepare(read_file(data, fit_config.as_text), fit_config, verbose=True)
+        prepared = prepare(read_file(data, fit_config.as_text, fit_config.layout), fit_config, verbose=True)
     _show_data(data, prepared, as_json)
     # Imported late, because it imports torch, and invalid options and tables should be reported at once.
     from ddpn.workflow.tuning import tune as run

@@ -16,6 +16,7 @@ from ddpn.cli.program import command
 from ddpn.cli.tables import build_fact_table, describe_member, describe_model, show_scores
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import wrap_load_errors
+from ddpn.tables.layout import Layout
 from ddpn.tables.row_draw import parse_max_rows
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def predict(
     member: OneMember = None,
     *,
     columns: o.PredictionColumns,
+    sheet: o.Sheet = None,
+    skip_rows: o.SkipRows = None,
     cluster: o.Cluster = None,
     overwrite: o.Overwrite = False,
 ) -> None:
@@ -94,8 +97,8 @@ def predict(
         member=member,
     )
     rows = predict_files(
-        model, data, out, spec=spec, **columns, overwrite=overwrite, verbose=True, on_finding=findings.append,
-        n_jobs=o.connect_cluster(cluster),
+        model, data, out, spec=spec, **columns, layout=Layout(sheet, skip_rows), overwrite=overwrite, verbose=True,
+        on_finding=findings.append, n_jobs=o.connect_cluster(cluster),
     )  # fmt: skip
     for sentence in findings:
         typer.echo(sentence, err=True)
@@ -108,6 +111,8 @@ def evaluate(
     data: o.Data,
     *,
     columns: o.Columns,
+    sheet: o.Sheet = None,
+    skip_rows: o.SkipRows = None,
     max_rows: o.MaxRows = "20000",
     as_json: o.Json = False,
 ) -> None:
@@ -119,7 +124,7 @@ def evaluate(
     Example: ddpn evaluate bikes.model new.csv
     """
     row_limit = parse_max_rows(max_rows)
-    folder, table = _open_model_and_table(model, data, columns)
+    folder, table = _open_model_and_table(model, data, columns, Layout(sheet, skip_rows))
     from ddpn.workflow.examining import evaluate as score_table
 
     scores = score_table(folder, table, row_limit)
@@ -177,6 +182,8 @@ def report(
     out: o.Html,
     *,
     columns: o.Columns,
+    sheet: o.Sheet = None,
+    skip_rows: o.SkipRows = None,
     max_rows: o.MaxRows = "20000",
     overwrite: o.Overwrite = False,
 ) -> None:
@@ -188,7 +195,7 @@ def report(
 
     check_free(out, overwrite, data)
     row_limit = parse_max_rows(max_rows)
-    folder, table = _open_model_and_table(model, data, columns)
+    folder, table = _open_model_and_table(model, data, columns, Layout(sheet, skip_rows))
     from ddpn.analysis.report import write_report
     from ddpn.workflow.examining import report_parts
 
@@ -197,14 +204,16 @@ def report(
     typer.echo(f"Report written to {out}", err=True)
 
 
-def _open_model_and_table(model: Path, data: str, columns: dict[str, str | None]) -> "tuple[ModelFolder, Table]":
+def _open_model_and_table(
+    model: Path, data: str, columns: dict[str, str | None], layout: Layout
+) -> "tuple[ModelFolder, Table]":
     """Load a model and open a table. Errors in the first rows are raised before torch is imported."""
     from ddpn.tables.table import Table
     from ddpn.workflow.model_folder import SavedModel
 
     saved = SavedModel(model, **columns)
     roles = saved.roles
-    table = Table([data], roles.as_text)
+    table = Table([data], roles.as_text, layout)
     first = table.read_block(table.list_blocks()[0])
     # The first rows of a long table may have no counts.
     if not table.is_long or roles.find_rows_with_target(first).any():

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ddpn.cli.plan_options import OPTION_TEXTS
+
 if TYPE_CHECKING:
     from ddpn.runtime.cluster import RayCluster
 
@@ -36,6 +38,8 @@ Tables = Annotated[
         help=f"{_FILES} Several files, a folder or a pattern ('data/*.parquet') are one table.",
     ),
 ]
+Sheet = Annotated[str | None, option(OPTION_TEXTS["sheet"].metavar, OPTION_TEXTS["sheet"].help)]
+SkipRows = Annotated[int | None, option(OPTION_TEXTS["skip_rows"].metavar, OPTION_TEXTS["skip_rows"].help)]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder written by `ddpn fit`, or by `save` in Python.")]
 NewModel = Annotated[Path, option("MODEL", "The folder to save the model in.", "-o", "--out")]
 Html = Annotated[Path, option("HTML", "The HTML file to write.", "-o", "--out")]

@@ -6,7 +6,7 @@ from ddpn.members import list_mixable_members
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD
 
 _COLUMNS, _RANGE, _MODEL = "Columns of the table", "Range of the counts", "Model"
-_EVALUATION = "Split, comparison and calibration"
+_EVALUATION, _FILE = "Split, comparison and calibration", "File"
 _MIXED = ", ".join(list_mixable_members())
 #: Names of the commands that have an option.
 _FITS, _ALL = ("fit", "tune"), ("fit", "tune", "diagnose")
@@ -121,5 +121,9 @@ OPTION_TEXTS = {
     "time": OptionText(
         "COLUMN", "Column of dates or numbers to split by: the last rows are the test rows.", _EVALUATION
     ),
+    "sheet": OptionText(
+        "NAME", "Sheet of a workbook: its name, or its number from 1. Default: the first.", _FILE, _ALL
+    ),
+    "skip_rows": OptionText("NUMBER", "Rows of the file above the header, such as a title. Default: 0.", _FILE, _ALL),
     "device": OptionText("NAME", "Where to train: cpu, cuda or auto (a GPU if there is one). Default: auto."),
 }

@@ -1,26 +1,30 @@
 """Read and write tables: CSV, TSV, Excel, JSON lines, Parquet, Feather, compressed text, and CSV on standard input."""
 
 import codecs
+import csv
 import glob
 import gzip
 import io
 import os
+import re
 import sys
 import warnings
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 import polars as pl
 
-from ddpn.runtime.errors import InputError
+from ddpn.runtime.errors import InputError, format_argument
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import join_words
 from ddpn.storage.files import check_writable, write_bytes
 from ddpn.tables.cells import MISSING, clean_text
 from ddpn.tables.dates import YEAR_FIRST, DateFormat, find_date_format, parse_dates
+from ddpn.tables.layout import WHOLE_FILE, Layout
 from ddpn.tables.numbers import are_codes, has_grouped_points
 
 STDIN = "-"
@@ -34,6 +38,16 @@ EXCEL = (".xlsx", ".xls", ".xlsb", ".ods")
 COMPRESSED = (".gz", ".zst")
 #: Endings of files that are read from folders.
 _IN_FOLDERS = (".parquet", ".pq", *TEXT)
+#: Rows, and bytes of text, at the beginning of a file among which a header below a title is looked for.
+_MAX_ROWS_ABOVE_HEADER, _MAX_BYTES_ABOVE_HEADER = 20, 2**16
+
+
+def check_layout(layout: Layout, name: str, kind: str) -> None:
+    """Raise an `InputError` if files of this extension have no sheets, or no rows above a header."""
+    if layout.sheet is not None and kind not in EXCEL:
+        raise InputError(f"{name} is no workbook with sheets. Leave out `sheet`.")
+    if layout.skip_rows and kind not in (*EXCEL, *TEXT):
+        raise InputError(f"{name} has no rows above its columns. Leave out `skip_rows`.")
 
 
 def get_extension(path: str, to_write: bool = False) -> str:
@@ -93,27 +107,28 @@ def explain_read_errors(name: str, how: str) -> Iterator[None]:
         raise InputError(f"{name} cannot be read {how}: {reason}.") from None
 
 
-def read_file(source: str, as_text: Iterable[str] = ()) -> pl.DataFrame:
+def read_file(source: str, as_text: Iterable[str] = (), layout: Layout = WHOLE_FILE) -> pl.DataFrame:
     """Read a table from a file into a polars frame; columns in `as_text` keep their digits as written.
 
-    `source` is a path, or "-" for CSV from standard input. A text column gets the type that all its cells agree with,
-    and stays text otherwise.
+    `source` is a path, or "-" for CSV from standard input; `layout` says where the table begins in the file. A text
+    column gets the type that all its cells agree with, and stays text otherwise.
     """
     name = "standard input" if source == STDIN else source
     kind = ".csv" if source == STDIN else get_extension(source)
+    check_layout(layout, name, kind)
     content = sys.stdin.buffer.read() if source == STDIN else _read_bytes(Path(source))
     with explain_read_errors(name, f"as a {kind[1:]} file"):
-        frame = _parse_content(content, kind, set(as_text), name)
+        frame = _parse_content(content, kind, set(as_text), name, layout)
     if frame.height == 0 or frame.width == 0:
         raise InputError(f"{name} is empty: it has {frame.height} rows and {frame.width} columns.")
     return frame
 
 
-def _parse_content(content: bytes, kind: str, as_text: set[str], name: str) -> pl.DataFrame:
+def _parse_content(content: bytes, kind: str, as_text: set[str], name: str, layout: Layout) -> pl.DataFrame:
     if kind in TEXT:
-        return read_text_table(content, TEXT[kind], name, as_text)
+        return read_text_table(content, TEXT[kind], name, as_text, layout)
     if kind in EXCEL:
-        return infer_column_types(drop_empty_rows(_read_first_sheet(content, name), name), as_text)
+        return infer_column_types(drop_empty_rows(_read_sheet(content, name, layout), name), as_text)
     if kind == ".json":
         return pl.read_json(content, infer_schema_length=None)
     if kind in JSON:
@@ -121,19 +136,75 @@ def _parse_content(content: bytes, kind: str, as_text: set[str], name: str) -> p
     return getattr(pl, BINARY[kind])(content)
 
 
-def _read_first_sheet(content: bytes, name: str) -> pl.DataFrame:
-    """Read the first sheet of a workbook."""
+def _read_sheet(content: bytes, name: str, layout: Layout) -> pl.DataFrame:
+    """Read one sheet of a workbook."""
     engine = import_extra("fastexcel", "files")
     try:
         workbook = engine.read_excel(content)
-        if len(workbook.sheet_names) > 1:
-            first = workbook.sheet_names[0]
-            sentence = f"{name} has {len(workbook.sheet_names)} sheets; only the first, {first!r}, is read."
-            warnings.warn(sentence, UserWarning, stacklevel=2)
-        frame = pl.read_excel(io.BytesIO(content), engine="calamine", infer_schema_length=None, drop_empty_rows=False)
+        sheet = _choose_sheet(workbook.sheet_names, layout.sheet, name)
+        if layout.skip_rows is None:
+            cells = workbook.load_sheet(
+                sheet, header_row=None, skip_rows=0, n_rows=_MAX_ROWS_ABOVE_HEADER, dtypes="string"
+            )
+            _refuse_title(cells.to_polars().rows(), name)
+        frame = pl.read_excel(
+            io.BytesIO(content), sheet_name=sheet, engine="calamine", infer_schema_length=None, drop_empty_rows=False,
+            read_options={"header_row": layout.skip_rows or 0},
+        )  # fmt: skip
     except engine.FastExcelError as error:
         raise InputError(f"{name} cannot be read as an Excel file: {str(error).splitlines()[0]}.") from None
     return frame.rename(str.strip)
+
+
+def _choose_sheet(names: Sequence[str], sheet: str | int | None, workbook: str) -> str:
+    """Return the name of the sheet to read, by a name or a number from 1; by default the first, with a warning."""
+    if sheet is None:
+        if len(names) > 1:
+            other = format_argument("sheet", names[1])
+            sentence = (
+                f"{workbook} has {len(names)} sheets: {join_words(names)}. The first is read; choose with {other}."
+            )
+            warnings.warn(sentence, UserWarning, stacklevel=2)
+        return names[0]
+    if sheet in names:
+        return str(sheet)
+    number = int(sheet) if str(sheet).isdecimal() else 0
+    if not 1 <= number <= len(names):
+        raise InputError(f"{workbook} has no sheet {sheet!r}. Its sheets are: {join_words(names)}.")
+    return names[number - 1]
+
+
+def find_header(rows: Sequence[Sequence[str | None]]) -> int | None:
+    """Return the position of the header if it is below a title, from the first rows of a file; None otherwise.
+
+    The header is the first row with words in more than half of the columns. A title is in a row above, and begins in
+    the same column or left of it; so the header of a column of row numbers, which has no name, is no title.
+
+    >>> find_header([["Visits of 2024", None], [None, None], ["age", "visits"], ["31", "2"]])
+    2
+    >>> find_header([["", "name"], ["1", "Ann"]])
+    """
+    filled = [[j for j, cell in enumerate(row) if cell and cell.strip()] for row in rows]
+    width = max(map(len, filled), default=0)
+    header = next((i for i, columns in enumerate(filled) if 2 * len(columns) > width), 0)
+    above = [columns for columns in filled[:header] if columns]
+    if width < 2 or not above or min(map(min, above)) > filled[header][0]:
+        return None
+    words = [str(rows[header][j]).strip() for j in filled[header]]
+    has_numbers = any(re.fullmatch(r"[-+]?[0-9.,]+", word) for word in words)
+    return None if has_numbers or len(set(words)) < len(words) or header + 1 == len(rows) else header
+
+
+def _refuse_title(rows: Sequence[Sequence[str | None]], name: str) -> None:
+    """Raise an `InputError` if the header of a table is below a title."""
+    header = find_header(rows)
+    if header is not None:
+        skip, keep = format_argument("skip_rows", header), format_argument("skip_rows", 0)
+        title = next(cell.strip() for row in rows for cell in row if cell and cell.strip())
+        raise InputError(
+            f"{name} begins with a title, {title!r:.60}, and row {header + 1} looks like the header. Read it with "
+            f"{skip}, or with {keep} if the first row is the header."
+        )
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -167,9 +238,16 @@ class LongRowError(InputError):
         super().__init__(f"{name} cannot be read as a table: {row} has more fields than the header.")
 
 
-def read_text_table(content: bytes, separator: str | None, name: str, as_text: set[str]) -> pl.DataFrame:
-    """Read a text table, without its empty rows; `name` is the file in messages."""
+def read_text_table(
+    content: bytes, separator: str | None, name: str, as_text: set[str], layout: Layout | None = None
+) -> pl.DataFrame:
+    """Read a text table, without its empty rows; `name` is the file in messages.
+
+    With a `layout`, the content is a whole file, which may have a title above its header.
+    """
     content = _decode_to_utf8(content, name)
+    if layout is not None:
+        content = _skip_rows(content, separator, name, layout.skip_rows)
     if separator is None:
         line = pl.read_csv(content, n_rows=1, has_header=False, infer_schema=False, separator="\x01", quote_char=None)
         separator = find_separator(str(line.item(0, 0) or ""))
@@ -188,6 +266,31 @@ def read_text_table(content: bytes, separator: str | None, name: str, as_text: s
             raise LongRowError(name) from None
         cells = cells[:, :-1]
     return infer_column_types(drop_empty_rows(_name_columns(cells, name), name), as_text, separator == ";")
+
+
+def check_first_lines(content: bytes, separator: str | None, name: str) -> None:
+    """Raise an `InputError` if the first lines of a text table are a title above a header."""
+    lines = content.decode(errors="replace").lstrip("\ufeff").splitlines()[:_MAX_ROWS_ABOVE_HEADER]
+    with suppress(csv.Error):  # a damaged line is reported where the whole table is read
+        tables = [list(csv.reader(lines, delimiter=sign)) for sign in (separator or _SEPARATORS)]
+        _refuse_title(max(tables, key=_count_similar_rows), name)
+
+
+def _count_similar_rows(rows: Sequence[Sequence[str]]) -> int:
+    """Count the rows with the most frequent number of cells above 1."""
+    return max(Counter(len(row) for row in rows if len(row) > 1).values(), default=0)
+
+
+def _skip_rows(content: bytes, separator: str | None, name: str, skip_rows: int | None) -> bytes:
+    """Cut off the rows above the header; without a number of rows, raise an error if the first is a title."""
+    if content.startswith(_ZSTD):
+        if not skip_rows:
+            return content
+        lines = pl.read_csv(content, has_header=False, infer_schema=False, separator="\x01", quote_char=None)
+        content = "\n".join(line or "" for line in lines.to_series()).encode()
+    if skip_rows is None:
+        check_first_lines(content[:_MAX_BYTES_ABOVE_HEADER], separator, name)
+    return content.split(b"\n", skip_rows)[-1] if skip_rows else content
 
 
 def _decode_to_utf8(content: bytes, name: str) -> bytes:

@@ -24,6 +24,8 @@ from ddpn.tables.files import (
     STDIN,
     TEXT,
     LongRowError,
+    check_first_lines,
+    check_layout,
     explain_read_errors,
     find_files,
     find_separator,
@@ -31,6 +33,7 @@ from ddpn.tables.files import (
     read_file,
     read_text_table,
 )
+from ddpn.tables.layout import WHOLE_FILE, Layout
 from ddpn.tables.roles import Roles
 
 #: The type of each column of a table.
@@ -63,14 +66,15 @@ class Table:
     """The rows of one or several files, read when they are needed unless the file is small.
 
     It can be sent to another process, which reads blocks of the same files. `sources` are files, folders of files, or
-    patterns such as data/*.parquet; "-" is CSV from standard input. Columns `as_text` keep their digits as written.
-    `rows` is the number of rows of all files, and `schema` has the type of each column.
+    patterns such as data/*.parquet; "-" is CSV from standard input. Columns `as_text` keep their digits as written, and
+    `layout` says where the table begins in each file. `rows` is the number of rows of all files, and `schema` has the
+    type of each column.
     """
 
-    def __init__(self, sources: Sequence[str], as_text: Sequence[str] = ()) -> None:
-        self.sources = [str(path) for path in find_files(sources)]
+    def __init__(self, sources: Sequence[str], as_text: Sequence[str] = (), layout: Layout = WHOLE_FILE) -> None:
+        self.sources, self._layout = [str(path) for path in find_files(sources)], layout
         self._check_sources()
-        self._open([_open_file(source, as_text) for source in self.sources])
+        self._open([_open_file(source, as_text, layout) for source in self.sources])
 
     @classmethod
     def from_rows(cls, rows: "Table | pl.DataFrame") -> "Table":
@@ -78,8 +82,8 @@ class Table:
         if isinstance(rows, Table):
             return rows
         table = cls.__new__(cls)
-        table.sources = ["data frame"]
-        table._open([InMemoryFile(table.sources[0], (), rows)])
+        table.sources, table._layout = ["data frame"], WHOLE_FILE
+        table._open([InMemoryFile(table.sources[0], (), frame=rows)])
         return table
 
     def _check_sources(self) -> None:
@@ -169,22 +173,24 @@ class Table:
             roles.read_upper(frame, start)
 
     def identity(self) -> list[list[object]]:
-        """Return paths, sizes and times of the files, by which a later run recognises them."""
-        return [file.identity() for file in self._files]
+        """Return paths, sizes and times of the files and their layout, by which a later run recognises the table."""
+        layout = [] if self._layout == WHOLE_FILE else [[self._layout.sheet, self._layout.skip_rows]]
+        return [*(file.identity() for file in self._files), *layout]
 
 
-def _open_file(source: str, as_text: Sequence[str]) -> "TableFile":
+def _open_file(source: str, as_text: Sequence[str], layout: Layout) -> "TableFile":
     """Open a file, and check it as far as possible without keeping its rows."""
     kind = ".csv" if source == STDIN else get_extension(source)
+    check_layout(layout, source, kind)
     path = Path(source)
     if source != STDIN and path.is_file():
         if BINARY.get(kind) == "read_parquet":
             return ParquetFile(source)
         if kind in TEXT and path.suffix.lower() in TEXT and path.stat().st_size > MAX_WHOLE_FILE_BYTES:
-            file = TextFile(source, as_text)
+            file = TextFile(source, as_text, layout)
             if file.is_plain:
                 return file
-    return InMemoryFile(source, as_text)
+    return InMemoryFile(source, as_text, layout)
 
 
 class TableFile(ABC):
@@ -214,8 +220,10 @@ class TableFile(ABC):
 class InMemoryFile(TableFile):
     """A file that is read whole and kept in memory."""
 
-    def __init__(self, source: str, as_text: Sequence[str], frame: pl.DataFrame | None = None) -> None:
-        self.source, self._frame = source, read_file(source, as_text) if frame is None else frame
+    def __init__(
+        self, source: str, as_text: Sequence[str], layout: Layout = WHOLE_FILE, frame: pl.DataFrame | None = None
+    ) -> None:
+        self.source, self._frame = source, read_file(source, as_text, layout) if frame is None else frame
         self.schema, self.rows = dict(self._frame.schema), self._frame.height
 
     def read_block(self, block: Block, columns: list[str]) -> pl.DataFrame:
@@ -256,14 +264,18 @@ class TextFile(TableFile):
     for a file that must be read whole: one that is not UTF-8, or that may have decimal commas.
     """
 
-    def __init__(self, source: str, as_text: Sequence[str]) -> None:
+    def __init__(self, source: str, as_text: Sequence[str], layout: Layout) -> None:
         self.source, self._path, self._as_text = source, os.path.abspath(source), set(as_text)
         self.schema, self.rows = {}, 0
         self._places: list[Block] = []
         with open(source, "rb") as file:
+            for _ in range(layout.skip_rows or 0):
+                file.readline()
             self._header = _read_record(file, source, 0)
             self._begin = file.tell()
             sample = file.read(_SAMPLE_BYTES)
+        if layout.skip_rows is None:
+            check_first_lines(self._header + sample, TEXT[get_extension(source)], source)
         self._bytes = max(BLOCK_ROWS * len(sample) // max(sample.count(b"\n"), 1), _MIN_BLOCK_BYTES)
         wide = self._header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         self._separator = TEXT[get_extension(source)] or find_separator(self._header.decode(errors="replace"))

@@ -29,6 +29,7 @@ from ddpn.runtime.deadlines import parse_duration
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import check_choice, check_column, check_keys, is_integer, is_number
 from ddpn.storage.contents import JsonObject
+from ddpn.tables.layout import Layout
 
 if TYPE_CHECKING:
     from ddpn.estimators import CountRegressor, DDPNRegressor
@@ -186,6 +187,8 @@ class FitConfig(ModelConfig):
         Models to compare with, keys of `ddpn.members.MEMBERS`.
     interval_groups : str, optional
         The column with the groups within which intervals are calibrated.
+    sheet, skip_rows : optional
+        Where the table begins in a file (`ddpn.tables.layout.Layout`).
     only : str, optional
         Fit a single member, a key of `ddpn.members.MEMBERS`, instead of a mixture. `mix_with` is then ignored, and
         `n_networks` has an effect only if this member has networks.
@@ -221,6 +224,8 @@ class FitConfig(ModelConfig):
     seed: Integer = 0
     compare_with: Words = BASELINES
     interval_groups: Column | None = None
+    sheet: Text | None = None
+    skip_rows: Integer | None = None
     only: Annotated[str | None, BeforeValidator(_read_member)] = None
 
     def __init__(self, **options: Any) -> None:
@@ -262,6 +267,7 @@ class FitConfig(ModelConfig):
         for name, names in (("compare_with", self.compare_with), ("mix_with", self.mix_with or ())):
             for kind in names:
                 check_choice(name, kind, list_mixable_members())
+        _ = self.layout  # checks its options
         self._check_model()
         return self
 
@@ -322,6 +328,11 @@ class FitConfig(ModelConfig):
     def as_text(self) -> list[str]:
         """Columns that must be read as text, because they may be categories: 007 keeps its zeros."""
         return [name for value in self.category for name in (value, *split_words(value))]
+
+    @property
+    def layout(self) -> Layout:
+        """Where the table begins in a file."""
+        return Layout(self.sheet, self.skip_rows)
 
     def resolve_columns(self, columns: Sequence[str]) -> Self:
         """Return the configuration for a table with these columns.

@@ -107,9 +107,9 @@ def open_table(
     if is_alone and not stream:
         # Small files are not opened to count their rows.
         is_small = free is None or not os.path.isfile(first) or _MAX_EXPANSION * os.path.getsize(first) <= free
-        if stream is False or is_small or fits_in_memory(Table(sources, plan.as_text)):
-            return read_file(first, plan.as_text), ""
-    table = Table(sources, plan.as_text)
+        if stream is False or is_small or fits_in_memory(Table(sources, plan.as_text, plan.layout)):
+            return read_file(first, plan.as_text, plan.layout), ""
+    table = Table(sources, plan.as_text, plan.layout)
     is_small = table.rows * sum(plan.split_shares[:2]) <= SMALL_TABLE_ROWS
     if is_small or not (stream or (stream is None and not fits_in_memory(table))):
         note = f"{table.rows:,} rows are fitted in memory, because they are few." if stream else ""

@@ -31,6 +31,7 @@ from ddpn.storage.model_files import MANIFEST
 from ddpn.storage.results import ResultStore
 from ddpn.tables import table as table_module
 from ddpn.tables.files import BINARY, STDIN, TEXT, check_output, get_extension, write_file
+from ddpn.tables.layout import WHOLE_FILE, Layout
 from ddpn.tables.table import Block, Table
 from ddpn.workflow.model_folder import ModelFolder, SavedModel
 
@@ -49,6 +50,7 @@ def predict_files(
     spec: PredictionSpec | None = None,
     exposure: str | None = None,
     upper: str | None = None,
+    layout: Layout = WHOLE_FILE,
     overwrite: bool = False,
     verbose: bool = False,
     on_finding: Callable[[str], None] = lambda sentence: None,
@@ -71,6 +73,8 @@ def predict_files(
         The columns of the predictions.
     exposure, upper : str, optional
         The columns with these roles. Default: as in the fit.
+    layout : Layout
+        The sheet of a workbook, and the rows above the header. Default: the first of each.
     overwrite : bool
         Whether to replace an existing output.
     verbose : bool
@@ -93,7 +97,7 @@ def predict_files(
     saved = SavedModel(path, exposure=exposure, upper=upper)
     about = saved.describe()
     spec = (spec or PredictionSpec()).for_model(about["members"], about["ood"])
-    table = Table(sources, saved.roles.as_text)
+    table = Table(sources, saved.roles.as_text, layout)
     table.check(saved.roles)
     if isinstance(n_jobs, RayCluster):
         if STDIN in (target, *table.sources):

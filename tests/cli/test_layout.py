@@ -1,0 +1,34 @@
+"""`--sheet` and `--skip-rows` belong to every command that reads a table, and errors name them."""
+
+import pytest
+
+
+@pytest.fixture
+def workbook(tmp_path, table, write_workbook):
+    """The table of the other tests below a title, in the second sheet."""
+    rows = [["Visits of 2024"], [], table.columns, *table.rows()]
+    write_workbook(tmp_path / "visits.xlsx", {"Notes": [["Late"], ["Early"]], "May": rows})
+    return "visits.xlsx", "--sheet", "May", "--skip-rows", "2"
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate", "report", "explain", "monitor"])
+def test_commands_on_a_model_read_the_sheet(ddpn, files, saved, workbook, command):
+    out = {"predict": ["-o", "out.csv"], "report": ["-o", "out.html"]}.get(command, [])
+    result = ddpn(command, str(saved), *workbook, *out)
+    assert result.exit_code == 0, result.output
+    same = ddpn(command, str(saved), "visits.csv", *(word.replace("out.", "same.") for word in out))
+    assert same.stdout == result.stdout
+    if command == "predict":
+        assert (files / "out.csv").read_text() == (files / "same.csv").read_text()
+
+
+def test_diagnose_reads_the_sheet_and_fit_names_the_options(ddpn, files, workbook):
+    same = ddpn("diagnose", "visits.csv", "--target", "visits", "--mean-model", "glm")
+    result = ddpn("diagnose", *workbook, "--target", "visits", "--mean-model", "glm")
+    assert (result.exit_code, result.stdout) == (0, same.stdout)
+    result = ddpn("fit", "visits.xlsx", "--target", "visits", "-o", "m")
+    assert result.exit_code == 1
+    assert "Warning: visits.xlsx has 2 sheets: Notes, May. The first is read; choose with --sheet May." in result.stderr
+    result = ddpn("fit", *workbook[:3], "--target", "visits", "-o", "m")
+    assert result.exit_code == 1
+    assert "Read it with --skip-rows 2, or with --skip-rows 0 if the first row is the header." in result.stderr
