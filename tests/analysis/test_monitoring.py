@@ -6,9 +6,12 @@ import pytest
 import torch
 from scipy import stats
 
-from ddpn.analysis.monitoring import Check, compare, compare_column, decide_drift
+from ddpn import CountRegressor
+from ddpn.analysis.monitoring import Check, Monitoring, compare, compare_column, decide_drift
 from ddpn.calibration.calibrate import CalibrationOptions
+from ddpn.calibration.calibration import Calibration
 from ddpn.calibration.columns import fit_column
+from ddpn.calibration.intervals import score_counts
 from ddpn.distributions import Poisson
 from ddpn.members.folds import Folds
 from ddpn.members.glm import PoissonGLM
@@ -224,26 +227,48 @@ def check_sample(predictor, sample: CountRows, **options) -> dict:
 
 
 def test_coverage_and_pit_are_compared_with_what_is_expected_of_so_many_rows(predictor, rows):
-    """Coverage is binomial, with the variance of calibrated levels; the PIT has Kolmogorov's distance from uniform."""
-    some = rows.rows(slice(0, 150)).replace(y=rows.y[:150] + 2.0)
+    """Beta-Binomial by the held-out rows inside; Kolmogorov's distance of the PIT from uniform, as of two samples."""
+    some = rows.rows(slice(0, 150)).replace(y=rows.y[:150] + 1.0)
     checks = check_sample(predictor, some)
-    mean = torch.from_numpy(np.exp(predictor.members["poisson_glm"].distribution(some.X).mean.log().numpy()[:, 0]))
-    dist, y = Poisson(mean), torch.from_numpy(some.y)
-    low, high, probability = predictor.wrap(dist).interval_with_probability(0.9)
-    covered, expected = float(((low <= y) & (y <= high)).double().mean()), float(probability.mean())
+    mean, levels = predict_means(predictor, some), predictor.calibration.intervals["mixture"]
+    level = levels.at(0.9)
+    covered = np.mean([share_inside(stats.poisson(m), y, level) for m, y in zip(mean, some.y, strict=True)])
     coverage = checks["coverage of 90% intervals"]
-    assert coverage.effect == pytest.approx(expected - covered)
-    deviation = np.sqrt(expected * (1 - expected) * (1 / 150 + 1 / 400))
-    assert coverage.p_value == pytest.approx(stats.norm.cdf((covered - expected + 0.5 / 150) / deviation))
     assert coverage.now == f"{covered:.1%} covered"
-    distance = pit_distance(dist, y)
+    held_out = predictor.predict_folds(Folds(rows, rows)).rows
+    dist = Poisson(torch.from_numpy(predict_means(predictor, held_out)))
+    scores = score_counts(dist, torch.from_numpy(held_out.y), np.random.default_rng(0).random(400))
+    inside = int((scores <= level).sum())
+    assert coverage.effect == pytest.approx(inside / 400 - covered)
+    draws = np.random.default_rng(0).beta(inside, 401 - inside, 400_000)
+    assert coverage.p_value == pytest.approx(stats.binom.cdf(round(150 * covered), 150, draws).mean(), rel=0.1)
+    distance = pit_distance(Poisson(torch.from_numpy(mean)), torch.from_numpy(some.y))
     assert checks["PIT of the counts"].effect == pytest.approx(distance)
-    assert checks["PIT of the counts"].p_value == pytest.approx(stats.kstwobign.sf(distance * np.sqrt(150)))
+    assert checks["PIT of the counts"].p_value == pytest.approx(
+        stats.kstwobign.sf(distance * np.sqrt(150 * 400 / (150 + 400)))
+    )
     assert checks["PIT of the counts"].drift
     generous = check_sample(predictor, rows.replace(y=np.round(predict_means(predictor, rows))))[
         "coverage of 90% intervals"
     ]
     assert (generous.effect, generous.drift) == (0.0, False)
+
+
+def share_inside(dist, y: float, level: float) -> float:
+    """The share of a count that is inside the narrowest interval, which takes counts by their probability."""
+    counts = np.arange(200)
+    order = np.argsort(-dist.pmf(counts), kind="stable")
+    before = dist.pmf(counts[order][: int(np.argmax(counts[order] == y))]).sum()
+    return float(np.clip((level - before) / dist.pmf(y), 0.0, 1.0))
+
+
+def test_without_calibration_coverage_is_compared_with_what_is_asked(predictor, rows):
+    bare = Predictor(predictor.members)
+    bare.calibration = Calibration(profile=predictor.calibration.profile)
+    coverage = check_sample(bare, rows.replace(y=rows.y + 3.0))["coverage of 90% intervals"]
+    covered = 0.9 - coverage.effect
+    assert (coverage.before, coverage.drift) == ("90.0% asked", True)
+    assert coverage.p_value == pytest.approx(stats.binom.cdf(round(400 * covered), 400, 0.9))
 
 
 def test_more_rows_than_a_block_are_compared_as_one_table(predictor, rows):
@@ -254,9 +279,48 @@ def test_more_rows_than_a_block_are_compared_as_one_table(predictor, rows):
     once, often = (check_sample(predictor, sample, max_rows=None) for sample in (rows, many))
     for name in ("coverage of 90% intervals", "PIT of the counts"):
         assert often[name].effect == pytest.approx(once[name].effect)
-    distance = often["PIT of the counts"].effect
-    expected = stats.kstwobign.sf(distance * np.sqrt(len(many)))
+    distance, size = often["PIT of the counts"].effect, len(many)
+    expected = stats.kstwobign.sf(distance * np.sqrt(size * 400 / (size + 400)))
     assert often["PIT of the counts"].p_value == pytest.approx(expected)
+
+
+def draw_patients(rng: np.random.Generator, number: int, shift: float = 0.0, factor: float = 1.0) -> CountRows:
+    """Overdispersed counts that follow a number, one with missing values, and a category."""
+    age, stay = rng.normal(shift, 1.0, number), rng.exponential(size=number)
+    ward = rng.choice(list("abcd"), number, p=[0.5, 0.3, 0.15, 0.05])
+    mean = factor * np.exp(0.8 + 0.4 * age + 0.2 * stay + 0.5 * (ward == "b"))
+    stay = [None if missing else value for missing, value in zip(rng.random(number) < 0.1, stay, strict=True)]
+    y = rng.negative_binomial(3, 3 / (3 + mean)).astype(float)
+    return CountRows(pl.DataFrame({"age": age, "stay": stay, "ward": ward}), y)
+
+
+def test_two_hundred_tables_like_the_training_rows_raise_no_more_alarms_than_alpha_says():
+    """The share of small p-values is what it says, for each check and, by Holm, for any of them.
+
+    The likelihood of the GLM is wrong for these counts, and the model was fitted to few rows: neither is drift.
+    """
+    checks = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        train = draw_patients(rng, 300)
+        model = CountRegressor(members=["glm"], random_state=seed).fit(train.X, train.y)
+        for _ in range(10):
+            new = draw_patients(rng, 800)
+            options = {"alpha": 0.05, "effect": 1e-9}
+            checks.append(compare(model.predictor_, new.X, new.replace(X=model.parse(new.X)), **options).checks)
+    # 200 draws with probability 0.05 are above 20 in one of a thousand cases.
+    for name in {check.name for check in checks[0]}:
+        assert sum(check.p_value < 0.05 for table in checks for check in table if check.name == name) <= 20, name
+    assert sum(any(check.drift for check in table) for table in checks) <= 20
+    # Where the rows differ, it is noticed at the default level, and in what has changed.
+    later, more = draw_patients(rng, 400, shift=0.5), draw_patients(rng, 400, factor=1.6)
+    for new, name in ((later, "age"), (more, "PIT of the counts")):
+        drifting = compare(model.predictor_, new.X, new.replace(X=model.parse(new.X)))
+        assert name in {check.name for check in drifting.checks if check.drift}
+    assert {check.name for check in drifting.checks if check.drift} <= {
+        "PIT of the counts",
+        "coverage of 90% intervals",
+    }
 
 
 def predict_means(predictor, sample: CountRows) -> np.ndarray:
@@ -286,7 +350,7 @@ def test_ignored_columns_are_shown_last_and_are_no_drift(predictor, rows):
     assert plain.checks[0].name == "day"
     last = ignoring.checks[-1]
     assert (last.name, last.ignored, last.drift, last.effect) == ("day", True, False, pytest.approx(1.0, abs=0.01))
-    assert last.cells[-2:] == ("-", "ignored")
+    assert last.cells[-3:] == ("-", "-", "ignored")
     assert {check.name for check in ignoring.checks if not check.ignored} == {"a", "b", "out-of-distribution rows"}
     assert "Drift in" in plain.headline
     assert "values of day" in plain.headline
@@ -308,6 +372,20 @@ def test_more_checks_ask_for_smaller_p_values_and_coverage_for_half_the_effect()
     assert [(check.name, check.drift) for check in decided] == order
     adjusted = {check.name: check.adjusted_p_value for check in decided}
     assert adjusted == pytest.approx({"e": 4e-9, "c": 0.003, "a": 0.008, "b": 0.02, "d": 1.0})
+    # What is shown is enough to decide: the result follows from the difference, the threshold and the p-value.
+    results = {check.name: check.cells[-3:] for check in decided}
+    assert results == {
+        "a": ("0.100", "0.008", "drift"),
+        "c": ("0.050", "0.003", "drift"),
+        "b": ("0.100", "0.02", "chance"),
+        "e": ("0.100", "<0.001", "below threshold"),
+        "d": ("-", "-", "ignored"),
+    }
+    monitoring = Monitoring(100, 100, 400, 0, 0, 0.01, 0.1, decided)
+    assert monitoring.rule == (
+        "Drift is a difference of at least 0.1 (0.05 for coverage) whose p-value, adjusted for 4 checks by Holm's "
+        "method, is below 0.01. More than chance but smaller: e."
+    )
 
 
 def test_a_table_is_large_enough_and_levels_are_shares(predictor, rows):

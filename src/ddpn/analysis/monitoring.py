@@ -1,7 +1,8 @@
 """Compare new rows with the training rows of a model: columns, out-of-distribution rows and, with counts, intervals.
 
-Each comparison is a `Check` with a p-value and an effect size. It reports drift only if both are notable, because with
-many rows even differences that do not matter are significant.
+Each comparison is a `Check` with a p-value and a difference. It is drift by one rule (`decide_drift`): the adjusted
+p-value is below `alpha`, and the difference reaches the threshold, because with many rows differences that do not
+matter are more than chance, too.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -16,6 +17,7 @@ from scipy.special import ndtr
 from ddpn.analysis.leaderboard import COVERAGE
 from ddpn.analysis.plots import Pit
 from ddpn.calibration.columns import ColumnProfile
+from ddpn.calibration.intervals import IntervalLevels, measure_shares_inside
 from ddpn.calibration.ood import format_day
 from ddpn.distributions import discretize
 from ddpn.distributions.limits import censor_rows
@@ -23,9 +25,10 @@ from ddpn.metrics import pit_distance
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.checks import get_row_count
 from ddpn.rows.count_rows import CountRows, take_rows
+from ddpn.runtime.display import plural, value_text
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
-from ddpn.runtime.validation import is_number
+from ddpn.runtime.validation import is_number, join_words
 from ddpn.statistics import adjust_p_values
 from ddpn.storage.contents import JsonObject
 from ddpn.tables.columns import Column
@@ -56,9 +59,11 @@ class Check(NamedTuple):
     ignored : bool
         True if the check is shown but never reports drift.
     adjusted_p_value : float
-        The p-value after adjustment for all checks.
-    drift : bool
-        True if the difference is more than chance and large enough to matter.
+        The p-value for all checks together.
+    threshold : float
+        The least difference that is drift.
+    more_than_chance : bool
+        Whether the adjusted p-value is below the level of all checks together.
     """
 
     kind: str
@@ -69,7 +74,13 @@ class Check(NamedTuple):
     now: str
     ignored: bool = False
     adjusted_p_value: float = 1.0
-    drift: bool = False
+    threshold: float = 1.0
+    more_than_chance: bool = False
+
+    @property
+    def drift(self) -> bool:
+        """Whether the difference is more than chance and large enough to matter."""
+        return self.more_than_chance and self.effect >= self.threshold
 
     @property
     def title(self) -> str:
@@ -78,10 +89,13 @@ class Check(NamedTuple):
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The cells of a table: title, before, now, difference, adjusted p-value and decision."""
+        """What tables show: title, before, now, difference, threshold, adjusted p-value and result."""
+        texts = self.title, self.before, self.now, f"{self.effect:.3f}"
+        if self.ignored:
+            return *texts, "-", "-", "ignored"
         p_value = f"{self.adjusted_p_value:.2g}" if self.adjusted_p_value >= 0.001 else "<0.001"
-        last = ("-", "ignored") if self.ignored else (p_value, "drift" if self.drift else "")
-        return self.title, self.before, self.now, f"{self.effect:.3f}", *last
+        result = "drift" if self.drift else "below threshold" if self.more_than_chance else "chance"
+        return *texts, f"{self.threshold:.3f}", p_value, result
 
 
 @dataclass(frozen=True)
@@ -127,8 +141,18 @@ class Monitoring:
         checked = f"{len(self.checks)} checks of {self.total:,} rows"
         if not drifting:
             return f"No drift: {checked}."
-        shown = ", ".join(drifting[:5]) + (f" and {len(drifting) - 5} more" if len(drifting) > 5 else "")
-        return f"Drift in {len(drifting)} of {checked}: {shown}."
+        return f"Drift in {len(drifting)} of {checked}: {join_words(drifting, 5)}."
+
+    @property
+    def rule(self) -> str:
+        """What counts as drift, and which checks have a difference that is more than chance but too small for it."""
+        compared = sum(not check.ignored for check in self.checks)
+        rule = (
+            f"Drift is a difference of at least {self.effect:g} ({0.5 * self.effect:g} for coverage) whose p-value, "
+            f"adjusted for {plural(compared, 'check')} by Holm's method, is below {self.alpha:g}."
+        )
+        small = [check.title for check in self.checks if check.more_than_chance and not check.drift]
+        return f"{rule} More than chance but smaller: {join_words(small, 5)}." if small else rule
 
     @property
     def draws(self) -> str:
@@ -141,7 +165,8 @@ class Monitoring:
     def detectable(self) -> str:
         """A sentence about the smallest difference that this number of rows can show."""
         sizes = 1.0 / self.rows + 1.0 / self.training_rows
-        least = min(1.0, float(np.sqrt(-0.5 * np.log(self.alpha / max(2 * len(self.checks), 2)) * sizes)))
+        compared = sum(not check.ignored for check in self.checks)
+        least = min(1.0, float(np.sqrt(-0.5 * np.log(self.alpha / max(2 * compared, 2)) * sizes)))
         return (
             f"With {self.rows:,} rows, a difference below about {least:.2g} in the distribution of a column cannot be "
             "distinguished from chance."
@@ -149,12 +174,13 @@ class Monitoring:
 
     def as_dict(self) -> JsonObject:
         """Return the result as a dictionary for JSON."""
-        checks = [check._asdict() for check in self.checks]
+        checks = [{**check._asdict(), "drift": check.drift} for check in self.checks]
         draw = {
             "rows": draw_to_json(self.rows, self.total),
             "rows_with_counts": draw_to_json(self.rows_with_counts, self.total_with_counts),
         }
-        return {"drift": self.drift, "headline": self.headline, **vars(self), "draw": draw, "checks": checks}
+        words = {"headline": self.headline, "rule": self.rule}
+        return {"drift": self.drift, **words, **vars(self), "draw": draw, "checks": checks}
 
 
 def compare(
@@ -210,9 +236,7 @@ def compare(
     X, rows, total = take_rows(X, draw.positions), len(draw), rows if total is None else total
     checks, notes = list[Check](), list[str]()
     for column_profile, column, name in zip(profile.columns, profile.schema.parse(X), profile.names, strict=True):
-        check = compare_column(
-            column_profile, column._replace(name=name), format_day if name in days else "{:.4g}".format
-        )
+        check = compare_column(column_profile, column._replace(name=name), format_day if name in days else value_text)
         checks.append(check._replace(ignored=name in {*profile.ignored, *ignored}))
         if not len(column_profile.keys) and not len(column_profile.edges) and column_profile.missing_share < 1.0:
             notes.append(f"Values of {name!r}: the training rows had too many levels to store them.")
@@ -232,8 +256,8 @@ def compare(
 def decide_drift(checks: Sequence[Check], alpha: float, effect: float) -> tuple[Check, ...]:
     """Adjust p-values (Holm's method over all checks that count) and decide each check; checks with drift come first.
 
-    A check reports drift if its adjusted p-value is below `alpha` and its effect is at least `effect` (for coverage,
-    half of it).
+    A check is drift if its adjusted p-value is below `alpha` and its effect at least its threshold: `effect`, or half
+    of that for coverage.
 
     >>> one, other = Check("ood", "a", 0.3, 0.001, "", ""), Check("ood", "b", 0.01, 1e-9, "", "")
     >>> [(check.name, check.adjusted_p_value, check.drift) for check in decide_drift([one, other], 0.01, 0.1)]
@@ -241,9 +265,10 @@ def decide_drift(checks: Sequence[Check], alpha: float, effect: float) -> tuple[
     """
     counted, decisions = [check for check in checks if not check.ignored], []
     for check, adjusted in zip(counted, adjust_p_values([check.p_value for check in counted]), strict=True):
-        least = 0.5 * effect if check.kind == "coverage" else effect
-        is_drift = adjusted < alpha and check.effect >= least
-        decisions.append(check._replace(adjusted_p_value=adjusted, drift=is_drift))
+        threshold = 0.5 * effect if check.kind == "coverage" else effect
+        decisions.append(
+            check._replace(adjusted_p_value=adjusted, threshold=threshold, more_than_chance=adjusted < alpha)
+        )
     decisions += [check for check in checks if check.ignored]
     return tuple(sorted(decisions, key=lambda check: (not check.drift, check.ignored, -check.effect)))
 
@@ -251,8 +276,8 @@ def decide_drift(checks: Sequence[Check], alpha: float, effect: float) -> tuple[
 # Columns -------------------------------------------------------------------------------------------------------------
 
 
-def compare_column(profile: ColumnProfile, column: Column, shown: Callable[[float], str] = "{:.4g}".format) -> Check:
-    """Compare the values of a column, including missing ones, with the training; `shown` formats a number."""
+def compare_column(profile: ColumnProfile, column: Column, shown: Callable[[float], str] = value_text) -> Check:
+    """Compare the values of a column, missing ones included, with the training; `shown` writes one of its numbers."""
     if len(profile.keys):
         return _compare_levels(profile, column)
     # Kolmogorov-Smirnov: the largest difference of the two cdfs at the quantiles in the summary. The summary has three
@@ -364,30 +389,38 @@ def _compare_ood(predictor: Predictor, pvalues: np.ndarray) -> Check:
 
 
 def _compare_counts(predictor: Predictor, sample: CountRows) -> list[Check]:
-    """Compare the coverage of intervals with their own probability, and the PIT with a uniform distribution.
+    """Compare the coverage of intervals with that of the held-out rows, and the PIT with a uniform distribution.
 
-    The number of covered rows is compared with a Binomial with the mean probability, whose variance is at least as
-    large as the true one. Intervals that cover more than expected do not count as drift.
+    Held-out rows are new to the model as well: a model that was never quite right is no drift. They are a sample
+    themselves, so that a distance is as uncertain as between two samples.
     """
-    rows = len(sample)
     with single_thread():
         # All rows are predicted at once, because there are few of them.
         arguments = predictor.counts.arguments(sample)
         prediction = predictor.predict(sample.X, arguments["exposure"], arguments["upper"])
         dist = discretize(censor_rows(prediction.distribution, sample.limit))
         y = torch.from_numpy(sample.y)
-        low, high, probability = predictor.wrap(dist, groups=sample.interval_groups).interval_with_probability(COVERAGE)
-        is_covered, expected = int(((low <= y) & (y <= high)).sum()), float(probability.mean())
-        distance, pit = pit_distance(dist, y), Pit.from_counts(dist, y, np.ones(rows))
-    # An interval level that was calibrated on few rows is itself uncertain, like a share of these rows.
-    levels = predictor.calibration.intervals.get(MIXTURE)
-    size = np.inf if levels is None else float(levels.rows[0])
-    deviation = np.sqrt(expected * (1.0 - expected) * (1.0 / rows + 1.0 / size))
-    p_value = float(stats.norm.cdf((is_covered + 0.5 - rows * expected) / (rows * deviation))) if deviation > 0 else 1.0
-    words = f"{expected:.1%} expected, at least {COVERAGE:.0%} asked", f"{is_covered / rows:.1%} covered"
-    name = f"coverage of {COVERAGE:.0%} intervals"
-    uniform = float(stats.kstwobign.sf(distance * np.sqrt(rows)))
-    return [
-        Check("coverage", name, max(0.0, expected - is_covered / rows), p_value, *words),
-        Check("pit", "PIT of the counts", distance, uniform, "uniform", pit.meaning),
-    ]
+        distance, pit = pit_distance(dist, y), Pit.from_counts(dist, y, np.ones(len(sample)))
+        levels = predictor.calibration.intervals.get(MIXTURE)
+        level = COVERAGE if levels is None else min(levels.at(COVERAGE), 1.0)
+        covered = float(measure_shares_inside(dist, y, level).mean())
+    sizes = 1.0 / len(sample) + (0.0 if levels is None else 1.0 / float(levels.rows[0]))
+    uniform = float(stats.kstwobign.sf(distance / np.sqrt(sizes)))
+    pit_check = Check("pit", "PIT of the counts", distance, uniform, "uniform", pit.meaning)
+    return [_compare_coverage(covered, len(sample), level, levels), pit_check]
+
+
+def _compare_coverage(covered: float, rows: int, level: float, levels: IntervalLevels | None) -> Check:
+    """Compare the share of counts inside the intervals with that of the held-out rows.
+
+    The number inside has a Beta-Binomial distribution if new rows are like the held-out rows. More counts inside than
+    before are no drift that harms.
+    """
+    name, inside = f"coverage of {COVERAGE:.0%} intervals", round(covered * rows)
+    if levels is None:
+        p_value, expected, before = float(stats.binom.cdf(inside, rows, level)), level, f"{level:.1%} asked"
+    else:
+        expected, size = levels.measure_held_out(level)
+        before = f"{expected:.1%} of held-out rows"
+        p_value = float(stats.betabinom.cdf(inside, rows, max(expected * size, 1.0), size + 1.0 - expected * size))
+    return Check("coverage", name, max(0.0, expected - covered), p_value, before, f"{covered:.1%} covered")

@@ -25,6 +25,7 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.display import plural
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_column, join_words
+from ddpn.statistics import effective_rows
 from ddpn.tables.columns import ColumnTable
 from ddpn.tables.row_hashes import name_interval_groups
 
@@ -62,6 +63,22 @@ def score_counts(dist: Distribution, y: Tensor, points: np.ndarray) -> np.ndarra
         ).numpy()
         score[far] = np.where(beyond > 0.0, 1.0 + beyond, np.minimum(score[far], _MAX_LEVEL))
     return score
+
+
+@torch.no_grad()
+def measure_shares_inside(dist: Distribution, y: Tensor, level: float) -> np.ndarray:
+    """Return the probability that `score_counts` is at most a level, for each count. Shape: (rows,).
+
+    It is 1 for a count inside the narrowest interval of this level, 0 outside, and between them for the count that
+    enters the interval at this level. For a right model the mean is the level itself.
+
+    >>> from ddpn.distributions import Poisson
+    >>> measure_shares_inside(Poisson(torch.full((3,), 2.0)), torch.tensor([2, 0, 9]), 0.75).round(2).tolist()
+    [1.0, 0.21, 0.0]
+    """
+    counts: Any = discretize(dist)
+    outside, inside = (levels.cpu().numpy() for levels in counts.entry_levels(y))
+    return np.clip((level - outside) / np.maximum(inside - outside, 1e-300), 0.0, 1.0)
 
 
 @torch.no_grad()
@@ -187,6 +204,15 @@ class IntervalLevels(NamedTuple):
     def is_censored(self) -> bool:
         """True if some of the counts were censored."""
         return bool(self.censored[0])
+
+    def measure_held_out(self, level: float) -> tuple[float, float]:
+        """Return the weighted share of the calibration rows whose score is at most a level, and their effective number.
+
+        Scores that were added for a right model do not count.
+        """
+        observed = ~np.isin(self.scores, _UNIFORM_SCORES)
+        scores, weight = self.scores[observed], self.weight[observed]
+        return float(weight[scores <= level].sum() / weight.sum()), effective_rows(weight)
 
     def shrink_towards(self, other: Self, rows: float) -> Self:
         """Return levels with the scores of `other` added, which together have the weight of `rows` rows."""

@@ -315,11 +315,12 @@ def monitor(
 def _show_comparison(monitoring: "Monitoring") -> None:
     typer.echo(monitoring.headline)
     rows = [(check.cells, check.drift) for check in monitoring.checks[:_MAX_PRINTED_CHECKS]]
-    table = build_table(("check", "before", "now", "difference", "adjusted p", ""), rows, right=(3, 4))
+    headings = "check", "before", "now", "difference", "threshold", "adjusted p", "result"
+    table = build_table(headings, rows, right=(3, 4, 5))
     if len(monitoring.checks) > _MAX_PRINTED_CHECKS:
         table.caption = f"{len(monitoring.checks) - _MAX_PRINTED_CHECKS:,} more checks; --json has all"
     show(table)
     for sentence in monitoring.not_compared:
         typer.echo(f"Not compared: {sentence}")
-    for sentence in filter(None, (monitoring.draws, monitoring.detectable)):
+    for sentence in filter(None, (monitoring.rule, monitoring.draws, monitoring.detectable)):
         typer.echo(sentence)

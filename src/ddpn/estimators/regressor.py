@@ -39,6 +39,7 @@ from ddpn.rows.splits import FOLDS, HELD_OUT_SHARE, MIN_ROWS_TO_VALIDATE, SMALL_
 from ddpn.runtime.deadlines import parse_duration
 from ddpn.runtime.errors import ConfigError, DataWarning, InputError
 from ddpn.runtime.jobs import Where, is_here
+from ddpn.runtime.progress import is_notebook, show_steps
 from ddpn.runtime.time_plan import Schedule, make_budget_clock
 from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number, refuse_old_names
 from ddpn.storage.contents import JsonObject
@@ -70,7 +71,7 @@ class NetworkRegressor(CountEstimator):
     checkpoint: str | PathLike[str] | None = None
     random_state: int | np.random.RandomState | None = None
     device: str = "auto"
-    verbose: bool = False
+    verbose: bool | None = None
     n_jobs: Where = None
 
     _not_saved = ("checkpoint", "verbose", "time_budget", "n_jobs")
@@ -153,7 +154,9 @@ class NetworkRegressor(CountEstimator):
         for sentence in (note for column in dates.columns for note in column.notes):
             warnings.warn(sentence, DataWarning, stacklevel=2)
         warn_about_table(train, dates, is_split=validation is not None, clock=schedule.clock)
-        fitted = self.fit_rows(train, validation, counts, self._pipeline_options(counts), schedule)
+        with show_steps(self._shows_progress) as begin_step:
+            schedule = replace(schedule, on_step=begin_step)
+            fitted = self.fit_rows(train, validation, counts, self._pipeline_options(counts), schedule)
         self._dates = dates
         for note in fitted.notes:
             warnings.warn(note, UserWarning, stacklevel=2)
@@ -164,6 +167,10 @@ class NetworkRegressor(CountEstimator):
     def _make_schedule(self) -> Schedule:
         """Return the steps of `fit`, whose time begins now."""
         return Schedule(steps=PLAIN_STEPS)
+
+    @property
+    def _shows_progress(self) -> bool:
+        return is_notebook() if self.verbose is None else bool(self.verbose)
 
     @abstractmethod
     def _pipeline_options(self, counts: CountRange) -> PipelineOptions:
@@ -204,7 +211,7 @@ class NetworkRegressor(CountEstimator):
             options=network_options,
             runtime=runtime if is_local or self.device == "cpu" else None,
             checkpoint=self._checkpoint() if is_local else None,
-            verbose=bool(self.verbose) and is_local,
+            verbose=self._shows_progress and is_local,
         )
         random = check_random_state(self.random_state)
         plan = self._plan_fit(task, train, validation, random)
@@ -375,8 +382,8 @@ class CountRegressor(NetworkRegressor):
         Seed of the split, the weights and the batches; None uses numpy's global random state, so that fits differ.
     device : str
         "auto", "cpu" or "cuda".
-    verbose : bool
-        Show progress.
+    verbose : bool, optional
+        Show progress: a line for each member that is fitted, with its time. Default: in notebooks only.
     n_jobs : int or RayCluster, optional
         How many members are fitted at once, each in a process of one thread; -1 is one per core. A
         `ddpn.runtime.cluster.RayCluster` fits them on its nodes. Default: one after the other, in this process.

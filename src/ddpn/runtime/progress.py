@@ -1,49 +1,111 @@
-"""Progress bars for long computations."""
+"""Progress of everything that takes a while: bars on a terminal, lines of output in a notebook, nothing elsewhere."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-#: True inside work that shows a progress bar.
+#: Whether the work that runs is part of one that shows a bar, and the line of a notebook that shows it.
 _IS_SHOWN: ContextVar[bool] = ContextVar("is_shown", default=False)
+_LINE: ContextVar["NotebookLine | None"] = ContextVar("line", default=None)
+#: Seconds between two updates of a line in a notebook.
+_SECONDS_BETWEEN_UPDATES = 0.2
 
 
-class ProgressBar:
-    """The progress bar that `progress_bar` yields."""
+class ProgressBar(Protocol):
+    """What `progress_bar` yields."""
+
+    def advance(self, steps: int = 1, text: str = "") -> None:
+        """Count `steps` more as done, and show `text` at the end of the line."""
+
+
+class TerminalBar:
+    """A bar of rich on a terminal."""
 
     def __init__(self, progress: "Progress", task: "TaskID") -> None:
         self._progress, self._task = progress, task
 
     def advance(self, steps: int = 1, text: str = "") -> None:
-        """Advance the bar by `steps`, and show `text` at the end of the line."""
         self._progress.update(self._task, advance=steps, text=text)
+
+
+class NotebookLine:
+    """A line in the output of a notebook's cell, which is written again while the work goes on.
+
+    Unlike a widget, it needs no further package, and the saved notebook has its last text.
+    """
+
+    def __init__(self, title: str, total: int | None, done: int) -> None:
+        from IPython.display import display  # type: ignore[import-not-found, unused-ignore]
+
+        self._title, self._total, self._done = title, total, done
+        self._whole, self._started, self._updated = _LINE.get(), time.monotonic(), 0.0
+        if self._whole is None:
+            self._handle = display({"text/plain": f"{title} ..."}, raw=True, display_id=True)
+
+    def advance(self, steps: int = 1, text: str = "") -> None:
+        self._done += steps
+        if time.monotonic() - self._updated > _SECONDS_BETWEEN_UPDATES:
+            self._updated = time.monotonic()
+            count = f"{self._done}/{self._total}" if self._total else f"{self._done}"
+            self.write(" ".join(filter(None, (self._title, count, text))))
+
+    def write(self, text: str) -> None:
+        """Show a text in the line; for a part of the work, in the line of the whole."""
+        if self._whole is not None:
+            self._whole.write(f"{self._whole._title} ({text})")
+        else:
+            self._handle.update({"text/plain": text}, raw=True)
+
+    def finish(self) -> None:
+        """Show how long the work took; for a part of the work, the title of the whole again."""
+        if self._whole is not None:
+            self._whole.write(f"{self._whole._title} ...")
+        else:
+            self.write(_describe_time(self._title, self._started))
+
+
+def is_notebook() -> bool:
+    """Return True in a Jupyter notebook."""
+    from rich.console import Console
+
+    return Console(stderr=True).is_jupyter
 
 
 @contextmanager
 def progress_bar(title: str, total: int | None, shown: bool = True, done: int = 0) -> Iterator[ProgressBar]:
-    """Show a progress bar on standard error, if that is a terminal or a notebook.
+    """Show a bar with the time left on standard error if that is a terminal, or a line in a notebook.
 
-    It shows the time left or, if the `total` is None, the time since the start. The bar begins at `done` steps.
+    Elsewhere nothing is shown. Without `total` there is the time since the start.
     """
     from rich import progress as rich
     from rich.console import Console
 
-    console = Console(stderr=True)
-    fields = ("description", "fields[text]")
-    title_column, text_column = (rich.TextColumn(f"{{task.{name}}}", markup=False) for name in fields)
-    columns: list[rich.ProgressColumn] = [rich.TimeElapsedColumn()]
-    if total is not None:
-        columns = [rich.MofNCompleteColumn(), *columns, rich.TextColumn("left"), rich.TimeRemainingColumn()]
-    columns = [title_column, rich.BarColumn(), *columns, text_column]
-    disabled = not shown or not (console.is_terminal or console.is_jupyter)
-    token = _IS_SHOWN.set(shown or _IS_SHOWN.get())
+    console, token = Console(stderr=True), _IS_SHOWN.set(shown or _IS_SHOWN.get())
     try:
+        if shown and console.is_jupyter:
+            line = NotebookLine(title, total, done)
+            line_token = _LINE.set(line)
+            try:
+                yield line
+            finally:
+                _LINE.reset(line_token)
+            line.finish()
+            return
+        fields = ("description", "fields[text]")
+        title_column, text_column = (rich.TextColumn(f"{{task.{name}}}", markup=False) for name in fields)
+        columns: list[rich.ProgressColumn] = [rich.TimeElapsedColumn()]
+        if total is not None:
+            columns = [rich.MofNCompleteColumn(), *columns, rich.TextColumn("left"), rich.TimeRemainingColumn()]
+        columns = [title_column, rich.BarColumn(), *columns, text_column]
+        disabled = not shown or not console.is_terminal
         with rich.Progress(*columns, console=console, transient=True, disable=disabled) as bar:
-            yield ProgressBar(bar, bar.add_task(title, total=total, completed=done, text=""))
+            yield TerminalBar(bar, bar.add_task(title, total=total, completed=done, text=""))
     finally:
         _IS_SHOWN.reset(token)
 
@@ -51,3 +113,34 @@ def progress_bar(title: str, total: int | None, shown: bool = True, done: int = 
 def inner_bar(title: str, total: int) -> AbstractContextManager[ProgressBar]:
     """Show a progress bar for a part of the work, but only if the whole work shows one."""
     return progress_bar(title, total, shown=_IS_SHOWN.get())
+
+
+@contextmanager
+def show_steps(shown: bool = True) -> Iterator[Callable[[str], object]]:
+    """Show the steps of long work: a bar for the one that runs, and one line with its time for each that has ended.
+
+    Yields a function that is called with the name of each step that begins.
+
+    >>> with show_steps(shown=False) as begin:
+    ...     begin("Fitting trees")
+    """
+    with ExitStack() as running:
+
+        def begin(step: str) -> None:
+            running.close()
+            running.enter_context(_show_step(step))
+
+        yield begin if shown else lambda step: None
+
+
+@contextmanager
+def _show_step(title: str) -> Iterator[None]:
+    started = time.monotonic()
+    with progress_bar(title, None):
+        yield
+    if not is_notebook():  # where the line has been written already
+        print(_describe_time(title, started), file=sys.stderr, flush=True)
+
+
+def _describe_time(title: str, started: float) -> str:
+    return f"{title}: {time.monotonic() - started:.1f} s"

@@ -272,11 +272,13 @@ def check_first_lines(content: bytes, separator: str | None, name: str) -> None:
     """Raise an `InputError` if the first lines of a text table are a title above a header."""
     lines = content.decode(errors="replace").lstrip("\ufeff").splitlines()[:_MAX_ROWS_ABOVE_HEADER]
     with suppress(csv.Error):  # a damaged line is reported where the whole table is read
-        tables = [list(csv.reader(lines, delimiter=sign)) for sign in (separator or _SEPARATORS)]
+        tables: list[list[Sequence[str | None]]] = [
+            list(csv.reader(lines, delimiter=sign)) for sign in (separator or _SEPARATORS)
+        ]
         _refuse_title(max(tables, key=_count_similar_rows), name)
 
 
-def _count_similar_rows(rows: Sequence[Sequence[str]]) -> int:
+def _count_similar_rows(rows: Sequence[Sequence[str | None]]) -> int:
     """Count the rows with the most frequent number of cells above 1."""
     return max(Counter(len(row) for row in rows if len(row) > 1).values(), default=0)
 

@@ -174,7 +174,9 @@ class Table:
 
     def identity(self) -> list[list[object]]:
         """Return paths, sizes and times of the files and their layout, by which a later run recognises the table."""
-        layout = [] if self._layout == WHOLE_FILE else [[self._layout.sheet, self._layout.skip_rows]]
+        layout: list[list[object]] = (
+            [] if self._layout == WHOLE_FILE else [[self._layout.sheet, self._layout.skip_rows]]
+        )
         return [*(file.identity() for file in self._files), *layout]
 
 

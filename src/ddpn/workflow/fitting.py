@@ -243,7 +243,7 @@ def fit_prepared(
             Path(model.checkpoint).unlink(missing_ok=True)
         raise
     # These arguments must not be saved with the model.
-    model.set_params(checkpoint=None, verbose=False, n_jobs=None)
+    model.set_params(checkpoint=None, verbose=None, n_jobs=None)
     if isinstance(model, CountRegressor):
         model.set_params(time_budget=None)
     return fitted
