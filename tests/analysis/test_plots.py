@@ -9,18 +9,22 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextToPath
 from PIL import Image
 from scipy import stats
 
 from ddpn import CountGLM, Poisson, metrics
 from ddpn.analysis.explanations import Curve
 from ddpn.analysis.plots import (
+    NAMED,
     choose_axis_limits,
     draw_bars,
     draw_panel,
     draw_scatter,
     plot_pit,
     render_svg,
+    shorten_label,
 )
 from ddpn.prediction.figure import bin_probabilities, draw_masses
 
@@ -93,7 +97,22 @@ def test_any_name_stays_text():
     tree = ElementTree.fromstring(svg)
     words = [text.text for text in tree.iter("text")]
     assert words[-2:] == [NAME, "b"]
-    assert f"{NAME[:18]}…" in words
+    (short,) = (word for word in words if "…" in word)
+    beginning, end = short.split("…")
+    assert NAME.startswith(beginning)
+    assert NAME.endswith(end)
+
+
+@pytest.mark.parametrize(
+    "name", ["Aufnahme-Datum weekday", "W" * 30, "i" * 80, "日本語の列の名前がとても長い場合", "Ä. " * 20]
+)
+def test_labels_fit_the_margin_and_keep_what_tells_parts_of_a_date_apart(name):
+    label = shorten_label(name)
+    # Matplotlib has no glyphs for Japanese; a character is as wide as the font is high.
+    glyphs = label.replace("…", "m") if name.isascii() or "Ä" in name else "W" * len(label)
+    width = TextToPath().get_text_width_height_descent(glyphs, FontProperties(size=9), ismath=False)[0]
+    assert 70 < width < 72 * NAMED[0] - 6
+    assert label.endswith(name[-3:])
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 2), (0, 9), (150, 300), (0, 3_000_000)])

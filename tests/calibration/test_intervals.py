@@ -323,7 +323,7 @@ def test_each_group_is_covered_as_asked(model):
     model.fit_intervals(X[HALF], Y[HALF], groups=SHOP[HALF], group_rows=0.0)
     result = measure_coverage(model, ~HALF, groups=SHOP[~HALF])
     with pytest.raises(InputError, match="interval_groups is missing: intervals were calibrated by group of"):
-        model.report("report.html", X[~HALF], Y[~HALF])
+        model.report(X[~HALF], Y[~HALF], "report.html")
     # Intervals of the calm group have 92.5% by their own distributions, as counts are integers.
     assert result["calm"] == pytest.approx(0.925, abs=0.04)
     # Four deviations of a share among about 375 rows with as many for calibration.

@@ -1,6 +1,7 @@
 """Test what every estimator does: predictions against the distribution they are read from, and saving."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from ddpn import (
     explain,
     predictor,
 )
+from ddpn.analysis.explanations import Inputs, contributions
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import LargeNetworks
@@ -217,19 +219,37 @@ def test_the_leaderboard_is_shown_as_a_table(glm_and_fresh_rows):
     assert f"{board.entries[0]['crps']:.4g}</strong>" in html
 
 
-def test_a_report_whose_path_comes_last_says_where_it_belongs(small_ensemble, counts):
+def test_a_report_whose_path_comes_first_says_where_it_belongs(small_ensemble, counts):
     model, (X, y) = small_ensemble, counts[:2]
-    with pytest.raises(InputError, match=r'got ndarray instead. Call report\("report.html", X, y\)'):
-        model.report(X, y, "report.html")
+    with pytest.raises(InputError, match=r'got ndarray instead. Call report\(X, y, "report.html"\)'):
+        model.report("report.html", X, y)
 
 
 def test_the_report_is_a_page_on_these_rows(glm_and_fresh_rows, tmp_path):
     model, X, y = glm_and_fresh_rows
-    path = model.report(tmp_path / "report.html", X[:300], y[:300], task={"target": "visits"})
+    path = model.report(X[:300], y[:300], tmp_path / "report.html", task={"target": "visits"})
     text = path.read_text(encoding="utf-8")
     assert "How well the model predicts visits" in text
     assert "evaluated on 300 test rows" in text
     assert "500 rows, 5-fold cross-fitted" in text
+
+
+def test_a_report_and_explanations_show_days_as_dates(tmp_path):
+    rng, days = np.random.default_rng(0), np.arange(400)
+    when = pd.Timestamp("2023-03-01") + pd.to_timedelta(rng.permutation(days), unit="D")
+    X = pd.DataFrame({"admitted": when, "age": rng.normal(size=400)})
+    y = rng.poisson(np.exp(0.5 + 0.004 * (X["admitted"] - X["admitted"].min()).dt.days))
+    model = CountRegressor(members=["glm"], random_state=0).fit(X[:300], y[:300])
+    text = model.report(X[300:], y[300:], tmp_path / "report.html").read_text(encoding="utf-8")
+    number = int(when.to_numpy().astype("datetime64[D]").astype(int).min())
+    assert model.day_columns_ == {"admitted day"}
+    assert re.search(r"From [\d.]+ where admitted day is 2023-0\d-\d\d to [\d.]+ where it is 2024-0\d-\d\d", text)
+    assert re.search(r"<td>above 202[34]-\d\d-\d\d</td>", text)
+    assert not re.search(rf">{str(number)[:2]}\d\d\d<", text), "no number of days is shown"
+    effects = explain(model, X[:80], y[:80]).effects
+    assert effects["admitted day"].format_points()[0].startswith("2023-")
+    rows = contributions(Inputs(model, X[:2]), Inputs(model, X[:50]))
+    assert rows.cells[0][rows.columns.index("admitted day")] == X["admitted"][0].date().isoformat()
 
 
 def test_explanations_of_an_unfitted_model_are_refused():

@@ -61,19 +61,24 @@ def test_a_part_of_the_work_has_a_bar_if_the_whole_has_one(monkeypatch):
 
 
 def test_steps_are_lines_on_standard_error_when_they_have_ended(monkeypatch, capsys):
-    screen(monkeypatch, False)
+    replace_console(monkeypatch, False)
     with show_steps() as begin:
         begin("Fitting trees")
         assert capsys.readouterr().err == ""
         begin("Fitting GLM")
         assert re.fullmatch(r"Fitting trees: 0\.\d s\n", capsys.readouterr().err)
     assert re.fullmatch(r"Fitting GLM: 0\.\d s\n", capsys.readouterr().err)
-    with pytest.raises(KeyboardInterrupt), show_steps() as begin:
-        begin("Fitting networks")
-        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        stop_in_the_middle()
     with show_steps(shown=False) as begin:
         begin("Fitting trees")
     assert capsys.readouterr() == ("", "")
+
+
+def stop_in_the_middle() -> None:
+    with show_steps() as begin:
+        begin("Fitting networks")
+        raise KeyboardInterrupt
 
 
 @pytest.fixture

@@ -18,14 +18,13 @@ from ddpn.analysis.leaderboard import COVERAGE
 from ddpn.analysis.plots import Pit
 from ddpn.calibration.columns import ColumnProfile
 from ddpn.calibration.intervals import IntervalLevels, measure_shares_inside
-from ddpn.calibration.ood import format_day
 from ddpn.distributions import discretize
 from ddpn.distributions.limits import censor_rows
 from ddpn.metrics import pit_distance
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.checks import get_row_count
 from ddpn.rows.count_rows import CountRows, take_rows
-from ddpn.runtime.display import plural, value_text
+from ddpn.runtime.display import format_day, plural, value_text
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import is_number, join_words

@@ -12,6 +12,7 @@ from functools import partial
 from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unicodedata import east_asian_width
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +20,7 @@ from numpy.typing import ArrayLike
 from ddpn.distributions import CountDistribution
 from ddpn.metrics import pit_histogram
 from ddpn.metrics.predictive import Predicted, validate_prediction, validate_weights
-from ddpn.runtime.display import value_text
+from ddpn.runtime.display import format_day, value_text
 from ddpn.runtime.figures import (
     ACCENT,
     BAND,
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
 _PAGE_COLORS = {
     ACCENT: "accent", SOFT: "soft", CONTRAST: "contrast", BAND: "band", MUTED: "muted", RULE: "rule", INK: "ink",
 }  # fmt: skip
-#: The most characters of a label beside an axis.
-_MAX_CHARACTERS = 19
+#: The width of a level or column beside an axis, in points: fewer than the left margin has beside `NAMED` bars.
+_LABEL_POINTS = 92.0
 #: Sizes in inches: width and height of a figure, and heights of a named bar, of a line of a legend, and of an axis with
 #: its label.
 _WIDTH, _HEIGHT, _BAR_HEIGHT, _LEGEND_HEIGHT, _AXIS_HEIGHT = 4.3, 2.75, 0.25, 0.19, 0.5
@@ -119,10 +120,26 @@ def render_svg(figure: "Figure", name: str, title: str, description: str) -> str
 # Axes ----------------------------------------------------------------------------------------------------------------
 
 
-def _short_name(point: object) -> str:
-    """Write a value or a name as a short label."""
+def shorten_label(point: object) -> str:
+    """Write a value or a name of a column as a label of limited width, which keeps its beginning and its end.
+
+    >>> shorten_label("Aufnahme-Datum weekday"), shorten_label("ward")
+    ('Aufnahme…weekday', 'ward')
+    """
     text = value_text(point)
-    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"
+    short, kept = text, len(text)
+    while _estimate_width(short) > _LABEL_POINTS:
+        kept -= 1
+        short = f"{text[: -(-kept // 2)]}…{text[len(text) - kept // 2 :]}"
+    return short
+
+
+def _estimate_width(text: str) -> float:
+    """Estimate the width of a label in points: that in a wide font such as matplotlib's, or a little more."""
+    wide = sum(character in "mwMW%@…" or east_asian_width(character) in "WF" for character in text)
+    narrow = sum(character in "fijlrtI .,:;'|()-" for character in text)
+    upper = sum(character.isupper() and character not in "MWI" for character in text)
+    return 9.0 * wide + 3.7 * narrow + 7.2 * upper + 5.8 * (len(text) - wide - narrow - upper)
 
 
 def _log1p(values: np.ndarray) -> np.ndarray:
@@ -295,7 +312,7 @@ def draw_bars(
     positions = np.arange(len(names))
     ax.barh(positions, level, 0.66, **BAR, label=label)
     ax.hlines(positions, *reach, color=INK, linewidth=1.3)
-    ax.set_yticks(positions, [_short_name(name) for name in names])
+    ax.set_yticks(positions, [shorten_label(name) for name in names])
     for position, text in zip(positions, words, strict=False):
         ax.annotate(
             text, (1.02, position), xycoords=("axes fraction", "data"), va="center", fontsize=9, annotation_clip=False
@@ -355,7 +372,7 @@ def draw_effects(effects: Sequence["Effect"]) -> "Figure":
         curves = [getattr(effect, of) for effect in effects]
         for ax, effect, curve in zip(axes[:, side], effects, curves, strict=False):
             draw_effect(ax, effect, curve, choose_axis_limits(curves))
-            ax.set_title(f"{_short_name(effect.name)}: {of}")
+            ax.set_title(f"{shorten_label(effect.name)}: {of}")
     return figure
 
 
@@ -367,7 +384,8 @@ def draw_effect(
         _draw_line(ax, one, curve, scale)
         return
     kept, reach = one.frequent, np.array([curve.low, curve.high])
-    names = [one.points[i] for i in kept]
+    points = one.format_points()
+    names = [points[i] for i in kept]
     draw_bars(ax, names, curve.level[kept], reach[:, kept], words, "effect, with 90% interval")
     ax.axvline(curve.typical, **SECOND, label="typical row")
     ax.set(xlim=(min(0.0, scale[0]), scale[1]), xlabel=f"predicted {curve.quantity}")
@@ -377,7 +395,11 @@ def draw_effect(
 def _draw_line(ax: "Axes", one: "Effect", curve: "Curve", scale: tuple[float, float]) -> None:
     size = len(one.points) - one.has_missing
     x = np.array(one.points[:size], dtype=float)
-    log = bool(x[0] >= 0 and wants_log(np.repeat(x, np.maximum(1, np.round(200 * one.share[:size])).astype(int))))
+    log = bool(
+        not one.is_day
+        and x[0] >= 0
+        and wants_log(np.repeat(x, np.maximum(1, np.round(200 * one.share[:size])).astype(int)))
+    )
     if log:
         ax.set_xscale("function", **_LOG)
     marker = "" if one.continuous else "o"
@@ -391,15 +413,17 @@ def _draw_line(ax: "Axes", one: "Effect", curve: "Curve", scale: tuple[float, fl
         ax.vlines(1.09, curve.low[size], curve.high[size], color=INK, linewidth=1.3, **beside)
         ax.plot([1.09], [curve.level[size]], "o", color=CONTRAST, markersize=5, **beside)
         ax.annotate("missing", (1.09, -0.04), xycoords="axes fraction", ha="center", va="top", fontsize=9)
-    ax.set(xlim=x[[0, -1]], ylim=scale, xlabel=_short_name(one.name), ylabel=f"predicted {curve.quantity}")
-    set_ticks(ax.xaxis, log=log)
+    ax.set(xlim=x[[0, -1]], ylim=scale, xlabel=shorten_label(one.name), ylabel=f"predicted {curve.quantity}")
+    set_ticks(ax.xaxis, log=log, most=3 if one.is_day else 7)
+    if one.is_day:
+        ax.xaxis.set_major_formatter(lambda value, position: format_day(value))
     set_ticks(ax.yaxis)
 
 
 @use_style
 def draw_contributions(contributions: "Contributions", row: int, max_columns: int) -> "Figure":
     """Draw the contributions to one row, the largest on top. Each bar starts where the bar above it ends."""
-    parts = [(f"{name} = {_short_name(cell)}", value) for name, cell, value in contributions.top(row, max_columns)]
+    parts = [(f"{name} = {shorten_label(cell)}", value) for name, cell, value in contributions.top(row, max_columns)]
     others = float(contributions.values[row].sum() - sum(value for _, value in parts))
     if contributions.values.shape[1] > len(parts):
         parts.append((f"{contributions.values.shape[1] - len(parts)} others", others))

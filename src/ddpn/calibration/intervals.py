@@ -76,7 +76,7 @@ def measure_shares_inside(dist: Distribution, y: Tensor, level: float) -> np.nda
     >>> measure_shares_inside(Poisson(torch.full((3,), 2.0)), torch.tensor([2, 0, 9]), 0.75).round(2).tolist()
     [1.0, 0.21, 0.0]
     """
-    counts: Any = discretize(dist)
+    counts = discretize(dist)
     outside, inside = (levels.cpu().numpy() for levels in counts.entry_levels(y))
     return np.clip((level - outside) / np.maximum(inside - outside, 1e-300), 0.0, 1.0)
 

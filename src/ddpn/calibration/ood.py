@@ -6,7 +6,6 @@ describes what is unusual about a row or a table.
 
 import json
 from collections.abc import Container, Iterator, Mapping, Sequence
-from datetime import date, timedelta
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -25,7 +24,7 @@ from ddpn.calibration.columns import (
     fit_column,
 )
 from ddpn.rows.checks import TableLike
-from ddpn.runtime.display import plural
+from ddpn.runtime.display import format_day, plural
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_number, join_words
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes, json_to_bytes
@@ -366,14 +365,6 @@ def _describe_cell(profile: ColumnProfile, column: Column, cells: CellScores, ro
         return f"{name!r} below the training range: {shown_as(value)} < {shown_as(edges[0])}"
     shown, what = (repr(column.levels[value]), "level") if column.is_category else (shown_as(value), "value")
     return f"{'unseen' if state == UNSEEN else 'unusual'} {what} {shown} of {name!r}"
-
-
-def format_day(days: float) -> str:
-    """Write days since 1970 as a date, or as a number if the calendar ends before."""
-    try:
-        return (date(1970, 1, 1) + timedelta(days=int(days))).isoformat()
-    except OverflowError:
-        return f"{days:.6g}"
 
 
 class TableSummary:

@@ -195,13 +195,12 @@ def explain(
 
 def _show_explanation(explanation: "Explanation", note: str) -> None:
     """Print the most important columns: what shuffling them changes, if known, and the range of their effects."""
-    from ddpn.runtime.display import value_text
 
     def format_range(effect: "Effect", curve: "Curve") -> str:
-        low, high = int(curve.level.argmin()), int(curve.level.argmax())
+        low, high, points = int(curve.level.argmin()), int(curve.level.argmax()), effect.format_points()
         if low == high:
             return f"{curve.level[low]:.3g}"
-        return " to ".join(f"{curve.level[i]:.3g} ({value_text(effect.points[i])})" for i in (low, high))
+        return " to ".join(f"{curve.level[i]:.3g} ({points[i]})" for i in (low, high))
 
     for sentence in filter(None, (note, explanation.draws)):
         typer.echo(sentence)

@@ -26,6 +26,7 @@ Stream = Annotated[
         None,
         "Read files as a stream. Default: if they would fill more than half of the free memory.",
         "--stream/--no-stream",
+        panel="More options",
     ),
 ]
 Budget = Annotated[

@@ -29,6 +29,9 @@ def option(metavar: str | None, help_text: str, *names: str, panel: str | None =
 #: Options that override settings of a file. `ddpn.cli.program.command` replaces such a parameter by these options.
 Settings = dict[str, object]
 
+#: Panels of options that --help leaves to --help-all.
+_MORE, _COLUMNS = "More options", "Columns of the table"
+
 # Tables, models and outputs.
 Data = Annotated[str, typer.Argument(metavar="DATA", help=_FILES)]
 Tables = Annotated[
@@ -38,8 +41,9 @@ Tables = Annotated[
         help=f"{_FILES} Several files, a folder or a pattern ('data/*.parquet') are one table.",
     ),
 ]
-Sheet = Annotated[str | None, option(OPTION_TEXTS["sheet"].metavar, OPTION_TEXTS["sheet"].help)]
-SkipRows = Annotated[int | None, option(OPTION_TEXTS["skip_rows"].metavar, OPTION_TEXTS["skip_rows"].help)]
+_SHEET, _SKIP_ROWS = OPTION_TEXTS["sheet"], OPTION_TEXTS["skip_rows"]
+Sheet = Annotated[str | None, option(_SHEET.metavar, _SHEET.help, panel=_SHEET.panel)]
+SkipRows = Annotated[int | None, option(_SKIP_ROWS.metavar, _SKIP_ROWS.help, panel=_SKIP_ROWS.panel)]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder written by `ddpn fit`, or by `save` in Python.")]
 NewModel = Annotated[Path, option("MODEL", "The folder to save the model in.", "-o", "--out")]
 Html = Annotated[Path, option("HTML", "The HTML file to write.", "-o", "--out")]
@@ -49,6 +53,7 @@ MaxRows = Annotated[
     option(
         "NUMBER",
         "Rows to draw at random from a longer table, always the same; all uses every row.",
+        panel=_MORE,
     ),
 ]
 Overwrite = Annotated[bool, option(None, "Replace an existing output.", "--overwrite")]
@@ -65,17 +70,20 @@ IntervalKind = Annotated[
     option(
         "KIND",
         "narrowest (fewest counts) or central (by quantiles). Default: narrowest; central for censored counts.",
+        panel=_MORE,
     ),
 ]
 
 # Roles of columns, for commands on a model. Models that were saved in Python do not store them.
 _AS_IN_FIT = "Default: as in the fit. Required for models saved in Python"
 COLUMN_OPTIONS = {
-    "target": option("COLUMN", f"Column of counts. {_AS_IN_FIT}."),
-    "exposure": option("COLUMN", f"Column of exposures. {_AS_IN_FIT} with exposures."),
-    "weight": option("COLUMN", "Column of sample weights. Default: as in the fit."),
-    "upper_column": option("COLUMN", f"Column of upper bounds. {_AS_IN_FIT} with upper bounds."),
-    "censored": option("COLUMN", "Column of true and false that marks censored counts. Default: as in the fit."),
+    "target": option("COLUMN", f"Column of counts. {_AS_IN_FIT}.", panel=_COLUMNS),
+    "exposure": option("COLUMN", f"Column of exposures. {_AS_IN_FIT} with exposures.", panel=_COLUMNS),
+    "weight": option("COLUMN", "Column of sample weights. Default: as in the fit.", panel=_COLUMNS),
+    "upper_column": option("COLUMN", f"Column of upper bounds. {_AS_IN_FIT} with upper bounds.", panel=_COLUMNS),
+    "censored": option(
+        "COLUMN", "Column of true and false that marks censored counts. Default: as in the fit.", panel=_COLUMNS
+    ),
 }
 #: Columns by role. `ddpn.cli.program.command` replaces a parameter of such a type by these options.
 Columns = Annotated[dict[str, str | None], tuple(COLUMN_OPTIONS)]

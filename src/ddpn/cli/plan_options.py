@@ -1,4 +1,7 @@
-"""Help texts of the options of `ddpn fit`, `tune` and `diagnose` that define a fit, in the order of the help page."""
+"""Help texts of the options of `ddpn fit`, `tune` and `diagnose` that define a fit, in the order of the help page.
+
+Those without a panel are the everyday ones, which --help shows; --help-all shows the others as well.
+"""
 
 from typing import NamedTuple
 
@@ -24,10 +27,8 @@ class OptionText(NamedTuple):
 
 #: Help texts, keyed by the name of the option in a settings file.
 OPTION_TEXTS = {
-    "target": OptionText("COLUMN", "Column of counts to predict.", _COLUMNS, _ALL),
-    "exposure": OptionText(
-        "COLUMN", "Column of each row's known scale: days observed, area, customers.", _COLUMNS, _ALL
-    ),
+    "target": OptionText("COLUMN", "Column of counts to predict.", None, _ALL),
+    "exposure": OptionText("COLUMN", "Column of each row's known scale: days, area, customers.", None, _ALL),
     "weight": OptionText("COLUMN", "Column of sample weights.", _COLUMNS, _ALL),
     "lower": OptionText("COUNT", "Smallest possible count. Default: 0.", _RANGE, _ALL),
     "upper": OptionText("COUNT", "Largest possible count of all rows, such as 5 for stars.", _RANGE, _ALL),
@@ -41,7 +42,7 @@ OPTION_TEXTS = {
     "drop": OptionText(
         "COLUMNS",
         "Columns to leave out, separated by commas; repeat the option for names with a comma.",
-        _COLUMNS,
+        None,
         _ALL,
     ),
     "use": OptionText(
@@ -88,13 +89,13 @@ OPTION_TEXTS = {
     "only": OptionText(
         "NAME",
         "Fit this member alone, such as trees: a name of --mix-with or of the leaderboard.",
-        _MODEL,
+        None,
         ("fit",),
     ),
     "time_budget": OptionText(
         "TIME",
-        "Time limit for the whole command, such as 60s or 10m. Default: none.",
-        _MODEL,
+        "Time limit of the command, such as 60s or 10m. Default: none.",
+        None,
         ("fit",),
         flag="--budget",
     ),
@@ -107,9 +108,9 @@ OPTION_TEXTS = {
     "seed": OptionText("NUMBER", "Random seed of the split and of everything else. Default: 0.", _EVALUATION, _ALL),
     "group": OptionText(
         "COLUMNS",
-        "Columns that identify rows that belong together, such as person: models are scored on new groups. The "
-        "columns are inputs only if --use names them. equal-inputs keeps rows with nearly equal inputs together.",
-        _EVALUATION,
+        "Columns that identify rows that belong together, such as person, to score models on new groups; they are "
+        "inputs only if --use names them. equal-inputs groups rows with nearly equal inputs.",
+        None,
         _ALL,
     ),
     "test_size": OptionText(
@@ -118,12 +119,10 @@ OPTION_TEXTS = {
         _EVALUATION,
     ),
     "split_column": OptionText("COLUMN", "Column that holds train, validation or test in every row.", _EVALUATION),
-    "time": OptionText(
-        "COLUMN", "Column of dates or numbers to split by: the last rows are the test rows.", _EVALUATION
-    ),
+    "time": OptionText("COLUMN", "Column of dates or numbers to split by: the last rows are the test rows."),
     "sheet": OptionText(
         "NAME", "Sheet of a workbook: its name, or its number from 1. Default: the first.", _FILE, _ALL
     ),
     "skip_rows": OptionText("NUMBER", "Rows of the file above the header, such as a title. Default: 0.", _FILE, _ALL),
-    "device": OptionText("NAME", "Where to train: cpu, cuda or auto (a GPU if there is one). Default: auto."),
+    "device": OptionText("NAME", "Where to train: cpu, cuda or auto (a GPU if there is one). Default: auto.", _MODEL),
 }

@@ -31,6 +31,26 @@ _PARAMETER_GROUPS = ("settings", "columns")
 _NEW_OPTIONS = {"--members": "--networks"}
 
 
+#: A key of a context: whether its help page has all options.
+_SHOWS_ALL = "ddpn.shows_all"
+
+
+def _has_panel(param: Any) -> bool:
+    return getattr(param, "rich_help_panel", None) is not None
+
+
+def _print_all_help(context: typer.Context, is_requested: bool) -> None:
+    if is_requested:
+        context.meta[_SHOWS_ALL] = True
+        typer.echo(context.get_help(), color=context.color)
+        raise typer.Exit
+
+
+_HelpAll = Annotated[
+    bool, typer.Option("--help-all", is_eager=True, callback=_print_all_help, help="Show all options and exit.")
+]
+
+
 class _PlainHelp:
     """A help page without types. Typer 0.29 writes <bool> after --json, and {DATA...}... and <list[str]> for DATA."""
 
@@ -57,7 +77,16 @@ class Group(_PlainHelp, TyperGroup):
 
 
 class Command(_PlainHelp, TyperCommand):
-    """A command of the program."""
+    """A command of the program: --help has its everyday options, --help-all also those in panels."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help page: up to one screen, or all of it."""
+        params, shows_all = self.get_params(ctx), _SHOWS_ALL in ctx.meta
+        for param in params:
+            param.hidden = _has_panel(param) and not shows_all
+        hidden = sum(param.hidden for param in params)
+        self.epilog = f"{hidden} more options: `{ctx.command_path} --help-all`" if hidden else EXIT_CODES
+        super().format_help(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words of the command; raise an error for an option of an earlier version."""
@@ -99,7 +128,7 @@ def command(
         }
 
         @wraps(function)
-        def run(context: typer.Context, **options: object) -> None:
+        def run(context: typer.Context, help_all: bool = False, **options: object) -> None:
             for group, parameters_by_key in groups.items():
                 options[group] = {
                     key: _read_value(key, options.pop(parameter.name)) for key, parameter in parameters_by_key.items()
@@ -119,9 +148,11 @@ def command(
                 parameters += (
                     groups[parameter.name].values() if parameter.name in groups else [parameter.replace(kind=kind)]
                 )
+        if any(_has_panel(getattr(parameter.annotation, "__metadata__", [None])[0]) for parameter in parameters):
+            parameters.append(inspect.Parameter("help_all", kind, default=False, annotation=_HelpAll))
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        to.command(name, epilog=EXIT_CODES, cls=Command)(run)
+        to.command(name, cls=Command)(run)
         return function
 
     return add

@@ -172,8 +172,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         has_column = calibrated_groups is not None and calibrated_groups.by in names
         labels = self._group_labels(X, groups) if groups is not None or has_column else None
         prediction = self._fitted.predict(self.parse(X), exposure, upper, labels)
-        days = frozenset(self._dates.days) if self._roles is None else self._roles.days
-        return replace(prediction, labels=get_row_labels(X), library=library_name(X), days=days)
+        return replace(prediction, labels=get_row_labels(X), library=library_name(X), days=self.day_columns_)
 
     def predict(
         self, X: TableLike, exposure: ArrayLike | None = None, statistic: str = "mean", upper: ArrayLike | None = None
@@ -615,8 +614,12 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         flagged = (
             None if self._fitted.calibration.ood is None else self._fitted.calibration.ood.is_ood(self.ood_pvalue(X))
         )
-        days = frozenset(self._dates.days) if self._roles is None else self._roles.days
-        return self._fitted.calibration.ood_reasons(self.parse(X), flagged, days)
+        return self._fitted.calibration.ood_reasons(self.parse(X), flagged, self.day_columns_)
+
+    @property
+    def day_columns_(self) -> frozenset[str]:
+        """The columns that are days since 1970, made from columns of dates."""
+        return frozenset(self._dates.days) if self._roles is None else self._roles.days
 
     # Comparison ----------------------------------------------------------------------------------------------------
 
@@ -694,9 +697,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     def report(
         self,
-        path: str | PathLike[str],
         X: TableLike,
         y: ArrayLike,
+        path: str | PathLike[str],
         sample_weight: ArrayLike | None = None,
         exposure: ArrayLike | None = None,
         upper: ArrayLike | None = None,
@@ -709,10 +712,12 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
+        X, y : array-like
+            The test set, as for `leaderboard`: rows that `fit` was not given.
         path : path
             The file to write, such as "report.html".
-        X, y, sample_weight, exposure, upper, censored, groups
-            The test set, as for `leaderboard`: rows that `fit` was not given.
+        sample_weight, exposure, upper, censored, groups
+            As for `leaderboard`.
         interval_groups : array-like, optional
             The label of each row, if intervals were calibrated by labels that are not a column of X.
         **options
@@ -724,8 +729,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             The path of the file.
         """
         if not isinstance(path, str | PathLike):
-            must, got = "be the file to write, before the rows", f"{type(path).__name__} instead"
-            raise InputError(argument="path", must=must, got=got, remedy='Call report("report.html", X, y).')
+            must, got = "be the file to write, after the rows", f"{type(path).__name__} instead"
+            raise InputError(argument="path", must=must, got=got, remedy='Call report(X, y, "report.html").')
         from ddpn.analysis.report import write_report  # which has pages and figures
 
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from html import escape
 from typing import Self
 
@@ -141,19 +142,33 @@ def describe_parts(rows: Mapping[str, int], folds: int = 0) -> str:
     return f"{words}; {plural(test, 'test row')}" if test else words
 
 
-def value_text(value: object) -> str:
+def value_text(value: object, is_day: bool = False) -> str:
     """Write a cell value with about four digits.
 
     Numbers have no exponent, and no commas between thousands, because they may be years.
 
+    Numbers of a column of days since 1970 (`is_day`) become dates.
+
     >>> [value_text(v) for v in (1974.0, 0.123456, 250_000.0, True, "north")]
     ['1974', '0.1235', '250000', 'yes', 'north']
+    >>> value_text(19_723.0, is_day=True), value_text("missing", is_day=True)
+    ('2024-01-01', 'missing')
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, float):
         return str(value)
+    if is_day:
+        return format_day(value)
     return f"{value:.0f}" if 1e3 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
+def format_day(days: float) -> str:
+    """Format a day since 1970 as a date, or as a number beyond the calendar."""
+    try:
+        return (date(1970, 1, 1) + timedelta(days=int(days))).isoformat()
+    except OverflowError:
+        return f"{days:.6g}"
 
 
 def interval_words(low: float, high: float, probability: float) -> str:

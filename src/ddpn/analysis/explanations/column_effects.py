@@ -13,6 +13,7 @@ import numpy as np
 
 from ddpn.analysis.explanations.inputs import MISSING, Inputs
 from ddpn.analysis.explanations.results import ByColumn, Table
+from ddpn.runtime.display import value_text
 from ddpn.runtime.validation import check_integer
 from ddpn.tables.columns import Column, Kind
 from ddpn.tables.levels import parse_number_level
@@ -108,6 +109,8 @@ class Effect:
         True if the points are quantiles of a number, so that other values lie between them.
     has_missing : bool
         True if the last point stands for missing values.
+    is_day : bool
+        Whether the points are days since 1970, which are shown as dates.
     """
 
     name: str
@@ -118,6 +121,11 @@ class Effect:
     spread: Curve
     continuous: bool
     has_missing: bool
+    is_day: bool = False
+
+    def format_points(self) -> list[str]:
+        """Write the points as texts."""
+        return [value_text(point, self.is_day) for point in self.points]
 
     def strength(self, of: str = "mean") -> float:
         """Return the standard deviation of the effect over the rows.
@@ -162,7 +170,7 @@ class Effects(ByColumn[Effect]):
         table: Table = {"column": [], "value": [], "share": []}
         for one in self.results:
             table["column"] += [one.name] * len(one.points)
-            table["value"] += one.points
+            table["value"] += one.format_points() if one.is_day else one.points
             table["share"] += one.share.tolist()
             for name, curve in (("mean", one.mean), ("spread", one.spread)):
                 for key, values in (("", curve.level), ("_low", curve.low), ("_high", curve.high)):
@@ -253,7 +261,10 @@ def effects(
             Curve(name, effect[i], error[i], float(now[i, :, 0].mean()), moments.log)
             for i, name in enumerate(QUANTITIES[moments.log])
         )
-        results.append(Effect(column.name, column.kind, points, share, mean, spread, not grid.discrete, has_missing))
+        is_day = column.name in inputs.day_columns
+        results.append(
+            Effect(column.name, column.kind, points, share, mean, spread, not grid.discrete, has_missing, is_day)
+        )
     return Effects(results, len(inputs), inputs.total)
 
 

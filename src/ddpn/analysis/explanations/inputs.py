@@ -40,6 +40,10 @@ class FittedModel(Protocol):
 
     predictor_: Predictor
 
+    @property
+    def day_columns_(self) -> frozenset[str]:
+        """The columns that are days since 1970."""
+
     def parse(self, X: TableLike) -> ColumnTable:
         """Read rows by the schema of the training rows."""
 
@@ -102,6 +106,8 @@ class Inputs:
         The rows with their counts; None if the counts are unknown.
     total : int
         The number of rows from which the rows were drawn.
+    day_columns : frozenset of str
+        The columns that are days since 1970, whose values are shown as dates.
     """
 
     sample: CountRows | None
@@ -124,6 +130,7 @@ class Inputs:
         more = {name: values for name, values in (("exposure", scale), ("upper", bound)) if values is not None}
         self.predictor, self.width, self.sample = predictor, len(table.columns), None
         self.total = n if total is None else total
+        self.day_columns = frozenset[str]() if isinstance(model, Predictor) else model.day_columns_
         self.extra = {name: self.width + index for index, name in enumerate(more)}
         called = names or {}
         scales = [Column(called.get(name, name), Kind.NUMBER, values) for name, values in more.items()]

@@ -3,6 +3,7 @@
 A background row is changed into the explained row, one column at a time, in random orders.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,10 @@ import numpy as np
 from ddpn.analysis.explanations.column_effects import QUANTITIES
 from ddpn.analysis.explanations.inputs import MISSING, Inputs
 from ddpn.analysis.explanations.results import ExplanationResult, Table
+from ddpn.runtime.display import value_text
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer
+from ddpn.tables.columns import Column
 from ddpn.tables.row_draw import draw_rows, format_drawn_rows
 
 if TYPE_CHECKING:
@@ -185,11 +188,17 @@ def contributions(
     moments = inputs.moments(both, variance=quantity == 1, recalibrated=True)
     now = moments.quantities[quantity, :, 0]
     base = float(now[len(rows) :].mean())
-    by_row = zip(*(column.cells(MISSING).tolist() for column in inputs.rows(rows).columns), strict=True)
+    by_row = zip(*(_read_cells(column, inputs.day_columns) for column in inputs.rows(rows).columns), strict=True)
     return Contributions(
         inputs.names, values, error, base, now[: len(rows)], [list(row) for row in by_row],
         QUANTITIES[moments.log][quantity], moments.log, starts, len(others), total,
     )  # fmt: skip
+
+
+def _read_cells(column: Column, day_columns: Collection[str]) -> list[float | bool | str]:
+    """Return the cells of a column, with days as dates."""
+    cells: list[float | bool | str] = column.cells(MISSING).tolist()
+    return [value_text(cell, is_day=True) for cell in cells] if column.name in day_columns else cells
 
 
 # Sampled Shapley values -----------------------------------------------------------------------------------------------

@@ -247,11 +247,12 @@ def summarize_group(column: str, label: str, evidence: Evidence, rows: np.ndarra
 def group_by_column(columns: list[Column], position: int, evidence: Evidence) -> list[RowGroup]:
     """Group rows by the values, levels or ranges of a column; rare levels and missing values come last."""
     column, grid = columns[position], make_grid(columns, position, _RANGES)
-    code, labels = grid.code, [value_text(point) for point in grid.points]
+    is_day = column.name in evidence.inputs.day_columns
+    code, labels = grid.code, [value_text(point, is_day) for point in grid.points]
     if not grid.discrete:
         inner = grid.points[1:-1] or grid.points[:1]
         code = np.where(grid.missing, -1, np.searchsorted(inner, column.values))
-        ends = [value_text(end) for end in inner]
+        ends = [value_text(end, is_day) for end in inner]
         labels = [f"up to {ends[0]}", *(f"{low} to {high}" for low, high in pairwise(ends)), f"above {ends[-1]}"]
     masks = {label: code == index for index, label in enumerate(labels)}
     masks |= {"others": (code < 0) & ~grid.missing, "missing": grid.missing}

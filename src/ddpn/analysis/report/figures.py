@@ -11,7 +11,7 @@ from ddpn.analysis import plots
 from ddpn.analysis.explanations import Effect, Importances
 from ddpn.analysis.report.evidence import LEVEL, Evidence
 from ddpn.prediction.figure import bin_probabilities, draw_masses
-from ddpn.runtime.display import format_number, percent, plural, value_text
+from ddpn.runtime.display import format_number, percent, plural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -92,10 +92,11 @@ def draw_effect(effect: Effect, quantity: str, name: str, scale: tuple[float, fl
     """Draw the effect of a column on the "mean" or the "spread", on an axis with the limits `scale`."""
     curve = getattr(effect, quantity)
     order = np.argsort(curve.level, kind="stable")
-    low, high = ((format_mean(float(curve.level[i])), value_text(effect.points[i])) for i in (order[0], order[-1]))
+    points = effect.format_points()
+    low, high = ((format_mean(float(curve.level[i])), points[i]) for i in (order[0], order[-1]))
     caption = f"From {low[0]} where {effect.name} is {low[1]} to {high[0]} where it is {high[1]}."
     if len(order) == 1:
-        caption = f"{format_mean(curve.typical)}: these rows have one value only, {value_text(effect.points[0])}."
+        caption = f"{format_mean(curve.typical)}: these rows have one value only, {points[0]}."
     draw = partial(plots.draw_effect, one=effect, curve=curve, scale=scale)
     if effect.is_line:
         drawing = plots.draw_panel(draw, margins=plots.BESIDE if effect.has_missing else plots.PLAIN)

@@ -285,7 +285,10 @@ def describe_row(evidence: Evidence, row: int, name: str, columns: Sequence[int]
     ]
     shown = [evidence.columns[position] for position in columns]
     cell_of_row = [column.rows([row]).cells(MISSING)[0] for column in shown]
-    values = [(column.name, value_text(cell)) for column, cell in zip(shown, cell_of_row, strict=True)]
+    days = evidence.inputs.day_columns
+    values = [
+        (column.name, value_text(cell, column.name in days)) for column, cell in zip(shown, cell_of_row, strict=True)
+    ]
     return Card(title, draw_distribution(evidence, row, name), facts, values)
 
 
