@@ -12,11 +12,11 @@ def workbook(tmp_path, table, write_workbook):
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate", "report", "explain", "monitor"])
-def test_commands_on_a_model_read_the_sheet(run_ddpn, files, saved, workbook, command):
+def test_commands_on_a_model_read_the_sheet(run_ddpn, files, model_path, workbook, command):
     out = {"predict": ["-o", "out.csv"], "report": ["-o", "out.html"]}.get(command, [])
-    result = run_ddpn(command, str(saved), *workbook, *out)
+    result = run_ddpn(command, str(model_path), *workbook, *out)
     assert result.exit_code == 0, result.output
-    same = run_ddpn(command, str(saved), "visits.csv", *(word.replace("out.", "same.") for word in out))
+    same = run_ddpn(command, str(model_path), "visits.csv", *(word.replace("out.", "same.") for word in out))
     assert same.stdout == result.stdout
     if command == "predict":
         assert (files / "out.csv").read_text() == (files / "same.csv").read_text()

@@ -1,5 +1,6 @@
 """Test that a split divides all rows into three parts, each row once."""
 
+import warnings
 from datetime import date, timedelta
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 
 from ddpn.runtime.errors import InputError
 from ddpn.workflow.config import FitConfig
+from ddpn.workflow.fitting import fit
+from ddpn.workflow.preparing import prepare
 from ddpn.workflow.splitting import split_rows
 
 N = 1000
@@ -176,7 +179,63 @@ def test_by_time_test_groups_begin_last_and_training_rows_are_earlier():
     assert "begin later" in split.meaning
 
 
-def test_groups_that_last_the_whole_time_cannot_be_split_by_it():
+@pytest.mark.parametrize("late", [0.0, 0.1])
+def test_in_a_panel_the_last_rows_of_random_groups_are_tested(late):
+    """A hundred groups over ten times; a tenth may begin later, which is too few for a split by their begin."""
     group, when = np.repeat(np.arange(100), 10), np.tile(np.arange(10), 100)
-    with pytest.raises(InputError, match="groups that begin at different times, got 1 different first times of 100"):
-        split_rows(make_frame(when=when), FitConfig(target="y", group=("person",), time="when"), group=group)
+    when = np.where(group < 100 * late, when + 2, when)
+    plan = FitConfig(target="y", group=("person",), time="when", test_size=0.3)
+    split = split_rows(make_frame(when=when), plan, group=group)
+    train, validation, test = split.rows
+    assert are_apart(split.rows, group)
+    first = when[test].min()
+    assert max(when[train].max(), when[validation].max()) < first
+    assert len(np.unique(group[test])) == pytest.approx(30, abs=1)
+    tested = np.isin(group, group[test])
+    assert np.array_equal(np.sort(test), np.flatnonzero(tested & (when >= first))), "all of their later rows"
+    assert np.array_equal(np.sort([*train, *validation]), np.flatnonzero(~tested & (when < first)))
+    assert f"from when = {first} on of {len(np.unique(group[test]))} of 100 groups" in split.how
+    assert f"{N - len(train) - len(validation) - len(test)} later rows of other groups" in split.how
+    assert split.meaning.startswith("Scores are for later rows of new groups: no value of person")
+    other = split_rows(make_frame(when=when), plan.replace(seed=1), group=group).rows.test
+    assert not np.array_equal(np.sort(other), np.sort(test))
+
+
+def test_one_time_and_too_few_rows_of_a_panel_are_refused_with_what_to_do():
+    group = np.repeat(np.arange(100), 10)
+    plan = FitConfig(target="y", group=("person",), time="when")
+    with pytest.raises(InputError, match="enough distinct values for three parts, got 1 different times"):
+        split_rows(make_frame(when=np.full(N, 3)), plan, group=group)
+    when = np.where(group < 20, 0, 1)  # most groups have no earlier row, and begin with the others
+    split = split_rows(make_frame(when=when), plan, group=group)
+    assert (when[split.rows.train].max(), when[split.rows.test].min()) == (0, 1)
+
+
+def test_scores_of_a_panel_are_those_of_new_units_in_later_months():
+    """Units have levels of their own, and counts rise: a random split is optimistic by far, this one is not."""
+    rng = np.random.default_rng(0)
+    units, months = 150, 24
+
+    def draw(number: int) -> pl.DataFrame:
+        unit = np.repeat(np.arange(number), months)
+        month, size = np.tile(np.arange(months), number), rng.normal(size=number)[unit]
+        level = rng.normal(0.0, 0.6, number)[unit]
+        y = rng.poisson(np.exp(1.0 + 0.3 * size + level + 0.02 * month))
+        return pl.DataFrame(
+            {"y": y, "size": size, "noise": rng.normal(size=number)[unit], "month": month, "unit": unit}
+        )
+
+    scores = {}
+    table, new = draw(units), draw(600).filter(pl.col("month") >= 19)
+    for name, options in (("panel", {"time": "month", "group": ("unit",)}), ("random", {"drop": ("unit",)})):
+        plan = FitConfig(target="y", only="trees", compare_with=(), test_size=0.2, **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            prepared = prepare(table, plan)
+            model = fit(prepared, {}).folder.model
+        X = prepared.roles.parse(new, report=lambda sentence: None)
+        truth = np.abs(new["y"].to_numpy() - model.predict(X)).mean()
+        test = prepared.test
+        scores[name] = np.abs(test.y - model.predict(test.X)).mean() / truth
+    assert scores["panel"] == pytest.approx(1.0, abs=0.25)
+    assert scores["random"] < 0.75

@@ -53,7 +53,7 @@ def describe_groups(columns: Sequence[str]) -> str:
     return "equal inputs" if tuple(columns) == (EQUAL_INPUTS,) else f"the same {' and '.join(columns)}"
 
 
-def describe_scores(columns: Sequence[str], in_time: bool = False, is_out_of_fold: bool = False) -> str:
+def describe_scores(columns: Sequence[str], subject: str = "new groups", is_out_of_fold: bool = False) -> str:
     """Describe what test scores or out-of-fold scores mean if rows are split by groups.
 
     >>> describe_scores(["person"])
@@ -62,8 +62,8 @@ def describe_scores(columns: Sequence[str], in_time: bool = False, is_out_of_fol
     if is_out_of_fold:
         kind, what = ("inputs", "with its inputs") if tuple(columns) == (EQUAL_INPUTS,) else ("groups", "of its group")
         return f"Scores are for new {kind}: every row was predicted by models that had seen no other row {what}."
-    later = " that begin later" if in_time else ""
     if tuple(columns) == (EQUAL_INPUTS,):
-        return f"Scores are for new inputs{later}: no test row has the same inputs as a training row."
+        subject = subject.replace("groups", "inputs")
+        return f"Scores are for {subject}: no test row has the same inputs as a training row."
     what = f"value of {columns[0]}" if len(columns) == 1 else f"combination of {' and '.join(columns)}"
-    return f"Scores are for new groups{later}: no {what} in the test rows occurs in the training rows."
+    return f"Scores are for {subject}: no {what} in the test rows occurs in the training rows."

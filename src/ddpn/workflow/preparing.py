@@ -297,7 +297,10 @@ def _make_training_rows(
         raise InputError("A streamed table must have validation rows, got a split without them.")
     before = None
     if plan.time is not None:
-        before = prepared.roles.parse_times(frame, plan.time)[plan.time].gather(positions[rows.validation]).min()
+        times = prepared.roles.parse_times(frame, plan.time)[plan.time].gather(positions)
+        # Validation rows of a panel are as early as training rows.
+        is_later = bool((times.gather(rows.validation) > times.gather(rows.train).max()).all())
+        before = times.gather(rows.validation if is_later else rows.test).min()
     outside = np.concatenate([rows.validation, rows.test])
     at_random = plan.time is None and plan.split_column is None and not plan.group
     training = used - len(outside) if at_random else round(len(rows.train) / len(positions) * used)

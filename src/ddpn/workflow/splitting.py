@@ -125,7 +125,7 @@ def _split_by_time(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, gro
 
     With groups, the groups that begin last are the test groups. Then every training row is earlier than all rows of
     validation and test groups, and every validation row is earlier than all rows of test groups; later rows are left
-    out.
+    out. Groups that begin together, as in a panel, are divided at random instead (`_split_panel`).
     """
     series = read_times(frame, str(plan.time), labels)
     time = series.rank("dense").to_numpy().astype(np.int64)
@@ -137,14 +137,11 @@ def _split_by_time(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, gro
     firsts = np.flatnonzero(np.r_[True, np.diff(begins[order]) > 0])
     cuts = [int(firsts[np.abs(firsts - frame.height * share).argmin()]) for share in np.cumsum(plan.split_shares)[:2]]
     argument = Argument("time", str(plan.time))
-    if cuts[0] == 0 and group is None:
-        got = f"{len(firsts)} different times in {frame.height} rows"
+    if cuts[0] == 0 and (group is None or time.max() == time.min()):
+        got = f"{time.max() - time.min() + 1} different times in {frame.height} rows"
         raise InputError(argument=argument, must="have enough distinct values for three parts", got=got)
-    if cuts[0] == 0 or (group is not None and cuts[1] == cuts[0]):
-        must = "have groups that begin at different times"
-        got = f"{len(firsts)} different first times of {len(sizes):,} groups"
-        remedy = "Use `time` alone to test on later rows of known groups, or `group` alone to test on new groups."
-        raise InputError(argument=argument, must=must, got=got, remedy=remedy)
+    if group is not None and (cuts[0] == 0 or cuts[1] == cuts[0]):
+        return _split_panel(series, time, group, plan)
     parts = _without_few(SplitRows(*np.split(order, cuts)))
     begin = series[int(order[cuts[1]])]
     if group is None:
@@ -158,7 +155,35 @@ def _split_by_time(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, gro
         f"by time: the test rows belong to groups ({describe_groups(plan.group)}) that begin at {plan.time} = {begin} "
         f"or later; {plural(left_out, 'later row')} of other groups {'is' if left_out == 1 else 'are'} left out"
     )
-    return RowSplit(kept, how, describe_scores(plan.group, in_time=True))
+    return RowSplit(kept, how, describe_scores(plan.group, "new groups that begin later"))
+
+
+def _split_panel(series: pl.Series, time: np.ndarray, group: np.ndarray, plan: FitConfig) -> RowSplit:
+    """Split rows of groups that begin together: the test rows are the last rows of groups that are drawn at random.
+
+    Training and validation rows are the earlier rows of other groups. Later rows of these, and earlier rows of the test
+    groups, are left out. `time` has the rank of each row's time.
+    """
+    height, share = len(time), plan.split_shares[2]
+    order = np.argsort(time, kind="stable")
+    firsts = 1 + np.flatnonzero(np.diff(time[order]) > 0)
+    first_test_row = order[firsts[np.abs(firsts - (1.0 - share) * height).argmin()]]
+    is_later = time >= time[first_test_row]
+    train, validation, test = split_at_random(height, plan.split_shares, plan.seed, group)
+    parts = SplitRows(train[~is_later[train]], validation[~is_later[validation]], test[is_later[test]])
+    for part, rows in zip(("training", "test"), (parts.train, parts.test), strict=True):
+        if not len(rows):
+            must, got = f"leave {part} rows with `group`", f"none {'before' if part == 'training' else 'from'} the cut"
+            remedy = "Use `time` alone to test on later rows of known groups, or `group` alone to test on new groups."
+            raise InputError(argument=Argument("time", str(plan.time)), must=must, got=got, remedy=remedy)
+    parts = _without_few(parts)
+    n_groups, n_test_groups = len(np.unique(group)), len(np.unique(group[parts.test]))
+    how = (
+        f"by time and groups: the test rows are those from {plan.time} = {series[int(first_test_row)]} on of "
+        f"{n_test_groups:,} of {n_groups:,} groups, drawn at random by seed {plan.seed}; "
+        f"{height - sum(map(len, parts)):,} later rows of other groups and earlier rows of these are left out"
+    )
+    return RowSplit(parts, how, describe_scores(plan.group, "later rows of new groups"))
 
 
 def read_times(frame: pl.DataFrame, name: str, labels: np.ndarray, of_text: bool = False) -> pl.Series:
