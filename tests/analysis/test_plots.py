@@ -111,7 +111,7 @@ def test_labels_fit_the_margin_and_keep_what_tells_parts_of_a_date_apart(name):
     # Matplotlib has no glyphs for Japanese; a character is as wide as the font is high.
     glyphs = label.replace("…", "m") if name.isascii() or "Ä" in name else "W" * len(label)
     width = TextToPath().get_text_width_height_descent(glyphs, FontProperties(size=9), ismath=False)[0]
-    assert 70 < width < 72 * NAMED[0] - 6
+    assert 60 < width < 72 * NAMED[0] - 6
     assert label.endswith(name[-3:])
 
 

@@ -33,7 +33,7 @@ def test_help_fits_a_screen_and_says_how_to_see_the_rest(run_ddpn, monkeypatch, 
     assert len(short.splitlines()) <= 45
     if command and "--help-all" in short:
         (hidden,) = re.findall(rf"(\d+) more options: \S+ {command[0]} --help-all", short)
-        names = [set(re.findall(r"^│ \*? *(--[\w-]+)", text, flags=re.MULTILINE)) for text in (short, whole)]
+        names = [set(re.findall(r"^│ (?:[* ]  )?(--[\w-]+)", text, flags=re.MULTILINE)) for text in (short, whole)]
         assert names[0] < names[1]
         assert len(names[1] - names[0]) == int(hidden)
 

@@ -52,7 +52,7 @@ _PAGE_COLORS = {
     ACCENT: "accent", SOFT: "soft", CONTRAST: "contrast", BAND: "band", MUTED: "muted", RULE: "rule", INK: "ink",
 }  # fmt: skip
 #: The width of a level or column beside an axis, in points: fewer than the left margin has beside `NAMED` bars.
-_LABEL_POINTS = 92.0
+_LABEL_POINTS = 95.0
 #: Sizes in inches: width and height of a figure, and heights of a named bar, of a line of a legend, and of an axis with
 #: its label.
 _WIDTH, _HEIGHT, _BAR_HEIGHT, _LEGEND_HEIGHT, _AXIS_HEIGHT = 4.3, 2.75, 0.25, 0.19, 0.5
@@ -124,13 +124,13 @@ def shorten_label(point: object) -> str:
     """Write a value or a name of a column as a label of limited width, which keeps its beginning and its end.
 
     >>> shorten_label("Aufnahme-Datum weekday"), shorten_label("ward")
-    ('Aufnahme…weekday', 'ward')
+    ('Aufnah…weekday', 'ward')
     """
     text = value_text(point)
     short, kept = text, len(text)
     while _estimate_width(short) > _LABEL_POINTS:
         kept -= 1
-        short = f"{text[: -(-kept // 2)]}…{text[len(text) - kept // 2 :]}"
+        short = f"{text[: kept // 2]}…{text[len(text) - (kept + 1) // 2 :]}"
     return short
 
 

@@ -97,10 +97,12 @@ def make_evidence() -> Callable[..., Evidence]:
         sample = CountRows(np.arange(len(y), dtype=float)[:, None], np.asarray(y, dtype=float))
         model: Any = BaseEstimator()
         model.n_features_in_, model.predictor_ = 1, Predictor({"one": PositionalMember(dist)})
-        model.parse = model.predictor_.parse
+        model.parse, model.day_columns_ = model.predictor_.parse, frozenset()
         extra = [] if exposure is None else [Column("exposure", Kind.NUMBER, exposure)]
         positions = {"exposure": len(columns)} if extra else {}
-        inputs = SimpleNamespace(columns=[*columns, *extra], width=len(columns), extra=positions)
+        inputs = SimpleNamespace(
+            columns=[*columns, *extra], width=len(columns), extra=positions, day_columns=frozenset()
+        )
         return gather(model, sample)._replace(**{"inputs": inputs, "components": 2} | more)
 
     return make
