@@ -52,12 +52,12 @@ _PAGE_COLORS = {
     ACCENT: "accent", SOFT: "soft", CONTRAST: "contrast", BAND: "band", MUTED: "muted", RULE: "rule", INK: "ink",
 }  # fmt: skip
 #: The width of a level or column beside an axis, in points: fewer than the left margin has beside `NAMED` bars.
-_LABEL_POINTS = 95.0
+_LABEL_POINTS = 106.0
 #: Sizes in inches: width and height of a figure, and heights of a named bar, of a line of a legend, and of an axis with
 #: its label.
 _WIDTH, _HEIGHT, _BAR_HEIGHT, _LEGEND_HEIGHT, _AXIS_HEIGHT = 4.3, 2.75, 0.25, 0.19, 0.5
 #: Left and right margins in inches: without named bars, with named bars, and with a mark beside the axes.
-PLAIN, NAMED, BESIDE = (0.62, 0.22), (1.42, 0.66), (0.62, 0.6)
+PLAIN, NAMED, BESIDE = (0.62, 0.22), (1.62, 0.66), (0.62, 0.6)
 
 
 @use_style

@@ -223,7 +223,8 @@ class MemberJobs:
 
     def _fit_all(self, specs: Sequence[MemberSpec], clock: Clock) -> None:
         jobs: dict[Job, tuple[str, int | None]] = {}
-        for spec in specs:
+        # The longest first, so that no process waits for them in the end: networks of all folds are one job.
+        for spec in sorted(specs, key=lambda spec: -spec.kind.complexity):
             for number in range(len(self.folds.held_out)) if self._is_divided(spec) else [None]:
                 title = (spec.kind.label or spec.name) + ("" if number is None else f", fold {number + 1}")
                 identity = [spec.name, spec.kind.__name__, number, *self._about]

@@ -125,7 +125,7 @@ def undrawn_figures(monkeypatch):
 def test_a_single_row_of_a_gaussian_model_has_a_report_but_no_verdict(tmp_path, undrawn_figures, quick, data):
     frame, y = data[0][["x"]][:60], data[1][:60]
     model = quick(likelihood="gaussian", n_networks=1).fit(frame, y)
-    text, _ = read_checked_report(model.report(tmp_path / "r.html", frame[:1], y[:1]))
+    text, _ = read_checked_report(model.report(frame[:1], y[:1], tmp_path / "r.html"))
     assert "likelihood gaussian" in text
     assert "A single model has no epistemic uncertainty" in text
     assert "Too few rows for a verdict: with 1 test row " in text
@@ -142,7 +142,7 @@ def test_exposure_weights_and_a_better_baseline_are_reported_with_progress(tmp_p
     options = {"baselines": {"oracle": oracle}, "sample_weight": np.arange(160) % 4, "progress": steps.append}
     options["interval_groups"] = wards
     task = {"exposure": "days", "note": "Test rows only."}
-    text, _ = read_checked_report(model.report(tmp_path / "r.html", **data, **options, task=task))
+    text, _ = read_checked_report(model.report(**data, path=tmp_path / "r.html", **options, task=task))
     assert "Left out: 40 rows of weight 0." in text
     assert "on so many rows each: a: 80, b: 80." in text
     assert "<p>Test rows only.</p>" in text
@@ -151,7 +151,7 @@ def test_exposure_weights_and_a_better_baseline_are_reported_with_progress(tmp_p
     assert steps[:2] == ["Predicting 120 rows", "Scoring 120 rows"]
     assert steps[-2:] == ["Effects of columns: 2 of 2", "Drawing figures"]
     with pytest.raises(InputError, match="exposure"):
-        model.report(tmp_path / "r.html", data["X"], data["y"], interval_groups=wards)
+        model.report(data["X"], data["y"], tmp_path / "r.html", interval_groups=wards)
 
 
 def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, monkeypatch, small_model, data):
@@ -160,10 +160,10 @@ def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, mon
     monkeypatch.setattr(page, "render_page", lambda *arguments: "")
     monkeypatch.setattr(sections, "explain_columns", lambda *arguments: None)
     with pytest.raises(InputError, match=r"path must name a file .* got the folder"):
-        small_model.report(tmp_path, frame, y)
+        small_model.report(frame, y, tmp_path)
     (tmp_path / "file").write_text("kept")
     with pytest.raises(InputError, match=r"Cannot write .*r\.html: .+\."):
-        small_model.report(tmp_path / "file" / "r.html", frame[:1], y[:1])
+        small_model.report(frame[:1], y[:1], tmp_path / "file" / "r.html")
     assert os.listdir(tmp_path) == ["file"]
 
 
@@ -180,10 +180,10 @@ def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, mon
 def test_bad_input_is_refused(tmp_path, small_model, data, changed, error, words):
     path = tmp_path / "r.html"
     with pytest.raises(error, match=words):
-        small_model.report(path, **{"X": data[0], "y": data[1]} | changed)
+        small_model.report(path=path, **{"X": data[0], "y": data[1]} | changed)
     assert not path.exists()
     with pytest.raises(NotFittedError):
-        DDPNRegressor().report(path, *data)
+        DDPNRegressor().report(*data, path)
 
 
 # Single sections ---
