@@ -124,7 +124,7 @@ def shorten_label(point: object) -> str:
     """Write a value or a name of a column as a label of limited width, which keeps its beginning and its end.
 
     >>> shorten_label("Aufnahme-Datum weekday"), shorten_label("ward")
-    ('Aufnah…weekday', 'ward')
+    ('Aufnahme… weekday', 'ward')
     """
     text = value_text(point)
     short, kept = text, len(text)
