@@ -414,7 +414,7 @@ def _draw_line(ax: "Axes", one: "Effect", curve: "Curve", scale: tuple[float, fl
         ax.plot([1.09], [curve.level[size]], "o", color=CONTRAST, markersize=5, **beside)
         ax.annotate("missing", (1.09, -0.04), xycoords="axes fraction", ha="center", va="top", fontsize=9)
     ax.set(xlim=x[[0, -1]], ylim=scale, xlabel=shorten_label(one.name), ylabel=f"predicted {curve.quantity}")
-    set_ticks(ax.xaxis, log=log, most=3 if one.is_day else 7)
+    set_ticks(ax.xaxis, log=log, max_ticks=3 if one.is_day else 7)
     if one.is_day:
         ax.xaxis.set_major_formatter(lambda value, position: format_day(value))
     set_ticks(ax.yaxis)
