@@ -19,7 +19,7 @@ from ddpn.members.member import MemberSpec, NotApplicableError, Task
 from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
 from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.schema import read_table
+from ddpn.tables.reading import read_table
 
 
 @pytest.fixture(scope="module")

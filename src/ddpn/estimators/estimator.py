@@ -43,8 +43,8 @@ from ddpn.statistics import explained_deviance
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import TASK, read_files, read_manifest, wrap_load_errors, write_model
 from ddpn.tables.columns import ColumnTable, Kind
+from ddpn.tables.conversion import TableColumn
 from ddpn.tables.date_columns import DateColumns
-from ddpn.tables.kinds import TableColumn
 from ddpn.tables.roles import Roles
 from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, draw_sample
 from ddpn.tables.schema import Schema
@@ -172,7 +172,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         has_column = calibrated_groups is not None and calibrated_groups.by in names
         labels = self._group_labels(X, groups) if groups is not None or has_column else None
         prediction = self._fitted.predict(self.parse(X), exposure, upper, labels)
-        days = frozenset(self._dates.days) if self._roles is None else self._roles.days
+        days = (self._dates if self._roles is None else self._roles.dates).days
         return replace(prediction, labels=get_row_labels(X), library=library_name(X), days=days)
 
     def predict(
@@ -615,7 +615,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         flagged = (
             None if self._fitted.calibration.ood is None else self._fitted.calibration.ood.is_ood(self.ood_pvalue(X))
         )
-        days = frozenset(self._dates.days) if self._roles is None else self._roles.days
+        days = (self._dates if self._roles is None else self._roles.dates).days
         return self._fitted.calibration.ood_reasons(self.parse(X), flagged, days)
 
     # Comparison ----------------------------------------------------------------------------------------------------

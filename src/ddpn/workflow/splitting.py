@@ -9,31 +9,17 @@ import numpy as np
 import polars as pl
 
 from ddpn.rows.checks import select_labels
-from ddpn.rows.groups import describe_groups, describe_scores, encode_groups
-from ddpn.rows.splits import MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, split_at_random
+from ddpn.rows.groups import describe_groups, describe_scores
+from ddpn.rows.splits import SMALL_TABLE_ROWS, SplitRows, read_parts, split_at_random, split_by_parts, split_by_time
 from ddpn.runtime.display import plural
 from ddpn.runtime.errors import Argument, InputError
-from ddpn.runtime.validation import check_column, join_words
+from ddpn.runtime.validation import check_column
 from ddpn.workflow.config import FitConfig
 
 #: The fewest rows of a table. With fewer, a test would be meaningless.
 MIN_ROWS = 20
 #: The fewest groups. With fewer, each part would have only one or two groups.
 MIN_GROUPS = 5
-#: The words for each part in a split column.
-PARTS = {
-    "train": ("train", "training", "fit"),
-    "validation": ("validation", "valid", "val", "dev"),
-    "test": ("test", "testing", "holdout"),
-}
-
-
-class SplitRows(NamedTuple):
-    """Positions of the training, validation and test rows."""
-
-    train: np.ndarray
-    validation: np.ndarray
-    test: np.ndarray
 
 
 class RowSplit(NamedTuple):
@@ -61,12 +47,15 @@ def split_rows(
         remedy = "Choose a column with more values, or leave out `group`."
         raise InputError(argument=argument, must=must, got=str(number), remedy=remedy)
     if plan.split_column is not None:
-        return _split_by_column(frame, plan, labels, group)
+        name = check_column(plan.split_column, frame.columns, "split_column", InputError)
+        marks = read_parts(frame[name].to_list(), name, labels)
+        rows = split_by_parts(marks, name, plan.split_shares, plan.seed, group, plan.group, labels)
+        return RowSplit(rows, f"by column {name}", "" if group is None else describe_scores(plan.group))
     if plan.time is not None:
-        return _split_by_time(frame, plan, labels, group)
+        return _split_by_time(frame, plan.time, plan, labels, group)
     has_test = plan.asks_for_test_rows or frame.height > SMALL_TABLE_ROWS
     if has_test:
-        parts = _without_few(SplitRows(*split_at_random(frame.height, plan.split_shares, plan.seed, group)))
+        parts = SplitRows(*split_at_random(frame.height, plan.split_shares, plan.seed, group)).fit_few_rows()
     else:
         every = np.arange(frame.height)
         parts = SplitRows(every, every[:0], every[:0])
@@ -76,89 +65,20 @@ def split_rows(
     return RowSplit(parts, how, describe_scores(plan.group, is_out_of_fold=not has_test))
 
 
-def _without_few(parts: SplitRows) -> SplitRows:
-    if len(parts.train) + len(parts.validation) >= MIN_ROWS_TO_VALIDATE:
-        return parts
-    rows = np.sort(np.concatenate([parts.train, parts.validation]))
-    return SplitRows(rows, rows[:0], parts.test)
-
-
-def _split_by_column(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
-    name = check_column(str(plan.split_column), frame.columns, "split_column", InputError)
-    row_parts = read_parts(frame, name, labels)
-    parts = SplitRows(*(np.flatnonzero(row_parts == part) for part in PARTS))
-    if not (len(parts.train) and len(parts.test)):
-        got = f"{join_words(sorted(set(row_parts.tolist())))} only"
-        raise InputError(argument=Argument("split_column", name), must="mark both train and test rows", got=got)
-    if group is not None:
-        codes, sizes = encode_groups(len(group), group)
-        # The number of rows of each group in the part that has most of them.
-        in_one_part = np.max([np.bincount(codes[rows], minlength=len(sizes)) for rows in parts], axis=0)
-        if len(divided := np.flatnonzero(in_one_part < sizes)):
-            got = f"{len(divided):,} groups in several parts, such as the rows with {describe_groups(plan.group)}"
-            where, remedy = select_labels(codes == divided[0], labels), "Correct that column, or leave out `group`."
-            argument = Argument("split_column", name)
-            raise InputError(argument=argument, must="not divide groups", got=got, rows=where, remedy=remedy)
-    if not len(parts.validation) and len(parts.train) >= MIN_ROWS_TO_VALIDATE:
-        shares = np.array(plan.split_shares[:2]) / sum(plan.split_shares[:2])
-        of_train = None if group is None else group[parts.train]
-        train, validation = split_at_random(len(parts.train), shares.tolist(), plan.seed, of_train)
-        parts = SplitRows(parts.train[train], parts.train[validation], parts.test)
-    return RowSplit(parts, f"by column {name}", "" if group is None else describe_scores(plan.group))
-
-
-def read_parts(frame: pl.DataFrame, name: str, labels: np.ndarray) -> np.ndarray:
-    """Return the part of each row according to the words of a column; raise an `InputError` for any other word."""
-    words = [str(word).strip().lower() for word in frame[name].to_list()]
-    part_of = {word: part for part, spellings in PARTS.items() for word in spellings}
-    unknown = np.array([word not in part_of for word in words])
-    if unknown.any():
-        first = frame[name].filter(unknown)[0]
-        what = "an empty cell" if first is None or not str(first).strip() else repr(first)
-        must, rows = "hold train, validation or test in every row", select_labels(unknown, labels)
-        raise InputError(argument=Argument("split_column", name), must=must, got=what, rows=rows)
-    return np.array([part_of[word] for word in words])
-
-
-def _split_by_time(frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
-    """Split by time: the last rows are test rows, those before them validation rows.
-
-    With groups, the groups that begin last are the test groups. Then every training row is earlier than all rows of
-    validation and test groups, and every validation row is earlier than all rows of test groups; later rows are left
-    out.
-    """
-    series = read_times(frame, str(plan.time), labels)
-    time = series.rank("dense").to_numpy().astype(np.int64)
-    codes, sizes = encode_groups(len(time), group)
-    start = np.full(len(sizes), time.max())
-    np.minimum.at(start, codes, time)
-    begins = start[codes]
-    order = np.argsort(begins, kind="stable")
-    firsts = np.flatnonzero(np.r_[True, np.diff(begins[order]) > 0])
-    cuts = [int(firsts[np.abs(firsts - frame.height * share).argmin()]) for share in np.cumsum(plan.split_shares)[:2]]
-    argument = Argument("time", str(plan.time))
-    if cuts[0] == 0 and group is None:
-        got = f"{len(firsts)} different times in {frame.height} rows"
-        raise InputError(argument=argument, must="have enough distinct values for three parts", got=got)
-    if cuts[0] == 0 or (group is not None and cuts[1] == cuts[0]):
-        must = "have groups that begin at different times"
-        got = f"{len(firsts)} different first times of {len(sizes):,} groups"
-        remedy = "Use `time` alone to test on later rows of known groups, or `group` alone to test on new groups."
-        raise InputError(argument=argument, must=must, got=got, remedy=remedy)
-    parts = _without_few(SplitRows(*np.split(order, cuts)))
-    begin = series[int(order[cuts[1]])]
+def _split_by_time(
+    frame: pl.DataFrame, name: str, plan: FitConfig, labels: np.ndarray, group: np.ndarray | None
+) -> RowSplit:
+    times = read_times(frame, name, labels)
+    rows = split_by_time(times.rank("dense").to_numpy().astype(np.int64), name, plan.split_shares, group)
+    begin = times[int(rows.test[0])]
     if group is None:
-        return RowSplit(parts, f"by time: the test rows begin at {plan.time} = {begin}")
-    ends = begins[order][[len(parts.train), len(parts.train) + len(parts.validation)]]
-    kept = SplitRows(
-        parts.train[time[parts.train] < ends[0]], parts.validation[time[parts.validation] < ends[1]], parts.test
-    )
-    left_out = frame.height - sum(map(len, kept))
+        return RowSplit(rows, f"by time: the test rows begin at {name} = {begin}")
+    left_out = frame.height - sum(map(len, rows))
     how = (
-        f"by time: the test rows belong to groups ({describe_groups(plan.group)}) that begin at {plan.time} = {begin} "
+        f"by time: the test rows belong to groups ({describe_groups(plan.group)}) that begin at {name} = {begin} "
         f"or later; {plural(left_out, 'later row')} of other groups {'is' if left_out == 1 else 'are'} left out"
     )
-    return RowSplit(kept, how, describe_scores(plan.group, in_time=True))
+    return RowSplit(rows, how, describe_scores(plan.group, in_time=True))
 
 
 def read_times(frame: pl.DataFrame, name: str, labels: np.ndarray, of_text: bool = False) -> pl.Series:
