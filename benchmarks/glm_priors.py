@@ -19,7 +19,8 @@ from benchmarks.tables.adapters.common import read_table as read_prepared
 from ddpn.members.glm import GLM
 from ddpn.metrics import crps
 from ddpn.rows.count_rows import CountRows
-from ddpn.tables.schema import Schema, read_table
+from ddpn.tables.reading import read_table
+from ddpn.tables.schema import Schema
 
 DEVIATIONS = (
     (4.0, 4.0),
