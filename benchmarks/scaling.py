@@ -42,7 +42,8 @@ from ddpn.networks.training.batches import CHUNK_ROWS
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import NO_LIMIT
 from ddpn.storage.results import ResultStore
-from ddpn.tables.table import Block, draw_row_numbers
+from ddpn.tables.blocks import Block
+from ddpn.tables.shuffling import draw_row_numbers
 from ddpn.workflow.config import FitConfig
 
 ROWS, COLUMNS, MEMBERS = 65_536, 40, 5

@@ -25,7 +25,7 @@ from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.storage.contents import arrays_to_bytes
-from ddpn.tables import schema as reading
+from ddpn.tables import reading
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(120, 2))

@@ -37,7 +37,8 @@ from ddpn.runtime.validation import check_choice
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import read_files, read_manifest, wrap_load_errors, write_model
 from ddpn.tables.columns import ColumnTable
-from ddpn.tables.schema import Schema, read_table
+from ddpn.tables.reading import read_table
+from ddpn.tables.schema import Schema
 
 
 class ScaleSummary(NamedTuple):

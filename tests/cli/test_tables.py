@@ -9,7 +9,7 @@ import pytest
 from ddpn.cli.console import show
 from ddpn.cli.tables import build_column_table, describe_model
 from ddpn.tables.columns import Kind
-from ddpn.tables.kinds import TableColumn
+from ddpn.tables.conversion import TableColumn
 from ddpn.tables.roles import Roles
 
 

@@ -26,7 +26,7 @@ from ddpn.runtime.cluster import RayCluster
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.jobs import Job, JobError, run, slots
 from ddpn.storage.results import ResultStore
-from ddpn.tables import table as table_module
+from ddpn.tables import blocks as table_blocks
 from ddpn.tables.table import Table
 from ddpn.workflow import search, streaming, tuning
 from ddpn.workflow.config import FitConfig
@@ -260,7 +260,7 @@ def days(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
-    monkeypatch.setattr(table_module, "BLOCK_ROWS", ROWS)
+    monkeypatch.setattr(table_blocks, "BLOCK_ROWS", ROWS)
 
 
 def test_a_worker_is_killed_and_the_predictions_are_the_same(nodes, cluster, model, days, tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ from ddpn.members.member import MemberSpec, NotApplicableError, Task
 from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
 from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.schema import read_table
+from ddpn.tables.reading import read_table
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,8 @@ def compute_raw(member: GLM, X: np.ndarray) -> np.ndarray:
     return member.raw(X)[:, 0].numpy()
 
 
-def test_the_member_is_the_glm_of_the_encoded_rows_and_goes_no_further(line):
+def test_the_member_is_the_glm_of_the_encoded_rows_and_goes_no_further(line, monkeypatch):
+    monkeypatch.setattr(GLM, "prior_deviations", (5**0.5, 5**0.5))  # with 200 rows, a ridge penalty of 1 / (200 x 5)
     member = MemberSpec.from_task("glm", Task(make_head("double_poisson", beta=0.5))).fit(line, None, seed=0)
     encoded = FeatureEncoder().fit(line.X).transform(line.X).astype(float)
     glm = CountGLM(alpha=1e-3, location="mu", dispersion="linear").fit(encoded, line.y)
@@ -44,6 +45,41 @@ def test_the_member_is_the_glm_of_the_encoded_rows_and_goes_no_further(line):
     far = compute_raw(member, 50.0 * line.X)
     assert far.max(0) == pytest.approx(expected.max(0))
     assert far.min(0) == pytest.approx(expected.min(0))
+
+
+def test_slopes_are_the_mode_under_their_normal_priors():
+    """The optimum that scipy finds for the sum of log-likelihoods and log priors, for slopes of a Negative Binomial."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(80, 2))
+    y = rng.poisson(np.exp(1.0 + 0.5 * X[:, 0]) * rng.gamma(2.0, 0.5, 80)).astype(float)
+    member = GLM.fit(CountRows(X, y), None, seed=0, head=make_head("negative_binomial"))
+    Z = (X - X.mean(0)) / X.std(0)
+
+    def compute_loss(theta):
+        mean, alpha = np.exp(theta[0] + Z @ theta[1:3]), np.exp(theta[3] + Z @ theta[4:6])
+        log_likelihood = stats.nbinom(1.0 / alpha, 1.0 / (1.0 + alpha * mean)).logpmf(y).sum()
+        log_prior = stats.norm(0, 1 / 4).logpdf(theta[1:3]).sum() + stats.norm(0, 1 / 16).logpdf(theta[4:6]).sum()
+        return -log_likelihood - log_prior
+
+    theta = optimize.minimize(compute_loss, np.zeros(6), method="BFGS", options={"gtol": 1e-6}).x
+    expected = np.c_[theta[0] + Z @ theta[1:3], theta[3] + Z @ theta[4:6]]
+    assert compute_raw(member, X) == pytest.approx(expected, abs=1e-4)
+
+
+def test_few_rows_with_many_columns_are_not_predicted_extremely():
+    """40 rows and 12 columns, of which one matters: fresh rows cost little more than under the simulated means.
+
+    Without priors, the mean surprisal is 440 and the largest 30,000.
+    """
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(1_040, 12))
+    y = rng.poisson(np.exp(1.0 + 0.5 * X[:, 0])).astype(float)
+    member = GLM.fit(CountRows(X[:40], y[:40]), None, seed=0)
+    dist = member.distribution(read_table(X[40:]))
+    surprisal = -dist.log_prob(torch.from_numpy(y[40:, None])).numpy()
+    best = -stats.poisson(np.exp(1.0 + 0.5 * X[40:, 0])).logpmf(y[40:])
+    assert surprisal.mean() < best.mean() + 0.5
+    assert surprisal.max() < best.max() + 10.0
 
 
 @pytest.mark.parametrize("case", ["columns", "zeros", "zeros among those drawn"])

@@ -39,7 +39,7 @@ from ddpn.tables.checks.groups import find_groups
 from ddpn.tables.checks.order import find_trend
 from ddpn.tables.columns import ColumnTable
 from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.schema import read_table
+from ddpn.tables.reading import read_table
 
 # Weights -------------------------------------------------------------------------------------------------------------
 

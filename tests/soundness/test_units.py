@@ -18,7 +18,7 @@ from ddpn.estimators.data_warnings import warn_about_table
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock
 from ddpn.tables.date_columns import DateColumns
-from ddpn.tables.schema import read_table
+from ddpn.tables.reading import read_table
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import prepare
 

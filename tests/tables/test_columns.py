@@ -6,7 +6,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from ddpn.tables.columns import Column, ColumnTable, Kind, Levels
-from ddpn.tables.schema import read_table
+from ddpn.tables.reading import read_table
 
 FRAME = pl.DataFrame(
     {"age": [31.0, None, 67.5], "smokes": [True, False, None], "ward": ["B", None, "A"], "code": ["7", "x", None]}

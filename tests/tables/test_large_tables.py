@@ -43,7 +43,7 @@ def fits(folder, tmp_path_factory):
     (out / "quick.toml").write_text(QUICK)
     quick = ["--target", "y", "--config", out / "quick.toml"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ddpn.tables.table.SAMPLE_ROWS", 6000)
+        patch.setattr("ddpn.tables.shuffling.SAMPLE_ROWS", 6000)
         streamed = run_command("fit", folder / "*.parquet", *quick, "--stream", "-o", out / "stream")
     assert streamed.exit_code == 0, streamed.output
     memory = run_command("fit", *sorted(folder.iterdir()), *quick, "-o", out / "memory")
@@ -127,7 +127,7 @@ def test_a_table_that_does_not_fit_is_streamed_by_itself(table, folder, tmp_path
     table.write_parquet(tmp_path / "a.parquet")
     source, plan = str(folder if name == "folder" else tmp_path / name), FitConfig(target="y")
     assert open_table([source], plan)[0].height == 9000
-    for module in ("ddpn.tables.table", "ddpn.workflow.large_tables"):
+    for module in ("ddpn.tables.shuffling", "ddpn.workflow.large_tables"):
         monkeypatch.setattr(f"{module}.measure_free_memory", lambda: 1000)
     result, note = open_table([source], plan)
     assert isinstance(result, Table)
@@ -143,8 +143,8 @@ def test_few_rows_are_fitted_in_memory(table, tmp_path, write_parts):
 
 
 def test_text_is_streamed_as_parquet_is(folder, table, tmp_path, monkeypatch):
-    monkeypatch.setattr("ddpn.tables.table.MAX_WHOLE_FILE_BYTES", 0)
-    monkeypatch.setattr("ddpn.tables.table.BLOCK_ROWS", 1000)
+    monkeypatch.setattr("ddpn.tables.blocks.MAX_WHOLE_FILE_BYTES", 0)
+    monkeypatch.setattr("ddpn.tables.blocks.BLOCK_ROWS", 1000)
     table.write_csv(tmp_path / "a.csv")
     plan = FitConfig(target="y", **MODEL)
     actual, expected = (
@@ -162,7 +162,7 @@ def test_rows_of_held_out_groups_are_never_streamed(table, tmp_path, write_parts
     inputs = table[person.tolist()].select("x", "z")
     frame = inputs.with_columns(person=pl.Series(person), y=table["y"])
     write_parts(frame, tmp_path)
-    monkeypatch.setattr("ddpn.tables.table.SAMPLE_ROWS", 6000)
+    monkeypatch.setattr("ddpn.tables.shuffling.SAMPLE_ROWS", 6000)
     plan = FitConfig(target="y", group=(group,), drop=("person",), **MODEL)
     prepared = prepare(open_table([str(tmp_path)], plan, stream=True)[0], plan)
     held_out = {*prepared.validation.X.column("x").values, *prepared.test.X.column("x").values}

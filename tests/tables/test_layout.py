@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.tables import table as table_module
-from ddpn.tables.files import find_header, read_file
-from ddpn.tables.layout import Layout
+from ddpn.tables import blocks as table_module
+from ddpn.tables.files import read_file
+from ddpn.tables.layout import Layout, find_header
 from ddpn.tables.table import Table
 
 HEADER = ["age", "visits", "ward & floor"]

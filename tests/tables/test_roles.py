@@ -10,9 +10,9 @@ import pytest
 
 from ddpn.runtime.errors import InputError
 from ddpn.tables.columns import Kind
+from ddpn.tables.conversion import TableColumn
 from ddpn.tables.dates import DateFormat
 from ddpn.tables.files import read_file
-from ddpn.tables.kinds import TableColumn
 from ddpn.tables.numbers import NumberFormat
 from ddpn.tables.roles import Roles
 from ddpn.workflow.column_roles import find_roles

@@ -10,8 +10,9 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.rows.groups import EQUAL_INPUTS
 from ddpn.runtime.errors import InputError
 from ddpn.tables.cells import MISSING
-from ddpn.tables.row_hashes import SeenRows, hash_sample_rows, label_groups
-from ddpn.tables.schema import read_table
+from ddpn.tables.groups import label_groups
+from ddpn.tables.reading import read_table
+from ddpn.tables.seen_rows import SeenRows, hash_sample_rows
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.preparing import fingerprint, prepare
 

@@ -17,10 +17,11 @@ from scipy import sparse
 from ddpn import CountRegressor
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
-from ddpn.tables import columns, schema
+from ddpn.tables import columns, reading
 from ddpn.tables.columns import Column, ColumnTable, Kind, Levels
 from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.schema import Schema, read_table
+from ddpn.tables.reading import read_table
+from ddpn.tables.schema import Schema
 
 ROWS = {"n": [1.5, None, -2.0], "b": [True, False, None], "t": ["x", None, "y"]}
 KINDS = {"n": Kind.NUMBER, "b": Kind.BOOLEAN, "t": Kind.CATEGORY}
@@ -132,7 +133,7 @@ def test_objects_that_are_no_table_are_refused_with_a_way_out(X, words):
 
 
 def test_a_sparse_matrix_too_large_to_spread_out_is_refused(monkeypatch):
-    monkeypatch.setattr(schema, "MAX_DENSE_CELLS", 5)
+    monkeypatch.setattr(reading, "MAX_DENSE_CELLS", 5)
     with pytest.raises(InputError, match=r"sparse X must have at most 5 cells, .* got shape 2 x 3"):
         read_table(sparse.eye_array(2, 3))
 
@@ -370,8 +371,8 @@ def test_levels_keep_a_bounded_number_of_results(monkeypatch):
 
 
 def test_a_fit_reads_its_table_once_and_a_prediction_its_rows(frame, monkeypatch):
-    calls, read = [], schema._read_columns
-    monkeypatch.setattr(schema, "_read_columns", lambda *arguments: calls.append(1) or read(*arguments))
+    calls, read = [], reading._read_columns
+    monkeypatch.setattr(reading, "_read_columns", lambda *arguments: calls.append(1) or read(*arguments))
     many = pl.concat([frame] * 3)
     y = np.random.default_rng(0).poisson(3.0, len(many))
     model = CountRegressor(members=["glm", "trees"], random_state=0).fit(many, y, groups=np.arange(len(y)) % 90)

@@ -9,9 +9,10 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from ddpn.runtime.errors import InputError
-from ddpn.tables import table as streaming
+from ddpn.tables import shuffling
 from ddpn.tables.files import find_files
-from ddpn.tables.table import Table, shuffle_chunks
+from ddpn.tables.shuffling import shuffle_chunks
+from ddpn.tables.table import Table
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.large_tables import open_table
 
@@ -108,10 +109,10 @@ def test_a_table_fits_half_of_the_free_memory(folder, monkeypatch):
     table = Table([str(folder)])
     size = table.rows * table.estimate_row_bytes()
     assert size == 9000 * (4 * 8 + 32)
-    assert streaming.measure_free_memory() is None or streaming.measure_free_memory() > 0
+    assert shuffling.measure_free_memory() is None or shuffling.measure_free_memory() > 0
     for free, fits in ((2 * size, True), (2 * size - 2, False), (None, True)):
-        monkeypatch.setattr(streaming, "measure_free_memory", lambda free=free: free)
-        assert streaming.fits_in_memory(table) == fits
+        monkeypatch.setattr(shuffling, "measure_free_memory", lambda free=free: free)
+        assert shuffling.fits_in_memory(table) == fits
 
 
 # A sample of rows, and a stream of all -----------------------------------------------------------------------------

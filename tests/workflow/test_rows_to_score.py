@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from ddpn.runtime.errors import InputError
-from ddpn.tables import table as table_module
+from ddpn.tables import blocks as table_blocks
 from ddpn.tables.table import Table
 from ddpn.workflow.examining import evaluate, explain_rows, explain_table, monitor, report_parts
 from ddpn.workflow.rows_to_score import rows_to_score
@@ -29,7 +29,7 @@ def new(table) -> pl.DataFrame:
 @pytest.fixture
 def make_long_table(tmp_path, monkeypatch):
     """Write a frame to a file that is read in blocks of 64 rows."""
-    monkeypatch.setattr(table_module, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(table_blocks, "BLOCK_ROWS", 64)
 
     def write(frame: pl.DataFrame) -> Table:
         frame.write_parquet(tmp_path / "long.parquet")

@@ -12,8 +12,9 @@ from polars.testing import assert_frame_equal
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.runtime.errors import InputError
 from ddpn.storage.results import ResultStore
-from ddpn.tables import table as table_module
-from ddpn.tables.table import Block, Table
+from ddpn.tables import blocks as table_blocks
+from ddpn.tables.blocks import Block
+from ddpn.tables.table import Table
 from ddpn.workflow import prediction
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.streaming import predict_files
@@ -29,9 +30,9 @@ def model_path(patients_fit, tmp_path_factory) -> Path:
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
     """Blocks of about 40 rows, and all text as if it were long."""
-    monkeypatch.setattr(table_module, "BLOCK_ROWS", 40)
-    monkeypatch.setattr(table_module, "MAX_WHOLE_FILE_BYTES", 0)
-    monkeypatch.setattr(table_module, "_MIN_BLOCK_BYTES", 1)
+    monkeypatch.setattr(table_blocks, "BLOCK_ROWS", 40)
+    monkeypatch.setattr(table_blocks, "MAX_WHOLE_FILE_BYTES", 0)
+    monkeypatch.setattr(table_blocks, "_MIN_BLOCK_BYTES", 1)
 
 
 @pytest.fixture
@@ -52,12 +53,12 @@ def test_predictions_do_not_depend_on_parts_and_formats(patients_fit, model_path
     folder, spec = patients_fit.folder, PredictionSpec(keep=True, quantiles=(0.2,), ood=0.05)
     findings: list[str] = []
     whole = predict(
-        folder, table_module.read_file(str(csv_path), folder.roles.as_text), spec, on_finding=findings.append
+        folder, table_blocks.read_file(str(csv_path), folder.roles.as_text), spec, on_finding=findings.append
     )
     names = ["out.csv.gz", "out.feather"]
     for name in names:
         assert predict_to_file(model_path, [csv_path], tmp_path / name, spec) == findings
-        predictions = table_module.read_file(str(tmp_path / name), ["ward"])
+        predictions = table_blocks.read_file(str(tmp_path / name), ["ward"])
         assert_frame_equal(predictions, whole, check_dtypes=False, rel_tol=1e-9)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.csv", *names]
 
@@ -66,7 +67,7 @@ def test_columns_have_the_type_that_all_blocks_agree_with(tmp_path):
     rows = [f"{i},{i},x{i},," for i in range(60)] + [f"{i},{i}.5,{i},7,true" for i in range(60)]
     path = tmp_path / "mixed.csv"
     path.write_text("a,b,c,d,e\n" + "\n".join(rows) + "\n")
-    whole = table_module.read_file(str(path))
+    whole = table_blocks.read_file(str(path))
     table = Table([str(path)])
     locations = table.list_blocks()
     blocks = [table.read_block(location) for location in locations]
@@ -139,7 +140,7 @@ def test_parts_of_another_request_or_damaged_ones_are_predicted_again(tmp_path):
     ],
 )
 def test_damaged_text_is_one_error_and_leaves_nothing(model_path, csv_path, tmp_path, monkeypatch, damage, words):
-    monkeypatch.setattr(table_module, "_MAX_CELL_BYTES", 2000)
+    monkeypatch.setattr(table_blocks, "_MAX_CELL_BYTES", 2000)
     csv_path.write_text("\n".join(damage(csv_path.read_text().splitlines())) + "\n")
     with pytest.raises(InputError, match=rf"new.csv.*({words})"):
         predict_to_file(model_path, [csv_path], tmp_path / "out.csv")

@@ -21,7 +21,7 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.time_plan import FIRST_ROWS, run_with_rows
-from ddpn.tables.row_hashes import name_interval_groups
+from ddpn.tables.groups import name_interval_groups
 
 #: The number of rows as which the uniform scores of a correct model count. A few hundred rows determine a coverage only
 #: to some percentage points, so levels are shrunk towards the nominal ones.

@@ -27,7 +27,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_column, join_words
 from ddpn.statistics import effective_rows
 from ddpn.tables.columns import ColumnTable
-from ddpn.tables.row_hashes import name_interval_groups
+from ddpn.tables.groups import name_interval_groups
 
 #: The highest level of an interval, and the score above which a count is checked for lying outside that interval.
 _MAX_LEVEL, _MIN_LEVEL_BEYOND = 1.0 - 1e-9, 1.0 - 1e-6

@@ -29,7 +29,8 @@ from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_number, join_words
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.tables.columns import Column, ColumnTable
-from ddpn.tables.schema import Schema, read_table
+from ddpn.tables.reading import read_table
+from ddpn.tables.schema import Schema
 
 #: Rows per block: few enough to limit the memory of wide tables, many enough for numpy to be fast.
 _BLOCK_ROWS = 4096

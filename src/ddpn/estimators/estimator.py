@@ -43,8 +43,8 @@ from ddpn.statistics import explained_deviance
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import TASK, read_files, read_manifest, wrap_load_errors, write_model
 from ddpn.tables.columns import ColumnTable, Kind
+from ddpn.tables.conversion import TableColumn
 from ddpn.tables.date_columns import DateColumns
-from ddpn.tables.kinds import TableColumn
 from ddpn.tables.roles import Roles
 from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, draw_sample
 from ddpn.tables.schema import Schema
@@ -619,7 +619,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     @property
     def day_columns_(self) -> frozenset[str]:
         """The columns that are days since 1970, made from columns of dates."""
-        return frozenset(self._dates.days) if self._roles is None else self._roles.days
+        return frozenset((self._dates if self._roles is None else self._roles.dates).days)
 
     # Comparison ----------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,8 @@ from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes
-from ddpn.tables.schema import Schema, read_table
+from ddpn.tables.reading import read_table
+from ddpn.tables.schema import Schema
 
 #: Up to so many rows, equal ones become one: a weight and repeated rows are then the same to the last bit.
 _MERGED = 1000

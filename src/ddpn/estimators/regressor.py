@@ -47,7 +47,8 @@ from ddpn.storage.results import ResultStore
 from ddpn.tables.columns import ColumnTable, Kind
 from ddpn.tables.date_columns import DateColumns
 from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.schema import Schema, read_table
+from ddpn.tables.reading import read_table
+from ddpn.tables.schema import Schema
 
 #: Networks of each kind, where members are fitted once.
 _NETWORKS = 5

@@ -16,7 +16,8 @@ from ddpn.storage.contents import JsonObject
 from ddpn.tables.columns import Kind
 from ddpn.tables.dates import DAY, HOUR, MONTH, WEEKDAY
 from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.encoding.columns import LARGEST, SOFT_CLIP_LIMIT, CategoryEncoding, NumberEncoding
+from ddpn.tables.encoding.categories import CategoryEncoding
+from ddpn.tables.encoding.numbers import LARGEST, SOFT_CLIP_LIMIT, NumberEncoding
 from ddpn.tables.levels import NUMBER, parse_number_level
 
 _DAY_MICROSECONDS = 86_400e6

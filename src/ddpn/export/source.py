@@ -12,7 +12,7 @@ from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import TASK
 from ddpn.tables.cells import LOOKS_MISSING, parse_missing_numbers
 from ddpn.tables.columns import Kind
-from ddpn.tables.kinds import FALSE, TRUE
+from ddpn.tables.conversion import FALSE, TRUE
 from ddpn.tables.roles import Roles
 
 #: The meaning of an input of each kind, for users of the file.

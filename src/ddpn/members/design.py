@@ -27,7 +27,7 @@ class Design:
 
     Examples
     --------
-    >>> from ddpn.tables.schema import read_table
+    >>> from ddpn.tables.reading import read_table
     >>> table = read_table([[31.0, "B"], [67.0, "A"]])
     >>> design = Design.from_table(table)
     >>> design.names, design.matrix(table).tolist()

@@ -26,9 +26,11 @@ _FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "encoder.json"
 
 
 class GLM(Member):
-    """The exact GLM of a likelihood, on standardised numbers and indicators for levels and missing values.
+    """The GLM of a likelihood, on standardised numbers and indicators for levels and missing values.
 
-    Its raw outputs are limited to the range of the training rows, so that a row far outside cannot spoil a mixture.
+    Slopes have normal priors, so that few rows with many columns do not lead to extreme predictions, least of all of
+    the dispersion. With more rows, the likelihood outweighs the priors. Raw outputs are limited to the range of the
+    training rows, so that a row far outside cannot spoil a mixture.
 
     Parameters
     ----------
@@ -50,9 +52,9 @@ class GLM(Member):
     complexity = 2
     #: The likelihood that is fitted by default.
     default_likelihood: ClassVar[str] = "double_poisson"
-    #: The ridge penalty. With a smaller one, the coefficient of a rare level or an outlier diverged on one of five
-    #: small tables; a larger one helped on none.
-    alpha: ClassVar[float] = 1e-3
+    #: Standard deviations of the normal priors of slopes, per standard deviation of a column: of the first raw output,
+    #: usually the log mean, and of the others (`benchmarks/notes/glm_priors.md`).
+    prior_deviations: ClassVar[tuple[float, float]] = (1 / 4, 1 / 16)
     #: The most rows, which are enough to determine a line, and the most columns. More columns would take minutes, and a
     #: line helps least with many columns.
     max_rows: ClassVar[float] = 20_000
@@ -121,7 +123,7 @@ class GLM(Member):
         # and no score of recorded counts shows it.
         is_censored = scaled.limit is not None and bool((scaled.y >= scaled.limit).any())
         heads = [head, *(other for other in other_heads if is_censored and other.has_glm)]
-        fits = [fit_linear(one, inputs, scaled, (True,) * one.n_raw, cls.alpha, rough=is_rough) for one in heads]
+        fits = [cls._fit_line(candidate, inputs, scaled, is_rough) for candidate in heads]
         best = _choose_likeliest(heads, fits, inputs, scaled) if len(heads) > 1 else 0
         if not fits[best].optimum.converged:
             # All copies of a cross-fitted member warn with the same sentence, which is therefore shown once.
@@ -134,6 +136,22 @@ class GLM(Member):
         raw = fits[best].linear.raw(inputs)
         low, high = (raw.min(0), raw.max(0)) if cls.is_clipped else (None, None)
         return cls(heads[best], fits[best].linear, unit, encoder=encoder, low=low, high=high)
+
+    @classmethod
+    def _fit_line(cls, head: Head, inputs: np.ndarray, rows: CountRows, is_rough: bool) -> LinearFit:
+        penalties = cls.compute_penalties(rows.weight_or_ones, head.n_raw)
+        return fit_linear(head, inputs, rows, (True,) * head.n_raw, penalties, rough=is_rough)
+
+    @classmethod
+    def compute_penalties(cls, weight: np.ndarray, n_raw: int) -> list[float]:
+        """Compute the ridge penalty of each raw output, which is that of its prior for a mean loss over the rows.
+
+        A row of weight 3 is three rows. If weights add up to less than their effective sample size, because they were
+        normalised, they do not count rows, and the effective sample size does.
+        """
+        effective_rows = max(weight.sum(), weight.sum() ** 2 / (weight @ weight))
+        first, others = (1.0 / (effective_rows * deviation**2) for deviation in cls.prior_deviations)
+        return [first] + [others] * (n_raw - 1)
 
     @property
     def schema(self) -> Schema | None:
@@ -216,10 +234,15 @@ class PoissonGLM(GLM):
     complexity = 1
     is_default = False
     default_likelihood = "poisson"
-    alpha = 1e-4
+    #: Ridge penalty of the mean loss.
+    alpha: ClassVar[float] = 1e-4
     max_rows, max_columns = float("inf"), 1000
     is_clipped = False
 
     @classmethod
     def choose_options(cls, task: Task) -> dict[str, Any]:
         return {}
+
+    @classmethod
+    def compute_penalties(cls, weight: np.ndarray, n_raw: int) -> list[float]:
+        return [cls.alpha] * n_raw

@@ -1,5 +1,6 @@
 """Linear predictors of raw outputs: standardised columns, the fit, and the covariance of its coefficients."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -113,20 +114,20 @@ def fit_linear(
     X: np.ndarray,
     sample: CountRows,
     follows: tuple[bool, ...],
-    alpha: float,
+    alpha: float | Sequence[float],
     tol: float = 1e-6,
     max_iter: int = 200,
     rough: bool = False,
 ) -> LinearFit:
     """Maximise the weighted likelihood of `sample.y`, minus alpha / 2 times the sum of squared slopes.
 
-    `follows` says which raw outputs are linear in the columns; the others are constant. If `rough`, the search ends
-    when a step lowers the mean loss by less than a share of 1e-5, which is accurate enough for predictions and several
-    times faster. Shape: X (rows, columns).
+    `alpha` is one number for all raw outputs or one for each. `follows` says which raw outputs are linear in the
+    columns; the others are constant. If `rough`, the search ends when a step lowers the mean loss by less than a share
+    of 1e-5, which is accurate enough for predictions and several times faster. Shape: X (rows, columns).
     """
-    coordinates = standardize(X, sample.weight_or_ones, reduce=alpha == 0.0)
+    coordinates = standardize(X, sample.weight_or_ones, reduce=not np.any(alpha))
     rows = sample.replace(X=coordinates.transform(X), weight=sample.weight_or_ones).map(torch.from_numpy)
-    objective = LinearObjective(head, rows, follows, float(alpha))
+    objective = LinearObjective(head, rows, follows, alpha)
     best = find_optimum(objective, objective.start(), tol, max_iter, rough)
     if objective.value(best.theta) > objective.value(objective.constant):  # the search failed
         best = find_optimum(objective, objective.constant, tol, max_iter, rough)

@@ -5,6 +5,7 @@ products do the rest by the chain rule: the gradient is Z' g, the Hessian Z' dia
 evaluate the loss once for every coefficient.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -69,8 +70,9 @@ class LinearObjective:
     """Weighted mean loss plus alpha / 2 times the sum of squared slopes, with first and second derivatives.
 
     Raw output p is linear in all columns if `linear[p]` is True, else constant. theta holds the coefficients of one raw
-    output after the other: the intercept, then the slopes if there are any. `alpha` is the weight of the penalty.
-    Shape: X of the sample (N, K), its other fields (N,), all float64 tensors; theta (D,).
+    output after the other: the intercept, then the slopes if there are any. `alpha` is the weight of the penalty, one
+    number for all raw outputs or one for each. Shape: X of the sample (N, K), its other fields (N,), all float64
+    tensors; theta (D,).
 
     >>> from ddpn.networks.heads import make_head
     >>> from ddpn.rows.count_rows import CountRows
@@ -81,7 +83,9 @@ class LinearObjective:
     (True, True)
     """
 
-    def __init__(self, head: Head, sample: TensorRows, linear: tuple[bool, ...], alpha: float = 0.0) -> None:
+    def __init__(
+        self, head: Head, sample: TensorRows, linear: tuple[bool, ...], alpha: float | Sequence[float] = 0.0
+    ) -> None:
         self.head, self.sample, self.linear = head, sample, linear
         self._last: tuple[np.ndarray, np.ndarray] | None = None
         self.weight = torch.ones_like(sample.y) if sample.weight is None else sample.weight
@@ -92,7 +96,9 @@ class LinearObjective:
         # For each raw output, the positions of its coefficients in theta, and the columns that they multiply.
         self.blocks = [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
         self.columns = [self.design[:, :width] for width in widths]
-        self.penalty = np.concatenate([np.r_[0.0, np.full(width - 1, alpha)] for width in widths])
+        self.alphas = np.broadcast_to(np.asarray(alpha, dtype=float), len(widths))
+        penalties = zip(widths, self.alphas, strict=True)
+        self.penalty = np.concatenate([np.r_[0.0, np.full(width - 1, penalty)] for width, penalty in penalties])
 
     @cached_property
     def constant(self) -> np.ndarray:

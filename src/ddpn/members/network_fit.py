@@ -30,7 +30,7 @@ from ddpn.rows.exposure import choose_exposure_unit
 from ddpn.rows.splits import FOLDS, assign_folds
 from ddpn.runtime.deadlines import Clock, check_deadline
 from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.encoding.encoder import OutOfFoldEffects, assign_folds_by_content, drop_effects, has_effects
+from ddpn.tables.encoding.out_of_fold import OutOfFoldEffects, assign_folds_by_content, drop_effects, has_effects
 from ddpn.tables.encoding.steps import choose_columns
 
 if TYPE_CHECKING:

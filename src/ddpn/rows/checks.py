@@ -118,13 +118,13 @@ def check_counts(
         kind = "NaN" if np.isnan(values[bad][0]) else "infinity or a value too large for dtype('float64')"
         rows, last = select_labels(bad, labels), f"Input {name} contains {kind}."
         raise InputError(argument=name, must="be finite", got=str(values[bad][0]), rows=rows, remedy=last)
-    _check_all(values >= 0, name, "hold non-negative integers", values, labels)
+    check_all(values >= 0, name, "hold non-negative integers", values, labels)
     too_large = "Larger integers are not exact in floating point: count in thousands or millions."
-    _check_all(values <= LARGEST_COUNT, name, "be at most 2^53", values, labels, too_large)
+    check_all(values <= LARGEST_COUNT, name, "be at most 2^53", values, labels, too_large)
     is_whole = values == np.floor(values)
     if fractional == "error":
         remedy = f"{_guess_fractions(values[~is_whole])}{remedy}"
-        _check_all(is_whole, name, "hold non-negative integers", values, labels, remedy)
+        check_all(is_whole, name, "hold non-negative integers", values, labels, remedy)
     return values if is_whole.all() else np.rint(values)
 
 
@@ -160,7 +160,7 @@ def check_vector(
         got = f"shape {numbers.shape} for {n} rows"
         raise InputError(argument=name, must="have one value per row of X", got=got)
     condition = "be finite and not negative" if zero else "be finite and positive"
-    _check_all((numbers >= 0 if zero else numbers > 0) & np.isfinite(numbers), name, condition, numbers, labels)
+    check_all((numbers >= 0 if zero else numbers > 0) & np.isfinite(numbers), name, condition, numbers, labels)
     if zero and not all_zero and n and not numbers.any():
         raise InputError(argument=name, must="be positive in some row", got="zero weights only")
     return numbers
@@ -179,9 +179,10 @@ def check_flags(name: str, values: object, n: int, labels: Labels) -> np.ndarray
     return plain.astype(bool)
 
 
-def _check_all(
+def check_all(
     good: np.ndarray, name: str | Argument, condition: str, values: np.ndarray, labels: Labels, remedy: str = ""
 ) -> None:
+    """Raise an `InputError` that names the rows where the mask `good` is False, and the first of their values."""
     if not good.all():
         rows = select_labels(~good, labels)
         raise InputError(argument=name, must=condition, got=f"{values[~good][0]:g}", rows=rows, remedy=remedy)

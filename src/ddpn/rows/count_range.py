@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from ddpn.rows.checks import Labels, check_vector, select_labels
+from ddpn.rows.checks import Labels, check_all, check_vector
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import Argument, ConfigError, InputError
 from ddpn.runtime.validation import check_integer, is_integer
@@ -83,10 +83,8 @@ class CountRange:
         values = check_vector("upper", upper, n, zero=True, labels=labels, all_zero=True)
         assert values is not None
         least = max(self.lower, int(self.upper_is_total))  # a total of 0 leaves nothing to predict
-        bad = (values != np.floor(values)) | (values < least)
-        if bad.any():
-            must, rows = f"hold integers of at least {least}", select_labels(bad, labels)
-            raise InputError(argument="upper", must=must, got=f"{values[bad][0]:g}", rows=rows)
+        is_bound = (values == np.floor(values)) & (values >= least)
+        check_all(is_bound, "upper", f"hold integers of at least {least}", values, labels)
         return lower, values
 
     def apply(self, rows: CountRows, name: str | Argument = "y") -> CountRows:
@@ -96,10 +94,10 @@ class CountRange:
         """
         low, high = self.bounds(len(rows), rows.upper, rows.labels)
         y, limit = rows.y, rows.limit
-        _check_at(name, y, y >= self.lower, f"at least `lower={self.lower}`", rows.labels)
+        check_all(y >= self.lower, name, f"be at least `lower={self.lower}`", y, rows.labels)
         if high is not None:
-            must = f"at most `upper={self.upper}`" if self.upper is not None else "at most the upper bound of its row"
-            _check_at(name, y, y <= high, must, rows.labels)
+            bound = "the upper bound of its row" if self.upper is None else f"`upper={self.upper}`"
+            check_all(y <= high, name, f"be at most {bound}", y, rows.labels)
         if self.censored_above is not None:
             y = np.minimum(y, self.censored_above)
             limit = np.minimum(np.inf if limit is None else limit, np.full(len(rows), float(self.censored_above)))
@@ -134,9 +132,3 @@ class CountRange:
     def as_dict(self) -> JsonObject:
         """Return the fields as values that JSON can hold."""
         return asdict(self)
-
-
-def _check_at(name: str | Argument, y: np.ndarray, good: np.ndarray, condition: str, labels: Labels) -> None:
-    if not good.all():
-        rows = select_labels(~good, labels)
-        raise InputError(argument=name, must=f"be {condition}", got=f"{y[~good][0]:g}", rows=rows)

@@ -1,7 +1,7 @@
 """`CountRows`: rows to fit or to score, validated once and then passed on down to the training loop."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Generic, overload
 
@@ -10,22 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from typing_extensions import TypeVar  # of Python 3.13, with defaults
 
-from ddpn.rows.checks import (
-    RowIndex,
-    check_counts,
-    check_flags,
-    check_vector,
-    get_row_count,
-    get_row_labels,
-)
+from ddpn.rows.checks import RowIndex, check_counts, check_flags, check_vector, get_row_count, get_row_labels
 from ddpn.rows.groups import check_groups
 
 #: The types of the inputs and of vectors such as the counts. Vectors are arrays, or tensors when networks are trained.
 Inputs = TypeVar("Inputs", covariant=True)
-Vector = TypeVar("Vector", default=np.ndarray)
+Vector = TypeVar("Vector", bound=Sized, default=np.ndarray)
 _NewInputs = TypeVar("_NewInputs")
+_NewVector = TypeVar("_NewVector", bound=Sized)
 _Table = TypeVar("_Table")
-_NewVector = TypeVar("_NewVector")
 
 #: Fields that are vectors of numbers.
 _VECTORS = ("y", "weight", "exposure", "lower", "upper", "limit")
@@ -148,7 +141,7 @@ class CountRows(Generic[Inputs, Vector]):
         return rows
 
     def __len__(self) -> int:
-        return len(self._get_parts("y")["y"])
+        return len(self.y)
 
     def rows(self, index: RowIndex) -> "CountRows[Inputs, Vector]":
         """Select rows.

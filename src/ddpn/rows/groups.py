@@ -11,7 +11,7 @@ from ddpn.runtime.errors import InputError
 EQUAL_INPUTS = "equal-inputs"
 
 
-def check_groups(groups: object, n: int, name: str = "groups") -> np.ndarray | None:
+def check_groups(groups: object, n: int) -> np.ndarray | None:
     """Check the group labels of `n` rows and return them as text; return None if there are none.
 
     A row with a missing label is a group by itself.
@@ -21,7 +21,7 @@ def check_groups(groups: object, n: int, name: str = "groups") -> np.ndarray | N
     labels = to_array(groups)
     if labels.shape != (n,):
         got = f"shape {labels.shape} for {n} rows"
-        raise InputError(argument=name, must="have one label per row of X", got=got)
+        raise InputError(argument="groups", must="have one label per row of X", got=got)
     is_missing = np.array([label is None or label != label for label in labels.tolist()])
     names = np.array([f"{type(label).__name__} {label}" for label in labels.tolist()], dtype=object)
     names[is_missing] = [f"row {row}" for row in np.flatnonzero(is_missing)]

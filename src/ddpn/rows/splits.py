@@ -1,10 +1,14 @@
-"""Split rows into folds and held-out sets, at random or by time. Rows of a group stay together."""
+"""Split rows into folds and held-out sets: at random, by time or by a column. Rows of a group stay together."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.rows.groups import encode_groups
+from ddpn.rows.checks import Labels, select_labels
+from ddpn.rows.groups import describe_groups, encode_groups
+from ddpn.runtime.errors import Argument, InputError
+from ddpn.runtime.validation import join_words
 
 #: The number of folds in cross-fitting.
 FOLDS = 5
@@ -62,12 +66,12 @@ def list_fold_pairs(numbers: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(np.flatnonzero(numbers != fold), np.flatnonzero(numbers == fold)) for fold in folds]
 
 
-def split_by_time(rows: int, size: int, blocks: int) -> list[tuple[slice, slice]]:
+def split_time_blocks(rows: int, size: int, blocks: int) -> list[tuple[slice, slice]]:
     """Return pairs of slices: earlier rows to fit, and the next `size` rows to predict. The latest pair comes first.
 
     Rows must be sorted by time. There are up to `blocks` pairs, and each has more than `size` rows to fit.
 
-    >>> split_by_time(10, 3, 4)
+    >>> split_time_blocks(10, 3, 4)
     [(slice(0, 7, None), slice(7, 10, None)), (slice(0, 4, None), slice(4, 7, None))]
     """
     ends = [rows - block * size for block in range(blocks) if rows - (block + 1) * size > size]
@@ -114,3 +118,129 @@ def draw_held_out_rows(rows: int, share: float, seed: int, group: np.ndarray | N
     chosen = np.zeros(len(sizes), dtype=bool)
     chosen[order[: min(number, len(sizes) - 1)]] = True
     return chosen[codes]
+
+
+# Training, validation and test rows -----------------------------------------------------------------------------------
+
+#: The words for each part in a split column.
+PARTS = {
+    "train": ("train", "training", "fit"),
+    "validation": ("validation", "valid", "val", "dev"),
+    "test": ("test", "testing", "holdout"),
+}
+
+
+class SplitRows(NamedTuple):
+    """Positions of the training, validation and test rows."""
+
+    train: np.ndarray
+    validation: np.ndarray
+    test: np.ndarray
+
+    def fit_few_rows(self) -> "SplitRows":
+        """Return the split with the validation rows among the training rows, if there are few of both."""
+        if len(self.train) + len(self.validation) >= MIN_ROWS_TO_VALIDATE:
+            return self
+        rows = np.sort(np.concatenate([self.train, self.validation]))
+        return SplitRows(rows, rows[:0], self.test)
+
+
+def read_parts(cells: Sequence[object], name: str, labels: Labels = None) -> np.ndarray:
+    """Return the part that each row's cell names; raise an `InputError` for any other word of the column `name`."""
+    words = [str(cell).strip().lower() for cell in cells]
+    part_by_word = {word: part for part, spellings in PARTS.items() for word in spellings}
+    is_unknown = np.array([word not in part_by_word for word in words])
+    if is_unknown.any():
+        first = cells[int(is_unknown.argmax())]
+        got = "an empty cell" if first is None or not str(first).strip() else repr(first)
+        must, rows = "hold train, validation or test in every row", select_labels(is_unknown, labels)
+        raise InputError(argument=Argument("split_column", name), must=must, got=got, rows=rows)
+    return np.array([part_by_word[word] for word in words])
+
+
+def split_by_parts(
+    row_parts: np.ndarray,
+    name: str,
+    shares: Sequence[float],
+    seed: int,
+    group: np.ndarray | None = None,
+    group_columns: Sequence[str] = (),
+    labels: Labels = None,
+) -> SplitRows:
+    """Split rows by the result of `read_parts` of the column `name`, which must not divide groups.
+
+    If the column marks no validation rows, some of the training rows are drawn, by the first two of `shares`.
+    """
+    argument = Argument("split_column", name)
+    split = SplitRows(*(np.flatnonzero(row_parts == part) for part in PARTS))
+    if not (len(split.train) and len(split.test)):
+        got = f"{join_words(sorted(set(row_parts.tolist())))} only"
+        raise InputError(argument=argument, must="mark both train and test rows", got=got)
+    if group is not None:
+        codes, sizes = encode_groups(len(group), group)
+        # The number of rows of each group in the part that has most of them.
+        in_one_part = np.max([np.bincount(codes[rows], minlength=len(sizes)) for rows in split], axis=0)
+        if len(divided := np.flatnonzero(in_one_part < sizes)):
+            got = f"{len(divided):,} groups in several parts, such as the rows with {describe_groups(group_columns)}"
+            where, remedy = select_labels(codes == divided[0], labels), "Correct that column, or leave out `group`."
+            raise InputError(argument=argument, must="not divide groups", got=got, rows=where, remedy=remedy)
+    if len(split.validation) or len(split.train) < MIN_ROWS_TO_VALIDATE:
+        return split
+    inner = np.array(shares[:2]) / sum(shares[:2])
+    train, validation = split_at_random(
+        len(split.train), inner.tolist(), seed, None if group is None else group[split.train]
+    )
+    return SplitRows(split.train[train], split.train[validation], split.test)
+
+
+def split_by_time(
+    times: np.ndarray, name: str, shares: Sequence[float], group: np.ndarray | None = None, seed: int = 0
+) -> SplitRows:
+    """Split by time: the last rows are test rows, those before them validation rows. Rows of one time stay together.
+
+    With groups, the groups that begin last are the test groups. Then every training row is earlier than all rows of
+    validation and test groups, and every validation row is earlier than all rows of test groups; later rows are left
+    out. Groups that begin together, as in a panel, are divided at random by `seed` instead (`_split_panel`).
+
+    `times` are the ranks of the times in the column `name`. The first of the test rows is the earliest one.
+    """
+    codes, sizes = encode_groups(len(times), group)
+    start = np.full(len(sizes), times.max())
+    np.minimum.at(start, codes, times)
+    begins = start[codes]
+    order = np.argsort(begins, kind="stable")
+    firsts = np.flatnonzero(np.r_[True, np.diff(begins[order]) > 0])
+    cuts = [int(firsts[np.abs(firsts - len(times) * share).argmin()]) for share in np.cumsum(shares)[:2]]
+    argument = Argument("time", name)
+    if cuts[0] == 0 and (group is None or times.max() == times.min()):
+        got = f"{len(np.unique(times))} different times in {len(times)} rows"
+        raise InputError(argument=argument, must="have enough distinct values for three parts", got=got)
+    if group is not None and (cuts[0] == 0 or cuts[1] == cuts[0]):
+        return _split_panel(times, name, shares, group, seed)
+    split = SplitRows(*np.split(order, cuts)).fit_few_rows()
+    if group is None:
+        return split
+    ends = begins[order][[len(split.train), len(split.train) + len(split.validation)]]
+    return SplitRows(
+        split.train[times[split.train] < ends[0]], split.validation[times[split.validation] < ends[1]], split.test
+    )
+
+
+def _split_panel(times: np.ndarray, name: str, shares: Sequence[float], group: np.ndarray, seed: int) -> SplitRows:
+    """Split rows of groups that begin together: the test rows are the last rows of groups that are drawn at random.
+
+    Training and validation rows are the earlier rows of other groups. Later rows of these, and earlier rows of the test
+    groups, are left out.
+    """
+    order = np.argsort(times, kind="stable")
+    firsts = 1 + np.flatnonzero(np.diff(times[order]) > 0)
+    is_later = times >= times[order[firsts[np.abs(firsts - (1.0 - shares[2]) * len(times)).argmin()]]]
+    train, validation, test = split_at_random(len(times), shares, seed, group)
+    test = test[is_later[test]]
+    split = SplitRows(train[~is_later[train]], validation[~is_later[validation]], test[np.argsort(times[test])])
+    for part, rows in (("training", split.train), ("test", split.test)):
+        if not len(rows):
+            must, got = f"leave {part} rows with `group`", f"none {'before' if part == 'training' else 'from'} the cut"
+            remedy = "Use `time` alone to test on later rows of known groups, or `group` alone to test on new groups."
+            raise InputError(argument=Argument("time", name), must=must, got=got, remedy=remedy)
+    return split.fit_few_rows()

@@ -17,8 +17,8 @@ from ddpn.predictor import Predictor
 from ddpn.serving.schemas import Row, make_integer_type
 from ddpn.storage.contents import JsonObject
 from ddpn.tables.columns import Kind
+from ddpn.tables.conversion import TableColumn
 from ddpn.tables.dates import DAY
-from ddpn.tables.kinds import TableColumn
 from ddpn.tables.levels import canonical_level, canonical_number
 from ddpn.tables.roles import Roles
 from ddpn.workflow.model_folder import ModelFolder

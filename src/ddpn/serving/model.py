@@ -142,7 +142,7 @@ class ServedModel:
         self, requests: Sequence[tuple[Sequence[Row], PredictionSpec]]
     ) -> list[list[JsonObject] | Exception]:
         inputs = self.parse_rows([row for rows, _ in requests for row in rows])
-        prediction = replace(self.predictor.predict(*inputs), days=self.folder.roles.days)
+        prediction = replace(self.predictor.predict(*inputs), days=self.folder.roles.dates.days)
         answers: list[list[JsonObject] | Exception] = []
         start = 0
         for spec, same in groupby(requests, key=lambda request: request[1]):

@@ -13,6 +13,8 @@ _Result = TypeVar("_Result")
 _Value = TypeVar("_Value")
 #: Results that levels keep: more than a mixture of cross-fitted members asks for, and bounded in a search of settings.
 _MAX_RESULTS = 64
+#: Rows of a table up to which cells are read one by one: a call of a library takes longer than all the rest.
+MAX_ROWS_CELL_BY_CELL = 8
 
 
 class Kind(StrEnum):
@@ -140,6 +142,14 @@ class Column(NamedTuple):
         """Return the number of rows of each level of a category."""
         return np.bincount(self.values[self.values >= 0], minlength=len(self.levels))
 
+    def to_polars(self) -> pl.Series:
+        """Return the column as a polars series: numbers, booleans or text, null where missing."""
+        if self.is_category:
+            levels = pl.Series(self.name, [*self.levels, None], dtype=pl.String)
+            return levels.gather(np.where(self.is_missing, len(self.levels), self.values))
+        numbers = pl.Series(self.name, np.asarray(self.values, dtype=np.float64), nan_to_null=True)
+        return numbers.cast(pl.Boolean) if self.kind == Kind.BOOLEAN else numbers
+
     def rows(self, index: RowIndex) -> "Column":
         """Take some of the rows.
 
@@ -229,17 +239,9 @@ class ColumnTable:
 
     def to_polars(self) -> pl.DataFrame:
         """Return the table as a polars frame: numbers, booleans and text, null where missing."""
-        return pl.DataFrame([_to_series(column) for column in self.columns])
+        return pl.DataFrame([column.to_polars() for column in self.columns])
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the values and levels of every column as arrays, from which a digest is computed."""
         values = {column.name: column.values for column in self.columns}
         return values | {f"levels of {column.name}": np.array(column.levels, dtype=object) for column in self.columns}
-
-
-def _to_series(column: Column) -> pl.Series:
-    if column.is_category:
-        levels = pl.Series(column.name, [*column.levels, None], dtype=pl.String)
-        return levels.gather(np.where(column.is_missing, len(column.levels), column.values))
-    numbers = pl.Series(column.name, np.asarray(column.values, dtype=np.float64), nan_to_null=True)
-    return numbers.cast(pl.Boolean) if column.kind == Kind.BOOLEAN else numbers

@@ -10,8 +10,9 @@ from narwhals.typing import IntoDataFrame, IntoSeries
 
 from ddpn.rows.checks import TableLike
 from ddpn.tables.cells import MISSING
+from ddpn.tables.conversion import TableColumn
 from ddpn.tables.dates import DAY, HOUR, MONTH, WEEKDAY, extract_date_parts
-from ddpn.tables.kinds import TableColumn, detect_dates
+from ddpn.tables.kinds import detect_dates
 
 _TEXT = (nw.String, nw.Categorical, nw.Enum)
 
@@ -31,7 +32,7 @@ class DateColumns:
     @classmethod
     def find(cls, X: TableLike) -> "DateColumns":
         """Find the columns of a data frame that hold dates, or text that is dates; none for any other table."""
-        frame = _to_frame(X)
+        frame = _to_named_frame(X)
         if frame is None:
             return cls()
         columns = (_describe_dates(series) for series in frame.iter_columns())
@@ -43,16 +44,16 @@ class DateColumns:
         return {name: column.name for column in self.columns for name in column.inputs}
 
     @property
-    def days(self) -> list[str]:
-        """The columns that are days since 1970."""
-        return [f"{column.name} {DAY}" for column in self.columns]
+    def days(self) -> frozenset[str]:
+        """The derived columns that are days since 1970."""
+        return frozenset(f"{column.name} {DAY}" for column in self.columns if DAY in column.parts)
 
     def read(self, X: TableLike, report: Callable[[str], object]) -> TableLike:
         """Replace the date columns of a data frame by their parts; return any other table unchanged.
 
         `report` receives a sentence about each column with unreadable cells, which become missing.
         """
-        frame = _to_frame(X) if self.columns else None
+        frame = _to_named_frame(X) if self.columns else None
         if frame is None or not {column.name for column in self.columns} <= set(frame.columns):
             return X  # a frame may have the parts already
         columns = {column.name: column for column in self.columns}
@@ -62,7 +63,7 @@ class DateColumns:
         return frame.with_columns(*numbers).select(names).to_native()
 
 
-def _to_frame(X: TableLike) -> nw.DataFrame[IntoDataFrame] | None:
+def _to_named_frame(X: TableLike) -> nw.DataFrame[IntoDataFrame] | None:
     try:
         frame: object = nw.from_native(X, eager_only=True, pass_through=True)
     except nw.exceptions.DuplicateError:

@@ -1,8 +1,19 @@
-"""Where a table begins within a file. Imports no polars."""
+"""Where a table begins within a file, and how a title above its header is noticed. Imports no polars."""
 
+import csv
+import re
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from ddpn.runtime.errors import InputError, format_argument
 from ddpn.runtime.validation import check_integer
+
+#: Rows, and bytes of text, at the beginning of a file among which a header below a title is looked for.
+MAX_ROWS_ABOVE_HEADER, MAX_BYTES_ABOVE_HEADER = 20, 2**16
+#: Signs that may separate the cells of a text table.
+SEPARATORS = ",;\t|"
 
 
 @dataclass(frozen=True)
@@ -27,3 +38,51 @@ class Layout:
 
 #: A table that begins with the first row of a file.
 WHOLE_FILE = Layout()
+
+
+def find_header(rows: Sequence[Sequence[str | None]]) -> int | None:
+    """Return the position of the header if it is below a title, from the first rows of a file; None otherwise.
+
+    The header is the first row with words in more than half of the columns. A title is in a row above, and begins in
+    the same column or left of it; so the header of a column of row numbers, which has no name, is no title.
+
+    >>> find_header([["Visits of 2024", None], [None, None], ["age", "visits"], ["31", "2"]])
+    2
+    >>> find_header([["", "name"], ["1", "Ann"]])
+    """
+    filled = [[j for j, cell in enumerate(row) if cell and cell.strip()] for row in rows]
+    width = max(map(len, filled), default=0)
+    header = next((i for i, columns in enumerate(filled) if 2 * len(columns) > width), 0)
+    above = [columns for columns in filled[:header] if columns]
+    if width < 2 or not above or min(map(min, above)) > filled[header][0]:
+        return None
+    words = [str(rows[header][j]).strip() for j in filled[header]]
+    has_numbers = any(re.fullmatch(r"[-+]?[0-9.,]+", word) for word in words)
+    return None if has_numbers or len(set(words)) < len(words) or header + 1 == len(rows) else header
+
+
+def refuse_title(rows: Sequence[Sequence[str | None]], name: str) -> None:
+    """Raise an `InputError` if the header of a table is below a title."""
+    header = find_header(rows)
+    if header is not None:
+        skip, keep = format_argument("skip_rows", header), format_argument("skip_rows", 0)
+        title = next(cell.strip() for row in rows for cell in row if cell and cell.strip())
+        raise InputError(
+            f"{name} begins with a title, {title!r:.60}, and row {header + 1} looks like the header. Read it with "
+            f"{skip}, or with {keep} if the first row is the header."
+        )
+
+
+def check_first_lines(content: bytes, separator: str | None, name: str) -> None:
+    """Raise an `InputError` if the first lines of a text table are a title above a header."""
+    lines = content.decode(errors="replace").lstrip("\ufeff").splitlines()[:MAX_ROWS_ABOVE_HEADER]
+    with suppress(csv.Error):  # a damaged line is reported where the whole table is read
+        tables: list[list[Sequence[str | None]]] = [
+            list(csv.reader(lines, delimiter=sign)) for sign in (separator or SEPARATORS)
+        ]
+        refuse_title(max(tables, key=_count_similar_rows), name)
+
+
+def _count_similar_rows(rows: Sequence[Sequence[str | None]]) -> int:
+    """Count the rows with the most frequent number of cells above 1."""
+    return max(Counter(len(row) for row in rows if len(row) > 1).values(), default=0)

@@ -16,10 +16,10 @@ from ddpn.runtime.validation import check_column
 from ddpn.storage.contents import JsonObject
 from ddpn.tables.cells import MISSING, clean_text, format_examples, is_text, looks_missing
 from ddpn.tables.columns import Column, ColumnTable, Kind
-from ddpn.tables.dates import DAY
-from ddpn.tables.kinds import TableColumn, to_booleans, to_numbers
+from ddpn.tables.conversion import TableColumn, to_booleans, to_numbers
+from ddpn.tables.date_columns import DateColumns
+from ddpn.tables.groups import label_groups, name_interval_groups
 from ddpn.tables.numbers import NumberFormat
-from ddpn.tables.row_hashes import label_groups, name_interval_groups
 
 #: What users call the column of a role, where that is not the name of the role.
 _ARGUMENTS = {"upper": "upper_column"}
@@ -53,10 +53,9 @@ class Roles:
         return [column for column in self.columns if not column.left_out]
 
     @property
-    def days(self) -> frozenset[str]:
-        """Features that are days since 1970."""
-        dates = (column for column in self.features if column.kind == Kind.DATE and DAY in column.parts)
-        return frozenset(f"{column.name} {DAY}" for column in dates)
+    def dates(self) -> DateColumns:
+        """The features that are dates."""
+        return DateColumns(tuple(column for column in self.features if column.kind == Kind.DATE))
 
     @property
     def as_text(self) -> list[str]:
@@ -151,19 +150,24 @@ class Roles:
             weight=self._read_vector(frame, "weight", labels, first is not None)
             if self.weight in frame.columns
             else None,
-            exposure=None if self.exposure is None else self._read_vector(frame, "exposure", labels),
+            exposure=self._read_vector(frame, "exposure", labels),
             labels=labels,
             interval_groups=self.read_interval_groups(frame),
-            upper=None if self.upper is None else self._read_vector(frame, "upper", labels),
+            upper=self._read_vector(frame, "upper", labels),
             limit=None if is_censored is None else np.where(is_censored, y, np.inf),
-            group=self._label_row_groups(frame, X),
+            group=self.label_groups(frame, X),
         )
         counts = counts or CountRange(upper_per_row=self.upper is not None)
         return counts.apply(rows, Argument("target", self.target))
 
-    def _label_row_groups(self, frame: pl.DataFrame, X: ColumnTable) -> np.ndarray | None:
-        inputs = X.to_polars() if is_by_inputs(self.group, frame.columns) else None
-        return label_groups(frame, self.group, self.missing, inputs)
+    def label_groups(
+        self, frame: pl.DataFrame, X: ColumnTable | None = None, join_near: bool = True
+    ) -> np.ndarray | None:
+        """Label each row's group, as `ddpn.tables.groups.label_groups` does; `X` is the result of `parse`."""
+        inputs = None
+        if is_by_inputs(self.group, frame.columns):
+            inputs = (self.parse(frame, report=lambda sentence: None) if X is None else X).to_polars()
+        return label_groups(frame, self.group, self.missing, inputs, join_near)
 
     def find_rows_with_target(self, frame: pl.DataFrame, first: int = 0) -> np.ndarray:
         """Return a mask of the rows that have a target; `first` is the number of rows before the table."""
@@ -183,13 +187,11 @@ class Roles:
 
     def read_exposure(self, frame: pl.DataFrame, first: int = 0) -> np.ndarray | None:
         """Read the exposures; None if the model has none. `first` is the number of rows before the table."""
-        labels = first + np.arange(1, frame.height + 1)
-        return None if self.exposure is None else self._read_vector(frame, "exposure", labels)
+        return self._read_vector(frame, "exposure", first + np.arange(1, frame.height + 1))
 
     def read_upper(self, frame: pl.DataFrame, first: int = 0) -> np.ndarray | None:
         """Read the upper bounds; None if the model has none. `first` is the number of rows before the table."""
-        labels = first + np.arange(1, frame.height + 1)
-        return None if self.upper is None else self._read_vector(frame, "upper", labels)
+        return self._read_vector(frame, "upper", first + np.arange(1, frame.height + 1))
 
     def _read_censored(self, frame: pl.DataFrame, labels: np.ndarray) -> np.ndarray | None:
         """Read which counts are right-censored; None if the table does not say."""
@@ -205,8 +207,11 @@ class Roles:
     def _read_vector(
         self, frame: pl.DataFrame, role: str, labels: np.ndarray, all_zero: bool = False
     ) -> np.ndarray | None:
-        argument = _ARGUMENTS.get(role, role)
-        name = check_column(getattr(self, role), frame.columns, argument, InputError)
+        """Read the column of a role as numbers; None if no column has the role."""
+        column, argument = getattr(self, role), _ARGUMENTS.get(role, role)
+        if column is None:
+            return None
+        name = check_column(column, frame.columns, argument, InputError)
         values, zero = self._read_numbers(frame, name, argument, labels), role != "exposure"
         return check_vector(
             Argument(argument, name), values, frame.height, zero, labels, all_zero=all_zero or role == "upper"

@@ -142,7 +142,7 @@ def draw_sample(sample: CountRows, max_rows: int | None = MAX_ROWS, seed: int = 
     return draw_rows(len(sample), max_rows, y=sample.y, weight=sample.weight, seed=seed)
 
 
-def describe_draw(start: str, rows: int, total: int, seed: int = SEED) -> str:
+def describe_draw(start: str, rows: int, total: int) -> str:
     """Describe in a sentence which rows were drawn; "" if all rows are used.
 
     >>> describe_draw("Scores are of", 20_000, 100_000)
@@ -150,25 +150,25 @@ def describe_draw(start: str, rows: int, total: int, seed: int = SEED) -> str:
     >>> describe_draw("Scores are of", 500, 500)
     ''
     """
-    return f"{start} {format_drawn_rows(rows, total, 'row', seed)}." if rows < total else ""
+    return f"{start} {format_drawn_rows(rows, total)}." if rows < total else ""
 
 
-def format_drawn_rows(rows: int, total: int, noun: str = "row", seed: int = SEED) -> str:
+def format_drawn_rows(rows: int, total: int, noun: str = "row") -> str:
     """Format the number of rows, and of how many they were drawn.
 
     >>> format_drawn_rows(20_000, 100_000, "test row"), format_drawn_rows(500, 500)
     ('20,000 of 100,000 test rows, drawn at random (seed 0)', '500 rows')
     """
-    return f"{rows:,} of {total:,} {noun}s, drawn at random (seed {seed})" if rows < total else plural(rows, noun)
+    return f"{rows:,} of {total:,} {noun}s, drawn at random (seed {SEED})" if rows < total else plural(rows, noun)
 
 
-def draw_to_json(rows: int, total: int, seed: int = SEED) -> JsonObject:
+def draw_to_json(rows: int, total: int) -> JsonObject:
     """Return the numbers of rows and the seed of a draw for JSON; the seed is None if all rows are used.
 
     >>> draw_to_json(20_000, 100_000)
     {'rows': 20000, 'of': 100000, 'seed': 0}
     """
-    return {"rows": rows, "of": total, "seed": seed if rows < total else None}
+    return {"rows": rows, "of": total, "seed": SEED if rows < total else None}
 
 
 def check_max_rows(value: object) -> int | None:

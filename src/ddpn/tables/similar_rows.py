@@ -4,8 +4,8 @@ import numpy as np
 
 from ddpn.rows.checks import TableLike
 from ddpn.tables.date_columns import DateColumns
-from ddpn.tables.row_hashes import label_equal_rows
-from ddpn.tables.schema import read_table
+from ddpn.tables.groups import label_equal_rows
+from ddpn.tables.reading import read_table
 
 
 def group_similar_rows(X: TableLike) -> np.ndarray:

@@ -9,8 +9,9 @@ from ddpn.tables.cells import MISSING, clean_text, is_text
 from ddpn.tables.checks import describe_identifier
 from ddpn.tables.checks.findings import are_whole_numbers
 from ddpn.tables.columns import Kind
+from ddpn.tables.conversion import TableColumn
 from ddpn.tables.dates import DAY, HOUR, MONTH, WEEKDAY
-from ddpn.tables.kinds import TableColumn, detect_column
+from ddpn.tables.kinds import detect_column
 from ddpn.tables.numbers import PLAIN, find_number_format
 from ddpn.tables.roles import Roles
 from ddpn.workflow.config import FitConfig

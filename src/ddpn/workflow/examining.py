@@ -224,7 +224,7 @@ def monitor(
         alpha=alpha,
         effect=effect,
         ignored=ignored,
-        days=roles.days,
+        days=roles.dates.days,
         max_rows=None,
         total=table.rows,
         total_with_counts=None if rows is None else rows.total,

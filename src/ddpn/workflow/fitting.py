@@ -45,7 +45,7 @@ from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import folder_lock
 from ddpn.storage.model_files import check_destination
 from ddpn.tables.row_draw import MAX_ROWS, draw_sample
-from ddpn.tables.row_hashes import SeenRows
+from ddpn.tables.seen_rows import SeenRows
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, load, read_task
 from ddpn.workflow.preparing import Prepared, checkpoint_path, identity

@@ -9,17 +9,16 @@ import numpy as np
 import polars as pl
 
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.groups import is_by_inputs
-from ddpn.rows.splits import SMALL_TABLE_ROWS
+from ddpn.rows.splits import SMALL_TABLE_ROWS, read_parts
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.progress import progress_bar
 from ddpn.storage.files import sha256
 from ddpn.tables.files import is_pattern, read_file
 from ddpn.tables.roles import Roles
-from ddpn.tables.row_hashes import label_groups
-from ddpn.tables.table import Table, fits_in_memory, measure_free_memory, shuffle_chunks
+from ddpn.tables.shuffling import fits_in_memory, measure_free_memory, shuffle_chunks
+from ddpn.tables.table import Table
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.splitting import read_parts, read_times
+from ddpn.workflow.splitting import read_times
 
 #: The number of rows on which networks are trained in all passes together (at least one pass), and the most passes.
 _TRAINED_ROWS, _MAX_PASSES = 5_000_000, 5.0
@@ -82,13 +81,11 @@ class TrainingRows:
         if plan.weight is not None:
             kept &= frame[plan.weight].cast(float).to_numpy() > 0
         if plan.split_column is not None:
-            kept &= read_parts(frame, plan.split_column, numbers + 1) == "train"
+            kept &= read_parts(frame[plan.split_column].to_list(), plan.split_column, numbers + 1) == "train"
         if plan.time is not None:
             kept &= (self.roles.parse_times(frame, plan.time)[plan.time] < self.before).to_numpy()
         if self.held_out_groups is not None:
-            by_inputs = is_by_inputs(self.roles.group, frame.columns)
-            X = self.roles.parse(frame, report=lambda sentence: None).to_polars() if by_inputs else None
-            labels = label_groups(frame, self.roles.group, self.roles.missing, X, join_near=False)
+            labels = self.roles.label_groups(frame, join_near=False)
             assert labels is not None  # `columns` has the group columns
             kept &= ~np.isin(labels, self.held_out_groups)
         return kept
@@ -137,7 +134,7 @@ def check_and_draw_rows(
             with table.locate_errors(block):
                 has_target = roles.find_rows_with_target(frame, block.start)
                 if plan.split_column is not None:
-                    read_parts(frame, plan.split_column, labels)
+                    read_parts(frame[plan.split_column].to_list(), plan.split_column, labels)
                 if plan.time is not None:
                     read_times(frame, plan.time, labels, of_text=True)
                 if has_target.any():

@@ -24,9 +24,9 @@ from ddpn.storage.model_files import (
     write_model,
 )
 from ddpn.tables.columns import Kind
-from ddpn.tables.kinds import TableColumn
+from ddpn.tables.conversion import TableColumn
 from ddpn.tables.roles import Roles
-from ddpn.tables.row_hashes import SeenRows
+from ddpn.tables.seen_rows import SeenRows
 
 if TYPE_CHECKING:
     from ddpn.estimators import CountGLM, CountRegressor

@@ -176,7 +176,7 @@ def predict_block(
                 *block,
                 of=spec.member or MIXTURE,
                 summary=findings.summary,
-                days=roles.days,
+                days=roles.dates.days,
             )
             parts.append(prediction.to_frame(spec))
         findings.add(prediction)

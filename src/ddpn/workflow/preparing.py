@@ -27,11 +27,12 @@ from ddpn.tables.checks import FindingKind, find_column_problems, find_row_probl
 from ddpn.tables.checks.order import find_time_columns, find_trend
 from ddpn.tables.columns import Kind
 from ddpn.tables.dates import DAY
+from ddpn.tables.groups import describe_missing_groups
 from ddpn.tables.numbers import OPEN_ENDED, describe_number_format, parse_numbers
 from ddpn.tables.roles import Roles, report_all
 from ddpn.tables.row_draw import SEED
-from ddpn.tables.row_hashes import describe_missing_groups, label_groups
-from ddpn.tables.table import Table, draw_row_numbers
+from ddpn.tables.shuffling import draw_row_numbers
+from ddpn.tables.table import Table
 from ddpn.workflow.column_roles import find_roles
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.large_tables import TrainingRows, check_and_draw_rows
@@ -206,16 +207,11 @@ def _describe_columns(
     clock: Clock = NO_LIMIT,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return sentences about target leaks, and about other problems of columns that the user has not confirmed."""
-    check = partial(find_column_problems, sample, _date_inputs(roles), plan.use)
+    check = partial(find_column_problems, sample, roles.dates.inputs, plan.use)
     findings, skipped = run_checks([check], clock)
     leaks = tuple(describe_finding(finding) for finding in findings if finding.kind == FindingKind.LEAK)
     questions = [describe_finding(finding) for finding in findings if finding.kind != FindingKind.LEAK]
     return leaks, (*questions, *([skipped] if skipped else []))
-
-
-def _date_inputs(roles: Roles) -> dict[str, str]:
-    """Map each input that is a part of a date to the name of the date column."""
-    return {name: column.name for column in roles.features if column.kind == Kind.DATE for name in column.inputs}
 
 
 def diagnose_table(
@@ -257,9 +253,7 @@ def _split_warnings(
         return [describe_trend(change, plan.time, is_input)] if change else []
     if plan.split_column is not None:
         return []
-    findings, skipped = run_checks(
-        [partial(find_row_problems, sample, _date_inputs(roles), plan.use, plan.seed)], clock
-    )
+    findings, skipped = run_checks([partial(find_row_problems, sample, roles.dates.inputs, plan.use, plan.seed)], clock)
     return [*(describe_finding(finding) for finding in findings), *([skipped] if skipped else [])]
 
 
@@ -307,8 +301,8 @@ def _make_training_rows(
     groups = None
     if prepared.sample.group is not None:
         # Within a block of the table, only rows with equal inputs can be recognised, not nearly equal ones.
-        roles, X = prepared.roles, prepared.sample.X.rows(outside).to_polars()
-        labels = label_groups(frame[positions[outside]], roles.group, roles.missing, X, join_near=False)
+        X = prepared.sample.X.rows(outside)
+        labels = prepared.roles.label_groups(frame[positions[outside]], X, join_near=False)
         groups = None if labels is None else np.unique(labels)
     held_out = np.sort(numbers[positions[outside]])
     return TrainingRows(table, prepared.roles, plan, held_out, max(1, training), before, groups)

@@ -18,7 +18,7 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.tables.roles import report_all
 from ddpn.tables.row_draw import MAX_ROWS, RowDraw, draw_rows, draw_sample
-from ddpn.tables.row_hashes import hash_sample_rows, sum_hashes
+from ddpn.tables.seen_rows import hash_sample_rows, sum_hashes
 from ddpn.tables.table import Table
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.fitting import calibration_options, folds_to_score

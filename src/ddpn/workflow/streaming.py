@@ -29,10 +29,11 @@ from ddpn.runtime.progress import progress_bar
 from ddpn.storage.files import atomic_path, folder_lock, hash_file
 from ddpn.storage.model_files import MANIFEST
 from ddpn.storage.results import ResultStore
-from ddpn.tables import table as table_module
+from ddpn.tables import blocks as table_blocks
+from ddpn.tables.blocks import Block
 from ddpn.tables.files import BINARY, STDIN, TEXT, check_output, get_extension, write_file
 from ddpn.tables.layout import WHOLE_FILE, Layout
-from ddpn.tables.table import Block, Table
+from ddpn.tables.table import Table
 from ddpn.workflow.model_folder import ModelFolder, SavedModel
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def predict_files(
                 "tables": table.identity(),
                 "spec": asdict(spec),
                 "roles": saved.roles.as_dict(),
-                "rows": [table_module.BLOCK_ROWS, BLOCK],
+                "rows": [table_blocks.BLOCK_ROWS, BLOCK],
             }
             parts = ResultStore(f"{target}.parts", identity)
             sizes = [0 if source == STDIN else os.path.getsize(source) for source in table.sources]

@@ -11,7 +11,14 @@ import torch
 from ddpn.distributions import discretize
 from ddpn.metrics import crps
 from ddpn.pipeline import PipelineOptions
-from ddpn.rows.splits import MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, split_at_random, split_by_time, split_folds
+from ddpn.rows.splits import (
+    MIN_ROWS_TO_VALIDATE,
+    SMALL_TABLE_ROWS,
+    SplitRows,
+    split_at_random,
+    split_folds,
+    split_time_blocks,
+)
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import TrainingError
 from ddpn.runtime.threads import single_thread
@@ -20,7 +27,6 @@ from ddpn.storage.contents import arrays_to_bytes
 from ddpn.workflow.fitting import fit_prepared
 from ddpn.workflow.preparing import Prepared
 from ddpn.workflow.search_space import Settings, with_settings
-from ddpn.workflow.splitting import SplitRows
 
 if TYPE_CHECKING:
     import optuna
@@ -87,7 +93,7 @@ def split_for_trials(prepared: Prepared) -> list[Prepared]:
         pairs = [(rows.train, rows.validation)]
     elif plan.time is not None and len(rows.validation):
         # Training and validation rows are sorted by time. Blocks of the size of the validation rows are scored in turn.
-        blocks = split_by_time(len(used), len(rows.validation), FOLDS)
+        blocks = split_time_blocks(len(used), len(rows.validation), FOLDS)
         pairs = [(used[inner], used[outer]) for inner, outer in blocks]
     else:
         divided = split_folds(len(used), FOLDS, plan.seed, None if group is None else group[used])

@@ -12,7 +12,8 @@ import pytest
 from scipy import stats
 
 from ddpn.tables.checks.findings import FindingKind
-from ddpn.tables.checks.leaks import _measure_unexplained, _Target, describe_target_transform, find_leaks
+from ddpn.tables.checks.leaks import _measure_unexplained, _Target, find_leaks
+from ddpn.tables.checks.transforms import describe_target_transform
 from ddpn.tables.files import read_file
 from ddpn.workflow.column_roles import find_roles
 from ddpn.workflow.config import FitConfig

@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 
 from ddpn.tables.columns import Column, ColumnTable, Kind
-from ddpn.tables.encoding import FeatureEncoder, columns, encoder_from_bytes, encoder_to_bytes
-from ddpn.tables.encoding.columns import (
-    CategoryEncoding,
-    ColumnPlan,
+from ddpn.tables.encoding import FeatureEncoder, categories, encoder_from_bytes, encoder_to_bytes
+from ddpn.tables.encoding.categories import CategoryEncoding
+from ddpn.tables.encoding.columns import ColumnPlan
+from ddpn.tables.encoding.numbers import (
     NumberEncoding,
     center_and_scale,
     find_bin_edges,
@@ -20,7 +20,7 @@ from ddpn.tables.encoding.columns import (
     soft_clip,
     weigh_distinct,
 )
-from ddpn.tables.encoding.encoder import has_effects
+from ddpn.tables.encoding.out_of_fold import has_effects
 
 
 def weigh_equally(*values: float):
@@ -167,7 +167,7 @@ def compute_expected_inputs(encoder: FeatureEncoder, table: pl.DataFrame) -> np.
 @pytest.fixture
 def pool_rare_levels(monkeypatch):
     """Let levels of one row share an input."""
-    monkeypatch.setattr(columns, "_MIN_SHARE", 2 / N)
+    monkeypatch.setattr(categories, "_MIN_SHARE", 2 / N)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.tables.encoding import FeatureEncoder, columns, encoder_from_bytes, encoder_to_bytes, steps
+from ddpn.tables.encoding import FeatureEncoder, categories, encoder_from_bytes, encoder_to_bytes, steps
 
 MODES = ["standard", "piecewise", "steps"]
 RNG = np.random.default_rng(5)
@@ -67,7 +67,7 @@ def test_levels_come_by_frequency_then_alphabet_and_others_share_inputs(monkeypa
     X = np.array([["a"]] * 3 + [["c"], ["b"]] * 2 + [["d"], [None]], dtype=object)
     later = [["a"], ["d"], ["never seen"], [None]]
     every = FeatureEncoder().fit(X)
-    monkeypatch.setattr(columns, "_MIN_SHARE", 0.2)
+    monkeypatch.setattr(categories, "_MIN_SHARE", 0.2)
     pooled = FeatureEncoder().fit(X)
     assert every.get_feature_names_out().tolist() == [f"x0 = {level}" for level in ("a", "b", "c", "d", "<missing>")]
     assert every.transform(later).tolist() == [[1, 0, 0, 0, 0], [0, 0, 0, 1, 0], [0] * 5, [0, 0, 0, 0, 1]]

@@ -6,8 +6,8 @@ import pytest
 
 from ddpn.runtime.errors import InputError
 from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.encoding.columns import Targets, estimate_credible_effects, make_targets
-from ddpn.tables.encoding.encoder import OutOfFoldEffects, assign_folds_by_content, has_effects
+from ddpn.tables.encoding.categories import Targets, estimate_credible_effects, make_targets
+from ddpn.tables.encoding.out_of_fold import OutOfFoldEffects, assign_folds_by_content, has_effects
 
 LEVELS, ROWS = 300, 1800
 

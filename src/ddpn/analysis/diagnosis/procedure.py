@@ -33,8 +33,8 @@ from ddpn.runtime.errors import format_argument
 from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.statistics import adjust_p_values
 from ddpn.storage.contents import JsonObject
+from ddpn.tables.groups import name_interval_groups
 from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, describe_draw, draw_sample, draw_to_json
-from ddpn.tables.row_hashes import name_interval_groups
 
 #: The fewest rows, and the fewest counts above 0, for tests. With fewer, the interval of the dispersion would be wider
 #: than +-0.4.

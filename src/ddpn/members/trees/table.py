@@ -8,7 +8,8 @@ import numpy as np
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_column
 from ddpn.tables.columns import Column
-from ddpn.tables.schema import Schema, read_table
+from ddpn.tables.reading import read_table
+from ddpn.tables.schema import Schema
 
 #: The most levels of a category that get a code, because trees have 255 bins.
 MAX_LEVELS = 254

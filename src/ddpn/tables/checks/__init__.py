@@ -136,8 +136,6 @@ def find_identifiers(X: pl.DataFrame, dates: Mapping[str, str]) -> list[TableFin
     """Find columns of a polars frame that number or name the rows, and are no parts of a date.
 
     If all columns do so, none is returned.
-
-    A table that has no other column is left alone.
     """
     findings = []
     for series in X.iter_columns():

@@ -16,23 +16,14 @@ from ddpn.runtime.validation import join_words
 from ddpn.tables.checks.encodings import choose_levels, find_rolling_means, is_group_mean
 from ddpn.tables.checks.findings import FindingKind, TableFinding
 from ddpn.tables.checks.sampling import choose_rows
+from ddpn.tables.checks.transforms import (
+    MIN_ROWS,
+    describe_missingness_leak,
+    describe_target_transform,
+    to_ranked_numbers,
+)
 from ddpn.tables.dates import DAY
 
-#: Rows that repeat a count, by which a function of it is recognised, and significant digits that are compared.
-_MIN_REPEATED_ROWS, _DIGITS = 10, 9
-#: An exact line through the counts misses them by no more than this share of their range, and this part of a count.
-_MAX_RANGE_SHARE, _MAX_COUNT_ERROR = 1e-6, 0.01
-#: Counts below the values of a column that Poisson counts would have at least, where there are none: e^-12 by chance.
-_MIN_EXPECTED_BELOW = 12.0
-#: Functions of a count that are leaks.
-_SHAPES = (
-    lambda y: y,
-    np.sqrt,
-    np.log1p,
-    lambda y: np.log(np.maximum(y, 0.5)),
-    lambda y: 1.0 / (1.0 + y),
-    np.square,
-)
 #: Several columns are asked about if they have this R^2 together, and are leaks if they leave less than this share of
 #: the range of the target.
 _MIN_JOINT_R2, _MAX_EXACT_ERROR = 0.999, 1e-6
@@ -48,8 +39,6 @@ _MAX_LEAK_NOISE = 0.5
 #: elsewhere, unlike in the tails of a distribution.
 _MIN_LEVEL_ROWS, _MIN_TABLE_SHARE, _MIN_LEVEL_R2 = 5, 0.9, 0.5
 _MAX_GAP_SHARE, _EDGE_WIDTH, _MIN_EDGE_SHARE = 0.25, 0.1, 0.6
-#: Fewer distinct rows show nothing.
-_MIN_ROWS = 20
 #: A table is not copied more often than this share of different rows says.
 _MIN_DISTINCT_SHARE = 0.1
 _SEED = 0
@@ -74,7 +63,7 @@ def find_leaks(
     rows = some[marked.unique([*X.columns, "\0count"], keep="first", maintain_order=True)["\0row"].to_numpy()]
     rows = rows if len(rows) > _MIN_DISTINCT_SHARE * len(some) else some
     all_rows, X, y = (X, y), X[rows], y[rows]
-    if len(y) < _MIN_ROWS or not np.ptp(y):
+    if len(y) < MIN_ROWS or not np.ptp(y):
         return []
     targets = [_Target.from_values("the target", y, np.ones(len(y)))]
     if exposure is not None and np.ptp(exposure[rows]):
@@ -82,9 +71,7 @@ def find_leaks(
     # Dates that are missing where the count is 0, such as that of the last visit.
     gaps = {dates[name]: describe_missingness_leak(X[name], y) for name in X.columns if name in dates}
     findings = [
-        _make_leak([name], f"{_format_column(name)} {way.format(target='the target')}.")
-        for name, way in gaps.items()
-        if way
+        _make_leak([name], f"Column {name} {way.format(target='the target')}.") for name, way in gaps.items() if way
     ]
     for name in X.columns:
         date = dates.get(name)
@@ -96,10 +83,10 @@ def find_leaks(
             else [(describe_target_transform(X[name], target.values, target.is_count), target) for target in targets]
         )
         if made := next(((way, target) for way, target in ways if way), None):
-            findings.append(_make_leak([name], f"{_format_column(name)} {made[0].format(target=made[1].name)}."))
+            findings.append(_make_leak([name], f"Column {name} {made[0].format(target=made[1].name)}."))
         elif name in rolling:
             way = "is a weighted sum of the target over neighbouring rows, including the row itself or later rows"
-            findings.append(_make_question([name], f"{_format_column(name)} {way}."))
+            findings.append(_make_question([name], f"Column {name} {way}."))
         elif way := _describe_near_copy(X[name], targets) or _describe_target_mean(name, *all_rows):
             findings.append(_make_question([date or name], way.format(column=date or name)))
     columns = {name: _fill_missing(X[name]) for name in X.columns if X[name].dtype.is_numeric()}
@@ -117,10 +104,6 @@ def find_leaks(
             )
         break
     return findings
-
-
-def _format_column(name: str) -> str:
-    return f"Column {name}"
 
 
 def _make_leak(names: Sequence[str], statement: str) -> TableFinding:
@@ -180,14 +163,9 @@ def _describe_target_mean(name: str, X: pl.DataFrame, y: np.ndarray) -> str:
     )
 
 
-def _to_numbers(series: pl.Series) -> np.ndarray:
-    """Convert values to float64, NaN where missing; levels and booleans become ranks."""
-    return (series if series.dtype.is_numeric() else series.rank("dense")).cast(float).to_numpy().astype(np.float64)
-
-
 def _fill_missing(series: pl.Series) -> np.ndarray:
-    """Convert values to float64 as `_to_numbers` does; missing values become one value below all others."""
-    values = _to_numbers(series)
+    """Convert values to float64 as `to_ranked_numbers` does; missing values become one value below all others."""
+    values = to_ranked_numbers(series)
     present = values[~np.isnan(values)]
     low, high = (present.min(), present.max()) if len(present) else (0.0, 0.0)
     return np.where(np.isnan(values), low - (high - low) - 1.0, values)
@@ -220,7 +198,7 @@ def _measure_unexplained(codes: np.ndarray, target: _Target, is_number: bool) ->
         scale, level = np.full(len(residuals[0]), 2.0), (0.5 * (counts[1:] + counts[:-1]))[same]
         units = (unit[1:] + unit[:-1])[same]
         step = 0.5 * units
-    if len(level) < _MIN_ROWS:
+    if len(level) < MIN_ROWS:
         return 0.0, np.inf
     shares = [1 - np.mean(r**2 / scale) / v.var() for r, v in zip(residuals, (counts, ranks), strict=True)]
     # Two standard deviations at most: a few wrong rows must not hide the others.
@@ -284,95 +262,3 @@ def _normalise(values: np.ndarray) -> np.ndarray:
     moved = values - values.mean()
     length = np.linalg.norm(moved)
     return moved / length if length > 0 else moved
-
-
-# Columns that are made of the target --------------------------------------------------------------------------------
-
-
-def describe_target_transform(series: pl.Series, y: np.ndarray, is_count: bool = True) -> str:
-    """Describe how a column is made of the target, in words that follow its name; "" if it may be a predictor.
-
-    `is_count` is True if `y` are counts, of which a column may be a part or a flag, and not rates.
-
-    >>> y = np.random.default_rng(0).poisson(3.0, 400)
-    >>> describe_target_transform(pl.Series(2 * y + 1), y), describe_target_transform(pl.Series(y > 0), y)
-    ('is {target} times a factor plus a constant', 'says whether {target} is 0')
-    """
-    values, is_number = _to_numbers(series), series.dtype.is_numeric()
-    is_known = ~np.isnan(values)
-    gaps = "" if is_known.all() else ", with missing values"
-    if is_count and (way := describe_missingness_leak(series, y)):
-        return way
-    if is_known.sum() < _MIN_ROWS or not np.ptp(values[is_known]) or not np.ptp(y[is_known]):
-        return ""
-    x, counts = values[is_known], y[is_known]
-    if is_number and (x == counts).all():
-        return f"is {{target}} itself{gaps}"
-    if is_number and _is_line(x, counts):
-        return f"is {{target}} times a factor plus a constant{gaps}"
-    if (is_number and any(_is_line(x, shape(counts)) for shape in _SHAPES)) or _is_one_to_one(x, counts):
-        return f"is a function of {{target}}{gaps}"
-    if is_count and len(np.unique(x)) == 2:
-        return {True: "says whether {target} is 0", False: "is set only where {target} is above 0", None: ""}[
-            _tells_zeros(x == x.max(), counts)
-        ]
-    return f"is a part of {{target}}{gaps}" if is_count and is_number and _is_part(x, counts) else ""
-
-
-def _is_line(x: np.ndarray, made: np.ndarray) -> bool:
-    """Return True if the column is an exact linear function of `made`, the target or a function of it."""
-    if not np.ptp(made):
-        return False
-    centred, moved = x - x.mean(), made - made.mean()
-    length = float(centred @ centred)
-    if not np.isfinite(length) or not length:
-        return False
-    left = np.abs(moved - centred * (centred @ moved) / length).max()
-    return bool(left <= min(_MAX_RANGE_SHARE * np.ptp(made), _MAX_COUNT_ERROR))
-
-
-def _is_one_to_one(x: np.ndarray, y: np.ndarray) -> bool:
-    """Return True if values and counts determine each other, with enough rows that repeat a count."""
-    scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.maximum(np.abs(x), 1e-300))))
-    values, value = np.unique(np.round(x * scale) / scale, return_inverse=True)
-    counts, count = np.unique(y, return_inverse=True)
-    if len(values) != len(counts) or len(y) - len(counts) < _MIN_REPEATED_ROWS:
-        return False
-    return len(np.unique(value * len(counts) + count)) == len(counts)
-
-
-def _is_part(x: np.ndarray, y: np.ndarray) -> bool:
-    """Return True if the column never exceeds the count but equals it too often for a Poisson count.
-
-    A Poisson count of mean m is k - 1 with k / m of the probability of k.
-    """
-    if (x < 0).any() or (x != np.floor(x)).any() or (x > y).any():
-        return False
-    _, value, number = np.unique(x, return_inverse=True, return_counts=True)
-    mean = (np.bincount(value, weights=y) / number)[value]
-    at_bound = (x == y) & (x > y.min())
-    return bool((x[at_bound] / mean[at_bound]).sum() >= _MIN_EXPECTED_BELOW)
-
-
-def describe_missingness_leak(series: pl.Series, y: np.ndarray) -> str:
-    """Describe how a column's missing values follow from the counts, in words after its name; "" if they do not."""
-    is_known = ~np.isnan(_to_numbers(series))
-    if is_known.all() or not is_known.any():
-        return ""
-    has_all_zeros = _tells_zeros(is_known, y)
-    if has_all_zeros is None:
-        return ""
-    is_low = y[is_known].mean() < y[~is_known].mean()
-    what, other = ("known", "missing") if is_low else ("missing", "known")
-    return f"is {what} just where {{target}} is 0" if has_all_zeros else f"is {other} only where {{target}} is above 0"
-
-
-def _tells_zeros(is_set: np.ndarray, y: np.ndarray) -> bool | None:
-    """Return True if one of two values has all zeros and no other counts, False if it has other counts as well.
-
-    Returns None if both values may have zeros.
-
-    False if the first has other counts, too.
-    """
-    flag = is_set if y[is_set].mean() > y[~is_set].mean() else ~is_set
-    return not y[~flag].any() if _is_part(flag.astype(float), y) else None

@@ -56,9 +56,6 @@ def find_time_columns(X: pl.DataFrame, times: pl.Series) -> list[str]:
     `times` is a series of the times of its rows. Nothing is returned if all columns follow time, since rows need some
     columns to be predicted from.
 
-    `times` is a series of the times of its rows. Nothing could be said about a row without all of its columns, so that
-    none is returned where all columns follow time.
-
     >>> import polars as pl
     >>> days = pl.Series(range(100))
     >>> X = pl.DataFrame({"year": days // 50, "trend": days + 0.5, "weekday": days % 7})

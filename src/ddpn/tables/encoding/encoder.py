@@ -1,8 +1,7 @@
 """FeatureEncoder: any table to a float32 matrix for a network."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -11,32 +10,27 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ddpn.rows.checks import TableLike, check_vector, get_row_count, get_row_labels, select_labels
+from ddpn.rows.checks import TableLike, check_vector, get_row_count, get_row_labels
 from ddpn.rows.count_rows import take_rows
 from ddpn.rows.splits import FOLDS, assign_folds
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer
-from ddpn.storage.contents import JsonObject
-from ddpn.tables.columns import Column, ColumnTable, Kind
-from ddpn.tables.encoding.columns import (
+from ddpn.tables.columns import ColumnTable, Kind
+from ddpn.tables.encoding.categories import CategoryEncoding, fit_category, fit_effects, make_targets
+from ddpn.tables.encoding.columns import ColumnPlan, Encoded
+from ddpn.tables.encoding.numbers import (
     MAX_CODES,
-    CategoryEncoding,
-    ColumnPlan,
-    Encoded,
-    LevelEffects,
     NumberEncoding,
     find_bin_edges,
     find_integer_codes,
     fit_boolean,
-    fit_category,
-    fit_effects,
     fit_number,
     list_all_steps,
-    make_targets,
 )
+from ddpn.tables.encoding.out_of_fold import OutOfFoldEffects, has_effects
 from ddpn.tables.encoding.steps import MAX_THRESHOLDS, count_thresholds_per_column, find_best_cuts, list_thresholds
-from ddpn.tables.row_hashes import hash_column, hash_rows
-from ddpn.tables.schema import Schema, read_table
+from ddpn.tables.reading import read_table
+from ddpn.tables.schema import Schema
 
 #: Bins per column if `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
 DEFAULT_BINS = {"standard": 0, "piecewise": 24, "steps": 12}
@@ -45,7 +39,6 @@ LEVELS_WITHOUT_EFFECT: dict[str, float] = {"one-hot": float("inf"), "auto": 50, 
 #: Inputs that bins, steps or codes may add in all, so that wide tables do not make the first layer huge: the default
 #: number of bins becomes smaller from 427 columns on.
 MAX_INPUTS = 10_240
-_FORMAT = "ddpn features 4"
 
 
 class FeatureEncoder(TransformerMixin, BaseEstimator):
@@ -326,16 +319,11 @@ def _check_target(y: ArrayLike | None, rows: int, used_by: str) -> np.ndarray:
     if y is None:
         # The words after the colon are those that scikit-learn's checks look for.
         raise InputError(f"y is missing: {used_by} requires y to be passed, but the target y is None.")
-    target = np.asarray(y, dtype=np.float64)
+    target = np.atleast_1d(np.asarray(y))
     target = target[:, 0] if target.shape == (rows, 1) else target
-    if target.shape != (rows,):
-        must = "have one value per row of X"
-        raise InputError(argument="y", must=must, got=f"shape {target.shape} for {rows} rows")
-    bad = ~((target >= 0.0) & np.isfinite(target))
-    if bad.any():
-        must, where = "be finite and not negative", select_labels(bad, get_row_labels(y))
-        raise InputError(argument="y", must=must, got=str(target[bad][0]), rows=where)
-    return target
+    checked = check_vector("y", target, rows, zero=True, labels=get_row_labels(y), all_zero=True)
+    assert checked is not None
+    return checked
 
 
 def _check_fold(fold: ArrayLike, rows: int) -> np.ndarray:
@@ -362,134 +350,3 @@ def _encode_for_trees(
             x = np.where(column.is_missing, fitted.fill, column.values)
             codes[:, j] = np.searchsorted(thresholds[j], x) if j in thresholds else x
     return codes
-
-
-# A fitted encoder as a JSON document, of which nothing is executed --------------------------------------------------
-
-
-def encoder_to_bytes(encoder: FeatureEncoder) -> bytes:
-    """Serialize a fitted encoder as the content of a file."""
-    check_is_fitted(encoder)
-    about = {
-        "format": _FORMAT,
-        "options": encoder.get_params(),
-        "schema": encoder.schema_.as_dict(),
-        "columns": [asdict(column) for column in encoder.columns_],
-    }
-    return json.dumps(about, default=lambda value: value.tolist()).encode()
-
-
-def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEncoder:
-    """Rebuild an encoder from the content of a file; `source` names it in errors."""
-    try:
-        about = json.loads(content)
-        if about["format"] != _FORMAT:
-            raise ValueError(f"format {about['format']!r}")
-        encoder = FeatureEncoder(**about["options"])
-        encoder.resolve_bins()
-        schema = Schema.from_dict(about["schema"])
-        columns = [_load_column(kind, fields) for kind, fields in zip(schema.kinds, about["columns"], strict=True)]
-        encoder.set_schema(schema)
-        encoder.set_columns(columns)
-    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{source} must hold a FeatureEncoder and nothing else, got {error}.") from error
-    return encoder
-
-
-def _load_column(kind: Kind, fields: JsonObject) -> Encoded:
-    """Rebuild the encoding of a column of this kind; fields that do not fit it raise an error."""
-    if not kind.is_category:
-        fill, center, scale = (float(fields.pop(name)) for name in ("fill", "center", "scale"))
-        has_missing = bool(fields.pop("has_missing"))
-        arrays = {name: np.array(values, dtype=np.float64) for name, values in fields.items()}
-        return NumberEncoding(fill, center, scale, has_missing, **arrays)
-    effects, levels = fields.pop("effects"), tuple(map(str, fields.pop("levels")))
-    if effects is not None:
-        values, missing, scale = effects
-        by_level = {level: float(value) for level, value in values.items()}
-        effects = LevelEffects(by_level, float(missing), float(scale))
-    return CategoryEncoding(levels, effects=effects, **{name: bool(value) for name, value in fields.items()})
-
-
-# Training rows, with level effects that were fitted to other rows -----------------------------------------------------
-
-#: Effects are of use if those of other folds vary at least by this share of what those of all rows do.
-_MIN_EFFECT_SPREAD = 0.2
-
-
-def has_effects(encoder: FeatureEncoder) -> bool:
-    """Return True if some column of an encoder has level effects: training rows then need effects of other folds."""
-    return any(isinstance(column, CategoryEncoding) and column.effects is not None for column in encoder.columns_)
-
-
-class OutOfFoldEffects:
-    """Level effects per fold, each fitted to the rows of the other folds.
-
-    With effects that contain a row's own count, a network would trust them more than those of new rows deserve. The
-    encoder was fitted to the rows; `fold` has the number of each row's fold, from 0 on.
-    """
-
-    def __init__(
-        self,
-        encoder: FeatureEncoder,
-        X: TableLike,
-        y: np.ndarray,
-        weight: np.ndarray | None,
-        exposure: np.ndarray | None,
-        fold: np.ndarray,
-    ) -> None:
-        self.encoder = encoder
-        table = encoder.schema_.parse(X)
-        target = make_targets(y, np.ones(len(y)) if weight is None else weight, exposure)
-        ends = np.cumsum([column.width for column in encoder.columns_]).tolist()
-        self._effects: dict[int, tuple[int, list[LevelEffects]]] = {}
-        for j, (cells, column) in enumerate(zip(table, encoder.columns_, strict=True)):
-            if isinstance(column, CategoryEncoding) and column.effects is not None:
-                # Rows of a stream may be in a fold that has no rows here.
-                others = [fold != number for number in range(max(FOLDS, fold.max() + 1))]
-                scale = column.effects.scale
-                effects = [fit_effects(cells.rows(rows), target.rows(rows), scale) for rows in others]
-                self._effects[j] = ends[j] - 1, [fitted for fitted in effects if fitted is not None]
-        #: Positions of columns whose effects hardly vary where they were fitted to other rows.
-        self.weak_columns = {
-            j
-            for j, (_, effects) in self._effects.items()
-            if np.std(self._look_up(table[j], effects, fold)) < _MIN_EFFECT_SPREAD
-        }
-
-    def encode(self, X: TableLike, fold: np.ndarray) -> np.ndarray:
-        """Encode rows as `FeatureEncoder.transform`, with the effects that left out each row's fold.
-
-        Shape: (rows, inputs).
-        """
-        table = self.encoder.schema_.parse(X)
-        out = self.encoder.encode(table)
-        for j, (position, effects) in self._effects.items():
-            out[:, position] = self._look_up(table[j], effects, fold)
-        return out
-
-    def encode_by_content(self, X: TableLike) -> np.ndarray:
-        """Encode rows as `encode`, with the folds of `assign_folds_by_content`."""
-        return self.encode(X, assign_folds_by_content(self.encoder, X))
-
-    @staticmethod
-    def _look_up(cells: Column, effects: list[LevelEffects], fold: np.ndarray) -> np.ndarray:
-        inputs = np.empty(len(fold), dtype=np.float32)
-        for number, level_effects in enumerate(effects):
-            rows = fold == number
-            inputs[rows] = level_effects.look_up(cells.rows(rows))
-        return inputs
-
-
-def drop_effects(columns: list[Encoded], positions: set[int]) -> list[Encoded]:
-    """Return the encodings without the level effects of the columns at these positions."""
-    return [
-        replace(column, effects=None) if j in positions and isinstance(column, CategoryEncoding) else column
-        for j, column in enumerate(columns)
-    ]
-
-
-def assign_folds_by_content(encoder: FeatureEncoder, X: TableLike) -> np.ndarray:
-    """Assign folds by the cells of each row, so that a row read again from a file stays in its fold."""
-    codes = [hash_column(column) for column in encoder.schema_.parse(X)]
-    return (hash_rows(codes, len(codes[0])) % np.uint64(FOLDS)).astype(np.int64)

@@ -7,7 +7,7 @@ import numpy as np
 
 from ddpn.runtime.threads import tree_threads_for
 from ddpn.storage.contents import JsonObject
-from ddpn.tables.encoding.columns import Distinct, find_midpoints, quantiles
+from ddpn.tables.encoding.numbers import Distinct, find_midpoints, quantiles
 
 #: Thresholds tried per column: with the values above the last one, as many codes as the trees have bins.
 MAX_THRESHOLDS = 254

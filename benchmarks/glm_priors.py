@@ -1,0 +1,124 @@
+"""How wide the priors of the slopes of a GLM should be, on the development tables and few to many of their rows.
+
+    python -m benchmarks.tables --role development --prepare DIR
+    python -m benchmarks.glm_priors --prepared DIR --out benchmarks/notes
+
+Each pair of standard deviations, of slopes of the log mean and of slopes of the log inverse dispersion, is tried for
+the Double Poisson GLM of a mixture. Scores are those of rows that were not fitted. Writes glm_priors.md.
+"""
+
+import argparse
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import torch
+from benchmarks.tables.adapters.common import read_table as read_prepared
+
+from ddpn.members.glm import GLM
+from ddpn.metrics import crps
+from ddpn.rows.count_rows import CountRows
+from ddpn.tables.reading import read_table
+from ddpn.tables.schema import Schema
+
+DEVIATIONS = (
+    (4.0, 4.0),
+    (1.0, 1 / 4),
+    (1 / 2, 1 / 8),
+    (1 / 4, 1 / 4),
+    (1 / 4, 1 / 8),
+    (1 / 4, 1 / 16),
+    (1 / 4, 1 / 32),
+    (1 / 8, 1 / 32),
+)
+TABLES = "crime1,bwght,fertil2,rwm1984,attendance,nmes,bikes_4000,smoke,citations"
+SIZES = (60, 250, 1_000, 3_000)
+TEST_ROWS, SPLITS = 500, 2
+#: A mean negative log-likelihood above this is of distributions so wide that their CRPS would take minutes.
+MAX_LOSS = 50.0
+
+
+def measure_split(X: np.ndarray, y: np.ndarray, size: int, seed: int) -> dict[tuple[float, float], tuple[float, ...]]:
+    """Fit GLMs with all priors to `size` rows; return CRPS, negative log-likelihood and CPU seconds of each."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    train, test = order[:size], order[size : size + TEST_ROWS]
+    table = read_table(X[train])
+    new, counts = Schema.from_table(table).parse(X[test]), torch.from_numpy(y[test].astype(float))[:, None]
+    scores = {}
+    for deviations in DEVIATIONS:
+        kind = type("PriorGLM", (GLM,), {"prior_deviations": deviations})
+        start = time.process_time()
+        member = kind.fit(CountRows(table, y[train].astype(float)), None, seed)
+        seconds = time.process_time() - start
+        distribution = member.distribution(new)
+        loss = -float(distribution.log_prob(counts).mean())
+        scores[deviations] = float(crps(distribution, counts).mean()) if loss < MAX_LOSS else np.nan, loss, seconds
+    return scores
+
+
+def measure(folder: Path, tables: list[str]) -> dict[int, dict[tuple[float, float], np.ndarray]]:
+    """Return the scores of each size and prior, as an array of tables by (CRPS, loss, seconds), means over splits."""
+    results: dict[int, dict[tuple[float, float], list[np.ndarray]]] = {size: defaultdict(list) for size in SIZES}
+    for name in tables:
+        columns, y = read_prepared(folder / name)
+        X = columns.decode_levels()
+        for size in (size for size in SIZES if size <= len(y) - TEST_ROWS // 2):
+            splits = [measure_split(X, y, size, seed) for seed in range(SPLITS)]
+            for deviations in DEVIATIONS:
+                results[size][deviations].append(np.mean([scores[deviations] for scores in splits], axis=0))
+            print(f"{name}, {size} rows", flush=True)
+    return {size: {k: np.array(v) for k, v in by_prior.items()} for size, by_prior in results.items()}
+
+
+def write_note(results: dict[int, dict[tuple[float, float], np.ndarray]], tables: list[str], path: Path) -> None:
+    """Write the note, with a line per prior."""
+    default = GLM.prior_deviations
+    header = [f"{size:,} rows ({len(by_prior[default])} tables)" for size, by_prior in results.items()]
+    lines = [
+        "# Priors of the GLM in a mixture",
+        "",
+        "`python -m benchmarks.glm_priors` writes this note.",
+        "",
+        "The slopes of the GLM of a mixture have normal priors, per standard deviation of a column. The table shows",
+        "the geometric mean of the test CRPS relative to the default, which is in bold, and the median over tables of",
+        "the mean negative log-likelihood of a row minus that of the default. Lower is better. A dash means that a",
+        f"negative log-likelihood exceeded {MAX_LOSS:g} on some table.",
+        "",
+        "| standard deviations of slopes: log mean, log gamma | " + " | ".join(header) + " |",
+        "|---" * (len(header) + 1) + "|",
+    ]
+    for deviations in DEVIATIONS:
+        mark = "**" if deviations == default else ""
+        cells = []
+        for by_prior in results.values():
+            scores, reference = by_prior[deviations], by_prior[default]
+            ratio = np.exp(np.mean(np.log(scores[:, 0] / reference[:, 0])))
+            loss = np.median(scores[:, 1] - reference[:, 1])
+            cells.append("-" if np.isnan(ratio) else f"{ratio:.3f} / {loss:+.3f}")
+        label = ", ".join(f"1/{1 / deviation:g}" if deviation < 1 else f"{deviation:g}" for deviation in deviations)
+        lines.append(f"| {mark}{label}{mark} | " + " | ".join(cells) + " |")
+    seconds = {k: sum(by_prior[k][:, 2].sum() for by_prior in results.values()) for k in DEVIATIONS}
+    lines += [
+        "",
+        f"Tables: {', '.join(tables)}, of the [development tables](development.md); {SPLITS} random splits, "
+        f"{TEST_ROWS} test rows.",
+        f"All fits with the default priors took {seconds[default]:.1f} s of CPU time, "
+        f"those with the widest {seconds[DEVIATIONS[0]]:.1f} s.",
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--prepared", type=Path, default=Path(".bench/tables"), help="folder of the prepared tables")
+    parser.add_argument("--tables", default=TABLES, help=f"names, with commas (default: {TABLES})")
+    parser.add_argument("--out", type=Path, default=Path("."), help="folder of the note (default: .)")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    tables = args.tables.split(",")
+    write_note(measure(args.prepared, tables), tables, args.out / "glm_priors.md")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""Files that are read block by block: in memory, as Parquet, or as text too long to be kept."""
+
+import codecs
+import csv
+import io
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, TypeAlias
+
+import polars as pl
+
+from ddpn.runtime.errors import InputError
+from ddpn.storage.files import sha256
+from ddpn.tables.files import BINARY, STDIN, TEXT, check_layout, explain_read_errors, get_extension, read_file
+from ddpn.tables.layout import WHOLE_FILE, Layout, check_first_lines
+from ddpn.tables.text_files import LongRowError, find_separator, read_text_table
+
+#: The type of each column of a table.
+ColumnTypes: TypeAlias = dict[str, pl.DataType]
+#: The approximate number of rows of a block.
+BLOCK_ROWS = 32_768
+#: The most bytes of a text file that is read whole.
+MAX_WHOLE_FILE_BYTES = 8 * 2**20
+#: Bytes that the length of a row is estimated from; the most of one quoted cell; the fewest of a block.
+_SAMPLE_BYTES, _MAX_CELL_BYTES, _MIN_BLOCK_BYTES = 2**18, 2**26, 2**16
+
+
+class Block(NamedTuple):
+    """The position of a block of rows: begin and end in a file, number of rows, and rows of the file before it.
+
+    `file` is the number of the file, and `first` the number of rows of all files before the block.
+    """
+
+    begin: int
+    end: int
+    rows: int
+    start: int
+    file: int = 0
+    first: int = 0
+
+
+def open_file(source: str, as_text: Sequence[str], layout: Layout) -> "TableFile":
+    """Open a file, and check it as far as possible without keeping its rows."""
+    kind = ".csv" if source == STDIN else get_extension(source)
+    check_layout(layout, source, kind)
+    path = Path(source)
+    if source != STDIN and path.is_file():
+        if BINARY.get(kind) == "read_parquet":
+            return ParquetFile(source)
+        if kind in TEXT and path.suffix.lower() in TEXT and path.stat().st_size > MAX_WHOLE_FILE_BYTES:
+            file = TextFile(source, as_text, layout)
+            if file.is_plain:
+                return file
+    return InMemoryFile(source, as_text, layout)
+
+
+class TableFile(ABC):
+    """A file that is read block by block; `schema` has the types of its columns, `rows` is their number."""
+
+    source: str
+    schema: ColumnTypes
+    rows: int
+    #: Whether all rows were read when the file was opened, so that damaged ones were found.
+    is_scanned = True
+
+    def list_blocks(self) -> list[Block]:
+        """List the blocks; their positions are rows."""
+        ends = [(at, min(at + BLOCK_ROWS, self.rows)) for at in range(0, self.rows, BLOCK_ROWS)]
+        return [Block(begin, end, end - begin, begin) for begin, end in ends]
+
+    @abstractmethod
+    def read_block(self, block: Block, columns: list[str]) -> pl.DataFrame:
+        """Read the rows of a block, with at least these columns."""
+
+    def identity(self) -> list[object]:
+        """Return the path, size and time of the file."""
+        facts = os.stat(self.source)
+        return [str(Path(self.source).resolve()), facts.st_size, facts.st_mtime_ns]
+
+
+class InMemoryFile(TableFile):
+    """A file that is read whole and kept in memory."""
+
+    def __init__(
+        self, source: str, as_text: Sequence[str], layout: Layout = WHOLE_FILE, frame: pl.DataFrame | None = None
+    ) -> None:
+        self.source, self._frame = source, read_file(source, as_text, layout) if frame is None else frame
+        self.schema, self.rows = dict(self._frame.schema), self._frame.height
+
+    def read_block(self, block: Block, columns: list[str]) -> pl.DataFrame:
+        return self._frame.slice(block.begin, block.rows)
+
+    def identity(self) -> list[object]:
+        return super().identity() if self.source != STDIN else [STDIN, sha256(self._frame.write_csv().encode())]
+
+
+class ParquetFile(TableFile):
+    """A Parquet file."""
+
+    is_scanned = False
+
+    def __init__(self, source: str) -> None:
+        self.source, self._path = source, os.path.abspath(source)
+        with explain_read_errors(source, "as a parquet file"):
+            types = dict(self._lazy().collect_schema())
+            self.rows = self._lazy().select(pl.len()).collect().item()
+        if not self.rows or not types:
+            raise InputError(f"{source} is empty: it has {self.rows} rows and {len(types)} columns.")
+        # Every file has codes of its own.
+        coded = (pl.Categorical, pl.Enum)
+        self.schema = {name: pl.String() if dtype in coded else dtype for name, dtype in types.items()}
+
+    def _lazy(self) -> pl.LazyFrame:
+        return pl.scan_parquet(self._path, glob=False)
+
+    def read_block(self, block: Block, columns: list[str]) -> pl.DataFrame:
+        with explain_read_errors(self.source, f"as a parquet file, rows {block.begin + 1:,} to {block.end:,}"):
+            return self._lazy().select(columns).slice(block.begin, block.rows).collect()
+
+
+class TextFile(TableFile):
+    """A long text file that is read block by block; positions are bytes.
+
+    It is read twice: first to find errors and the type that all cells of each column agree with. `is_plain` is False
+    for a file that must be read whole: one that is not UTF-8, or that may have decimal commas.
+    """
+
+    def __init__(self, source: str, as_text: Sequence[str], layout: Layout) -> None:
+        self.source, self._path, self._as_text = source, os.path.abspath(source), set(as_text)
+        self.schema, self.rows = {}, 0
+        self._places: list[Block] = []
+        with open(source, "rb") as file:
+            for _ in range(layout.skip_rows or 0):
+                file.readline()
+            self._header = _read_record(file, source, 0)
+            self._begin = file.tell()
+            sample = file.read(_SAMPLE_BYTES)
+        if layout.skip_rows is None:
+            check_first_lines(self._header + sample, TEXT[get_extension(source)], source)
+        self._bytes = max(BLOCK_ROWS * len(sample) // max(sample.count(b"\n"), 1), _MIN_BLOCK_BYTES)
+        wide = self._header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        self._separator = TEXT[get_extension(source)] or find_separator(self._header.decode(errors="replace"))
+        self.is_plain = not wide and self._separator != ";" and self._scan()
+
+    def _scan(self) -> bool:
+        """Find the types of all columns; return False if the file is not UTF-8 text or has no rows."""
+        begin = self._begin
+        with open(self._path, "rb") as file:
+            file.seek(begin)
+            while lines := file.read(self._bytes):
+                lines += _read_record(file, self.source, lines.count(b'"'))  # up to the end of a row
+                try:
+                    lines.decode()
+                except UnicodeDecodeError:
+                    return False
+                frame = self._frame(lines, self._as_text, self.rows)
+                with_values = {name for name in frame.columns if frame[name].null_count() < frame.height}
+                self.schema = merge_types(self.schema, dict(frame.schema), with_values)
+                self._places.append(Block(begin, begin + len(lines), frame.height, self.rows))
+                begin, self.rows = begin + len(lines), self.rows + frame.height
+        self.schema = {name: pl.String() if dtype == pl.Null else dtype for name, dtype in self.schema.items()}
+        return self.rows > 0
+
+    def list_blocks(self) -> list[Block]:
+        return self._places
+
+    def read_block(self, block: Block, columns: list[str]) -> pl.DataFrame:
+        as_text = self._as_text | {name for name, dtype in self.schema.items() if dtype == pl.String}
+        with open(self._path, "rb") as file:
+            file.seek(block.begin)
+            content = file.read(block.end - block.begin)
+        return cast_to_schema(self._frame(content, as_text, block.start), self.schema)
+
+    def _frame(self, lines: bytes, as_text: set[str], start: int) -> pl.DataFrame:
+        with explain_read_errors(self.source, f"as a csv file from row {start + 1:,} on"):
+            try:
+                return read_text_table(self._header + lines, self._separator, self.source, as_text)
+            except LongRowError:
+                # The first row with more fields than the header.
+                names = next(csv.reader([self._header.decode(errors="replace")], delimiter=self._separator))
+                text = io.StringIO(lines.decode(errors="replace"), newline="")
+                rows = (row for row in csv.reader(text, delimiter=self._separator) if row)
+                number = next((i for i, row in enumerate(rows, 1) if any(row[len(names) :])), 1)
+                raise LongRowError(self.source, f"row {start + number:,}") from None
+            except InputError as error:
+                raise InputError(f"{error} See the rows from {start + 1:,} on.") from None
+
+
+def _read_record(file: BinaryIO, source: str, already: int) -> bytes:
+    """Read a line, and the following ones while a quote is open; `already` is the number of quotes before it."""
+    line = file.readline()
+    quotes, length = already + line.count(b'"'), len(line)
+    parts = [line]
+    while quotes % 2 and (line := file.readline()):
+        parts.append(line)
+        quotes, length = quotes + line.count(b'"'), length + len(line)
+        if length > _MAX_CELL_BYTES:
+            raise InputError(f"{source} cannot be read as a table: a quoted cell does not end.")
+    return b"".join(parts)
+
+
+def merge_types(one: ColumnTypes, other: ColumnTypes, with_values: set[str]) -> ColumnTypes:
+    """Merge the column types of two blocks: null while there is no value, text if the blocks disagree."""
+    types = dict(one)
+    for name, dtype in other.items():
+        before = types.setdefault(name, pl.Null())
+        if name not in with_values or dtype in (before, pl.Null):
+            continue
+        if before == pl.Null:
+            types[name] = dtype
+        elif before.is_numeric() and dtype.is_numeric():
+            types[name] = pl.Float64()
+        elif before.is_temporal() and dtype.is_temporal():
+            types[name] = next(kind for kind in (before, dtype) if kind != pl.Date)
+        else:
+            types[name] = pl.String()
+    return types
+
+
+def cast_to_schema(frame: pl.DataFrame, schema: ColumnTypes) -> pl.DataFrame:
+    """Cast a block to the columns and types of the whole table."""
+    if dict(frame.schema) == schema:
+        return frame
+    columns = [
+        frame[name].cast(dtype) if name in frame.columns else pl.lit(None, dtype).alias(name)
+        for name, dtype in schema.items()
+    ]
+    return frame.select(columns)

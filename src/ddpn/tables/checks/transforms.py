@@ -1,0 +1,114 @@
+"""Columns that are made of the target: copies, functions, parts and flags of it."""
+
+import numpy as np
+import polars as pl
+
+#: Rows that repeat a count, by which a function of it is recognised, and significant digits that are compared.
+_MIN_REPEATED_ROWS, _DIGITS = 10, 9
+#: An exact line through the counts misses them by no more than this share of their range, and this part of a count.
+_MAX_RANGE_SHARE, _MAX_COUNT_ERROR = 1e-6, 0.01
+#: Counts below the values of a column that Poisson counts would have at least, where there are none: e^-12 by chance.
+_MIN_EXPECTED_BELOW = 12.0
+#: Functions of a count that are leaks.
+_SHAPES = (
+    lambda y: y,
+    np.sqrt,
+    np.log1p,
+    lambda y: np.log(np.maximum(y, 0.5)),
+    lambda y: 1.0 / (1.0 + y),
+    np.square,
+)
+#: Fewer distinct rows show nothing.
+MIN_ROWS = 20
+
+
+def to_ranked_numbers(series: pl.Series) -> np.ndarray:
+    """Convert values to float64, NaN where missing; levels and booleans become ranks."""
+    return (series if series.dtype.is_numeric() else series.rank("dense")).cast(float).to_numpy().astype(np.float64)
+
+
+def describe_target_transform(series: pl.Series, y: np.ndarray, is_count: bool = True) -> str:
+    """Describe how a column is made of the target, in words that follow its name; "" if it may be a predictor.
+
+    `is_count` is True if `y` are counts, of which a column may be a part or a flag, and not rates.
+
+    >>> y = np.random.default_rng(0).poisson(3.0, 400)
+    >>> describe_target_transform(pl.Series(2 * y + 1), y), describe_target_transform(pl.Series(y > 0), y)
+    ('is {target} times a factor plus a constant', 'says whether {target} is 0')
+    """
+    values, is_number = to_ranked_numbers(series), series.dtype.is_numeric()
+    is_known = ~np.isnan(values)
+    gaps = "" if is_known.all() else ", with missing values"
+    if is_count and (way := describe_missingness_leak(series, y)):
+        return way
+    if is_known.sum() < MIN_ROWS or not np.ptp(values[is_known]) or not np.ptp(y[is_known]):
+        return ""
+    x, counts = values[is_known], y[is_known]
+    if is_number and (x == counts).all():
+        return f"is {{target}} itself{gaps}"
+    if is_number and _is_line(x, counts):
+        return f"is {{target}} times a factor plus a constant{gaps}"
+    if (is_number and any(_is_line(x, shape(counts)) for shape in _SHAPES)) or _is_one_to_one(x, counts):
+        return f"is a function of {{target}}{gaps}"
+    if is_count and len(np.unique(x)) == 2:
+        return {True: "says whether {target} is 0", False: "is set only where {target} is above 0", None: ""}[
+            _tells_zeros(x == x.max(), counts)
+        ]
+    return f"is a part of {{target}}{gaps}" if is_count and is_number and _is_part(x, counts) else ""
+
+
+def _is_line(x: np.ndarray, made: np.ndarray) -> bool:
+    """Return True if the column is an exact linear function of `made`, the target or a function of it."""
+    if not np.ptp(made):
+        return False
+    centred, moved = x - x.mean(), made - made.mean()
+    length = float(centred @ centred)
+    if not np.isfinite(length) or not length:
+        return False
+    left = np.abs(moved - centred * (centred @ moved) / length).max()
+    return bool(left <= min(_MAX_RANGE_SHARE * np.ptp(made), _MAX_COUNT_ERROR))
+
+
+def _is_one_to_one(x: np.ndarray, y: np.ndarray) -> bool:
+    """Return True if values and counts determine each other, with enough rows that repeat a count."""
+    scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.maximum(np.abs(x), 1e-300))))
+    values, value = np.unique(np.round(x * scale) / scale, return_inverse=True)
+    counts, count = np.unique(y, return_inverse=True)
+    if len(values) != len(counts) or len(y) - len(counts) < _MIN_REPEATED_ROWS:
+        return False
+    return len(np.unique(value * len(counts) + count)) == len(counts)
+
+
+def _is_part(x: np.ndarray, y: np.ndarray) -> bool:
+    """Return True if the column never exceeds the count but equals it too often for a Poisson count.
+
+    A Poisson count of mean m is k - 1 with k / m of the probability of k.
+    """
+    if (x < 0).any() or (x != np.floor(x)).any() or (x > y).any():
+        return False
+    _, value, number = np.unique(x, return_inverse=True, return_counts=True)
+    mean = (np.bincount(value, weights=y) / number)[value]
+    at_bound = (x == y) & (x > y.min())
+    return bool((x[at_bound] / mean[at_bound]).sum() >= _MIN_EXPECTED_BELOW)
+
+
+def describe_missingness_leak(series: pl.Series, y: np.ndarray) -> str:
+    """Describe how a column's missing values follow from the counts, in words after its name; "" if they do not."""
+    is_known = ~np.isnan(to_ranked_numbers(series))
+    if is_known.all() or not is_known.any():
+        return ""
+    has_all_zeros = _tells_zeros(is_known, y)
+    if has_all_zeros is None:
+        return ""
+    is_low = y[is_known].mean() < y[~is_known].mean()
+    what, other = ("known", "missing") if is_low else ("missing", "known")
+    return f"is {what} just where {{target}} is 0" if has_all_zeros else f"is {other} only where {{target}} is above 0"
+
+
+def _tells_zeros(is_set: np.ndarray, y: np.ndarray) -> bool | None:
+    """Return True if one of two values has all zeros and no other counts, False if it has other counts as well.
+
+    Returns None if both values may have zeros.
+    """
+    flag = is_set if y[is_set].mean() > y[~is_set].mean() else ~is_set
+    return not y[~flag].any() if _is_part(flag.astype(float), y) else None

@@ -1,0 +1,168 @@
+"""Encode a column of numbers: its standardised value, and optionally bins, steps and codes.
+
+All statistics are computed from sorted distinct values with summed weights (`weigh_distinct`). So a row of weight 3
+gives, bit for bit, the same as three such rows in any order.
+"""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+#: Largest standardised value: its square still fits in float32.
+LARGEST = 1e18
+#: Standard deviations up to which a standardised number is linear; beyond, it is logarithmic.
+SOFT_CLIP_LIMIT = 10.0
+#: Integer codes (hour, weekday, month) with at most that many values also get one input per value.
+MAX_CODES = 32
+#: The same array for all columns, so that a file holds it once.
+_EMPTY = np.empty(0)
+
+
+def _make_empty() -> np.ndarray:
+    return _EMPTY
+
+
+@dataclass(frozen=True)
+class NumberEncoding:
+    """The encoding of a column of numbers: value, missing indicator, then bins, steps and codes if any."""
+
+    fill: float = 0.0
+    center: float = 0.0
+    scale: float = 1.0
+    has_missing: bool = False
+    edges: np.ndarray = field(default_factory=_make_empty)
+    steps: np.ndarray = field(default_factory=_make_empty)
+    codes: np.ndarray = field(default_factory=_make_empty)
+
+    @property
+    def width(self) -> int:
+        return 1 + self.has_missing + max(len(self.edges) - 1, 0) + len(self.steps) + len(self.codes)
+
+    def list_input_names(self, name: str) -> list[str]:
+        edges = self.edges.tolist()
+        return [
+            name,
+            *([f"{name} is missing"] if self.has_missing else []),
+            *(f"{name} in {low:.12g}..{high:.12g}" for low, high in pairwise(edges)),
+            *(f"{name} > {step:.12g}" for step in self.steps.tolist()),
+            *(f"{name} = {code:.12g}" for code in self.codes.tolist()),
+        ]
+
+
+def soft_clip(z: np.ndarray) -> np.ndarray:
+    """Keep z up to the limit, and grow logarithmically beyond it: an outlier cannot drive a network out of bounds.
+
+    >>> soft_clip(np.array([-3.0, 10.0, 1e12])).round(2).tolist()
+    [-3.0, 10.0, 37.63]
+    """
+    z = np.clip(z, -LARGEST, LARGEST)
+    far = np.abs(z) > SOFT_CLIP_LIMIT
+    if far.any():
+        z[far] = np.sign(z[far]) * (SOFT_CLIP_LIMIT + np.log1p(np.abs(z[far]) - SOFT_CLIP_LIMIT))
+    return z
+
+
+class Distinct(NamedTuple):
+    """The distinct values of a column in ascending order, each with its weight."""
+
+    values: np.ndarray
+    weights: np.ndarray
+
+
+def weigh_distinct(x: np.ndarray, weights: np.ndarray) -> Distinct:
+    """Return the distinct values of x, which has no NaN, and the weight of each."""
+    values, inverse = np.unique(x, return_inverse=True)
+    return Distinct(values, np.bincount(inverse, weights, minlength=len(values)))
+
+
+def quantiles(column: Distinct, levels: np.ndarray) -> np.ndarray:
+    """Return for each level the smallest value with at least this share of the weight at or below it.
+
+    >>> quantiles(Distinct(np.array([1.0, 5.0, 9.0]), np.array([1.0, 1.0, 8.0])), np.array([0.1, 0.5]))
+    array([1., 9.])
+    """
+    reached = np.cumsum(column.weights)
+    position = np.searchsorted(reached, levels * reached[-1])
+    return column.values[np.minimum(position, len(column.values) - 1)]
+
+
+def center_and_scale(column: Distinct) -> tuple[float, float]:
+    """Compute mean and standard deviation; the latter is inf if all values are equal, so that dividing gives zeros.
+
+    Deviations are taken from a value of the column, so that a large common offset does not cancel. They are halved, so
+    that values of both signs near the largest float do not overflow, and divided by the largest before they are
+    squared.
+    """
+    values, weights = column
+    shift = quantiles(column, np.array([0.5]))[0]
+    deviation = 0.5 * values - 0.5 * shift
+    largest = np.abs(deviation).max()
+    if largest == 0.0:
+        return float(shift), np.inf
+    deviation = deviation / largest
+    share = weights / weights.sum()
+    mean = share @ deviation
+    spread = np.sqrt(share @ np.square(deviation - mean))
+    scale = float(2.0 * (largest * spread))
+    return float(shift + 2.0 * (largest * mean)), scale if scale > 0.0 else np.inf
+
+
+def find_midpoints(values: np.ndarray) -> np.ndarray:
+    """Find a threshold t between each two neighbours a < b with a <= t < b, so that `x > t` separates them.
+
+    >>> find_midpoints(np.array([0.0, 1.0, 4.0]))
+    array([0.5, 2.5])
+    """
+    below, above = values[:-1], values[1:]
+    middle = 0.5 * below + 0.5 * above
+    # Between neighbouring floats the middle rounds to one of them.
+    return np.where((middle >= below) & (middle < above), middle, below)
+
+
+def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumberEncoding, Distinct]:
+    """Fit the median, mean and scale of a column of numbers; also return its distinct values."""
+    is_known = ~np.isnan(x)
+    if not is_known.any():
+        return NumberEncoding(scale=np.inf), Distinct(np.zeros(1), np.ones(1))
+    column = weigh_distinct(x[is_known], weights[is_known])
+    fill = float(quantiles(column, np.array([0.5]))[0])
+    some_missing = not is_known.all()
+    filled = column
+    if some_missing:
+        more = np.where(column.values == fill, weights[~is_known].sum(), 0.0)
+        filled = Distinct(column.values, column.weights + more)
+    center, scale = center_and_scale(filled)
+    return NumberEncoding(fill, center, scale, some_missing), column
+
+
+def fit_boolean(x: np.ndarray, weights: np.ndarray) -> NumberEncoding:
+    """Fit a boolean, which stays 0 or 1; a missing one becomes the more frequent of the two."""
+    is_known = ~np.isnan(x)
+    if not is_known.any():
+        return NumberEncoding()
+    fill = quantiles(weigh_distinct(x[is_known], weights[is_known]), np.array([0.5]))[0]
+    return NumberEncoding(float(fill), has_missing=not is_known.all())
+
+
+def find_bin_edges(column: Distinct, bins: int) -> np.ndarray:
+    """Find the edges of quantile bins; if a column has few values, every value is an edge."""
+    values = column.values
+    if len(values) > bins + 1:
+        values = np.unique(quantiles(column, np.linspace(0.0, 1.0, bins + 1)))
+    # A bin so narrow that half its width is no float cannot be filled in parts.
+    wide = np.append(True, 0.5 * values[1:] > 0.5 * values[:-1])
+    return values[wide] if wide.sum() > 2 else _make_empty()
+
+
+def find_integer_codes(column: Distinct, most: int = MAX_CODES) -> np.ndarray:
+    """Return the values if there are 3 to `most` and all are integers, else none; two values need one input only."""
+    values = column.values
+    is_code = 3 <= len(values) <= most and np.array_equal(values, np.floor(values))
+    return values if is_code else _make_empty()
+
+
+def list_all_steps(column: Distinct) -> np.ndarray:
+    """List a step between each two values; none for two values, which the standardised value separates."""
+    return find_midpoints(column.values) if len(column.values) > 2 else _make_empty()

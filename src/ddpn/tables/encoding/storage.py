@@ -1,0 +1,62 @@
+"""A fitted encoder as a JSON document, of which nothing is executed."""
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ddpn.runtime.errors import InputError
+from ddpn.storage.contents import JsonObject
+from ddpn.tables.columns import Kind
+from ddpn.tables.encoding.categories import CategoryEncoding, LevelEffects
+from ddpn.tables.encoding.columns import Encoded
+from ddpn.tables.encoding.encoder import FeatureEncoder
+from ddpn.tables.encoding.numbers import NumberEncoding
+from ddpn.tables.schema import Schema
+
+_FORMAT = "ddpn features 4"
+
+
+def encoder_to_bytes(encoder: FeatureEncoder) -> bytes:
+    """Serialize a fitted encoder as the content of a file."""
+    check_is_fitted(encoder)
+    about = {
+        "format": _FORMAT,
+        "options": encoder.get_params(),
+        "schema": encoder.schema_.as_dict(),
+        "columns": [asdict(column) for column in encoder.columns_],
+    }
+    return json.dumps(about, default=lambda value: value.tolist()).encode()
+
+
+def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEncoder:
+    """Rebuild an encoder from the content of a file; `source` names it in errors."""
+    try:
+        about = json.loads(content)
+        if about["format"] != _FORMAT:
+            raise ValueError(f"format {about['format']!r}")
+        encoder = FeatureEncoder(**about["options"])
+        encoder.resolve_bins()
+        schema = Schema.from_dict(about["schema"])
+        columns = [_load_column(kind, fields) for kind, fields in zip(schema.kinds, about["columns"], strict=True)]
+        encoder.set_schema(schema)
+        encoder.set_columns(columns)
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{source} must hold a FeatureEncoder and nothing else, got {error}.") from error
+    return encoder
+
+
+def _load_column(kind: Kind, fields: JsonObject) -> Encoded:
+    """Rebuild the encoding of a column of this kind; fields that do not fit it raise an error."""
+    if not kind.is_category:
+        fill, center, scale = (float(fields.pop(name)) for name in ("fill", "center", "scale"))
+        has_missing = bool(fields.pop("has_missing"))
+        arrays = {name: np.array(values, dtype=np.float64) for name, values in fields.items()}
+        return NumberEncoding(fill, center, scale, has_missing, **arrays)
+    effects, levels = fields.pop("effects"), tuple(map(str, fields.pop("levels")))
+    if effects is not None:
+        values, missing, scale = effects
+        by_level = {level: float(value) for level, value in values.items()}
+        effects = LevelEffects(by_level, float(missing), float(scale))
+    return CategoryEncoding(levels, effects=effects, **{name: bool(value) for name, value in fields.items()})

@@ -1,0 +1,286 @@
+"""Read tables of any library as columns of numbers, booleans and levels.
+
+Frames of pandas, polars and pyarrow are read by narwhals, which requires none of them. Arrays of numbers are checked by
+scikit-learn, so that its messages and its `n_features_in_` are those of any of its estimators.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, time, timedelta
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from narwhals.typing import IntoDataFrame, IntoSeries
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from ddpn.rows.checks import RowError, TableLike, get_row_labels, label_row_errors
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import join_words
+from ddpn.tables.columns import MAX_ROWS_CELL_BY_CELL, Column, ColumnTable, Kind, Levels
+from ddpn.tables.levels import canonical_level, have_numbers
+
+#: Cells of a sparse matrix that may become dense: 2 GiB in float64.
+MAX_DENSE_CELLS = 2**28
+#: Types of polars whose cells are read one by one.
+_FEW_KINDS = {f"{sign}{bits}": Kind.NUMBER for sign in ("Int", "UInt") for bits in (8, 16, 32, 64)}
+_FEW_KINDS |= {"Float32": Kind.NUMBER, "Float64": Kind.NUMBER, "Boolean": Kind.BOOLEAN, "String": Kind.CATEGORY}
+# pandas calls its own types otherwise; columns of objects, which may hold anything, are none of these.
+_FEW_KINDS |= {name.lower(): kind for name, kind in _FEW_KINDS.items() if kind == Kind.NUMBER}
+_FEW_KINDS |= {"bool": Kind.BOOLEAN, "str": Kind.CATEGORY, "string": Kind.CATEGORY}
+_TEXT = (nw.String, nw.Categorical, nw.Enum)
+_DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
+_DERIVE_NUMBERS = "Derive numbers from it, such as the month or the days since a start."
+
+
+def read_table(X: TableLike, estimator: type[BaseEstimator] = BaseEstimator) -> ColumnTable:
+    """Read a first table; the kinds of its columns follow from their types or cells.
+
+    Parameters
+    ----------
+    X : table
+        An array, a data frame, a sparse matrix or lists; a `ColumnTable` is returned as it is.
+    estimator : type of estimator
+        What messages of scikit-learn call the reader.
+    """
+    return X if isinstance(X, ColumnTable) else _read(estimator(), X, is_first=True)
+
+
+def read_later_table(X: TableLike, names: Sequence[str], is_named: bool) -> ColumnTable:
+    """Read a later table, with its columns in the order of the names of the first one; kinds are those of its cells."""
+    labels = get_row_labels(X)
+    with label_row_errors(labels):
+        columns = _read_few_rows(list(names), X) if is_named else None
+    if columns is not None:
+        return ColumnTable(columns, is_named, labels)
+    reader = BaseEstimator()  # checks the table as if it had been fitted to the first one
+    set_names(reader, names, is_named)
+    return _read(reader, X, is_first=False)
+
+
+def set_names(estimator: BaseEstimator, names: Sequence[str], is_named: bool) -> None:
+    """Set the attributes in which scikit-learn keeps the columns that an estimator was fitted to."""
+    estimator.n_features_in_ = len(names)
+    if is_named:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+    elif hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
+
+
+def _read(reader: BaseEstimator, X: TableLike, is_first: bool) -> ColumnTable:
+    """Read a table: a first table sets the names of the reader's columns, and later tables are checked against them."""
+    labels = get_row_labels(X)
+    with label_row_errors(labels):
+        columns = _read_columns(reader, X, is_first)
+    if is_first:
+        columns = [_detect_number_levels(column) for column in columns]
+    return ColumnTable(columns, hasattr(reader, "feature_names_in_"), labels)
+
+
+def _detect_number_levels(column: Column) -> Column:
+    is_numeric = column.is_category and have_numbers(column.levels)
+    return column._replace(kind=Kind.NUMBER_CATEGORY) if is_numeric else column
+
+
+def _read_columns(reader: BaseEstimator, X: TableLike, is_first: bool) -> list[Column]:
+    frame = _to_frame(X)
+    if frame is not None:
+        return _read_frame(reader, frame, is_first)
+    if sparse.issparse(X):
+        return _read_numbers(reader, X, is_first)
+    plain = np.asarray(X)
+    if isinstance(X, Sequence) and plain.dtype.kind in "US":
+        plain = np.asarray(X, dtype=object)  # a list of mixed rows keeps its numbers as numbers
+    if plain.dtype.kind in "bOUS":
+        cells = validate_data(reader, plain, dtype=None, ensure_all_finite=False, reset=is_first)
+        return [_read_cells(name, cells[:, j]) for j, name in enumerate(_get_names(reader))]
+    if plain.dtype.kind in "mMV":
+        raise InputError(f"X must hold numbers, booleans or text, got dtype {plain.dtype}. {_DERIVE_NUMBERS}")
+    return _read_numbers(reader, X, is_first)
+
+
+def _read_few_rows(names: Sequence[str], X: TableLike) -> list[Column] | None:
+    """Read few rows of a data frame with exactly these columns cell by cell; return None for any other table.
+
+    To convert a frame of one row takes its library longer than all the rest of a prediction.
+    """
+    frame = _extract_few_cells(X)
+    if frame is None or frame[0] != names:
+        return None
+    columns = []
+    for name, kind, cells in zip(*frame, strict=True):
+        index: dict[str, int] = {}
+        if kind == Kind.CATEGORY:
+            codes = [-1 if cell is None else index.setdefault(canonical_level(cell), len(index)) for cell in cells]
+            columns.append(Column(name, kind, np.array(codes), Levels(index)))
+        else:
+            values = np.array(cells, dtype=np.float64)  # None becomes NaN
+            columns.append(Column(name, kind, values) if kind == Kind.BOOLEAN else _make_number_column(name, values))
+    return columns
+
+
+def _extract_few_cells(X: Any) -> tuple[list[str], list[Kind], list[list[object]]] | None:
+    """Return names, kinds and cells of the columns of few rows of polars or pandas; None for other types of columns."""
+    library = type(X).__module__.partition(".")[0]
+    if (
+        library not in ("polars", "pandas")
+        or type(X).__name__ != "DataFrame"
+        or not 0 < len(X) <= MAX_ROWS_CELL_BY_CELL
+    ):
+        return None
+    dtypes, rows = (X.dtypes, X.rows()) if library == "polars" else (X.dtypes.tolist(), X.to_numpy(object).tolist())
+    kinds = [_FEW_KINDS.get(type(dtype).__name__ if library == "polars" else dtype.name) for dtype in dtypes]
+    supported = [kind for kind in kinds if kind is not None]
+    if len(supported) < len(kinds):
+        return None
+    cells = [[None if _is_absent(cell) else cell for cell in column] for column in zip(*rows, strict=True)]
+    return list(X.columns), supported, cells
+
+
+def _is_absent(cell: object) -> bool:
+    """Return whether a cell is None, NaN, or pandas' NA, which cannot be compared."""
+    return cell is None or type(cell).__name__ == "NAType" or bool(cell != cell)
+
+
+def _get_names(reader: BaseEstimator) -> list[str]:
+    """Return the names of fit, or x0, x1, ... as in scikit-learn."""
+    names = getattr(reader, "feature_names_in_", None)
+    return [f"x{j}" for j in range(reader.n_features_in_)] if names is None else list(names)
+
+
+def _read_numbers(reader: BaseEstimator, X: TableLike, is_first: bool) -> list[Column]:
+    kinds = [np.float64, np.float32]
+    with np.errstate(invalid="ignore"):  # scikit-learn adds up all numbers, whose sum may overflow on both sides
+        numbers = validate_data(
+            reader, X, accept_sparse="csc", dtype=kinds, ensure_all_finite="allow-nan", reset=is_first
+        )
+    if sparse.issparse(numbers):
+        rows, columns = numbers.shape
+        if rows * columns > MAX_DENSE_CELLS:
+            raise InputError(
+                f"A sparse X must have at most {MAX_DENSE_CELLS} cells, zeros included, got shape {rows} x {columns}. "
+                "Reduce its columns first, for example by TruncatedSVD."
+            )
+        numbers = numbers.toarray(order="F")
+    return [Column(name, Kind.NUMBER, numbers[:, j]) for j, name in enumerate(_get_names(reader))]
+
+
+def _to_frame(X: TableLike) -> nw.DataFrame[IntoDataFrame] | None:
+    try:
+        frame = nw.from_native(X, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        names = list(getattr(X, "columns", ()))
+        twice = join_words(sorted({repr(name) for name in names if names.count(name) > 1}))
+        raise InputError(f"X must have unique column names, got {twice} more than once. Rename one.") from None
+    if isinstance(frame, nw.LazyFrame):
+        raise InputError("X must be a data frame, got a lazy one. Call collect() on it.")
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def _read_frame(reader: BaseEstimator, frame: nw.DataFrame[IntoDataFrame], is_first: bool) -> list[Column]:
+    if not is_first and hasattr(reader, "feature_names_in_") and all(isinstance(name, str) for name in frame.columns):
+        frame = _reorder_columns(frame, list(reader.feature_names_in_))
+    validate_data(reader, frame.to_native(), reset=is_first, skip_check_array=True)
+    if 0 in frame.shape:
+        raise InputError(f"X must have at least one row and one column, got shape {frame.shape}.")
+    return [_read_series(name, series) for name, series in zip(_get_names(reader), frame.iter_columns(), strict=True)]
+
+
+def _reorder_columns(frame: nw.DataFrame[IntoDataFrame], names: list[str]) -> nw.DataFrame[IntoDataFrame]:
+    check_names(frame.columns, names)
+    return frame if frame.columns == names else frame.select(names)
+
+
+def check_names(names: Sequence[str], fitted: Sequence[str]) -> None:
+    """Raise an `InputError` unless a table has the columns of fit, in any order."""
+    missing, extra = set(fitted) - set(names), set(names) - set(fitted)
+    if missing or extra:
+        parts = (
+            ("no", [name for name in fitted if name in missing]),
+            ("also", [name for name in names if name in extra]),
+        )
+        both = [f"{what} {join_words([*map(repr, columns)])}" for what, columns in parts if columns]
+        raise InputError(f"X must have the columns of fit, got {' and '.join(both)}.")
+
+
+def _read_series(name: str, series: nw.Series[IntoSeries]) -> Column:
+    dtype = series.dtype
+    if dtype.is_temporal():
+        raise _make_type_error(name, f"dates or times ({dtype})", _DERIVE_NUMBERS)
+    if dtype.is_nested() or dtype == nw.Binary:
+        raise _make_type_error(name, str(dtype), "Unnest it into columns of their own.")
+    if dtype.is_numeric() or dtype == nw.Boolean:
+        series = series if dtype == nw.Float64 else series.cast(nw.Float64)
+        values = np.asarray(series.to_numpy(), dtype=np.float64)
+        return Column(name, Kind.BOOLEAN, values) if dtype == nw.Boolean else _make_number_column(name, values)
+    if dtype in _TEXT:
+        return _read_text(name, series)
+    try:
+        return _read_cells(name, np.asarray(series.to_native()))
+    except TypeError:
+        raise _make_type_error(name, "objects of other types", "Unnest it into columns of their own.") from None
+
+
+def _read_text(name: str, series: nw.Series[IntoSeries]) -> Column:
+    """Encode text by the frame's own library: a Python loop over a million rows is slow."""
+    present = series.drop_nulls()
+    levels = present.unique(maintain_order=True).to_list()
+    codes = np.full(len(series), -1)
+    positions, names = name_levels(levels, canonical_level)
+    if levels:
+        present_codes = present.replace_strict(levels, positions.tolist(), return_dtype=nw.Int64)
+        codes[~np.asarray(series.is_null().to_numpy(), dtype=bool)] = present_codes.to_numpy()
+    return Column(name, Kind.CATEGORY, codes, names)
+
+
+def name_levels(levels: Iterable[object], name_level: Callable[[object], str]) -> tuple[np.ndarray, Levels]:
+    """Return the distinct names of levels, and the position of each level's name among them."""
+    index: dict[str, int] = {}
+    positions = [index.setdefault(name_level(level), len(index)) for level in levels]
+    return np.array(positions, dtype=np.int64), Levels(index)
+
+
+def _read_cells(name: str, cells: np.ndarray) -> Column:
+    """Read a column of a numpy array by its dtype, or by its values if the dtype is object."""
+    if cells.dtype.kind == "b":
+        return Column(name, Kind.BOOLEAN, cells.astype(np.float64))
+    if cells.dtype.kind == "S":
+        cells = np.char.decode(cells, errors="replace")
+    if cells.dtype.kind == "U":
+        levels, codes = np.unique(cells, return_inverse=True)
+        positions, names = name_levels(levels.tolist(), canonical_level)
+        return Column(name, Kind.CATEGORY, positions[codes], names)
+    if cells.dtype.kind != "O":
+        return _make_number_column(name, cells.astype(np.float64))
+    # None, NaN, pandas' NA and NaT: the last two by name, as pandas may not be installed.
+    is_absent = {kind: kind.__name__ in ("NoneType", "NAType", "NaTType") for kind in set(map(type, cells.tolist()))}
+    missing = np.array(
+        [is_absent[type(cell)] or (isinstance(cell, float) and cell != cell) for cell in cells.tolist()], dtype=bool
+    )
+    present = cells[~missing]
+    kinds = set(map(type, present.tolist()))
+    if any(issubclass(kind, str) for kind in kinds):
+        codes = np.full(len(cells), -1)
+        codes[~missing], names = name_levels(present.tolist(), canonical_level)
+        return Column(name, Kind.CATEGORY, codes, names)
+    if any(issubclass(kind, _DATES) for kind in kinds):
+        raise _make_type_error(name, "dates or times", _DERIVE_NUMBERS)
+    if any(issubclass(kind, list | tuple | np.ndarray | bytes) for kind in kinds):
+        raise _make_type_error(name, "lists or bytes", "Unnest it into columns of their own.")
+    values = np.full(len(cells), np.nan)
+    values[~missing] = present.astype(np.float64)
+    is_boolean = kinds and kinds <= {bool, np.bool_}
+    return Column(name, Kind.BOOLEAN, values) if is_boolean else _make_number_column(name, values)
+
+
+def _make_number_column(name: str, values: np.ndarray) -> Column:
+    bad = np.isinf(values)
+    if bad.any():
+        got = f"{values[bad][0]} in column {name!r}"
+        raise RowError(f"X must hold finite numbers or missing values, got {got}", bad)
+    return Column(name, Kind.NUMBER, values)
+
+
+def _make_type_error(name: str, content: str, remedy: str) -> InputError:
+    return InputError(f"X must hold numbers, booleans or text, got {content} in column {name!r}. {remedy}")

@@ -1,0 +1,93 @@
+"""Rows that a model was fitted to, which are recognised in a table of any order and any file format."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from safetensors.numpy import load, save
+
+from ddpn.rows.count_rows import CountRows
+from ddpn.rows.splits import FOLDS
+from ddpn.runtime.errors import InputError
+from ddpn.statistics import Z
+from ddpn.tables.row_hashes import hash_column, hash_numbers, hash_rows
+
+
+def hash_sample_rows(sample: CountRows) -> np.ndarray:
+    """Hash each row's inputs, exposure and count. Shape: (rows,), uint64.
+
+    The order of columns, which a model decides, is part of the hash.
+    """
+    numbers = [hash_numbers(np.asarray(v, dtype=np.float64)) for v in (sample.exposure, sample.y) if v is not None]
+    return hash_rows([*map(hash_column, sample.X), *numbers], len(sample))
+
+
+class SeenRows(NamedTuple):
+    """Sorted hashes of the rows that a model was fitted to, and how often other rows equal one of them by chance.
+
+    `equal` of `tested` test rows equal a training row although they were not used: in tables of few values equal rows
+    occur. Without test rows, some training rows are compared with the others. `total` is the sum of the hashes of all
+    rows, test rows included; it identifies the table in any order.
+    """
+
+    hashes: np.ndarray
+    equal: int
+    tested: int
+    total: int
+
+    @classmethod
+    def from_sample(cls, sample: CountRows, test: np.ndarray) -> "SeenRows":
+        """Hash the rows of a table that was fitted to, all but the rows at the positions `test`.
+
+        Without test rows, every fifth row stands in for them when chance matches are counted.
+        """
+        hashes = hash_sample_rows(sample)
+        used = np.sort(np.delete(hashes, test))
+        tested = test if len(test) else np.arange(0, len(hashes), FOLDS)
+        others = used if len(test) else np.delete(hashes, tested)
+        return cls(used, int(np.isin(hashes[tested], others).sum()), len(tested), sum_hashes(hashes))
+
+    def to_bytes(self) -> bytes:
+        numbers = np.array(self[1:], dtype=np.uint64)
+        return save({"hashes": self.hashes.view(np.int64), "numbers": numbers.view(np.int64)})
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> "SeenRows":
+        arrays = load(content)
+        return cls(arrays["hashes"].view(np.uint64), *arrays["numbers"].view(np.uint64).tolist())
+
+    def find_unseen(self, hashes: np.ndarray) -> tuple[np.ndarray, str]:
+        """Return a mask of rows that the model was not fitted to, and a sentence if it was fitted to some.
+
+        If fit had n copies of a row, n copies of it are left out. All rows are kept if they equal training rows no more
+        often than the test rows of fit did by chance.
+        """
+        order = np.argsort(hashes, kind="stable")
+        ordered = hashes[order]
+        copy = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
+        had = np.searchsorted(self.hashes, ordered, "right") - np.searchsorted(self.hashes, ordered)
+        mask = np.zeros(len(hashes), dtype=bool)
+        mask[order] = copy < had
+        number, total = int(mask.sum()), len(hashes)
+        if not number:
+            return ~mask, ""
+        if self.equal and sum_hashes(hashes) != self.total:
+            share, usual = float(np.isin(hashes, self.hashes).mean()), self.equal / self.tested
+            error = math.sqrt(usual * (1.0 - usual) * (1.0 / total + 1.0 / self.tested))
+            if share <= usual + Z * error:
+                statement = f"{number:,} of {total:,} rows equal rows that the model was fitted to"
+                words = f"{statement}. Rows of its own table equal each other as often, so all rows are scored."
+                return np.ones(total, dtype=bool), words
+        if number == total:
+            raise InputError(
+                f"All {total:,} rows were used to fit the model, so scores on them say nothing about new rows. "
+                "Use rows that were not part of the fit."
+            )
+        were, are = ("was", "is") if number == 1 else ("were", "are")
+        note = f"{number:,} of {total:,} rows {were} used to fit the model and {are} left out of the scores."
+        return ~mask, note
+
+
+def sum_hashes(hashes: np.ndarray) -> int:
+    """Sum hashes modulo 2^64."""
+    return int(hashes.sum(dtype=np.uint64))

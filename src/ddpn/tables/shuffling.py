@@ -1,0 +1,89 @@
+"""Tables that are larger than memory: a uniform sample of their rows, and all of them in random order."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ddpn.runtime.errors import InputError
+from ddpn.tables.table import Table
+
+#: Rows and bytes of the sample at most: 300,000 rows of up to 100 columns of numbers.
+SAMPLE_ROWS, SAMPLE_BYTES = 300_000, 240 * 2**20
+#: Rows and bytes of the buffer that is shuffled, at most.
+BUFFER_ROWS, BUFFER_BYTES = 262_144, 128 * 2**20
+#: The share of the free memory that a table may take: fits make copies of it.
+MAX_MEMORY_SHARE = 0.5
+_MEMINFO = Path("/proc/meminfo")
+#: A table and the numbers of its rows -> which of them to use.
+Keep = Callable[[pl.DataFrame, np.ndarray], np.ndarray]
+
+
+def measure_free_memory() -> int | None:
+    """Return the bytes that programs can use without swapping; None if the system does not tell."""
+    if _MEMINFO.exists():
+        for line in _MEMINFO.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return 1024 * int(line.split()[1])
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def fits_in_memory(table: Table) -> bool:
+    """Return True if a table takes at most half of the free memory, or if that is unknown."""
+    free = measure_free_memory()
+    return free is None or table.rows * table.estimate_row_bytes() <= MAX_MEMORY_SHARE * free
+
+
+def draw_row_numbers(table: Table, seed: int) -> np.ndarray:
+    """Draw numbers of rows, from 0, uniformly without replacement; fewer for a wide table.
+
+    The rank of a q-quantile of n sampled rows is off by about sqrt(q (1 - q) / n): 0.1% for the median of 200,000.
+    """
+    size = max(1000, min(SAMPLE_ROWS, SAMPLE_BYTES // table.estimate_row_bytes()))
+    if size >= table.rows:
+        return np.arange(table.rows)
+    return np.sort(np.random.default_rng(seed).choice(table.rows, size, replace=False))
+
+
+def shuffle_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int, seed: int) -> Iterator[pl.DataFrame]:
+    """Yield frames of exactly `rows` rows, pass after pass without end; the same for the same seed.
+
+    Blocks are read in random order, and their rows are shuffled in a buffer. Rows left over at the end of a pass begin
+    the next chunk. `keep` takes rows and their numbers in the table, and returns a mask of those to use.
+    """
+    leftover: pl.DataFrame | None = None
+    for number in count():
+        used = 0
+        rng = np.random.default_rng([seed, number])
+        for buffer in _fill_buffers(table, columns, keep, rng):
+            used += buffer.height
+            shuffled = buffer[rng.permutation(buffer.height)]
+            shuffled = shuffled if leftover is None else pl.concat([leftover, shuffled], rechunk=True)
+            whole = shuffled.height // rows * rows
+            for start in range(0, whole, rows):
+                yield shuffled[start : start + rows]
+            leftover = shuffled[whole:] if whole < shuffled.height else None
+        if not used:
+            raise InputError("The table must have training rows, got none.")
+
+
+def _fill_buffers(table: Table, columns: Sequence[str], keep: Keep, rng: np.random.Generator) -> Iterator[pl.DataFrame]:
+    """Yield the rows to use, from some random blocks at a time."""
+    size = max(1024, min(BUFFER_ROWS, BUFFER_BYTES // table.estimate_row_bytes(columns)))
+    blocks = table.list_blocks()
+    held: list[pl.DataFrame] = []
+    for position in rng.permutation(len(blocks)).tolist():
+        block = blocks[position]
+        frame = table.read_block(block, columns)
+        held.append(frame.filter(pl.Series(keep(frame, block.first + np.arange(frame.height)))))
+        if sum(part.height for part in held) >= size:
+            yield pl.concat(held, rechunk=True)
+            held = []
+    if held:
+        yield pl.concat(held, rechunk=True)

@@ -1,0 +1,186 @@
+"""Text as a table: its encoding, separator, header, empty rows, and the types of columns whose cells all agree."""
+
+import codecs
+import gzip
+import warnings
+import zlib
+from functools import partial
+
+import polars as pl
+
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import join_words
+from ddpn.tables.cells import MISSING, clean_text
+from ddpn.tables.dates import YEAR_FIRST, DateFormat, find_date_format, parse_dates
+from ddpn.tables.layout import MAX_BYTES_ABOVE_HEADER, SEPARATORS, Layout, check_first_lines
+from ddpn.tables.numbers import are_codes, has_grouped_points
+
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_DECIMAL_COMMA = r"^[+-]?[0-9]+(,[0-9]+)?$"
+#: Its comma may be a decimal sign or a thousands separator.
+_AMBIGUOUS_COMMA = r"^[+-]?[1-9][0-9]{0,2},[0-9]{3}$"
+
+
+class LongRowError(InputError):
+    """A row of the table `name` has more fields than its header."""
+
+    def __init__(self, name: str, row: str = "a row") -> None:
+        super().__init__(f"{name} cannot be read as a table: {row} has more fields than the header.")
+
+
+def read_text_table(
+    content: bytes, separator: str | None, name: str, as_text: set[str], layout: Layout | None = None
+) -> pl.DataFrame:
+    """Read a text table, without its empty rows; `name` is the file in messages.
+
+    With a `layout`, the content is a whole file, which may have a title above its header.
+    """
+    content = _decode_to_utf8(content, name)
+    if layout is not None:
+        content = _skip_rows(content, separator, name, layout.skip_rows)
+    if separator is None:
+        line = pl.read_csv(content, n_rows=1, has_header=False, infer_schema=False, separator="\x01", quote_char=None)
+        separator = find_separator(str(line.item(0, 0) or ""))
+    read = partial(pl.read_csv, has_header=False, infer_schema=False, separator=separator)
+    try:
+        cells = read(content)
+    except pl.exceptions.ComputeError:
+        read(content, truncate_ragged_lines=True)  # raises if long rows are not the reason
+        # Rows that end in one more separator than the header does: the header gets it too.
+        first, end, body = content.partition(b"\n")
+        try:
+            cells = read(first.rstrip(b"\r") + separator.encode() + end + body)
+        except pl.exceptions.ComputeError:
+            raise LongRowError(name) from None
+        if cells[:, -1].drop_nulls().str.strip_chars().ne("").any():
+            raise LongRowError(name) from None
+        cells = cells[:, :-1]
+    return infer_column_types(drop_empty_rows(_name_columns(cells, name), name), as_text, separator == ";")
+
+
+def _skip_rows(content: bytes, separator: str | None, name: str, skip_rows: int | None) -> bytes:
+    """Cut off the rows above the header; without a number of rows, raise an error if the first is a title."""
+    if content.startswith(_ZSTD):
+        if not skip_rows:
+            return content
+        lines = pl.read_csv(content, has_header=False, infer_schema=False, separator="\x01", quote_char=None)
+        content = "\n".join(line or "" for line in lines.to_series()).encode()
+    if skip_rows is None:
+        check_first_lines(content[:MAX_BYTES_ABOVE_HEADER], separator, name)
+    return content.split(b"\n", skip_rows)[-1] if skip_rows else content
+
+
+def _decode_to_utf8(content: bytes, name: str) -> bytes:
+    """Decompress the content and convert it to UTF-8; zstd is left to polars."""
+    if content.startswith(_GZIP):
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{name} cannot be read as a csv file: {error}.") from None
+    if content.startswith(_ZSTD) or content.isascii():
+        text = content
+    elif content.startswith(_UTF16_MARKS):
+        try:
+            text = content.decode("utf-16").encode()
+        except UnicodeDecodeError:
+            raise InputError(f"{name} cannot be read as UTF-16 text, which its first bytes announce.") from None
+    else:
+        text = content
+        try:
+            content.decode()
+        except UnicodeDecodeError:
+            try:
+                text, encoding = content.decode("cp1252").encode(), "Windows-1252"
+            except UnicodeDecodeError:
+                text, encoding = content.decode("latin-1").encode(), "Latin-1"
+            warnings.warn(f"{name} is not UTF-8; read as {encoding}.", UserWarning, stacklevel=2)
+    if b"\x00" in text[:10_000] and not content.startswith(_ZSTD):
+        raise InputError(f"{name} is not a text file: it holds NUL bytes.")
+    # Line ends of old Macs.
+    return text.replace(b"\r", b"\n") if b"\r" in text and b"\n" not in text else text
+
+
+def find_separator(header: str) -> str:
+    """Return the most frequent separator of the header, outside quotes; a comma if there is none."""
+    header = header.lstrip("\ufeff")
+    outside = "".join(header.split('"')[::2])
+    return max(SEPARATORS, key=outside.count)
+
+
+def _name_columns(cells: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Take column names from the first row; drop columns with neither a name nor values."""
+    names = [str(word or "").lstrip("\ufeff").strip() for word in cells.row(0)]
+    body = cells[1:]
+    kept = [j for j, word in enumerate(names) if word or body[:, j].is_not_null().any()]
+    names = [names[j] or f"column_{j + 1}" for j in kept]
+    twice = sorted({column for column in names if names.count(column) > 1}) if len(set(names)) < len(names) else []
+    if twice:
+        raise InputError(f"{name} has columns of the same name: {join_words(twice)}.")
+    return pl.DataFrame([body[:, j].alias(column) for j, column in zip(kept, names, strict=True)])
+
+
+def drop_empty_rows(frame: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Drop rows without any value; in a table of one column, an empty row is kept as a missing value."""
+    if frame.width < 2 or not frame.height:
+        return frame
+    text = [pl.col(column) for column, dtype in frame.schema.items() if dtype == pl.String]
+    others = [pl.col(column) for column, dtype in frame.schema.items() if dtype != pl.String]
+    blank = [cell.is_null() | (cell.str.strip_chars() == "") for cell in text] + [cell.is_null() for cell in others]
+    empty = frame.select(pl.all_horizontal(blank)).to_series()
+    if not empty.any():
+        return frame
+    count, at_the_end = int(empty.sum()), int((~empty).reverse().arg_max() or 0)
+    if at_the_end < count < frame.height:
+        what = "1 empty row is" if count == 1 else f"{count:,} empty rows are"
+        warnings.warn(f"{name}: {what} left out, and not counted in row numbers.", UserWarning, stacklevel=2)
+    return frame.filter(~empty)
+
+
+def infer_column_types(frame: pl.DataFrame, as_text: set[str], decimal_commas: bool = False) -> pl.DataFrame:
+    """Convert text columns to integers, numbers, booleans or dates if all cells agree, except those in `as_text`.
+
+    With `decimal_commas`, 3,14 is a number if some column has such numbers, and 1.234 is then an integer.
+    """
+    names = [name for name, dtype in frame.schema.items() if dtype == pl.String and name not in as_text]
+    if decimal_commas:
+        frame = _replace_decimal_commas(frame, names)
+    texts = [series for series in frame.iter_columns() if series.dtype == pl.String]
+    return frame.with_columns(_infer_type(series, series.name in as_text) for series in texts)
+
+
+def _replace_decimal_commas(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+    """Rewrite decimal commas as points, if some cell's comma can only be a decimal sign."""
+    texts = {name: clean_text(frame[name], MISSING) for name in names}
+    commas = [name for name, text in texts.items() if text.drop_nulls().str.contains(_DECIMAL_COMMA).all()]
+    certain = (texts[name].drop_nulls() for name in commas)
+    if not any((part.str.contains(",", literal=True) & ~part.str.contains(_AMBIGUOUS_COMMA)).any() for part in certain):
+        return frame
+    points = [name for name in names if name not in commas and has_grouped_points(texts[name])]
+    return frame.with_columns(
+        *(texts[name].str.replace(",", ".", literal=True) for name in commas),
+        *(texts[name].str.replace_all(".", "", literal=True) for name in points),
+    )
+
+
+def _infer_type(series: pl.Series, as_text: bool) -> pl.Series:
+    """Convert text to numbers, booleans or dates (year first) if all cells agree; else set missing cells to null."""
+    text = clean_text(series, MISSING)
+    kept = series.set(text.is_null(), None) if text.null_count() > series.null_count() else series
+    present = text.drop_nulls()
+    if as_text or present.is_empty():
+        return kept
+    if not are_codes(present):
+        for dtype in (pl.Int64, pl.Float64):
+            numbers = present.cast(dtype, strict=False)
+            # Text such as "inf" is a number to polars, and a cell to report to us.
+            if not numbers.null_count() and numbers.is_finite().all():
+                return text.cast(dtype)
+    if present.is_in(["true", "false"]).all():
+        return text == "true"
+    if not present.head(1).str.contains(r"^\d{4}-\d{1,2}-\d{1,2}").all():
+        return kept  # other dates are read by the format that fit finds
+    times = parse_dates(text, find_date_format(present) or DateFormat(YEAR_FIRST))
+    if times.null_count() > text.null_count():
+        return kept
+    return times if present.str.contains(":", literal=True).any() else times.cast(pl.Date)
