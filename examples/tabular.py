@@ -50,9 +50,9 @@ def fit_model(frame: pd.DataFrame, target: str, **options: Any) -> tuple[DDPNReg
 def predict_table(model: DDPNRegressor, X: pd.DataFrame) -> pd.DataFrame:
     """Return mean, interval, uncertainty and out-of-distribution flag of each row of X."""
     low, high = model.predict_interval(X, coverage=0.9).T
-    parts = model.predict_uncertainty(X)
+    prediction = model.predict_distribution(X)
     columns = {"mean": model.predict(X).round(1), "low": low, "high": high}
-    columns |= {name: parts[name].round(2) for name in ("aleatoric", "epistemic")}
+    columns |= {"aleatoric": prediction.aleatoric.round(2), "epistemic": prediction.epistemic.round(2)}
     return pd.DataFrame({**columns, "ood": model.is_ood(X)}, index=X.index)
 
 

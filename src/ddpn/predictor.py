@@ -428,7 +428,7 @@ class Predictor:
                 name, _, file = path.partition("/")
                 if name in member_files:
                     member_files[name][file] = content
-            members = {name: load_member(MEMBERS.find(name), member_files[name]) for name in about}
+            members = {name: load_member(MEMBERS.find_saved(name), member_files[name]) for name in about}
             counts = CountRange(**manifest.get("counts", {}))
             seconds = {name: entry["seconds"] for name, entry in about.items() if entry["seconds"] is not None}
             weights = {name: entry["weight"] for name, entry in about.items()}

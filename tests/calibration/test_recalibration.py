@@ -117,8 +117,7 @@ def test_an_estimator_uses_saves_and_reports_its_recalibration(counts_and_narrow
     assert isinstance(result, Recalibrated)
     assert result.base.mean.tolist() == before.mean.tolist()
     assert model.predict(X[2000:], statistic="median").tolist() == result.icdf(torch.tensor(0.5)).tolist()
-    parts = model.predict_uncertainty(X[2000:])
-    assert parts["total"] == pytest.approx(result.variance.numpy())
+    assert model.predict_distribution(X[2000:]).variance == pytest.approx(result.variance.numpy())
     model.fit_intervals(X[1000:2000], y[1000:2000])
     low, high = model.predict_interval(X[2000:]).T
     assert ((low <= y[2000:]) & (y[2000:] <= high)).mean() == pytest.approx(0.9, abs=0.04)

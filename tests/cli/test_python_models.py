@@ -59,11 +59,11 @@ def test_predictions_are_those_of_python(run_ddpn, model_folder, model, patients
     assert table.select("lower", "upper").to_numpy().tolist() == model.predict_interval(X, 0.8, exposure).tolist()
     quantiles = model.predict_quantiles(X, [0.1, 0.75], exposure)
     np.testing.assert_allclose(table.select("q0.1", "q0.75"), quantiles, rtol=1e-9)
-    np.testing.assert_allclose(table.select("p0", "p1", "p2"), model.predict_proba_of(X, range(3), exposure), rtol=1e-9)
-    parts = model.predict_uncertainty(X, exposure)
-    np.testing.assert_allclose(table["aleatoric"], parts["aleatoric"], rtol=1e-9)
-    np.testing.assert_allclose(table["epistemic"], parts["epistemic"], rtol=1e-9)
-    np.testing.assert_allclose(table["stddev"], np.sqrt(parts["total"]), rtol=1e-9)
+    prediction = model.predict_distribution(X, exposure)
+    np.testing.assert_allclose(table.select("p0", "p1", "p2"), prediction.pmf(range(3)), rtol=1e-9)
+    np.testing.assert_allclose(table["aleatoric"], prediction.aleatoric, rtol=1e-9)
+    np.testing.assert_allclose(table["epistemic"], prediction.epistemic, rtol=1e-9)
+    np.testing.assert_allclose(table["stddev"], prediction.std, rtol=1e-9)
     if isinstance(model, DDPNRegressor):
         assert table["ood_pvalue"].to_list() == model.ood_pvalue(X).tolist()
 

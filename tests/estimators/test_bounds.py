@@ -192,7 +192,7 @@ def test_nothing_is_predicted_outside_of_the_bounds(glm_with_upper_bounds):
     new, beds = TEST[:200], BEDS[N : N + 200]
     total = np.zeros(200)
     for count in range(8):
-        p = glm_with_upper_bounds.predict_proba_of(new, [count], upper=beds)[:, 0]
+        p = glm_with_upper_bounds.predict_distribution(new, upper=beds).pmf(count)
         assert (p[beds < count] == 0).all()
         total += p
     np.testing.assert_allclose(total, 1.0, rtol=1e-9)
@@ -206,7 +206,7 @@ def test_nothing_is_predicted_outside_of_the_bounds(glm_with_upper_bounds):
 def test_a_mixture_with_bounds_has_no_mass_outside(quick):
     y = np.clip(Y[:300], 1, 5)
     model = quick(lower=1, upper=5, mix_with=["glm"], likelihood="poisson").fit(X[:300], y)
-    p = model.predict_proba_of(X[:40], range(8))
+    p = model.predict_distribution(X[:40]).pmf(range(8))
     assert (p[:, [0, 6, 7]] == 0).all()
     np.testing.assert_allclose(p.sum(1), 1.0, rtol=1e-6)
 

@@ -67,7 +67,7 @@ def test_intervals_hold_their_share(model, counts, exposures):
     assert (low >= 0).all()
     # Mass of [low, high], with half a count on either side for Normals.
     counted = np.arange(high.max() + 1)
-    proba = model.predict_proba_of(X, counted, exposures)
+    proba = model.predict_distribution(X, exposures).pmf(counted)
     inside = (counted >= low[:, None]) & (counted <= high[:, None])
     assert (np.where(inside, proba, 0.0).sum(1) >= 0.8 - 1e-9).all()
 
@@ -97,16 +97,16 @@ def test_quantiles_at_no_level_and_at_the_ends_are_defined(small_ensemble, count
 
 
 def test_variance_is_split(model, dist, counts, exposures):
-    parts = model.predict_uncertainty(counts[0], exposures)
+    prediction = model.predict_distribution(counts[0], exposures)
     means, variances = dist.components.mean.numpy(), dist.components.variance.numpy()
-    assert parts["aleatoric"] == pytest.approx(variances.mean(1), rel=1e-12)
-    assert parts["epistemic"] == pytest.approx(means.var(1), rel=1e-9, abs=1e-12)
-    assert parts["total"] == pytest.approx(dist.variance.numpy(), rel=1e-12)
+    assert prediction.aleatoric == pytest.approx(variances.mean(1), rel=1e-12)
+    assert prediction.epistemic == pytest.approx(means.var(1), rel=1e-9, abs=1e-12)
+    assert prediction.variance == pytest.approx(dist.variance.numpy(), rel=1e-12)
 
 
 def test_probabilities_of_normals_are_those_of_rounding(normal, counts):
     ends = get_normals(normal, counts[0])
-    probabilities = normal.predict_proba_of(counts[0], [0, 3])
+    probabilities = normal.predict_distribution(counts[0]).pmf([0, 3])
     assert probabilities[:, 0] == pytest.approx(ends.cdf(0.5), rel=1e-9)
     assert probabilities[:, 1] == pytest.approx(ends.cdf(3.5) - ends.cdf(2.5), rel=1e-7)
 
@@ -128,13 +128,13 @@ def test_rows_beyond_a_block_are_predicted_too(small_ensemble, counts, monkeypat
         small_ensemble.predict(X),
         small_ensemble.predict_interval(X),
         small_ensemble.crps(X, y),
-        small_ensemble.predict_proba_of(X, [0, 1]),
+        small_ensemble.predict_quantiles(X, [0.1, 0.9]),
     )
     monkeypatch.setattr(predictor, "BLOCK", 20)
     assert small_ensemble.predict(X) == pytest.approx(expected[0], rel=1e-12)
     assert (small_ensemble.predict_interval(X) == expected[1]).all()
     assert small_ensemble.crps(X, y) == pytest.approx(expected[2], rel=1e-12)
-    assert small_ensemble.predict_proba_of(X, [0, 1]) == pytest.approx(expected[3], rel=1e-12)
+    assert (small_ensemble.predict_quantiles(X, [0.1, 0.9]) == expected[3]).all()
 
 
 def test_the_score_of_counts_that_are_all_zero_is_finite(small_ensemble, counts):
@@ -164,7 +164,6 @@ REFUSED = [
     ("predict_interval", {"kind": "widest"}),
     *(("predict_interval", {"coverage": value}) for value in (0.0, 1.0, 90, -0.1, float("nan"), "0.9")),
     *(("predict_quantiles", {"q": value}) for value in ([10, 90], np.nan, -0.1, ["half"], [[0.5]])),
-    *(("predict_proba_of", {"counts": value}) for value in ([-1], [0.5], ["a"], [np.nan])),
 ]
 
 
@@ -172,6 +171,12 @@ REFUSED = [
 def test_bad_arguments_are_reported(small_ensemble, counts, ask, options):
     with pytest.raises((ConfigError, InputError), match=f"^{next(iter(options))} must "):
         getattr(small_ensemble, ask)(counts[0], **options)
+
+
+@pytest.mark.parametrize("value", [[-1], [0.5], ["a"], [np.nan]], ids=str)
+def test_bad_counts_are_reported(small_ensemble, counts, value):
+    with pytest.raises(InputError, match=r"^counts must "):
+        small_ensemble.predict_distribution(counts[0]).pmf(value)
 
 
 # Leaderboard, verdict and report ---------------------------------------------------------------------------------

@@ -52,7 +52,9 @@ def assert_all_finite(model: DDPNRegressor, X: np.ndarray, y: np.ndarray) -> Non
     assert (low >= 0).all()
     assert (high >= low).all()
     assert (high < 1e12).all()
-    assert all(np.isfinite(part).all() and (part >= 0).all() for part in model.predict_uncertainty(X).values())
+    prediction = model.predict_distribution(X)
+    variances = prediction.aleatoric, prediction.epistemic, prediction.variance
+    assert all(np.isfinite(part).all() and (part >= 0).all() for part in variances)
     assert np.isfinite([model.score(X, y), model.crps(X, y), model.nll(X, y)]).all()
 
 

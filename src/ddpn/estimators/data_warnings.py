@@ -1,13 +1,12 @@
 """Warnings of `fit` about the table: the findings of the checks that `ddpn fit` runs, with the arguments to use."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock
-from ddpn.runtime.errors import DataWarning
+from ddpn.runtime.errors import DataWarning, warn_user
 from ddpn.tables.checks import (
     FindingKind,
     TableFinding,
@@ -42,9 +41,9 @@ def warn_about_table(sample: CountRows, dates: DateColumns, is_split: bool, cloc
     # Whether a date is to come later is a matter of the scores, which `fit` does not report.
     findings = [finding for finding in findings if finding.kind != FindingKind.DATE]
     for finding in findings:
-        warnings.warn(f"{finding.statement} {_describe_remedy(finding, names)}", DataWarning, stacklevel=3)
+        warn_user(f"{finding.statement} {_describe_remedy(finding, names)}", DataWarning)
     if skipped:
-        warnings.warn(skipped, DataWarning, stacklevel=3)
+        warn_user(skipped, DataWarning)
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -35,7 +35,7 @@ from ddpn.rows.checks import TableLike, get_row_labels, to_array
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.groups import check_groups
-from ddpn.runtime.errors import ConfigError, DataWarning, InputError
+from ddpn.runtime.errors import ConfigError, DataWarning, InputError, warn_user
 from ddpn.runtime.frames import library_name
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_choice, check_number, is_integer, is_number
@@ -136,7 +136,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             objects = [nw.col(name).cast(nw.String) for name, dtype in frame.schema.items() if dtype == nw.Object]
             table = self._roles.parse(frame.with_columns(*objects).to_polars())
             return ColumnTable(table.columns, index=get_row_labels(X))
-        X = self._dates.read(X, lambda sentence: warnings.warn(sentence, DataWarning, stacklevel=5))
+        X = self._dates.read(X, partial(warn_user, category=DataWarning))
         return self.predictor_.parse(X)
 
     # Predicting --------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             return None
         labels = interval_groups.read_labels(X, groups)
         if sentence := interval_groups.describe_unseen(labels):
-            warnings.warn(sentence, UserWarning, stacklevel=3)
+            warn_user(sentence)
         return labels
 
     def predict_quantiles(
@@ -270,44 +270,6 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         array of float, shape (rows, levels)
         """
         return self._over_blocks(lambda rows: rows.quantile(q).reshape(len(rows), -1), X, exposure, upper)
-
-    def predict_uncertainty(
-        self, X: TableLike, exposure: ArrayLike | None = None, upper: ArrayLike | None = None
-    ) -> dict[str, np.ndarray]:
-        """Predict the variance of every row and its two parts.
-
-        Parameters
-        ----------
-        X, exposure, upper
-            As for `predict_distribution`.
-
-        Returns
-        -------
-        dict of arrays, each of shape (rows,)
-            "total" is the variance, the sum of "aleatoric", which more data would not remove, and "epistemic", the
-            disagreement of the mixture's components. After recalibration, the total is that of the recalibrated
-            distribution, divided in the mixture's proportions.
-        """
-        parts = self._over_blocks(lambda rows: np.stack([rows.aleatoric, rows.epistemic], 1), X, exposure, upper)
-        return {"aleatoric": parts[:, 0], "epistemic": parts[:, 1], "total": parts.sum(1)}
-
-    def predict_proba_of(
-        self, X: TableLike, counts: ArrayLike, exposure: ArrayLike | None = None, upper: ArrayLike | None = None
-    ) -> np.ndarray:
-        """Predict the probability of given counts.
-
-        Parameters
-        ----------
-        X, exposure, upper
-            As for `predict_distribution`.
-        counts : int or array-like of int
-            The counts whose probability is wanted. For Gaussians it is the probability of rounding to them.
-
-        Returns
-        -------
-        array of float, shape (rows, counts)
-        """
-        return self._over_blocks(lambda rows: rows.pmf(counts).reshape(len(rows), -1), X, exposure, upper)
 
     # Scores ------------------------------------------------------------------------------------------------------
 
@@ -583,7 +545,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         if alpha is not None:
             alpha = check_alpha(alpha, len(ood.scores))
         elif ood.warning:
-            warnings.warn(ood.warning, UserWarning, stacklevel=2)
+            warn_user(ood.warning)
         return ood.is_ood(self.ood_pvalue(X), alpha)
 
     def ood_reasons(self, X: TableLike) -> list[list[str]]:

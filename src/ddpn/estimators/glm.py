@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -22,7 +21,7 @@ from ddpn.predictor import Predictor
 from ddpn.rows.checks import TableLike
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
-from ddpn.runtime.errors import InputError
+from ddpn.runtime.errors import InputError, warn_user
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes
 from ddpn.tables.reading import read_table
@@ -213,17 +212,16 @@ class CountGLM(CountEstimator):
         self.aic_ = 2.0 * len(best.theta) - 2.0 * self.loglik_
         self.bic_ = float(np.log(weight.sum())) * len(best.theta) - 2.0 * self.loglik_
         if not self.converged_:
-            warnings.warn(
+            warn_user(
                 f"The search did not reach a maximum: the gradient norm is {self.gradient_norm_:.2g} after "
                 f"{self.n_iter_} steps. Raise max_iter or alpha, or choose a simpler likelihood.",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         sentences = coefficient_warnings(fit, _label_parameters(head), design.names, deviations, quality)
         if head.name == "poisson" and covariance_type == "model":
             sentences += overdispersion_warning(quality, len(best.theta))
         for sentence in sentences:
-            warnings.warn(sentence, UserWarning, stacklevel=2)
+            warn_user(sentence)
         return self
 
     def _make_head(self) -> Head:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Self
@@ -37,7 +37,7 @@ from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, HELD_OUT_SHARE, MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, draw_held_out_rows
 from ddpn.runtime.deadlines import parse_duration
-from ddpn.runtime.errors import ConfigError, DataWarning, InputError
+from ddpn.runtime.errors import ConfigError, DataWarning, InputError, warn_user
 from ddpn.runtime.jobs import Where, is_here
 from ddpn.runtime.progress import is_notebook, show_steps
 from ddpn.runtime.time_plan import Schedule, make_budget_clock
@@ -137,8 +137,8 @@ class NetworkRegressor(CountEstimator):
         _raise_for_removed(removed)
         schedule = self._make_schedule()
         head = self._make_head()
-        dates = DateColumns.find(X)
-        X = dates.read(X, _warn_about_cells)
+        dates, warn_about_cells = DateColumns.find(X), partial(warn_user, category=DataWarning)
+        X = dates.read(X, warn_about_cells)
         train = CountRows.from_arguments(X, y, sample_weight, exposure, upper, censored, groups, self.fractional)
         train = train.replace(X=read_table(X, type(self)))
         counts = self._make_range(head, train)
@@ -151,16 +151,16 @@ class NetworkRegressor(CountEstimator):
             validation = counts.apply(validation, "validation.y")
             if (train.exposure is None) != (validation.exposure is None):
                 raise InputError("Training and validation rows must both have exposures, or neither.")
-            validation = validation.replace(X=dates.read(validation.X, _warn_about_cells))
+            validation = validation.replace(X=dates.read(validation.X, warn_about_cells))
         for sentence in (note for column in dates.columns for note in column.notes):
-            warnings.warn(sentence, DataWarning, stacklevel=2)
+            warn_user(sentence, DataWarning)
         warn_about_table(train, dates, is_split=validation is not None, clock=schedule.clock)
         with show_steps(self._shows_progress) as begin_step:
             schedule = replace(schedule, on_step=begin_step)
             fitted = self.fit_rows(train, validation, counts, self._pipeline_options(counts), schedule)
         self._dates = dates
         for note in fitted.notes:
-            warnings.warn(note, UserWarning, stacklevel=2)
+            warn_user(note)
         if fitted.missing:
             raise KeyboardInterrupt
         return self
@@ -575,10 +575,6 @@ class DDPNRegressor(NetworkRegressor):
     def encoder_(self) -> FeatureEncoder:
         """The encoder of the networks' inputs."""
         return self._networks.encoder
-
-
-def _warn_about_cells(sentence: str) -> None:
-    warnings.warn(sentence, DataWarning, stacklevel=4)
 
 
 #: What replaced the arguments of `fit` for validation rows.

@@ -27,6 +27,7 @@ MEMBERS = Registry(
         "large_networks": "ddpn.members.networks:LargeNetworks",
         "poisson_glm": "ddpn.members.glm:PoissonGLM",
     },
+    "ddpn.members.MEMBERS",
 )
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.members.member import Member, Task, make_exposure_tensor, to_tensor
-from ddpn.networks.heads import HEADS, Head, make_head
+from ddpn.networks.heads import HEADS, Head, load_head, make_head
 from ddpn.networks.heads.head import WeightedCounts
 from ddpn.rows.checks import get_row_count
 from ddpn.rows.count_rows import CountRows
@@ -93,7 +93,7 @@ class Constant(Member):
     @classmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
         facts = json.loads(files["constant.json"])
-        head = make_head(facts["likelihood"], **facts["options"])
+        head = load_head(facts["likelihood"], facts["options"])
         return cls(head, to_tensor(np.array(facts["raw outputs"])), facts["unit"])
 
     def get_facts(self) -> JsonObject:

@@ -13,7 +13,7 @@ from torch.distributions import Distribution
 from ddpn.members.design import Design
 from ddpn.members.linear import LinearFit, LinearPredictor, fit_linear
 from ddpn.members.member import Member, NotApplicableError, Task, make_exposure_tensor
-from ddpn.networks.heads import Head, make_head
+from ddpn.networks.heads import Head, load_head, make_head
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
@@ -195,7 +195,7 @@ class GLM(Member):
         facts, arrays = json.loads(files[_FACTS]), arrays_from_bytes(files[_ARRAYS])
         is_design = "design" in facts
         return cls(
-            make_head(facts["head"], **facts["options"]),
+            load_head(facts["head"], facts["options"]),
             LinearPredictor(*(arrays[name] for name in LinearPredictor._fields)),
             facts["unit"],
             encoder=None if is_design else encoder_from_bytes(files[_ENCODER], _ENCODER),

@@ -4,7 +4,9 @@
 """
 
 import errno
+import inspect
 import json
+import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -164,3 +166,11 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, OSError):
         return describe_os_error(error)
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"
+
+
+def warn_user(sentence: str, category: type[Warning] = UserWarning) -> None:
+    """Issue a warning that shows the line of the user's program that called ddpn, however deep inside it arises."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "ddpn":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(sentence, category, stacklevel=level)

@@ -8,7 +8,7 @@ from importlib import import_module
 from numbers import Integral, Real
 from typing import Any, TypeGuard, TypeVar
 
-from ddpn.runtime.errors import Argument, ConfigError, DDPNError
+from ddpn.runtime.errors import Argument, ConfigError, DDPNError, InputError
 from ddpn.runtime.errors import format_rows as format_rows
 from ddpn.runtime.errors import join_words as join_words
 
@@ -129,9 +129,9 @@ class Registry(UserDict[str, Any]):
     (['ordered'], 'OrderedDict')
     """
 
-    def __init__(self, kind: str, entries: dict[str, Any]) -> None:
+    def __init__(self, kind: str, entries: dict[str, Any], name: str = "") -> None:
         super().__init__(entries)
-        self.kind = kind
+        self.kind, self.name = kind, name
 
     def __getitem__(self, name: str) -> Any:
         entry = self.data[name]
@@ -143,3 +143,12 @@ class Registry(UserDict[str, Any]):
     def find(self, name: object) -> Any:
         """Return the class called `name`; raise a `ConfigError` with a suggestion if there is none."""
         return self[check_choice(self.kind, name, self.data)]
+
+    def find_saved(self, name: str) -> Any:
+        """Return the class that a saved model names; raise an `InputError` that says how to register a missing one."""
+        if name not in self.data:
+            raise InputError(
+                f"The model has the {self.kind} {name!r}, which this program does not know. Register it first: "
+                f"{self.name}[{name!r}] = ..."
+            )
+        return self[name]

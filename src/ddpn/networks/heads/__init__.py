@@ -4,7 +4,7 @@ A new likelihood is one new file and one line in `SHIPPED`, or `HEADS["name"] = 
 package and listing `HEADS` do not import torch: a head is imported on first use.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ddpn.runtime.errors import ConfigError
@@ -14,7 +14,7 @@ from ddpn.runtime.validation import Registry, check_choice, check_integer, join_
 if TYPE_CHECKING:
     from ddpn.networks.heads.head import Head
 
-__all__ = ["DEFAULT_LIKELIHOOD", "HEADS", "Head", "check_likelihood", "make_head"]
+__all__ = ["DEFAULT_LIKELIHOOD", "HEADS", "Head", "check_likelihood", "load_head", "make_head"]
 
 #: The default likelihood of networks. The default of a GLM is a single Double Poisson.
 DEFAULT_LIKELIHOOD = "mixed"
@@ -41,7 +41,7 @@ SHIPPED = {
 #: Likelihoods of counts "k of n" with a known total n.
 TOTALS = ("double_binomial",)
 #: All likelihoods, including those that users add: name -> subclass of `Head`.
-HEADS = Registry("likelihood", SHIPPED)
+HEADS = Registry("likelihood", SHIPPED, "ddpn.networks.heads.HEADS")
 
 #: The module of each class that is imported on first use.
 _MODULES = {cls: module for module, _, cls in (entry.partition(":") for entry in SHIPPED.values())}
@@ -94,6 +94,13 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
         what = f"cannot be combined with `{next(iter(options))}`"
         raise ConfigError(what, argument="components", remedy="Leave one of them out.")
     return HEADS["mixed"](families=(likelihood,) * components)
+
+
+def load_head(likelihood: str, options: Mapping[str, Any]) -> "Head":
+    """Make the head of a saved model; raise an `InputError` if a likelihood of it must be registered first."""
+    for name in (likelihood, *options.get("families", ())):
+        HEADS.find_saved(name)
+    return make_head(likelihood, **options)
 
 
 def check_likelihood(likelihood: Any) -> tuple[str, ...]:
