@@ -319,5 +319,5 @@ def test_a_missing_ood_score_or_an_unknown_member_is_refused(model_path, rewrite
     with pytest.raises(InputError, match="do not fit its manifest"):
         Predictor.load(model_path)
     rewrite(model_path, members={"my_own": {"weight": 1.0, "seconds": None, "facts": {}}})
-    with pytest.raises(ConfigError, match=r"member must be one of constant, .*got 'my_own'"):
+    with pytest.raises(InputError, match=r"^The model has the member 'my_own', .*Register it first"):
         Predictor.load(model_path)

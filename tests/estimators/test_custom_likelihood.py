@@ -12,7 +12,7 @@ from scipy import stats
 from torch.distributions import constraints
 from typer.testing import CliRunner
 
-from ddpn import ConfigError, CountGLM, DDPNRegressor
+from ddpn import ConfigError, CountGLM, DDPNRegressor, InputError
 from ddpn.cli import app
 from ddpn.distributions import CountDistribution
 from ddpn.networks.heads import HEADS, Head
@@ -78,6 +78,15 @@ def test_networks_and_a_glm_predict_the_likelihood(quick, data, tmp_path):
     model.save(tmp_path / "model")
     again = DDPNRegressor.load(tmp_path / "model")
     assert (again.predict(X, exposure) == model.predict(X, exposure)).all()
+
+
+@pytest.mark.parametrize("likelihood", ["geometric", ["poisson", "geometric"]], ids=str)
+def test_a_program_that_lacks_it_is_told_to_register_it(quick, data, tmp_path, monkeypatch, likelihood):
+    X, y, _ = data
+    quick(likelihood=likelihood, epochs=1).fit(X, y).save(tmp_path / "model")
+    monkeypatch.delitem(HEADS, "geometric")
+    with pytest.raises(InputError, match=r"the likelihood 'geometric', .*Register it first: .*\.HEADS\['geometric'\]"):
+        DDPNRegressor.load(tmp_path / "model")
 
 
 def test_the_glm_is_that_of_statsmodels(data):

@@ -21,7 +21,7 @@ from ddpn.export import export_onnx
 from ddpn.members import MEMBERS, Member
 from ddpn.members.folds import CrossFitted
 from ddpn.predictor import MIXTURE
-from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes
 from ddpn.tables.encoding import FeatureEncoder, encoder_from_bytes, encoder_to_bytes
 from ddpn.workflow.model_folder import load
@@ -160,7 +160,9 @@ def test_copies_of_the_member_are_saved_and_loaded(default_model, data, tmp_path
     assert (again.predict_interval(X) == default_model.predict_interval(X)).all()
     with pytest.MonkeyPatch.context() as patch:
         patch.delitem(MEMBERS, "knn")
-        with pytest.raises(ConfigError, match=r"member must be one of .*got 'knn'"):
+        with pytest.raises(
+            InputError, match=r"^The model has the member 'knn', .*Register it first: ddpn\.members\.MEMBERS\['knn'\]"
+        ):
             CountRegressor.load(tmp_path / "model")
 
 

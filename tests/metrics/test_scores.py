@@ -6,18 +6,13 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from torch.distributions import Exponential, Normal
 
-from ddpn import CountGLM
 from ddpn.distributions import DoublePoisson, Mixture, NegativeBinomial, Poisson
 from ddpn.distributions.mixture import ContinuousMixture
 from ddpn.metrics import (
     absolute_error,
     crps,
-    crps_scorer,
     nll,
     point,
 )
@@ -97,27 +92,3 @@ def test_the_default_is_the_point_that_makes_the_error_least():
     assert absolute == pytest.approx((pmf * np.abs(z.numpy() - others[:, None])).sum(1).min(), rel=1e-12)
     for statistic in ("mean", "mode"):
         assert (pmf * absolute_error(dist, z, statistic).numpy()).sum() > absolute
-
-
-# Searches by CRPS choose the likelihood that counts were drawn from -----------------------------------------------
-
-RNG = np.random.default_rng(0)
-X = RNG.uniform(-1.0, 1.0, (600, 2))
-MEAN = np.exp(1.5 + 0.8 * X[:, 0])
-#: Counts whose variance is far below the mean; the example of `crps_scorer` has some whose variance is above it.
-Y_BELOW = RNG.binomial(np.round(MEAN / 0.8).astype(int), 0.8)
-
-
-def test_a_search_by_crps_finds_the_likelihood():
-    grid = {"likelihood": ["poisson", "double_poisson"]}
-    search = GridSearchCV(CountGLM(dispersion="constant"), grid, scoring=crps_scorer, cv=3).fit(X, Y_BELOW)
-    assert search.best_params_ == {"likelihood": "double_poisson"}
-    assert search.best_score_ < 0
-
-
-def test_a_pipeline_is_scored_by_its_last_step():
-    y = Y_BELOW
-    pipe = make_pipeline(StandardScaler(), CountGLM(likelihood="poisson")).fit(X[:400], y[:400])
-    weights = {"sample_weight": np.arange(200.0)}
-    expected = pipe[-1].crps(pipe[:-1].transform(X[400:]), y[400:], **weights)
-    assert crps_scorer(pipe, X[400:], y[400:], **weights) == -expected

@@ -8,10 +8,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-import polars as pl
 import torch
 from torch.distributions import Distribution
 
@@ -32,10 +31,15 @@ from ddpn.prediction.prediction import Prediction
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
+from ddpn.runtime.frames import make_frame
 from ddpn.runtime.threads import single_thread
 from ddpn.statistics import weighted_mean, wilson_interval
 from ddpn.storage.contents import JsonObject
 from ddpn.tables.row_draw import draw_to_json, format_drawn_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
 
 #: The nominal coverage of the intervals that are scored.
 COVERAGE = 0.9
@@ -467,12 +471,15 @@ class Leaderboard:
         The numbers on which the verdict on the mixture is based.
     rows, total : int
         The number of rows that were scored, and the number from which they were drawn.
+    library : {"polars", "pandas"}
+        What `to_frame` returns.
     """
 
     entries: list[JsonObject]
     evaluation: Evaluation
     rows: int
     total: int
+    library: str = "polars"
 
     @property
     def verdict(self) -> Verdict:
@@ -500,9 +507,10 @@ class Leaderboard:
             "verdict": {"level": decision.level, "sentences": list(decision.sentences), "prefer": decision.prefer},
         }
 
-    def to_frame(self) -> pl.DataFrame:
-        """Return the `entries` as a polars data frame with one row per candidate."""
-        return pl.DataFrame(self.entries)
+    def to_frame(self) -> "pd.DataFrame | pl.DataFrame":
+        """Return the `entries` as a data frame with one row per candidate: of pandas if X was one, else of polars."""
+        columns = dict.fromkeys(name for entry in self.entries for name in entry)
+        return make_frame({name: [entry.get(name) for entry in self.entries] for name in columns}, self.library)
 
     def __str__(self) -> str:
         return f"{self.title}\n{tabulate_scores(self.entries, COVERAGE)}\n{self.verdict}"

@@ -6,13 +6,14 @@ from html import escape
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 import numpy as np
-import polars as pl
 from scipy.special import ndtr, ndtri
 
 from ddpn.runtime.display import TextTable
+from ddpn.runtime.frames import make_frame
 
 if TYPE_CHECKING:
-    import polars
+    import pandas as pd
+    import polars as pl
 
 #: The columns of a table by the names that they are printed under.
 Columns: TypeAlias = dict[str, tuple[str, ...] | np.ndarray]
@@ -33,6 +34,7 @@ class CoefficientTable(NamedTuple):
     low: np.ndarray
     high: np.ndarray
     coverage: float
+    library: str = "polars"
 
     @classmethod
     def from_estimates(
@@ -42,12 +44,13 @@ class CoefficientTable(NamedTuple):
         estimate: np.ndarray,
         std_error: np.ndarray,
         coverage: float,
+        library: str = "polars",
     ) -> Self:
         """Add z, p and intervals; an unknown standard error leaves all of these unknown."""
         z = np.divide(estimate, std_error, out=np.full_like(estimate, np.nan), where=std_error > 0)
         reach = ndtri(0.5 + 0.5 * coverage) * std_error
         tests = (z, 2.0 * ndtr(-np.abs(z)), estimate - reach, estimate + reach)
-        return cls(tuple(parameter), tuple(feature), estimate, std_error, *tests, coverage)
+        return cls(tuple(parameter), tuple(feature), estimate, std_error, *tests, coverage, library)
 
     def rows(self, index: np.ndarray) -> Self:
         """Return some of the rows as a table; `index` is a mask."""
@@ -55,18 +58,20 @@ class CoefficientTable(NamedTuple):
             [name for name, is_kept in zip(names, index, strict=True) if is_kept]
             for names in (self.parameter, self.feature)
         )
-        return self.from_estimates(parameter, feature, self.estimate[index], self.std_error[index], self.coverage)
+        numbers = self.estimate[index], self.std_error[index], self.coverage
+        return self.from_estimates(parameter, feature, *numbers, self.library)
 
     @property
     def columns(self) -> Columns:
         """Every column by the name it is printed under, such as for `pandas.DataFrame`."""
         share = f"{100 * self.coverage:g}%"
         names = ("parameter", "feature", "estimate", "std. error", "z", "p", f"{share} low", f"{share} high")
-        return dict(zip(names, self[:-1], strict=True))
+        numbers = (self.estimate, self.std_error, self.z, self.p, self.low, self.high)
+        return dict(zip(names, (self.parameter, self.feature, *numbers), strict=True))
 
-    def to_frame(self) -> "polars.DataFrame":
-        """Return the table as a polars data frame, one row per coefficient."""
-        return pl.DataFrame(self.columns)
+    def to_frame(self) -> "pd.DataFrame | pl.DataFrame":
+        """Return a data frame with one row per coefficient: of pandas if X was one, else of polars."""
+        return make_frame(self.columns, self.library)
 
     def __str__(self) -> str:
         return str(TextTable(list(self.columns), _format_rows(self.columns), names=2))

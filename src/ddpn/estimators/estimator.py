@@ -70,6 +70,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     _roles: Roles | None = None
     #: Columns of dates in the data frame that `fit` was given.
     _dates: DateColumns = DateColumns()
+    #: The library of the data frame that `fit` was given, "pandas" or "polars"; "polars" for other tables.
+    _library: str = "polars"
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
@@ -94,7 +96,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             predictor.calibration = replace(predictor.calibration, profile=profile)
         schema.set_names(self)
         self.feature_kinds_, self.predictor_, self._roles = list(schema.kinds), predictor, None
-        self._dates = DateColumns()
+        self._dates, self._library = DateColumns(), "polars"
 
     # What was fitted ---------------------------------------------------------------------------------------------
 
@@ -294,7 +296,15 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         upper: ArrayLike | None = None,
         censored: ArrayLike | None = None,
     ) -> float:
-        """D^2, the share of the Poisson deviance that the predicted means explain: 1 is best, 0 is that of a constant.
+        """Return D^2, the share of the Poisson deviance that the predicted means explain: 1 is best.
+
+        A constant mean (or a constant rate per exposure) has 0, and worse predictions are below. It is what
+        `sklearn.metrics.d2_tweedie_score` with `power=1` returns, and is read like R^2. R^2 itself measures squared
+        errors, which are largest where counts are large, as the variance of counts grows with their mean: a few rows
+        then decide it. For R^2, call ``sklearn.metrics.r2_score(y, model.predict(X))``.
+
+        Both measure means alone. To compare distributions, use `crps`, or `ddpn.metrics.crps_scorer` as `scoring` in
+        scikit-learn.
 
         Parameters
         ----------
@@ -635,7 +645,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
         sample = sample.replace(group=check_groups(groups, len(sample)))
         draw = draw_sample(sample, check_max_rows(max_rows))
-        return leaderboard_of(self._fitted, draw.take(sample), total=draw.total)
+        board = leaderboard_of(self._fitted, draw.take(sample), total=draw.total)
+        return replace(board, library=library_name(X))
 
     def _out_of_fold_leaderboard(self) -> Leaderboard:
         raise InputError("X and y are missing. Pass a test set: rows that were not used in `fit`.")
@@ -720,6 +731,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             "options": plain_options(self, self._not_saved),
             "schema": schema.as_dict(),
             "dates": [asdict(column) for column in self._dates.columns],
+            "library": self._library,
             "extra": extra,
         }
         return files | more, manifest
@@ -789,7 +801,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         schema.set_names(model)
         model.feature_kinds_ = list(schema.kinds)
         model._dates = DateColumns(tuple(TableColumn.from_dict(column) for column in saved.get("dates", ())))
-        model._roles = roles
+        model._roles, model._library = roles, saved.get("library", "polars")
         model._restore_extra(files, saved["extra"])
         return model
 

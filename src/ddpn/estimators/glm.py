@@ -22,6 +22,7 @@ from ddpn.rows.checks import TableLike
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
 from ddpn.runtime.errors import InputError, warn_user
+from ddpn.runtime.frames import library_name
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes
 from ddpn.tables.reading import read_table
@@ -200,6 +201,7 @@ class CountGLM(CountEstimator):
         loglik = -float(weight @ fit.objective.losses(best.theta))
         quality = GoodnessOfFit.measure(fit, loglik)
         self._store_fit(Schema.from_table(table), predictor, sample.rows(used) if n_dropped else sample)
+        self._library = library_name(X)
         self.n_rows_, self.n_dropped_ = len(rows), n_dropped
         self.n_groups_ = None if codes is None else int(codes.max()) + 1
         self.coef_ = fit.linear.slopes / fit.linear.scale
@@ -289,7 +291,7 @@ class CountGLM(CountEstimator):
             feature += features
             parts.append(np.r_[self.intercept_[p], self.coef_[p] if follows else []])
         return CoefficientTable.from_estimates(
-            parameter, feature, np.concatenate(parts), self.standard_errors_, coverage
+            parameter, feature, np.concatenate(parts), self.standard_errors_, coverage, self._library
         )
 
     def summary(self, coverage: float = 0.95) -> GLMSummary:

@@ -38,6 +38,7 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, HELD_OUT_SHARE, MIN_ROWS_TO_VALIDATE, SMALL_TABLE_ROWS, draw_held_out_rows
 from ddpn.runtime.deadlines import parse_duration
 from ddpn.runtime.errors import ConfigError, DataWarning, InputError, warn_user
+from ddpn.runtime.frames import library_name
 from ddpn.runtime.jobs import Where, is_here
 from ddpn.runtime.progress import is_notebook, show_steps
 from ddpn.runtime.time_plan import Schedule, make_budget_clock
@@ -158,7 +159,7 @@ class NetworkRegressor(CountEstimator):
         with show_steps(self._shows_progress) as begin_step:
             schedule = replace(schedule, on_step=begin_step)
             fitted = self.fit_rows(train, validation, counts, self._pipeline_options(counts), schedule)
-        self._dates = dates
+        self._dates, self._library = dates, library_name(X)
         for note in fitted.notes:
             warn_user(note)
         if fitted.missing:
@@ -451,7 +452,7 @@ class CountRegressor(NetworkRegressor):
                 "Give a test set as X and y. Out-of-fold scores need a model that was cross-fitted in this process: "
                 "one of up to 5,000 rows, without validation rows, that was not loaded or copied."
             )
-        return out_of_fold_leaderboard(self.predictor_, held_out)
+        return replace(out_of_fold_leaderboard(self.predictor_, held_out), library=self._library)
 
     def __getstate__(self) -> JsonObject:
         """Leave out the training rows, which out-of-fold scores need, of files and copies."""

@@ -18,13 +18,17 @@ from ddpn.metrics.ood import aupr, auroc, fpr80, ood_score
 from ddpn.metrics.scores import (
     absolute_error,
     crps,
-    crps_scorer,
     nll,
     point,
 )
 from ddpn.metrics.summary import evaluate
+from ddpn.runtime.extras import import_on_use
+
+# They import scikit-learn.
+__getattr__ = import_on_use(__name__, dict.fromkeys(("CRPSScorer", "crps_scorer"), f"{__name__}.scorer"))
 
 __all__ = [
+    "CRPSScorer",
     "CoverageCurve",
     "absolute_error",
     "aupr",

@@ -1,7 +1,6 @@
 """Proper scores of distributions and errors of point predictions; smaller is better."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from numpy.typing import ArrayLike
@@ -52,37 +51,6 @@ def crps(dist: Predicted, y: ArrayLike) -> Tensor:
     """
     dist, y = validate_prediction(dist, y)
     return normal_crps(dist.loc, dist.scale, y) if isinstance(dist, Normal) else dist.crps(y)
-
-
-def crps_scorer(estimator: Any, X: Any, y: Any, **arguments: Any) -> float:
-    """Return minus the mean CRPS of a fitted estimator, as a `scoring` function for scikit-learn; larger is better.
-
-    Scikit-learn's default, the method `score`, evaluates the mean only and can hardly compare likelihoods.
-
-    Parameters
-    ----------
-    estimator : estimator or Pipeline
-        A fitted estimator of ddpn, or a pipeline that ends with one.
-    X, y : array-like
-        Rows and their counts.
-    **arguments
-        Further arguments of the estimator's method `crps`, such as `sample_weight` and `exposure`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.model_selection import GridSearchCV
-    >>> from ddpn import CountGLM
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(size=(400, 1))
-    >>> y = rng.negative_binomial(1, 1 / (1 + 5 * X[:, 0]))
-    >>> grid = {"likelihood": ["poisson", "negative_binomial"]}
-    >>> GridSearchCV(CountGLM(covariance="robust"), grid, scoring=crps_scorer).fit(X, y).best_params_
-    {'likelihood': 'negative_binomial'}
-    """
-    if hasattr(estimator, "steps"):
-        X, estimator = estimator[:-1].transform(X), estimator[-1]
-    return -estimator.crps(X, y, **arguments)
 
 
 def nll(dist: Predicted, y: ArrayLike) -> Tensor:

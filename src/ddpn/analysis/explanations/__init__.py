@@ -54,6 +54,11 @@ class Explanation(ExplanationResult):
     effects: Effects
     importance: Importances | None = None
 
+    @property
+    def library(self) -> str:  # type: ignore[override]
+        """What `to_frame` returns: "polars" or "pandas"."""
+        return self.effects.library
+
     def table(self) -> Table:
         """Return the table of the effects."""
         return self.effects.table()

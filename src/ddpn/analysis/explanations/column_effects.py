@@ -158,11 +158,14 @@ class Effects(ByColumn[Effect]):
         The effects, in the order of the columns.
     rows, total : int
         The number of rows that were used, and the number from which they were drawn.
+    library : {"polars", "pandas"}
+        What `to_frame` returns.
     """
 
     results: list[Effect]
     rows: int
     total: int
+    library: str = "polars"
     measures: ClassVar[tuple[str, ...]] = ("mean", "spread")
 
     def table(self) -> Table:
@@ -265,7 +268,7 @@ def effects(
         results.append(
             Effect(column.name, column.kind, points, share, mean, spread, not grid.discrete, has_missing, is_day)
         )
-    return Effects(results, len(inputs), inputs.total)
+    return Effects(results, len(inputs), inputs.total, inputs.library)
 
 
 # The points of a column, and how rows lie among them ------------------------------------------------------------------

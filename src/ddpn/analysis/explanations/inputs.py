@@ -17,6 +17,7 @@ from ddpn.predictor import Predictor
 from ddpn.rows.checks import TableLike, check_vector
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
+from ddpn.runtime.frames import library_name
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_column
 from ddpn.storage.contents import JsonObject
@@ -108,6 +109,8 @@ class Inputs:
         The number of rows from which the rows were drawn.
     day_columns : frozenset of str
         The columns that are days since 1970, whose values are shown as dates.
+    library : {"polars", "pandas"}
+        That of the data frames of results: the library of X, or polars if X is no data frame.
     """
 
     sample: CountRows | None
@@ -129,7 +132,7 @@ class Inputs:
         bound = counts.bounds(n, upper, labels)[1] if counts.upper_per_row or upper is not None else None
         more = {name: values for name, values in (("exposure", scale), ("upper", bound)) if values is not None}
         self.predictor, self.width, self.sample = predictor, len(table.columns), None
-        self.total = n if total is None else total
+        self.total, self.library = n if total is None else total, library_name(X)
         self.day_columns = frozenset[str]() if isinstance(model, Predictor) else model.day_columns_
         self.extra = {name: self.width + index for index, name in enumerate(more)}
         called = names or {}

@@ -81,6 +81,8 @@ class Importances(ByColumn[Importance]):
     scored_rows : int
         The number of rows whose CRPS is computed in each repeat. It may be smaller than `rows`, because the CRPS takes
         longer.
+    library : {"polars", "pandas"}
+        What `to_frame` returns.
     """
 
     results: list[Importance]
@@ -88,6 +90,7 @@ class Importances(ByColumn[Importance]):
     columns: int
     total: int
     scored_rows: int
+    library: str = "polars"
     measures: ClassVar[tuple[str, ...]] = MEASURES
 
     def table(self) -> Table:
@@ -144,7 +147,7 @@ def importance(
     is_auto = max_rows == "auto"
     limit = None if is_auto or max_rows is None else check_integer("max_rows", max_rows, 1)
     if columns is None and len(inputs.columns) > _MAX_SCREENED_COLUMNS:
-        return Importances([], 0, len(inputs.columns), inputs.total, 0)
+        return Importances([], 0, len(inputs.columns), inputs.total, 0, inputs.library)
     rng, used = np.random.default_rng(seed), np.flatnonzero(inputs.observed.has_weight)
     positions = inputs.rows(used).select_columns(columns, rng)
     if is_auto:
@@ -170,7 +173,7 @@ def importance(
                 usual = float(np.average(np.abs(was), weights=weight))
                 changes[name][repeat] = np.average(np.abs(now - was), weights=weight) / max(usual, _TINY)
         results.append(Importance(inputs.names[position], **changes, position=position))
-    return Importances(results, len(weight), len(inputs.columns), inputs.total, scored)
+    return Importances(results, len(weight), len(inputs.columns), inputs.total, scored, inputs.library)
 
 
 class _State(NamedTuple):

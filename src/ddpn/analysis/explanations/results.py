@@ -2,21 +2,26 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
-
-import polars as pl
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from ddpn.runtime.display import TextTable, value_text
 from ddpn.runtime.errors import InputError
+from ddpn.runtime.frames import make_frame
 from ddpn.runtime.validation import check_choice, check_column
 from ddpn.storage.contents import JsonObject
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
 
 #: A table by columns, which may have different types.
 Table = dict[str, list[Any]]
 
 
 class ExplanationResult(ABC):
-    """The result of an explanation. A subclass implements `table`."""
+    """The result of an explanation. A subclass implements `table` and sets the `library` that `to_frame` uses."""
+
+    library: str
 
     @abstractmethod
     def table(self) -> Table:
@@ -26,8 +31,8 @@ class ExplanationResult(ABC):
         """Return everything as plain values, ready for JSON. By default, this is the `table`."""
         return self.table()
 
-    def to_frame(self) -> pl.DataFrame:
-        """Return the `table` as a polars data frame.
+    def to_frame(self) -> "pd.DataFrame | pl.DataFrame":
+        """Return the `table` as a data frame: of pandas if the rows were one, else of polars.
 
         Values of different columns become text, because their types differ.
         """
@@ -35,7 +40,7 @@ class ExplanationResult(ABC):
         if "value" in table:
             cells = (f"{cell:.10g}" if isinstance(cell, float) else str(cell) for cell in table["value"])
             table = table | {"value": list(cells)}
-        return pl.DataFrame(table)
+        return make_frame(table, self.library)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}\n{TextTable.from_columns(self.table())}"

@@ -51,6 +51,8 @@ class Contributions(ExplanationResult):
     starts, background_rows, background_total : int
         `base` is a mean over `starts` rows. They were chosen by their predictions from `background_rows` rows, which
         were drawn from `background_total` rows.
+    library : {"polars", "pandas"}
+        What `to_frame` returns.
     """
 
     columns: list[str]
@@ -64,6 +66,7 @@ class Contributions(ExplanationResult):
     starts: int
     background_rows: int
     background_total: int
+    library: str = "polars"
 
     def __len__(self) -> int:
         return len(self.prediction)
@@ -191,7 +194,7 @@ def contributions(
     by_row = zip(*(_read_cells(column, inputs.day_columns) for column in inputs.rows(rows).columns), strict=True)
     return Contributions(
         inputs.names, values, error, base, now[: len(rows)], [list(row) for row in by_row],
-        QUANTITIES[moments.log][quantity], moments.log, starts, len(others), total,
+        QUANTITIES[moments.log][quantity], moments.log, starts, len(others), total, inputs.library,
     )  # fmt: skip
 
 

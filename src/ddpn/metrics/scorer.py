@@ -1,0 +1,62 @@
+"""`crps_scorer`: the CRPS as `scoring` of scikit-learn's searches and cross-validation."""
+
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils.metadata_routing import UNUSED
+
+from ddpn.rows.checks import TableLike
+
+
+class CRPSScorer(BaseEstimator):
+    """Score a fitted estimator by minus its mean CRPS, for `scoring` in scikit-learn: larger is better.
+
+    `ddpn.metrics.crps_scorer` is one. scikit-learn's default, the method `score` of an estimator, measures the mean
+    alone, which hardly depends on the likelihood.
+
+    Weights, exposures, bounds and censored rows reach the scorer by scikit-learn's metadata routing: request them of a
+    new scorer, ``CRPSScorer().set_score_request(exposure=True)``, and of `fit`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from ddpn import CountGLM
+    >>> from ddpn.metrics import crps_scorer
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(400, 1))
+    >>> y = rng.negative_binomial(1, 1 / (1 + 5 * X[:, 0]))
+    >>> grid = {"likelihood": ["poisson", "negative_binomial"]}
+    >>> GridSearchCV(CountGLM(covariance="robust"), grid, scoring=crps_scorer).fit(X, y).best_params_
+    {'likelihood': 'negative_binomial'}
+    """
+
+    #: The estimator is no metadata.
+    __metadata_request__score = {"estimator": UNUSED}
+
+    def score(
+        self,
+        estimator: BaseEstimator,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+        censored: ArrayLike | None = None,
+    ) -> float:
+        """Return minus the mean CRPS; scikit-learn calls the scorer itself, which is the same.
+
+        Parameters
+        ----------
+        estimator : estimator or Pipeline
+            A fitted estimator of ddpn, or a pipeline that ends with one.
+        X, y, sample_weight, exposure, upper, censored
+            Rows and their counts, as for the method `crps` of the estimator.
+        """
+        if hasattr(estimator, "steps"):
+            X, estimator = estimator[:-1].transform(X), estimator[-1]
+        return -estimator.crps(X, y, sample_weight, exposure, upper, censored)
+
+    __call__ = score
+
+
+crps_scorer = CRPSScorer()
