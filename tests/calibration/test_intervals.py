@@ -394,5 +394,5 @@ def test_predictions_need_the_groups_they_were_calibrated_by(model):
     with pytest.raises(InputError, match="groups is missing: intervals were calibrated by group of 'group'"):
         model.predict_interval(X[:3])
     model.fit_intervals(X[HALF], Y[HALF])
-    with pytest.raises(InputError, match="was not given groups"):
+    with pytest.raises(InputError, match="were not calibrated by groups"):
         model.predict_interval(X[:3], groups=["a", "b", "c"])

@@ -352,7 +352,7 @@ def make_interval_groups(groups: str, sample: CountRows, prior_rows: float) -> t
     """Make the groups of calibration rows from a column or the rows' labels; also return each row's group index."""
     values = get_column(sample.X, groups) if sample.interval_groups is None else sample.interval_groups
     if values is None:
-        must = "be labels if X is not a data frame"
+        must = "be labels if X is not a data frame, whose columns have names"
         raise InputError(argument="groups", must=must, got=repr(groups))
     labels = name_interval_groups(values, len(sample))
     interval_groups = IntervalGroups(groups, tuple(sorted(set(labels.tolist()))), prior_rows)

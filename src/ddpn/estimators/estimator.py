@@ -248,7 +248,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         interval_groups = self._fitted.calibration.groups
         if interval_groups is None:
             if groups is not None:
-                raise InputError("groups must be None: fit_intervals was not given groups.")
+                what = "cannot be used: the intervals of this model were not calibrated by groups"
+                raise InputError(what, argument="groups", remedy="Pass `groups` to fit_intervals, or leave them out.")
             return None
         labels = interval_groups.read_labels(X, groups)
         if sentence := interval_groups.describe_unseen(labels):
@@ -477,7 +478,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         """
         _check_rows(prior_rows=prior_rows)
         if getattr(self, "monotone", None) is not None:
-            raise ConfigError("monotone cannot be combined with a recalibration, after which the mean might fall.")
+            raise ConfigError(
+                "monotone cannot be combined with a recalibration, after which the mean might fall. Leave out one."
+            )
         with single_thread():
             sample = self._sample(X, y, sample_weight, exposure, upper, censored)
             random_state = getattr(self, "random_state", None)

@@ -178,7 +178,8 @@ class CountGLM(CountEstimator):
         if self.missing == "drop":
             used = used & ~table.is_missing()
             if not used.any():
-                raise InputError("X must have a row without missing values, got none.")
+                remedy = "Fill in missing values, or use CountRegressor, which accepts them."
+                raise InputError(argument="X", must="have a row without missing values", got="none", remedy=remedy)
         else:
             remedy = 'Pass missing="drop" to leave these rows out, or use CountRegressor, which accepts missing values'
             check_complete(table, sample.labels, remedy)
@@ -187,7 +188,7 @@ class CountGLM(CountEstimator):
         design = Design.from_table(table)
         rows = sample.replace(X=None).rows(used).replace(X=design.matrix(table))
         if not rows.y.any():
-            raise InputError("y must hold a positive count, got zeros only: no finite coefficients fit them.")
+            raise InputError("y must hold a positive count, got zeros only, which no finite coefficients fit.")
         merged, codes = _merge_rows(rows)
         unit = choose_exposure_unit(merged, head.exposure_is_total) if head.is_count else 1.0
         scaled = divide_exposure(merged, unit)

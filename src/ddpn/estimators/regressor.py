@@ -300,7 +300,7 @@ class NetworkRegressor(CountEstimator):
     @property
     def _networks(self) -> Networks:
         if not self._copies:
-            raise AttributeError("there are no networks in this model")
+            raise AttributeError(f"This model has no networks. Its members are {', '.join(self._fitted.members)}.")
         return self._copies[0]
 
     @property
