@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -50,6 +50,9 @@ from ddpn.tables.date_columns import DateColumns
 from ddpn.tables.encoding import FeatureEncoder
 from ddpn.tables.reading import read_table
 from ddpn.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from torch import nn
 
 #: Networks of each kind, where members are fitted once.
 _NETWORKS = 5
@@ -500,6 +503,9 @@ class DDPNRegressor(NetworkRegressor):
     mix_with : sequence of str
         Further kinds of members (names in `ddpn.members.MEMBERS`, such as "glm") whose weights in the mixture are
         chosen on validation rows. Without validation rows they are left out.
+    backbone : str or callable
+        "mlp" for layers of widths `hidden`; or a network of yours, a function ``backbone(n_in=..., n_networks=...)``
+        or its name in `ddpn.networks.backbones.BACKBONES`. A model can be saved if it was fitted by name.
     likelihood, head_options, hidden, numeric, epochs, training_options
         The networks, as for `CountRegressor`, with other defaults. Bounded and censored counts need
         `head_options={"objective": "exact"}`.
@@ -535,6 +541,7 @@ class DDPNRegressor(NetworkRegressor):
     numeric: str = "standard"
     n_networks: int = 5
     preset: str = "paper"
+    backbone: str | Callable[..., nn.Module] = "mlp"
     validation: float | str | None = "auto"
 
     def _networks_per_kind(self) -> int:
@@ -549,7 +556,10 @@ class DDPNRegressor(NetworkRegressor):
         return make_named_head(self.likelihood, options)
 
     def _network_options(self, rows: int = SMALL_TABLE_ROWS) -> NetworkOptions:
-        options = self._collect_network_options()
+        if self.backbone != "mlp" and not is_here(self.n_jobs):
+            must = "be None with a backbone of yours, which other processes do not have"
+            raise ConfigError(argument="n_jobs", must=must, got=repr(self.n_jobs))
+        options = {**self._collect_network_options(), "backbone": self.backbone}
         return make_paper_options(rows, **options) if self.preset == "paper" else NetworkOptions(**options)
 
     def _pipeline_options(self, counts: CountRange) -> PipelineOptions:

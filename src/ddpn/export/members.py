@@ -47,6 +47,8 @@ def _networks(graph: Graph, member: Networks, rows: RowNodes) -> HeadNodes:
     if activation not in _ACTIVATIONS:
         supported = ", ".join(_ACTIVATIONS)
         raise ConfigError(f"Networks with the activation {activation} cannot be exported. Use one of {supported}.")
+    if member.options.backbone != "mlp":
+        raise ConfigError('Networks with a backbone of yours cannot be exported. Use backbone="mlp".')
     x = encode_inputs(graph, rows.table, member.encoder, member.chosen).add_axes(0)
     layers: Any = getattr(model.backbone, "layers", [])
     for layer in layers:

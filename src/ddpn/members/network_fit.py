@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 import numpy as np
 import polars as pl
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ddpn.members.member import make_exposure_tensor
 from ddpn.members.network_options import MAX_ENCODED_COLUMNS, NetworkOptions, choose_numeric_encoding
-from ddpn.networks.backbones import MLP
+from ddpn.networks.backbones import MLP, check_table_backbone
 from ddpn.networks.backbones.packed import InputPacking, UnpackedInputs
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.networks.model import CountModel
@@ -29,6 +29,7 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit
 from ddpn.rows.splits import FOLDS, assign_folds
 from ddpn.runtime.deadlines import Clock, check_deadline
+from ddpn.runtime.errors import ConfigError
 from ddpn.tables.encoding import FeatureEncoder
 from ddpn.tables.encoding.out_of_fold import OutOfFoldEffects, assign_folds_by_content, drop_effects, has_effects
 from ddpn.tables.encoding.steps import choose_columns
@@ -110,7 +111,7 @@ class NetworkFit(Generic[Kind]):
         self._set_rows(used, len(used))
         numeric, config = self._make_settings(used, self.seeds or _draw_seeds(seed, self.options.n_networks))
         if self.stream is None:
-            rows = self._encode(numeric, used, validation, seed, packs=True)
+            rows = self._encode(numeric, used, validation, seed, packs=self.options.backbone == "mlp")
         else:
             rows, config = self.encode_stream(numeric, used, validation, config)
             self.n_rows = len(self.stream)
@@ -288,7 +289,14 @@ class NetworkFit(Generic[Kind]):
 
 def build_model(head: Head, options: NetworkOptions, n_in: int, n_networks: int) -> CountModel:
     """Build networks with this many inputs."""
-    backbone = MLP(n_in=n_in, n_networks=n_networks, hidden=options.widths, activation=options.activation)
+    if options.backbone == "mlp":
+        layers = MLP(n_in=n_in, n_networks=n_networks, hidden=options.widths, activation=options.activation)
+        return CountModel(layers, head, n_networks)
+    # Layers of torch draw weights from its global stream, which is restored.
+    with torch.random.fork_rng(devices=[]):
+        backbone = check_table_backbone(options.backbone)(n_in=n_in, n_networks=n_networks)
+    if not isinstance(backbone, nn.Module):
+        raise ConfigError(argument="backbone", must="return a torch.nn.Module", got=type(backbone).__name__)
     return CountModel(backbone, head, n_networks)
 
 

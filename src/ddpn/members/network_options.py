@@ -1,7 +1,7 @@
 """Options of networks, validated before anything is trained. Imports no torch."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,8 @@ from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_
 from ddpn.storage.contents import JsonObject
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from ddpn.networks.training import TrainingConfig
 
 #: Encodings of numeric columns.
@@ -58,6 +60,9 @@ class NetworkOptions(OptimizerOptions):
         Widths of the hidden layers; () for a linear model. "auto" depends on the number of rows.
     activation : str
         The function after each hidden layer: "relu", "gelu", "silu" or "tanh".
+    backbone : str or callable
+        "mlp", layers as `hidden` and `activation` say, or another name in `ddpn.networks.backbones.BACKBONES`, or a
+        function: ``backbone(n_in=..., n_networks=...)`` returns all networks, from inputs to features.
     numeric : {"auto", "standard", "piecewise", "steps"}
         The encoding of numeric columns, see `FeatureEncoder`. "auto" depends on the number of rows and columns
         (`choose_numeric_encoding`).
@@ -80,6 +85,7 @@ class NetworkOptions(OptimizerOptions):
     n_networks: int = 5
     hidden: Sequence[int] | str = "auto"
     activation: str = "relu"
+    backbone: "str | Callable[..., nn.Module]" = "mlp"
     numeric: str = "auto"
     bins: int | None = None
     categorical: str = "auto"
@@ -101,6 +107,10 @@ class NetworkOptions(OptimizerOptions):
         elif self.hidden != "auto":
             must = 'be "auto" or the widths of layers, such as (128, 64)'
             raise ConfigError(argument="hidden", must=must, got=repr(self.hidden))
+        if self.backbone != "mlp":
+            from ddpn.networks.backbones import check_table_backbone
+
+            check_table_backbone(self.backbone)
         check_choice("numeric", self.numeric, ("auto", *ENCODINGS))
         check_choice("categorical", self.categorical, CATEGORICAL)
         check_choice("score", self.score, ("auto", "nll", "crps", "loss"))
@@ -144,13 +154,20 @@ class NetworkOptions(OptimizerOptions):
         return config
 
     def as_dict(self) -> JsonObject:
-        """Return the fields as values that JSON can hold."""
+        """Return the fields as values that JSON can hold; raise a `ConfigError` if the backbone is a function."""
+        if not isinstance(self.backbone, str):
+            raise ConfigError(
+                "A model whose `backbone` is a function cannot be saved. Register the function before the fit, "
+                'ddpn.networks.backbones.BACKBONES["my_network"] = ..., and pass this name.'
+            )
         return asdict(self) | {"hidden": self.hidden if isinstance(self.hidden, str) else list(self.hidden)}
 
 
 #: Keys of an estimator's `training_options`: all fields that are not arguments of the estimator.
 TRAINING_OPTIONS = tuple(
-    field.name for field in fields(NetworkOptions) if field.name not in ("n_networks", "hidden", "numeric", "epochs")
+    field.name
+    for field in fields(NetworkOptions)
+    if field.name not in ("n_networks", "hidden", "backbone", "numeric", "epochs")
 )
 
 

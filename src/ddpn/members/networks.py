@@ -15,6 +15,7 @@ from torch.distributions import Distribution
 from ddpn.members.member import Member, NotApplicableError, Task, make_exposure_tensor
 from ddpn.members.network_fit import NetworkFit, build_model, select_inputs
 from ddpn.members.network_options import NetworkOptions, make_large_options, make_small_options
+from ddpn.networks.backbones import BACKBONES
 from ddpn.networks.heads import Head, load_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import History
@@ -173,6 +174,7 @@ class Networks(Member):
     @classmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
         facts = json.loads(files[_FACTS])
+        BACKBONES.find_saved(facts["options"].get("backbone", "mlp"))
         head, options = load_head(facts["head"]["name"], facts["head"]["options"]), NetworkOptions(**facts["options"])
         shape = facts["inputs"], facts["n_networks"]
         try:

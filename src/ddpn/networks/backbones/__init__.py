@@ -1,8 +1,13 @@
 """Backbones: modules that turn inputs into features, for all networks of an ensemble at once."""
 
+from collections.abc import Callable
+from inspect import signature
 from typing import TYPE_CHECKING
 
+from torch import nn
+
 from ddpn.networks.backbones.members import MLP, Linear, NetworkList
+from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.extras import import_on_use
 from ddpn.runtime.validation import Registry
 
@@ -22,6 +27,33 @@ BACKBONES = Registry(
         "efficientnet": f"{__name__}:EfficientNet",
         "countnet3d": f"{__name__}:CountNet3D",
     },
+    "ddpn.networks.backbones.BACKBONES",
 )
 
-__all__ = ["BACKBONES", "MLP", "CountNet3D", "EfficientNet", "FineTuned", "Linear", "NetworkList", "Text", "ViT"]
+
+def check_table_backbone(backbone: str | Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """Return what makes a backbone for tables, from its name or itself; it is called with `n_in` and `n_networks`."""
+    make = BACKBONES.find(backbone) if isinstance(backbone, str) else backbone
+    try:
+        signature(make).bind(n_in=1, n_networks=1)
+        is_function = not isinstance(make, nn.Module)
+    except (TypeError, ValueError):
+        is_function = False
+    if not is_function:
+        must = "be a name in BACKBONES, or a function that is called with n_in=... and n_networks=..."
+        raise ConfigError(argument="backbone", must=must, got=f"{backbone!r:.60}")
+    return make
+
+
+__all__ = [
+    "BACKBONES",
+    "MLP",
+    "CountNet3D",
+    "EfficientNet",
+    "FineTuned",
+    "Linear",
+    "NetworkList",
+    "Text",
+    "ViT",
+    "check_table_backbone",
+]

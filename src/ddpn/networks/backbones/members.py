@@ -119,6 +119,8 @@ class NetworkList(nn.ModuleList):
         M, the number of networks.
     row_axes : int
         The number of axes of a row, 3 for an image.
+    output_dim : int, optional
+        F, the number of features that a network returns, if the list is a backbone by itself.
 
     Examples
     --------
@@ -127,9 +129,11 @@ class NetworkList(nn.ModuleList):
     """
 
     @torch.inference_mode(False)
-    def __init__(self, make: Callable[[], nn.Module], n_networks: int, *, row_axes: int = 1) -> None:
+    def __init__(
+        self, make: Callable[[], nn.Module], n_networks: int, *, row_axes: int = 1, output_dim: int | None = None
+    ) -> None:
         super().__init__(make() for _ in range(check_integer("n_networks", n_networks, minimum=1)))
-        self._make, self._row_axes = make, row_axes
+        self._make, self._row_axes, self.output_dim = make, row_axes, output_dim
         weights = [id(p) for network in self for p in network.parameters() if p.requires_grad]
         if len(set(weights)) < len(weights):
             reason = "but some networks share weights"
