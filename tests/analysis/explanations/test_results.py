@@ -38,7 +38,7 @@ def test_every_kind_of_column_is_drawn(formula, frame):
     rows = contributions(Inputs(model, frame[:3]), Inputs(model, frame))
     table = rows.to_frame()
     assert table["contribution"].to_list() == rows.values.ravel().tolist()
-    assert (table["column"][:7].to_list(), set(table["value"].map_elements(type, object))) == (rows.columns, {str})
+    assert (table["column"][:7].to_list(), set(map(type, table["value"].to_list()))) == (rows.columns, {str})
     drawn = rows.plot(row=1, max_columns=2).axes[0]
     assert [text.get_text() for text in drawn.get_yticklabels()][-1] == "5 others"
     ends = [bar.get_x() + bar.get_width() for bar in drawn.patches]
