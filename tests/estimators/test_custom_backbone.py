@@ -85,7 +85,11 @@ def test_a_function_is_not_saved(tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-@pytest.mark.parametrize("backbone", ["vit", make_gated(2, 2), lambda width: nn.Linear(width, 8), 3], ids=str)
+@pytest.mark.parametrize(
+    "backbone",
+    ["vit", make_gated(2, 2), lambda width: nn.Linear(width, 8), 3],
+    ids=["images", "module", "one argument", "number"],
+)
 def test_what_cannot_make_networks_of_a_table_is_refused(backbone):
     with pytest.raises(ConfigError, match=r"^backbone must be a name in BACKBONES, or a function"):
         fit(backbone)
