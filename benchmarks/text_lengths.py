@@ -1,4 +1,4 @@
-"""Measure how well total variance tells verses from reviews of equal length, where length itself says nothing.
+"""Measure how well total variance separates verses from reviews of equal length, where length itself says nothing.
 
 Reads the finished runs of `ddpn reproduce reviews`, `reviews-tuned` or `reviews-frozen`, and writes
 `table_ood_matched.md` beside them: `python benchmarks/text_lengths.py reviews --out results`.

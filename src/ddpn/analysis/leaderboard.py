@@ -242,7 +242,7 @@ class Evaluation:
 
     @property
     def is_decidable(self) -> bool:
-        """True if there are enough rows with different counts to judge predictions."""
+        """True if there are enough rows with different counts to evaluate predictions."""
         return self.independent_rows >= MIN_ROWS and self.only_count is None
 
     @property

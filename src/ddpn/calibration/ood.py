@@ -111,7 +111,7 @@ class Joint(NamedTuple):
 
 
 class FeatureProfile:
-    """A summary of the training rows that tells which values are ordinary, in each column and in combination.
+    """A summary of the training rows that shows which values are ordinary, in each column and in combination.
 
     The score of a row is the largest of three surprises, each the -log of a tail probability. The first is that of its
     most unusual cell. The other two concern an encoding of the row by normal scores and levels: its distance from the

@@ -86,7 +86,7 @@ class MemberFitter:
         self._fits: dict[int, MemberJobs] = {}
 
     def fit(self, spec: MemberSpec, members_left: int) -> MemberFit:
-        """Fit a member to as many rows as time allows, judging by the time that fewer rows took."""
+        """Fit a member to as many rows as time allows, estimated from the time that fewer rows took."""
         total, started = len(self.folds.train), time.monotonic()
         has_held_out_rows = self.folds.are_crossed or self.folds.validation is not None
         clock = self._start_clock(spec, members_left)

@@ -210,7 +210,7 @@ class RequestError(InputError):
 
 
 def retry_later(message: str, status: int = 503) -> RequestError:
-    """Return an error that tells the client to repeat the request after a second."""
+    """Return an error that asks the client to repeat the request after a second."""
     return RequestError(message, status, {"Retry-After": "1"})
 
 

@@ -157,7 +157,7 @@ def _training_rows(folder: ModelFolder, table: Table, missing: str, max_rows: in
     for name in (plan.split_column, plan.time):
         if name is not None and name not in frame.columns:
             raise InputError(
-                f"No column named {name!r}. The model was fitted to this table, and this column tells which rows are "
+                f"No column named {name!r}. The model was fitted to this table, and this column marks the "
                 "test rows. Add the column, or use other rows."
             )
     split = split_rows(folder.roles.parse_times(frame, plan.time), plan, sample.labels, sample.group)

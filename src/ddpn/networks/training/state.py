@@ -216,7 +216,7 @@ class Optimizer:
 
     @torch.no_grad()
     def apply(self, loss: Tensor) -> None:
-        """Update the weights with the gradient in `flat.grad`; `loss` (M,) tells which networks are healthy."""
+        """Update the weights with the gradient in `flat.grad`; the `loss` (M,) shows which networks are healthy."""
         norms = self.flat.norms()
         self.healthy = (norms + loss).abs() < torch.inf
         before = self.flat.values.clone() if self._on_host else None
