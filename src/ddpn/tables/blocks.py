@@ -1,4 +1,4 @@
-"""Files that are read block by block: in memory, as Parquet, or as text too long to be kept."""
+"""Files that are read block by block: tables in memory, Parquet files, and text files too long for memory."""
 
 import codecs
 import csv
@@ -23,14 +23,16 @@ ColumnTypes: TypeAlias = dict[str, pl.DataType]
 BLOCK_ROWS = 32_768
 #: The most bytes of a text file that is read whole.
 MAX_WHOLE_FILE_BYTES = 8 * 2**20
-#: Bytes that the length of a row is estimated from; the most of one quoted cell; the fewest of a block.
+#: Sizes in bytes: the sample that estimates the length of a row, the longest quoted cell, and the smallest block.
 _SAMPLE_BYTES, _MAX_CELL_BYTES, _MIN_BLOCK_BYTES = 2**18, 2**26, 2**16
 
 
 class Block(NamedTuple):
-    """The position of a block of rows: begin and end in a file, number of rows, and rows of the file before it.
+    """The position of a block of rows in a file.
 
-    `file` is the number of the file, and `first` the number of rows of all files before the block.
+    `begin` and `end` are rows or, in a text file, bytes. `rows` is the number of rows of the block, and `start` the
+    number of rows before the block in its file. `file` is the number of the file, and `first` the number of rows before
+    the block in all files together.
     """
 
     begin: int
@@ -42,7 +44,7 @@ class Block(NamedTuple):
 
 
 def open_file(source: str, as_text: Sequence[str], layout: Layout) -> "TableFile":
-    """Open a file, and check it as far as possible without keeping its rows."""
+    """Open a table file, and check as much of it as possible without holding its rows in memory."""
     kind = ".csv" if source == STDIN else get_extension(source)
     check_layout(layout, source, kind)
     path = Path(source)
@@ -57,16 +59,16 @@ def open_file(source: str, as_text: Sequence[str], layout: Layout) -> "TableFile
 
 
 class TableFile(ABC):
-    """A file that is read block by block; `schema` has the types of its columns, `rows` is their number."""
+    """A file that is read block by block; `schema` has the types of its columns, `rows` the number of its rows."""
 
     source: str
     schema: ColumnTypes
     rows: int
-    #: Whether all rows were read when the file was opened, so that damaged ones were found.
+    #: Whether opening the file reads all rows, and so finds damaged ones.
     is_scanned = True
 
     def list_blocks(self) -> list[Block]:
-        """List the blocks; their positions are rows."""
+        """List the blocks, with positions counted in rows."""
         ends = [(at, min(at + BLOCK_ROWS, self.rows)) for at in range(0, self.rows, BLOCK_ROWS)]
         return [Block(begin, end, end - begin, begin) for begin, end in ends]
 
@@ -75,7 +77,7 @@ class TableFile(ABC):
         """Read the rows of a block, with at least these columns."""
 
     def identity(self) -> list[object]:
-        """Return the path, size and time of the file."""
+        """Return the path, size and modification time of the file."""
         facts = os.stat(self.source)
         return [str(Path(self.source).resolve()), facts.st_size, facts.st_mtime_ns]
 
@@ -108,7 +110,7 @@ class ParquetFile(TableFile):
             self.rows = self._lazy().select(pl.len()).collect().item()
         if not self.rows or not types:
             raise InputError(f"{source} is empty: it has {self.rows} rows and {len(types)} columns.")
-        # Every file has codes of its own.
+        # The codes of categories differ between files, so categories are read as text.
         coded = (pl.Categorical, pl.Enum)
         self.schema = {name: pl.String() if dtype in coded else dtype for name, dtype in types.items()}
 
@@ -121,10 +123,10 @@ class ParquetFile(TableFile):
 
 
 class TextFile(TableFile):
-    """A long text file that is read block by block; positions are bytes.
+    """A long text file that is read block by block, with positions counted in bytes.
 
-    It is read twice: first to find errors and the type that all cells of each column agree with. `is_plain` is False
-    for a file that must be read whole: one that is not UTF-8, or that may have decimal commas.
+    The file is read twice. The first pass finds errors, and a type for each column that fits all of its cells.
+    `is_plain` is False if the file must be read whole because it is not UTF-8 or may have decimal commas.
     """
 
     def __init__(self, source: str, as_text: Sequence[str], layout: Layout) -> None:
@@ -189,7 +191,7 @@ class TextFile(TableFile):
 
 
 def _read_record(file: BinaryIO, source: str, already: int) -> bytes:
-    """Read a line, and the following ones while a quote is open; `already` is the number of quotes before it."""
+    """Read a line, and the next lines while a quote is open; `already` is the number of quotes before the line."""
     line = file.readline()
     quotes, length = already + line.count(b'"'), len(line)
     parts = [line]
@@ -202,7 +204,7 @@ def _read_record(file: BinaryIO, source: str, already: int) -> bytes:
 
 
 def merge_types(one: ColumnTypes, other: ColumnTypes, with_values: set[str]) -> ColumnTypes:
-    """Merge the column types of two blocks: null while there is no value, text if the blocks disagree."""
+    """Merge the column types of two blocks: null if neither has values, float64 for numbers, text if the types disagree."""
     types = dict(one)
     for name, dtype in other.items():
         before = types.setdefault(name, pl.Null())

@@ -1,4 +1,4 @@
-"""Cells of text: which of them are missing, and how they are cleaned and shown."""
+"""Clean cells of text, recognise missing ones, and show examples in messages."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -23,9 +23,9 @@ def is_text(series: pl.Series) -> bool:
 
 
 def clean_text(series: pl.Series, missing: Sequence[str]) -> pl.Series:
-    """Strip blanks around text, and set cells that are one of `missing` to null."""
+    """Strip blanks around text, and set cells that equal a word in `missing` to null."""
     text = series.cast(pl.String).str.strip_chars()
-    # A null in a membership test is null, which the mask below must not be.
+    # A membership test of a null returns null, but the mask below must be boolean.
     is_missing = text.is_in([word.strip() for word in missing]).fill_null(True)
     return text.set(is_missing, None) if is_missing.any() else text
 
@@ -36,7 +36,7 @@ def looks_missing(text: pl.Series) -> pl.Series:
 
 
 def read_distinct_cells(text: pl.Series, read: Callable[[pl.Series], pl.Series]) -> pl.Series:
-    """Apply `read` to the distinct cells only, because values repeat, and return the result of every cell."""
+    """Return `read(text)`, applying `read` to distinct cells only, which is faster if values repeat."""
     cells = pl.DataFrame({"text": text})
     unique = cells["text"].unique()
     values = pl.DataFrame({"text": unique, "value": read(unique)})
@@ -57,7 +57,7 @@ def parse_missing_numbers(missing: tuple[str, ...]) -> list[float]:
 
 
 def format_examples(cells: pl.Series) -> str:
-    """List a few distinct cells for a sentence, as they are written.
+    """List a few distinct cells in quotes, for a message.
 
     >>> format_examples(pl.Series(["n/a", "x", "n/a"]))
     "'n/a', 'x'"

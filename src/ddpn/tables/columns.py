@@ -1,4 +1,4 @@
-"""A table as everything inside the package sees it: named columns of numbers, booleans and levels."""
+"""The package's own table: named columns of numbers, booleans and levels."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -11,17 +11,17 @@ from ddpn.rows.checks import RowIndex
 
 _Result = TypeVar("_Result")
 _Value = TypeVar("_Value")
-#: Results that levels keep: more than a mixture of cross-fitted members asks for, and bounded in a search of settings.
+#: Size of the cache of `Levels`: enough for a mixture of cross-fitted members, and bounded in a search of settings.
 _MAX_RESULTS = 64
-#: Rows of a table up to which cells are read one by one: a call of a library takes longer than all the rest.
+#: Up to this many rows, cells are read one by one in Python, which is faster than calls of a data frame library.
 MAX_ROWS_CELL_BY_CELL = 8
 
 
 class Kind(StrEnum):
     """The kinds of columns.
 
-    In a category of numbers, 1, 1.0 and "01" are the same level; in a category of booleans, so are "yes" and true. Only
-    raw tables have dates: a `ColumnTable` has their parts, which are numbers.
+    In a category of numbers, 1, 1.0 and "01" are the same level. In a category of booleans, "yes" and true are the same
+    level. Only raw tables have dates; in a `ColumnTable` they are replaced by numbers such as the month.
     """
 
     NUMBER = "number"
@@ -33,7 +33,7 @@ class Kind(StrEnum):
     UNSUPPORTED = "unsupported"
 
     def __repr__(self) -> str:
-        return repr(self.value)  # in lists of kinds, users read text
+        return repr(self.value)  # messages list kinds as plain text
 
     @property
     def is_category(self) -> bool:
@@ -42,7 +42,7 @@ class Kind(StrEnum):
 
     @property
     def words(self) -> str:
-        """What the cells are called in messages."""
+        """The words for the cells in messages."""
         return _WORDS[self]
 
 
@@ -59,7 +59,7 @@ _WORDS = {
 
 
 class Levels(tuple[str, ...]):
-    """The names of a column's levels, with a cache of what models computed for them.
+    """The names of a column's levels, with a cache of the results that models computed per level.
 
     Rows taken from a table share its levels, so a model looks up each level once per table and not once per block.
     """
@@ -78,9 +78,9 @@ class Levels(tuple[str, ...]):
 
 
 class Column(NamedTuple):
-    """One column: float64 values with NaN where missing; for categories codes into `levels`, -1 where missing.
+    """A column of float64 values (NaN where missing) or of codes of `levels` (-1 where missing).
 
-    Levels are named as `ddpn.tables.levels` does, so that every sort of table has the same ones.
+    `ddpn.tables.levels` names the levels, so that they are the same for every type of table.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class Column(NamedTuple):
         return self.values < 0 if self.is_category else np.isnan(self.values)
 
     def map_levels(self, mapping: Mapping[str, _Value], other: _Value, missing: _Value) -> np.ndarray:
-        """Return `mapping[level]` for each row; `other` for a level it lacks, `missing` for a row without a value.
+        """Map the level of each row to its value in `mapping`, to `other` (unlisted level) or to `missing`.
 
         Each level is looked up once per table and mapping, so a mapping must always come with the same `other` and
         `missing`.
@@ -124,14 +124,14 @@ class Column(NamedTuple):
         Parameters
         ----------
         mapping : dict
-            A value for each known level.
+            The value of each level.
         other, missing
-            The values of other levels, and of rows without a value.
+            The value for levels that are not in `mapping`, and the value for missing cells.
         """
         return self.map_names(mapping, lambda levels: [mapping.get(level, other) for level in levels], missing)
 
     def map_names(self, key: object, compute: Callable[[Levels], Iterable[object]], missing: object) -> np.ndarray:
-        """Compute one result per level, and return that of each row's level; rows without a value get `missing`.
+        """Compute a result per level, and return the result of each row's level; rows without a value get `missing`.
 
         `compute` returns the results in the order of the levels. It is called once per table and `key`.
         """
@@ -166,7 +166,7 @@ class Column(NamedTuple):
         Parameters
         ----------
         missing
-            What stands where there is no value.
+            The object for missing cells.
         """
         if self.is_category:
             return np.array([*self.levels, missing], dtype=object)[self.values]  # the last serves code -1
@@ -177,7 +177,7 @@ class Column(NamedTuple):
 
 
 class ColumnTable:
-    """Columns that were read and checked: what members, profiles and explanations take.
+    """A table whose columns were read and checked, as members, profiles and explanations take it.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ class ColumnTable:
     is_named : bool
         Whether the names are those of a data frame, and not x0, x1, ...
     index : array, optional
-        What messages call the rows, as in pandas.
+        The labels of the rows in messages, such as the index of a pandas frame.
     """
 
     def __init__(self, columns: Sequence[Column], is_named: bool = True, index: np.ndarray | None = None) -> None:
@@ -242,6 +242,6 @@ class ColumnTable:
         return pl.DataFrame([column.to_polars() for column in self.columns])
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the values and levels of every column as arrays, from which a digest is computed."""
+        """Return the values and levels of every column as arrays, to compute a digest from."""
         values = {column.name: column.values for column in self.columns}
         return values | {f"levels of {column.name}": np.array(column.levels, dtype=object) for column in self.columns}

@@ -1,4 +1,4 @@
-"""Read the column of a later table as the kind that it had in fit: unreadable cells become missing and are counted."""
+"""Convert a column of a later table to the kind it had in fit. Unreadable cells become missing and are counted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -40,8 +40,8 @@ BOOLEAN_WORDS = ("true", "false")
 class TableColumn:
     """A column of a raw table: its kind, how its cells are read, and notes for the user.
 
-    A date has `parts`. `left_out` says why a column is not used. `number` and `date` are the formats of text, and
-    `notes` are sentences about how cells were read.
+    `parts` names the numbers derived from a date. `left_out` is the reason why a column is not used, if any. `number`
+    and `date` are the formats in which text is read, and `notes` are sentences about how cells were read.
     """
 
     name: str
@@ -56,7 +56,7 @@ class TableColumn:
 
     @property
     def inputs(self) -> list[str]:
-        """The names of the columns that the model sees."""
+        """The names of the model inputs made from the column."""
         return [f"{self.name} {part}" for part in self.parts] if self.kind == Kind.DATE else [self.name]
 
     @classmethod
@@ -69,7 +69,7 @@ class TableColumn:
         return cls(**read)
 
     def parse(self, series: pl.Series, missing: Sequence[str]) -> "ConvertedColumn[list[Column]]":
-        """Parse a column of a later table into the columns that the model sees; a date becomes its parts."""
+        """Convert a column of a later table to model inputs; a date becomes its parts."""
         if self.kind.is_category:
             return _parse_levels(self, series, missing)
         values, odd, notes = self.convert(series, missing)
@@ -96,9 +96,9 @@ TRUE, FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "
 
 
 class ConvertedColumn(NamedTuple, Generic[_Values]):
-    """A column as one kind, the cells that could not be read (`odd`), and sentences about assumptions.
+    """A column converted to one kind, its unreadable cells (`odd`), and sentences about assumptions.
 
-    `values` are a polars series, or the columns that the model sees.
+    `values` is a polars series, or the model inputs.
     """
 
     values: _Values
@@ -167,7 +167,7 @@ def to_times(series: pl.Series, written: DateFormat, missing: Sequence[str], wha
         text = clean_text(series, missing)
         notes: tuple[str, ...] = ()
         if written.order in ("", YEAR_FIRST):
-            # Neither says whether the day or the month comes first where the year does not.
+            # If the year is not first, neither format says whether the day or the month comes first.
             guess = find_date_format(text.filter(~looks_missing(text))) or DateFormat(YEAR_FIRST)
             notes, written = describe_date_format(series.name, guess), replace(guess, zone=written.zone)
         times = parse_dates(text, written)
@@ -209,7 +209,7 @@ def _parse_levels(column: TableColumn, series: pl.Series, missing: Sequence[str]
 def _name_levels(
     series: pl.Series, kind: Kind, missing: Sequence[str], what: str
 ) -> tuple[pl.Series, dict[object, str | None], pl.Series]:
-    """Return the cells of a category, the level name of each distinct cell (None if missing), and unreadable cells."""
+    """Return the cells of a category, the level (or None) of each distinct cell, and the unreadable cells."""
     none = pl.Series([], dtype=pl.String)
     if not (is_text(series) or series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):
         if series.dtype not in (pl.Date, pl.Datetime, pl.Time):
@@ -227,7 +227,7 @@ def _name_levels(
     named = {level: canonical(level) for level in levels}
     absent = name_missing_levels(tuple(missing))
     if kind == Kind.NUMBER_CATEGORY and is_text(series):
-        # Among numbers a word such as n/a is missing, as it is where the column has a type.
+        # Among numbers, a word such as n/a is missing, as in columns of a numeric type.
         words = {name for name in named.values() if name.lower() in LOOKS_MISSING} - absent
         if words:
             none = text.filter(text.is_in([level for level, name in named.items() if name in words])).str.strip_chars()

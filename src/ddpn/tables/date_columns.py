@@ -1,4 +1,4 @@
-"""Dates in data frames: the columns of dates that a frame has, as the numbers that a model sees of them."""
+"""Find the date columns of data frames, and replace them by numbers such as the month."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ class DateColumns:
 
     @classmethod
     def find(cls, X: TableLike) -> "DateColumns":
-        """Find the columns of a data frame that hold dates, or text that is dates; none for any other table."""
+        """Find the columns of a data frame that hold dates, also as text; other tables have none."""
         frame = _to_named_frame(X)
         if frame is None:
             return cls()
@@ -67,14 +67,14 @@ def _to_named_frame(X: TableLike) -> nw.DataFrame[IntoDataFrame] | None:
     try:
         frame: object = nw.from_native(X, eager_only=True, pass_through=True)
     except nw.exceptions.DuplicateError:
-        return None  # which the reader of tables refuses
+        return None  # the reader of tables raises the error
     if isinstance(frame, nw.DataFrame) and all(isinstance(name, str) for name in frame.columns):
         return frame
     return None
 
 
 def _describe_dates(series: nw.Series[IntoSeries]) -> TableColumn | None:
-    """Return how a date column is written, and its parts; None for any other column."""
+    """Return the format and the parts of a date column; None for any other column."""
     if series.dtype not in (nw.Date, nw.Datetime, nw.Object, *_TEXT):
         return None
     if series.dtype == nw.Object:

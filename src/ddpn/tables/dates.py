@@ -1,4 +1,4 @@
-"""Dates in text, in several orders and with several separators, and the numbers that a model sees of a date."""
+"""Parse dates in text, in several orders and with several separators, and derive numbers from them."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import polars as pl
 
 from ddpn.tables.cells import read_distinct_cells
 
-#: Parts of a date. The day itself is used only if later dates are not predicted.
+#: The parts of a date. The day (since 1970) is an input only if the model need not predict later dates.
 DAY, MONTH, WEEKDAY, HOUR = "day", "month", "weekday", "hour"
 YEAR_FIRST, DAY_FIRST, MONTH_FIRST, NAMED = "year first", "day first", "month first", "named month"
 _CLOCK_PATTERN = r"(?:[T ]\s*(\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?)\s*([AaPp][Mm])?\s*(Z|UTC|[+-]\d{2}:?\d{2})?)?$"
@@ -30,7 +30,7 @@ _MAX_GUESSED_CELLS, _MIN_DATE_SHARE = 1000, 0.4
 
 @dataclass(frozen=True)
 class DateFormat:
-    """The order of day, month and year in text, and the time zone whose clock counts ("" for the clock as written).
+    """The order of day, month and year in text, and the time zone of the dates ("" keeps the time as written).
 
     `order` is "" if the column was not text in fit; the order of later text is then guessed again. `ambiguous` is a
     cell such as "03/04/2021" if no cell shows which number is the day.
@@ -118,7 +118,7 @@ def _move_to_zone(times: pl.Series, offset: pl.Series, zone: str) -> pl.Series:
 
 
 def find_date_format(text: pl.Series) -> DateFormat | None:
-    """Return the date format that most cells of cleaned text agree with; None if few look like dates."""
+    """Return the date format that fits most cells of cleaned text; None if few cells look like dates."""
     cells = text.drop_nulls().unique(maintain_order=True)
     if cells.is_empty():
         return None
@@ -126,7 +126,7 @@ def find_date_format(text: pl.Series) -> DateFormat | None:
     if some.str.contains(_DATE_SHAPE).sum() < _MIN_DATE_SHARE * len(some):
         return None
     guess = _guess_date_format(some)
-    # One decisive date is enough, wherever it stands.
+    # A single unambiguous date anywhere in the column decides the order.
     return _guess_date_format(cells) if guess.ambiguous else guess
 
 
@@ -159,7 +159,7 @@ def describe_date_format(name: str, written: DateFormat) -> tuple[str, ...]:
 
 
 def to_local_times(series: pl.Series, zone: str) -> pl.Series:
-    """Convert dates or datetimes to datetimes without a zone, by the clock of `zone` (their own if it is empty)."""
+    """Convert dates or datetimes to datetimes without a zone, in local time of `zone` ("" keeps their own)."""
     if getattr(series.dtype, "time_zone", None) is not None:
         series = (series.dt.convert_time_zone(zone) if zone else series).dt.replace_time_zone(None)
     return series.cast(pl.Datetime("us"))

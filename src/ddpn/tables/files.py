@@ -20,15 +20,15 @@ from ddpn.tables.layout import MAX_ROWS_ABOVE_HEADER, WHOLE_FILE, Layout, refuse
 from ddpn.tables.text_files import drop_empty_rows, infer_column_types, read_text_table
 
 STDIN = "-"
-#: Separators that a file of text may have, by its ending; None: found in the header.
+#: The separator of text files by extension; None means that it is inferred from the header.
 TEXT = {".csv": None, ".tsv": "\t"}
-#: The reader of polars for each ending whose columns have types.
+#: The polars reader of each binary format, whose columns have types.
 BINARY = {".parquet": "read_parquet", ".pq": "read_parquet", ".feather": "read_ipc", ".arrow": "read_ipc"}
-#: The same for files that are read only.
+#: The polars reader of each JSON format; these files are read and never written.
 JSON = {".jsonl": "read_ndjson", ".ndjson": "read_ndjson", ".json": "read_json"}
 EXCEL = (".xlsx", ".xls", ".xlsb", ".ods")
 COMPRESSED = (".gz", ".zst")
-#: Endings of files that are read from folders.
+#: Extensions of the files that are read if a folder is given.
 _IN_FOLDERS = (".parquet", ".pq", *TEXT)
 
 
@@ -43,7 +43,7 @@ def check_layout(layout: Layout, name: str, kind: str) -> None:
 def get_extension(path: str, to_write: bool = False) -> str:
     """Return the extension that determines the format, without a compression suffix.
 
-    JSON and Excel are refused if the file is `to_write`.
+    With `to_write`, raise an error for JSON and Excel, which can only be read.
     """
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     if suffixes and suffixes[-1] in COMPRESSED and suffixes[-2:-1] and suffixes[-2] in TEXT:
@@ -61,7 +61,7 @@ def is_pattern(source: str) -> bool:
 
 
 def find_files(sources: Sequence[str]) -> list[Path]:
-    """List the files of paths, folders and patterns such as 'data/*.parquet', each sorted by name.
+    """List the files that paths, folders and patterns such as 'data/*.parquet' stand for, sorted by name within each.
 
     A folder stands for the Parquet and text files directly inside it, without hidden ones.
 
@@ -101,7 +101,7 @@ def read_file(source: str, as_text: Iterable[str] = (), layout: Layout = WHOLE_F
     """Read a table from a file into a polars frame; columns in `as_text` keep their digits as written.
 
     `source` is a path, or "-" for CSV from standard input; `layout` says where the table begins in the file. A text
-    column gets the type that all its cells agree with, and stays text otherwise.
+    column gets a type if all of its cells fit that type, and stays text otherwise.
     """
     name = "standard input" if source == STDIN else source
     kind = ".csv" if source == STDIN else get_extension(source)
@@ -147,7 +147,7 @@ def _read_sheet(content: bytes, name: str, layout: Layout) -> pl.DataFrame:
 
 
 def _choose_sheet(names: Sequence[str], sheet: str | int | None, workbook: str) -> str:
-    """Return the name of the sheet to read, by a name or a number from 1; by default the first, with a warning."""
+    """Return the name of the sheet to read; by default the first, with a warning if there are more."""
     if sheet is None:
         if len(names) > 1:
             other = format_argument("sheet", names[1])

@@ -1,4 +1,4 @@
-"""Rows that belong together: the label of each row's group, by columns or by equal inputs."""
+"""Label the groups of rows that belong together, by group columns or by equal inputs."""
 
 from collections.abc import Sequence
 
@@ -19,11 +19,11 @@ from ddpn.tables.row_hashes import hash_cells, hash_rows
 def label_groups(
     frame: pl.DataFrame, columns: Sequence[str], missing: Sequence[str], X: pl.DataFrame | None, join_near: bool = True
 ) -> np.ndarray | None:
-    """Label each row's group: labels are equal if all group columns are; None if the table lacks these columns.
+    """Label rows so that rows with equal group columns share a label; return None if the table lacks the columns.
 
-    Labels are hashes, the same for the same values in any table. A row with a missing value (one of the words
-    `missing`) is a group of its own. `EQUAL_INPUTS` in place of columns compares all of `X`, the inputs of the model.
-    With `join_near`, rows whose numbers are nearly equal are one group.
+    Labels are hashes of the values, so they agree between tables. A row with a missing value (one of the words
+    `missing`) is a group of its own. If `columns` is `EQUAL_INPUTS`, rows are compared by all model inputs, `X`. With
+    `join_near`, rows whose numbers are nearly equal are one group.
     """
     if X is not None and is_by_inputs(columns, frame.columns):
         return label_equal_rows(X, join_near)
@@ -33,16 +33,16 @@ def label_groups(
     labels = hash_rows([hash_cells(series) for series in cells], frame.height)
     labels = _join_near_rows(frame.select(columns), labels) if join_near else labels
     alone = np.flatnonzero(np.any([series.is_null().to_numpy() for series in cells], axis=0))
-    # Text of a column has no such character.
+    # Cells never contain this character.
     row_names = pl.Series([f"\0{row}" for row in alone.tolist()], dtype=pl.String)
     labels[alone] = hash_cells(row_names) if len(alone) else labels[alone]
     return labels
 
 
 def label_equal_rows(X: pl.DataFrame, join_near: bool = True) -> np.ndarray:
-    """Label the rows of a polars frame: labels are equal if all cells are, or (`join_near`) nearly are.
+    """Label the rows of a polars frame: rows with equal cells share a label, and with `join_near` nearly equal rows do.
 
-    The label is the hash of the cells, and the smallest hash in a group of nearly equal rows.
+    The label is the hash of the cells. In a group of nearly equal rows, it is the smallest of their hashes.
     """
     labels = hash_rows([hash_cells(series) for series in X.iter_columns()], X.height)
     return _join_near_rows(X, labels) if join_near else labels
@@ -66,7 +66,7 @@ def _join_near_rows(X: pl.DataFrame, labels: np.ndarray) -> np.ndarray:
 
 
 def describe_missing_groups(frame: pl.DataFrame, columns: Sequence[str], missing: Sequence[str]) -> list[str]:
-    """Describe the missing values of each group column that has some."""
+    """Describe the missing values of group columns, one sentence per column with missing values."""
     counts = {name: _to_clean_text(frame[name], missing).null_count() for name in columns if name in frame.columns}
     return [
         f"Column {name} is missing in {count:,} rows: each of these rows is treated as a group of its own."
@@ -82,7 +82,7 @@ def _to_clean_text(series: pl.Series, missing: Sequence[str]) -> pl.Series:
 
 
 def name_interval_groups(values: IntoSeries | ArrayLike, rows: int | None = None) -> np.ndarray:
-    """Name each row's group: 1, 1.0 and "1" are the same, and rows without a value are "missing".
+    """Name each row's group: 1, 1.0 and "1" have the same name, and missing values are named "missing".
 
     >>> name_interval_groups([1, 2.0, None, "b"]).tolist()
     ['1', '2', 'missing', 'b']

@@ -16,10 +16,10 @@ from ddpn.tables.numbers import (
     parse_numbers,
 )
 
-#: Text is read as numbers or dates if at least this share of its present cells can be; above the lower share, a
-#: sentence says why it is not.
+#: Text is read as numbers or dates if at least the first share of its present cells can be parsed. Above the second
+#: share, a message explains why the column stays text.
 _MIN_PARSED_SHARE, _MIN_SHARE_TO_MENTION = 0.9, 0.5
-#: With at most this many distinct cells, unreadable ones must be rarer than this: they may well be levels.
+#: In a column of few distinct cells, unreadable cells may be levels, so they must be rarer than this share.
 _MAX_LEVELS_FOR_DOUBT, _MAX_UNREAD_SHARE = 50, 0.01
 
 
@@ -45,7 +45,7 @@ def detect_column(series: pl.Series, missing: tuple[str, ...], as_category: bool
 
 
 def detect_dates(series: pl.Series) -> TableColumn | None:
-    """Return how the dates of a column are written; None if it does not hold dates."""
+    """Return the format of the dates in a column; None if it does not hold dates."""
     dtype = series.dtype
     if dtype in (pl.Date, pl.Datetime):
         return detect_column(series, MISSING, as_category=False)
@@ -58,14 +58,14 @@ def detect_dates(series: pl.Series) -> TableColumn | None:
 
 
 def _classify_category(cells: pl.Series, notes: tuple[str, ...] = ()) -> TableColumn:
-    """Describe a category by its levels: one with numbers has 1.0 equal to 1, unless leading zeros matter."""
+    """Describe a category. If its levels are numbers, 1.0 and 1 are the same level, unless leading zeros matter."""
     numbers = cells.filter(cells.cast(pl.Float64, strict=False).is_not_null())
     is_number = len(numbers) and not are_codes(cells)
     return TableColumn(cells.name, Kind.NUMBER_CATEGORY if is_number else Kind.CATEGORY, notes=notes)
 
 
 def _detect_text_kind(text: pl.Series, cells: pl.Series) -> TableColumn:
-    """Detect the kind of text; `cells` are those that do not stand for a missing value."""
+    """Detect the kind of a text column; `cells` are its present (not missing) cells."""
     if cells.is_empty() or are_codes(cells):
         return TableColumn(cells.name, Kind.CATEGORY)
     if cells[0].lower() in BOOLEAN_WORDS and cells.str.to_lowercase().is_in(BOOLEAN_WORDS).all():
@@ -99,7 +99,7 @@ def _detect_text_kind(text: pl.Series, cells: pl.Series) -> TableColumn:
 
 
 def _describe_unread_cells(text: pl.Series, cells: pl.Series, is_read: pl.Series, what: str) -> tuple[str, ...]:
-    """Describe the cells that cannot be read, if there are any; `is_read` is a mask of `cells`."""
+    """Describe the unreadable cells, if any; `is_read` is a mask of the readable ones among `cells`."""
     present, count = text.drop_nulls(), int(is_read.sum())
     lost = len(present) - count
     if not lost:

@@ -1,4 +1,4 @@
-"""Where a table begins within a file, and how a title above its header is noticed. Imports no polars."""
+"""The position of a table within a file, and the detection of a title above its header. Imports no polars."""
 
 import csv
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ddpn.runtime.errors import InputError, format_argument
 from ddpn.runtime.validation import check_integer
 
-#: Rows, and bytes of text, at the beginning of a file among which a header below a title is looked for.
+#: How many rows, or bytes of text, at the beginning of a file are searched for a header below a title.
 MAX_ROWS_ABOVE_HEADER, MAX_BYTES_ABOVE_HEADER = 20, 2**16
 #: Signs that may separate the cells of a text table.
 SEPARATORS = ",;\t|"
@@ -18,7 +18,7 @@ SEPARATORS = ",;\t|"
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a table begins within a file.
+    """The position of a table within a file.
 
     Parameters
     ----------
@@ -41,10 +41,11 @@ WHOLE_FILE = Layout()
 
 
 def find_header(rows: Sequence[Sequence[str | None]]) -> int | None:
-    """Return the position of the header if it is below a title, from the first rows of a file; None otherwise.
+    """Find a header below a title in the first rows of a file; return its position, or None if there is no title.
 
-    The header is the first row with words in more than half of the columns. A title is in a row above, and begins in
-    the same column or left of it; so the header of a column of row numbers, which has no name, is no title.
+    The header is the first row with words in more than half of the columns. A title stands in a row above the header,
+    and begins in the same column or further left. A header whose first cell is empty, as above row numbers, is not a
+    title.
 
     >>> find_header([["Visits of 2024", None], [None, None], ["age", "visits"], ["31", "2"]])
     2

@@ -1,4 +1,4 @@
-"""The one name of a level, by whatever type or spelling it arrives.
+"""Canonical names of levels, the same for every type and spelling of a value.
 
 A level may arrive as 1, 1.0, True, "1" or " 1 ": from CSV, Parquet, pandas (whose integers become floats where a value
 is missing) or an array of objects. Fit and prediction must agree on its name.
@@ -28,14 +28,14 @@ def canonical_level(value: object) -> str:
     if isinstance(value, int | np.integer):
         return str(int(value))
     if isinstance(value, float | np.floating | Decimal):
-        # By its shortest digits: 0.1 in single precision is 0.1 too.
+        # The shortest digits that identify the number: 0.1 in single precision is also named 0.1.
         number = float(str(value))
         return str(int(number)) if abs(number) < 2**63 and number.is_integer() else repr(number)
     return str(value).strip()
 
 
 def canonical_number(value: object) -> str:
-    """Return the name of a level of a category of numbers: text that spells a number gets the name of the number.
+    """Return the name of a level in a category of numbers, where text that spells a number is named like the number.
 
     >>> [canonical_number(value) for value in ("007", "7.0", 7, " 7", "x", True, "-0", "-07", "+0")]
     ['7', '7', '7', '7', 'x', '1', '0', '-7', '0']
@@ -55,7 +55,7 @@ def canonical_number(value: object) -> str:
 
 
 def have_numbers(levels: Iterable[str]) -> bool:
-    """Return True if some levels are numbers, all in canonical form; other spellings then mean the same level.
+    """Return True if some levels are numbers and all of these are in canonical form.
 
     >>> have_numbers(["1", "2.5", "A"]), have_numbers(["1", "007"]), have_numbers(["A"])
     (True, False, False)

@@ -17,23 +17,24 @@ if TYPE_CHECKING:
 
 #: The probability that a row has a near neighbour by chance.
 _MAX_CHANCE = 0.05
-#: The largest share of the distance to the k-th neighbour that is near.
+#: A neighbour is near if its distance is at most this share of the distance to the k-th neighbour.
 _MAX_SHARE = 0.2
-#: Shares among which the gap between neighbours in a clump and others is looked for: the largest, and their ratio.
+#: The grid of shares in which the gap around clumps is searched: its largest value, and the ratio of its steps.
 _MAX_GAP, _GAP_STEP = 0.5, 1.25
 #: The share of the points that must have a near neighbour.
 _MIN_NEAR = 0.5
-#: Points that are looked at first, and the share of them that must have a near neighbour: with 500 points, four
-#: standard errors below the share of all points.
+#: The number of points in a first, quick test, and the share of them that must have a near neighbour. With 500 points,
+#: that is four standard errors below `_MIN_NEAR`.
 _FIRST_POINTS, _MIN_FIRST_NEAR = 500, 0.4
-#: Neighbours that measure the density: few, and then a share of the points, for larger clumps.
+#: The number of neighbours that measure the density: first a fixed number, then a share of the points, for larger
+#: clumps.
 _NEIGHBOURS, _NEIGHBOUR_SHARE = 15, 1 / 15
-#: Fewer points show no clumps.
+#: Clumps are not searched among fewer points.
 _MIN_POINTS = 60
-#: A column is continuous if it has so many different values: at least this many, and per row so many, or so many more
-#: if all of them are integers.
+#: A column is continuous if it has at least this many distinct values, and at least this many per row (the last number
+#: if all values are integers).
 _MIN_VALUES, _VALUES_PER_ROW, _INTEGERS_PER_ROW = 30, 0.1, 0.5
-#: Where a missing number is placed, in scales of its column: far from all others.
+#: The scaled position of missing numbers: far from all other numbers.
 _MISSING_POSITION = 1e6
 
 
@@ -54,7 +55,10 @@ def find_continuous_columns(X: pl.DataFrame) -> list[str]:
 
 
 def scale_points(X: pl.DataFrame, names: Sequence[str]) -> np.ndarray:
-    """Return columns of numbers in units of their spread, without missing values. Shape: (rows, columns)."""
+    """Scale columns of numbers by their interquartile range, with missing values set to a distant position.
+
+    Shape: (rows, columns).
+    """
     points = np.empty((X.height, len(names)))
     for column, name in enumerate(names):
         values = X[name].cast(float).to_numpy().astype(np.float64)
@@ -67,7 +71,7 @@ def scale_points(X: pl.DataFrame, names: Sequence[str]) -> np.ndarray:
 
 
 def find_clumps(points: np.ndarray) -> np.ndarray | None:
-    """Find clumps of near points; return the number of each point's clump, or None if nearness may be chance."""
+    """Find clumps of near points; return the clump number of each point, or None if chance may explain the clumps."""
     unique, inverse = np.unique(points, axis=0, return_inverse=True)
     if len(unique) < _MIN_POINTS:
         return None
@@ -80,13 +84,13 @@ def find_clumps(points: np.ndarray) -> np.ndarray | None:
 
 
 def _link_near_points(points: np.ndarray, neighbours: int) -> np.ndarray | None:
-    """Link near points, with the density measured by this many neighbours; return clump numbers, or None."""
+    """Link near points, measuring the density with `neighbours` neighbours; return clump numbers, or None."""
     from scipy.sparse import coo_matrix  # slow to import
     from scipy.sparse.csgraph import connected_components
     from scipy.spatial import KDTree
 
     tree = KDTree(points)
-    # Most tables have no clumps, which some of the points show at a small part of the time.
+    # Most tables have no clumps. A sample of the points shows that in much less time.
     some = points[:: max(1, len(points) // _FIRST_POINTS)]
     ratios, share, _ = _measure_neighbours(tree, some, neighbours)
     if (ratios[:, 0] <= share).mean() < _MIN_FIRST_NEAR:
@@ -117,7 +121,7 @@ def _measure_neighbours(tree: "KDTree", points: np.ndarray, neighbours: int) -> 
 
 
 def _widen_to_gap(ratios: np.ndarray, share: float) -> float:
-    """Return the share, from `share` on, at which widening adds the fewest neighbours: the gap around clumps."""
+    """Widen the distance limit `share` into the gap around clumps, where a step adds the fewest neighbours."""
     shares = share * _GAP_STEP ** np.arange(max(3, 1 + int(np.log(_MAX_GAP / share) / np.log(_GAP_STEP))))
     numbers = np.array([(ratios <= one).mean() for one in shares])
     return float(shares[1 + (numbers[2:] - numbers[:-2]).argmin()])
@@ -125,15 +129,15 @@ def _widen_to_gap(ratios: np.ndarray, share: float) -> float:
 
 # Columns that nearly repeat together, among others that do not --------------------------------------------------------
 
-#: Columns and rows that are looked at, at most.
+#: The largest numbers of columns and rows that are compared.
 _MAX_COLUMNS, _MAX_ROWS = 50, 4_000
-#: Two columns repeat together if so many of the rows that are next to each other in one of them are as near as this in
-#: the other, in ranks and as a share of all rows. By chance twice the latter share is.
+#: Two columns repeat together if at least this share of rows that are adjacent in one column are near in the other.
+#: Near is a difference of at most so many ranks, or this share of all rows; chance explains twice that share.
 _MIN_TOGETHER, _NEAR_RANKS, _NEAR_SHARE = 0.15, 5, 0.005
 
 
 def find_repeating_columns(X: pl.DataFrame) -> list[tuple[str, ...]]:
-    """Return sets of continuous columns in which rows that are neighbours in one column are so in the others.
+    """Return sets of continuous columns in which rows that are adjacent in one column are also near in the others.
 
     These are candidates such as longitude and latitude, and smooth functions of each other. The last set has all
     columns: copies with more noise have other neighbours in every single column, but are near in all of them together.
@@ -156,7 +160,7 @@ def find_repeating_columns(X: pl.DataFrame) -> list[tuple[str, ...]]:
 
 
 def choose_near_rows(X: pl.DataFrame, column: str, rows: int = _MAX_ROWS) -> np.ndarray:
-    """Return positions of at most `rows` rows from the middle of a column, so that near rows stay together."""
+    """Return positions of at most `rows` rows with the middle values of a column, which keeps near rows together."""
     if X.height <= rows:
         return np.arange(X.height)
     first = (X.height - rows) // 2

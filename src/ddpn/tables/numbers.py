@@ -10,7 +10,7 @@ from ddpn.tables.cells import read_distinct_cells
 _CURRENCY = r"(?:US\$|[$€£¥₹₩₪₽฿]|EUR|USD|GBP|CHF|JPY)"
 #: What may follow a number. Letters in front of a number make a name: p12.
 _UNIT = rf"(?:%|‰|{_CURRENCY}|[A-Za-zµμ°][A-Za-zµμ°²³/]{{0,9}})"
-#: Digits with their separators, if the decimal sign is a point and if it is a comma.
+#: The pattern of digits with separators, by decimal sign.
 _DIGITS = {
     ".": r"(?:(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3}|[0-9]{1,3}(?: [0-9]{3})+|"
     r"[0-9]{1,3}(?:'[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+)",
@@ -23,15 +23,15 @@ OPEN_ENDED = r"([0-9])\s*\+$"
 _NEGATIVE = r"^\(|-$|^[^0-9.,]*-"
 _CORE = rf"([0-9.,](?:[0-9., ']*[0-9.,])?{_EXPONENT})"
 _BLANKS = r"[\u{00A0}\u{2009}\u{202F}\u{2212}]"
-#: Cells that a number format is guessed from, and the least share of them that must look like numbers.
+#: The number of cells from which a format is guessed, and the least share of them that must look like numbers.
 _MAX_GUESSED_CELLS, _MIN_NUMBER_SHARE = 2000, 0.4
-#: The share of leading zeros above which digits are codes such as zip codes, whatever their lengths.
+#: Digits are codes such as zip codes if more than this share of the cells has leading zeros, even at unequal lengths.
 _MIN_LEADING_ZERO_SHARE = 0.05
 
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """The format in which the numbers of a column are written: the decimal sign, and a unit.
+    """The format of the numbers in a text column: the decimal sign, and a unit.
 
     `decimal` is "" if the column was not text in fit; the format of later text is then guessed again. `ambiguous` is a
     cell such as "1,234" if no cell shows whether its comma is a decimal sign. `integers` is True if all values in fit
@@ -68,7 +68,7 @@ def parse_numbers(text: pl.Series, written: NumberFormat) -> pl.Series:
     """
     numbers = text.cast(pl.Float64, strict=False)
     if written.decimal == ",":
-        # 1.234 is 1234 here, so that the plain reading serves digits alone.
+        # With decimal commas, 1.234 means 1234, so only cells of digits alone are converted directly.
         numbers = numbers.set(~text.str.contains(r"^[+-]?[0-9]+$").fill_null(False), None)
     is_unread = numbers.is_null() & text.is_not_null()
     if is_unread.any():
@@ -91,19 +91,19 @@ def _parse_formatted_numbers(text: pl.Series, written: NumberFormat) -> pl.Serie
 
 
 def _to_ascii(text: pl.Series) -> pl.Series:
-    """Replace typographic blanks and minus signs by those of a keyboard."""
+    """Replace typographic blanks and minus signs by ASCII characters."""
     if not text.str.contains(_BLANKS).any():
         return text
     return text.str.replace_all("\u2212", "-", literal=True).str.replace_all(_BLANKS, " ")
 
 
 def find_number_format(text: pl.Series) -> NumberFormat | None:
-    """Return the number format that most cells of cleaned text agree with; None if few look like numbers."""
+    """Return the number format that fits most cells of cleaned text; None if few cells look like numbers."""
     cells = text.drop_nulls()
     if cells.is_empty() or not cells.cast(pl.Float64, strict=False).null_count():
         return PLAIN
     guess = _guess_number_format(_to_ascii(cells.gather_every(max(1, len(cells) // _MAX_GUESSED_CELLS))))
-    # One decisive cell is enough, wherever it stands.
+    # A single unambiguous cell anywhere in the column decides.
     return _guess_number_format(_to_ascii(cells)) if guess is not None and guess.ambiguous else guess
 
 
@@ -133,7 +133,7 @@ def describe_number_format(name: str, written: NumberFormat) -> tuple[str, ...]:
 
 
 def has_grouped_points(text: pl.Series) -> bool:
-    """Return True if cleaned text holds integers with points as thousands separators, before three digits each.
+    """Return True if cleaned text holds integers with points as thousands separators.
 
     >>> has_grouped_points(pl.Series(["31.287", "-4", None])), has_grouped_points(pl.Series(["31.287", "4.5"]))
     (True, False)
@@ -144,7 +144,7 @@ def has_grouped_points(text: pl.Series) -> bool:
 
 
 def are_codes(text: pl.Series) -> bool:
-    """Return True if cleaned text holds digits with leading zeros that matter, such as zip codes: 007 is not 7."""
+    """Return True if cleaned text holds codes such as zip codes, in which leading zeros matter: 007 is not 7."""
     zeros = text.str.contains("^0[0-9]+$").fill_null(False)
     if not zeros.any():
         return False

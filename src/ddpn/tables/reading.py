@@ -1,7 +1,7 @@
 """Read tables of any library as columns of numbers, booleans and levels.
 
 Frames of pandas, polars and pyarrow are read by narwhals, which requires none of them. Arrays of numbers are checked by
-scikit-learn, so that its messages and its `n_features_in_` are those of any of its estimators.
+scikit-learn, so that messages and `n_features_in_` are the same as in any scikit-learn estimator.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -35,20 +35,20 @@ _DERIVE_NUMBERS = "Derive numbers from it, such as the month or the days since a
 
 
 def read_table(X: TableLike, estimator: type[BaseEstimator] = BaseEstimator) -> ColumnTable:
-    """Read a first table; the kinds of its columns follow from their types or cells.
+    """Read the table of a fit, and detect the kinds of its columns from their types or cells.
 
     Parameters
     ----------
     X : table
         An array, a data frame, a sparse matrix or lists; a `ColumnTable` is returned as it is.
     estimator : type of estimator
-        What messages of scikit-learn call the reader.
+        The class that scikit-learn names in its messages.
     """
     return X if isinstance(X, ColumnTable) else _read(estimator(), X, is_first=True)
 
 
 def read_later_table(X: TableLike, names: Sequence[str], is_named: bool) -> ColumnTable:
-    """Read a later table, with its columns in the order of the names of the first one; kinds are those of its cells."""
+    """Read a table after fit: sort its columns by `names`, and detect their kinds from its own cells."""
     labels = get_row_labels(X)
     with label_row_errors(labels):
         columns = _read_few_rows(list(names), X) if is_named else None
@@ -60,7 +60,7 @@ def read_later_table(X: TableLike, names: Sequence[str], is_named: bool) -> Colu
 
 
 def set_names(estimator: BaseEstimator, names: Sequence[str], is_named: bool) -> None:
-    """Set the attributes in which scikit-learn keeps the columns that an estimator was fitted to."""
+    """Set `n_features_in_` and, for named columns, `feature_names_in_`, as in scikit-learn."""
     estimator.n_features_in_ = len(names)
     if is_named:
         estimator.feature_names_in_ = np.array(names, dtype=object)
@@ -69,7 +69,7 @@ def set_names(estimator: BaseEstimator, names: Sequence[str], is_named: bool) ->
 
 
 def _read(reader: BaseEstimator, X: TableLike, is_first: bool) -> ColumnTable:
-    """Read a table: a first table sets the names of the reader's columns, and later tables are checked against them."""
+    """Read a table. The table of a fit sets the reader's column names; later tables are checked against these names."""
     labels = get_row_labels(X)
     with label_row_errors(labels):
         columns = _read_columns(reader, X, is_first)
@@ -101,9 +101,9 @@ def _read_columns(reader: BaseEstimator, X: TableLike, is_first: bool) -> list[C
 
 
 def _read_few_rows(names: Sequence[str], X: TableLike) -> list[Column] | None:
-    """Read few rows of a data frame with exactly these columns cell by cell; return None for any other table.
+    """Read a data frame of a few rows cell by cell; return None for longer tables and for other columns than `names`.
 
-    To convert a frame of one row takes its library longer than all the rest of a prediction.
+    For one row, a conversion by the data frame library takes longer than the rest of a prediction.
     """
     frame = _extract_few_cells(X)
     if frame is None or frame[0] != names:
@@ -121,7 +121,7 @@ def _read_few_rows(names: Sequence[str], X: TableLike) -> list[Column] | None:
 
 
 def _extract_few_cells(X: Any) -> tuple[list[str], list[Kind], list[list[object]]] | None:
-    """Return names, kinds and cells of the columns of few rows of polars or pandas; None for other types of columns."""
+    """Return names, kinds and cells of the columns of a short frame; None if a column type is not supported."""
     library = type(X).__module__.partition(".")[0]
     if (
         library not in ("polars", "pandas")
@@ -139,12 +139,12 @@ def _extract_few_cells(X: Any) -> tuple[list[str], list[Kind], list[list[object]
 
 
 def _is_absent(cell: object) -> bool:
-    """Return whether a cell is None, NaN, or pandas' NA, which cannot be compared."""
+    """Return True if a cell is None, NaN, or the NA of pandas, which cannot be compared."""
     return cell is None or type(cell).__name__ == "NAType" or bool(cell != cell)
 
 
 def _get_names(reader: BaseEstimator) -> list[str]:
-    """Return the names of fit, or x0, x1, ... as in scikit-learn."""
+    """Return the column names of fit; x0, x1, ... for tables without names, as in scikit-learn."""
     names = getattr(reader, "feature_names_in_", None)
     return [f"x{j}" for j in range(reader.n_features_in_)] if names is None else list(names)
 
@@ -253,7 +253,7 @@ def _read_cells(name: str, cells: np.ndarray) -> Column:
         return Column(name, Kind.CATEGORY, positions[codes], names)
     if cells.dtype.kind != "O":
         return _make_number_column(name, cells.astype(np.float64))
-    # None, NaN, pandas' NA and NaT: the last two by name, as pandas may not be installed.
+    # None, NaN, and pandas' NA and NaT. The last two are recognised by name, as pandas may not be installed.
     is_absent = {kind: kind.__name__ in ("NoneType", "NAType", "NaTType") for kind in set(map(type, cells.tolist()))}
     missing = np.array(
         [is_absent[type(cell)] or (isinstance(cell, float) and cell != cell) for cell in cells.tolist()], dtype=bool

@@ -1,4 +1,4 @@
-"""What every column of a table is for, and how its values reach the model: decided once, kept with the model."""
+"""The roles of a table's columns (feature, target, weight, ...), decided in fit and saved with the model."""
 
 import warnings
 from collections.abc import Callable
@@ -21,20 +21,20 @@ from ddpn.tables.date_columns import DateColumns
 from ddpn.tables.groups import label_groups, name_interval_groups
 from ddpn.tables.numbers import NumberFormat
 
-#: What users call the column of a role, where that is not the name of the role.
+#: The argument that names the column of a role, if it differs from the role's name.
 _ARGUMENTS = {"upper": "upper_column"}
-#: Sentences about columns that are reported one by one.
+#: The most columns that are reported in sentences of their own.
 _MAX_SENTENCES = 20
 
 
 @dataclass(frozen=True)
 class Roles:
-    """The role of each column of a table, decided in fit and kept with the model.
+    """The role of each column of a table, decided in fit and saved with the model.
 
-    `missing` are the words for "no value", `formats` the number formats of role columns. `groups` is the column of the
-    groups within which intervals are calibrated, `upper` that of upper bounds; both may be features, too. `censored` is
-    the column that marks right-censored counts. `group` are the columns that say which rows belong together, which
-    predictions do not need. A model that was saved in Python does not know its target.
+    `missing` are the words for "no value", and `formats` the number formats of columns that are not features. `groups`
+    is the column of groups within which intervals are calibrated, and `upper` the column of upper bounds; both may also
+    be features. `censored` is the column that marks right-censored counts. `group` are the columns that say which rows
+    belong together; predictions do not need them. The target is unknown if the model was saved in Python.
     """
 
     target: str | None
@@ -59,12 +59,12 @@ class Roles:
 
     @property
     def as_text(self) -> list[str]:
-        """Columns whose digits are kept as written: in categories 007 is not 7, among integers 1.234 may be 1234."""
+        """Columns to read as text, because 007 is not 7 in a category, and 1.234 may be 1234 among integers."""
         return [column.name for column in self.features if column.kind.is_category or column.number.integers]
 
     @property
     def identifier(self) -> str | None:
-        """A column that identifies rows in reports: named "id", or left out as ids or row numbers."""
+        """The column that identifies rows in reports: one named "id", or one that was dropped as an identifier."""
         identifiers = [column.name for column in self.columns if column.left_out.endswith(("ids", "row numbers"))]
         named = [column.name for column in self.columns if column.name.lower() == "id"]
         return next(iter([*named, *identifiers]), None)
@@ -79,13 +79,13 @@ class Roles:
         read["formats"] = {name: NumberFormat(**written) for name, written in plain.get("formats", {}).items()}
         return cls(**read | {name: tuple(plain[name]) for name in ("missing", "group") if name in plain})
 
-    # Reading a table by them -------------------------------------------------------------------------------------
+    # Reading a table by its roles -------------------------------------------------------------------------------------
 
     def parse(self, frame: pl.DataFrame, report: Callable[[str], None] | None = None) -> ColumnTable:
-        """Parse the columns that the model sees, each as the kind it had in fit; others are ignored.
+        """Parse the features, each as the kind it had in fit, and ignore all other columns.
 
-        Unreadable cells become missing. `report` receives a sentence about each column with such cells; by default, it
-        is a warning.
+        Unreadable cells become missing. `report` receives a sentence about each column with such cells; the default
+        shows it as a warning.
         """
         present = set(frame.columns)
         columns, sentences = list[Column](), list[str]()
@@ -105,7 +105,7 @@ class Roles:
         return ColumnTable(columns)
 
     def parse_times(self, frame: pl.DataFrame, name: str | None) -> pl.DataFrame:
-        """Convert the column of times, if it is text, to datetimes or numbers; return the table."""
+        """Return the table with its time column, if that is text, converted to datetimes or numbers."""
         if name is None:
             return frame
         column = next(
@@ -123,12 +123,12 @@ class Roles:
         counts: CountRange | None = None,
         first: int | None = None,
     ) -> CountRows:
-        """Read features, counts, weights and exposures of the rows with a target; labels are row numbers from 1.
+        """Read the features, counts, weights and exposures of all rows with a target, labelled by row numbers from 1.
 
-        Without the weight column every row counts once; without the columns of censored counts or groups there are
-        none. `fractional` ("error" or "round") is for counts that are not integers. `report` receives a sentence about
-        each column with unreadable cells, by default a warning. For a block of a file, `first` is the number of rows
-        before it.
+        If the table has no weight column, every row has weight 1. Without a censoring column, no count is censored, and
+        without group columns there are no groups. `fractional` ("error" or "round") applies to counts that are not
+        integers. `report` receives a sentence about each column with unreadable cells; the default shows it as a
+        warning. For a block of a file, `first` is the number of rows before the block.
         """
         if self.target is None:
             raise InputError("The model was saved in Python and does not know its target. Name it with `target`.")
@@ -175,12 +175,12 @@ class Roles:
         return ~np.isnan(self._read_numbers(frame, name, "target", first + np.arange(1, frame.height + 1)))
 
     def describe_rows_without_target(self, rows: int) -> list[str]:
-        """Describe in a sentence how many rows were left out; empty for no rows."""
+        """Describe in a sentence how many rows lack a target and are left out; "" if none."""
         were = "1 row {} was" if rows == 1 else f"{rows:,} rows {{}} were"
         return [f"{were.format(f'without a value of {self.target!r}')} left out."] if rows else []
 
     def read_interval_groups(self, frame: pl.DataFrame) -> np.ndarray | None:
-        """Read the name of each row's group; None if intervals are not calibrated by a column."""
+        """Read the name of each row's group; None if intervals are not calibrated by group."""
         if self.groups is None:
             return None
         return name_interval_groups(frame[check_column(self.groups, frame.columns, "interval_groups", InputError)])
@@ -194,7 +194,7 @@ class Roles:
         return self._read_vector(frame, "upper", first + np.arange(1, frame.height + 1))
 
     def _read_censored(self, frame: pl.DataFrame, labels: np.ndarray) -> np.ndarray | None:
-        """Read which counts are right-censored; None if the table does not say."""
+        """Read a mask of the right-censored counts; None if the table has no column for it."""
         if self.censored is None or self.censored not in frame.columns:
             return None
         argument = Argument("censored", self.censored)
@@ -218,10 +218,10 @@ class Roles:
         )
 
     def _read_numbers(self, frame: pl.DataFrame, name: str, role: str, labels: np.ndarray) -> np.ndarray:
-        """Read the column of a role as float64 with NaN where missing; any other cell must be a number."""
+        """Read the column of a role as float64, NaN where missing; raise an error for cells that are not numbers."""
         series, what = frame[name], Argument(role, name)
         if series.dtype.is_float():
-            # Infinity is left to the check of the role, which names its row.
+            # The check of the role reports infinite values, with their rows.
             series = series.fill_nan(None)
             if series.is_infinite().any():
                 return series.cast(pl.Float64).to_numpy().astype(np.float64)
@@ -236,7 +236,7 @@ class Roles:
 
 
 def report_all(sentences: list[str], report: Callable[[str], None] | None) -> None:
-    """Report the first sentences, and how many more columns there are; by default as warnings."""
+    """Report the first sentences one by one, and then the number of other columns; the default shows warnings."""
     unreported = len(sentences) - _MAX_SENTENCES
     if unreported > 0:
         sentences = [*sentences[:_MAX_SENTENCES], f"{unreported:,} more columns have such cells."]
