@@ -204,7 +204,7 @@ def _read_record(file: BinaryIO, source: str, already: int) -> bytes:
 
 
 def merge_types(one: ColumnTypes, other: ColumnTypes, with_values: set[str]) -> ColumnTypes:
-    """Merge the column types of two blocks: null if neither has values, float64 for numbers, text if the types disagree."""
+    """Merge the column types of two blocks: null if neither has values, text if they disagree."""
     types = dict(one)
     for name, dtype in other.items():
         before = types.setdefault(name, pl.Null())
