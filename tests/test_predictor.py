@@ -11,8 +11,8 @@ import torch
 
 from ddpn import predictor as module
 from ddpn.calibration.calibrate import fit_intervals, fit_ood, fit_recalibration
+from ddpn.calibration.feature_profile import FeatureProfile
 from ddpn.calibration.intervals import IntervalLevels, make_interval, score_blocks
-from ddpn.calibration.ood import FeatureProfile
 from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.members.member import Member

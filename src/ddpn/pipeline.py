@@ -16,8 +16,8 @@ import torch
 
 from ddpn.calibration.calibrate import CalibratedRows, CalibrationOptions, calibrate, fit_calibration, fit_profile
 from ddpn.calibration.calibration import Calibration
+from ddpn.calibration.feature_profile import FeatureProfile
 from ddpn.calibration.heavy_tails import describe_heavy_tail
-from ddpn.calibration.ood import FeatureProfile
 from ddpn.members import MEMBERS, format_member_label
 from ddpn.members.fitting import is_member_error
 from ddpn.members.folds import Folds, JobOptions

@@ -10,8 +10,11 @@ import torch
 from scipy import stats
 from torch.distributions import Normal
 
+from ddpn.analysis.evaluation import Evaluation
 from ddpn.analysis.gains import Gain
-from ddpn.analysis.leaderboard import SCORES, Evaluation, RowScores, leaderboard, score_rows, verdict
+from ddpn.analysis.leaderboard import leaderboard
+from ddpn.analysis.row_scores import SCORES, RowScores, score_rows
+from ddpn.analysis.verdict import verdict
 from ddpn.calibration.calibrate import fit_intervals
 from ddpn.distributions import Poisson
 from ddpn.members import Member

@@ -6,7 +6,9 @@ import pytest
 
 from ddpn import ConfigError, CountGLM, DDPNRegressor, InputError
 from ddpn.calibration.calibrate import fit_ood
-from ddpn.calibration.ood import COMBINATION, FeatureProfile, Joint, OODScores, TableSummary, describe_unusual_cells
+from ddpn.calibration.feature_profile import FeatureProfile, Joint
+from ddpn.calibration.ood import OODScores
+from ddpn.calibration.unusual_cells import COMBINATION, TableSummary, describe_unusual_cells
 from ddpn.predictor import Predictor
 
 

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from ddpn.networks.backbones import MLP, FineTuned, NetworkList
+from ddpn.networks.backbones.fine_tuned import NetworkTail
 from ddpn.networks.backbones.members import Frozen, make_generators
-from ddpn.networks.backbones.pretrained import NetworkTail
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel, Projection
 from ddpn.runtime.errors import ConfigError

@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 
 from ddpn import CountRegressor
-from ddpn.calibration.ood import FeatureProfile, OODScores
+from ddpn.calibration.feature_profile import FeatureProfile
+from ddpn.calibration.ood import OODScores
 from ddpn.rows.splits import assign_folds
 
 ALPHA = 0.05

@@ -17,10 +17,11 @@ from ddpn.analysis.diagnosis import diagnose
 from ddpn.analysis.diagnosis import means as means_module
 from ddpn.analysis.diagnosis.checks import fit_families
 from ddpn.analysis.explanations import Inputs, importance
-from ddpn.analysis.leaderboard import RowScores, leaderboard, out_of_fold_leaderboard
+from ddpn.analysis.leaderboard import leaderboard, out_of_fold_leaderboard
 from ddpn.analysis.monitoring import compare
+from ddpn.analysis.row_scores import RowScores
 from ddpn.calibration.calibrate import CalibratedRows, CalibrationOptions, fit_intervals
-from ddpn.calibration.ood import FeatureProfile
+from ddpn.calibration.feature_profile import FeatureProfile
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import NegativeBinomial, Poisson, Recalibrated
 from ddpn.members.blending import MixtureScores, mix_members

@@ -4,15 +4,11 @@ import numpy as np
 import pytest
 
 from ddpn import CountRegressor
+from ddpn.analysis.evaluation import Evaluation
 from ddpn.analysis.gains import compare_scores
-from ddpn.analysis.leaderboard import (
-    Evaluation,
-    RowScores,
-    out_of_fold_leaderboard,
-    score_prediction,
-    score_rows,
-    verdict,
-)
+from ddpn.analysis.leaderboard import out_of_fold_leaderboard
+from ddpn.analysis.row_scores import RowScores, score_prediction, score_rows
+from ddpn.analysis.verdict import verdict
 from ddpn.calibration.calibrate import CalibrationOptions
 from ddpn.members.folds import Folds
 from ddpn.pipeline import predict_out_of_fold

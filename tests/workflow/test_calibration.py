@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.analysis.leaderboard import score_rows
 from ddpn.analysis.report import write_report
+from ddpn.analysis.row_scores import score_rows
 from ddpn.distributions import Recalibrated
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.runtime.errors import InputError

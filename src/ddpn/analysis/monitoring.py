@@ -14,8 +14,8 @@ import torch
 from scipy import stats
 from scipy.special import ndtr
 
-from ddpn.analysis.leaderboard import COVERAGE
 from ddpn.analysis.plots import Pit
+from ddpn.analysis.row_scores import COVERAGE
 from ddpn.calibration.columns import ColumnProfile
 from ddpn.calibration.intervals import IntervalLevels, measure_shares_inside
 from ddpn.distributions import discretize

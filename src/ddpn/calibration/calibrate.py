@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ddpn.calibration.calibration import Calibration
+from ddpn.calibration.feature_profile import FeatureProfile
 from ddpn.calibration.intervals import IntervalGroups, IntervalLevels, get_column, make_interval_groups, score_blocks
-from ddpn.calibration.ood import FeatureProfile, OODScores, check_alpha
+from ddpn.calibration.ood import OODScores, check_alpha
 from ddpn.calibration.recalibration import MIN_ROWS, Recalibration
 from ddpn.calibration.recalibration import PRIOR_ROWS as MAP_PRIOR_ROWS
 from ddpn.distributions import MonotoneMap, Recalibrated

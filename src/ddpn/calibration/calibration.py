@@ -6,9 +6,11 @@ from typing import Self, TypeVar
 
 import numpy as np
 
+from ddpn.calibration.feature_profile import FeatureProfile
 from ddpn.calibration.intervals import IntervalGroups, IntervalLevels
-from ddpn.calibration.ood import COMBINATION, FeatureProfile, OODScores, describe_unusual_cells
+from ddpn.calibration.ood import OODScores
 from ddpn.calibration.recalibration import Recalibration
+from ddpn.calibration.unusual_cells import COMBINATION, describe_unusual_cells
 from ddpn.distributions import Mixture
 from ddpn.distributions.arguments import check_coverage
 from ddpn.distributions.recalibrated import Recalibrated

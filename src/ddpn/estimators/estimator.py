@@ -20,11 +20,13 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.analysis.leaderboard import Leaderboard, Verdict
+from ddpn.analysis.leaderboard import Leaderboard
 from ddpn.analysis.leaderboard import leaderboard as leaderboard_of
+from ddpn.analysis.verdict import Verdict
 from ddpn.calibration.calibrate import fit_intervals, fit_ood, fit_recalibration
+from ddpn.calibration.feature_profile import FeatureProfile
 from ddpn.calibration.intervals import attach_group_labels
-from ddpn.calibration.ood import FeatureProfile, check_alpha
+from ddpn.calibration.ood import check_alpha
 from ddpn.calibration.recalibration import PRIOR_ROWS
 from ddpn.members.network_options import to_python_scalar
 from ddpn.metrics import crps, nll

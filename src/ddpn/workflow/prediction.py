@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ddpn.calibration.ood import TableSummary, check_alpha
+from ddpn.calibration.ood import check_alpha
+from ddpn.calibration.unusual_cells import TableSummary
 from ddpn.prediction.prediction import Prediction
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.predictor import MIXTURE, Predictor

@@ -11,7 +11,7 @@ import torch
 from scipy import sparse
 
 from ddpn.analysis.explanations import Inputs
-from ddpn.calibration.ood import FeatureProfile
+from ddpn.calibration.feature_profile import FeatureProfile
 from ddpn.members.constant import Constant
 from ddpn.networks.heads import make_head
 from ddpn.predictor import Predictor

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from ddpn.networks.backbones import EfficientNet, Text, ViT
+from ddpn.networks.backbones.images import ImageNormalization
 from ddpn.networks.backbones.members import make_generators
-from ddpn.networks.backbones.pretrained import ImageNormalization, load_tokenizer
+from ddpn.networks.backbones.pretrained import load_tokenizer
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import CountRows, Runtime, TrainingConfig, fit

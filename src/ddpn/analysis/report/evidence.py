@@ -1,6 +1,6 @@
 """Collect the content of a report: predictions and scores of all rows, groups of rows, and sentences about them.
 
-The headline of a report comes from `ddpn.analysis.leaderboard`, which every command shares.
+The headline of a report comes from `ddpn.analysis.verdict`, which every command shares.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,20 +13,14 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ddpn.analysis.evaluation import MIN_ROWS, Evaluation
 from ddpn.analysis.explanations.column_effects import make_grid
 from ddpn.analysis.explanations.inputs import FittedModel, Inputs
 from ddpn.analysis.gains import mean_gain
-from ddpn.analysis.leaderboard import COVERAGE as LEVEL
-from ddpn.analysis.leaderboard import (
-    MIN_ROWS,
-    Evaluation,
-    Leaderboard,
-    RowScores,
-    leaderboard,
-    out_of_fold_leaderboard,
-    score_distribution,
-)
+from ddpn.analysis.leaderboard import Leaderboard, leaderboard, out_of_fold_leaderboard
 from ddpn.analysis.plots import Pit
+from ddpn.analysis.row_scores import COVERAGE as LEVEL
+from ddpn.analysis.row_scores import RowScores, score_distribution
 from ddpn.calibration.calibrate import CalibratedRows
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import CountDistribution

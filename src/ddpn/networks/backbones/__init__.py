@@ -13,11 +13,20 @@ from ddpn.runtime.validation import Registry
 
 if TYPE_CHECKING:
     from ddpn.networks.backbones.countnet3d import CountNet3D
-    from ddpn.networks.backbones.pretrained import EfficientNet, FineTuned, Text, ViT
+    from ddpn.networks.backbones.efficientnet import EfficientNet
+    from ddpn.networks.backbones.fine_tuned import FineTuned
+    from ddpn.networks.backbones.text import Text
+    from ddpn.networks.backbones.vit import ViT
 
-_PRETRAINED = dict.fromkeys(("EfficientNet", "Text", "FineTuned", "ViT"), f"{__name__}.pretrained")
-# Imported on first use, because models of tables do not need them.
-__getattr__ = import_on_use(__name__, {**_PRETRAINED, "CountNet3D": f"{__name__}.countnet3d"})
+#: Modules that are imported on first use, because models of tables do not need them.
+_MODULES = {
+    "CountNet3D": "countnet3d",
+    "EfficientNet": "efficientnet",
+    "FineTuned": "fine_tuned",
+    "Text": "text",
+    "ViT": "vit",
+}
+__getattr__ = import_on_use(__name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()})
 BACKBONES = Registry(
     "backbone",
     {

@@ -1,0 +1,195 @@
+"""`Evaluation`: the numbers on which the verdict on a model is based, and what they show about other candidates."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+
+from ddpn.analysis.gains import Gain, compare_scores, count_independent_rows
+from ddpn.analysis.row_scores import COVERAGE, RowScores
+from ddpn.statistics import weighted_mean, wilson_interval
+
+#: The fewest rows for a verdict.
+MIN_ROWS = 50
+#: Two models are as good as each other if their CRPS differs by less than this share, even if the difference is
+#: certain.
+MAX_DIFFERENCE = 0.01
+#: The same holds if their CRPS differs by less than this share of the mean count (at most of one count), or by less
+#: than the second number, which is rounding of float64.
+_NEGLIGIBLE_SHARE, _ROUNDING = 1e-3, 1e-6
+#: Intervals are too narrow if their coverage is below the nominal one by more than the first number, and too wide if it
+#: exceeds their own probability by more than the second; both only if the difference is more than chance.
+MAX_SHORTFALL, MAX_EXCESS = 0.02, 0.05
+#: A relative difference of absolute errors that is reported even if it may be chance.
+_LARGE_ERROR_DIFFERENCE = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The numbers that a verdict is made of.
+
+    `crps` has the mean CRPS of every candidate by name, with the model's own under `model`. `gains` are the model's
+    gains in CRPS over the other candidates, `errors` the mean absolute errors, and `error_gains` the gain over the
+    rival in absolute error. `coverage` is the share of rows inside the model's interval, and `expected` the mean
+    probability of these intervals by the model's own distributions, NaN if unknown. `effective_rows` (default: `rows`)
+    is smaller than `rows` if weights differ or rows within groups are similar. `labels` are names for use within a
+    sentence. `mean_count` is the scale of a difference that matters, `only_count` the count that all rows share, if
+    they do. `simpler` are the candidates that are simpler than the model, simplest first (default: all). `leak` is a
+    sentence about a target leak, `meaning` a sentence about what the scores mean. `folds` is the number of folds if
+    rows were predicted out of fold, and 0 for test rows.
+    """
+
+    model: str
+    crps: Mapping[str, float]
+    gains: Mapping[str, Gain] = field(default_factory=dict)
+    errors: Mapping[str, float] = field(default_factory=dict)
+    error_gains: Mapping[str, Gain] = field(default_factory=dict)
+    rows: int
+    effective_rows: float | None = None
+    coverage: float
+    expected: float = math.nan
+    labels: Mapping[str, str] = field(default_factory=dict)
+    mean_count: float = 1.0
+    only_count: float | None = None
+    simpler: Sequence[str] | None = None
+    leak: str = ""
+    meaning: str = ""
+    folds: int = 0
+
+    @classmethod
+    def from_rows(
+        cls,
+        model: str,
+        scores: Mapping[str, RowScores],
+        y: np.ndarray,
+        weight: np.ndarray | None = None,
+        group: np.ndarray | None = None,
+        folds: int = 0,
+        **options: Any,
+    ) -> Self:
+        """Evaluate candidates from their scores per row.
+
+        `y` has the counts, and `group` the labels of rows that belong together. `options` are the remaining fields.
+        """
+        weight, model_scores = np.ones(len(y)) if weight is None else weight, scores[model]
+        crps, used = {name: weighted_mean(row_scores.crps, weight) for name, row_scores in scores.items()}, weight > 0
+        others = [name for name in scores if name != model and is_score(crps[name]) and is_score(crps[model])]
+        evaluation = cls(
+            model=model,
+            crps=crps,
+            gains={
+                name: compare_scores(model_scores.crps, scores[name].crps, weight, len(others), group, folds)
+                for name in others
+            },
+            errors={name: weighted_mean(row_scores.mae, weight) for name, row_scores in scores.items()},
+            rows=int(used.sum()),
+            effective_rows=count_independent_rows(model_scores.coverage, weight, group),
+            coverage=weighted_mean(model_scores.coverage, weight),
+            expected=weighted_mean(model_scores.expected, weight),
+            mean_count=weighted_mean(y, weight),
+            only_count=None if np.ptp(y[used]) else float(y[used][0]),
+            folds=folds,
+            **options,
+        )
+        if evaluation.rival is None:
+            return evaluation
+        error_gain = compare_scores(model_scores.mae, scores[evaluation.rival].mae, weight, len(others), group, folds)
+        return replace(evaluation, error_gains={evaluation.rival: error_gain})
+
+    def margin(self, name: str) -> float:
+        """Return the largest difference in CRPS to a candidate that does not matter in practice."""
+        return max(MAX_DIFFERENCE * self.crps[name], _ROUNDING, _NEGLIGIBLE_SHARE * min(self.mean_count, 1.0))
+
+    def against(self, name: str) -> str:
+        """Compare the model with one candidate: "better", "as good as", "undecided" or "worse".
+
+        "as good as" requires evidence: the 95% interval of the difference lies within the margin (a test of equivalence
+        by two one-sided tests of 2.5% each).
+        """
+        gain, margin = self.gains[name], self.margin(name)
+        if -margin <= gain.low and gain.high <= margin:
+            return "as good as"
+        if not gain.is_clear:
+            return "undecided"
+        return "better" if gain.mean > 0 else "worse"
+
+    @property
+    def others(self) -> list[str]:
+        """The other candidates, sorted by CRPS."""
+        return sorted(self.gains, key=lambda name: self.crps[name])
+
+    @property
+    def rival(self) -> str | None:
+        """The candidate that decides the verdict.
+
+        If candidates are clearly better than the model, it is the best of them. Otherwise, if simpler candidates are as
+        good, it is the simplest of them. Otherwise it is the best candidate among those that are undecided, else among
+        those that are as good, else among those that are clearly worse.
+        """
+        outcomes = {name: self.against(name) for name in self.others}
+        simpler = self.others if self.simpler is None else self.simpler
+        as_good = [name for name in simpler if outcomes.get(name) == "as good as"]
+        if as_good and "worse" not in outcomes.values():
+            return as_good[0]
+        order = {"worse": 0, "undecided": 1, "as good as": 2, "better": 3}
+        return min(self.others, key=lambda name: order[outcomes[name]], default=None)
+
+    @property
+    def gain(self) -> Gain:
+        """The gain of the model over its rival; 0 if there is no rival."""
+        return Gain(0.0, 0.0, 0.0) if self.rival is None else self.gains[self.rival]
+
+    @property
+    def rival_is_simpler(self) -> bool:
+        """True if the rival is simpler than the model."""
+        return self.simpler is None or self.rival in self.simpler
+
+    @property
+    def row_words(self) -> str:
+        """The words for the scored rows within a sentence: "test rows" or "out-of-fold rows"."""
+        return "out-of-fold rows" if self.folds else "test rows"
+
+    @property
+    def is_decidable(self) -> bool:
+        """True if there are enough rows with different counts to evaluate predictions."""
+        return self.independent_rows >= MIN_ROWS and self.only_count is None
+
+    @property
+    def independent_rows(self) -> float:
+        """The number of rows on which standard errors are based: `effective_rows` if known, at most `rows`."""
+        return min(self.rows, self.effective_rows or self.rows)
+
+    @property
+    def too_narrow(self) -> bool:
+        """True if the coverage is clearly below the nominal one: Wilson's 95% interval lies below it."""
+        return self.coverage < COVERAGE - MAX_SHORTFALL and (
+            wilson_interval(self.coverage, self.independent_rows)[1] < COVERAGE
+        )
+
+    @property
+    def too_wide(self) -> bool:
+        """True if the coverage is clearly above the intervals' own probability: Wilson's 95% interval lies above it.
+
+        The coverage is not compared with the nominal one, which intervals of integers rightly exceed.
+        """
+        return self.coverage > self.expected + MAX_EXCESS and (
+            wilson_interval(self.coverage, self.independent_rows)[0] > self.expected
+        )
+
+    @property
+    def medians_disagree(self) -> bool:
+        """True if absolute error and CRPS favour different candidates, clearly or by a large difference."""
+        name = self.rival or ""
+        if name not in self.error_gains:
+            return False
+        other, sign = self.error_gains[name], np.sign(self.gain.mean)
+        small = MAX_DIFFERENCE * max(self.errors[name], self.errors[self.model])
+        is_far = abs(other.mean) > _LARGE_ERROR_DIFFERENCE * min(self.errors[name], self.errors[self.model])
+        return bool(sign * other.mean < -small and (other.is_clear or is_far))
+
+
+def is_score(crps: float) -> bool:
+    """Return True if a mean CRPS is finite and not negative; very large counts can overflow."""
+    return math.isfinite(crps) and crps >= 0

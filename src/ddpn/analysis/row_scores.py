@@ -1,0 +1,70 @@
+"""Score every row by its predicted distribution: absolute error, CRPS, NLL, and the coverage of its interval."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from ddpn.distributions import CountDistribution
+from ddpn.distributions.components import Interval
+from ddpn.distributions.limits import censor_rows
+from ddpn.metrics import absolute_error, crps, nll
+from ddpn.prediction.prediction import Prediction
+from ddpn.predictor import MIXTURE, Predictor
+from ddpn.rows.count_rows import CountRows
+from ddpn.runtime.threads import single_thread
+
+#: The nominal coverage of the intervals that are scored.
+COVERAGE = 0.9
+#: The scores of a leaderboard.
+SCORES = ("mae", "crps", "nll", "coverage", "expected", "width")
+
+
+class RowScores(NamedTuple):
+    """Scores with one value per row: absolute error of the median, CRPS, NLL, coverage and width of the interval.
+
+    `coverage` is 1 if the interval contains the count, else 0. `expected` is the probability of the interval by the
+    row's own distribution.
+    """
+
+    mae: np.ndarray
+    crps: np.ndarray
+    nll: np.ndarray
+    coverage: np.ndarray
+    expected: np.ndarray
+    width: np.ndarray
+
+    def means(self, weight: np.ndarray | None) -> dict[str, float | None]:
+        """Return means over the rows by name. The infinite NLL of an impossible count becomes None, because of JSON."""
+        means = {name: float(np.average(getattr(self, name), weights=weight)) for name in SCORES}
+        return {name: value if np.isfinite(value) else None for name, value in means.items()}
+
+
+def score_rows(predictor: Predictor, sample: CountRows, of: str = MIXTURE) -> RowScores:
+    """Score every row by the mixture or by one member, with its calibrated interval. Normals are rounded to counts."""
+    return score_predictions(predictor.predict_rows(sample, of))
+
+
+def score_predictions(predictions: Iterable[tuple[Prediction, CountRows]]) -> RowScores:
+    """Score rows that are given as blocks of (prediction, rows)."""
+    with single_thread(), torch.no_grad():
+        blocks = [score_prediction(prediction, rows) for prediction, rows in predictions]
+    return RowScores(*map(np.concatenate, zip(*blocks, strict=True)))
+
+
+def score_prediction(prediction: Prediction, rows: CountRows) -> RowScores:
+    """Score the recorded counts of rows, with the calibrated intervals of their prediction."""
+    recorded = censor_rows(prediction.counts, rows.limit)
+    interval = replace(prediction, distribution=recorded).interval_with_probability(COVERAGE)
+    return score_distribution(recorded, rows.y, interval)
+
+
+@torch.no_grad()
+def score_distribution(dist: CountDistribution, y: np.ndarray, interval: Interval) -> RowScores:
+    """Score every row by a count distribution with these intervals."""
+    (low, high, expected), counts = interval, torch.from_numpy(y)
+    inside = (low <= counts) & (counts <= high)
+    scores = absolute_error(dist, counts), crps(dist, counts), nll(dist, counts), inside, expected, high - low
+    return RowScores(*(values.double().numpy() for values in scores))

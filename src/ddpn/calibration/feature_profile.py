@@ -1,0 +1,305 @@
+"""`FeatureProfile`: a summary of the training rows, which scores the features of a row independently of the model."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from ddpn.calibration.columns import (
+    MAX_SURPRISE,
+    STATES,
+    CellScores,
+    ColumnProfile,
+    UpperTail,
+    fit_column,
+)
+from ddpn.rows.checks import TableLike
+from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes, json_to_bytes
+from ddpn.tables.columns import ColumnTable
+from ddpn.tables.reading import read_table
+from ddpn.tables.schema import Schema
+
+#: Rows per block: few enough to limit the memory of wide tables, many enough for numpy to be fast.
+_BLOCK_ROWS = 4096
+#: The most rows that are set aside; the most rows and inputs for the joint distribution; the fewest rows of a table for
+#: which rows are set aside and the joint distribution is fitted.
+_MAX_SET_ASIDE_ROWS, _MAX_JOINT_ROWS, _MAX_JOINT_WIDTH, _MIN_ROWS = 5000, 20_000, 256, 40
+#: The smallest variance of a direction, as a share of the mean variance. Smaller ones are rounding errors.
+_MIN_VARIANCE_SHARE = 1e-3
+#: The scale of an input is this quantile of its absolute residuals in the training rows.
+_RESIDUAL_QUANTILE = 0.995
+_TAILS = ("largest", "distance", "residual")
+_ARRAYS = ColumnProfile._fields[1:]  # without the kind
+_FILES = ("features.json", "features.safetensors")
+
+
+class Measured(NamedTuple):
+    """The score of each row, and the number of cells in each state, per column. Shape: (rows,), (columns, states)."""
+
+    score: np.ndarray
+    states: np.ndarray
+
+
+class Joint(NamedTuple):
+    """The joint distribution of standardised inputs, for the Mahalanobis distance of a row.
+
+    `scale` has, for each input, the size that its residual rarely exceeds when it is predicted from the others. Shape:
+    (width,), (width, width), (width,).
+    """
+
+    mean: np.ndarray
+    precision: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def fit(cls, inputs: np.ndarray) -> Self:
+        """Fit to the encoded training rows, with Ledoit-Wolf shrinkage."""
+        from sklearn.covariance import ledoit_wolf  # slow to import
+
+        mean = inputs.mean(0, dtype=np.float64)
+        centred = inputs - mean
+        covariance, _ = ledoit_wolf(centred, assume_centered=True)
+        typical = max(
+            float(np.trace(covariance)) / len(mean), _MIN_VARIANCE_SHARE
+        )  # about 1, but 0 if all columns are constant
+        precision = np.linalg.inv(covariance + _MIN_VARIANCE_SHARE * typical * np.eye(len(mean)))
+        # Not below the standard deviation: the quantile of an input that is almost always 0 is smaller.
+        rare = np.quantile(np.abs(centred @ precision), _RESIDUAL_QUANTILE, axis=0)
+        scale = np.maximum(rare, np.sqrt(np.diag(precision)))
+        return cls(*(part.astype(np.float32) for part in (mean, precision, scale)))
+
+    def find_least_explained(self, inputs: np.ndarray) -> np.ndarray:
+        """Return the position of the input that the other inputs predict worst, for each row."""
+        return np.abs((inputs - self.mean) @ self.precision / self.scale).argmax(1)
+
+    def compute_distances(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return each row's squared distance from the mean, and its largest residual of an input given the others.
+
+        Computed in float64, because rounding depends on the number of rows that are multiplied at once.
+        """
+        centred = inputs - self.mean.astype(np.float64)
+        weighted = centred @ self.precision.astype(np.float64)
+        return (centred * weighted).mean(1), np.abs(weighted / self.scale).max(1)
+
+
+class FeatureProfile:
+    """A summary of the training rows that shows which values are ordinary, in each column and in combination.
+
+    The score of a row is the largest of three surprises, each the -log of a tail probability. The first is that of its
+    most unusual cell. The other two concern an encoding of the row by normal scores and levels: its distance from the
+    mean, and the residual of the column that the others predict worst. No training row is kept: the summary consists of
+    quantiles and ranges of numbers, hashes and frequencies of levels, shares of missing values, and correlations of
+    inputs.
+
+    Parameters
+    ----------
+    schema : Schema
+        The columns of the training rows. `fit` makes all of these arguments.
+    columns : list of ColumnProfile
+        The summary of each column.
+    joint : Joint or None
+        The joint distribution of all columns; None if there are few training rows or more than 256 inputs.
+    tails : tuple of UpperTail
+        The upper tails of the three distances.
+    ignored : sequence of str
+        Columns that do not count in the score of a row.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(500, 2))
+    >>> profile = FeatureProfile.fit(X)
+    >>> profile.measure([[0.1, -0.2], [9.0, 0.0], [None, 0.0]]).score.round(1).tolist()
+    [0.0, 26.1, 24.1]
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        columns: list[ColumnProfile],
+        joint: Joint | None,
+        tails: tuple[UpperTail, ...],
+        ignored: Sequence[str] = (),
+    ) -> None:
+        self.schema, self.columns, self.joint, self.tails = schema, columns, joint, tails
+        #: Columns that do not count in the score of a row, such as the year if the model predicts later years.
+        self.ignored = tuple(ignored)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns' names, or x0, x1, ... for tables without names."""
+        return list(self.schema.names)
+
+    @property
+    def scored(self) -> list[int]:
+        """Positions of the columns that count in the score of a row: all but the ignored ones."""
+        return [j for j, name in enumerate(self.names) if name not in self.ignored]
+
+    @property
+    def rows(self) -> int:
+        """The number of training rows."""
+        return int(self.columns[0].rows[0])
+
+    # Fitting -----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def fit(cls, X: TableLike, weight: np.ndarray | None = None, ignored: Sequence[str] = ()) -> Self:
+        """Summarise the training rows of positive weight; `ignored` columns do not count in the score of a row."""
+        table = read_table(X)
+        if weight is not None:
+            table = table.rows(np.flatnonzero(np.asarray(weight) > 0.0))
+        profile = cls(Schema.from_table(table), [fit_column(column) for column in table], None, (), ignored)
+        profile._fit_scores(table)
+        return profile
+
+    @classmethod
+    def cross_fit(
+        cls, X: TableLike, weight: np.ndarray | None, fold: np.ndarray, ignored: Sequence[str] = ()
+    ) -> tuple[Self, np.ndarray]:
+        """Summarise all training rows, and score each row as if its fold had been left out of the summary.
+
+        The scores of training rows are then comparable with those of later rows, so that all training rows can
+        calibrate flags.
+
+        Parameters
+        ----------
+        X : table
+            The training rows.
+        weight : array, optional
+            The weights of the rows. Rows of weight 0 are dropped.
+        fold : array of int
+            The fold of each row. There must be at least two folds.
+        ignored : sequence of str
+            Columns that do not count in the score of a row.
+
+        Returns
+        -------
+        tuple of FeatureProfile and array
+            The summary, and the scores of the rows of positive weight.
+        """
+        table = read_table(X)
+        if weight is not None:
+            used = np.asarray(weight) > 0.0
+            table, fold = table.rows(np.flatnonzero(used)), fold[used]
+        profile = cls(Schema.from_table(table), [fit_column(column) for column in table], None, (), ignored)
+        has_joint = len(fold) >= _MIN_ROWS and sum(profile.columns[j].width for j in profile.scored) <= _MAX_JOINT_WIDTH
+        distances = np.empty((len(_TAILS) if has_joint else 1, len(fold)))
+        distances[0] = np.max([profile.columns[j].measure_left_out(table[j], fold) for j in profile.scored], axis=0)
+        if has_joint:
+            inputs = profile._encode_inputs(table)
+            profile.joint = Joint.fit(inputs)
+            for number in np.unique(fold):
+                apart = fold == number
+                distances[1:, apart] = np.stack(Joint.fit(inputs[~apart]).compute_distances(inputs[apart]))
+        largest, *joint = distances
+        profile.tails = (UpperTail.fit(largest, least_scale=1.0), *map(UpperTail.fit, joint))
+        return profile, profile._score(distances)
+
+    def _fit_scores(self, table: ColumnTable) -> None:
+        """Fit the tails of the distances and, if there are enough rows, the joint distribution.
+
+        The tails are fitted to rows that are set aside from the summary, because later rows, too, may have unseen
+        levels and extremes.
+        """
+        n = len(table)
+        if n < _MIN_ROWS:
+            largest = _find_largest(next(self._iter_scored_cells(table)))
+            self.tails = (UpperTail.fit(largest, least_scale=1.0),)
+            return
+        order = np.random.default_rng(0).permutation(n)
+        number = min(n // 4, _MAX_SET_ASIDE_ROWS)
+        apart, others = table.rows(np.sort(order[:number])), table.rows(np.sort(order[number:]))
+        without = FeatureProfile(self.schema, [fit_column(column) for column in others], None, (), self.ignored)
+        largest = np.concatenate([_find_largest(cells) for cells in without._iter_scored_cells(apart)])
+        self.tails = (UpperTail.fit(largest, least_scale=1.0),)
+        if sum(self.columns[j].width for j in self.scored) <= _MAX_JOINT_WIDTH:
+            joint_rows = table.rows(np.sort(order[number : number + _MAX_JOINT_ROWS]))
+            self.joint = Joint.fit(self._encode_inputs(joint_rows))
+            self.tails += tuple(map(UpperTail.fit, self.joint.compute_distances(self._encode_inputs(apart))))
+
+    def _encode_inputs(self, table: ColumnTable) -> np.ndarray:
+        return np.concatenate([_join_inputs(cells) for cells in self._iter_scored_cells(table)])
+
+    # Scoring -----------------------------------------------------------------------------------------------------
+
+    def _measure_rows(self, table: ColumnTable) -> np.ndarray:
+        """Compute the distances of each row: its largest surprise and, with a joint distribution, two more."""
+        return np.concatenate([self._measure_cells(cells) for cells in self._iter_scored_cells(table)], axis=1)
+
+    def _measure_cells(self, cells: list[CellScores]) -> np.ndarray:
+        joint = () if self.joint is None else self.joint.compute_distances(_join_inputs(cells))
+        return np.stack([_find_largest(cells), *joint])
+
+    def _score(self, distances: np.ndarray) -> np.ndarray:
+        """Score each row by the largest surprise of its distances."""
+        surprises = [
+            tail.measure_surprise(row_distances) for tail, row_distances in zip(self.tails, distances, strict=True)
+        ]
+        return np.clip(np.maximum.reduce(surprises), 0.0, MAX_SURPRISE)
+
+    def measure(self, X: TableLike) -> Measured:
+        """Score new rows, and count the states of their cells."""
+        scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
+        for _, cells in self.iter_blocks(self.schema.parse(X)):
+            scores.append(self._score(self._measure_cells([cells[j] for j in self.scored])))
+            states += [np.bincount(scores_of_column.state, minlength=len(STATES)) for scores_of_column in cells]
+        return Measured(np.concatenate(scores), states)
+
+    def name_misfits(self, X: TableLike) -> list[str]:
+        """Name the column of each row that fits the others least; "" if the profile has no joint distribution."""
+        table = self.schema.parse(X)
+        if self.joint is None:
+            return [""] * len(table)
+        owner = np.repeat([self.names[j] for j in self.scored], [self.columns[j].width for j in self.scored])
+        return owner[self.joint.find_least_explained(self._encode_inputs(table))].tolist()
+
+    def iter_blocks(self, table: ColumnTable) -> Iterator[tuple[ColumnTable, list[CellScores]]]:
+        """Yield blocks of a table with the scores of their cells, column by column."""
+        for start in range(0, len(table), _BLOCK_ROWS):
+            some = table.rows(slice(start, start + _BLOCK_ROWS))
+            yield some, [profile.score(column) for profile, column in zip(self.columns, some, strict=True)]
+
+    def _iter_scored_cells(self, table: ColumnTable) -> Iterator[list[CellScores]]:
+        """Yield the scores of the cells of each block, without the ignored columns."""
+        return ([cells[j] for j in self.scored] for _, cells in self.iter_blocks(table))
+
+    # Saving ------------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, bytes]:
+        """Return the files of the profile by name."""
+        arrays = {}
+        for name in _ARRAYS:
+            fields = [getattr(column, name) for column in self.columns]
+            arrays[name], arrays[f"{name}.lengths"] = np.concatenate(fields), np.array([len(part) for part in fields])
+        parts: JsonObject = dict(zip(_TAILS, self.tails, strict=False))
+        for name, part in (parts if self.joint is None else parts | {"joint": self.joint}).items():
+            arrays |= {f"{name}.{field}": values for field, values in part._asdict().items()}
+        about = {"schema": self.schema.as_dict(), "joint": self.joint is not None, "ignored": self.ignored}
+        return dict(zip(_FILES, (json_to_bytes(about), arrays_to_bytes(**arrays)), strict=True))
+
+    @classmethod
+    def from_state(cls, files: Mapping[str, bytes]) -> Self | None:
+        """Rebuild a profile from the result of `state`; None if the model has no profile."""
+        if _FILES[0] not in files:
+            return None
+        about, arrays = json.loads(files[_FILES[0]]), arrays_from_bytes(files[_FILES[1]])
+        split = {name: np.split(arrays[name], np.cumsum(arrays[f"{name}.lengths"])[:-1]) for name in _ARRAYS}
+        schema = Schema.from_dict(about["schema"])
+        columns = [
+            ColumnProfile(kind, **{name: split[name][j] for name in _ARRAYS}) for j, kind in enumerate(schema.kinds)
+        ]
+        joint = Joint(*(arrays[f"joint.{field}"] for field in Joint._fields)) if about["joint"] else None
+        tails = tuple(
+            UpperTail(*(arrays[f"{name}.{field}"] for field in UpperTail._fields))
+            for name in (_TAILS if about["joint"] else _TAILS[:1])
+        )
+        return cls(schema, columns, joint, tails, about["ignored"])
+
+
+def _find_largest(cells: list[CellScores]) -> np.ndarray:
+    """Return the surprise of the most unusual cell of each row."""
+    return np.maximum.reduce([column.surprise for column in cells])
+
+
+def _join_inputs(cells: list[CellScores]) -> np.ndarray:
+    return np.concatenate([column.inputs for column in cells], axis=1, dtype=np.float32)

@@ -1,0 +1,126 @@
+"""Describe what is unusual about a row or a table, compared with a `FeatureProfile` of the training rows."""
+
+from collections.abc import Container
+
+import numpy as np
+
+from ddpn.calibration.columns import (
+    ABOVE,
+    BELOW,
+    MISSING,
+    NEVER_MISSING,
+    STATES,
+    UNSEEN,
+    CellScores,
+    ColumnProfile,
+)
+from ddpn.calibration.feature_profile import FeatureProfile
+from ddpn.rows.checks import TableLike
+from ddpn.runtime.display import format_day, plural
+from ddpn.runtime.validation import join_words
+from ddpn.tables.columns import Column
+
+#: The reason that is given if no single column explains a flag.
+COMBINATION = "unusual combination of values"
+#: A cell is a reason if at most this share of ordinary rows has a cell as unusual in any column.
+_MAX_CELL_SHARE = 0.05
+#: The most columns that are named per row, and the most sentences per table.
+_MAX_REASONS, _MAX_SENTENCES = 3, 10
+#: A number of cells is reported if it lies this many standard deviations above the expected number.
+_MIN_DEVIATIONS = 4.0
+#: The probability of a false report about numbers outside the training range.
+_FALSE_REPORT_PROBABILITY = 1e-3
+
+
+def describe_unusual_cells(profile: FeatureProfile, X: TableLike, days: Container[str] = ()) -> list[list[str]]:
+    """Describe the unusual cells of each row, the most unusual first; the list of an ordinary row is empty.
+
+    `days` are columns with days since 1970, which are shown as dates.
+    """
+    reasons: list[list[str]] = []
+    scored = profile.scored
+    for table, cells in profile.iter_blocks(profile.schema.parse(X)):
+        surprise = np.stack([cells[j].surprise for j in scored])
+        is_reason = surprise >= np.log(len(scored) / _MAX_CELL_SHARE)
+        is_reason |= np.stack([np.isin(cells[j].state, (NEVER_MISSING, ABOVE, BELOW)) for j in scored])
+        order = np.argsort(-np.where(is_reason, surprise, -1.0), axis=0, kind="stable")[:_MAX_REASONS]
+        for row, first in enumerate(order.T.tolist()):
+            columns = [scored[rank] for rank in first if is_reason[rank, row]]
+            reasons.append(
+                [_describe_cell(profile.columns[j], table[j], cells[j], row, table[j].name in days) for j in columns]
+            )
+    return reasons
+
+
+def _describe_cell(profile: ColumnProfile, column: Column, cells: CellScores, row: int, is_day: bool) -> str:
+    name, edges, state, value = column.name, profile.edges, cells.state[row], column.values[row]
+    shown_as = format_day if is_day else "{:.6g}".format
+    if column.rows([row]).is_missing[0]:
+        return f"missing {name!r}"
+    if state == ABOVE:
+        return f"{name!r} above the training range: {shown_as(value)} > {shown_as(edges[-1])}"
+    if state == BELOW:
+        return f"{name!r} below the training range: {shown_as(value)} < {shown_as(edges[0])}"
+    shown, what = (repr(column.levels[value]), "level") if column.is_category else (shown_as(value), "value")
+    return f"{'unseen' if state == UNSEEN else 'unusual'} {what} {shown} of {name!r}"
+
+
+class TableSummary:
+    """Counts the states of cells over the blocks of a table, and describes what is unusual in the table."""
+
+    def __init__(self, profile: FeatureProfile) -> None:
+        self.profile = profile
+        self.states = np.zeros((len(profile.columns), len(STATES)), dtype=np.int64)
+
+    def add(self, states: np.ndarray) -> None:
+        """Add the states of a block of rows, as `FeatureProfile.measure` returns them."""
+        self.states += states
+
+    def write_sentences(self) -> list[str]:
+        """Write one sentence per finding, sorted by the number of rows; all ignored columns share a sentence."""
+        findings = [finding for j in self.profile.scored for finding in self._list_findings(j)]
+        ignored = self.profile.ignored
+        if ignored:
+            verb, pronoun = ("does", "it follows") if len(ignored) == 1 else ("do", "they follow")
+            words = (
+                f"{join_words([*map(repr, ignored)])} {verb} not count in the out-of-distribution score: {pronoun} time"
+            )
+            findings.append((0, f"{words}, and later rows are expected to have other values."))
+        findings.sort(key=lambda finding: -finding[0])
+        shown = [sentence for _, sentence in findings[:_MAX_SENTENCES]]
+        left = len(findings) - len(shown)
+        return [*shown, f"Not shown: {plural(left, 'more finding')}."] if left else shown
+
+    def _list_findings(self, j: int) -> list[tuple[int, str]]:
+        """List the findings about one column, each as its number of rows and a sentence."""
+        column, name, rows = self.profile.columns[j], self.profile.names[j], int(self.states[j].sum())
+        counts, findings = self.states[j].tolist(), list[tuple[int, str]]()
+
+        def is_many(count: int, share: float) -> bool:
+            return count > share * rows + _MIN_DEVIATIONS * np.sqrt(max(share * rows, 0.1) * (1.0 - share))
+
+        never, absent, unseen = counts[NEVER_MISSING], counts[MISSING], counts[UNSEEN]
+        if never:
+            findings.append(
+                (never, f"{_count_rows_with(never)} a missing {name!r}, which was never missing in training.")
+            )
+        if absent and is_many(absent, column.missing_share):
+            shares = f"{absent / rows:.1%} of rows, against {column.missing_share:.1%} in training"
+            findings.append((absent, f"{name!r} is missing in {shares}."))
+        expected = column.unseen[1] * rows if unseen else 0.0
+        if unseen and (expected < 1.0 or is_many(unseen, column.unseen[1])):
+            usual = f" (about {expected:,.0f} expected)" if expected >= 1.0 else ""
+            what = "level" if column.kind.is_category else "value"
+            findings.append((unseen, f"{_count_rows_with(unseen)} an unseen {what} of {name!r}{usual}."))
+        # If n training rows and N new rows are alike, the k largest values all belong to new rows with a probability of
+        # at most (N / (N + n)) ** k. A smaller probability than `chance` is reported.
+        chance = np.log(_FALSE_REPORT_PROBABILITY / len(self.profile.columns))
+        for count, where, edge in ((counts[ABOVE], "above", -1), (counts[BELOW], "below", 0)):
+            if count and count * np.log(rows / (rows + self.profile.rows)) < chance:
+                words = f"{name!r} {where} the training range, which ends at {column.edges[edge]:.6g}"
+                findings.append((count, f"{_count_rows_with(count)} {words}."))
+        return findings
+
+
+def _count_rows_with(count: int) -> str:
+    return "1 row has" if count == 1 else f"{count:,} rows have"

@@ -1,0 +1,123 @@
+"""`Text`, a pretrained transformer of texts."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ddpn.networks.backbones.pretrained import make_loader
+from ddpn.networks.backbones.transformer import Encoder, Transformer
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import is_integer
+
+#: Names that transformers use for the embedding of positions.
+_POSITIONS = ("position_embeddings", "embed_positions", "wpe")
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+class Text(Transformer):
+    """A pretrained transformer for texts, which turns token ids into features for every network.
+
+    Shape: ids (B, L) or (B, M, L), padded with the pad_token_id of the configuration -> (B, M, hidden[-1]). The trunk
+    returns hidden states with the mask as the last channel, (B, L, H + 1); with frozen="all", it returns their average,
+    (B, H).
+
+    Parameters
+    ----------
+    pretrained : str or None
+        A model name of the hub, a folder, or "package:NAME/FOLDER" inside an installed package.
+    config : transformers configuration or dict, optional
+        The configuration of a model with random weights, used instead of `pretrained`. A dict has a `model_type`.
+    frozen : int, "all" or "none"
+        The number of first blocks that are shared and not trained, together with the embeddings. A negative number
+        counts from the end. Default: all but the last block.
+    hidden : sequence of int
+        Widths of the perceptron of each network.
+    n_networks : int
+        M, the number of networks.
+    pooling : {"mean", "cls", "pooler"}
+        The features of a text: the average of the hidden states of all tokens but padding, the hidden state of the
+        first token, or the output of the model's own pooling layer, if it has one.
+    dropout : bool
+        Train with the model's dropout, also in frozen blocks; their output can then not be computed in advance.
+        Default: no dropout.
+    """
+
+    def __init__(
+        self,
+        *,
+        pretrained: str | None = "distilbert-base-cased",
+        config: Any = None,
+        frozen: int | str | None = -1,
+        hidden: Sequence[int] = (384, 256),
+        n_networks: int = 1,
+        pooling: str = "mean",
+        dropout: bool = False,
+    ) -> None:
+        make = make_loader(partial(TokenEncoder, pooling=pooling), pretrained, config, dropout)
+        super().__init__(make, frozen=frozen, hidden=hidden, n_networks=n_networks, dropout=dropout)
+
+
+class TokenEncoder(Encoder):
+    """An encoder of token ids below `words`.
+
+    `pad` is the id of padding, and `positions` the largest number of tokens, None if it is not limited.
+    """
+
+    takes = "a tensor of token ids (B, L), or (B, M, L) with ids of each network"
+    states = (
+        "hidden states (B, L, H + 1), or (B, M, L, H + 1) with states of each network, as backbone.trunk(ids) gives"
+    )
+    has_mask = True
+
+    def __init__(self, model: Any, pooling: str = "mean") -> None:
+        super().__init__(model, pooling)
+        try:
+            words = getattr(model.get_input_embeddings(), "num_embeddings", None)
+        except NotImplementedError:
+            words = None
+        if words is None:
+            raise ConfigError(f"the model must read token ids, got {type(model).__name__}. Use ViT for images.")
+        pad = getattr(model.config, "pad_token_id", None)
+        if not is_integer(pad) or not 0 <= pad < words:
+            most = f"{words}, the model's number of tokens"
+            raise ConfigError(f"pad_token_id of the configuration must be an id below {most}, got {pad!r}.")
+        self.pad, self.words = int(pad), words
+        # None if the model uses relative positions.
+        self.positions: int | None = None
+        for name, module in model.named_modules():
+            if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in _POSITIONS:
+                # RoBERTa numbers positions from the padding index on.
+                taken = 0 if module.padding_idx is None else module.padding_idx + 1
+                self.positions = int(getattr(model.config, "max_position_embeddings", module.num_embeddings)) - taken
+                break
+
+    def example(self) -> Tensor:
+        """Make two texts. One of them has padding."""
+        ids = torch.full((2, 6), self.pad)
+        ids[0], ids[1, :3] = (1 + self.pad) % self.words, (2 + self.pad) % self.words
+        return ids
+
+    def read(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the hidden states of the tokens, without trailing padding."""
+        ids = self._trim_padding(x)
+        keep = ids != self.pad
+        return self.model(input_ids=ids.long(), attention_mask=keep.long()).last_hidden_state, keep
+
+    def _trim_padding(self, ids: Tensor) -> Tensor:
+        """Remove trailing columns that are padding in every row; keep at least one column."""
+        if ids.dtype not in _INTEGERS or 0 in ids.shape:
+            raise InputError(f"x must hold at least one integer token id, got {ids.dtype} of shape {tuple(ids.shape)}.")
+        columns = torch.arange(1, ids.shape[1] + 1, device=ids.device)
+        last = ((ids != self.pad).any(0) * columns).max()
+        # All values are read at once, so that the host waits for the GPU only once.
+        longest, low, high = torch.stack([last, *(extreme.long() for extreme in ids.aminmax())]).tolist()
+        if low < 0 or high >= self.words:
+            must, got = f"hold token ids from 0 to {self.words - 1}", low if low < 0 else high
+            raise InputError(f"x must {must}, got {got}. Use the tokenizer of this model.")
+        if self.positions is not None and longest > self.positions:
+            most, remedy = f"at most {self.positions} tokens", f"Tokenise with max_length={self.positions}."
+            raise InputError(f"x must hold texts of {most}, got {longest}. {remedy}")
+        return ids[:, : max(1, longest)]

@@ -1,0 +1,217 @@
+"""Transformers in two parts: encoders whose first blocks can be frozen and shared (Appendix B)."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ddpn.networks.backbones.fine_tuned import FineTuned, NetworkTail
+from ddpn.networks.backbones.members import Frozen
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import check_choice, is_integer
+
+#: Ways to pool the hidden states of a transformer into features.
+TOKEN_POOLINGS = ("mean", "cls", "pooler")
+#: Names that transformers use for the norm after the last block.
+_LAST_NORMS = ("layernorm", "norm", "final_layernorm", "final_layer_norm", "ln_f")
+
+
+class Pool(nn.Module):
+    """Pools the hidden states of tokens into features of a row by one of `TOKEN_POOLINGS`. Shape: (B, L, H) -> (B, H).
+
+    `pooler` is the model's own layer on its first token. With a mask, "mean" averages over the tokens in the mask
+    (zeros if there are none). Without a mask, the first token is the class token, which "mean" leaves out.
+    """
+
+    def __init__(self, pooling: str, pooler: nn.Module | None) -> None:
+        super().__init__()
+        check_choice("pooling", pooling, TOKEN_POOLINGS)
+        if pooling == "pooler" and pooler is None:
+            got = "a model without a pooler"
+            raise ConfigError(argument="pooling", must=f'be "mean" or "cls" for {got}', got='"pooler"')
+        self.pooling, self.pooler = pooling, pooler if pooling == "pooler" else None
+
+    def forward(self, hidden: Tensor, keep: Tensor | None) -> Tensor:
+        if self.pooler is not None:
+            return self.pooler(hidden)
+        if self.pooling == "cls":
+            return hidden[:, 0]
+        if keep is None:
+            return hidden[:, 1:].mean(1)
+        weight = keep.to(hidden.dtype).unsqueeze(-1)
+        return (hidden * weight).sum(1) / weight.sum(1).clamp(min=1.0)
+
+
+class Encoder(nn.Module, ABC):
+    """A transformer with a way to read one kind of input and to pool hidden states into features (B, H).
+
+    If `is_cut`, it consists of the embeddings and the first blocks only, and returns hidden states (B, L, H), or (B, L,
+    H + 1) with the mask as the last channel.
+    """
+
+    takes: ClassVar[str]  # a description of the inputs, for messages
+    states: ClassVar[str]  # a description of the hidden states, for messages
+    capturable: bool = False
+    has_mask: ClassVar[bool] = False
+
+    def __init__(self, model: Any, pooling: str = "mean") -> None:
+        super().__init__()
+        self.pool = Pool(pooling, getattr(model, "pooler", None))
+        if getattr(model, "pooler", None) is not None:
+            model.pooler = None  # `pool` has it, if it is needed
+        self.model, self.is_cut = model, False
+
+    @abstractmethod
+    def example(self) -> Tensor:
+        """Make a small batch of inputs."""
+
+    @abstractmethod
+    def read(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Compute hidden states (B, L, H) and, with `has_mask`, a mask (B, L) of the tokens that are not padding."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden, keep = self.read(x)
+        if not self.is_cut:
+            return self.pool(hidden, keep)
+        if keep is None:
+            return hidden
+        with_mask = torch.cat([hidden, keep.unsqueeze(-1).to(hidden.dtype)], dim=-1)
+        return nn.functional.pad(with_mask, (0, 0, 0, x.shape[1] - hidden.shape[1]))
+
+    def keep_first_blocks(self, n: int) -> "Encoder":
+        """Keep only the embeddings and the first `n` blocks; drop the last norm."""
+        holder, name, blocks = find_blocks(self.model)
+        setattr(holder, name, nn.ModuleList(list(blocks)[:n]))
+        for norm in _LAST_NORMS:
+            if hasattr(self.model, norm):
+                setattr(self.model, norm, nn.Identity())
+        self.is_cut = True
+        return self
+
+    def freeze(self, n: int) -> "Encoder":
+        """Exclude the embeddings and the first `n` blocks from training. Their dropout stays in effect."""
+        norms = [getattr(self.model, name) for name in _LAST_NORMS if hasattr(self.model, name)]
+        self.model.requires_grad_(False)
+        for module in [*list(find_blocks(self.model)[2])[n:], *norms]:
+            module.requires_grad_(True)
+        return self
+
+
+class LastBlocks(nn.Module):
+    """The blocks from number `n` (counted from 0) of an encoder that `make` builds, with norm and pooling.
+
+    Shape: hidden states -> (B, H).
+    """
+
+    capturable = True
+
+    def __init__(self, make: Callable[[], Encoder], n: int) -> None:
+        super().__init__()
+        encoder = make()
+        self.blocks = nn.ModuleList(list(find_blocks(encoder.model)[2])[n:])
+        norms = [getattr(encoder.model, name) for name in _LAST_NORMS if hasattr(encoder.model, name)]
+        self.norm = norms[0] if norms else nn.Identity()
+        self.has_mask, self.pool, self.takes = encoder.has_mask, encoder.pool, encoder.states
+
+    def forward(self, states: Tensor) -> Tensor:
+        # Hidden states may be stored in half precision.
+        hidden, keep = states.to(next(self.parameters()).dtype), None
+        mask: tuple[Tensor, ...] = ()
+        if self.has_mask:
+            hidden, keep = hidden[..., :-1], hidden[..., -1]
+            mask = (keep[:, None, None, :].bool(),)
+        for block in self.blocks:
+            hidden = block(hidden, *mask)
+            # Older releases of transformers return a tuple.
+            hidden = hidden[0] if isinstance(hidden, tuple) else hidden
+        return self.pool(self.norm(hidden), keep)
+
+
+def _frozen_copy(make: Callable[[], Encoder], n: int) -> Encoder:
+    """Build an encoder with frozen embeddings and `n` frozen first blocks."""
+    return make().freeze(n)
+
+
+class Transformer(FineTuned):
+    """A transformer in two parts: `frozen` blocks, which all networks share, and blocks that each network trains.
+
+    With `dropout`, the output of frozen blocks differs in every step, so each network has its own copy of them.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Encoder],
+        *,
+        frozen: int | str | None,
+        hidden: Sequence[int],
+        n_networks: int,
+        dropout: bool = False,
+    ) -> None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # for the trunk, if it has random weights
+            whole = make()
+        count, example = len(find_blocks(whole.model)[2]), whole.example()
+        n: Any = count if frozen == "all" else frozen
+        tunes_all = n is None or n == "none"
+        if not tunes_all and not (is_integer(n) and -count <= n <= count):
+            numbers = f"a number of blocks up to {count} (-1: all but one)"
+            raise ConfigError(f"frozen must be 'all', 'none' or {numbers}, got {frozen!r}.")
+        features, row_axes = _encode_example(whole, example), example.dim() - 1
+        options: dict[str, Any] = {"width": features.shape[1], "hidden": hidden, "n_networks": n_networks}
+        if tunes_all:
+            super().__init__(None, NetworkTail(make, row_axes=row_axes, **options))
+            return
+        first = n + count if isinstance(n, int) and n < 0 else n
+        if dropout:
+            super().__init__(None, NetworkTail(partial(_frozen_copy, make, first), row_axes=row_axes, **options))
+        elif n == count:
+            super().__init__(Frozen(whole, row_axes), NetworkTail(None, **options))
+        else:
+            last = LastBlocks(lambda: whole, first)  # only for the check; made before the model is cut
+            trunk = Frozen(whole.keep_first_blocks(first), row_axes)
+            _check_split(features, trunk, last, example)
+            super().__init__(trunk, NetworkTail(partial(LastBlocks, make, first), row_axes=2, **options))
+
+
+def find_blocks(model: nn.Module) -> tuple[nn.Module, str, nn.ModuleList]:
+    """Find the list of blocks; return the module that contains it, its name there, and the list."""
+    lists = [(name, m) for name, m in model.named_modules() if isinstance(m, nn.ModuleList)]
+    if not lists:
+        raise ConfigError(f"{type(model).__name__} has no list of blocks. Use a transformer such as bert or vit.")
+    path, blocks = max(lists, key=lambda pair: sum(p.numel() for p in pair[1].parameters()))
+    holder, _, name = path.rpartition(".")
+    return model.get_submodule(holder), name, blocks
+
+
+@torch.no_grad()
+def _encode_example(whole: Encoder, example: Tensor) -> Tensor:
+    """Encode an example; raise a `ConfigError` if the model cannot encode it, before any training begins."""
+    try:
+        return whole.eval()(example)
+    except Exception as error:
+        got = f"{type(error).__name__} from {type(whole.model).__name__} ({first_line(error)})"
+        must, remedy = "return hidden states", "Use an encoder such as bert for texts or vit for images."
+        raise ConfigError(f"the model must {must}, got {got}. {remedy}") from error
+
+
+@torch.no_grad()
+def _check_split(expected: Tensor, first: nn.Module, last: nn.Module, example: Tensor) -> None:
+    """Raise a `ConfigError` if the two parts together compute other features than the whole model."""
+    try:
+        got = last.eval()(first.eval()(example))
+        worst = f"a difference of {float((expected - got).abs().max()):.2g}"
+        good = torch.allclose(expected, got, atol=1e-4, rtol=1e-4)
+    except Exception as error:  # blocks of some models have other arguments and results
+        good, worst = False, f"{type(error).__name__}: {first_line(error)}"
+    if not good:
+        remedy = "Use frozen='none' or frozen='all' with this model."
+        raise ConfigError(f"The model cannot be split between blocks, because its features change ({worst}). {remedy}")
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of another library's error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".:") if lines else type(error).__name__

@@ -1,0 +1,83 @@
+"""`ViT`, a pretrained vision transformer."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ddpn.networks.backbones.images import IMAGES, ImageNormalization
+from ddpn.networks.backbones.pretrained import make_loader
+from ddpn.networks.backbones.transformer import Encoder, Transformer
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import is_integer
+
+
+class ViT(Transformer):
+    """A pretrained vision transformer, which turns images into features for every network.
+
+    Shape: uint8 (B, 3, S, S) or (B, M, 3, S, S), where S is the model's image size -> (B, M, hidden[-1]). The trunk
+    returns hidden states (B, L, H); with frozen="all", it returns the average over the patches, (B, H).
+
+    Parameters
+    ----------
+    pretrained, config, hidden, n_networks, dropout
+        As for `ddpn.networks.backbones.Text`.
+    frozen : int, "all" or "none"
+        As for `Text`. The default is "none", because the paper trains all blocks.
+    pooling : {"mean", "cls", "pooler"}
+        The features of an image: the average of the hidden states of all patches, the hidden state of the class token,
+        or the output of the model's own pooling layer.
+    """
+
+    def __init__(
+        self,
+        *,
+        pretrained: str | None = "google/vit-base-patch16-224-in21k",
+        config: Any = None,
+        frozen: int | str | None = "none",
+        hidden: Sequence[int] = (384, 256),
+        n_networks: int = 1,
+        pooling: str = "mean",
+        dropout: bool = False,
+    ) -> None:
+        make = make_loader(partial(ImageEncoder, pooling=pooling), pretrained, config, dropout)
+        super().__init__(make, frozen=frozen, hidden=hidden, n_networks=n_networks, dropout=dropout)
+
+
+class ImageEncoder(Encoder):
+    """An encoder of images of `size` x `size` pixels."""
+
+    takes = IMAGES
+    states = "hidden states (B, L, H), or (B, M, L, H) with states of each network, as backbone.trunk(x) gives"
+    capturable = True
+
+    def __init__(self, model: Any, pooling: str = "mean") -> None:
+        super().__init__(model, pooling)
+        image_size = getattr(model.config, "image_size", None)
+        sides: list[Any] = (
+            list(image_size) if isinstance(image_size, list | tuple) else [image_size]
+        )  # some models list height and width
+        if len(set(sides)) != 1 or not is_integer(sides[0]) or sides[0] < 1:
+            got = f"image_size {image_size} of {type(model).__name__}"
+            remedy = "Use a vision transformer, or Text for texts."
+            raise ConfigError(f"the model must take square images, got {got}. {remedy}")
+        self.size, self.normalize = int(sides[0]), ImageNormalization()
+
+    def example(self) -> Tensor:
+        """Make an image with many different values."""
+        return (torch.arange(3 * self.size**2) % 251).view(1, 3, self.size, self.size).to(torch.uint8)
+
+    def read(self, x: Tensor) -> tuple[Tensor, None]:
+        """Compute the hidden states of the class token and the patches."""
+        pixels = self.normalize(x)
+        if len(x) == 0:
+            raise InputError(f"x must hold at least one image, got shape {tuple(x.shape)}.")
+        try:
+            return self.model(pixel_values=pixels).last_hidden_state, None
+        except (RuntimeError, ValueError) as error:
+            # Some models accept other sizes as well, so sizes are not checked in advance.
+            if x.shape[-2:] == (self.size, self.size):
+                raise
+            raise InputError(f"x must be images of {self.size} x {self.size}, got shape {tuple(x.shape)}.") from error
