@@ -1,6 +1,6 @@
 """Draw rows of a long table that represent all of them, by one rule for scores, reports and checks.
 
-Up to `MAX_ROWS` rows are all used. Of more, so many are drawn:
+A table of up to `MAX_ROWS` rows is used whole. From a larger table, `MAX_ROWS` rows are drawn:
 
 - **In proportion to their weights**, so that a drawn row stands for the same sum of weights as any other; a row that
   weighs more than that is always drawn and keeps its weight. The sum of weights stays that of all rows. Rows of weight
@@ -12,9 +12,8 @@ Up to `MAX_ROWS` rows are all used. Of more, so many are drawn:
 - **Rows, not groups**: all groups are represented, by fewer rows each, which says more about new groups than fewer
   groups with all of their rows.
 
-The seed is fixed: the same table gives the same rows. Scores of a draw vary less around those of all rows than those of
-independently drawn rows, so that standard errors computed from the drawn rows are never too small
-(tests/soundness/test_row_draw.py).
+The seed is fixed, so the same table gives the same rows. The scores of a draw vary less than scores of independently
+drawn rows, so standard errors computed from the drawn rows are never too small (tests/soundness/test_row_draw.py).
 """
 
 from dataclasses import dataclass
@@ -27,12 +26,12 @@ from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_integer
 from ddpn.storage.contents import JsonObject
 
-#: The standard error of a mean over so many rows is 0.7% of the standard deviation of a row.
+#: The most rows that are scored. The standard error of their mean is 0.7% of the standard deviation of a row.
 MAX_ROWS = 20_000
-#: Fewer rows support no verdict, and no diagnosis.
+#: The smallest permitted number of rows to draw: fewer rows support neither a verdict nor a diagnosis.
 MIN_MAX_ROWS = 50
 SEED = 0
-#: Consecutive parts of the table which have their shares of the draw.
+#: The number of consecutive parts of the table that are represented in proportion to their rows.
 _TABLE_PARTS = 20
 
 
@@ -43,10 +42,10 @@ class RowDraw:
     Attributes
     ----------
     positions : array of int, shape (rows,)
-        Where the rows are in the table, ascending.
+        Row positions in the table, in ascending order.
     weight : array of float, shape (rows,), or None
-        How many times each row counts, scaled so that they sum to the total weight of the table. None if the rows of
-        the table have no weights.
+        Weights of the drawn rows, scaled so that they sum to the total weight of the table. None if the table has no
+        weights.
     total : int
         The number of rows of the table that have a weight above 0.
     """
@@ -77,14 +76,14 @@ def draw_rows(
     weight: np.ndarray | None = None,
     seed: int = SEED,
 ) -> RowDraw:
-    """Draw rows of a table as this module describes.
+    """Draw rows of a table in proportion to their weights, spread over the counts and over the table.
 
     Parameters
     ----------
     rows : int
         The number of rows of the table.
     max_rows : int or None
-        How many rows are drawn if there are more; None uses all rows.
+        The most rows to draw; None uses all rows.
     y : array, optional
         The counts.
     weight : array, optional
@@ -119,7 +118,7 @@ def draw_rows(
 
 
 def _find_certain_rows(weight: np.ndarray, number: int) -> tuple[np.ndarray, float]:
-    """Find the rows that are always drawn: return a mask, and the weight that each other drawn row represents."""
+    """Find the rows that are always drawn; return a mask, and the weight that each other drawn row stands for."""
     is_certain = np.zeros(len(weight), dtype=bool)
     while True:
         step = float(weight[~is_certain].sum()) / (number - int(is_certain.sum()))
@@ -154,7 +153,7 @@ def describe_draw(start: str, rows: int, total: int) -> str:
 
 
 def format_drawn_rows(rows: int, total: int, noun: str = "row") -> str:
-    """Format the number of rows, and of how many they were drawn.
+    """Format the number of drawn rows and of all rows.
 
     >>> format_drawn_rows(20_000, 100_000, "test row"), format_drawn_rows(500, 500)
     ('20,000 of 100,000 test rows, drawn at random (seed 0)', '500 rows')

@@ -1,4 +1,4 @@
-"""Hash rows by their cells, so that equal rows are found in tables of any size and type."""
+"""Hash the rows of a table, to find equal rows in tables of any size and type."""
 
 import hashlib
 from collections.abc import Sequence
@@ -8,9 +8,9 @@ import polars as pl
 
 from ddpn.tables.columns import Column
 
-#: The constants of splitmix64, whose last steps spread every bit over all others.
+#: The constants of the random number generator splitmix64, whose final steps mix all bits.
 _GOLDEN, _MIX_1, _MIX_2 = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-#: In place of a missing text: no text of a file.
+#: The text that stands for a missing cell; cells of files never contain it.
 MISSING_TEXT = "\0"
 
 
@@ -26,7 +26,7 @@ def hash_rows(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
 
 
 def hash_cells(series: pl.Series) -> np.ndarray:
-    """Hash each cell of a column of text, numbers or booleans; numbers count as float32, so nine digits agree."""
+    """Hash each cell of a column of text, numbers or booleans; numbers are rounded to float32 first."""
     if series.dtype.is_numeric() or str(series.dtype) == "Boolean":
         return hash_numbers(series.cast(float).to_numpy().astype(np.float64))
     text = series.fill_null(MISSING_TEXT)
@@ -54,7 +54,7 @@ def hash_numbers(values: np.ndarray) -> np.ndarray:
     """Hash numbers as float32; all missing numbers have the same hash."""
     with np.errstate(over="ignore"):
         short = values.astype("<f4") + np.float32(0.0)  # no -0.0
-    short[np.isnan(short)] = np.nan  # one of the many NaNs
+    short[np.isnan(short)] = np.nan  # one bit pattern for all NaNs
     return _mix_bits(short.view("<u4").astype(np.uint64) + _GOLDEN)
 
 

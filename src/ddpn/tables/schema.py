@@ -1,4 +1,4 @@
-"""`Schema`: the names and kinds of a table's columns, as which later tables are read."""
+"""`Schema`: the names and kinds of the columns in fit, to which later tables are converted."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -16,12 +16,12 @@ from ddpn.tables.reading import check_names, name_levels, read_later_table, set_
 
 @dataclass(frozen=True)
 class Schema:
-    """The names and kinds of a table's columns, with which later tables are read.
+    """The names and kinds of the columns in fit, to which later tables are converted.
 
     Parameters
     ----------
     names : tuple of str
-        The names of the columns; x0, x1, ... where they have none.
+        The names of the columns; x0, x1, ... if the table has no names.
     kinds : tuple of Kind
         What each column holds.
     is_named : bool
@@ -44,13 +44,13 @@ class Schema:
 
     @classmethod
     def from_table(cls, table: ColumnTable) -> Self:
-        """Make the schema that reads later tables like this one."""
+        """Make the schema of a table."""
         return cls(tuple(table.names), tuple(table.kinds), table.is_named)
 
     def parse(self, X: TableLike) -> ColumnTable:
-        """Read a later table, with its columns in the order and of the kinds of the first one.
+        """Read a later table, with its columns in the order of fit and converted to the kinds of fit.
 
-        Raises an `InputError`, which names the column and the rows, where a conversion would be a guess.
+        If a conversion would be a guess, an `InputError` names the column and the rows.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class Schema:
         return ColumnTable(columns, X.is_named, X.index)
 
     def set_names(self, estimator: BaseEstimator) -> None:
-        """Set the attributes in which scikit-learn keeps the columns that an estimator was fitted to."""
+        """Set `n_features_in_` and, for named columns, `feature_names_in_`, as in scikit-learn."""
         set_names(estimator, self.names, self.is_named)
 
     def as_dict(self) -> JsonObject:
@@ -92,7 +92,7 @@ def _convert_to_kind(column: Column, kind: Kind) -> Column:
         return column
     if column.kind == Kind.BOOLEAN and kind == Kind.NUMBER:
         return column._replace(kind=kind)
-    if column.is_missing.all():  # a column with no value has no kind
+    if column.is_missing.all():  # a column without values fits any kind
         rows = len(column.values)
         return Column(column.name, kind, np.full(rows, -1) if kind.is_category else np.full(rows, np.nan))
     if kind == Kind.NUMBER_CATEGORY:
@@ -120,7 +120,7 @@ def _convert_to_number_levels(column: Column) -> Column:
 
 
 def _convert_to_numbers(column: Column, kind: Kind) -> Column:
-    """Convert a column to numbers or booleans: text that spells them, or numbers that are 0 or 1."""
+    """Convert text that spells numbers or booleans, or the numbers 0 and 1, to a column of `kind`."""
     if column.is_category:
         spell = parse_number_level if kind == Kind.NUMBER else parse_boolean_level
         values = column.map_names(spell, lambda levels: np.array([*map(spell, levels)], dtype=np.float64), np.nan)

@@ -1,4 +1,4 @@
-"""Rows that a model was fitted to, which are recognised in a table of any order and any file format."""
+"""Recognise the rows that a model was fitted to, in any order and any file format."""
 
 import math
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from ddpn.tables.row_hashes import hash_column, hash_numbers, hash_rows
 def hash_sample_rows(sample: CountRows) -> np.ndarray:
     """Hash each row's inputs, exposure and count. Shape: (rows,), uint64.
 
-    The order of columns, which a model decides, is part of the hash.
+    The hash depends on the order of the columns, which is the order of fit.
     """
     numbers = [hash_numbers(np.asarray(v, dtype=np.float64)) for v in (sample.exposure, sample.y) if v is not None]
     return hash_rows([*map(hash_column, sample.X), *numbers], len(sample))
@@ -25,9 +25,9 @@ def hash_sample_rows(sample: CountRows) -> np.ndarray:
 class SeenRows(NamedTuple):
     """Sorted hashes of the rows that a model was fitted to, and how often other rows equal one of them by chance.
 
-    `equal` of `tested` test rows equal a training row although they were not used: in tables of few values equal rows
-    occur. Without test rows, some training rows are compared with the others. `total` is the sum of the hashes of all
-    rows, test rows included; it identifies the table in any order.
+    `tested` is the number of test rows, and `equal` how many of them equal a training row by chance, as happens in
+    tables with few distinct values. Without test rows, some training rows are compared with the others. `total` is the
+    sum of the hashes of all rows, test rows included; it identifies the table whatever the order of its rows.
     """
 
     hashes: np.ndarray
@@ -37,7 +37,7 @@ class SeenRows(NamedTuple):
 
     @classmethod
     def from_sample(cls, sample: CountRows, test: np.ndarray) -> "SeenRows":
-        """Hash the rows of a table that was fitted to, all but the rows at the positions `test`.
+        """Hash the training rows: all rows but those at the positions `test`.
 
         Without test rows, every fifth row stands in for them when chance matches are counted.
         """
@@ -57,10 +57,10 @@ class SeenRows(NamedTuple):
         return cls(arrays["hashes"].view(np.uint64), *arrays["numbers"].view(np.uint64).tolist())
 
     def find_unseen(self, hashes: np.ndarray) -> tuple[np.ndarray, str]:
-        """Return a mask of rows that the model was not fitted to, and a sentence if it was fitted to some.
+        """Return a mask of rows that are not training rows, and a sentence if some rows are training rows.
 
-        If fit had n copies of a row, n copies of it are left out. All rows are kept if they equal training rows no more
-        often than the test rows of fit did by chance.
+        If a row occurred n times in fit, n copies of it are left out. If rows equal training rows no more often than
+        the test rows of fit did by chance, all rows are kept.
         """
         order = np.argsort(hashes, kind="stable")
         ordered = hashes[order]

@@ -1,4 +1,4 @@
-"""Tables that are larger than memory: a uniform sample of their rows, and all of them in random order."""
+"""Read tables that are larger than memory: draw a uniform sample, or iterate over all rows in random order."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -11,19 +11,19 @@ import polars as pl
 from ddpn.runtime.errors import InputError
 from ddpn.tables.table import Table
 
-#: Rows and bytes of the sample at most: 300,000 rows of up to 100 columns of numbers.
+#: The most rows and bytes of the sample: 300,000 rows if there are at most 100 columns of numbers.
 SAMPLE_ROWS, SAMPLE_BYTES = 300_000, 240 * 2**20
-#: Rows and bytes of the buffer that is shuffled, at most.
+#: The most rows and bytes of the shuffling buffer.
 BUFFER_ROWS, BUFFER_BYTES = 262_144, 128 * 2**20
 #: The share of the free memory that a table may take: fits make copies of it.
 MAX_MEMORY_SHARE = 0.5
 _MEMINFO = Path("/proc/meminfo")
-#: A table and the numbers of its rows -> which of them to use.
+#: A function of rows and their row numbers that returns a mask of the rows to use.
 Keep = Callable[[pl.DataFrame, np.ndarray], np.ndarray]
 
 
 def measure_free_memory() -> int | None:
-    """Return the bytes that programs can use without swapping; None if the system does not tell."""
+    """Return the free memory in bytes, without swapping; None if the system does not report it."""
     if _MEMINFO.exists():
         for line in _MEMINFO.read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -41,7 +41,7 @@ def fits_in_memory(table: Table) -> bool:
 
 
 def draw_row_numbers(table: Table, seed: int) -> np.ndarray:
-    """Draw numbers of rows, from 0, uniformly without replacement; fewer for a wide table.
+    """Draw row numbers (from 0) uniformly without replacement; fewer for a wide table.
 
     The rank of a q-quantile of n sampled rows is off by about sqrt(q (1 - q) / n): 0.1% for the median of 200,000.
     """
@@ -52,10 +52,11 @@ def draw_row_numbers(table: Table, seed: int) -> np.ndarray:
 
 
 def shuffle_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int, seed: int) -> Iterator[pl.DataFrame]:
-    """Yield frames of exactly `rows` rows, pass after pass without end; the same for the same seed.
+    """Yield frames of exactly `rows` rows in random order, pass after pass without end.
 
     Blocks are read in random order, and their rows are shuffled in a buffer. Rows left over at the end of a pass begin
-    the next chunk. `keep` takes rows and their numbers in the table, and returns a mask of those to use.
+    the next frame. The same `seed` gives the same order. `keep` takes rows and their numbers in the table, and returns
+    a mask of the rows to use.
     """
     leftover: pl.DataFrame | None = None
     for number in count():
@@ -74,7 +75,7 @@ def shuffle_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int, 
 
 
 def _fill_buffers(table: Table, columns: Sequence[str], keep: Keep, rng: np.random.Generator) -> Iterator[pl.DataFrame]:
-    """Yield the rows to use, from some random blocks at a time."""
+    """Yield buffers of the rows to use, each filled from a few random blocks."""
     size = max(1024, min(BUFFER_ROWS, BUFFER_BYTES // table.estimate_row_bytes(columns)))
     blocks = table.list_blocks()
     held: list[pl.DataFrame] = []

@@ -9,11 +9,11 @@ from ddpn.tables.reading import read_table
 
 
 def group_similar_rows(X: TableLike) -> np.ndarray:
-    """Return the number of each row's group: rows with equal inputs, or with numbers far closer than chance.
+    """Group rows with equal inputs, or with numbers far closer than chance; return each row's group number.
 
-    Use it for `groups` of `CountRegressor.fit` if no column says which rows belong together: copies with tiny noise, or
-    measurements of one place with jittered coordinates. Only numbers with many different values may differ within a
-    group. Groups are found in the rows that are passed: pass all of them at once.
+    Pass the result as `groups` to `CountRegressor.fit` if no column says which rows belong together, such as copies
+    with tiny noise, or measurements of one place with jittered coordinates. Only numbers with many different values may
+    differ within a group. Groups are found in the rows that are passed: pass all of them at once.
 
     Parameters
     ----------

@@ -17,17 +17,17 @@ from ddpn.tables.files import STDIN, find_files
 from ddpn.tables.layout import WHOLE_FILE, Layout
 from ddpn.tables.roles import Roles
 
-#: Bytes of a cell of text in memory, by which the size of a table is estimated.
+#: The assumed size of a text cell in memory, in bytes.
 _TEXT_BYTES = 32
 
 
 class Table:
-    """The rows of one or several files, read when they are needed unless the file is small.
+    """The rows of one or several files. Small files are held in memory; others are read when rows are needed.
 
-    It can be sent to another process, which reads blocks of the same files. `sources` are files, folders of files, or
-    patterns such as data/*.parquet; "-" is CSV from standard input. Columns `as_text` keep their digits as written, and
-    `layout` says where the table begins in each file. `rows` is the number of rows of all files, and `schema` has the
-    type of each column.
+    A table can be sent to another process, which then reads blocks of the same files. `sources` are files, folders of
+    files, or patterns such as data/*.parquet; "-" is CSV from standard input. Columns `as_text` keep their digits as
+    written, and `layout` says where the table begins in each file. `rows` is the number of rows of all files, and
+    `schema` has the type of each column.
     """
 
     def __init__(self, sources: Sequence[str], as_text: Sequence[str] = (), layout: Layout = WHOLE_FILE) -> None:
@@ -106,7 +106,7 @@ class Table:
 
     @contextmanager
     def locate_errors(self, block: Block) -> Iterator[None]:
-        """Let errors number the rows of a block as in its file, and name the file if there are several."""
+        """Make errors in this context give row numbers of the file, and its name if there are several files."""
         try:
             with label_row_errors(block.start + 1 + np.arange(block.rows)):
                 yield
@@ -132,7 +132,7 @@ class Table:
             roles.read_upper(frame, start)
 
     def identity(self) -> list[list[object]]:
-        """Return paths, sizes and times of the files and their layout, by which a later run recognises the table."""
+        """Return the paths, sizes and times of the files and their layout, which identify the table in a later run."""
         layout: list[list[object]] = (
             [] if self._layout == WHOLE_FILE else [[self._layout.sheet, self._layout.skip_rows]]
         )

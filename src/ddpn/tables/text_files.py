@@ -1,4 +1,4 @@
-"""Text as a table: its encoding, separator, header, empty rows, and the types of columns whose cells all agree."""
+"""Read text as a table: encoding, separator, header, empty rows, and the types of columns."""
 
 import codecs
 import gzip
@@ -18,7 +18,7 @@ from ddpn.tables.numbers import are_codes, has_grouped_points
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _DECIMAL_COMMA = r"^[+-]?[0-9]+(,[0-9]+)?$"
-#: Its comma may be a decimal sign or a thousands separator.
+#: A number whose comma may be a decimal sign or a thousands separator.
 _AMBIGUOUS_COMMA = r"^[+-]?[1-9][0-9]{0,2},[0-9]{3}$"
 
 
@@ -32,9 +32,9 @@ class LongRowError(InputError):
 def read_text_table(
     content: bytes, separator: str | None, name: str, as_text: set[str], layout: Layout | None = None
 ) -> pl.DataFrame:
-    """Read a text table, without its empty rows; `name` is the file in messages.
+    """Read a text table, without its empty rows; `name` is the name of the file in messages.
 
-    With a `layout`, the content is a whole file, which may have a title above its header.
+    Pass a `layout` only with the content of a whole file, which is then searched for a title above the header.
     """
     content = _decode_to_utf8(content, name)
     if layout is not None:
@@ -47,7 +47,7 @@ def read_text_table(
         cells = read(content)
     except pl.exceptions.ComputeError:
         read(content, truncate_ragged_lines=True)  # raises if long rows are not the reason
-        # Rows that end in one more separator than the header does: the header gets it too.
+        # Rows may end in one more separator than the header, which is then added to the header.
         first, end, body = content.partition(b"\n")
         try:
             cells = read(first.rstrip(b"\r") + separator.encode() + end + body)
@@ -60,7 +60,7 @@ def read_text_table(
 
 
 def _skip_rows(content: bytes, separator: str | None, name: str, skip_rows: int | None) -> bytes:
-    """Cut off the rows above the header; without a number of rows, raise an error if the first is a title."""
+    """Remove `skip_rows` rows above the header; if it is None, raise an error if the first row is a title."""
     if content.startswith(_ZSTD):
         if not skip_rows:
             return content
@@ -138,9 +138,9 @@ def drop_empty_rows(frame: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def infer_column_types(frame: pl.DataFrame, as_text: set[str], decimal_commas: bool = False) -> pl.DataFrame:
-    """Convert text columns to integers, numbers, booleans or dates if all cells agree, except those in `as_text`.
+    """Convert text columns whose cells are all integers, numbers, booleans or dates, except columns in `as_text`.
 
-    With `decimal_commas`, 3,14 is a number if some column has such numbers, and 1.234 is then an integer.
+    With `decimal_commas`, 3,14 is a number if some column has unambiguous decimal commas, and 1.234 is then an integer.
     """
     names = [name for name, dtype in frame.schema.items() if dtype == pl.String and name not in as_text]
     if decimal_commas:
@@ -150,7 +150,7 @@ def infer_column_types(frame: pl.DataFrame, as_text: set[str], decimal_commas: b
 
 
 def _replace_decimal_commas(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-    """Rewrite decimal commas as points, if some cell's comma can only be a decimal sign."""
+    """Replace decimal commas by points if the comma of at least one cell can only be a decimal sign."""
     texts = {name: clean_text(frame[name], MISSING) for name in names}
     commas = [name for name, text in texts.items() if text.drop_nulls().str.contains(_DECIMAL_COMMA).all()]
     certain = (texts[name].drop_nulls() for name in commas)
@@ -164,7 +164,7 @@ def _replace_decimal_commas(frame: pl.DataFrame, names: list[str]) -> pl.DataFra
 
 
 def _infer_type(series: pl.Series, as_text: bool) -> pl.Series:
-    """Convert text to numbers, booleans or dates (year first) if all cells agree; else set missing cells to null."""
+    """Convert text to numbers, booleans or dates (year first) if all cells fit; else set missing cells to null."""
     text = clean_text(series, MISSING)
     kept = series.set(text.is_null(), None) if text.null_count() > series.null_count() else series
     present = text.drop_nulls()
@@ -173,13 +173,13 @@ def _infer_type(series: pl.Series, as_text: bool) -> pl.Series:
     if not are_codes(present):
         for dtype in (pl.Int64, pl.Float64):
             numbers = present.cast(dtype, strict=False)
-            # Text such as "inf" is a number to polars, and a cell to report to us.
+            # Polars reads text such as "inf" as a number, but it must be reported to the user.
             if not numbers.null_count() and numbers.is_finite().all():
                 return text.cast(dtype)
     if present.is_in(["true", "false"]).all():
         return text == "true"
     if not present.head(1).str.contains(r"^\d{4}-\d{1,2}-\d{1,2}").all():
-        return kept  # other dates are read by the format that fit finds
+        return kept  # dates in other orders are parsed in fit, which detects the format
     times = parse_dates(text, find_date_format(present) or DateFormat(YEAR_FIRST))
     if times.null_count() > text.null_count():
         return kept

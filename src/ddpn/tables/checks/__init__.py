@@ -1,7 +1,7 @@
 """Checks of a table before a fit: target leaks, rows that belong together, codes for unknown values, row numbers.
 
-Every check returns a `TableFinding`, which is data. `ddpn fit` and `CountRegressor` run the same checks, and word the
-remedies in options and in arguments.
+Every check returns `TableFinding`s, without remedies. `ddpn fit` and `CountRegressor` run the same checks; the former
+then suggests command line options, the latter arguments.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,7 +28,7 @@ __all__ = [
     "run_checks",
 ]
 
-#: The share of the time left that some checks of a table may take. All of them take a few seconds of any table.
+#: The largest share of the remaining time that checks may take. All checks together take a few seconds.
 _MAX_TIME_SHARE = 0.1
 
 
@@ -63,12 +63,12 @@ def find_column_problems(
     dates : mapping of str to str
         The name of the date, for inputs that are parts of one.
     confirmed : collection of str
-        Columns that the user has vouched for.
+        Columns that the user has declared to be free of leaks and codes.
     """
     names = [name for name in sample.X.columns if dates.get(name, name) not in confirmed]
     X = sample.X.select(names)
     markers = _find_markers(X.select([name for name in names if name not in dates]), sample)
-    # Unknown counts would hide what depends on the others.
+    # Rows with unknown counts would hide a column's dependence on the other counts.
     is_unknown = np.zeros(len(sample), dtype=bool)
     for finding in markers:
         is_unknown |= False if finding.columns else sample.y == float(finding.value)
@@ -79,9 +79,9 @@ def find_column_problems(
 
 
 def _find_markers(X: pl.DataFrame, sample: CountRows) -> list[TableFinding]:
-    """Find numbers that seem to stand for "unknown", in the counts and in the columns."""
+    """Find numbers such as 999 that seem to stand for "unknown", in the counts and in the columns."""
     findings = []
-    # The largest possible count, and one that stands for "so many or more", are not unknown.
+    # Neither the largest possible count nor a recording limit ("10 or more") stands for "unknown".
     marker = find_marker(sample.y) if sample.is_unrestricted and sample.exposure is None else None
     if marker is not None:
         findings.append(
@@ -111,11 +111,11 @@ def find_row_problems(
     Parameters
     ----------
     sample : CountRows
-        Rows with inputs in a polars frame. If they have groups, no others are looked for.
+        Rows with inputs in a polars frame. If the rows have groups already, no other groups are searched.
     dates : mapping of str to str
         The name of the date, for inputs that are parts of one.
     confirmed : collection of str
-        Columns that the user has vouched for: they are not taken as units.
+        Columns that the user has declared to be features, and not names of units.
     seed : int
         Seed of the folds of quick models.
     """
@@ -133,9 +133,9 @@ def _find_dates(dates: Mapping[str, str]) -> list[TableFinding]:
 
 
 def find_identifiers(X: pl.DataFrame, dates: Mapping[str, str]) -> list[TableFinding]:
-    """Find columns of a polars frame that number or name the rows, and are no parts of a date.
+    """Find columns of a polars frame that number or name the rows, leaving out parts of dates.
 
-    If all columns do so, none is returned.
+    If all columns number or name the rows, none is returned.
     """
     findings = []
     for series in X.iter_columns():

@@ -5,15 +5,15 @@ import polars as pl
 
 from ddpn.tables.checks.sampling import choose_groups, count_checked_rows, hash_values
 
-#: The fewest levels with several rows, and the largest p-value of level means that are as even by chance.
+#: The fewest levels with several rows, and the largest p-value of the hypothesis that level means are even by chance.
 _MIN_LEVELS, _MAX_P_VALUE = 10, 1e-6
 #: The most levels of a column that are checked.
 _MAX_CHOSEN_LEVELS = 200
-#: The largest variation of level means around the line, relative to what the rows of the levels explain.
+#: The largest variance of level means around the line, as a share of the variance that sampling explains.
 _MAX_NOISE = 0.1
-#: Rows before and after that a rolling mean may cover, and the least share of the column that they must explain.
+#: How many rows before and after a row its rolling mean may cover, and the least R^2 of the mean.
 _WINDOW, _MIN_EXPLAINED = 15, 0.99
-#: The most rows in which rolling means are searched, and the fewest that can show one.
+#: The most rows in which rolling means are searched, and the fewest.
 _MAX_ROLLING_ROWS, _MIN_ROLLING_ROWS = 4_000, 200
 #: Smaller eigenvalues, as a share of the largest one, are rounding errors.
 _MIN_EIGENVALUE = 1e-10
@@ -52,7 +52,7 @@ def is_group_mean(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def choose_levels(series: pl.Series, columns: int) -> np.ndarray:
-    """Choose all rows of enough values of a column to show whether it holds means of the target; return a mask.
+    """Choose some levels of a column with all of their rows, to test for means of the target; return a row mask.
 
     `columns` is the number of columns of the table.
     """
@@ -67,8 +67,8 @@ def choose_levels(series: pl.Series, columns: int) -> np.ndarray:
 def find_rolling_means(X: pl.DataFrame, y: np.ndarray) -> list[str]:
     """Find columns of a polars frame that are weighted sums of the target over neighbouring rows.
 
-    Only sums that include the row itself or later rows are reported; sums of earlier counts alone are known in time.
-    Rows are in the order of the table.
+    Sums are reported only if they include the row itself or later rows; sums of earlier counts are known in time for a
+    prediction. Rows are in the order of the table.
     """
     rows = min(len(y), _MAX_ROLLING_ROWS)
     if rows < _MIN_ROLLING_ROWS or not np.ptp(y[:rows]):
@@ -76,7 +76,7 @@ def find_rolling_means(X: pl.DataFrame, y: np.ndarray) -> list[str]:
     windows = np.lib.stride_tricks.sliding_window_view(y[:rows], 2 * _WINDOW + 1)
     windows = windows - windows.mean(axis=0)
     products = windows.T @ windows
-    # One factorization serves all columns without missing values.
+    # All columns without missing values share a factorization.
     solve = np.linalg.pinv(products, rcond=_MIN_EIGENVALUE, hermitian=True)
     names = []
     for series in X.iter_columns():
@@ -97,7 +97,7 @@ def find_rolling_means(X: pl.DataFrame, y: np.ndarray) -> list[str]:
 
 
 def _find_weights(values: np.ndarray, windows: np.ndarray, solve: np.ndarray) -> np.ndarray | None:
-    """Solve for the weights of the counts around each row in a column; None if it is not a weighted sum of them."""
+    """Solve for the weights of neighbouring counts in a column; return None if it is not a weighted sum of them."""
     centred = values - values.mean()
     weights: np.ndarray = solve @ (windows.T @ centred)
     residual = centred - windows @ weights
@@ -105,9 +105,9 @@ def _find_weights(values: np.ndarray, windows: np.ndarray, solve: np.ndarray) ->
 
 
 def _include_this_row(weights: np.ndarray | None) -> bool:
-    """Return True for weights of several counts, of which that of the row itself or a later row is large."""
+    """Return True if several counts have weights, and the row itself or a later row has a large one."""
     if weights is None:
         return False
-    # One count alone is a copy, or the count of an earlier or later row.
+    # A single weight means a copy of the count, or of the count of an earlier or later row.
     is_large = np.abs(weights) >= _MIN_WEIGHT * np.abs(weights).max()
     return bool(is_large[_WINDOW:].any() and is_large.sum() > 1)

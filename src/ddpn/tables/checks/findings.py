@@ -1,4 +1,4 @@
-"""`TableFinding`: something in a table that makes scores or intervals misleading, as data for every interface."""
+"""`TableFinding`: a problem of a table that makes scores or intervals misleading."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,17 +7,17 @@ import numpy as np
 
 
 class FindingKind(StrEnum):
-    """What is or may be wrong with a table; interfaces offer a remedy for each kind."""
+    """A kind of problem of a table. Each interface words its own remedy."""
 
-    #: Columns are made of the target.
+    #: Columns are computed from the target.
     LEAK = "leak"
-    #: Columns predict the target so well that they may be made of it.
+    #: Columns predict the target so well that they may be computed from it.
     QUESTION = "question"
-    #: Rows belong together, by the values of `columns`, or by all inputs where there are none.
+    #: Rows belong together: they share the values of `columns` or, without columns, all inputs.
     GROUPS = "groups"
     #: Rows that follow each other in the table belong together.
     ORDER = "order"
-    #: Rows have a date, and were not split by it.
+    #: Rows have a date, but were not split by date.
     DATE = "date"
     #: A value stands for "unknown", in one column or (without columns) in the target.
     MARKER = "marker"
@@ -27,20 +27,20 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True)
 class TableFinding:
-    """What a check found in a table, without the remedy, which each interface words for itself.
+    """The result of a check of a table, without the remedy, which each interface words itself.
 
     Parameters
     ----------
     kind : FindingKind
-        What it is, which decides the remedy.
+        The kind of problem, which decides the remedy.
     statement : str
-        What was seen, as one or more sentences.
+        The observation, in one or more sentences.
     columns : tuple of str
-        The columns that it is about; none for the target, and for groups by all inputs.
+        The columns concerned; empty for the target, and for groups by all inputs.
     value : str
-        The value that stands for "unknown", where the finding is about one.
+        The value that stands for "unknown", in findings of kind `MARKER`.
     are_near : bool
-        Whether groups are of nearly equal values, and not of equal ones.
+        True if the rows of a group have nearly equal values instead of equal ones.
     """
 
     kind: FindingKind

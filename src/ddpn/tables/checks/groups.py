@@ -1,7 +1,8 @@
 """Find rows that belong together, such as the rows of a person, shop or place, which a random split would divide.
 
 Candidates are equal inputs, nearly equal inputs, and columns whose values may name persons or units. A quick model then
-predicts rows with and without other rows of their group. Groups matter only if the former is clearly better.
+predicts rows with and without other rows of their group in its training set. Groups matter only if the prediction with
+these rows is clearly better.
 """
 
 import hashlib
@@ -27,50 +28,50 @@ from ddpn.tables.near_rows import (
 )
 from ddpn.tables.row_hashes import hash_rows
 
-#: Fewer different values are categories, not persons; fewer are enough if a column is named like an id.
+#: The fewest distinct values of a column of persons or units, and the fewest if the column is named like an id.
 _MIN_GROUPS, _MIN_NAMED_GROUPS = 30, 8
-#: Fewer integers are a scale, not numbers of units.
+#: The fewest distinct integers that may number units; fewer are taken as a scale.
 _MIN_UNITS = 20
 _ID_NAMES = re.compile(
     r"(^|[^a-z])(id|ident|person|patient|subject|customer|client|user|member|household|family|employee|student|animal|"
     r"store|shop|site|station|school|driver|doctor|ward|hospital|clinic)([^a-z]|$)|[a-z]_?id$"
 )
-#: Rows per group at least, on average, and the largest share of the rows that a group may have: a value such as 0 that
-#: most rows have is no person.
+#: The fewest rows per group on average, and the largest share of all rows in one group: a value that most rows have,
+#: such as 0, does not name a person.
 _MIN_ROWS_PER_GROUP, _MAX_GROUP_SHARE = 1.5, 0.1
-#: In tables of few categories and in factorial designs about as many different rows are left if every column is
-#: shuffled on its own; rows of one person become different.
+#: The least ratio of the numbers of distinct rows after and before each column is shuffled on its own. It is about 1 in
+#: tables of few categories and in factorial designs, and larger if rows belong to persons.
 _SHUFFLED_RATIO = 1.4
-#: Columns that are compared at most, those named like an id first, then by their number of values.
+#: The most columns that are compared: first columns named like an id, then columns with many distinct values.
 _MAX_COLUMNS = 3
-#: Rows that columns are compared by.
+#: The number of rows by which columns are compared.
 _MAX_COMPARED_ROWS = 10_000
-#: The least share of the deviance that is reported, and the largest p-value. tests/tables/checks/test_groups.py has
-#: designed experiments, for which nothing is reported, and persons.
+#: The least gain, as a share of the deviance, and the largest p-value of a reported group.
+#: tests/tables/checks/test_groups.py tests them on designed experiments, for which nothing is reported, and on persons.
 _MIN_GAIN, _MAX_P_VALUE = 0.03, 1e-4
-#: The largest p-value where the counts alone have shown already that rows of a group are alike.
+#: The largest p-value if an earlier test has shown that counts of a group are alike.
 _MAX_SECOND_P_VALUE = 0.01
-#: Groups matter if the normal scores of the counts of their rows are correlated: the least size, and standard errors.
+#: The least correlation of the normal scores of counts within groups, absolute and in standard errors.
 _MIN_CORRELATION, _MIN_STANDARD_ERRORS = 0.01, 3.0
-#: Integers are units if rows of one value are so much more correlated than rows of neighbouring values.
+#: The least difference between the correlation of rows with one value and of rows with neighbouring values.
 _MIN_UNIT_CORRELATION = 0.02
-#: Neighbouring values have at most this share of what the rows of one value have in common. In 40 simulated tables
-#: each, it was 0.40 or more for hours of a day with two sharp peaks, at most 0.21 for 80 stores, and at most 0.37 in
-#: 95% of the tables of 22 stores. A column that is named like an id needs less evidence.
+#: The largest correlation of rows with neighbouring values, as a share of the correlation of rows with one value. In 40
+#: simulated tables each, it was 0.40 or more for hours of a day with two sharp peaks, at most 0.21 for 80 stores, and
+#: at most 0.37 in 95% of the tables of 22 stores. A column that is named like an id needs less evidence.
 _MAX_NEIGHBOUR_SHARE, _MAX_NAMED_NEIGHBOUR_SHARE = 1 / 3, 0.5
-#: Rows with neighbouring values, on each side, that a value is compared with at least.
+#: The fewest rows with neighbouring values, on each side, with which a value is compared.
 _MIN_NEIGHBOURS = 10
 
 
 class Explained(NamedTuple):
-    """The shares of the deviance that a quick model explains with (`seen`) and without (`new`) rows of the group."""
+    """Shares of the deviance explained by a quick model, fitted with (`seen`) or without (`new`) rows of the group."""
 
     seen: float
     new: float
 
 
 class Candidate(NamedTuple):
-    """Groups that may matter: their columns (none for all inputs), the rows to check and the labels of these."""
+    """Candidate groups: the columns (empty for all inputs), positions of rows to check, and the rows' group labels."""
 
     columns: tuple[str, ...]
     rows: np.ndarray
@@ -83,10 +84,11 @@ class Candidate(NamedTuple):
 
 
 def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0) -> TableFinding | None:
-    """Find the groups that a random split divides with the largest clear gain for a quick model.
+    """Find the groups whose rows help a quick model most to predict other rows of the same group.
 
-    `sample` has inputs in a polars frame, and columns named in `skipped` are not checked on their own. Returns None if
-    no rows seem to belong together, or if that does not matter.
+    Such groups must not be divided by a random split. `sample` has inputs in a polars frame, and columns named in
+    `skipped` are not checked on their own. Returns None if no rows seem to belong together, or if the gain is not
+    clear.
     """
     if len(sample) < MIN_ROWS or not np.ptp(sample.y) or not sample.X.width:
         return None
@@ -106,14 +108,14 @@ def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0)
     candidates = [*(one for one in near if _are_alike(scores[one.rows], one.labels)), *named]
     explained = [(candidate, shares) for candidate in candidates if (shares := comparison.explain(candidate))]
     if any(candidate.are_near and not candidate.columns for candidate, _ in explained):
-        # Rows that are near in all columns are near in some of them as well, with a few strangers.
+        # Rows that are near in all columns are also near in a subset of columns, where a few other rows join them.
         explained = [(candidate, shares) for candidate, shares in explained if not candidate.columns]
     best = max(explained, key=lambda entry: entry[1].seen - entry[1].new, default=None)
     return None if best is None else _describe_groups(*best, columns)
 
 
 class _ColumnLabels:
-    """The columns of a polars frame with a hash per cell, and the rows that groups of equal cells are compared by."""
+    """The columns of a polars frame with a hash per cell, and a sample of rows to test the sizes of groups."""
 
     def __init__(self, X: pl.DataFrame, seed: int) -> None:
         self.X, self.seed, self.most = X, seed, count_quick_model_rows(X.width)
@@ -146,7 +148,7 @@ def count_groups(hashes: np.ndarray) -> int:
 
 
 def _find_equal_inputs(columns: _ColumnLabels) -> Candidate | None:
-    """Find the groups of rows with equal inputs; return None if equal inputs are rare, or natural."""
+    """Find the groups of rows with equal inputs; return None if equal inputs are rare or may occur by chance."""
     hashes = columns.hash_rows()
     candidate = columns.choose((), hashes, _MIN_GROUPS)
     if candidate is None:
@@ -162,7 +164,7 @@ def _find_equal_inputs(columns: _ColumnLabels) -> Candidate | None:
 def _find_near_inputs(X: pl.DataFrame) -> Iterator[Candidate]:
     """Yield groups of rows that nearly agree in several columns, or in all columns of numbers."""
     for names in find_repeating_columns(X):
-        # Clumps of a part of a large table, in which near rows stay together, are like those of the others.
+        # A part of a large table that keeps near rows together has the same clumps as the whole table.
         rows = choose_near_rows(X, names[0])
         clumps = find_clumps(scale_points(X[rows], names))
         if clumps is not None and _may_be_units(encode_groups(len(clumps), clumps)[1], _MIN_GROUPS):
@@ -170,13 +172,13 @@ def _find_near_inputs(X: pl.DataFrame) -> Iterator[Candidate]:
 
 
 def _may_be_units(sizes: np.ndarray, min_groups: int) -> bool:
-    """Return True if there are enough groups, of several rows each, none of them very large."""
+    """Return True if there are enough groups of several rows, and no group is very large."""
     rows = int(sizes.sum())
     return bool(min_groups <= len(sizes) <= rows / _MIN_ROWS_PER_GROUP and sizes.max() <= _MAX_GROUP_SHARE * rows)
 
 
 def _find_unit_columns(columns: _ColumnLabels, scores: np.ndarray, skipped: Collection[str]) -> list[Candidate]:
-    """Find columns whose values may be persons or units and whose rows are alike, with a label per row.
+    """Find columns whose values may name persons or units, and whose rows with equal values have similar counts.
 
     Text may always name units. Numbers are measurements unless they are named like an id, another column divides the
     rows in the same way, or they are integers whose neighbouring values have nothing in common.
@@ -217,12 +219,12 @@ def _is_whole(series: pl.Series) -> bool:
 
 
 def _is_measured(series: pl.Series) -> bool:
-    """Return True for numbers with decimals, which name nobody."""
+    """Return True for numbers with decimals, which are measurements and not names."""
     return series.dtype.is_numeric() and not _is_whole(series)
 
 
 def _sign_partition(labels: np.ndarray) -> bytes:
-    """Return a hash that is the same for labels that divide the rows alike, as far as a part of the rows shows."""
+    """Hash the partition that labels make of the first rows: labels that divide them equally have equal hashes."""
     labels = labels[:_MAX_COMPARED_ROWS]
     _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
     # Groups are numbered by their first rows.
@@ -241,7 +243,7 @@ def _score_counts(sample: CountRows) -> np.ndarray:
 
 
 def _are_alike(scores: np.ndarray, labels: np.ndarray) -> bool:
-    """Return True if the scores of rows with one label are correlated: otherwise groups do not matter."""
+    """Return True if the scores of rows with equal labels are correlated. Otherwise groups do not matter."""
     codes, sizes = encode_groups(len(labels), labels)
     pairs = float((sizes * (sizes - 1.0)).sum())
     same = float((np.bincount(codes, scores) ** 2).sum() - (scores**2).sum())
@@ -271,7 +273,7 @@ def _have_units(scores: np.ndarray, series: pl.Series, max_neighbour_share: floa
 
 
 def _average_neighbours(means: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Average the rows with neighbouring values, for each value: as many on each side as the value has itself."""
+    """Average, for each value, the rows with neighbouring values: on each side at least as many as have the value."""
     ends = np.cumsum(sizes)
     sums = np.concatenate([[0.0], np.cumsum(means * sizes)])
     starts, needed = ends - sizes, np.maximum(sizes, _MIN_NEIGHBOURS)
@@ -300,7 +302,7 @@ class Comparison:
         self.model = QuickModel(sample, seed)
 
     def explain(self, candidate: Candidate) -> Explained | None:
-        """Compare what the two models explain of the rows; return None if the difference is not clear."""
+        """Compare the deviance that the two models explain; return None if the difference is not clear."""
         from scipy.stats import wilcoxon  # slow to import
 
         labels, model = candidate.labels, self.model
@@ -316,7 +318,7 @@ class Comparison:
         shares = Explained(model.explain_share(best), model.explain_share(new))
         if shares.seen - shares.new < _MIN_GAIN:
             return None
-        # Ranks of the groups' means: deviances of few rows with large counts would make the mean uncertain.
+        # A rank test of the groups' means: a few rows with large counts would dominate a test of the mean deviance.
         differences = np.bincount(codes, weight * (new - best)) / np.bincount(codes, weight)
         largest = _MAX_SECOND_P_VALUE if candidate.are_alike else _MAX_P_VALUE
         return shares if wilcoxon(differences, alternative="greater").pvalue < largest else None

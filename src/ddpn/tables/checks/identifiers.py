@@ -7,10 +7,10 @@ import polars as pl
 
 from ddpn.tables.checks.findings import are_whole_numbers
 
-#: A categorical column with so large a share of distinct values identifies rows; in fewer rows that may be chance.
+#: A categorical column identifies rows from this share of distinct values on, if there are at least this many rows.
 _MIN_ID_SHARE, _MIN_ID_ROWS = 0.9, 20
-#: Row numbers with gaps: rows at least, the mean step at most, the first number in mean steps at most, and the least
-#: correlation with the position (of a random choice of 50 rows it is about 0.98).
+#: Limits for row numbers with gaps: the fewest rows, the largest mean step, the largest first number in mean steps, and
+#: the least correlation with the position (about 0.98 for 50 rows chosen at random).
 _MIN_GAP_ROWS, _MAX_STEP, _MAX_START, _MIN_CORRELATION = 50, 50.0, 10.0, 0.95
 _TIME_NAMES = re.compile(
     r"(^|[^a-z])(t|times?|days?|dates?|weeks?|months?|quarters?|years?|hours?|minutes?|seconds?|periods?)([^a-z]|$)"
@@ -27,7 +27,7 @@ def describe_identifier(values: pl.Series, is_category: bool) -> str:
     if not values.dtype.is_numeric() or present < len(values):
         return ""
     numbers = values.to_numpy()
-    # The cheapest of these comes first: most columns have decimals, or values that come again.
+    # The cheapest test comes first: most columns have decimals or repeated values.
     is_counted = are_whole_numbers(numbers) and values.n_unique() == len(values)
     return _describe_row_numbers(numbers, values.name) if is_counted else ""
 
@@ -35,9 +35,9 @@ def describe_identifier(values: pl.Series, is_category: bool) -> str:
 def _describe_row_numbers(numbers: np.ndarray, name: str) -> str:
     """Return a phrase if distinct integers look like row numbers, else "".
 
-    Either they are consecutive, in any order, or they increase with gaps, as after rows were dropped: starting near 0,
-    nearly linear in position, with at least 1/4 of the steps of 1 that random dropping would leave. With gaps, names
-    that suggest time are excepted.
+    Row numbers are consecutive, in any order, or increase with gaps, as if rows had been dropped. With gaps, they must
+    start near 0, be nearly linear in position and have at least 1/4 of the steps of 1 that dropping rows at random
+    would leave; columns whose names suggest time are never taken as row numbers with gaps.
     """
     rows = len(numbers)
     if rows >= _MIN_ID_ROWS and np.ptp(numbers) == rows - 1:

@@ -1,8 +1,8 @@
-"""Find target leaks: columns that are made of the count, and columns that predict it so well that they may be.
+"""Find target leaks: columns computed from the count, and columns that predict it suspiciously well.
 
-The former are leaks: copies, functions, parts and flags of the count, also with gaps. The latter may be honest: a
-strong predictor leaves different counts for the same value, or has different values for the same count. Whether it is
-known before the count is a question to the user.
+Copies, functions, parts and flags of the count are leaks, also if some values are missing. A column that predicts the
+count well may also be an honest predictor: there are then different counts for the same value, or different values for
+the same count. The user is asked whether such a column is known before the count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,22 +24,22 @@ from ddpn.tables.checks.transforms import (
 )
 from ddpn.tables.dates import DAY
 
-#: Several columns are asked about if they have this R^2 together, and are leaks if they leave less than this share of
-#: the range of the target.
+#: The user is asked about several columns if their joint R^2 is at least this. They are leaks if their largest error is
+#: below this share of the target's range.
 _MIN_JOINT_R2, _MAX_EXACT_ERROR = 0.999, 1e-6
-#: Columns that are tried together, at most and per row.
+#: The most columns that are tested jointly, absolute and per row.
 _MAX_COLUMNS, _COLUMNS_PER_ROW = 200, 0.1
-#: A column is asked about if any function of it has an R^2 above this.
+#: The user is asked about a column if some function of it has an R^2 above this.
 _MIN_R2 = 0.9
-#: But a predictor may be that strong where counts are large. It then leaves the noise of Poisson counts or more, a leak
-#: less than this share of it.
+#: Honest predictors of large counts may exceed that R^2, but leave at least the noise of Poisson counts. A leak leaves
+#: less than this share of that noise.
 _MAX_LEAK_NOISE = 0.5
-#: Levels of at least so many rows, most of the table, that explain so much, are asked about if they are ranges of the
-#: count: they do not overlap, the gaps between them are small, and near their ends there are not many fewer counts than
-#: elsewhere, unlike in the tails of a distribution.
+#: Levels may be ranges of the count: the least rows per level, the least share of the table in such levels, and the
+#: least R^2. The ranges must not overlap, the gaps between them must be small, and counts near their ends must be about
+#: as frequent as elsewhere, unlike in the tails of a distribution.
 _MIN_LEVEL_ROWS, _MIN_TABLE_SHARE, _MIN_LEVEL_R2 = 5, 0.9, 0.5
 _MAX_GAP_SHARE, _EDGE_WIDTH, _MIN_EDGE_SHARE = 0.25, 0.1, 0.6
-#: A table is not copied more often than this share of different rows says.
+#: With a smaller share of distinct rows, repeated rows are not copies but the result of few distinct values.
 _MIN_DISTINCT_SHARE = 0.1
 _SEED = 0
 
@@ -47,17 +47,17 @@ _SEED = 0
 def find_leaks(
     X: pl.DataFrame, y: np.ndarray, dates: Mapping[str, str] | None = None, exposure: np.ndarray | None = None
 ) -> list[TableFinding]:
-    """Find columns that are made of the target, or of the target per exposure, or predict it nearly without error.
+    """Find columns that are computed from the target (or the target per exposure), or predict it nearly without error.
 
-    `dates` has the name of the date for columns that are parts of one. Of these only the day is asked about on its own,
-    but two dates may be as far apart as the target says.
+    `dates` maps each part of a date to the name of the date. Among the parts, only days are checked as single columns.
+    The difference of two dates is checked too, as it may equal the target.
     """
     dates = dates or {}
     if not X.columns:
         return []
     rolling = [] if not len(y) else find_rolling_means(X.select([name for name in X.columns if name not in dates]), y)
-    # Different rows in random order: the neighbours of a row are then no copies of it. Where rows are repeated very
-    # often, the table has few values, and all rows are kept.
+    # Distinct rows in random order, so that the neighbours of a row are not copies of it. If rows are repeated very
+    # often, the table has few distinct values, and all rows are kept.
     some = choose_rows(len(y), X.width, _SEED)
     marked = X[some].with_columns(**{"\0count": y[some]}).with_row_index("\0row")
     rows = some[marked.unique([*X.columns, "\0count"], keep="first", maintain_order=True)["\0row"].to_numpy()]
@@ -68,7 +68,7 @@ def find_leaks(
     targets = [_Target.from_values("the target", y, np.ones(len(y)))]
     if exposure is not None and np.ptp(exposure[rows]):
         targets.append(_Target.from_values("the target per exposure", y / exposure[rows], 1.0 / exposure[rows]))
-    # Dates that are missing where the count is 0, such as that of the last visit.
+    # Dates that are missing if the count is 0, such as the date of the last visit.
     gaps = {dates[name]: describe_missingness_leak(X[name], y) for name in X.columns if name in dates}
     findings = [
         _make_leak([name], f"Column {name} {way.format(target='the target')}.") for name, way in gaps.items() if way
@@ -132,14 +132,14 @@ class _Target(NamedTuple):
 
 
 def _describe_near_copy(series: pl.Series, targets: Sequence[_Target]) -> str:
-    """Describe a column that predicts a target nearly without error, as a question; "" if it predicts none."""
+    """Describe a column that predicts a target nearly without error, to ask the user about it; "" for other columns."""
     values = _fill_missing(series)
     for target in targets:
         share, noise = _measure_unexplained(values, target, series.dtype.is_numeric())
         if share > _MIN_R2 and noise < _MAX_LEAK_NOISE:
             how = f"predicts {target.name} nearly without error (R² {share:.2f} by its values alone)"
             return f"Column {{column}} {how}."
-        # Ranges of integers: the ends of ranges of rates say nothing.
+        # Only ranges of integer counts are recognised, not ranges of rates.
         if target.is_count and share > _MIN_LEVEL_R2 and _are_ranges(values, target.values):
             return "Each value of column {column} stands for a range of counts."
     return ""
@@ -164,7 +164,7 @@ def _describe_target_mean(name: str, X: pl.DataFrame, y: np.ndarray) -> str:
 
 
 def _fill_missing(series: pl.Series) -> np.ndarray:
-    """Convert values to float64 as `to_ranked_numbers` does; missing values become one value below all others."""
+    """Convert values to float64 like `to_ranked_numbers`, with missing values replaced by a value below all others."""
     values = to_ranked_numbers(series)
     present = values[~np.isnan(values)]
     low, high = (present.min(), present.max()) if len(present) else (0.0, 0.0)
@@ -177,9 +177,9 @@ def _measure_unexplained(codes: np.ndarray, target: _Target, is_number: bool) ->
     The noise is relative to that of Poisson counts. Each count is compared with the counts of the rows nearest in the
     column, or of the same level. For numbers the difference is that of Gasser, Sroka and Jennen-Steinmetz (1986,
     Biometrika 73): from the line through the neighbours on both sides. No function is fitted, so the share is not too
-    optimistic. It is the larger one of the counts and of their ranks, as a few large counts may dominate the variance.
-    A Poisson count of mean m, divided by an exposure, has the variance m times the square of its unit, that is its mean
-    times the unit.
+    optimistic. The share is the larger of two, computed from counts and from ranks, as a few large counts may dominate
+    the variance. If u = 1 / exposure, a Poisson rate (a count of mean m times u) has the variance m u^2: its mean times
+    u.
     """
     order = np.argsort(codes, kind="stable")
     x, counts, unit, ranks = codes[order], target.values[order], target.unit[order], target.ranks[order]
@@ -201,7 +201,7 @@ def _measure_unexplained(codes: np.ndarray, target: _Target, is_number: bool) ->
     if len(level) < MIN_ROWS:
         return 0.0, np.inf
     shares = [1 - np.mean(r**2 / scale) / v.var() for r, v in zip(residuals, (counts, ranks), strict=True)]
-    # Two standard deviations at most: a few wrong rows must not hide the others.
+    # Errors are clipped at two standard deviations, so that a few wrong rows do not hide a leak.
     noise = np.minimum(residuals[0] ** 2 / units / np.maximum(level, step), 4.0)
     return float(max(shares)), float(noise.mean())
 
@@ -222,16 +222,16 @@ def _are_ranges(codes: np.ndarray, y: np.ndarray) -> bool:
     for counts in sides:
         size = np.ptp(counts) + 1
         edge = max(1.0, np.floor(_EDGE_WIDTH * size))
-        # Without the count at the end, which is there by definition.
+        # The count at the end of a range is not counted, as it is there by definition.
         observed += (counts < counts.min() + edge).sum() - 1
         expected += (len(counts) - 1) * edge / size
     return bool(expected >= _MIN_LEVEL_ROWS and observed > _MIN_EDGE_SHARE * expected)
 
 
 def _find_weighted_sum(columns: Mapping[str, np.ndarray], y: np.ndarray) -> tuple[list[str], bool]:
-    """Find columns that determine the target by a weighted sum, none of which can be left out.
+    """Find a minimal set of columns that determines the target by a weighted sum.
 
-    Returns their names, and whether the sum equals the target exactly.
+    Returns the names, and whether the sum equals the target exactly.
     """
     goal, centred = _normalise(y), {name: _normalise(values) for name, values in columns.items()}
     most = min(_MAX_COLUMNS, int(_COLUMNS_PER_ROW * len(goal)))

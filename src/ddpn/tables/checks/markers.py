@@ -2,26 +2,26 @@
 
 import numpy as np
 
-#: Rows that must have the value.
+#: The fewest rows that must have the value.
 _MIN_REPEATS = 3
-#: A number of the codes below is outside if its distance to the next value is as large as the range of
-#: all others; any other number if it is so many times as large, and as often as this.
+#: A number in `_CODES` is an outlier if its distance to the next value is at least the range of all other values. Any
+#: other number must be this many times as far away, and be repeated this often.
 _OTHER_DISTANCE, _OTHER_REPEATS = 20.0, 5
-#: A code as frequent as this is also outside if its distance is this many times the largest gap between the others,
-#: such as 99 among ages up to 80.
+#: A code that is repeated as often is also an outlier if its distance is this many times the largest gap between the
+#: other values, such as 99 among ages up to 80.
 _MIN_GAPS = 5.0
-#: Different values that a column without the number must have: two or three may be codes themselves.
+#: The fewest other distinct values of a column: two or three values may be codes themselves.
 _MIN_OTHER_VALUES = 5
-#: Different values above -1 that make -1 a code: on a short scale it may be a step.
+#: The fewest distinct values above -1 for which -1 is a code: on a short scale, -1 may be a step.
 _MIN_VALUES_ABOVE_MINUS_ONE = 20
 #: Numbers that people write for "unknown", by their size: 9, 99, 999, ... and 8, 88, 888, ...
 _CODES = frozenset(int(digit * length) for digit in "98" for length in range(1, 8))
-#: The largest of these that may be an ordinary number where the others are far below.
+#: The largest code that may be an ordinary number although all others are far below.
 _SMALL_CODE = 90
 
 
 def find_marker(values: np.ndarray) -> float | None:
-    """Find the number that seems to stand for "unknown"; None if there is none. NaN counts as missing already.
+    """Find the number that seems to stand for "unknown"; None if there is none. NaN is ignored.
 
     >>> find_marker(np.array([3.0, 1.0, 999.0, 0.0, 2.0, 999.0, 4.0, 5.0, 999.0]))
     999.0
@@ -42,7 +42,7 @@ def find_marker(values: np.ndarray) -> float | None:
         is_far = is_often and distance >= _OTHER_DISTANCE * spread
         if not (is_far or is_code or (is_only_negative and end == -1.0)):
             continue
-        # Different values are counted last: most columns do not end with such a number.
+        # Distinct values are counted last, as most columns have no such number at their ends.
         numbers = np.unique(others)
         if len(numbers) < _MIN_OTHER_VALUES:
             continue

@@ -8,24 +8,24 @@ from ddpn.tables.checks.findings import FindingKind, TableFinding
 from ddpn.tables.checks.groups import Candidate, Comparison
 from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, count_quick_model_rows
 
-#: A column of numbers that rises or falls with time has a rank correlation with it of this size or more.
+#: The least absolute rank correlation with time of a column that rises or falls with time.
 _MIN_TIME_CORRELATION = 0.95
-#: Values of a column such as the year or the season last for this share of the rows or longer, each time they occur.
+#: Values of a column such as the year or the season last, whenever they occur, for at least this share of the rows.
 _MIN_STRETCH = 0.02
-#: The share of the rows that a quick model is fitted to, the earliest ones; it predicts the others.
+#: The share of the earliest rows, to which a quick model is fitted that predicts the later rows.
 _EARLY_SHARE = 0.7
-#: Successive blocks of later rows: within one, rows need not be independent.
+#: The number of blocks of successive later rows. Rows within a block need not be independent.
 _BLOCKS = 10
-#: The least relative difference of the later counts that is reported, and its least size in standard errors of the
-#: blocks: chance exceeds that in 0.3% of tables (Student's t with 9 degrees of freedom).
+#: The least relative difference of later counts that is reported, absolute and in standard errors of the blocks. By
+#: chance, 0.3% of tables exceed the latter (Student's t with 9 degrees of freedom).
 _MIN_CHANGE, _MIN_STANDARD_ERRORS = 0.1, 4.0
 
 
 def find_trend(sample: CountRows, times: pl.Series) -> float:
     """Return the relative difference of later counts from the predictions of a quick model of earlier rows.
 
-    It is 0 if it may be chance. `times` is a series of the times of the rows. A difference of 0.5 means half as many
-    again.
+    A difference of 0.5 means that later counts are 50% above the predictions. The result is 0 if the difference may be
+    chance. `times` is a series of the times of the rows.
     """
     if len(sample) < MIN_ROWS or not np.ptp(sample.y):
         return 0.0
@@ -43,7 +43,7 @@ def find_trend(sample: CountRows, times: pl.Series) -> float:
 
 
 def _thin_rows(sample: CountRows, order: np.ndarray) -> CountRows:
-    """Return rows in this order: all, or evenly chosen ones if a quick model takes fewer."""
+    """Return the rows in this order, thinned evenly to the number of rows that a quick model takes."""
     most = count_quick_model_rows(sample.X.width)
     if len(order) > most:
         order = order[np.linspace(0, len(order) - 1, most).astype(np.int64)]
@@ -53,8 +53,8 @@ def _thin_rows(sample: CountRows, order: np.ndarray) -> CountRows:
 def find_time_columns(X: pl.DataFrame, times: pl.Series) -> list[str]:
     """Find columns of a polars frame that are monotone in time, or constant over long stretches of it.
 
-    `times` is a series of the times of its rows. Nothing is returned if all columns follow time, since rows need some
-    columns to be predicted from.
+    `times` is a series of the times of the rows. If all columns follow time, none is returned, since predictions need
+    some column.
 
     >>> import polars as pl
     >>> days = pl.Series(range(100))
@@ -75,7 +75,7 @@ def _follows_time(series: pl.Series, ranks: np.ndarray) -> bool:
     is_number = series.dtype.is_numeric() and not series.null_count() and np.ptp(ranks)
     if is_number and abs(np.corrcoef(series.rank("average").to_numpy(), ranks)[0, 1]) >= _MIN_TIME_CORRELATION:
         return True
-    # Whether the stretches of equal values are long for every value, on average.
+    # True if the mean length of stretches of equal values is large for every value.
     starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
     _, rows = np.unique(codes, return_counts=True)
     _, stretches = np.unique(codes[starts], return_counts=True)
@@ -84,26 +84,26 @@ def _follows_time(series: pl.Series, ranks: np.ndarray) -> bool:
 
 # The order of the rows, where no column says when they were recorded --------------------------------------------------
 
-#: Successive rows that are left out together, as a share of all rows.
+#: The share of successive rows that are left out together.
 _BLOCK_SHARE = 1 / 30
 _MIN_ORDERED_ROWS = 300
-#: The least rank correlation of a column with the same column one row later, by which a model can tell where in the
-#: table a row is.
+#: The least rank correlation of a column with itself one row later, from which a model can infer the position of a row
+#: in the table.
 _MIN_DRIFT = 0.8
-#: A column with fewer values cannot tell where in the table a row is.
+#: The fewest distinct values from which the position of a row can be inferred.
 _MIN_DRIFTING_VALUES = 30
 #: The least correlation of the ranks of successive counts, in standard errors.
 _COUNT_STANDARD_ERRORS = 4.0
-#: Rows that are sorted by the target, or by a column, have a rank correlation with their position of this size or more.
+#: The least absolute rank correlation with the position if rows are sorted by the target, and if by a column.
 _SORTED_BY_TARGET, _SORTED_BY_COLUMN = 0.8, 0.9
 
 
 def find_drift(sample: CountRows, seed: int = 0) -> TableFinding | None:
-    """Find rows that are alike where they follow each other in the table; return None if they are not.
+    """Find out whether rows that follow each other in the table are alike; return None if they are not.
 
-    A quick model predicts rows with and without the rows around them. The predictions differ if both counts and some
-    input drift in the order of the rows, as in a table sorted by time. Tables sorted by a column are not checked:
-    without the rows around it, a row would be outside the values that the model has seen.
+    A quick model predicts rows with and without the neighbouring rows in its training set. The predictions differ if
+    both counts and some input drift in the order of the rows, as in a table sorted by time. Tables sorted by a column
+    are not checked: without its neighbours, a row would be outside the range of the training rows.
     """
     if len(sample) < _MIN_ORDERED_ROWS or not np.ptp(sample.y):
         return None

@@ -1,4 +1,4 @@
-"""A model of the mean that is fitted in a fraction of a second, with which tables are checked."""
+"""A model of the mean for checks of tables, which is fitted in a fraction of a second."""
 
 from functools import cached_property
 
@@ -9,15 +9,16 @@ from ddpn.rows.splits import split_folds
 from ddpn.runtime.deadlines import check_deadline
 from ddpn.statistics import poisson_deviance
 
-#: Fewer rows show neither a difference nor a trend.
+#: The fewest rows that can show a difference or a trend.
 MIN_ROWS = 100
-#: Rows, and cells of numbers, that the model is fitted to at most. A set of folds then takes about 0.2 seconds.
+#: The most rows and cells to which the model is fitted. A set of folds then takes about 0.2 seconds.
 MAX_ROWS, MAX_CELLS = 5_000, 100_000
-#: Rows that are kept however many columns there are.
+#: The number of rows that are used even in wide tables.
 _MIN_KEPT_ROWS = 1_000
-#: Trees, and rows of a leaf at least: few, so that rows that come again are recognised. Few bins make it fast.
+#: The number of trees, the fewest rows of a leaf and the number of bins. Small leaves recognise repeated rows, and few
+#: bins are fast.
 _TREES, _LEAF_ROWS, _BINS = 60, 5, 63
-#: The smallest mean, as a share of the overall rate.
+#: The smallest predicted mean, as a share of the overall rate.
 _SMALLEST_RATE = 1e-4
 _FOLDS = 3
 
@@ -64,15 +65,15 @@ class QuickModel:
 
     @cached_property
     def random_means(self) -> np.ndarray:
-        """The mean of each row, by a model of random other rows."""
+        """The mean of each row, predicted by a model of other rows, chosen at random."""
         return self.predict_means(self.random_pairs)
 
     def predict_grouped_means(self, labels: np.ndarray) -> np.ndarray:
-        """Predict the mean of each row, by a model of rows with other labels."""
+        """Predict the mean of each row by a model fitted to rows with other labels."""
         return self.predict_means(split_folds(len(self.sample), _FOLDS, self.seed, labels))
 
     def predict_means(self, pairs: Pairs) -> np.ndarray:
-        """Predict the means of the second rows of each pair, by models fitted to the first rows; NaN for other rows."""
+        """Predict the second rows of each pair by a model fitted to the first rows; return NaN for all other rows."""
         import lightgbm  # slow to import
 
         matrix, categories = self._matrix
@@ -105,14 +106,14 @@ class QuickModel:
         return poisson_deviance(self.sample.y, means)
 
     def explain_share(self, deviances: np.ndarray) -> float:
-        """Return the share of the deviance of a constant rate that a model with these deviances explains."""
+        """Return the share of the deviance of a constant rate that is explained, given a model's deviance per row."""
         weight = self.sample.weight_or_ones
         total = np.average(self.compute_deviances(self.constant_means), weights=weight)
         return float(1.0 - np.average(deviances, weights=weight) / total)
 
 
 def estimate_effects(y: np.ndarray, mean: np.ndarray, codes: np.ndarray, pairs: Pairs) -> np.ndarray:
-    """Estimate a factor per row, observed over expected counts of its group in the other folds, shrunk towards 1.
+    """Estimate a factor per row: observed over expected counts of its group in other folds, shrunk towards 1.
 
     The variance of the ratios follows from products of residuals of different rows of a group, so that over-dispersion
     does not count.

@@ -1,17 +1,17 @@
-"""Choose rows for the checks of a table: enough to find what they look for, however large the table is.
+"""Choose a sample of rows for the checks of a large table.
 
-Checks of columns need any rows. Checks of groups need several rows of a group, so groups are kept whole as far as there
-is room.
+Checks of columns use any rows. Checks of groups need several rows per group, so groups are kept whole unless they are
+large.
 """
 
 import numpy as np
 import polars as pl
 
-#: Rows, and cells, that are looked at, at most.
+#: The most rows and cells that are checked.
 MAX_ROWS, MAX_CELLS = 20_000, 500_000
-#: Rows that are looked at however many columns there are.
+#: The number of rows that are checked even in wide tables.
 MIN_ROWS = 1_000
-#: Rows of a large group that are enough to know what its rows have in common.
+#: The number of rows that represent a large group.
 _ROWS_PER_GROUP = 20
 
 
@@ -25,7 +25,7 @@ def count_checked_rows(columns: int) -> int:
 
 
 def choose_rows(rows: int, columns: int, seed: int) -> np.ndarray:
-    """Choose the positions of the rows to check, in random order: all rows of a small table."""
+    """Choose the rows to check, all of them in a small table; return their positions in random order."""
     random, most = np.random.default_rng(seed), count_checked_rows(columns)
     chosen: np.ndarray = random.permutation(rows) if rows <= 2 * most else random.choice(rows, most, replace=False)
     return chosen[:most]
@@ -48,9 +48,9 @@ def choose_rows_of_groups(labels: np.ndarray, groups: int, most: int, seed: int)
     groups : int
         About how many groups there are.
     most : int
-        How many rows to choose; all are, if there are not more.
+        About how many rows to choose; tables with fewer rows are used whole.
     seed : int
-        Seed of the rows that are left out of large groups.
+        Seed of the choice of rows within large groups.
     """
     rows = len(labels)
     if rows <= most:
@@ -63,7 +63,7 @@ def choose_rows_of_groups(labels: np.ndarray, groups: int, most: int, seed: int)
 
 
 def hash_values(series: pl.Series) -> np.ndarray:
-    """Hash the cells of a polars series; equal values have equal hashes, floats up to about seven digits."""
+    """Hash the cells of a polars series: equal values have equal hashes. Floats are compared to about seven digits."""
     is_float = series.dtype.is_float()
     hashes: np.ndarray = (series.cast(pl.Float32) if is_float else series).hash(0).to_numpy()
     return hashes

@@ -1,15 +1,15 @@
-"""Columns that are made of the target: copies, functions, parts and flags of it."""
+"""Recognise columns that are computed from the target: copies, functions, parts and flags."""
 
 import numpy as np
 import polars as pl
 
-#: Rows that repeat a count, by which a function of it is recognised, and significant digits that are compared.
+#: The fewest rows with repeated counts that can show a function of the count, and the significant digits compared.
 _MIN_REPEATED_ROWS, _DIGITS = 10, 9
-#: An exact line through the counts misses them by no more than this share of their range, and this part of a count.
+#: The largest error of an exact linear function of the counts, as a share of their range and in counts.
 _MAX_RANGE_SHARE, _MAX_COUNT_ERROR = 1e-6, 0.01
-#: Counts below the values of a column that Poisson counts would have at least, where there are none: e^-12 by chance.
+#: If no count is below its column's value, Poisson counts must be expected to have at least this many: e^-12 by chance.
 _MIN_EXPECTED_BELOW = 12.0
-#: Functions of a count that are leaks.
+#: Functions of a count that are recognised as leaks.
 _SHAPES = (
     lambda y: y,
     np.sqrt,
@@ -18,7 +18,7 @@ _SHAPES = (
     lambda y: 1.0 / (1.0 + y),
     np.square,
 )
-#: Fewer distinct rows show nothing.
+#: The fewest distinct rows that are checked.
 MIN_ROWS = 20
 
 
@@ -28,7 +28,7 @@ def to_ranked_numbers(series: pl.Series) -> np.ndarray:
 
 
 def describe_target_transform(series: pl.Series, y: np.ndarray, is_count: bool = True) -> str:
-    """Describe how a column is made of the target, in words that follow its name; "" if it may be a predictor.
+    """Describe how a column is computed from the target, in words after its name; "" if it may be a predictor.
 
     `is_count` is True if `y` are counts, of which a column may be a part or a flag, and not rates.
 
@@ -58,7 +58,7 @@ def describe_target_transform(series: pl.Series, y: np.ndarray, is_count: bool =
 
 
 def _is_line(x: np.ndarray, made: np.ndarray) -> bool:
-    """Return True if the column is an exact linear function of `made`, the target or a function of it."""
+    """Return True if the column is an exact linear function of `made`, a function of the target."""
     if not np.ptp(made):
         return False
     centred, moved = x - x.mean(), made - made.mean()
@@ -70,7 +70,7 @@ def _is_line(x: np.ndarray, made: np.ndarray) -> bool:
 
 
 def _is_one_to_one(x: np.ndarray, y: np.ndarray) -> bool:
-    """Return True if values and counts determine each other, with enough rows that repeat a count."""
+    """Return True if values and counts determine each other, with enough repeated counts to exclude chance."""
     scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.maximum(np.abs(x), 1e-300))))
     values, value = np.unique(np.round(x * scale) / scale, return_inverse=True)
     counts, count = np.unique(y, return_inverse=True)
@@ -82,7 +82,7 @@ def _is_one_to_one(x: np.ndarray, y: np.ndarray) -> bool:
 def _is_part(x: np.ndarray, y: np.ndarray) -> bool:
     """Return True if the column never exceeds the count but equals it too often for a Poisson count.
 
-    A Poisson count of mean m is k - 1 with k / m of the probability of k.
+    For a Poisson count of mean m, the probability of k - 1 is k / m times the probability of k.
     """
     if (x < 0).any() or (x != np.floor(x)).any() or (x > y).any():
         return False
@@ -106,9 +106,9 @@ def describe_missingness_leak(series: pl.Series, y: np.ndarray) -> str:
 
 
 def _tells_zeros(is_set: np.ndarray, y: np.ndarray) -> bool | None:
-    """Return True if one of two values has all zeros and no other counts, False if it has other counts as well.
+    """Return True if one of two values has all zeros and no other counts, False if it has all zeros and other counts.
 
-    Returns None if both values may have zeros.
+    Returns None if both values have zeros.
     """
     flag = is_set if y[is_set].mean() > y[~is_set].mean() else ~is_set
     return not y[~flag].any() if _is_part(flag.astype(float), y) else None

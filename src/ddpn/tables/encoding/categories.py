@@ -1,9 +1,9 @@
-"""Encode a column of text: an input per frequent level, one for rare levels, one for missing values, and the effect.
+"""Encode a column of text: inputs for each frequent level, rare levels, missing values, and level effects.
 
-Text with many levels has one input more, the effect of the level on the target. It is target encoding by credibility:
-the mean of a level is shrunk towards that of all rows by the credibility of Bühlmann and Straub (1970), the more the
-fewer rows it has and the less levels differ. Unlike `sklearn.preprocessing.TargetEncoder` it knows weights and
-exposures, and is on the scale of the logarithm, as the likelihoods are.
+A column with many levels gets a further input, the effect of the level on the target. This is target encoding: the mean
+of a level is shrunk towards the overall mean by the credibility of Bühlmann and Straub (1970). Levels with few rows are
+shrunk more, as are all levels if they differ little. Unlike `sklearn.preprocessing.TargetEncoder`, the encoding
+supports weights and exposures, and effects are logarithms, like the location of the likelihoods.
 """
 
 from collections.abc import Mapping
@@ -16,18 +16,18 @@ from ddpn.tables.columns import Column
 
 #: Names of the inputs of rare levels and of missing values.
 OTHER, MISSING = "<other>", "<missing>"
-#: Levels with an input of their own: the most frequent ones, if they have this share of the weight.
+#: The most levels with an input of their own, and the least share of the weight of such a level.
 MAX_CATEGORIES, _MIN_SHARE = 100, 5e-4
-#: Levels with an effect, at most; the others have that of unseen ones, 0.
+#: The most levels with an effect. Rarer levels have the effect 0, like unseen levels.
 MAX_LEVELS = 50_000
-#: The least shrinkage, in rows, so that a level without variance does not have a mean of 0.
+#: The least shrinkage, in rows, so that the mean of a level without variance is not 0.
 _MIN_SHRINKAGE_ROWS = 0.1
 #: Variances below this share of the mean square are rounding errors.
 _ROUNDING = 1e-12
 
 
 class Targets(NamedTuple):
-    """Per row: the target per unit of exposure, the volume (weight times exposure), and the weight."""
+    """The target per unit of exposure, the volume (weight times exposure) and the weight of each row."""
 
     rate: np.ndarray
     volume: np.ndarray
@@ -52,9 +52,9 @@ class LevelEffects(NamedTuple):
 
 @dataclass(frozen=True)
 class CategoryEncoding:
-    """The encoding of a category: one-hot levels, most frequent first, and inputs for rare levels and missing values.
+    """The encoding of a category: one-hot levels, most frequent first, then inputs for rare levels and missing values.
 
-    `effects` is the target encoding, which gives the last input, or None.
+    `effects` is the target encoding, which is the last input, or None.
     """
 
     levels: tuple[str, ...]
@@ -73,7 +73,7 @@ class CategoryEncoding:
 
     @property
     def known_levels(self) -> tuple[str, ...]:
-        """All levels that are encoded differently from an unseen one, most frequent first."""
+        """All levels whose encoding differs from an unseen level's, most frequent first."""
         return self.levels if self.effects is None else tuple(dict.fromkeys((*self.levels, *self.effects.values)))
 
     def list_input_names(self, name: str) -> list[str]:
@@ -82,7 +82,7 @@ class CategoryEncoding:
 
 
 def fit_category(column: Column, weights: np.ndarray, effects: LevelEffects | None = None) -> CategoryEncoding:
-    """Choose the most frequent levels for an input each; ties are broken in alphabetical order."""
+    """Fit an encoding with an input for each of the most frequent levels; ties are broken in alphabetical order."""
     totals, least = _weigh_levels(column, weights), _MIN_SHARE * weights.sum()
     kept = tuple(level for level, weight in totals.items() if weight >= least)[:MAX_CATEGORIES]
     return CategoryEncoding(kept, len(kept) < len(totals), bool(weights[column.is_missing].any()), effects)
@@ -96,14 +96,17 @@ def _weigh_levels(column: Column, weights: np.ndarray) -> dict[str, float]:
 
 
 def make_targets(y: np.ndarray, weights: np.ndarray, exposure: np.ndarray | None) -> Targets:
-    """Make targets per unit of exposure; weights of a mean below 1 are scaled to 1, others count as repeated rows."""
+    """Divide counts by exposures, and scale weights to mean 1 if their mean is below 1.
+
+    Larger weights are kept, as numbers of repeated rows.
+    """
     scale = np.ones(len(y)) if exposure is None else exposure / exposure.mean()
     weight = weights * max(1.0, np.count_nonzero(weights) / weights.sum())
     return Targets(y / scale, weight * scale, weight)
 
 
 def estimate_credible_effects(index: np.ndarray, count: int, target: Targets) -> np.ndarray | None:
-    """Estimate the logarithm of each level's credible mean relative to the overall mean; 0 for levels without rows.
+    """Estimate the log of each level's shrunk mean relative to the overall mean; 0 for levels without rows.
 
     Returns None if levels do not differ by more than chance.
 
@@ -132,12 +135,11 @@ def estimate_credible_effects(index: np.ndarray, count: int, target: Targets) ->
 def fit_effects(column: Column, target: Targets, scale: float | None = None) -> LevelEffects | None:
     """Fit the effects of a column's levels; return None if levels do not differ by more than chance.
 
-    Some levels may be without rows. With the `scale` of an earlier fit, levels that do not differ get effects of 0
-    instead.
+    Some levels may have no rows. With the `scale` of an earlier fit, effects of 0 are returned instead of None.
     """
     names = list(_weigh_levels(column, target.weight))[:MAX_LEVELS]
     positions = {level: j for j, level in enumerate(names)}
-    # Levels beyond the most frequent ones count as one, and so do missing values.
+    # All levels beyond the most frequent ones share one effect, and missing values another.
     index = column.map_levels(positions, other=len(names), missing=len(names) + 1)
     effects = estimate_credible_effects(index, len(names) + 2, target)
     if effects is None and scale is None:

@@ -9,12 +9,12 @@ from ddpn.tables.encoding.categories import CategoryEncoding, LevelEffects
 from ddpn.tables.encoding.numbers import NumberEncoding, soft_clip
 
 Encoded = NumberEncoding | CategoryEncoding
-#: Rows whose numbers are encoded together, so that they stay in cache.
+#: Rows per block of numbers, which must fit into the processor's cache.
 _BLOCK_ROWS = 512
 
 
 class ColumnPlan:
-    """The encodings of all columns as flat arrays, so that one row takes as few NumPy calls as many rows."""
+    """The encodings of all columns as flat arrays, so that a single row takes few NumPy calls."""
 
     def __init__(self, columns: Sequence[Encoded]) -> None:
         starts = np.cumsum([0, *(column.width for column in columns)])
@@ -30,7 +30,7 @@ class ColumnPlan:
             (int(encoding.has_missing), max(len(encoding.edges) - 1, 0), len(encoding.steps), len(encoding.codes))
             for encoding in encodings
         ]
-        # The inputs of a column are its value, then these in their order.
+        # The inputs of a column are its value, followed by these in order.
         targets = [np.cumsum([starts[j] + 1, *width]) for j, width in zip(self._numbers, widths, strict=True)]
         self._missing, self._bins, self._steps, self._codes = (_index_inputs(widths, targets, i) for i in range(4))
         self._low = 0.5 * _concatenate([encoding.edges[:-1] for encoding in encodings])
@@ -39,7 +39,8 @@ class ColumnPlan:
             _concatenate([encoding.steps for encoding in encodings]),
             _concatenate([encoding.codes for encoding in encodings]),
         )
-        #: Of each category: inputs of its levels, of other levels, and of missing values; -1 where there is none.
+        #: For each category: its column, and the inputs of its levels, of other levels and of missing values (-1 if
+        #: none).
         self._categories: list[tuple[int, dict[str, int], int, int]] = []
         self._effects: list[tuple[int, int, LevelEffects]] = []
         for j, column in enumerate(columns):
@@ -95,7 +96,7 @@ class ColumnPlan:
 def _index_inputs(
     widths: Sequence[tuple[int, ...]], targets: list[np.ndarray], part: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return source and target indices of one group of derived inputs (missing indicators, bins, steps or codes).
+    """Return source and target indices of one kind of derived inputs: missing indicators, bins, steps or codes.
 
     The source is a position among the columns of numbers, the target a position among all inputs.
     """

@@ -1,4 +1,4 @@
-"""FeatureEncoder: any table to a float32 matrix for a network."""
+"""`FeatureEncoder`: encode any table as a float32 matrix for a network."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -32,12 +32,12 @@ from ddpn.tables.encoding.steps import MAX_THRESHOLDS, count_thresholds_per_colu
 from ddpn.tables.reading import read_table
 from ddpn.tables.schema import Schema
 
-#: Bins per column if `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
+#: The default of `bins` by `numeric`. A few well chosen steps are better than many.
 DEFAULT_BINS = {"standard": 0, "piecewise": 24, "steps": 12}
-#: By `categorical`: columns with more levels than this have level effects.
+#: The most levels of a column without level effects, by `categorical`.
 LEVELS_WITHOUT_EFFECT: dict[str, float] = {"one-hot": float("inf"), "auto": 50, "effects": 2}
-#: Inputs that bins, steps or codes may add in all, so that wide tables do not make the first layer huge: the default
-#: number of bins becomes smaller from 427 columns on.
+#: The most inputs that bins, steps or codes may add in total, which limits the first layer for wide tables: from 427
+#: columns on, the default number of bins is smaller.
 MAX_INPUTS = 10_240
 
 
@@ -46,26 +46,26 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
 
     A number becomes its standardised value, linear up to 10 standard deviations and logarithmic beyond; a missing one
     becomes the median, with an indicator if training had missing ones. A boolean stays 0 or 1. Text becomes one input
-    per level, most frequent first: at most 100, with 0.05% of the weight each, and one for all others. Unseen levels go
-    to that of the others, or get zeros if there is none. Fitting with integer weights equals fitting with repeated
-    rows, bit for bit.
+    per level, most frequent first: at most 100, with 0.05% of the weight each, and one for all others. Unseen levels
+    are encoded like these others, or as zeros if there are none. Fitting with integer weights equals fitting with
+    repeated rows, bit for bit.
 
-    Columns with many levels may get one more input, the effect of the level on y: the logarithm of its mean relative to
-    that of all rows, shrunk the more the fewer rows it has (target encoding by credibility); 0 for unseen levels.
-    `fit_transform` returns effects for each row that were fitted to the rows of other folds; `fit` and then
-    `transform` of the same rows would show a network its own target.
+    Columns with many levels may get one more input, the effect of the level on y (target encoding). It is the logarithm
+    of the level's mean relative to the overall mean, shrunk towards 0 if the level has few rows, and 0 for unseen
+    levels. `fit_transform` encodes each row with effects that were fitted to other folds. `transform` of the rows of
+    `fit` would leak a row's own target into its effects.
 
     Parameters
     ----------
     numeric : {"standard", "piecewise", "steps"}
-        What columns of more than two values get besides: nothing; piecewise-linear bins between weighted quantiles; or
-        indicators 1[x > t] at the best cuts of boosted trees fitted to y. With the latter two, integer columns with at
-        most 32 values also get a one-hot code, and tables of more than about 400 columns get fewer bins.
+        Further inputs of columns with more than two values: none; piecewise-linear bins between weighted quantiles; or
+        indicators 1[x > t] at the best cuts of boosted trees fitted to y. With bins or indicators, integer columns with
+        at most 32 values also get a one-hot code, and tables of more than about 400 columns get fewer bins.
     bins : int, optional
         Bins or indicators per column. Default: 24 for "piecewise", 12 for "steps".
     categorical : {"one-hot", "auto", "effects"}
-        What text gets besides: nothing; level effects for columns with more than 50 levels; or these for columns with
-        more than two levels. Columns whose levels do not differ by more than chance have none.
+        Further inputs of text: none; level effects of columns with more than 50 levels; or level effects of columns
+        with more than two levels. Columns whose levels differ by chance alone have no level effects.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         sample_weight : array-like, optional
             How many times each row counts.
         exposure : array-like, optional
-            The known scale of each row: level effects are those of the count per unit.
+            The known scale of each row. Level effects are then effects on the count per unit.
 
         Returns
         -------
@@ -143,7 +143,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         exposure: ArrayLike | None = None,
         fold: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Learn every column's encoding and encode the rows, with level effects that leave out each row's fold.
+        """Learn every column's encoding and encode the rows, with level effects fitted to other folds.
 
         Parameters
         ----------
@@ -171,7 +171,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         fold: np.ndarray | None,
         size: int,
     ) -> Iterator[np.ndarray]:
-        """Learn every column's encoding; return the blocks of rows that `fit_transform` returns at once.
+        """Learn every column's encoding, and return an iterator over the result of `fit_transform` in blocks of rows.
 
         Parameters
         ----------
@@ -210,7 +210,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         most = max(1, MAX_INPUTS // max(1, n_numbers))
         bins = min(bins, most) if self.bins is None else bins
         columns: list[Encoded] = []
-        # Of columns of numbers only these are kept, as distinct values and their weights take more memory than a table.
+        # Only these are kept of columns of numbers: distinct values and their weights take more memory than a table.
         by_steps = self.numeric == "steps" and y is not None
         thresholds: dict[int, np.ndarray] = {}
         undecided: list[int] = []
@@ -257,18 +257,18 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return self.encode(X)
 
     def encode(self, X: TableLike) -> np.ndarray:
-        """Encode rows as `transform` does, without its checks and whatever scikit-learn is set to return."""
+        """Encode rows like `transform`, without checks, and as an array whatever scikit-learn's output setting is."""
         return self._plan.encode(self.schema_.parse(X))
 
     @property
     def levels(self) -> dict[str, tuple[str, ...]]:
-        """The levels of each category that are encoded differently from an unseen one, most frequent first."""
+        """The levels of each category whose encoding differs from an unseen level's, most frequent first."""
         columns = zip(self.schema_.names, self.columns_, strict=True)
         return {name: column.known_levels for name, column in columns if isinstance(column, CategoryEncoding)}
 
     @property
     def n_inputs(self) -> int:
-        """The number of inputs that a row becomes."""
+        """The number of inputs per row."""
         check_is_fitted(self)
         return self._plan.width
 
@@ -317,7 +317,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
 def _check_target(y: ArrayLike | None, rows: int, used_by: str) -> np.ndarray:
     """Check y; return it as float64 of shape (rows,), finite and not negative."""
     if y is None:
-        # The words after the colon are those that scikit-learn's checks look for.
+        # scikit-learn's checks look for the words after the colon.
         raise InputError(f"y is missing: {used_by} requires y to be passed, but the target y is None.")
     target = np.atleast_1d(np.asarray(y))
     target = target[:, 0] if target.shape == (rows, 1) else target

@@ -1,7 +1,7 @@
 """Encode a column of numbers: its standardised value, and optionally bins, steps and codes.
 
-All statistics are computed from sorted distinct values with summed weights (`weigh_distinct`). So a row of weight 3
-gives, bit for bit, the same as three such rows in any order.
+All statistics are computed from sorted distinct values with summed weights (`weigh_distinct`). So a row of weight 3 has
+the same effect, bit for bit, as three equal rows in any order.
 """
 
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-#: Largest standardised value: its square still fits in float32.
+#: The largest standardised value, whose square still fits in float32.
 LARGEST = 1e18
 #: Standard deviations up to which a standardised number is linear; beyond, it is logarithmic.
 SOFT_CLIP_LIMIT = 10.0
-#: Integer codes (hour, weekday, month) with at most that many values also get one input per value.
+#: Integer columns (hour, weekday, month) with at most this many distinct values also get one input per value.
 MAX_CODES = 32
-#: The same array for all columns, so that a file holds it once.
+#: An array that all columns share, so that a file holds it once.
 _EMPTY = np.empty(0)
 
 
@@ -52,7 +52,7 @@ class NumberEncoding:
 
 
 def soft_clip(z: np.ndarray) -> np.ndarray:
-    """Keep z up to the limit, and grow logarithmically beyond it: an outlier cannot drive a network out of bounds.
+    """Return z up to the limit, and grow logarithmically beyond it, to limit the influence of outliers on a network.
 
     >>> soft_clip(np.array([-3.0, 10.0, 1e12])).round(2).tolist()
     [-3.0, 10.0, 37.63]
@@ -78,7 +78,7 @@ def weigh_distinct(x: np.ndarray, weights: np.ndarray) -> Distinct:
 
 
 def quantiles(column: Distinct, levels: np.ndarray) -> np.ndarray:
-    """Return for each level the smallest value with at least this share of the weight at or below it.
+    """Return weighted quantiles: for each level the smallest value with at least this share of the weight up to it.
 
     >>> quantiles(Distinct(np.array([1.0, 5.0, 9.0]), np.array([1.0, 1.0, 8.0])), np.array([0.1, 0.5]))
     array([1., 9.])
@@ -89,11 +89,11 @@ def quantiles(column: Distinct, levels: np.ndarray) -> np.ndarray:
 
 
 def center_and_scale(column: Distinct) -> tuple[float, float]:
-    """Compute mean and standard deviation; the latter is inf if all values are equal, so that dividing gives zeros.
+    """Compute mean and standard deviation. If all values are equal, the latter is inf, so that scaled values are 0.
 
-    Deviations are taken from a value of the column, so that a large common offset does not cancel. They are halved, so
-    that values of both signs near the largest float do not overflow, and divided by the largest before they are
-    squared.
+    Deviations are taken from a value of the column, so that a large offset does not cost digits. They are halved, so
+    that they do not overflow if values of both signs are near the largest float, and divided by their maximum before
+    they are squared.
     """
     values, weights = column
     shift = quantiles(column, np.array([0.5]))[0]
@@ -110,14 +110,14 @@ def center_and_scale(column: Distinct) -> tuple[float, float]:
 
 
 def find_midpoints(values: np.ndarray) -> np.ndarray:
-    """Find a threshold t between each two neighbours a < b with a <= t < b, so that `x > t` separates them.
+    """Find a threshold t with a <= t < b between any two neighbours a < b, so that `x > t` separates them.
 
     >>> find_midpoints(np.array([0.0, 1.0, 4.0]))
     array([0.5, 2.5])
     """
     below, above = values[:-1], values[1:]
     middle = 0.5 * below + 0.5 * above
-    # Between neighbouring floats the middle rounds to one of them.
+    # The midpoint of adjacent floats rounds to one of the two.
     return np.where((middle >= below) & (middle < above), middle, below)
 
 
@@ -138,7 +138,7 @@ def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumberEncoding, Dist
 
 
 def fit_boolean(x: np.ndarray, weights: np.ndarray) -> NumberEncoding:
-    """Fit a boolean, which stays 0 or 1; a missing one becomes the more frequent of the two."""
+    """Fit a boolean, which stays 0 or 1; missing values become the more frequent value."""
     is_known = ~np.isnan(x)
     if not is_known.any():
         return NumberEncoding()
@@ -147,22 +147,22 @@ def fit_boolean(x: np.ndarray, weights: np.ndarray) -> NumberEncoding:
 
 
 def find_bin_edges(column: Distinct, bins: int) -> np.ndarray:
-    """Find the edges of quantile bins; if a column has few values, every value is an edge."""
+    """Find the edges of quantile bins; in a column of few distinct values, every value is an edge."""
     values = column.values
     if len(values) > bins + 1:
         values = np.unique(quantiles(column, np.linspace(0.0, 1.0, bins + 1)))
-    # A bin so narrow that half its width is no float cannot be filled in parts.
+    # Half the width of a bin must be representable, so that values within the bin have shares between 0 and 1.
     wide = np.append(True, 0.5 * values[1:] > 0.5 * values[:-1])
     return values[wide] if wide.sum() > 2 else _make_empty()
 
 
 def find_integer_codes(column: Distinct, most: int = MAX_CODES) -> np.ndarray:
-    """Return the values if there are 3 to `most` and all are integers, else none; two values need one input only."""
+    """Return the distinct values if they are 3 to `most` integers, else none; two values need one input only."""
     values = column.values
     is_code = 3 <= len(values) <= most and np.array_equal(values, np.floor(values))
     return values if is_code else _make_empty()
 
 
 def list_all_steps(column: Distinct) -> np.ndarray:
-    """List a step between each two values; none for two values, which the standardised value separates."""
+    """List a step between any two neighbouring values; none if there are two values, which need no step."""
     return find_midpoints(column.values) if len(column.values) > 2 else _make_empty()

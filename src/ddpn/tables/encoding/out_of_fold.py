@@ -1,4 +1,4 @@
-"""Training rows with level effects that were fitted to other rows."""
+"""Encode training rows out of fold, with level effects that were fitted to the other folds."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,20 +15,21 @@ from ddpn.tables.row_hashes import hash_column, hash_rows
 if TYPE_CHECKING:
     from ddpn.tables.encoding.encoder import FeatureEncoder
 
-#: Effects are of use if those of other folds vary at least by this share of what those of all rows do.
+#: The least ratio of standard deviations of out-of-fold effects and of effects of all rows for a column to keep
+#: effects.
 _MIN_EFFECT_SPREAD = 0.2
 
 
 def has_effects(encoder: "FeatureEncoder") -> bool:
-    """Return True if some column of an encoder has level effects: training rows then need effects of other folds."""
+    """Return True if some column of an encoder has level effects; training rows must then be encoded out of fold."""
     return any(isinstance(column, CategoryEncoding) and column.effects is not None for column in encoder.columns_)
 
 
 class OutOfFoldEffects:
     """Level effects per fold, each fitted to the rows of the other folds.
 
-    With effects that contain a row's own count, a network would trust them more than those of new rows deserve. The
-    encoder was fitted to the rows; `fold` has the number of each row's fold, from 0 on.
+    If the effects of training rows contained their own counts, a network would rely on effects too much in new rows.
+    The encoder must be fitted to the same rows; `fold` has the number of each row's fold, from 0 on.
     """
 
     def __init__(
@@ -47,12 +48,12 @@ class OutOfFoldEffects:
         self._effects: dict[int, tuple[int, list[LevelEffects]]] = {}
         for j, (cells, column) in enumerate(zip(table, encoder.columns_, strict=True)):
             if isinstance(column, CategoryEncoding) and column.effects is not None:
-                # Rows of a stream may be in a fold that has no rows here.
+                # Rows of a stream may be in a fold that has no rows in this sample.
                 others = [fold != number for number in range(max(FOLDS, fold.max() + 1))]
                 scale = column.effects.scale
                 effects = [fit_effects(cells.rows(rows), target.rows(rows), scale) for rows in others]
                 self._effects[j] = ends[j] - 1, [fitted for fitted in effects if fitted is not None]
-        #: Positions of columns whose effects hardly vary where they were fitted to other rows.
+        #: Positions of columns whose out-of-fold effects hardly vary.
         self.weak_columns = {
             j
             for j, (_, effects) in self._effects.items()
@@ -60,7 +61,7 @@ class OutOfFoldEffects:
         }
 
     def encode(self, X: TableLike, fold: np.ndarray) -> np.ndarray:
-        """Encode rows as `FeatureEncoder.transform`, with the effects that left out each row's fold.
+        """Encode rows like `FeatureEncoder.transform`, but each with the effects fitted to the other folds.
 
         Shape: (rows, inputs).
         """
@@ -71,7 +72,7 @@ class OutOfFoldEffects:
         return out
 
     def encode_by_content(self, X: TableLike) -> np.ndarray:
-        """Encode rows as `encode`, with the folds of `assign_folds_by_content`."""
+        """Encode rows like `encode`, with the folds of `assign_folds_by_content`."""
         return self.encode(X, assign_folds_by_content(self.encoder, X))
 
     @staticmethod

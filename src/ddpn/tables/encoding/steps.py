@@ -9,18 +9,18 @@ from ddpn.runtime.threads import tree_threads_for
 from ddpn.storage.contents import JsonObject
 from ddpn.tables.encoding.numbers import Distinct, find_midpoints, quantiles
 
-#: Thresholds tried per column: with the values above the last one, as many codes as the trees have bins.
+#: The most thresholds tried per column: one less than the 255 bins of the trees.
 MAX_THRESHOLDS = 254
-#: Bins of all columns together in wide tables, and the fewest thresholds of a column.
+#: The most bins of all columns together, and the fewest thresholds per column.
 MAX_BINS, _MIN_THRESHOLDS = 65_536, 31
-#: Distinct rows for the trees; more do not change the best cuts of a column.
+#: The most distinct rows for the trees; more rows do not change the best cuts.
 MAX_ROWS = 100_000
-#: LightGBM estimates the rows of a leaf from its curvature: one of large counts may have a few less.
+#: LightGBM estimates the rows of a leaf from its curvature, so leaves of large counts may have fewer rows.
 _ROUNDS, _RATE, _LEAVES, _ROWS_PER_LEAF = 60, 0.15, 16, 20
 
 
 def count_thresholds_per_column(columns: int) -> int:
-    """Return how many thresholds to try per column: fewer in wide tables, as the time of trees grows with all bins.
+    """Return how many thresholds to try per column: fewer in wide tables, to limit the time of trees.
 
     >>> count_thresholds_per_column(20), count_thresholds_per_column(3000)
     (254, 31)
@@ -68,13 +68,14 @@ def merge_equal_tree_rows(
     kept = slice(None, None, -(-len(first) // MAX_ROWS))
     rows, totals = first[kept], totals[kept]
     totals = totals * (len(totals) / totals.sum())
-    # LightGBM holds weights as float32: with all counts above zero on rows that vanish there, their mean would be zero.
+    # LightGBM holds weights as float32. If all rows with counts above 0 had weights that round to 0, the mean would be
+    # 0.
     counted = totals.astype(np.float32) > 0
     return codes[rows][counted], y[rows][counted], totals[counted]
 
 
 def _boost_trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[JsonObject]:
-    """Boost trees and return the root of each, as LightGBM writes it."""
+    """Fit boosted trees, and return the root node of each as LightGBM exports it."""
     import lightgbm  # not needed by most encoders, and slow to import
 
     settings = {
@@ -90,7 +91,7 @@ def _boost_trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[
 
 
 def _iter_splits(node: JsonObject) -> Iterator[JsonObject]:
-    """Yield all nodes of a tree that split."""
+    """Yield the internal nodes of a tree."""
     if "split_feature" in node:
         yield node
         yield from _iter_splits(node["left_child"])
@@ -99,19 +100,19 @@ def _iter_splits(node: JsonObject) -> Iterator[JsonObject]:
 
 # Columns of a very wide table -----------------------------------------------------------------------------------------
 
-#: Columns that are kept of a wider table with few rows: as many as trees and networks are fitted to in seconds.
+#: The columns that are kept of a wider table with few rows, so that trees and networks are fitted in seconds.
 MAX_COLUMNS = 500
-#: Rows that the choice is made from, at most, and the least share of them on either side of a split.
+#: The most rows that choose the columns, and the least share of rows on either side of a split.
 _MAX_SCREENED_ROWS, _MIN_SIDE_SHARE = 10_000, 0.05
-#: Columns that are sorted at a time.
+#: Columns per block, which are sorted together.
 _BLOCK_COLUMNS = 64
 
 
 def choose_columns(X: np.ndarray, y: np.ndarray, weight: np.ndarray, least: int = MAX_COLUMNS) -> np.ndarray | None:
-    """Choose the columns with the largest `split_gains`: as many as there are rows, but at least `least`.
+    """Choose the columns with the largest `split_gains`, as many as there are rows, but at least `least`.
 
-    Returns ascending positions, or None if there are no more columns than that. Call it with the rows of one training
-    only: chosen with other rows, columns would look better on these than they are.
+    Returns ascending positions, or None if the table has no more columns. Call it with training rows alone: a choice
+    that used held-out rows would make scores on them too optimistic.
     """
     most = max(least, len(y))
     if X.shape[1] <= most:
@@ -120,7 +121,7 @@ def choose_columns(X: np.ndarray, y: np.ndarray, weight: np.ndarray, least: int 
 
 
 def split_gains(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Compute by how much the best split of each column in two reduces the weighted sum of squares of y.
+    """Compute by how much the best binary split of each column reduces the weighted sum of squares of y.
 
     Missing values sort above all others. Shape: (columns,).
 

@@ -1,4 +1,4 @@
-"""A fitted encoder as a JSON document, of which nothing is executed."""
+"""Save a fitted encoder as a JSON document, and load it without executing code."""
 
 import json
 from dataclasses import asdict
@@ -48,7 +48,7 @@ def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEn
 
 
 def _load_column(kind: Kind, fields: JsonObject) -> Encoded:
-    """Rebuild the encoding of a column of this kind; fields that do not fit it raise an error."""
+    """Rebuild the encoding of a column of this kind; raise an error if `fields` do not fit the kind."""
     if not kind.is_category:
         fill, center, scale = (float(fields.pop(name)) for name in ("fill", "center", "scale"))
         has_missing = bool(fields.pop("has_missing"))
