@@ -1,4 +1,4 @@
-"""Kinds of members: each predicts count distributions and can be part of a mixture.
+"""`MEMBERS`, the registry of members: kinds of models that predict count distributions and can be mixed.
 
 A new kind of member is one class (see `Member`) and one line: `MEMBERS["name"] = Class`. Listing the names imports
 nothing.
@@ -32,12 +32,15 @@ MEMBERS = Registry(
 
 
 def list_mixable_members() -> list[str]:
-    """List the names of members that can be mixed with networks or compared with them."""
+    """List the names of all members but the networks: those that can be mixed with networks or compared with them."""
     return [name for name in MEMBERS if name != "networks"]
 
 
 def format_member_label(name: str, member: "Member | type[Member]") -> str:
-    """Return the name of a member in tables and reports, given a `Member` or its class."""
+    """Return what tables and reports call a member: its `label`, or its name with spaces if it has no label.
+
+    `member` is a fitted `Member` or its class.
+    """
     return member.label or name.replace("_", " ")
 
 

@@ -1,4 +1,8 @@
-"""Mix members, and choose their weights by the CRPS of held-out rows."""
+"""Mix members, and choose their weights by the CRPS of held-out rows.
+
+The components of a member are the distributions that it predicts for a row, as batches of shape (rows, k) with equal
+weights (`Member.predict_components`). A block is a set of rows that are predicted together.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,10 +32,10 @@ _MIN_WEIGHT = 0.005
 
 
 def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixture:
-    """Mix distributions of batch shapes (rows, k_i) with the given weights. Shape of the result: (rows,).
+    """Mix batches of distributions row by row. Shape: batch i (rows, k_i) -> (rows,).
 
-    The weight of a batch is divided equally among its k distributions. Normals are rounded to counts if other
-    distributions are count distributions.
+    `weights` has one weight per batch, which is divided equally among its k_i distributions of a row. If some batches
+    are distributions of counts and others are not, the others (such as Normals) are rounded to counts.
     """
     if len(distributions) == 1:
         return Mixture(distributions[0])
@@ -43,9 +47,9 @@ def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixt
 
 
 def mix_members(parts: Sequence[Sequence[Distribution]], weights: Sequence[float]) -> Mixture:
-    """Mix members with weights; the weight of a member is divided equally among its components.
+    """Mix members; the weight of a member is divided equally among its batches of components.
 
-    `parts` has the components of each member (`Member.predict_components`).
+    `parts` holds the components of each member, and `weights` the weight of each member.
     """
     flat = [
         (part, weight / len(components))
@@ -56,9 +60,9 @@ def mix_members(parts: Sequence[Sequence[Distribution]], weights: Sequence[float
 
 
 def stack_parts(parts: Sequence[Distribution]) -> Any:
-    """Combine equally weighted components into one batch of shape (rows, k).
+    """Combine the components of a member into one batch of shape (rows, k) with equal weights.
 
-    Components of different families or widths become one mixture, with k = 1.
+    If they differ in family or in k, the result has k = 1: the mixture of all components.
     """
     joined = join_stacks(parts)
     if len(joined) == 1 and len({part.batch_shape[-1] for part in parts}) == 1:
@@ -67,16 +71,18 @@ def stack_parts(parts: Sequence[Distribution]) -> Any:
     return reshape_batch(mixture, (*mixture.batch_shape, 1))
 
 
-#: The components of a member for each block of rows.
+#: The components of one member, for each block of rows.
 Blocks = Sequence[Sequence[Distribution]]
 
 
 class MixtureScores:
-    """Computes the CRPS of any mixture of some members on the same rows, exactly and without predicting again.
+    """The CRPS of single members and of pairs of members, from which the CRPS of any mixture of them follows.
 
-    The CRPS is quadratic in the distribution. Let c_i be the CRPS of member i, c_ij that of the equal mixture of
-    members i and j, and G_ij = 2 (c_i + c_j) - 4 c_ij. The mixture with weights w then has the CRPS sum_i w_i c_i -
-    sum_{i<j} w_i w_j G_ij. `blocks` are the rows; the rows of a block are predicted together.
+    Mixture weights are chosen with it, because other weights need no new predictions. The CRPS is quadratic in the
+    distribution: let c_i be the CRPS of member i, c_ij that of the equal mixture of members i and j, and G_ij = 2 (c_i
+    + c_j) - 4 c_ij. Then the mixture with weights w has the CRPS sum_i w_i c_i - sum_{i<j} w_i w_j G_ij, exactly.
+
+    `blocks` holds the rows to score, block by block.
     """
 
     def __init__(self, blocks: Sequence[CountRows]) -> None:
@@ -90,18 +96,18 @@ class MixtureScores:
         return np.concatenate([block.weight_or_ones for block in self.blocks])
 
     def add(self, member: Blocks, size: int | None = None) -> None:
-        """Add a member, given its components (`Member.predict_components`) for every block.
+        """Score a member alone and mixed with each earlier member; `member` holds its components for every block.
 
-        Normals are rounded to counts, as in a mixture with count distributions. `size` is the number of distributions
-        per row that the member has in the mixture. If fewer are given, the smaller CRPS of the larger mixture is
-        estimated from the differences between the given ones.
+        Distributions that are not of counts, such as Normals, are rounded to counts. `size` is the number of
+        distributions per row with which the member predicts new rows. It is larger than that in `member` if a held-out
+        row is predicted only by the copy that left it out. The CRPS of all `size` distributions is then estimated.
         """
         member = [list(map(discretize, parts)) for parts in member]
         n, bonus = len(self.members), np.zeros(self.raw_member_crps.shape[1])
         member_crps = self._score_blocks([member], [1.0])
-        n_given = sum(part.batch_shape[-1] for part in member[0])
-        if size is not None and size > n_given > 1:
-            bonus = self._compute_bonus(member, member_crps, n_given, size)
+        n_scored = sum(part.batch_shape[-1] for part in member[0])
+        if size is not None and size > n_scored > 1:
+            bonus = self._compute_bonus(member, member_crps, n_scored, size)
         gain = np.zeros((n + 1, n + 1, len(member_crps)))
         gain[:n, :n] = self.pair_gain
         for j, (other, other_crps) in enumerate(zip(self.members, self.raw_member_crps, strict=True)):
@@ -118,21 +124,24 @@ class MixtureScores:
 
     @property
     def member_crps(self) -> np.ndarray:
-        """The CRPS of every member. Shape: (members, rows)."""
+        """The CRPS of every member on every row. Shape: (members, rows)."""
         return self.raw_member_crps - self.ensemble_bonus
 
-    def _compute_bonus(self, member: Blocks, mixture_crps: np.ndarray, n_given: int, size: int) -> np.ndarray:
-        """Estimate how much lower the CRPS is for a mixture of `size` distributions than for one of the given ones.
+    def _compute_bonus(self, member: Blocks, mixture_crps: np.ndarray, n_scored: int, size: int) -> np.ndarray:
+        """Estimate how much a mixture of `size` distributions lowers the CRPS of a mixture of `n_scored` of them.
 
-        If two distributions have the mean distance D, the CRPS of a mixture of k of them is (k - 1) / 2k D below their
-        mean CRPS.
+        If D is the mean distance between two of the distributions, the CRPS of a mixture of k of them is (k - 1) / 2k D
+        below their mean CRPS. `mixture_crps` is the CRPS of the mixture of the `n_scored` distributions in `member`.
+        Shape: (rows,).
         """
-        singles = [self._score_blocks([[_take_component(parts, j) for parts in member]], [1.0]) for j in range(n_given)]
-        distance = np.maximum((np.mean(singles, axis=0) - mixture_crps) * 2.0 * n_given / (n_given - 1.0), 0.0)
-        return distance * ((size - 1.0) / (2.0 * size) - (n_given - 1.0) / (2.0 * n_given))
+        singles = [
+            self._score_blocks([[_take_component(parts, j) for parts in member]], [1.0]) for j in range(n_scored)
+        ]
+        distance = np.maximum((np.mean(singles, axis=0) - mixture_crps) * 2.0 * n_scored / (n_scored - 1.0), 0.0)
+        return distance * ((size - 1.0) / (2.0 * size) - (n_scored - 1.0) / (2.0 * n_scored))
 
     def _score_blocks(self, members: Sequence[Blocks], weights: Sequence[float]) -> np.ndarray:
-        """Compute the CRPS of a mixture of members, block by block."""
+        """Compute the CRPS of every row for the mixture of these members. Shape: (rows,)."""
         scores = []
         for sample, *parts in zip(self.blocks, *members, strict=True):
             check_deadline()
@@ -141,15 +150,15 @@ class MixtureScores:
         return np.concatenate(scores)
 
     def compute_crps(self, weights: np.ndarray) -> np.ndarray:
-        """Compute the CRPS of every row for the mixture with these weights."""
+        """Compute the CRPS of every row for the mixture with these weights of the members. Shape: (rows,)."""
         return weights @ self.member_crps - np.einsum("i,j,ijr->r", weights, weights, self.pair_gain)
 
-    def minimize_crps(self, share: np.ndarray) -> np.ndarray:
-        """Find the weights with the smallest mean CRPS, a convex problem on the simplex.
+    def minimize_crps(self, row_share: np.ndarray) -> np.ndarray:
+        """Find the mixture weights with the smallest mean CRPS, a convex problem on the simplex.
 
-        `share` has the row weights.
+        `row_share` holds the weights of the rows in this mean, which add up to 1.
         """
-        crps, gain = self.member_crps @ share, self.pair_gain @ share
+        crps, gain = self.member_crps @ row_share, self.pair_gain @ row_share
         both, n = gain + gain.T, len(crps)
         result = minimize(
             lambda w: w @ crps - 0.5 * w @ both @ w,
@@ -165,7 +174,10 @@ class MixtureScores:
 
 
 def _take_component(parts: Sequence[Distribution], number: int) -> list[Distribution]:
-    """Return one of the distributions of each row, as a batch of shape (rows, 1)."""
+    """Select one component per row, the one with this number, as a batch of shape (rows, 1).
+
+    Components are numbered from 0 on through all batches of `parts`.
+    """
     for part in parts:
         rows, k = part.batch_shape
         if number < k:
@@ -176,7 +188,7 @@ def _take_component(parts: Sequence[Distribution], number: int) -> list[Distribu
 
 
 def choose_mixture_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
-    """Choose mixture weights by held-out CRPS, shrunk towards equal weights.
+    """Choose mixture weights by held-out CRPS, shrunk towards equal weights; `weight` holds the weights of the rows.
 
     A few hundred rows determine the weights poorly, and members whose epochs were chosen on the same rows look better
     than they are. So the best weights are moved towards equal ones as long as the mean CRPS rises by at most half a

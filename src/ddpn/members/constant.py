@@ -1,4 +1,4 @@
-"""The same distribution for all rows, as a member to compare others with."""
+"""`Constant`: a member that predicts the same distribution for all rows, with which others are compared."""
 
 import json
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ from ddpn.tables.columns import ColumnTable
 
 
 class Constant(Member):
-    """One distribution for all rows: the count likelihood that fits best, by maximum likelihood.
+    """A member that predicts one distribution for all rows, fitted by maximum likelihood.
 
-    An exposure scales its location.
+    The likelihood is the one among several under which the counts are most likely. An exposure multiplies the location.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Constant(Member):
     raw : Tensor
         The raw outputs of all rows. Shape: (raw outputs,).
     unit : float
-        The unit of exposures.
+        The exposure that counts as 1.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Constant(Member):
         *,
         head: Head | None = None,
     ) -> Self:
-        """Fit the constants of a likelihood; by default, of the one under which the counts are most likely."""
+        """Fit the raw outputs of a likelihood; by default, of the likelihood under which the counts are most likely."""
         kinds = [kind for kind in HEADS.values() if kind.is_count and kind.is_baseline and not kind.exposure_is_total]
         candidates = [make_head(kind.name) for kind in kinds] if head is None else [head]
         unit = choose_exposure_unit(train, candidates[0].exposure_is_total)

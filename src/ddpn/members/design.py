@@ -1,4 +1,4 @@
-"""The columns of a `CountGLM`: numbers, and categories as differences from a reference level."""
+"""`Design`: the matrix of inputs of a `CountGLM`, whose columns have a coefficient each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from ddpn.tables.schema import Schema
 
 @dataclass
 class Design:
-    """The columns of a `CountGLM`: numbers, and an indicator for every level of a category but the reference level.
+    """Converts tables to the matrix of a `CountGLM`: numbers, and an indicator per level but the reference level.
 
-    The reference is the first level in alphabetical order.
+    The reference level of a categorical column is the first in alphabetical order.
 
     Parameters
     ----------
     schema : Schema
         The columns of the table.
     levels : dict of str to tuple of str
-        The levels of each category, the reference first.
+        The levels of each categorical column, the reference level first.
 
     Examples
     --------
@@ -42,7 +42,10 @@ class Design:
 
     @classmethod
     def from_table(cls, table: ColumnTable) -> Self:
-        """Make the design of rows without missing values, with the levels that occur in them."""
+        """Make the design for the columns of a table and the levels that occur in them.
+
+        The table must have no missing values (`check_complete`).
+        """
         levels = {
             column.name: tuple(sorted(column.levels[code] for code in np.unique(column.values).tolist()))
             for column in table
@@ -52,7 +55,7 @@ class Design:
 
     @property
     def names(self) -> list[str]:
-        """The names of the coefficients."""
+        """The names of the coefficients, such as "age" or "ward = B"."""
         return [
             named
             for name in self.schema.names
@@ -60,13 +63,13 @@ class Design:
         ]
 
     def read(self, X: Any) -> np.ndarray:
-        """Build the design matrix of a new table; raise an `InputError` for missing values or unseen levels."""
+        """Parse a new table and build its design matrix; raise an `InputError` for missing values or unseen levels."""
         table = self.schema.parse(X)
         check_complete(table, table.index, "Fill or drop such rows, or use CountRegressor, which accepts them")
         return self.matrix(table)
 
     def matrix(self, table: ColumnTable) -> np.ndarray:
-        """Build the design matrix of a table without missing values. Shape: (rows, coefficients), float64."""
+        """Build the design matrix of a parsed table without missing values. Shape: (rows, coefficients), float64."""
         parts = [
             _encode_levels(column, self._codes[column.name], table.index)
             if column.is_category
@@ -86,12 +89,15 @@ class Design:
 
 
 def read_levels(fields: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Read the levels of categories, by name, from JSON."""
+    """Convert the levels of each categorical column, as JSON holds them, to tuples of text."""
     return {name: tuple(map(str, levels)) for name, levels in fields.items()}
 
 
 def check_complete(table: ColumnTable, labels: Labels, remedy: str) -> None:
-    """Raise an `InputError` that names columns and rows with missing values, because they have no coefficient."""
+    """Raise an `InputError` that names the columns and rows with missing values, if there are any.
+
+    A missing value has no coefficient. `labels` are the names of the rows, and `remedy` is a sentence on what to do.
+    """
     missing = {column.name: column.is_missing for column in table}
     missing = {name: mask for name, mask in missing.items() if mask.any()}
     if missing:

@@ -37,10 +37,10 @@ def describe_member_error(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class MemberFit:
-    """The outcome of the fit of a member: the member and how long it took, or why there is none.
+    """The outcome of a member's fit: the fitted member and its seconds, or the reason why there is no member.
 
-    `n_rows` is the number of rows that it was fitted to if these were chosen by the time, else None. `is_interrupted`
-    says whether Ctrl-C ended the fit, with or without a member.
+    `n_rows` is the number of training rows if a time limit determined it, else None. `error` is the error that ended
+    the fit, if any. `is_interrupted` is True if Ctrl-C ended the fit; there may be a member nevertheless.
     """
 
     member: Member | None = None
@@ -52,20 +52,20 @@ class MemberFit:
 
 
 class MemberFitter:
-    """Fits members one after the other.
+    """Fits members one after the other, each to as many rows as there is time for.
 
     Parameters
     ----------
     specs : sequence of MemberSpec
-        All members. As jobs, members that are certain to be fitted are fitted together.
+        All members to fit. With `jobs`, those that are certain to be fitted start at the same time.
     folds : Folds
-        The rows.
+        The training rows and the held-out rows.
     seed : int
         The seed of the fits.
     clock : Clock
-        The time of all members.
+        The time limit of all members together.
     on_step : callable
-        Called with a line on each further fit of a member to more rows.
+        Called with a line before a member is fitted again, to more rows.
     jobs : JobOptions or None
         How members are fitted as jobs; None for this process.
     """
@@ -81,12 +81,15 @@ class MemberFitter:
     ) -> None:
         self.specs, self.folds, self.seed, self.clock = specs, folds, seed, clock
         self.on_step, self.jobs = on_step, jobs
-        #: The rows that earlier members were fitted to, and fits as jobs by the number of rows.
+        #: The numbers of rows to which earlier members were fitted; and the jobs, by their number of rows.
         self._n_rows: list[int] = []
         self._fits: dict[int, MemberJobs] = {}
 
     def fit(self, spec: MemberSpec, members_left: int) -> MemberFit:
-        """Fit a member to as many rows as time allows, estimated from the time that fewer rows took."""
+        """Fit a member to as many rows as time allows, estimated from the time that fewer rows took.
+
+        `members_left` is the number of members, including this one, that share the time left.
+        """
         total, started = len(self.folds.train), time.monotonic()
         has_held_out_rows = self.folds.are_crossed or self.folds.validation is not None
         clock = self._start_clock(spec, members_left)
@@ -120,20 +123,20 @@ class MemberFitter:
         return replace(fit, n_rows=rows)
 
     def _start_clock(self, spec: MemberSpec, members_left: int) -> Clock:
-        """Start the clock of a member."""
+        """Start the time limit of one member; a baseline has none."""
         if spec.is_baseline:
             return NO_LIMIT  # it takes almost no time, and is the model if nothing else can be fitted
         # Jobs run at the same time.
         return start_member_clock(self.clock, 1 if self.jobs is not None else members_left)
 
     def _guess_rows(self) -> int:
-        """Guess how many rows to begin with before any time was measured; fewer if there are more columns."""
+        """Guess the number of rows of the first fit, before any time was measured; more columns mean fewer rows."""
         columns = max(_TYPICAL_COLUMNS, *tuple(getattr(self.folds.train.X, "shape", ()))[1:2])
         guess = max(MIN_FIRST_ROWS, FIRST_ROWS_PER_SECOND * self.clock.left) * _TYPICAL_COLUMNS / columns
         return max(_MIN_ROWS, int(guess))
 
     def _choose_rows(self, rows: int) -> Folds:
-        """Draw about this many training rows at random, as whole groups; return their folds."""
+        """Draw about this many training rows at random, as whole groups; return them as `Folds`."""
         train, number = self.folds.train, self.folds.number
         if rows >= len(train):
             return self.folds
@@ -143,7 +146,7 @@ class MemberFitter:
         return replace(self.folds, train=train.rows(chosen), number=None if number is None else number[chosen])
 
     def _fit_to_rows(self, spec: MemberSpec, rows: int, clock: Clock) -> MemberFit:
-        """Fit a member to this many rows."""
+        """Fit a member to this many training rows; return an error of the member as the reason of a `MemberFit`."""
         started = time.monotonic()
         try:
             with clock.limit():
@@ -165,7 +168,11 @@ class MemberFitter:
         return MemberFit(member, seconds, is_interrupted=member.interrupted)
 
     def _fit_as_job(self, spec: MemberSpec, jobs: JobOptions, rows: int, clock: Clock) -> tuple[Member, float]:
-        """Fit a member as a job, together with all other members that are certain to be fitted."""
+        """Fit a member to this many rows as a job; return the member and the seconds that its fit took.
+
+        The first call for a number of rows starts the jobs of all members that are certain to be fitted, so that they
+        run at the same time. Later calls return members that are already fitted.
+        """
         if rows not in self._fits:
             self._fits[rows] = MemberJobs(jobs, self._choose_rows(rows), self.seed)
         together = [other for other in self.specs if other is spec or not (other.larger_than or other.is_baseline)]

@@ -51,9 +51,9 @@ _FACTS, _MEMBER = "facts.json", "member/"
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """Rows to fit members to, and held-out rows: validation rows, or each fold of the training rows in turn.
+    """The training rows and the held-out rows of members: validation rows, or each fold of the training rows in turn.
 
-    Without validation rows, `number` has the number of each training row's fold.
+    Without validation rows, `number` holds the fold number of each training row; otherwise it is None.
     """
 
     train: CountRows
@@ -62,7 +62,7 @@ class Folds:
 
     @classmethod
     def from_rows(cls, train: CountRows, validation: CountRows | None, seed: int) -> Self:
-        """Use the validation rows if there are any; otherwise divide the training rows, with groups kept together.
+        """Hold out the validation rows if there are any; otherwise divide the training rows, with groups kept together.
 
         Up to 5,000 rows are divided into folds. From more rows, a tenth is held out for validation.
         """
@@ -81,18 +81,18 @@ class Folds:
 
     @property
     def are_crossed(self) -> bool:
-        """True if folds of the training rows are held out."""
+        """True if members are cross-fitted: each fold of the training rows is held out in turn."""
         return self.number is not None
 
     @property
     def held_out(self) -> list[CountRows]:
-        """The held-out rows: each fold, or the validation rows as one part; empty if there are none."""
+        """The held-out rows: a list with an item per fold, or with the validation rows alone; it may be empty."""
         if self.number is None:
             return [] if self.validation is None else [self.validation]
         return [self.train.rows(self.number == k) for k in range(int(self.number.max()) + 1)]
 
     def fit(self, spec: MemberSpec, seed: int, clock: Clock = NO_LIMIT) -> Member:
-        """Fit a member to the training rows, or one copy per fold to the rows of all other folds."""
+        """Fit a member to the training rows; if it is cross-fitted, a copy per fold to all other folds."""
         if self.number is None:
             return spec.fit(self.train, self.validation, seed, clock)
         if self.number.max() < 1:
@@ -100,7 +100,7 @@ class Folds:
         return CrossFitted(spec.kind.fit_copies(self.train, self.number, seed, clock, **spec.fold_options))
 
     def fit_copy(self, spec: MemberSpec, number: int, seed: int, clock: Clock = NO_LIMIT) -> Member:
-        """Fit the copy of a member that leaves out one fold."""
+        """Fit the copy of a member that leaves out fold `number`."""
         assert self.number is not None
         return spec.kind.fit(self.train.rows(self.number != number), None, seed, clock, **spec.fold_options)
 
@@ -114,7 +114,10 @@ def get_fold_copies(member: Member) -> Sequence[Member]:
 
 
 def collect_levels(members: Iterable[Member]) -> dict[str, tuple[str, ...]]:
-    """Collect the levels of each category that fitted members or their copies encode by name, most frequent first."""
+    """Collect, for each categorical column, the levels that at least one of the members distinguishes.
+
+    Levels are in the order of the first member that has them, which is most frequent first.
+    """
     levels_by_name: dict[str, dict[str, None]] = {}
     for fitted in (fitted for member in members for fitted in get_fold_copies(member)):
         for name, levels in fitted.levels.items():
@@ -152,7 +155,7 @@ class CrossFitted(Member):
         return stack_parts(self.predict_components(X, exposure))
 
     def get_facts(self) -> JsonObject:
-        """Return facts about the copies: one value if all copies agree, else a list."""
+        """Return what `Member.get_facts` says about the copies: a value if all copies agree, else a list of values."""
         copy_facts = [copy.get_facts() for copy in self.copies]
         values = {name: [facts.get(name) for facts in copy_facts] for name in copy_facts[0]}
         return {"copies": len(copy_facts)} | {
@@ -169,7 +172,7 @@ class CrossFitted(Member):
 
 
 def load_member(kind: type[Member], files: Mapping[str, bytes]) -> Member:
-    """Rebuild a saved member of this kind, cross-fitted or not."""
+    """Rebuild a member of this kind, cross-fitted or not, from the files that its `state` returned."""
     copy_files: dict[int, dict[str, bytes]] = {}
     for name, content in files.items():
         folder, _, file = name.partition("/")
@@ -199,7 +202,7 @@ class JobOptions:
 
 
 class MemberJobs:
-    """Fits members as jobs. The first call of `fit` starts independent members at the same time."""
+    """Fits members as jobs that run at the same time, and keeps the fitted members or their errors."""
 
     def __init__(self, options: JobOptions, folds: Folds, seed: int) -> None:
         self.options, self.folds, self.seed = options, folds, seed
@@ -209,10 +212,10 @@ class MemberJobs:
         self._about = [options.about, seed, digests if options.store else []]
 
     def fit(self, name: str, specs: Sequence[MemberSpec], clock: Clock) -> Member:
-        """Return a fitted member, or raise its error.
+        """Return the fitted member called `name`, or raise the error of its fit.
 
-        If the member is not fitted yet, all unfitted members of `specs` are fitted now, at the same time. They should
-        stop by themselves at the soft deadline, and are ended at the hard one.
+        If the member is not fitted yet, all members of `specs` that are not fitted yet are fitted now, at the same
+        time. They should stop by themselves at the soft deadline of `clock`, and are ended at the hard one.
         """
         if name not in self._outcomes:
             self._fit_all([spec for spec in specs if spec.name not in self._outcomes], clock)
@@ -239,11 +242,11 @@ class MemberJobs:
             self._outcomes[spec.name] = self._load(spec, [results[key] for key in jobs.values() if key[0] == spec.name])
 
     def _is_divided(self, spec: MemberSpec) -> bool:
-        """Return True if each copy of the member is a job."""
+        """Return True if each copy of the member is a separate job."""
         return self.folds.are_crossed and not spec.kind.fits_copies_together
 
     def _load(self, spec: MemberSpec, results: list[Result]) -> Member | DDPNError:
-        """Load a fitted member from the files of its jobs. If a job failed, return its error."""
+        """Load a fitted member from the results of its jobs. If a job failed, return its error."""
         for result in results:
             if result.error is not None:
                 return result.error
@@ -260,7 +263,10 @@ class MemberJobs:
 
 
 def fit_member(folds: Folds, spec: MemberSpec, seed: int, number: int | None, clock: Clock) -> dict[str, bytes]:
-    """Fit a member, or its copy that leaves out fold `number`; return its files."""
+    """Fit a member, or its copy that leaves out fold `number` if that is not None; this is the work of one job.
+
+    Return the files of the member, and a file with the seconds and the warnings of the fit.
+    """
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught, clock.limit():
         warnings.simplefilter("always")

@@ -2,6 +2,10 @@
 
 Mixture weights, maps of the cdf, interval levels, out-of-fold scores and warnings of heavy tails are computed from
 these predictions. `ddpn.members.folds` explains which rows are held out.
+
+Held-out rows are divided into parts (folds, if members are cross-fitted), so that whatever is fitted to the predictions
+of some parts can be tested on another part. A block is a set of rows of one part that are predicted together, given by
+ascending positions. The components of a member are the distributions whose mixture it predicts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,18 +30,19 @@ from ddpn.tables.columns import ColumnTable
 
 
 class MemberPredictions:
-    """The distributions that each member predicts for held-out rows. A row is predicted when it is first needed.
+    """Held-out rows, fitted members, and the distributions that the members predict for these rows.
 
-    Rows are divided into parts. For cross-fitted members, each part is a fold, which is predicted by the copy that left
-    it out. Other held-out rows, to which no member was fitted, are divided at random. Calibration is cross-fitted
-    between the parts: a map of the cdf is tested on rows that it was not fitted to.
+    Members are passed to `add`; a row is predicted when it is first needed. The rows are divided into parts. For
+    cross-fitted members, each part is a fold, which is predicted by the copy that left it out. Other held-out rows, to
+    which no member was fitted, are divided at random. Calibration is cross-fitted between the parts: a map of the cdf
+    is tested on rows that it was not fitted to.
 
     Parameters
     ----------
     rows : CountRows
         The held-out rows, within their bounds (`CountRange.apply`).
     part : array of int
-        The part of each row, from 0 on.
+        The number of each row's part, from 0 on.
     is_crossed : bool
         True if parts are folds of cross-fitted members.
     seed : int
@@ -48,7 +53,7 @@ class MemberPredictions:
     Attributes
     ----------
     part : array of int
-        The part of each row, ascending.
+        The number of each row's part, ascending.
     source : array of int
         The position of each row in the `rows` argument, before they were sorted by parts.
     """
@@ -57,7 +62,7 @@ class MemberPredictions:
         self, rows: CountRows, part: np.ndarray, is_crossed: bool, seed: int = 0, table: ColumnTable | None = None
     ) -> None:
         self.source = np.argsort(part, kind="stable")
-        self._given, self.part = rows, part[self.source]
+        self._unsorted_rows, self.part = rows, part[self.source]
         self._inputs = rows if table is None else rows.replace(X=table)
         self.is_crossed, self.seed = is_crossed, seed
         self.n_parts = int(part.max(initial=-1)) + 1
@@ -69,12 +74,18 @@ class MemberPredictions:
 
     @classmethod
     def from_rows(cls, rows: CountRows, seed: int = 0, table: ColumnTable | None = None) -> Self:
-        """Divide held-out rows into parts at random, with groups kept together."""
+        """Prepare held-out rows that no member was fitted to: divide them into parts at random, groups kept together.
+
+        `table` holds the parsed inputs of the rows, if they are already parsed.
+        """
         return cls(rows, assign_folds(len(rows), FOLDS, seed, rows.group), False, seed, table)
 
     @classmethod
     def from_folds(cls, folds: Folds, seed: int = 0) -> Self:
-        """Use the rows that a fit holds out: each fold of the training rows, or the validation rows."""
+        """Prepare the rows that a fit holds out: each fold of the training rows, or the validation rows.
+
+        Folds are the parts; validation rows are divided into parts at random.
+        """
         if folds.number is not None:
             return cls(folds.train, folds.number, True, seed)
         rows = folds.train.rows(slice(0, 0)) if folds.validation is None else folds.validation
@@ -85,12 +96,12 @@ class MemberPredictions:
 
     @cached_property
     def rows(self) -> CountRows:
-        """The rows, sorted by parts."""
-        return self._given.rows(self.source)
+        """The held-out rows, sorted by parts."""
+        return self._unsorted_rows.rows(self.source)
 
     def take_counts(self, block: np.ndarray) -> CountRows:
-        """Return a block of the rows without their inputs."""
-        return self._given.replace(X=None).rows(self.source[block])
+        """Return the counts of a block with their weights, exposures and bounds, but without the inputs."""
+        return self._unsorted_rows.replace(X=None).rows(self.source[block])
 
     @property
     def names(self) -> list[str]:
@@ -98,7 +109,7 @@ class MemberPredictions:
         return list(self._members)
 
     def add(self, name: str, member: Member) -> None:
-        """Add a fitted member. It predicts rows only when they are needed."""
+        """Add a fitted member, which predicts a row when it is first needed."""
         self._members[name], self._predicted[name] = member, []
 
     def discard(self, name: str) -> None:
@@ -107,7 +118,11 @@ class MemberPredictions:
         self._predicted.pop(name, None)
 
     def divide(self, positions: np.ndarray) -> list[np.ndarray]:
-        """Divide rows into blocks to predict, each within one part. Earlier blocks are reused or split."""
+        """Divide the rows at these positions into blocks, each within one part.
+
+        Blocks of an earlier division are reused, or split if only some of their rows are requested, so that no row is
+        predicted twice.
+        """
         chosen = np.zeros(len(self), dtype=bool)
         chosen[positions] = True
         pieces = [piece for block in self._blocks for piece in (block[chosen[block]], block[~chosen[block]])]
@@ -131,7 +146,10 @@ class MemberPredictions:
         return parts
 
     def count_components(self, name: str, blocks: Sequence[np.ndarray]) -> int:
-        """Count the distributions per row that a member has in the mixture, over all its copies."""
+        """Count the distributions per row with which a member predicts new rows: those of all its copies.
+
+        A copy is counted by its predictions of the blocks of its fold.
+        """
         sizes = {
             int(self.part[block[0]]): sum(part.batch_shape[-1] for part in self.predict(name, block))
             for block in blocks
@@ -140,20 +158,21 @@ class MemberPredictions:
 
 
 def predict_parts(member: Member, rows: CountRows) -> list[Distribution]:
-    """Predict the components of a member for rows, truncated to the bounds of each row."""
+    """Predict the components of a member for rows, and truncate them to the bounds of each row."""
     return [truncate_rows(part, rows.lower, rows.upper) for part in member.predict_components(rows.X, rows.exposure)]
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOutPredictions:
-    """Predicted distributions of held-out rows before calibration, by the members and by their mixture.
+    """A selection of held-out rows, with the distributions that members and their mixture predict before calibration.
 
     Parameters
     ----------
     predictions : MemberPredictions
         The predictions of the members.
     weights : sequence of mappings
-        For each part, the weights of the members in the mixture. Members without a weight serve for comparison.
+        For each part of the rows, the mixture weight of each member by name. Members without a weight serve for
+        comparison.
     positions : array of int
         The selected rows, as ascending positions in `predictions`.
     """
@@ -167,23 +186,23 @@ class HeldOutPredictions:
 
     @cached_property
     def rows(self) -> CountRows:
-        """The rows, sorted by parts."""
+        """The selected rows, sorted by parts."""
         whole = self.predictions.rows
         return whole if len(self) == len(whole) else whole.rows(self.positions)
 
     @property
     def part(self) -> np.ndarray:
-        """The part of each row, ascending."""
+        """The number of each row's part, ascending."""
         return self.predictions.part[self.positions]
 
     @property
     def source(self) -> np.ndarray:
-        """The original position of each row, before held-out rows were sorted by parts."""
+        """The position of each row among the held-out rows before they were sorted by parts."""
         return self.predictions.source[self.positions]
 
     @property
     def n_parts(self) -> int:
-        """The number of parts."""
+        """The number of parts into which the held-out rows are divided."""
         return self.predictions.n_parts
 
     @property
@@ -193,7 +212,7 @@ class HeldOutPredictions:
 
     @property
     def names(self) -> list[str]:
-        """The names of the mixture and the members."""
+        """The word "mixture", then the names of the members."""
         return [MIXTURE, *self.predictions.names]
 
     def draw(self, number: int) -> Self:
@@ -207,13 +226,13 @@ class HeldOutPredictions:
         return replace(self, positions=self.positions[np.sort(order[:number])])
 
     def take(self, source: np.ndarray) -> Self:
-        """Select rows by their original positions (`source`)."""
+        """Select the rows whose `source`, the position before sorting, is in this array."""
         return replace(self, positions=self.positions[np.isin(self.source, source)])
 
     def blocks(self, of: str = MIXTURE) -> Iterator[tuple[int, np.ndarray, Mixture]]:
-        """Yield blocks of the rows: the part, the positions in `rows`, and the predicted distributions.
+        """Yield the rows block by block: the number of the part, positions in `rows`, and predicted distributions.
 
-        `of` is "mixture" or the name of a member.
+        `of` says whose distributions: "mixture", or the name of a member.
         """
         for block in self.predictions.divide(self.positions):
             number = int(self.predictions.part[block[0]])
@@ -223,6 +242,6 @@ class HeldOutPredictions:
             yield number, np.searchsorted(self.positions, block), mix_members(parts, list(weights.values()))
 
     def find_sole_member(self) -> str | None:
-        """Return the name of the only member with a weight, in any part; None if there are several."""
+        """Return the name of the only member with a weight in any part; None if several members have weights."""
         mixed = {name for weights in self.weights for name, weight in weights.items() if weight > 0.0}
         return mixed.pop() if len(mixed) == 1 else None

@@ -1,4 +1,7 @@
-"""The contract of everything that can be part of a predictor, and what to fit."""
+"""`Member`, the base class of models that can be mixed; `Task` and `MemberSpec`, which say what to fit.
+
+A task is a likelihood with options; a copy is a member that was fitted without one fold of the rows.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -27,22 +30,22 @@ if TYPE_CHECKING:
 
 
 class NotApplicableError(DDPNError):
-    """Raised by `choose_options` or `fit` if a member does not apply to the task.
+    """A kind of member cannot be fitted, for example because the table has too many columns.
 
-    It is then left out with a warning.
+    `Member.choose_options` and `Member.fit` raise it. The mixture is then fitted without this member, with a warning.
     """
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is known about a task before a member is fitted, besides the rows.
+    """The likelihood, options and device from which a member chooses the options of its fit (`Member.choose_options`).
 
     Parameters
     ----------
     head : Head
         The likelihood of the networks.
     rows : int
-        The number of rows of a fit.
+        The number of training rows of one fit.
     stream : RowStream, optional
         All training rows of a table that is larger than memory; `fit` gets a sample of them.
     options : NetworkOptions
@@ -54,7 +57,7 @@ class Task:
     verbose : bool
         Show progress.
     is_rough : bool
-        True if an approximate optimum is good enough, as in a mixture.
+        True if an approximate optimum is good enough, as for a member of a mixture.
     monotone : mapping of str to int, optional
         Numeric columns in which the mean predicted by trees must not fall (1) or must not rise (-1).
     """
@@ -87,13 +90,13 @@ class Member(ABC):
     is_default: ClassVar[bool] = True
     #: True if the member serves for comparison only. It has a weight only if there are no other members.
     is_baseline: ClassVar[bool] = False
-    #: The rank of the kind by the number of parameters (networks: 5). Of two members that predict equally well, a
-    #: verdict prefers the one with the lower rank.
+    #: The rank of this kind of member by its number of parameters (networks: 5). Of two members that predict equally
+    #: well, the verdict recommends the one with the lower rank.
     complexity: ClassVar[int] = 3
-    #: The name of a smaller member. This member is fitted only if the smaller one improved the mixture and was still
-    #: improving at the end of its fit.
+    #: The name of the member of which this one is a larger version, else None. The larger one is fitted only if the
+    #: smaller one improved the mixture and was still improving at the end of its fit.
     larger_than: ClassVar[str | None] = None
-    #: Additional options of `fit` for the copies of a cross-fitted member.
+    #: Additional options of `fit` for copies, which are fitted without one fold.
     fold_options: ClassVar[Mapping[str, Any]] = {}
     #: True if `fit_copies` fits all copies jointly, so that they cannot be divided among processes.
     fits_copies_together: ClassVar[bool] = False
@@ -195,17 +198,17 @@ class Member(ABC):
 
     @property
     def levels(self) -> Mapping[str, Sequence[str]]:
-        """For each category, the levels that the member can tell apart."""
+        """For each categorical column, the levels that the member distinguishes when it predicts."""
         return {}
 
     @classmethod
     def fit_copies(
         cls, train: CountRows, fold: np.ndarray, seed: int, clock: Clock = NO_LIMIT, **options: Any
     ) -> list[Self]:
-        """Fit a copy per fold to the rows of the other folds.
+        """Fit one copy of the member per fold, to the rows of all other folds.
 
-        `fold` has the number of each row's fold, from 0 on. Copies are returned in the order of the folds that they
-        left out.
+        `fold` holds the fold number of each row, from 0 on. Copy k, which was fitted without fold k, is item k of the
+        result.
         """
         number, copies = int(fold.max()) + 1, list[Self]()
         with inner_bar(f"{cls.label}, folds", number) as bar:
@@ -216,14 +219,18 @@ class Member(ABC):
         return copies
 
     def predict_components(self, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:
-        """Predict the component distributions of each row. A member that is a mixture itself returns several batches.
+        """Predict the components of each row: the distributions whose mixture is the prediction of the member.
 
-        Each batch has shape (rows, k), k distributions per row with equal weights, and all batches have equal weights.
+        The result is a list of batches with equal weights. A batch of shape (rows, k) has k distributions per row with
+        equal weights. A member that is a mixture itself, such as a cross-fitted one, returns several batches.
         """
         return [self.distribution(X, exposure)]
 
     def get_facts(self) -> dict[str, Any]:
-        """Return facts about the fitted member for `ddpn show` and the report, as values that JSON can hold."""
+        """Return what `ddpn show` and the report say about the fitted member, such as its number of trees.
+
+        The values are those that JSON can hold.
+        """
         return {}
 
 
@@ -243,7 +250,10 @@ class MemberSpec:
 
     @classmethod
     def from_task(cls, name: str, task: Task) -> Self:
-        """Describe a member for a task, by its name in `MEMBERS`; raise a `NotApplicableError` if it does not apply."""
+        """Specify the member called `name` in `MEMBERS`, with the options that it chooses for the task.
+
+        Raise a `NotApplicableError` if the member does not apply to the task.
+        """
         kind = MEMBERS[name]
         return cls(name, kind, kind.choose_options(task), kind.is_baseline, kind.larger_than)
 
@@ -254,7 +264,7 @@ class MemberSpec:
 
     @property
     def fold_options(self) -> dict[str, Any]:
-        """The options of copies that leave out a fold."""
+        """The options of `Member.fit` for a copy, which is fitted without one fold."""
         return {**self.options, **self.kind.fold_options}
 
     def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Member:
@@ -263,12 +273,16 @@ class MemberSpec:
 
 
 def make_exposure_tensor(exposure: np.ndarray | None, unit: float, rows: int) -> Tensor | None:
-    """Return the exposures for a head, divided by `unit`; without exposures, 1 / unit. Shape: (rows,)."""
+    """Convert exposures to the tensor that a head takes: exposure / unit, float64. Shape: (rows,).
+
+    `unit` is the exposure that counts as 1. If `exposure` is None, every row has an exposure of 1. If `unit` is 1 as
+    well, return None, which heads read as an exposure of 1.
+    """
     if exposure is None:
         return None if unit == 1.0 else torch.full((rows,), 1.0 / unit, dtype=torch.float64)
     return to_tensor(exposure / unit)
 
 
 def to_tensor(values: np.ndarray) -> Tensor:
-    """Convert a float64 vector to a tensor."""
+    """Convert a vector to a float64 tensor."""
     return torch.from_numpy(np.asarray(values, dtype=np.float64))

@@ -34,10 +34,11 @@ class Backbone(Protocol):
 
 
 class Projection(Linear):
-    """A linear map from features to raw outputs. `sees` says what each raw output depends on.
+    """A linear map from the F features of M networks to P raw outputs.
 
-    An entry of `sees` is "features", "detached" (features without gradient, as for the variance of a faithful Gaussian)
-    or "constant" (one number for all rows). Shape: (B, M, F) -> (B, M, P).
+    `sees` has an entry per raw output, which says what it is computed from: "features", "detached" (features without
+    gradient, as for the variance of a faithful Gaussian) or "constant" (one number for all rows). Shape: (B, M, F) ->
+    (B, M, P).
 
     Shape: (B, M, F) -> (B, M, P).
     """
@@ -74,7 +75,7 @@ class CountModel(nn.Module):
     n_networks : int
         M, the number of networks. It must equal the number in the backbone.
     sees : sequence of str, optional
-        What each raw output depends on, see `Projection`. Default: `head.sees`.
+        What each raw output is computed from, see `Projection`. Default: `head.sees`.
 
     Examples
     --------

@@ -130,8 +130,8 @@ class LastBlocks(nn.Module):
         return self.pool(self.norm(hidden), keep)
 
 
-def _frozen_copy(make: Callable[[], Encoder], n: int) -> Encoder:
-    """Build an encoder with frozen embeddings and `n` frozen first blocks."""
+def _build_and_freeze(make: Callable[[], Encoder], n: int) -> Encoder:
+    """Build an encoder by `make`, and freeze its embeddings and its first `n` blocks."""
     return make().freeze(n)
 
 
@@ -166,7 +166,7 @@ class Transformer(FineTuned):
             return
         first = n + count if isinstance(n, int) and n < 0 else n
         if dropout:
-            super().__init__(None, NetworkTail(partial(_frozen_copy, make, first), row_axes=row_axes, **options))
+            super().__init__(None, NetworkTail(partial(_build_and_freeze, make, first), row_axes=row_axes, **options))
         elif n == count:
             super().__init__(Frozen(whole, row_axes), NetworkTail(None, **options))
         else:

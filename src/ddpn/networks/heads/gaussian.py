@@ -88,7 +88,7 @@ class FaithfulGaussianHead(GaussianHead):
 
     @property
     def sees(self) -> tuple[str, ...]:
-        """What each raw output depends on: the variance uses the features without gradient."""
+        """What each raw output is computed from: the variance uses features that pass no gradient to the backbone."""
         return ("features", "detached")
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:

@@ -298,7 +298,10 @@ class Head(ABC):
 
     @property
     def sees(self) -> tuple[str, ...]:
-        """What each raw output depends on: "features", or "detached" for features without gradient."""
+        """What each raw output is computed from, as `Projection` reads it: "features" or "detached".
+
+        "detached" features pass no gradient to the backbone.
+        """
         return ("features",) * self.n_raw
 
     @classmethod

@@ -1,4 +1,7 @@
-"""Heads with a separate probability of zero: zero-inflated and hurdle likelihoods."""
+"""Heads with a separate probability of zero: zero-inflated and hurdle likelihoods.
+
+pi is this probability, and the base is the distribution of the other counts, such as a Poisson.
+"""
 
 from typing import Any, ClassVar, Literal
 
@@ -48,7 +51,7 @@ class ZeroHead(Head):
         return self._distribution(base, logits=bend(raw[..., -1], *LOGIT), validate_args=False)
 
     def _guesses(self, rows: WeightedCounts) -> list[Tensor]:
-        """Return fits of the base to all counts and to positive counts, each with many and with few separate zeros."""
+        """Return fits of the base to all counts and to positive counts, each with a large and with a small pi."""
         fits, positive = [self.base.start(rows.y, rows.weight, rows.exposure)], rows.y > 0
         if bool(positive.any()) and not bool(positive.all()):
             exposure = None if rows.exposure is None else rows.exposure[positive]
@@ -59,14 +62,14 @@ class ZeroHead(Head):
 
 
 class ZeroInflatedHead(ZeroHead):
-    """Zero-inflated counts: 0 with probability pi, else a count from the base distribution, which may also be 0."""
+    """Zero-inflated counts: 0 with probability pi, otherwise a count of the base, which may also be 0."""
 
     _distribution = ZeroInflated
     location_note = "mu is the mean of rows that are not extra zeros; the mean of all rows is (1 - pi) mu."
 
 
 class HurdleHead(ZeroHead):
-    """Hurdle counts: 0 with probability pi, else a positive count from the base distribution."""
+    """Hurdle counts: 0 with probability pi, otherwise a positive count of the base."""
 
     _distribution = Hurdle
     location_note = "mu is the mean of the base distribution with its zeros, not the mean of the positive counts."
@@ -101,7 +104,7 @@ class ZeroInflatedDoublePoissonHead(ZeroInflatedHead):
     Parameters
     ----------
     location : {"mu", "mean"}
-        As for the Double Poisson. With "mean", mu is the exact mean of the base.
+        As for `DoublePoissonHead`. With "mean", mu is the exact mean of the Double Poisson, before zeros are added.
     """
 
     name, base_likelihood = "zero_inflated_double_poisson", "double_poisson"
@@ -131,14 +134,15 @@ class HurdleNegativeBinomialHead(HurdleHead):
 
 
 class HurdleDoublePoissonHead(HurdleHead):
-    """Hurdle Double Poisson: any share of zeros, and positive counts of any dispersion.
+    """Hurdle Double Poisson: a count is 0 with probability pi, else a positive count of a Double Poisson.
 
-    raw = (log mu, log gamma, logit pi).
+    raw = (log mu, log gamma, logit pi), where mu and gamma are the location and the inverse dispersion of the Double
+    Poisson. Any share of zeros is possible, and positive counts may have any dispersion.
 
     Parameters
     ----------
     location : {"mu", "mean"}
-        As for the Double Poisson. With "mean", mu is the exact mean of the base, zeros included.
+        As for `DoublePoissonHead`. With "mean", mu is the exact mean of the Double Poisson with its zeros.
     """
 
     name, base_likelihood = "hurdle_double_poisson", "double_poisson"

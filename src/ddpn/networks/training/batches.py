@@ -74,12 +74,28 @@ def iter_chunks(sample: TensorRows, size: int) -> Iterator[TensorRows]:
 
 
 class MemoryBatches:
-    """Batches of tensors in memory, in which each network has its own order of the rows.
+    """Batches of training rows that are in memory. In every epoch, each network gets the rows in a new random order.
 
-    `positions` holds the rows of each network if they differ. `augment` changes the inputs before every epoch, a block
-    of rows at a time, starting from the `unchanged` ones, which need not be on the device. All networks take the same
-    number of steps per epoch, as many as the network with the fewest rows. Rows that do not fill a batch are skipped in
-    this epoch; orders are drawn anew in each one. A batch is computed in `accumulate` parts.
+    All networks take the same number of steps per epoch, as many as the network with the fewest rows. Rows that do not
+    fill a batch are skipped in this epoch.
+
+    Parameters
+    ----------
+    sample : CountRows of tensors
+        The rows, on the device.
+    batch_size : int
+        Rows per step.
+    positions : sequence of Tensor, optional
+        For each network, the positions of its rows in `sample`. Default: all rows, for every network.
+    share : WorkerShard
+        The share of this process in every batch.
+    accumulate : int
+        The number of parts in which a batch is computed, one after the other.
+    augment : callable, optional
+        Changes the inputs before every epoch, some rows at a time. It gets the `unchanged` inputs, never its own
+        results.
+    unchanged : Tensor, optional
+        The inputs as they were before `augment`, which need not be on the device. Default: those of `sample`.
     """
 
     def __init__(
@@ -98,7 +114,7 @@ class MemoryBatches:
         self.device, self.share = sample.y.device, share
         self.batch = min(batch_size, rows)
         self.steps = rows // self.batch
-        #: True if each network has its own rows, also in `in_order`.
+        #: True if networks have different rows.
         self.own_rows = positions is not None
         self._positions = [index.to(self.device) for index in positions or ()]
         self._part = -(-batch_size // accumulate)
@@ -107,7 +123,7 @@ class MemoryBatches:
         self.sample = sample.replace(X=sample.X.clone()) if is_shared else sample
 
     def begin(self, epoch: int) -> None:
-        """Augment the inputs, in place, because a captured step reads them from a fixed address."""
+        """Augment the inputs for an epoch, in place, because a captured step reads them from a fixed address."""
         if self._augment is not None:
             X = self.sample.X
             with torch.random.fork_rng(devices=[X.device] if X.device.type == "cuda" else []):
@@ -138,9 +154,9 @@ class MemoryBatches:
             yield gather_rows(self.sample, index)
 
     def in_order(self) -> Iterator[TensorRows]:
-        """Yield every row once, in the same order for all networks; networks with fewer rows get some twice.
+        """Yield batches that contain every row once, in the same order for all networks.
 
-        If networks have fewer rows than others, repeat some.
+        If networks have different numbers of rows, those with fewer rows get some of them again.
         """
         X = self.sample.X
         # For texts, images and point clouds, batches are limited by the memory that training needs.

@@ -163,7 +163,10 @@ class Runtime:
             values.copy_(self._accelerator.reduce(values, reduction="sum"))
 
     def spread_file(self, path: Path) -> None:
-        """Copy the main process's file at `path` to the other processes. If it has none, delete the file there."""
+        """Copy the file at `path` from the main process to all other processes.
+
+        If the main process has no such file, the other processes delete theirs.
+        """
         if self._accelerator is None:
             return
         contents = [path.read_bytes() if self.is_main and path.exists() else None]
