@@ -4,9 +4,11 @@ It predicts the counts of the nearest neighbours, and is a part of `members="aut
 """
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import cloudpickle
 import numpy as np
 import polars as pl
 import pytest
@@ -166,20 +168,29 @@ def test_copies_of_the_member_are_saved_and_loaded(default_model, data, tmp_path
             CountRegressor.load(tmp_path / "model")
 
 
+@pytest.fixture
+def picklable_members():
+    """Send the classes of this file to other processes by value, as those of a notebook are."""
+    module = sys.modules[Neighbours.__module__]
+    cloudpickle.register_pickle_by_value(module)
+    yield
+    cloudpickle.unregister_pickle_by_value(module)
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("numbers", r"without numbers only, because it raised ValueError: could not convert string to float: '\w+'\."),
-        ("levels", r"without known levels only, because it raised KeyError: 'level'\."),
+        ("numbers", r"without numbers only, because .* ValueError: could not convert string to float: '\w+'\."),
+        ("levels", r"without known levels only, because .* KeyError: 'level'\."),
     ],
 )
 @pytest.mark.parametrize("n_jobs", [None, 2])
-def test_a_member_that_raises_on_a_column_is_left_out_with_its_reason(data, name, reason, n_jobs):
+def test_a_member_that_raises_on_a_column_is_left_out_with_its_reason(data, name, reason, n_jobs, picklable_members):
     """The member raises in its fit or when it predicts held-out rows; the model is that of the other members."""
     X, y = data
     frame = pl.DataFrame({"x": X[:60, 0], "name": [f"n{row % 25}" for row in range(60)]})
     alone = CountRegressor(members=["glm"], random_state=0).fit(frame, y[:60])
-    with pytest.warns(UserWarning, match=reason if n_jobs is None else reason.split(",")[0]):
+    with pytest.warns(UserWarning, match=reason):
         both = CountRegressor(members=["glm", name], random_state=0, n_jobs=n_jobs).fit(frame, y[:60])
     assert list(both.left_out_) == [name]
     assert both.predictor_.weights == {"glm": 1.0}

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+import types
 
 import numpy as np
 import pytest
@@ -64,6 +65,17 @@ def test_a_job_whose_process_dies_is_repeated_and_does_not_end_the_others(work, 
     else:
         with pytest.raises(JobError, match=r"^deadly failed: its process was killed"):
             results["deadly"].get()
+
+
+def test_a_job_that_other_processes_cannot_import_fails_with_that_reason(monkeypatch):
+    module = types.ModuleType("nowhere")
+    exec("def double(data):\n    return {}", module.__dict__)
+    monkeypatch.setitem(sys.modules, "nowhere", module)
+    (result,) = run([Job("double", module.double)], [1, 2], 2)
+    with pytest.raises(
+        JobError, match=r"^double failed: another process cannot load it \(.*No module named 'nowhere'\)"
+    ):
+        result.get()
 
 
 def test_a_job_may_start_processes_of_its_own(work):

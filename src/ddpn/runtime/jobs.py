@@ -181,9 +181,19 @@ def _in_processes(
         for job in unfinished:  # one at a time, so that only the job that ends its process fails
             try:
                 yield from _run_in_pool([job], content, 2, on_start)  # with 1, joblib runs it in this process
-            except BrokenProcessPool:
-                reason = ": its process was killed, perhaps because memory ran out. Run fewer jobs at a time"
-                yield Result(job, None, _make_error(job, reason))
+            except BrokenProcessPool as error:
+                yield Result(job, None, _make_error(job, _describe_broken_pool(error)))
+
+
+def _describe_broken_pool(error: BrokenProcessPool) -> str:
+    """Describe why a process could not run its job: it died, or it could not import what the job is made of."""
+    if error.__cause__ is None:
+        return ": its process was killed, perhaps because memory ran out. Run fewer jobs at a time"
+    cause = str(error.__cause__.args[0]).strip().splitlines()[-1]
+    return (
+        f": another process cannot load it ({cause}). Define classes and functions of yours in a module that can be "
+        "imported, or leave out n_jobs"
+    )
 
 
 def _run_in_pool(
