@@ -1,7 +1,7 @@
-"""Validate what users pass to a distribution, once.
+"""Convert and validate the arguments of distributions, once.
 
-Reading values makes a GPU's host wait, so by default (`validate_args=None`) only tensors on a CPU are validated;
-`validate_args=True` looks everywhere, `False` nowhere.
+Reading the values of a tensor on a GPU makes the CPU wait. So by default (`validate_args=None`) only tensors on a CPU
+are validated; `True` validates all tensors, `False` none.
 """
 
 import math
@@ -62,14 +62,14 @@ def _first_bad(bad: Tensor, values: Tensor) -> tuple[str, str]:
     position = f" at {where[0] if len(where) == 1 else tuple(where)}" if where else ""
     value = values[tuple(where)].detach().cpu()
     value = value.float() if value.dtype in _LOW_PRECISION else value
-    # The shortest digits that tell the value apart in its dtype.
+    # The shortest digits that identify the value in its dtype.
     return np.format_float_positional(
         value.numpy().item() if value.dtype == torch.float64 else np.float32(value), trim="-"
     ), position
 
 
 def is_transformed(*tensors: Tensor) -> bool:
-    """Return True if tensors have no values to read, inside a `torch.func` transform or `torch.compile`."""
+    """Return True if the values of tensors cannot be read, inside a `torch.func` transform or `torch.compile`."""
     if torch.compiler.is_compiling():
         return True
     try:
@@ -124,7 +124,7 @@ def _check(name: str, good: Tensor, values: Tensor, must: str, remedy: str = "")
 
 
 def check_narrowness(name: str, values: Tensor, mean: Tensor) -> None:
-    """Raise an `InputError` if a value exceeds 20 times the larger of the mean and 1: the mass is then on one count."""
+    """Raise an `InputError` if a value exceeds 20 max(mean, 1), where nearly all mass is on one count."""
     bad = values > NARROWEST * mean.clamp(min=1.0)
     if bad.any():
         got = f"{values[bad][0].item():g} for a mean of {mean[bad][0].item():g}"

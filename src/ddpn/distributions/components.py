@@ -22,27 +22,28 @@ if TYPE_CHECKING:
 
 Block = TypeVar("Block")
 
-#: Components per block: with five numbers each they fit into a processor's cache.
+#: Components per block: with five numbers per component, a block fits into a processor's cache.
 _BLOCK_COMPONENTS = 1 << 14
 #: Probabilities per block of rows with tables.
 _TABLE_BLOCK_COUNTS = 1 << 20
 #: Rows per block of panels, some 20 KB each.
 _PANEL_BLOCK_ROWS = 256
-#: Initial length of an arena, which fits into a processor's cache, and the counts of a typical component.
+#: Initial length of an arena, which fits into a processor's cache, and the typical number of counts of a component.
 _FIRST_ARENA_COUNTS, _USUAL_COUNTS_PER_COMPONENT = 1 << 17, 64
-#: Most counts of a row with tables, which panels cannot hold: in a block of rows, and of a row that is summed alone.
+#: Most counts of a row with tables of probabilities (panels cannot hold tables): in a block of rows, and in a row by
+#: itself.
 _MAX_TABLE_COUNTS, _MAX_LONE_COUNTS = 1 << 17, 1 << 25
-#: Quantiles at levels this close to 0 or 1 are found by bisection, as sums over counts leave out 1e-18 of the mass
-#: each.
+#: Quantiles at levels this close to 0 or 1 are found by bisection, as sums over counts leave out about 1e-18 of the
+#: mass.
 _DEEP_TAIL = 1e-6
-#: Depth in nats to which a table of a distribution, given by `log_prob` and `bracket`, reaches.
+#: Depth in nats of the bracket in which a distribution without a kernel is tabulated.
 TABLE_DEPTH = 37.0
 #: Relative rounding error of a cdf and of a probability.
 _ROUNDING = 1e-15
 
 
 class Part(NamedTuple):
-    """The components of one family, k per row, or k tables per row. Shape of arrays: (rows, k).
+    """The components of one family, or tables of probabilities: k per row. Shape of arrays: (rows, k).
 
     Parameters
     ----------
@@ -51,13 +52,13 @@ class Part(NamedTuple):
     parameters : tuple of array
         One to three, in float64.
     weight, low, high : array, optional
-        Mixture weights, and the first and the last count of a restriction. None: 1, 0 and infinity.
+        Mixture weights, and the first and the last possible count. None stands for 1, 0 and infinity.
     table : CountDistribution, optional
         A distribution of batch shape (rows * k,), which is tabulated in blocks of rows.
     size : int
         k
     group : tuple of int
-        For each of the k, the component of the user's mixture that it belongs to; 0 if that is no mixture.
+        For each of the k components, the index of its component in the user's mixture; 0 if the user has no mixture.
     """
 
     family: type[Family] | None
@@ -77,7 +78,7 @@ class Part(NamedTuple):
         )
 
     def join(self, weights: np.ndarray, first: int) -> Self:
-        """Join every k rows to one: they become the components `first`, ... of a mixture with weights (rows, k)."""
+        """Join every k rows to a mixture of k components with weights (rows, k), numbered from `first` on."""
         rows, k = weights.shape
         size = k * self.size
         joint = np.repeat(weights, self.size, axis=1) if self.size > 1 else weights
@@ -86,11 +87,11 @@ class Part(NamedTuple):
         return new._replace(weight=joint if new.weight is None else joint * new.weight, size=size, group=group)
 
     def separate(self) -> Self:
-        """Make every component a row of its own, of weight 1."""
+        """Make every component a separate row of weight 1."""
         return self._replace(weight=None)._reshape(-1, 1)._replace(size=1, group=(0,))
 
     def restrict(self, low: np.ndarray, high: np.ndarray) -> tuple[Self, np.ndarray]:
-        """Restrict counts to a range (rows, 1), and find the log mass of each component there. Shape: (rows, k)."""
+        """Restrict counts to a range (rows, 1); also return the log mass of each component in it. Shape: (rows, k)."""
         first = np.maximum(low, 0.0 if self.low is None else self.low)
         last = np.minimum(high, np.inf if self.high is None else self.high)
         log_p = self._log_range(first, last)
@@ -109,7 +110,7 @@ class Part(NamedTuple):
 
 
 class Summaries(NamedTuple):
-    """Statistics of rows as kernels write them, in float64.
+    """Arrays of statistics per row, in float64, to which kernels write.
 
     Parameters
     ----------
@@ -120,7 +121,7 @@ class Summaries(NamedTuple):
     intervals : array, (rows, 3) or (rows, 0)
         Lowest and highest count of narrowest intervals, and their probability.
     entries : array, (rows, 2) or (rows, 0)
-        See `CountDistribution.entry_levels`.
+        The two levels of `CountDistribution.entry_levels`.
     """
 
     moments: np.ndarray
@@ -182,7 +183,7 @@ class SummaryRequest(NamedTuple):
     Parameters
     ----------
     levels, y : array, (rows, L) and (rows, Q), optional
-        Levels of quantiles, and counts to score.
+        Levels of the quantiles, and the counts to score.
     interval_levels : array, (rows, 1), optional
         Probabilities of narrowest intervals.
     entries, entropy : bool
@@ -206,7 +207,8 @@ class _Block(NamedTuple):
     ----------
     weights : array, (rows, K)
     families : list of (Family, array, int)
-        Each family with its components (rows, k, 5), see `kernels.loops`, and the column of the first in `weights`.
+        Each family, its components (rows, k, 5) as in `kernels.loops`, and the column of the first component in
+        `weights`.
     tables : list of (array, array, int)
         First counts (rows,) and probabilities (rows, n) of a table, and its column in `weights`.
     """
@@ -216,14 +218,14 @@ class _Block(NamedTuple):
     tables: list[tuple[np.ndarray, np.ndarray, int]]
 
     def call(self, function: Callable[..., None], *args: np.ndarray) -> None:
-        """Call a kernel for the components of every family, their weights and their column, with further arguments."""
+        """Call a kernel once per family, with its components, weights, first column and further arguments."""
         for family, components, column in self.families:
             compile_kernel(function, family)(components, self.weights, column, *args)
 
     def fill(
         self, part: slice, limit: int, arena: np.ndarray, slices: np.ndarray, walks: np.ndarray, is_long: np.ndarray
     ) -> int:
-        """Append the weights of some rows to the arena by `loops.fill_arena`; return its used length, -1 if full."""
+        """Append the weights of some rows to the arena by `loops.fill_arena`; return its length, -1 if it is full."""
         weights, used = self.weights[part], 0
         for family, components, column in self.families:
             fill = compile_kernel(loops.fill_arena, family)
@@ -260,7 +262,7 @@ def _make_block(parts: Sequence[Part], index: slice | np.ndarray, count: int) ->
                     components[:, :, j] = bound[index]
             block.families.append((part.family, components, column))
         column += part.size
-    # Families without a ratio take longer, and are left out where another one has too many counts.
+    # Families without a ratio take longer, so they skip rows in which another family has too many counts.
     block.families.sort(key=lambda x: not hasattr(x[0], "ratio"))
     return block
 
@@ -273,7 +275,7 @@ def _tabulate(part: Part, index: slice | np.ndarray) -> list[tuple[np.ndarray, n
 
 
 def tabulate_pmf(dist: "CountDistribution") -> tuple[Tensor, Tensor]:
-    """Tabulate a distribution; return the first count of each row, and n probabilities from it on with sum 1."""
+    """Tabulate a distribution; return each row's first count, and n probabilities from this count on, with sum 1."""
     first, last = (x.double() for x in dist.bracket(TABLE_DEPTH))
     size = int((last - first).max().item()) + 1 if len(first) else 1
     y = first + torch.arange(float(size), dtype=torch.float64).unsqueeze(1)
@@ -303,7 +305,7 @@ def _run_blocks(task: Callable[[Block], None], blocks: Sequence[Block]) -> None:
 
 
 def compute_summaries(parts: Sequence[Part], count: int, request: SummaryRequest) -> Summaries:
-    """Compute the requested statistics of `count` rows in blocks; rows with very many counts are summed by panels."""
+    """Compute the requested statistics of `count` rows in blocks, by panels for rows with very many counts."""
     nothing = np.empty((count, 0))
     arrays = (nothing if x is None else x for x in (request.levels, request.y, request.interval_levels))
     inputs = [np.require(x, np.float64, ["C", "W"]) for x in arrays]
@@ -356,7 +358,7 @@ def _summarise_counts(
     is_long: np.ndarray,
     results: Sequence[np.ndarray],
 ) -> None:
-    """Compute statistics from the weights of all counts, a few rows at a time, which share an arena."""
+    """Compute statistics from the weights of all counts, for as many rows at a time as fit into the arena."""
     count, size = block.weights.shape
     arena, work = np.empty(_FIRST_ARENA_COUNTS), np.empty((3, limit))
     slices, walks = np.empty((count, size, 2), dtype=np.int64), np.empty((count, size, 3))
@@ -386,7 +388,7 @@ def _summarise_panels(
     request: SummaryRequest,
     results: Sequence[np.ndarray],
 ) -> None:
-    """Compute statistics of rows with very many counts by panels, see `kernels.panels`."""
+    """Compute statistics of rows with very many counts by the panels of `kernels.panels`."""
     count, size = block.weights.shape
     extents, totals = np.zeros((count, size, ranges.N_EXTENT)), np.zeros((count, size, 3))
     offsets, modes = np.zeros(count + 1, dtype=np.int64), np.empty((count, 2))
@@ -417,7 +419,7 @@ def _find_modes(block: _Block, extents: np.ndarray, totals: np.ndarray, modes: n
 
 
 def _correct_ends(parts: Sequence[Part], levels: np.ndarray, quantiles: np.ndarray) -> None:
-    """Correct quantiles in place: 0 at level 0, infinity at level 1, and by bisection at levels close to these."""
+    """Correct quantiles in place: 0 at level 0, infinity at level 1, and by bisection at levels close to 0 or 1."""
     deep = (levels > 0.0) & (levels < 1.0) & (np.minimum(levels, 1.0 - levels) < _DEEP_TAIL)
     if deep.any() and all(part.family is not None for part in parts):
         row, column = deep.nonzero()
@@ -428,10 +430,10 @@ def _correct_ends(parts: Sequence[Part], levels: np.ndarray, quantiles: np.ndarr
 
 
 def _search_quantiles(block: _Block, levels: np.ndarray) -> np.ndarray:
-    """Find quantiles by bisection with relatively accurate tails, for levels close to 0 or 1."""
+    """Find quantiles for levels close to 0 or 1, by bisection with relatively accurate tail probabilities."""
 
     def reaches(z: np.ndarray) -> np.ndarray:
-        """Return True where P(Z <= z) >= q, for q above 1/2 where P(Z > z) <= 1 - q; also for NaN."""
+        """Return True where P(Z <= z) >= q, computed as P(Z > z) <= 1 - q if q is above 1/2; also True for NaN."""
         both = np.zeros((2, len(z), 1))
         block.call(loops.add_sides, z[:, None], both)
         below, above = np.minimum(both[:, :, 0], 1.0)
@@ -466,7 +468,7 @@ def compute_sides(parts: Sequence[Part], y: np.ndarray) -> np.ndarray:
         if part.family is None:
             results += _compute_table_sides(part, y)
     lower, upper = np.clip(results, 0.0, 1.0)
-    # Rounded down, so that a quantile at this level is the count again.
+    # Rounded down, so that the quantile at this level is the count itself.
     return np.stack([np.where(1.0 - lower < upper, np.nextafter(lower, 0.0), lower), upper])
 
 

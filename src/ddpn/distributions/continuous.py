@@ -9,7 +9,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from ddpn.distributions.mixture import ContinuousMixture
 
-#: Halvings of a bracket, after which float64 cannot resolve it further.
+#: The number of halvings after which float64 cannot resolve a bracket further.
 _HALVINGS = 80
 _SQRT_TWO_OVER_PI = math.sqrt(2.0 / math.pi)
 _SQRT_TWO = math.sqrt(2.0)

@@ -44,7 +44,7 @@ class _Barrier(torch.autograd.Function):
 def without_gradient(
     method: Callable[Concatenate[Dist, Parameters], Tensor],
 ) -> Callable[Concatenate[Dist, Parameters], Tensor]:
-    """Decorate a method that has no gradient: a later `backward` through its result raises an error."""
+    """Decorate a method without a gradient, so that `backward` through its result raises an error."""
 
     @wraps(method)
     def call_without_gradient(self: Dist, /, *args: Parameters.args, **options: Parameters.kwargs) -> Tensor:
@@ -63,7 +63,7 @@ class CountDistribution(Distribution, ABC):
     """A distribution over the counts {0, 1, 2, ...}.
 
     A subclass implements `log_prob`, `bracket` and `rows`. All other methods sum over the counts of the bracket, in
-    blocks of rows. The pmf may have any shape.
+    blocks of rows, for a pmf of any shape.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class CountDistribution(Distribution, ABC):
         """
 
     def float32_log_prob(self, value: Tensor) -> Tensor:
-        """Compute `log_prob` for training: with the precision of float32 if the family has a faster way for that.
+        """Compute `log_prob` for training, with the precision of float32 if the family has a faster formula.
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ class CountDistribution(Distribution, ABC):
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
         """Compute log P(low <= Z <= high) in float64; by default from `log_prob` at every count of the range."""
         first, last = (x.double() for x in self.bracket(TABLE_DEPTH))
-        # A range that starts beyond the bracket is summed over as many counts as the bracket has.
+        # If the range starts beyond the bracket, the sum has as many terms as the bracket has counts.
         start, end = torch.maximum(low, first), torch.minimum(high, torch.maximum(low + last - first, last))
         size = int((end - start).max().clamp(min=0.0).item()) + 1
         start, end = torch.broadcast_tensors(start, end)
@@ -170,7 +170,7 @@ class CountDistribution(Distribution, ABC):
         return torch.where(y <= end, log_p, -torch.inf).logsumexp(0)
 
     def _leaves(self) -> tuple[Tensor, ...]:
-        """Return the tensors that gradients can flow to."""
+        """Return the tensors that may require gradients."""
         return ()
 
     @cached_property
@@ -188,7 +188,7 @@ class CountDistribution(Distribution, ABC):
         """The device of all results."""
         return self._like.device
 
-    # From the user's shapes and dtypes to rows and back --------------------------------------------------------------
+    # Conversion between the user's tensors and rows -------------------------------------------------------------------
 
     def _positions(self) -> Tensor:
         """Return the position of each element in the flattened batch."""
@@ -200,7 +200,7 @@ class CountDistribution(Distribution, ABC):
         return values.reshape(self.batch_shape if shape is None else tuple(shape)).to(self._like)
 
     def as_counts(self, value: ArrayLike, negative: bool = False) -> Tensor:
-        """Convert counts to a tensor on the device of the distribution; raise an `InputError` if they are no counts.
+        """Convert counts to a tensor on the device of the distribution; raise an `InputError` for other values.
 
         Parameters
         ----------
@@ -236,13 +236,13 @@ class CountDistribution(Distribution, ABC):
     def _compute_sides(self, value: ArrayLike) -> Tensor:
         """Compute P(Z <= y) and P(Z > y), in float64. Shape: (2, ...)."""
         y, shape = self._pair_counts(value, negative=True)
-        # Several counts for one row go along the last axis: its probabilities are computed once.
+        # Several counts of one row go along the last axis, so that its probabilities are computed once.
         lead, batch = _split_shape(shape, self.batch_shape)
         columns = np.ascontiguousarray(y.reshape(lead.numel(), batch.numel()).T)
         both = torch.from_numpy(components.compute_sides(self._parts(batch), columns))
         return both.transpose(1, 2).reshape(2, *shape).to(self.device)
 
-    # What users call -------------------------------------------------------------------------------------------------
+    # Public methods ---------------------------------------------------------------------------------------------------
 
     @without_gradient
     def cdf(self, value: Tensor) -> Tensor:
@@ -295,7 +295,7 @@ class CountDistribution(Distribution, ABC):
         if needs_validation(self._check, q):
             arguments.check_probabilities("q", q)
         shape = broadcast_shapes(q=tuple(q.shape), batch_shape=tuple(self.batch_shape))
-        # Rows that levels are repeated for are computed once: levels go along the last axis.
+        # Several levels of one row go along the last axis, so that its probabilities are computed once.
         lead, batch = _split_shape(shape, self.batch_shape)
         if batch != self.batch_shape:
             return self.expand(batch).icdf(q)
@@ -336,8 +336,8 @@ class CountDistribution(Distribution, ABC):
     def narrowest_interval(self, level: ArrayLike) -> Interval:
         """Find the shortest run of consecutive counts that has at least the probability `level`.
 
-        Of several runs of that length, the most probable is returned. If a distribution spans thousands of counts, the
-        run may be longer than necessary by a thousandth.
+        If several runs have this length, the most probable run is returned. If a distribution spans thousands of
+        counts, the run may be longer than necessary by a thousandth.
 
         Parameters
         ----------
@@ -374,10 +374,11 @@ class CountDistribution(Distribution, ABC):
 
     @torch.no_grad()
     def entry_levels(self, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Find the two levels between which the narrowest interval comes to include a count.
+        """Find the two levels between which the narrowest interval starts to include a count.
 
-        If counts follow the distribution, and it has one peak, then a number drawn uniformly between the two levels is
-        uniform on [0, 1]: a score for conformal prediction whose distribution does not depend on the size of counts.
+        If counts follow the distribution and the pmf has one peak, a number drawn uniformly between the two levels is
+        uniform on [0, 1]. It is a score for conformal prediction whose distribution does not depend on the size of
+        counts.
 
         Parameters
         ----------
@@ -490,12 +491,12 @@ class Modified(CountDistribution):
     """A count distribution made from another one, its `base`, which has the same batch shape."""
 
     base: CountDistribution
-    #: True if the class maps the cdf of its base; then the base can be censored instead of the result.
+    #: True if the class maps the cdf of its base. The base can then be censored instead of the result.
     changes_cdf_only: ClassVar[bool] = False
 
     @abstractmethod
     def _modify(self, base: CountDistribution, change: Callable[[Tensor], Tensor]) -> Self:
-        """Apply the same modification to another base; `change` gives parameters the shape of that base."""
+        """Apply the same modification to another base; `change` maps parameters to the shape of that base."""
 
     def rows(self, index: Tensor) -> Self:
         """Select rows along the first batch axis."""
@@ -534,11 +535,11 @@ def _round_down(x: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.where(rounded.double() > x, torch.nextafter(rounded, torch.zeros_like(rounded)), rounded)
 
 
-# Changing the batch shape of any distribution, torch's own included ------------------------------------------------
+# Changing the batch shape of any distribution, including torch's ------------------------------------------------------
 
 
 def map_parameters(dist: Distribution, change: Callable[[Tensor], Tensor]) -> Distribution:
-    """Rebuild a torch distribution from its parameters, expanded to the batch shape and then changed."""
+    """Rebuild a torch distribution from its parameters, expanded to the batch shape and then mapped by `change`."""
     family: Callable[..., Distribution] = type(dist)
     parameters = {name: change(getattr(dist, name).expand(dist.batch_shape)) for name in dist.arg_constraints}
     return family(**parameters, validate_args=False)
@@ -557,11 +558,11 @@ def reshape_batch(dist: Distribution, shape: Sequence[int]) -> Distribution:
 
 
 def join_stacks(stacks: Sequence[Distribution]) -> list[Distribution]:
-    """Join neighbouring stacks of one family along their last axis; their other axes must agree."""
+    """Join neighbouring stacks of the same family along their last axis; the other axes must agree."""
     joined = [stacks[0]]
     for stack in stacks[1:]:
         last, names = joined[-1], stack.arg_constraints
-        # Stacks can be joined if parameters of their batch shape define them completely.
+        # Stacks can be joined if they are defined completely by parameters of the batch shape.
         is_parametric = bool(names) and all(getattr(stack, name).shape == stack.batch_shape for name in names)
         if type(stack) is type(last) and is_parametric:
             parameters = {

@@ -1,4 +1,4 @@
-"""Normals as count distributions: rounded to the nearest integer, and values below 0 to 0."""
+"""Normals as count distributions: values are rounded to the nearest integer, and values below 0 to 0."""
 
 from math import cosh, exp, inf, log
 from typing import NamedTuple
@@ -15,12 +15,13 @@ from ddpn.distributions.mixture import CountMixture, Mixture
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.runtime.errors import InputError
 
-#: Nodes across half of a cell [k - 1/2, k + 1/2) that is narrow beside the Normal, and their weights: exact to 1e-16.
+#: Quadrature nodes in half of a cell [k - 1/2, k + 1/2), and their weights: exact to 1e-16 if the cell is narrow
+#: compared with the Normal.
 NODES, WEIGHTS = (x[4:] for x in np.polynomial.legendre.leggauss(8))
 
 
 class DiscretizedNormalWeights(NamedTuple):
-    """Probabilities of a rounded Normal, see `kernels.family`."""
+    """The family (see `kernels.family`) of rounded Normals."""
 
     loc: float
     scale: float
@@ -35,8 +36,8 @@ class DiscretizedNormalWeights(NamedTuple):
     def log_mass(self, y):
         """Return log P(|X - y| < 1/2), and log P(X < 1/2) at y = 0, relatively accurate in both tails.
 
-        In narrow cells the difference of two cdfs would cancel: there the density, divided by that at the centre,
-        cosh(centre t) exp(-t^2 / 2), is integrated by quadrature. Other cells take log cdfs of the lower tail.
+        In narrow cells, the difference of two cdfs would lose digits. There, quadrature integrates the density divided
+        by its value at the centre, cosh(centre t) exp(-t^2 / 2). Other cells use log cdfs of the lower tail.
         """
         loc, scale = self.loc, self.scale
         if y < 0.5:
@@ -63,9 +64,10 @@ class DiscretizedNormalWeights(NamedTuple):
 class Discretized(ParametricDistribution):
     """A Normal rounded to counts: p(k) = P(k - 1/2 <= X < k + 1/2) for k >= 1, p(0) = P(X < 1/2).
 
-    It makes the scores of a Normal comparable with those of count distributions. `discretize` takes mixtures, too.
+    The scores of a rounded Normal are comparable with those of count distributions. Use `discretize` for mixtures.
 
-    Shape: that of `base`. Computation is in float64, results come in the parameters' dtype, without gradients.
+    The batch shape is that of `base`. Computation is in float64, results come in the parameters' dtype, without
+    gradients.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 
 Bound = Tensor | float | None
-#: A bound or limit in `CountRows`: an array has one value per row.
+#: A bound or recording limit, for all rows or (as an array) per row.
 RowBound = Bound | np.ndarray
 Dist = TypeVar("Dist", bound=Distribution)
 
@@ -30,7 +30,8 @@ def log_mass(dist: CountDistribution, low: Bound = 0, high: Bound = None) -> Ten
     Parameters
     ----------
     dist : CountDistribution
-        A count distribution, or a `Mixture` of such; its `log_prob` must be differentiable if gradients are needed.
+        A count distribution or a `Mixture` of count distributions; its `log_prob` must be differentiable if gradients
+        are needed.
     low : Tensor or float
         The first count of the range. Default: 0.
     high : Tensor or float, optional
@@ -70,7 +71,7 @@ def as_bounds(dist: CountDistribution, low: Bound, high: Bound) -> tuple[Tensor,
 
 
 class Truncated(Modified):
-    """A count distribution given that low <= Z <= high, normalised exactly.
+    """A count distribution truncated to low <= Z <= high, normalised exactly.
 
     p(y) = base.p(y) / P(low <= Z <= high) inside, 0 outside. All computation is in logarithms, so that the range may
     have a tiny probability under the base.
@@ -143,7 +144,8 @@ class Truncated(Modified):
         """Return the first and the last count of a window that leaves out about e^-depth of the mass."""
         first, last = self.base.bracket(depth)
         low, high, span = self.low.to(first), self.high.to(first), last - first
-        # If the range is in a tail of the base: as many counts, from the end of the range on.
+        # If the range is in a tail of the base, the window has as many counts as the base's, from the end of the range
+        # on.
         first, last = torch.minimum(first, high - span), torch.maximum(last, low + span)
         return torch.maximum(first, low), torch.minimum(last, high)
 
@@ -168,17 +170,17 @@ class Truncated(Modified):
 
 
 class Censored(Modified):
-    """The distribution of min(Z, limit), a count that is recorded as "limit or more" beyond a limit.
+    """The distribution of min(Z, limit): counts from `limit` on are recorded as "limit or more".
 
-    `log_prob` is the likelihood of a right-censored count, `crps` the threshold-weighted score of Gneiting and Ranjan
-    (2011), which compares cdfs below the limit only; both are proper where limits do not depend on the counts.
+    `log_prob` is the likelihood of a right-censored count. `crps` is the threshold-weighted score of Gneiting and
+    Ranjan (2011), which compares cdfs below the limit only. Both are proper if limits do not depend on the counts.
 
     Parameters
     ----------
     base : CountDistribution
         The distribution of Z, or a `Mixture` of count distributions.
     limit : Tensor or float
-        The largest count that can be recorded, at least 0; infinite for counts that are known exactly. Broadcasts with
+        The largest count that can be recorded, at least 0; infinite if all counts are recorded exactly. Broadcasts with
         the batch shape of `base`.
     validate_args : bool, optional
         Validate values. Default: only on a CPU.
@@ -213,7 +215,7 @@ class Censored(Modified):
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         y, limit = y.double().expand(shape), self.limit.expand(shape)
         is_censored = y >= limit
-        # Gradients pass both branches for all rows: those of the other branch get finite values.
+        # Gradients pass through both branches for all rows, so the unused branch gets finite values.
         exact = self.base.log_prob(torch.where(is_censored, 0.0, y))
         beyond = log_mass(self.base, torch.where(is_censored, limit, 0.0))
         return torch.where(is_censored, torch.where(y > limit, -torch.inf, beyond), exact)
@@ -234,7 +236,7 @@ class Censored(Modified):
         return np.minimum(super()._quantiles(levels), flatten_rows(self.limit, self.batch_shape)[:, None])
 
     def _parts(self, shape: torch.Size) -> list[Part]:
-        """Split each of the base's components into the part below the limit and a point mass at the limit."""
+        """Split each component of the base into a part below the limit and a point mass at the limit."""
         limit = flatten_rows(self.limit, shape)[:, None]
         inner, points = [], []
         for part in self.base._parts(shape):
@@ -267,7 +269,7 @@ def truncate_rows(dist: Dist, lower: RowBound, upper: RowBound) -> Dist | Trunca
 
 
 def apply_record_limits(dist: Distribution, sample: CountRows[object, Tensor]) -> Distribution:
-    """Truncate the distributions of rows to the rows' bounds, and censor them at the rows' limits of recording.
+    """Truncate each row's distribution to the row's bounds, and censor it at the row's recording limit.
 
     A count equal to the limit then stands for that many or more: `log_prob` is the likelihood of a right-censored
     count, and `crps` compares cdfs below the limit only.
@@ -276,7 +278,7 @@ def apply_record_limits(dist: Distribution, sample: CountRows[object, Tensor]) -
 
 
 def censor_rows(dist: Dist, limit: RowBound) -> Dist | Censored:
-    """Censor each row's distribution at the largest count that can be recorded for it; None means no limit.
+    """Censor each row's distribution at the row's recording limit; None means no limit.
 
     Shape: as in `truncate_rows`.
     """

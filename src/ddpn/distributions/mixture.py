@@ -1,4 +1,4 @@
-"""Weighted mixtures of distributions: what an ensemble predicts."""
+"""Weighted mixtures of distributions, such as the prediction of an ensemble."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from ddpn.runtime.errors import InputError
 class Mixture(Distribution):
     """A weighted mixture of K distributions, p(y) = sum_k w_k p_k(y) (Section 3.4).
 
-    For count distributions, of one or of several families, and for torch's Normals. The variance splits exactly into
+    Components are count distributions, of one or several families, or torch's Normals. The variance splits exactly into
     `aleatoric` (mean of variances) and `epistemic` (variance of means), the entropy into `expected_entropy` and
     `mutual_information`.
 
@@ -82,14 +82,14 @@ class Mixture(Distribution):
         weights: Tensor | Sequence[float] | None = None,
         validate_args: bool | None = None,
     ) -> "Mixture":
-        """Make the mixture of all components of several stacks, in their order.
+        """Make a mixture of the components of several stacks, in order.
 
         Parameters
         ----------
         stacks : sequence of Distribution
             Distributions of batch shape (..., k_i), of any families, each with k_i components.
         weights, validate_args
-            As in `Mixture`, with as many weights as all stacks have components.
+            As in `Mixture`, with one weight per component of all stacks.
 
         Examples
         --------
@@ -122,7 +122,7 @@ class Mixture(Distribution):
         self._weights, self._check = weights, validate_args
 
     def __reduce__(self) -> tuple[Callable[..., "Mixture"], tuple[object, ...]]:
-        # Pickling would call __new__ without the components it chooses a class by.
+        # Pickling would call __new__ without the components that determine the class.
         weights = None if self._weights is None else self._weights.detach()
         return Mixture.concatenate, (self._stacks, weights, self._check)
 
@@ -202,7 +202,7 @@ class Mixture(Distribution):
         return change(weights.expand(*self.batch_shape, self.size))
 
     def _flatten(self) -> Self:
-        """Replace components that are mixtures by the components of these."""
+        """Replace nested mixtures by their components."""
         if not any(isinstance(stack, Mixture) for stack in self._stacks):
             return self
         stacks, weights = [], []
@@ -336,7 +336,7 @@ class ContinuousMixture(Mixture):
         return self.icdf(tail), self.icdf(1.0 - tail)
 
     def sample(self, sample_shape: Sequence[int] = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
-        """Draw a component at random, then a value from it by inversion of its cdf."""
+        """Draw a component at random, then a value of this component by inversion of its cdf."""
         shape = self._extended_shape(torch.Size(sample_shape))
         with torch.no_grad():
             u = torch.rand(2, *shape, dtype=torch.float64, device=self._like.device, generator=generator)
@@ -348,7 +348,7 @@ class ContinuousMixture(Mixture):
 
 
 class _MixedMixture(Mixture):
-    """A mixture of counts and Normals, which has moments only; `discretize` makes it a mixture of counts."""
+    """A mixture of count distributions and Normals, which has only moments; `discretize` rounds the Normals."""
 
     log_prob = cdf = survival = icdf = crps = interval = entropy = sample = _raise_for_normals
     mode = property(_raise_for_normals)
@@ -371,7 +371,7 @@ def weighted_logsumexp(logs: Tensor, weights: Tensor) -> Tensor:
     with torch.no_grad():
         top = torch.where(weights > 0, logs, -torch.inf).amax(-1, keepdim=True)
         top = torch.where(torch.isfinite(top), top, 0.0)
-    # A component of weight 0 may exceed the others by any factor; the clamp cuts its gradient only.
+    # A component of weight 0 may exceed the others by any factor; the clamp only cuts its gradient.
     scaled = (logs - top).clamp(max=80.0).exp()
     return (weights * scaled).sum(-1).log() + top.squeeze(-1)
 

@@ -1,10 +1,10 @@
 """Compute log p of Double Poissons with the precision of float32, for training: log c is looked up instead of summed.
 
-The table holds bicubic splines over log mu and log gamma, for gamma up to 4 or mu / gamma above 1.3. Elsewhere the mass
-is on few integers, log c oscillates with mu, and the kernel sums. The error is below 2e-6 for log c, and below 1e-5 for
-its slopes. A second table, which most fits never need, holds variances above 400 times the mean. Beyond the largest mu
-of a table, log c depends on gamma mu alone if that is large: the error is 1 / (12 mu) from the series of log c, and
-sqrt(gamma) e^(-gamma mu) from the counts near 0.
+The table holds bicubic splines over log mu and log gamma, for gamma up to 4 or mu / gamma above 1.3. Elsewhere, most
+mass is on few integers and log c oscillates with mu, so the kernel computes the sum. The error is below 2e-6 for log c,
+and below 1e-5 for its slopes. A second table, which most fits never need, serves variances above 400 times the mean.
+Beyond the largest mu of a table, log c depends on gamma mu alone if gamma mu is large. The error is 1 / (12 mu) from
+the series of log c, and sqrt(gamma) e^(-gamma mu) from the counts near 0.
 """
 
 import math
@@ -16,19 +16,21 @@ from scipy.ndimage import spline_filter
 
 from ddpn.distributions.kernels.scalar import deviance, log_h
 
-#: First and last log mu, first and last log gamma of both tables. Networks that separate zeros from large counts reach
-#: the first ones of the second table.
+#: First and last log mu, and first and last log gamma, of both tables. Networks that separate zeros from large counts
+#: reach the smallest mu and gamma of the second table.
 USUAL, SMALL_GAMMA = (-8.0, 14.0, -6.0, 5.0), (-16.0, 16.0, -18.0, -6.0)
-#: log gamma up to which log c is smooth for every mu, and log (mu / gamma) from which on it is smooth for every gamma.
+#: log c is smooth for every mu up to this log gamma, and for every gamma from this log (mu / gamma) on.
 MAX_SMOOTH_LOG_GAMMA, MIN_LOG_VARIANCE = math.log(4.0), math.log(1.3)
-#: log (gamma mu) from which on log c depends on it alone, for mu beyond a table.
+#: From this log (gamma mu) on, log c depends on gamma mu alone, for mu beyond the table.
 MIN_LOG_LEVEL = math.log(10.0)
-#: Nodes per unit of log mu and log gamma, and nodes beyond each end, where splines are inaccurate.
+#: Nodes per unit of log mu and log gamma, and extra nodes beyond each end, as splines are inaccurate near their ends.
 NODES_PER_UNIT, MARGIN_NODES = 16, 12
 
 
 def log_probs(table, ends, inputs, results):
-    """Compute log p and its derivatives in mu and gamma (3, n) from y, mu and gamma (3, n); NaN beyond the table.
+    """Write log p and its derivatives in mu and gamma (3, n) to `results`, from y, mu and gamma (3, n).
+
+    Results are NaN beyond the table.
 
     Shape: table (n_mu, n_gamma, 3), its ends (4,).
     """
@@ -57,7 +59,7 @@ def log_probs(table, ends, inputs, results):
 
 
 def interpolate(table, x, y, splines):
-    """Evaluate three splines at a position, from the four nearest nodes on each axis."""
+    """Evaluate three splines at (x, y), from the four nearest nodes on each axis."""
     i, j = int(x), int(y)
     s, t = x - i, y - j
     for k in range(3):
@@ -71,7 +73,7 @@ def interpolate(table, x, y, splines):
 
 
 def weigh_node(a, s):
-    """Return the weight of node a (0 to 3) in a cubic B-spline, at the share s of the way from node 1 to node 2."""
+    """Return the weight of node a (0 to 3) in a cubic B-spline, at the point a share s from node 1 to node 2."""
     if a == 0:
         return (1.0 - s) ** 3 / 6.0
     if a == 1:
@@ -86,7 +88,8 @@ def compute_table(
 ) -> np.ndarray:
     """Compute the spline coefficients of log c and its slopes in log mu and log gamma.
 
-    `log_prob` returns log p(0) and its derivatives in mu and gamma: log p(0) is log(gamma) / 2 - gamma mu - log c.
+    `log_prob` returns log p(0) and its derivatives in mu and gamma, from which log c follows: log p(0) is log(gamma) /
+    2 - gamma mu - log c.
     """
     axes = [_nodes(*ends[:2]), _nodes(*ends[2:])]
     u, v = (x.ravel() for x in np.meshgrid(*axes, indexing="ij"))

@@ -20,10 +20,10 @@ from ddpn.runtime.errors import DDPNError
 
 
 class ParametricDistribution(CountDistribution):
-    """Base class of distributions with compiled kernels: `family` has the formulas, `_names` the parameters.
+    """Base class of distributions with compiled kernels. `family` has the formulas, `_names` the names of parameters.
 
     A subclass may define `torch_log_prob(y, *parameters)`, a formula in torch operations and float64, for GPUs and
-    `torch.func`. Without it, tensors on a GPU are copied to the host and back.
+    `torch.func`. Without this method, tensors on a GPU are copied to the CPU and back.
     """
 
     family: ClassVar[type[Family]]
@@ -45,7 +45,7 @@ class ParametricDistribution(CountDistribution):
         return self._compute_log_prob(self.as_counts(value), "log_prob").to(self.dtype)
 
     def float32_log_prob(self, value: Tensor) -> Tensor:
-        """Compute `log_prob` with the precision of float32 and without validation, faster for some families."""
+        """Compute `log_prob` with the precision of float32, which some families do faster, and without validation."""
         return self._compute_log_prob(torch.as_tensor(value), "float32")
 
     def _compute_log_prob(self, y: Tensor, name: str) -> Tensor:
@@ -63,7 +63,7 @@ class ParametricDistribution(CountDistribution):
         Parameters
         ----------
         name : {"log_prob", "log_range", "float32"}
-            Which kernel; "float32" is a faster "log_prob" with the precision of float32, if the family has one.
+            The kernel; "float32" is "log_prob" with the precision of float32, which is faster for some families.
         columns : sequence of array
             The inputs of the kernel, in float64.
         """
@@ -146,7 +146,7 @@ def _call_kernel(
 
 
 class _KernelContext(FunctionCtx):
-    """Values that `_Kernel` and `_Slopes` keep for `backward`."""
+    """The context of an autograd function, with the values that `_Kernel` and `_Slopes` save for `backward`."""
 
     kind: type[ParametricDistribution]
     name: str
@@ -155,7 +155,7 @@ class _KernelContext(FunctionCtx):
 
 
 class _Kernel(torch.autograd.Function):
-    """Log probabilities by a kernel, which also computes their derivatives in the parameters."""
+    """Autograd function of a log probability, whose value and derivatives come from a kernel."""
 
     @staticmethod
     def forward(
@@ -197,13 +197,13 @@ def _differentiate_formula(
     """Differentiate log p by its formula in torch and multiply by `grad`; the result is differentiable again."""
     total = formula(y.double(), *(x.double() for x in parameters)).sum()
     leaves = [x for x in parameters if x.requires_grad]
-    # Not of `grad` times the logarithms: it may depend on them, as in a mixture, and lead back here.
+    # `grad` is multiplied afterwards: it may itself depend on the logarithms, as in a mixture.
     slopes = iter(torch.autograd.grad(total, leaves, create_graph=True))
     return [(grad * next(slopes)).to(x.dtype) if x.requires_grad else None for x in parameters]
 
 
 class _Slopes(torch.autograd.Function):
-    """Derivatives by a kernel. Their own derivatives are central differences, exact to six digits."""
+    """Autograd function of a kernel's derivatives. Second derivatives are central differences, exact to six digits."""
 
     @staticmethod
     def forward(
@@ -231,5 +231,5 @@ class _Slopes(torch.autograd.Function):
         return None, None, None, *totals
 
 
-#: Relative step of central differences of kernels, which are exact to about 1e-12.
+#: Relative step of central differences, for kernels that are exact to about 1e-12.
 _RELATIVE_STEP = 1e-5

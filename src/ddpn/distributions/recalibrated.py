@@ -15,22 +15,22 @@ from ddpn.distributions.discretized import discretize
 from ddpn.distributions.mixture import Mixture
 from ddpn.runtime.errors import InputError
 
-#: Relative amount by which levels of quantiles are lowered, to allow for rounding in G and its inverse.
+#: Levels of quantiles are lowered by this relative amount, to allow for rounding in G and its inverse.
 _ROUNDING = 1e-14
 
 
 class MonotoneMap(NamedTuple):
-    """A strictly increasing, piecewise-linear map of [0, 1] onto itself, by its knots and its values there.
+    """A strictly increasing, piecewise-linear map of [0, 1] onto itself, defined by its values at knots.
 
-    Slopes are positive and finite, also in the outermost pieces: no count gets a probability of 0, and the tails of a
-    distribution are multiplied by a constant.
+    Slopes are positive and finite, also in the outermost pieces. So no count gets a probability of 0, and the tails of
+    a distribution are multiplied by a constant.
 
     Parameters
     ----------
     at : Tensor, shape (K + 1,)
         The knots in float64, from 0 to 1.
     value : Tensor, shape (K + 1,)
-        The map at the knots in float64, from 0 to 1.
+        The values of the map at the knots in float64, from 0 to 1.
 
     Examples
     --------
@@ -44,12 +44,12 @@ class MonotoneMap(NamedTuple):
 
     @classmethod
     def from_knots(cls, at: ArrayLike, value: ArrayLike) -> "MonotoneMap":
-        """Make a map from knots and the values at them, which are validated.
+        """Validate knots and values, and make a map from them.
 
         Parameters
         ----------
         at, value : array-like
-            Knots and values there, both strictly increasing from 0 to 1.
+            Knots and the values of the map at the knots, both strictly increasing from 0 to 1.
         """
         both = cls(*(torch.as_tensor(x, dtype=torch.float64).contiguous() for x in (at, value)))
         good = both.at.dim() == 1 and both.at.shape == both.value.shape and len(both.at) > 1
@@ -75,7 +75,7 @@ class MonotoneMap(NamedTuple):
         return _piecewise(u, self.at, self.value)
 
     def inverse(self, v: Tensor) -> Tensor:
-        """Evaluate the inverse map: u with G(u) = v.
+        """Evaluate the inverse map: the u with G(u) = v.
 
         Parameters
         ----------
@@ -93,7 +93,7 @@ class MonotoneMap(NamedTuple):
         before = cdf - pmf
         first, last = (torch.bucketize(x.contiguous(), inner, right=True) for x in (before, cdf))
         low, high = slope[first], slope[last]
-        # The parts of p before the first knot within it, beyond the last one, and between.
+        # The parts of p before the first knot in its interval, beyond the last knot, and between.
         start, end = self.at[first + 1] - before, cdf - self.at[last]
         mass = low * start + high * end + (self.value[last] - self.value[first + 1])
         across = (mass / pmf).nan_to_num(nan=1.0, posinf=torch.inf).clamp(slope.min(), slope.max())
@@ -110,20 +110,20 @@ def _piecewise(x: Tensor, at: Tensor, value: Tensor) -> Tensor:
 class Recalibrated(Modified):
     """A count distribution whose cdf F is replaced by G(F), with a monotone map G: p(y) = G(F(y)) - G(F(y - 1)).
 
-    Integers stay integers, and all of `CountDistribution` is exact: probabilities (relatively accurate in both tails),
-    quantiles, intervals, entropy, CRPS, samples. There are no gradients.
+    The result is a distribution over counts, and all methods of `CountDistribution` are exact: probabilities
+    (relatively accurate in both tails), quantiles, intervals, entropy, CRPS and samples. There are no gradients.
 
     Parameters
     ----------
     base : Distribution
         A count distribution, or a Normal or mixture of Normals, which are rounded.
     change : MonotoneMap
-        The map G, see `ddpn.calibration.recalibration.Recalibration`.
+        The map G, such as the one learnt by `ddpn.calibration.recalibration.Recalibration`.
 
     Notes
     -----
-    `aleatoric` and `epistemic` have the same shares of the variance as in the base: both parts of the base's variance
-    are multiplied by the same factor. The parts before recalibration are `base.aleatoric` and `base.epistemic`.
+    `aleatoric` and `epistemic` have the same shares of the variance as in the base, because recalibration multiplies
+    both parts by the same factor. The parts before recalibration are `base.aleatoric` and `base.epistemic`.
 
     Examples
     --------
@@ -167,7 +167,7 @@ class Recalibrated(Modified):
             self._compute_sides(y) for y in (low - 1.0, torch.where(is_finite, high, 0.0))
         )
         upto, beyond = torch.where(is_finite, upto, 1.0), torch.where(is_finite, beyond, 0.0)
-        # Above the median as a difference of upper tails, which have more digits there.
+        # Above the median, the difference of upper tail probabilities has more digits.
         between = torch.where(before > 0.5, above - beyond, upto - before)
         return torch.where(low <= high, between.clamp(min=0.0), 0.0).log()
 
@@ -188,7 +188,7 @@ class Recalibrated(Modified):
     def summary(
         self, levels: Tensor, y: Tensor | None = None, entropy: bool = False, interval_level: ArrayLike | None = None
     ) -> Summary:
-        """Compute `CountDistribution.summary`, with the shares of aleatoric and epistemic variance in the base."""
+        """Compute `CountDistribution.summary`, with the aleatoric and epistemic shares of variance in the base."""
         result = super().summary(levels, y, entropy, interval_level)
         share = result.epistemic / (result.aleatoric + result.epistemic)
         epistemic = result.variance * torch.where(share.isnan(), 0.0, share)
@@ -202,7 +202,7 @@ class Recalibrated(Modified):
     @property
     @without_gradient
     def epistemic(self) -> Tensor:
-        """Epistemic variance: this distribution's variance times the base's epistemic share of its own variance."""
+        """Epistemic variance: the variance times the epistemic share of the base's variance."""
         return self.summary(torch.zeros(0)).epistemic
 
     @property

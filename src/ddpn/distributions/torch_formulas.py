@@ -1,9 +1,9 @@
-"""Sums over counts in operations of torch, of fixed shape: for GPUs, `torch.func` and second derivatives.
+"""Sums over counts in torch operations of fixed shape, for GPUs, `torch.func` and second derivatives.
 
-Every sum has 63 terms. Windows of up to 62 counts are summed count by count. Wider ones take 20 terms at 0..19, joined
-to Gauss-Legendre nodes in sqrt(y), where the distribution has about constant width. The terms are placed without
-gradient, so derivatives of any order are those of the sum. Errors are below 1e-9 where
-gamma is at least 1e-4, as heads have it; below they grow, to 3e-6 at a gamma of 5e-8.
+Every sum has 63 terms. Windows of up to 62 counts are summed count by count. Wider windows use 20 terms at 0..19,
+joined to Gauss-Legendre nodes in sqrt(y), in which the distribution has about constant width. The positions of terms
+have no gradient, so derivatives of any order are those of the sum. Errors are below 1e-9 where gamma is at least 1e-4,
+as heads have it; below they grow, to 3e-6 at a gamma of 5e-8.
 """
 
 import math
@@ -19,20 +19,20 @@ from torch.autograd.function import FunctionCtx
 from ddpn.distributions.arguments import is_transformed
 from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, LOG_H
 
-#: Terms of a row; the last one is the count y of `log_prob`.
+#: Terms of a row, the last of which is the count y of `log_prob`.
 TERMS = 64
-#: Counts below this are summed one by one, and the next `MARGIN` counts join this sum to an integral.
+#: Counts below `JOIN_COUNT` are summed one by one, and the next `MARGIN` counts join this sum to an integral.
 JOIN_COUNT, MARGIN = 16, 4
 #: Expansion of 1/delta - 1/(2 asinh(delta/2)) in odd powers of the central difference delta (Gauss-Encke): it joins a
 #: sum of counts to an integral.
 _CUT_SERIES = (-1 / 24, 17 / 5760, -367 / 967680, 27859 / 464486400)
-#: Rows whose terms a GPU computes at once; each takes 3 KB.
+#: Rows per block on a GPU; the terms of a row take 3 KB.
 _MAX_BLOCK_ROWS = 1 << 18
-#: gamma D(y; mu) at the ends of the summed range: about e^-28 of the mass is left out.
+#: gamma D(y; mu) at the ends of the summed range, which leaves out about e^-28 of the mass.
 _DEPTH = 28.0
 #: 1 / (2 pi h(y)^2) = y + 1/6 + 1/72 / (y + 31/90 + _C / (y + _D)), within 6e-11 for y >= 15.5.
 _C, _D = 0.182993827160493827, 0.129023337035176573
-#: Smallest argument of log1p: at y = 0 it would be log 0, which is then multiplied by 0.
+#: Smallest argument of log1p. At y = 0, the exact argument would give log 0, which is then multiplied by 0.
 _ABOVE_MINUS_ONE = -1.0 + 2.0**-53
 
 
@@ -65,11 +65,12 @@ def _tabulate_h(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
 
 @cache
 def _layout(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Return two matrices: seven numbers of a row times these are the positions and the weights of its terms.
+    """Return the matrices that map seven numbers of a row to the positions and the weights of its terms.
 
-    Numbers of a short window, else 0, are its first count and 1. Numbers of a long window, else 0, are 1 if it starts
-    with counts that are joined to nodes, start^2, start * length and length^2. The last number is y, whose weight is 0.
-    The third tensor marks the numbers of long windows. Shapes: (7, 64), (7, 64) and (6,).
+    The first two numbers describe a short window: its first count and 1. The next four describe a long window: 1 if it
+    starts with counts that are joined to nodes, start^2, start * length and length^2. The numbers of the other kind of
+    window are 0. The last number is y, whose weight is 0. The third tensor marks the numbers of long windows. Shapes:
+    (7, 64), (7, 64) and (6,).
     """
     size = len(HEAD_WEIGHTS)
     x, w = np.polynomial.legendre.leggauss(TERMS - 1 - size)
@@ -99,7 +100,7 @@ def log_h(y: Tensor) -> Tensor:
 
 def _look_up(table: Tensor, y: Tensor) -> Tensor:
     """Look up counts in a table for 0..15; above 15 its last value is returned."""
-    # With an axis more, as vmap would read the value of an index without axes.
+    # The extra axis is for vmap, which would read the value of an index without axes.
     return table[y.clamp(0, JOIN_COUNT - 1).long().unsqueeze(-1)].squeeze(-1)
 
 
@@ -110,7 +111,7 @@ def deviance(y: Tensor, mu: Tensor) -> Tensor:
 
 
 def place_terms(mu: Tensor, gamma: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Place the 63 terms of a sum over the counts with gamma D(y; mu) up to about 28, and y with weight 0.
+    """Place the 63 terms of a sum over the counts with gamma D(y; mu) up to about 28; add y with weight 0.
 
     Return positions and weights. Shape: (...) -> (..., 64).
 
@@ -159,7 +160,7 @@ def weigh_terms(y: Tensor, mu: Tensor, gamma: Tensor) -> WeightedTerms:
         inner = torch.addcdiv(at, one, at + _D, value=_C).add_(31 / 90)
         h = torch.addcdiv(at, one, inner, value=1 / 72).add_(1 / 6).rsqrt_()
         scaled_h = torch.where(y < JOIN_COUNT, _look_up(small, y), h[..., -1])
-        # The first 16 terms are large, or the counts 0..15.
+        # Each of the first 16 terms is one of the counts 0..15, or large.
         first = torch.where(at[..., :1] == 0, small, h[..., :JOIN_COUNT])
         share = torch.cat([first, h[..., JOIN_COUNT:]], dim=-1) * weight
     dev = deviance(at, mu.unsqueeze(-1))
@@ -169,7 +170,7 @@ def weigh_terms(y: Tensor, mu: Tensor, gamma: Tensor) -> WeightedTerms:
 
 
 class DoublePoissonSums(NamedTuple):
-    """Logarithm of the sum of h(y) exp(-gamma D(y; mu)), with E[Z], Var[Z] and E[D]; differentiable."""
+    """The logarithm of the sum of h(y) exp(-gamma D(y; mu)), and E[Z], Var[Z] and E[D]; all differentiable."""
 
     log_total: Tensor
     mean: Tensor
@@ -180,7 +181,7 @@ class DoublePoissonSums(NamedTuple):
 def double_poisson_sums(mu: Tensor, gamma: Tensor) -> DoublePoissonSums:
     """Compute log normaliser, mean, variance and mean deviance of Double Poissons by sums of 63 terms."""
     terms = weigh_terms(torch.zeros_like(mu), mu, gamma)
-    # Around the most probable term: where almost all mass is there, the variance stays accurate.
+    # Deviations from the most probable term, so that a variance is accurate even if nearly all mass is on this term.
     centre = terms.y.gather(-1, terms.weight.detach().argmax(-1, keepdim=True))
     gap = terms.y - centre
     shift = terms.mean(gap)
@@ -205,13 +206,13 @@ def _log_prob_from_terms(terms: WeightedTerms, gamma: Tensor) -> Tensor:
 
 
 class Differentiation(Protocol):
-    """Object with saved tensors that autograd passes to `backward`."""
+    """The context of an autograd function, with saved tensors for `backward`."""
 
     saved_tensors: tuple[Tensor, ...]
 
 
 class DoublePoissonLogProb(torch.autograd.Function):
-    """log p(y) with a closed-form gradient, so that autograd stores no intermediate of 64 terms."""
+    """Autograd function of log p(y) with a closed-form gradient, so that autograd does not store all 64 terms."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
@@ -224,7 +225,7 @@ class DoublePoissonLogProb(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Differentiation, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Multiply by the saved gradient; for second derivatives, differentiate the formula again."""
+        """Multiply `grad` by the saved gradient; for second derivatives, differentiate the formula again."""
         y, mu, gamma = ctx.saved_tensors[:3]
         slopes: Sequence[Tensor] = ctx.saved_tensors[3:]
         if torch.is_grad_enabled():

@@ -21,7 +21,7 @@ from ddpn.runtime.errors import InputError
 
 
 class ZeroModified(Modified):
-    """Base class of `ZeroInflated` and `Hurdle`: zero with probability pi, else a count from another distribution."""
+    """Base class of `ZeroInflated` and `Hurdle`: zero with probability pi, else a count of another distribution."""
 
     _pi: Tensor | None
     _logits: Tensor | None
@@ -58,7 +58,7 @@ class ZeroModified(Modified):
 
     @property
     def logits(self) -> Tensor:
-        """Log-odds of pi, log(pi / (1 - pi))."""
+        """The log-odds of pi, log(pi / (1 - pi))."""
         return torch.special.logit(self._pi) if self._logits is None else self._logits
 
     @property
@@ -83,7 +83,7 @@ class ZeroModified(Modified):
         return torch.stack([logits.sigmoid(), (-logits).sigmoid()], dim=-1)
 
     def _log_other_weight(self, positive: Tensor) -> Tensor:
-        """Compute log(1 - pi), with a gradient only where `positive`: elsewhere it would be NaN at pi = 1."""
+        """Compute log(1 - pi), with a gradient only where `positive` is True: elsewhere, it would be NaN at pi = 1."""
         if self._logits is None:
             return torch.log1p(-torch.where(positive, self._parameter.double(), 0.0))
         return logsigmoid(-self._logits.double())
@@ -118,7 +118,7 @@ class ZeroModified(Modified):
 
     def _parts(self, shape: torch.Size) -> list[Part]:
         weights = flatten_rows(self._weights(), (*shape, 2)).reshape(-1, 2)
-        # Any distribution that is restricted to 0 is a point there.
+        # Any distribution that is restricted to the count 0 is a point mass.
         none = np.zeros((len(weights), 1))
         zero = Part(Poisson.family, (none + 1.0,), low=none, high=none)
         parts = [(zero, weights[:, :1]), *((part, weights[:, 1:]) for part in self._other_counts._parts(shape))]
@@ -137,7 +137,8 @@ class ZeroInflated(ZeroModified):
     pi : Tensor or float, optional
         Probability of an extra zero, in [0, 1]; broadcasts with `base.batch_shape`.
     logits : Tensor or float, optional
-        log(pi / (1 - pi)), instead of `pi`. Networks should predict it: it keeps its digits if pi is close to 0 or 1.
+        log(pi / (1 - pi)), instead of `pi`. Networks should predict logits, which keep their digits if pi is close to 0
+        or 1.
     validate_args : bool, optional
         Validate values. Default: only on a CPU.
 
@@ -164,13 +165,13 @@ class ZeroInflated(ZeroModified):
             zero = weighted_logsumexp(logs, self._weights())
         else:
             logits = self._logits.double()
-            # log(pi + (1 - pi) p(0)), whose second derivatives are finite, unlike those of logaddexp.
+            # log(pi + (1 - pi) p(0)) has finite second derivatives, unlike logaddexp.
             zero = logsigmoid(logits) + softplus(at_zero - logits)
         return torch.where(positive, self._log_other_weight(positive) + log_p, zero).to(self.dtype)
 
 
 class Hurdle(ZeroModified):
-    """Hurdle counts: zero with probability pi, else a count of the base given that it is at least 1.
+    """Hurdle counts: zero with probability pi, else a count of the base truncated to 1 and above.
 
     p(0) = pi, p(y) = (1 - pi) base.p(y) / (1 - base.p(0)) for y > 0; unlike in `ZeroInflated`, zeros may also be rarer
     than in the base.
@@ -203,7 +204,7 @@ class Hurdle(ZeroModified):
         y = self.as_counts(value)
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         positive = y > 0
-        # Any positive count serves where y is 0: its gradient is cut.
+        # Where y is 0, any positive count may stand in, as its gradient is cut.
         beyond = self._log_other_weight(positive) + self._log_positive(y.clamp(min=1))
         if self._logits is None:
             zero = torch.where(positive, 1.0, self._parameter.double()).log()
