@@ -1,4 +1,8 @@
-"""Generalised linear models as members, fitted exactly. Raw outputs are linear in the columns, or constant."""
+"""Generalised linear models (GLMs) as members, fitted exactly.
+
+The raw outputs of a likelihood's head, such as log mu and log gamma of a Double Poisson, are linear in the columns or
+constant.
+"""
 
 import json
 import warnings
@@ -26,7 +30,7 @@ _FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "encoder.json"
 
 
 class GLM(Member):
-    """The GLM of a likelihood, on standardised numbers and indicators for levels and missing values.
+    """A member whose raw outputs are linear in standardised numbers and in indicators of levels and missing values.
 
     Slopes have normal priors, so that few rows with many columns do not lead to extreme predictions, least of all of
     the dispersion. With more rows, the likelihood outweighs the priors. Raw outputs are limited to the range of the
@@ -39,13 +43,13 @@ class GLM(Member):
     linear : LinearPredictor
         Raw outputs as a linear function of the inputs.
     unit : float
-        The unit of exposures.
+        The exposure that counts as 1.
     encoder : FeatureEncoder, optional
-        Makes inputs of a table.
+        Converts tables to inputs; None with a `design`.
     design : Design, optional
-        The same for a `CountGLM`, whose categories are differences from a reference level.
-    low, high : array, optional
-        The range of each raw output. Default: no limits.
+        Converts tables to inputs for a `CountGLM`, whose levels are compared with a reference level.
+    low, high : array, shape (raw outputs,), optional
+        Limits of each raw output when rows are predicted. Default: no limits.
     """
 
     label = "GLM"
@@ -100,9 +104,10 @@ class GLM(Member):
         other_heads: Sequence[Head] = (),
         is_rough: bool = False,
     ) -> Self:
-        """Fit the GLM of a likelihood, or of the one among `other_heads` that fits censored counts best.
+        """Fit the GLM of the likelihood `head`, with ridge penalties on the slopes.
 
-        If `is_rough`, an approximate optimum is good enough.
+        If some counts are censored, the GLMs of `other_heads` are fitted as well, and the one under which the counts
+        are most likely is returned. If `is_rough`, an approximate optimum is good enough.
         """
         head = make_head(cls.default_likelihood) if head is None else head
         train = train.rows(train.has_weight)
@@ -144,7 +149,9 @@ class GLM(Member):
 
     @classmethod
     def compute_penalties(cls, weight: np.ndarray, n_raw: int) -> list[float]:
-        """Compute the ridge penalty of each raw output, which is that of its prior for a mean loss over the rows.
+        """Compute the ridge penalty on the slopes of each raw output, relative to the mean loss over the rows.
+
+        It is the penalty of the normal prior with the standard deviations `prior_deviations`.
 
         A row of weight 3 is three rows. If weights add up to less than their effective sample size, because they were
         normalised, they do not count rows, and the effective sample size does.
@@ -166,7 +173,7 @@ class GLM(Member):
         return {} if self.encoder is None else self.encoder.levels
 
     def raw(self, X: ColumnTable) -> Tensor:
-        """Compute raw outputs. Shape: (rows, 1, P)."""
+        """Compute the P raw outputs of each row. Shape: (rows, 1, P)."""
         if self.design is not None:
             inputs = self.design.read(X)
         else:
@@ -209,7 +216,7 @@ class GLM(Member):
 
 
 def _choose_likeliest(heads: Sequence[Head], fits: Sequence[LinearFit], inputs: np.ndarray, sample: CountRows) -> int:
-    """Return the number of the fit under which the counts are most likely."""
+    """Return the position of the fit under which the counts are most likely."""
     rows, weight = sample.replace(X=None).map(torch.from_numpy), sample.weight_or_ones
     with torch.no_grad():
         losses = [
@@ -220,9 +227,9 @@ def _choose_likeliest(heads: Sequence[Head], fits: Sequence[LinearFit], inputs: 
 
 
 class PoissonGLM(GLM):
-    """A Poisson GLM with log link, the usual baseline; a small ridge penalty keeps coefficients of rare levels finite.
+    """A Poisson GLM with log link, the usual baseline.
 
-    The likelihood of networks is ignored.
+    A small ridge penalty keeps the coefficients of rare levels finite. The likelihood of a task is ignored.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Linear predictors of raw outputs: standardised columns, the fit, and the covariance of its coefficients."""
+"""Fit raw outputs of a head that are linear in the columns, and compute the covariance of the coefficients.
+
+Columns are standardised for the fit; coefficients are converted back to the original columns.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,7 +21,10 @@ _MAX_RELATIVE_SPREAD = 1e-14
 
 
 class LinearPredictor(NamedTuple):
-    """Raw outputs as a linear function of standardised columns, which stays precise for columns far from 0."""
+    """Raw outputs as a linear function of standardised columns: slopes * (x - center) / scale + base.
+
+    Standardising keeps digits for columns whose values are far from 0.
+    """
 
     center: np.ndarray
     scale: np.ndarray
@@ -26,14 +32,14 @@ class LinearPredictor(NamedTuple):
     base: np.ndarray
 
     def raw(self, X: np.ndarray) -> np.ndarray:
-        """Compute raw outputs. Shape: (rows, columns) -> (rows, raw outputs)."""
+        """Compute the raw outputs of rows. Shape: (rows, columns) -> (rows, raw outputs)."""
         return ((X - self.center) / self.scale) @ self.slopes.T + self.base
 
 
 class Coordinates(NamedTuple):
-    """Standardised coordinates of columns, (x - center) / scale.
+    """How columns are standardised, (x - center) / scale, and which of them are `kept` for a fit.
 
-    Constant columns and linear combinations of earlier columns are not `kept`.
+    Constant columns and linear combinations of earlier columns are not kept.
 
     >>> coordinates = standardize(np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]]), np.ones(3))
     >>> coordinates.kept.tolist()
@@ -46,13 +52,13 @@ class Coordinates(NamedTuple):
     is_constant: np.ndarray
 
     def transform(self, X: np.ndarray) -> np.ndarray:
-        """Standardise columns and select those that were kept. Shape: (N, K) -> (N, number of kept columns)."""
+        """Standardise columns and select the kept ones. Shape: (rows, columns) -> (rows, kept columns)."""
         return ((X - self.center) / self.scale)[:, self.kept]
 
     def to_columns(self, linear: bool) -> np.ndarray:
-        """Return the matrix that converts coefficients of standardised columns to those of the original columns.
+        """Return the matrix that converts coefficients of standardised columns to coefficients of the original ones.
 
-        Coefficients are the intercept and the slopes. If the raw output is not `linear`, it has an intercept only.
+        Coefficients are the intercept and the slopes of one raw output. If it is not `linear`, it has no slopes.
         """
         if not linear:
             return np.ones((1, 1))
@@ -61,7 +67,7 @@ class Coordinates(NamedTuple):
 
 
 class LinearFit(NamedTuple):
-    """A fitted linear model: the predictor, its coordinates, the objective and the end of the search."""
+    """The result of `fit_linear`: the linear predictor, the standardised columns, the objective and its optimum."""
 
     linear: LinearPredictor
     coordinates: Coordinates

@@ -48,7 +48,11 @@ _MIN_CURVATURE_SHARE = 1e-12
 
 
 class Optimum(NamedTuple):
-    """The end of a search. `gradient_norm` is the norm of the gradient of the objective, which is a mean over rows."""
+    """The coefficients `theta` at which a search ended, and whether it converged.
+
+    `gradient_norm` is the norm of the gradient of the objective there, NaN after a rough search. `n_iter` is the number
+    of steps.
+    """
 
     theta: np.ndarray
     gradient_norm: float
@@ -67,19 +71,20 @@ class _Point(NamedTuple):
 
 
 class LinearObjective:
-    """Weighted mean loss plus alpha / 2 times the sum of squared slopes, with first and second derivatives.
+    """The function of the coefficients that a fit minimises, with its first and second derivatives.
 
-    Raw output p is linear in all columns if `linear[p]` is True, else constant. theta holds the coefficients of one raw
-    output after the other: the intercept, then the slopes if there are any. `alpha` is the weight of the penalty, one
-    number for all raw outputs or one for each. Shape: X of the sample (N, K), its other fields (N,), all float64
-    tensors; theta (D,).
+    It is the weighted mean loss of N rows plus alpha / 2 times the sum of squared slopes. Raw output p is linear in
+    all K columns if `linear[p]` is True, else constant. The vector theta holds the D coefficients of one raw output
+    after the other: the intercept, then the slopes if there are any. `alpha` is the weight of the penalty, one number
+    for all raw outputs or one for each. Shape: X of the sample (N, K), its other fields (N,), all float64 tensors;
+    theta (D,).
 
     >>> from ddpn.networks.heads import make_head
     >>> from ddpn.rows.count_rows import CountRows
     >>> sample = CountRows(torch.tensor([[-1.0], [1.0]]).double(), torch.tensor([1.0, 3.0]).double())
     >>> objective = LinearObjective(make_head("poisson"), sample, (True,))
-    >>> found = maximize(objective, objective.start())
-    >>> bool(np.allclose(found.theta, [np.log(3) / 2, np.log(3) / 2])), found.converged
+    >>> optimum = maximize(objective, objective.start())
+    >>> bool(np.allclose(optimum.theta, [np.log(3) / 2, np.log(3) / 2])), optimum.converged
     (True, True)
     """
 
@@ -91,7 +96,7 @@ class LinearObjective:
         self.weight = torch.ones_like(sample.y) if sample.weight is None else sample.weight
         self.share = self.weight / self.weight.sum()
         self.design = torch.cat([sample.X.new_ones(len(sample), 1), sample.X], dim=1)
-        widths = [self.design.shape[1] if sees else 1 for sees in linear]
+        widths = [self.design.shape[1] if is_linear else 1 for is_linear in linear]
         ends = np.cumsum(widths).tolist()
         # For each raw output, the positions of its coefficients in theta, and the columns that they multiply.
         self.blocks = [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
@@ -102,13 +107,13 @@ class LinearObjective:
 
     @cached_property
     def constant(self) -> np.ndarray:
-        """The coefficients of the head's fit without columns; all slopes are 0."""
+        """The coefficients of the fit without columns (`Head.sample_start`), in which all slopes are 0."""
         theta = np.zeros(self.blocks[-1].stop)
         theta[[block.start for block in self.blocks]] = self.head.sample_start(self.sample).numpy()
         return theta
 
     def start(self) -> np.ndarray:
-        """Choose where the search starts: the line of a Poisson GLM with the best of a few dispersions.
+        """Choose the coefficients from which the search starts: a Poisson GLM with the best of a few dispersions.
 
         The constant fit would be a bad start, because it explains all variation of the counts by their dispersion. If
         counts vary much, the Double Poisson is then so wide that its location has almost no slope, and the search ends
@@ -132,7 +137,7 @@ class LinearObjective:
         return float(np.nan_to_num(self.share.numpy() @ self.losses(theta) + penalty, nan=np.inf))
 
     def _fit_poisson_line(self) -> np.ndarray:
-        """Roughly fit the intercept and slopes of a Poisson GLM to the same rows with the same penalty."""
+        """Fit the intercept and slopes of a Poisson GLM approximately, to the same rows with the same penalty."""
         poisson = LinearObjective(PoissonHead(), self.sample, (True,), float(self.penalty.max(initial=0.0)))
         return _minimise_roughly(poisson, poisson.start(), sum(_ROUGH_STEPS))[0]
 
@@ -147,7 +152,7 @@ class LinearObjective:
             return self.head.sample_loss(self.raw(theta), self.sample).numpy()
 
     def value_and_gradient(self, theta: np.ndarray, rough: bool = False) -> tuple[float, np.ndarray]:
-        """Compute the objective and its gradient (D,); if `rough`, in float32, which is faster."""
+        """Compute the objective and its gradient (D,). If `rough`, use float32, which is faster."""
         check_deadline()
         raw = self.raw(theta)
         raw = (raw.float() if rough else raw).requires_grad_()
@@ -178,8 +183,8 @@ class LinearObjective:
     def scores(self, theta: np.ndarray, covariance: np.ndarray | None = None) -> np.ndarray:
         """Compute the gradient of every row's loss with respect to all coefficients, without weights and penalty.
 
-        Shape: (N, D). If the covariance of the coefficients is given, gradients are divided by 1 minus the leverage of
-        the row, as if the row had not been fitted.
+        Shape: (N, D). With the `covariance` of the coefficients, gradients are divided by 1 minus the leverage of the
+        row, as if the row had not been fitted.
         """
         raw = self.raw(theta)
         slopes = self.head.gradient(raw, self.sample)
@@ -192,7 +197,7 @@ class LinearObjective:
         return torch.cat(parts, dim=1).numpy()
 
     def information_roots(self, theta: np.ndarray) -> list[np.ndarray]:
-        """Compute Cholesky factors of the expected information, with penalty, of each raw output's coefficients."""
+        """Compute, for each raw output, a Cholesky factor of its expected information plus the penalty."""
         sample, raw = self.sample, self.raw(theta)
         curvatures = self.head.curvature(raw, sample)
         roots = []
@@ -224,9 +229,9 @@ def _minimise_roughly(
 
 
 def _search_scaled(objective: LinearObjective, start: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
-    """Search by L-BFGS in units in which the expected information at the start is 1.
+    """Minimise the objective by L-BFGS; return the coefficients and the number of steps.
 
-    Also return the number of steps.
+    Coefficients are in units in which their expected information at the start is 1.
     """
     parts = list(zip(objective.information_roots(start), objective.blocks, strict=True))
 
@@ -293,13 +298,16 @@ def _evaluate(objective: LinearObjective, theta: np.ndarray) -> _Point:
 
 
 def _scale_by_curvature(hessian: np.ndarray) -> np.ndarray:
-    """Return units of theta in which all curvatures are 1; results then do not depend on the units of the counts."""
+    """Return a unit for each coefficient in which its curvature is 1, so that the units of counts do not matter."""
     curvature = np.abs(np.diag(hessian))
     return 1.0 / np.sqrt(np.where(curvature > 0.0, curvature, 1.0))
 
 
 def inverse_information(hessian: np.ndarray, total: float = 1.0) -> np.ndarray:
-    """Compute (total * hessian)^-1, the covariance of the estimates; very large in directions without information."""
+    """Compute (total * hessian)^-1, the covariance of the estimates; very large in directions without information.
+
+    `hessian` is that of the mean loss, and `total` the sum of the weights.
+    """
     units = _scale_by_curvature(hessian)
     values, vectors = np.linalg.eigh(hessian * np.outer(units, units))
     inverse = (vectors / np.maximum(values, _MIN_CURVATURE_SHARE * values[-1])) @ vectors.T
@@ -307,7 +315,7 @@ def inverse_information(hessian: np.ndarray, total: float = 1.0) -> np.ndarray:
 
 
 def find_optimum(objective: LinearObjective, theta: np.ndarray, tol: float, max_iter: int, rough: bool) -> Optimum:
-    """Search for the maximum from these coefficients, or roughly by L-BFGS alone."""
+    """Minimise the objective from the coefficients `theta`: by `maximize`, or if `rough`, by L-BFGS alone."""
     if not rough:
         return maximize(objective, theta, tol, max_iter)
     with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():

@@ -1,4 +1,7 @@
-"""Fit networks as a member: encode rows, and train all networks together."""
+"""Fit networks as a member: encode rows, and train all networks together.
+
+A copy is an ensemble that is fitted without one fold of the rows; the networks of all copies are trained as one model.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,9 +49,9 @@ _MAX_SCREENED_ROWS = 65_536
 
 
 class Encoded(NamedTuple):
-    """Training and validation rows as tensors, the fitted encoder, and the selected inputs (None for all).
+    """The rows from which networks are trained: training and validation rows as tensors, with their fitted encoder.
 
-    If there is a `packing`, the inputs are packed.
+    `chosen` holds the positions of the selected inputs, None for all. With a `packing`, the inputs are packed.
     """
 
     encoder: FeatureEncoder
@@ -59,12 +62,12 @@ class Encoded(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The number of inputs."""
+        """The number of inputs of the networks."""
         return self.encoder.n_inputs if self.chosen is None else len(self.chosen)
 
 
 class NetworkFit(Generic[Kind]):
-    """Fits networks, for one member or for all copies of a cross-fitted one.
+    """Fits the networks of one member, or of all copies of a cross-fitted member.
 
     Parameters
     ----------
@@ -77,7 +80,7 @@ class NetworkFit(Generic[Kind]):
     seeds : tuple of int, optional
         A seed per network. Default: drawn from the seed of `fit`.
     runtime : Runtime, optional
-        The device. Default: a GPU if there is one.
+        The device and processes of the training. Default: a GPU if there is one.
     checkpoint : Path, optional
         A file from which an interrupted training resumes.
     verbose : bool
@@ -106,7 +109,7 @@ class NetworkFit(Generic[Kind]):
         self.stream = stream
 
     def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock) -> Kind:
-        """Fit one member."""
+        """Fit one member: encode the rows and train the networks; validation rows select the best epoch of each."""
         used = train if train.has_weight.all() else train.rows(train.has_weight)
         self._set_rows(used, len(used))
         numeric, config = self._make_settings(used, self.seeds or _draw_seeds(seed, self.options.n_networks))
@@ -123,30 +126,31 @@ class NetworkFit(Generic[Kind]):
         return self._make_member(rows, model, self._train(trained, rows.train, rows.validation, config, clock))
 
     def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int, clock: Clock) -> list[Kind]:
-        """Train the networks of all copies side by side; each copy has its own encoder.
+        """Fit one copy per fold, each with a separate encoder; the networks of all copies are trained as one model.
 
-        One epoch is chosen for all of them, by their mean score on the rows that they left out.
+        `fold` holds the fold number of each row. One epoch is chosen for all copies, by their mean score on the rows
+        that they left out.
         """
-        number, n_each = int(fold.max()) + 1, self.options.n_networks
+        number, n_per_copy = int(fold.max()) + 1, self.options.n_networks
         smallest = len(train) - int(np.bincount(fold).max())
         self._set_rows(train, smallest)
-        seeds = _draw_seeds(seed, number * n_each)
+        seeds = _draw_seeds(seed, number * n_per_copy)
         numeric, config = self._make_settings(train, seeds)
         parts = [(train.rows(fold != k), train.rows(fold == k)) for k in range(number)]
         # Not packed, because the copies differ in which inputs are numbers.
         encoded = [self._encode(numeric, *part, seed, packs=False) for part in parts]
         model = self._build(max(part.width for part in encoded), len(seeds))
-        slices = [slice(k * n_each, (k + 1) * n_each) for k in range(number)]
+        slices = [slice(k * n_per_copy, (k + 1) * n_per_copy) for k in range(number)]
         for k, rows in enumerate(encoded):
-            alone = self._build(rows.width, n_each)
+            alone = self._build(rows.width, n_per_copy)
             alone.reset(seeds[slices[k]], self._start(train.rows(fold != k)))
-            _put_networks(model, slices[k], alone)
-        together = _join_copies([(rows.train, rows.validation) for rows in encoded], n_each)
+            _write_networks(model, slices[k], alone)
+        together = _join_copies([(rows.train, rows.validation) for rows in encoded], n_per_copy)
         history = self._train(model, together, None, config, clock)
         copies = []
         for k, rows in enumerate(encoded):
-            alone = self._build(rows.width, n_each)
-            # The inverse of `_put_networks`.
+            alone = self._build(rows.width, n_per_copy)
+            # The inverse of `_write_networks`.
             shapes = {name: tuple(map(slice, tensor.shape)) for name, tensor in alone.state_dict().items()}
             alone.load_state_dict(
                 {name: tensor[slices[k]][shapes[name]] for name, tensor in model.state_dict().items()}
@@ -160,7 +164,7 @@ class NetworkFit(Generic[Kind]):
         self.options = self.options.with_widths(rows)
 
     def _make_settings(self, train: CountRows, seeds: tuple[int, ...]) -> tuple[str, TrainingConfig]:
-        """Return the encoding of numbers and the training settings for networks with these seeds."""
+        """Return the encoding of numeric columns, and the training settings of networks with these seeds."""
         numeric, columns = self.options.numeric, np.shape(train.X)[1]
         config = self.options.make_config(self.n_rows, seeds, self.head.validation_score, columns)
         return choose_numeric_encoding(self.n_rows, columns) if numeric == "auto" else numeric, config
@@ -174,7 +178,7 @@ class NetworkFit(Generic[Kind]):
         return self.kind(self.head, self.options, rows.encoder, rows.chosen, model, self.unit, self.n_rows, history)
 
     def _encode(self, numeric: str, train: CountRows, validation: CountRows | None, seed: int, packs: bool) -> Encoded:
-        """Fit an encoder to the training rows; encode training and validation rows."""
+        """Fit an encoder to the training rows; encode training and validation rows. If `packs`, pack the inputs."""
         check_deadline()
         encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
         # The level effects of a row are computed from other folds, so never from rows of the same group.
@@ -198,7 +202,7 @@ class NetworkFit(Generic[Kind]):
         return Encoded(encoder, chosen, train_tensors, validation_tensors, packing)
 
     def _choose_inputs(self, train: CountRows, inputs: np.ndarray) -> np.ndarray | None:
-        """Select inputs of a very wide table; return None for all inputs."""
+        """Choose the inputs to use of a table with very many columns; return their positions, or None for all."""
         if np.shape(train.X)[1] <= MAX_ENCODED_COLUMNS:
             return None
         scale = np.ones(len(train)) if train.exposure is None else train.exposure
@@ -207,7 +211,7 @@ class NetworkFit(Generic[Kind]):
     def encode_stream(
         self, numeric: str, train: CountRows, validation: CountRows | None, config: TrainingConfig
     ) -> tuple[Encoded, TrainingConfig]:
-        """Fit an encoder to a sample; return the encoded stream and the settings of a training on it."""
+        """Fit an encoder to `train`, a sample of the stream; return the encoded stream and its training settings."""
         assert self.stream is not None
         encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
         encoder.fit(train.X, train.y, train.weight, train.exposure)
@@ -239,9 +243,9 @@ class NetworkFit(Generic[Kind]):
         return Encoded(encoder, chosen, stream, validation_rows), config
 
     def to_tensors(self, sample: CountRows, inputs: Tensor, mean: float | None = None) -> TensorRows:
-        """Convert rows to tensors: float32 (float64 for large counts), weights with mean 1, exposures in units.
+        """Convert rows to tensors: float32 (float64 for large counts), weights with mean 1, exposures / unit.
 
-        If the rows are a part of all rows, `mean` is the mean weight of all.
+        If the rows are a part of the training rows, `mean` is the mean weight of all training rows.
         """
         dtype = torch.float32 if sample.y.max(initial=0.0) < 2**24 else torch.float64
         weight = None
@@ -257,7 +261,7 @@ class NetworkFit(Generic[Kind]):
         )
 
     def _start(self, sample: CountRows) -> Tensor | None:
-        """Fit the head without features; return None if training starts from random weights."""
+        """Fit the raw outputs of the head without features, from which training starts; None for a random start."""
         if self.options.start == "random":
             return None
         wide = self.to_tensors(sample.replace(X=None), torch.zeros(len(sample), 0)).map(torch.Tensor.double)
@@ -288,7 +292,7 @@ class NetworkFit(Generic[Kind]):
 
 
 def build_model(head: Head, options: NetworkOptions, n_in: int, n_networks: int) -> CountModel:
-    """Build networks with this many inputs."""
+    """Build `n_networks` networks with `n_in` inputs. Their weights are to be drawn by `CountModel.reset`."""
     if options.backbone == "mlp":
         layers = MLP(n_in=n_in, n_networks=n_networks, hidden=options.widths, activation=options.activation)
         return CountModel(layers, head, n_networks)
@@ -301,7 +305,7 @@ def build_model(head: Head, options: NetworkOptions, n_in: int, n_networks: int)
 
 
 def select_inputs(inputs: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
-    """Select the inputs with the positions `chosen`; None selects all inputs."""
+    """Select the inputs (columns of the matrix) at the positions `chosen`; None selects all inputs."""
     return inputs if chosen is None else np.ascontiguousarray(inputs[:, chosen])
 
 
@@ -312,25 +316,29 @@ def _draw_seeds(seed: int, number: int) -> tuple[int, ...]:
 # Networks of several copies of a member, each with its own inputs, that are trained as one model ----------------------
 
 
-def _join_copies(copies: Sequence[tuple[Any, Any]], n_each: int) -> PerNetworkRows:
-    """Join the rows of copies with different inputs for joint training; missing inputs are 0."""
+def _join_copies(copies: Sequence[tuple[Any, Any]], n_per_copy: int) -> PerNetworkRows:
+    """Join the rows of all copies, so that their networks can be trained as one model.
+
+    `copies` holds the training and validation rows of each copy, which has `n_per_copy` networks. A copy with fewer
+    inputs than others gets zeros for the missing ones.
+    """
     width, samples, end = max(train.X.shape[1] for train, _ in copies), [], 0
     positions: tuple[list[Tensor], list[Tensor]] = [], []
     for copy in copies:
         for sample, indices in zip(copy, positions, strict=True):
             more = torch.zeros(len(sample), width - sample.X.shape[1])
             samples.append(sample.replace(X=torch.cat([sample.X, more], dim=1)))
-            indices += [torch.arange(end, end + len(sample))] * n_each
+            indices += [torch.arange(end, end + len(sample))] * n_per_copy
             end += len(sample)
     joined = {name: torch.cat([sample.parts[name] for sample in samples]) for name in samples[0].parts}
     return PerNetworkRows(CountRows.from_checked(**joined), *positions)
 
 
-def _put_networks(model: CountModel, networks: slice, part: CountModel) -> None:
-    """Copy the networks of one copy into their slice of the jointly trained model.
+def _write_networks(model: CountModel, networks: slice, part: CountModel) -> None:
+    """Write the weights of one copy, `part`, into the model of all copies, at the positions `networks`.
 
-    Inputs that only other copies have come last. They and their weights are 0 for these networks, so that a copy starts
-    as if it were trained alone.
+    Inputs that only other copies have come last. They and their weights are 0 for these networks, so that the copy
+    starts as if it were trained alone.
     """
     whole = model.state_dict()
     for name, tensor in part.state_dict().items():

@@ -123,7 +123,7 @@ class NetworkOptions(OptimizerOptions):
                 raise ConfigError(argument=name, must='be "auto" or an integer of at least 1', got=repr(value))
 
     def with_widths(self, rows: int) -> "NetworkOptions":
-        """Replace "auto" widths of layers by the default for this many rows."""
+        """Return options in which "auto" widths of layers are replaced by those for this many training rows."""
         if self.hidden != "auto":
             return self
         # For few rows, larger networks predict no better and cost more (network_defaults.md).
@@ -131,12 +131,15 @@ class NetworkOptions(OptimizerOptions):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The widths of layers. If they are "auto", `with_widths` must be called before."""
+        """The widths of the hidden layers. While they are "auto", only the result of `with_widths` has them."""
         assert not isinstance(self.hidden, str)
         return tuple(self.hidden)
 
     def make_config(self, rows: int, seeds: tuple[int, ...], score: str = "crps", columns: int = 1) -> "TrainingConfig":
-        """Make validated training settings for this many rows and columns; `score` replaces a score of "auto"."""
+        """Make training settings for this many rows and columns and one network per seed.
+
+        `score` is used if the score of these options is "auto".
+        """
         from ddpn.networks.backbones.members import ACTIVATIONS
         from ddpn.networks.training.config import TrainingConfig
 
@@ -172,7 +175,7 @@ TRAINING_OPTIONS = tuple(
 
 
 def check_training_options(options: Mapping[str, Any] | None) -> JsonObject:
-    """Return the options as a dictionary; raise a `ConfigError` for unknown ones."""
+    """Return an estimator's `training_options` as a dictionary; raise a `ConfigError` for unknown keys."""
     if options is not None and not isinstance(options, Mapping):
         must, got = 'be a dictionary such as {"lr": 0.002}', f"{options!r:.60}"
         raise ConfigError(argument="training_options", must=must, got=got)
@@ -181,13 +184,13 @@ def check_training_options(options: Mapping[str, Any] | None) -> JsonObject:
 
 
 def make_small_options(options: NetworkOptions, rows: int) -> NetworkOptions:
-    """Fill in unset options of networks in a mixture, for a short training."""
+    """Fill in the options of networks in a mixture that the user has not set, for a short training."""
     filled = _set_steps(options, rows, _MIXTURE_STEPS[rows > SMALL_TABLE_ROWS])
     return _weaken_decay(filled) if rows > SMALL_TABLE_ROWS else filled
 
 
 def make_large_options(options: NetworkOptions, rows: int) -> NetworkOptions:
-    """Fill in unset options of the large networks in a mixture."""
+    """Fill in the options of large networks in a mixture that the user has not set."""
     widths, steps = _LARGE_WIDTHS_AND_STEPS[rows > SMALL_TABLE_ROWS]
     filled = replace(_set_steps(options, rows, steps), numeric="steps", hidden=widths)
     return _weaken_decay(filled) if rows <= SMALL_TABLE_ROWS else filled

@@ -50,17 +50,17 @@ class Networks(Member):
     options : NetworkOptions
         How the networks were built and trained.
     encoder : FeatureEncoder
-        Makes inputs of a table.
+        Converts tables to inputs.
     chosen : array of int or None
-        The inputs that are used, None for all.
+        The positions of the inputs that the networks use, None for all.
     model : CountModel
         The networks, in float64.
     unit : float
-        The unit of exposures.
+        The exposure that counts as 1.
     n_rows : int
-        The number of rows that they were fitted to.
+        The number of rows on which the networks were trained.
     history : History
-        How the training went.
+        The record of the training.
     """
 
     label = "networks"
@@ -107,7 +107,7 @@ class Networks(Member):
     def fit_copies(
         cls, train: CountRows, fold: np.ndarray, seed: int, clock: Clock = NO_LIMIT, **options: Any
     ) -> list[Self]:
-        """Train the networks of all copies side by side. Each copy has its own encoder.
+        """Fit one copy per fold, each with a separate encoder; the networks of all copies are trained as one model.
 
         One epoch is chosen for all copies, by their mean score on the rows that they left out.
         """
@@ -115,7 +115,7 @@ class Networks(Member):
 
     @property
     def is_underfitted(self) -> bool:  # type: ignore[override]
-        """True if the best epochs came late in the training."""
+        """True if the best epochs came late in the training, so that larger networks may learn more."""
         planned = self.options.epochs if isinstance(self.options.epochs, int) else len(self.history.epochs)
         return float(np.mean(self.history.best_epoch)) > _LATE_SHARE * planned
 
@@ -135,7 +135,10 @@ class Networks(Member):
 
     @torch.no_grad()
     def raw(self, X: ColumnTable) -> Tensor:
-        """Compute the raw outputs of every network; they do not depend on the other rows. Shape: (rows, M, P)."""
+        """Compute the P raw outputs of M networks. Shape: (rows, M, P).
+
+        The outputs of a row are the same bit for bit, whichever other rows `X` has.
+        """
         inputs = select_inputs(self.encoder.encode(X), self.chosen)
         blocks = []
         with threads_for(self.model.multiply_adds(torch.from_numpy(inputs[:_BLOCK_ROWS]))):
@@ -222,7 +225,10 @@ class LargeNetworks(Networks):
 
 
 def _can_be_large(task: Task) -> bool:
-    """Return True if large networks apply: the likelihood is one of counts, and the user has not set network sizes."""
+    """Return True if large networks apply to a task.
+
+    That is the case if the likelihood is one of counts, and the user has not set sizes, encoding or epochs.
+    """
     default = NetworkOptions()
     is_customised = any(
         getattr(task.options, name) != getattr(default, name) for name in ("hidden", "numeric", "epochs")

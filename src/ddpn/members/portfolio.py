@@ -1,4 +1,7 @@
-"""Fit several members, the cheapest first, and choose their weights in a mixture."""
+"""Fit several members, the cheapest first, and choose their weights in a mixture.
+
+A block is a set of held-out rows that are predicted together, as an array of positions (`MemberPredictions.divide`).
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -70,9 +73,10 @@ def make_chosen_specs(task: Task, names: Sequence[str]) -> list[MemberSpec]:
 
 @dataclass
 class Portfolio:
-    """Fits members one after the other, and chooses their weights by the CRPS of held-out rows.
+    """Fits the members of a mixture one after the other, and chooses their weights by the CRPS of held-out rows.
 
-    `on_step` is called with a line on each step. With `jobs`, members are fitted as jobs.
+    `specs` are the members to fit. `on_step` is called with a line on each step. With `jobs`, members are fitted as
+    jobs, some at the same time.
     """
 
     specs: Sequence[MemberSpec]
@@ -185,7 +189,7 @@ class Portfolio:
             self.not_tried[spec.name] = f"a larger model than {smaller} was not expected to help"
 
     def _record_rest(self) -> None:
-        """Record why the remaining members were not tried."""
+        """Record why members that were neither fitted nor left out so far were not tried."""
         for spec in self.specs:
             if spec.name in (*self.members, *self.left_out, *self.not_tried):
                 continue
@@ -207,7 +211,10 @@ class Portfolio:
         self.predictions.discard(spec.name)
 
     def _weigh(self, spec: MemberSpec, scores: MixtureScores, blocks: Sequence[np.ndarray]) -> bool:
-        """Update the weights of all members so far; return False if there was no time to score the new member."""
+        """Score the new member, and update the weights of all members so far; return False if there was no time.
+
+        `blocks` are the held-out rows to score.
+        """
         try:
             with single_thread(), torch.no_grad(), self.clock.limit():
                 parts = [self.predictions.predict(spec.name, block) for block in blocks]
@@ -240,14 +247,14 @@ class Portfolio:
     def _choose_fold_weights(
         self, names: Sequence[str], scores: MixtureScores, fold: np.ndarray
     ) -> list[dict[str, float]]:
-        """Choose the weights of each fold on the rows of the other folds."""
+        """Choose weights for each fold by the scores of the rows of all other folds; `fold` numbers the scored rows."""
         chosen = [
             choose_mixture_weights(scores, scores.weight * (fold != number)) for number in range(int(fold.max()) + 1)
         ]
         return [dict(zip(names, weights.tolist(), strict=True)) for weights in chosen]
 
     def _choose_scored_blocks(self) -> list[np.ndarray]:
-        """Choose the held-out rows that are scored to choose weights, as blocks of `predictions`."""
+        """Choose the held-out rows by which weights are chosen; return their positions, block by block."""
         held_out = self.predictions
         max_rows = int(min(_MAX_SCORED_ROWS, max(_MIN_SCORED_ROWS, _SCORED_ROWS_PER_SECOND * self.clock.left)))
         if len(held_out) <= max_rows:

@@ -34,10 +34,10 @@ _CATEGORY_BIT, _MAX_DECISION, _MISSING_BITS = 1, 15, 12
 
 
 class Booster:
-    """A fitted sum of trees, without its training rows.
+    """A fitted sum of trees, which maps rows of a matrix to numbers, without its training rows.
 
-    `text` is the model in LightGBM's text format, "" if there are no trees. `chosen` has the positions of the columns
-    that the trees use; None stands for all columns.
+    `text` is the model in LightGBM's text format, "" if there are no trees. `chosen` holds the positions of the matrix
+    columns that the trees use; None stands for all columns.
     """
 
     def __init__(self, text: str, chosen: np.ndarray | None) -> None:
@@ -49,11 +49,11 @@ class Booster:
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The trees as arrays, see `parse_arrays`."""
+        """The trees as flat arrays by name, see `parse_arrays`."""
         return parse_arrays(self._text)
 
     def raw(self, matrix: np.ndarray) -> np.ndarray:
-        """Sum the trees for every row of the matrix with all columns. For a mean, the sum is the log rate."""
+        """Sum the outputs of the trees for every row of the whole matrix. For a mean, the sum is the log rate."""
         if self._booster is None or not len(matrix):
             return np.zeros(len(matrix))
         inputs = matrix if self.chosen is None else matrix[:, self.chosen]
@@ -64,7 +64,7 @@ class Booster:
 
 
 def parse_arrays(text: str) -> dict[str, np.ndarray]:
-    """Parse a text that LightGBM has just written; return one array over all trees for each quantity."""
+    """Parse a text that LightGBM has just written; return an array per quantity (`NAMES`), over all trees in turn."""
     trees = []
     for block in text.split("\nTree=")[1:]:
         lines = block.partition("\n\n")[0].splitlines()[1:]
@@ -82,12 +82,12 @@ def parse_arrays(text: str) -> dict[str, np.ndarray]:
 
 
 def slice_trees(arrays: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
-    """Return the arrays of each tree."""
+    """Divide the flat arrays of a booster into those of each tree; return a dictionary per tree."""
     return [{name: arrays[name][part] for name, part in tree.items()} for tree in _slice_arrays(arrays)]
 
 
 def _slice_arrays(arrays: Mapping[str, np.ndarray]) -> list[dict[str, slice]]:
-    """Return slices into the flat arrays, one dictionary per tree."""
+    """Return, for each tree, the slice of each flat array that belongs to it."""
     leaves, categories, words = (arrays[name].astype(np.int64) for name in SIZES)
     sizes = dict.fromkeys(PER_SPLIT, leaves - 1) | dict.fromkeys(PER_LEAF, leaves)
     sizes |= {"cat_boundaries": np.where(categories > 0, categories + 1, 0), "cat_threshold": words}
@@ -97,15 +97,15 @@ def _slice_arrays(arrays: Mapping[str, np.ndarray]) -> list[dict[str, slice]]:
 
 
 def format_trees(arrays: Mapping[str, np.ndarray], columns: int) -> str:
-    """Format arrays as the text that LightGBM reads as a model."""
+    """Format flat arrays as the text that LightGBM reads as a model of a matrix with this many columns."""
     names = " ".join(f"c{i}" for i in range(columns))
     head = [
         "tree", "version=v4", "num_class=1", "num_tree_per_iteration=1", "label_index=0",
         f"max_feature_idx={columns - 1}", f"feature_names={names}", f"feature_infos={' '.join(['none'] * columns)}", "",
     ]  # fmt: skip
-    lines, written = head, {name: list(map(repr, arrays[name].tolist())) for name in NAMES}
+    lines, texts = head, {name: list(map(repr, arrays[name].tolist())) for name in NAMES}
     for number, parts in enumerate(_slice_arrays(arrays)):
-        tree = {name: written[name][part] for name, part in parts.items()}
+        tree = {name: texts[name][part] for name, part in parts.items()}
         lines += ["", f"Tree={number}", f"num_leaves={len(tree['leaf_value'])}"]
         lines += [f"num_cat={max(0, len(tree['cat_boundaries']) - 1)}"]
         lines += [f"{name}={' '.join(values)}" for name, values in tree.items() if values]
@@ -117,7 +117,7 @@ def format_trees(arrays: Mapping[str, np.ndarray], columns: int) -> str:
 
 
 def boosters_to_files(boosters: Sequence[Booster]) -> dict[str, bytes]:
-    """Convert boosters to files, without pickles."""
+    """Convert boosters to a file of arrays, without pickles."""
     named = {f"{k}.{name}": values for k, booster in enumerate(boosters) for name, values in booster.arrays.items()}
     return {_FILE: arrays_to_bytes(**named)}
 
@@ -206,5 +206,5 @@ def _have_levels(
 
 
 def _find_starts(sizes: np.ndarray) -> np.ndarray:
-    """Return the start of each of several consecutive parts with these sizes."""
+    """Return the position at which each of several consecutive slices with these sizes begins."""
     return np.cumsum(sizes) - sizes

@@ -1,4 +1,8 @@
-"""Boost with LightGBM: rows and folds, the boosters of all folds while they grow, and when they stop."""
+"""Boost with LightGBM: rows and folds, the boosters of all folds while they grow, and when they stop.
+
+Each fold has a booster, which is fitted to the rows of the other folds (`inner`) and predicts the rows of this fold
+(`outer`). A round adds one tree to a booster.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -26,7 +30,10 @@ _MAX_LEAF_STEP = 2.0
 
 
 class Fold(NamedTuple):
-    """Rows that a booster is fitted to, rows that it predicts, and the columns that it uses (None for all)."""
+    """Positions of the rows to which a booster is fitted (`inner`) and of the held-out rows that it predicts (`outer`).
+
+    `chosen` holds the positions of the columns that it uses, None for all.
+    """
 
     inner: np.ndarray
     outer: np.ndarray
@@ -45,7 +52,7 @@ class TreeRows(NamedTuple):
     directions: np.ndarray | None = None
 
     def with_column(self, values: np.ndarray) -> "TreeRows":
-        """Add a numeric column that every fold uses."""
+        """Return the rows with one more numeric column, which every fold uses."""
         last = self.matrix.shape[1]
         return self._replace(
             matrix=np.column_stack([self.matrix, values]),
@@ -55,13 +62,19 @@ class TreeRows(NamedTuple):
 
 
 def compute_rates(sample: CountRows) -> tuple[np.ndarray, np.ndarray]:
-    """Compute counts per exposure, and weights times exposure: the data of an equivalent Poisson likelihood."""
+    """Compute the rate (count / exposure) and weight (weight * exposure) of each row.
+
+    Rates with these weights have the same Poisson likelihood as the counts with their exposures.
+    """
     scale = np.ones_like(sample.y) if sample.exposure is None else sample.exposure
     return sample.y / scale, scale * sample.weight_or_ones
 
 
 def divide_rows(y: np.ndarray, seed: int, group: np.ndarray | None = None, folds: int = FOLDS) -> list[Fold]:
-    """Divide rows into folds, with groups kept together. The rows to fit must include a count above 0 in every fold."""
+    """Divide rows with counts `y` into folds, with groups kept together.
+
+    Raise a `NotApplicableError` if a booster would be fitted to counts of 0 alone.
+    """
     pairs = [Fold(inner, outer) for inner, outer in split_folds(len(y), folds, seed, group)]
     if len(pairs) < 2:
         raise NotApplicableError("it needs at least two rows, or two groups of rows")
@@ -71,14 +84,14 @@ def divide_rows(y: np.ndarray, seed: int, group: np.ndarray | None = None, folds
 
 
 def choose_fold_columns(folds: list[Fold], matrix: np.ndarray, rate: np.ndarray, weight: np.ndarray) -> list[Fold]:
-    """Select the columns of each fold by its own rows, so that the rows to predict have no influence."""
+    """Select the columns of each fold by its `inner` rows alone, so that the held-out rows have no influence."""
     return [
         f._replace(chosen=choose_columns(matrix[f.inner], rate[f.inner], weight[f.inner], MAX_COLUMNS)) for f in folds
     ]
 
 
 def select_columns(matrix: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
-    """Select the chosen columns, or all if `chosen` is None."""
+    """Select the matrix columns at the positions `chosen`; None selects all."""
     return matrix if chosen is None else matrix[:, chosen]
 
 
@@ -91,7 +104,7 @@ def min_rows_per_leaf(rows: int) -> int:
 
 
 class Settings(NamedTuple):
-    """Settings of boosting: leaves per tree, learning rate, most rounds, patience in rounds, and seed."""
+    """Settings of boosting: leaves per tree, learning rate, largest number of rounds, patience in rounds, and seed."""
 
     leaves: int = 31
     rate: float = 0.05
@@ -101,7 +114,7 @@ class Settings(NamedTuple):
 
 
 class FoldData:
-    """LightGBM data sets of each fold. If all folds use the same columns, bins are computed once."""
+    """Makes the LightGBM data sets of each fold. If all folds use the same columns, bins are computed once."""
 
     def __init__(self, rows: TreeRows) -> None:
         import lightgbm
@@ -123,7 +136,7 @@ class FoldData:
         ).construct()
 
     def make_datasets(self, part: Fold) -> tuple[Any, Any]:
-        """Make data sets of the rows to fit and of the rows to predict (None if there are none)."""
+        """Make the data sets of the `inner` and of the `outer` rows of a fold; None if it has no `outer` rows."""
         whole = self._make_dataset(part.chosen) if self._whole is None else self._whole
         outer = whole.subset(np.sort(part.outer)) if len(part.outer) else None
         return whole.subset(np.sort(part.inner)), outer
@@ -142,9 +155,10 @@ def _get_column_options(rows: int, columns: int, share: float) -> dict[str, floa
 
 
 class BoostedTrees:
-    """The growing booster of one fold. `scores` and `held_out` are its sums for the fitted rows and for the other rows.
+    """The booster of one fold while trees are added to it.
 
-    It boosts a mean unless the objective is custom. Rows are sorted by their positions.
+    It minimises the Poisson loss of a mean, or a custom objective, whose derivatives are passed to `grow`. `inner` and
+    `outer` are sorted. `part` replaces the fold with the number `fold`, for example by all rows.
     """
 
     def __init__(
@@ -201,7 +215,7 @@ class BoostedTrees:
         return self._booster.current_iteration()
 
     def roll_back(self, rounds: int) -> None:
-        """Remove the trees after this many rounds. A first tree without splits, which adds 0, may remain."""
+        """Remove all trees after the first `rounds`. A first tree without splits, which adds 0, may remain."""
         for _ in range(self.rounds - rounds):
             self._booster.rollback_one_iter()
 
@@ -212,12 +226,12 @@ class BoostedTrees:
 
     @property
     def scores(self) -> np.ndarray:
-        """The sum of the trees for the fitted rows."""
+        """The sum of the trees for each `inner` row."""
         return self._capture_scores(self._booster.eval_train)
 
     @property
     def held_out(self) -> np.ndarray:
-        """The sum of the trees for the held-out rows."""
+        """The sum of the trees for each `outer` row."""
         return self._capture_scores(self._booster.eval_valid)
 
     def _capture_scores(self, evaluate: Callable[..., Any]) -> np.ndarray:
@@ -231,12 +245,12 @@ class BoostedTrees:
         return captured[0]
 
     def to_booster(self, rounds: int) -> Booster:
-        """Return the first rounds as a booster, without the training rows."""
+        """Return the trees of the first `rounds` as a `Booster`, without the training rows."""
         text = self._booster.model_to_string(num_iteration=rounds) if rounds else ""
         return Booster(text, self.chosen)
 
     def predict(self, matrix: np.ndarray, rounds: int) -> np.ndarray:
-        """Sum the first `rounds` trees for new rows."""
+        """Sum the outputs of the first `rounds` trees for each row of a matrix."""
         inputs = select_columns(matrix, self.chosen)
         return np.asarray(self._booster.predict(inputs, num_iteration=rounds, raw_score=True))
 
@@ -248,10 +262,10 @@ def boost_until_best(
     lowest: float = np.inf,
     keep: Callable[[], object] = lambda: None,
 ) -> int:
-    """Boost until the loss no longer falls; return the number of the best round, 0 if no round improved the loss.
+    """Add rounds until the loss no longer falls; return the number of the best one, 0 if none improved the loss.
 
-    `step` adds a round, given its number (from 1), and returns the out-of-fold loss; NaN or infinity ends boosting.
-    `lowest` is the loss before the first round. `keep` is called after each round with a new lowest loss.
+    `step` adds a round, given its number (from 1), and returns the out-of-fold loss after it; NaN or infinity ends
+    boosting. `lowest` is the loss before the first round. `keep` is called after each round with a new lowest loss.
     """
     best = 0
     for done in range(1, settings.rounds + 1):

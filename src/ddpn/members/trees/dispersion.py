@@ -28,11 +28,11 @@ _MIN_STANDARD_ERRORS = 2.0
 
 
 class DispersionFit:
-    """The dispersion of counts around known means: a constant, and boosters in folds that add to it.
+    """The log dispersion of counts around means that are already fitted: a constant, and boosters that add to it.
 
-    Means are out of fold, and so are the predictions of the boosters. Around means that were fitted to the same rows,
-    the dispersion would be too small everywhere. The head is one of `FAMILIES`. `log_rate` has log means per exposure,
-    and `offset` is added to the constant log dispersion.
+    Means are out of fold, and so are the predictions of the boosters, of which there is one per fold. Around means that
+    were fitted to the same rows, the dispersion would be too small everywhere. `head` is that of one of `FAMILIES`.
+    `log_rate` holds the log mean per exposure of each row, and `offset` a number per row that is added to the constant.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class DispersionFit:
     ) -> None:
         self.head, self.share = head, sample.weight_or_ones / sample.weight_or_ones.mean()
         self.sample = sample.replace(X=None, weight=None).map(torch.from_numpy)
-        #: The out-of-fold raw outputs of every row.
+        #: The out-of-fold raw outputs of every row: log rate and log dispersion. Shape: (rows, 2).
         self.raw = np.stack([log_rate, np.zeros_like(log_rate) if offset is None else offset], 1)
         self._growing: list[BoostedTrees] = []
         self._curvature: np.ndarray | None = None
@@ -64,14 +64,17 @@ class DispersionFit:
             return self.share * self.head.sample_loss(torch.from_numpy(self.raw), self.sample).numpy()
 
     def to_boosters(self) -> list[Booster]:
-        """Return the boosters of all folds, whose mean is added to the constant.
+        """Return one booster per fold. The mean of their outputs is added to the constant log dispersion.
 
-        The list is empty if the constant is better.
+        The list is empty if the dispersion is constant.
         """
         return [growing.to_booster(growing.rounds) for growing in self._growing]
 
     def boost(self, rows: TreeRows, settings: Settings, clock: Clock = NO_LIMIT) -> None:
-        """Boost until the out-of-fold loss no longer falls; discard the boosters if they are not clearly better."""
+        """Boost the log dispersion until the out-of-fold loss no longer falls.
+
+        The boosters are discarded if they are not clearly better than the constant.
+        """
         constant, before = self.raw, self.losses()
         data = FoldData(rows)
         self._growing = [BoostedTrees(data, rows, fold, settings, is_custom=True) for fold in range(len(rows.folds))]
@@ -95,16 +98,16 @@ class DispersionFit:
             self.raw, self._growing = constant, []
 
     def _grow(self, refresh: bool) -> None:
-        """Add one tree per fold; recompute curvatures only on `refresh`."""
+        """Add one tree to the booster of each fold; recompute the curvatures of the losses only if `refresh`."""
         inner = [growing.inner for growing in self._growing]
         raws, after = [self.raw[index] for index in inner], self.raw.copy()
         for growing, raw in zip(self._growing, raws, strict=True):
             raw[:, 1] = self.constant + growing.scores
-        every = np.concatenate(inner)
+        fitted = np.concatenate(inner)
         at, rows, share = (
             torch.from_numpy(np.concatenate(raws)),
-            self.sample.rows(every),
-            self.share[every],
+            self.sample.rows(fitted),
+            self.share[fitted],
         )
         with single_thread():
             gradient = np.ascontiguousarray(self.head.gradient(at, rows).numpy()[:, 1]) * share
@@ -120,10 +123,10 @@ class DispersionFit:
         self.raw = after
 
     def _compute_curvatures(self, raw: Tensor, rows: CountRows[object, Tensor]) -> Tensor:
-        """Compute second derivatives.
+        """Compute the curvature of each row's loss in the raw outputs (`Head.curvature`).
 
-        Without exposures, they are computed once for all rows whose raw outputs agree after rounding to 0.1. This is
-        accurate enough, because they only scale the steps.
+        Without exposures, it is computed once for all rows whose raw outputs agree after rounding to 0.1. This
+        is accurate enough, because curvatures only scale the steps.
         """
         if rows.exposure is not None:
             return self.head.curvature(raw, rows)

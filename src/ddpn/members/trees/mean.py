@@ -1,4 +1,4 @@
-"""Boost a mean in folds that grow together."""
+"""Boost a mean: one booster per fold, which all grow together."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,7 @@ def choose_learning_rate(rows: int, rate: float | None = None) -> float:
 
 
 class MeanFit:
-    """Poisson boosting of a rate. Each fold has a booster, which predicts the rows that it was not fitted to.
+    """Poisson boosting of a rate (count / exposure), with one booster per fold that predicts the rows of this fold.
 
     All folds grow together and stop at the round where the sum of their held-out losses is smallest. One number of
     rounds, chosen by all rows, is less noisy than one per fold, and is not chosen by the rows of a single fold.
@@ -52,10 +52,10 @@ class MeanFit:
     def choose_best(
         cls, rows: TreeRows, settings: Settings, leaves: Sequence[int] | None, clock: Clock = NO_LIMIT
     ) -> "MeanFit":
-        """Compare numbers of leaves on some folds; return the fit that predicts best.
+        """Boost with several numbers of leaves on some of the folds; return the fit with the smallest held-out loss.
 
         `leaves` are the candidates; None is the default for this many rows. With very many columns, only the first is
-        tried. If a trial runs out of time, it is the last one.
+        tried. If a trial runs out of time, no further number is tried.
         """
         if leaves is None:
             leaves = _LARGE_TABLE_LEAVES if len(rows.rate) >= SMALL_TABLE_ROWS else _LEAVES
@@ -85,7 +85,7 @@ class MeanFit:
         self._best = boost_until_best(step, self.settings, clock)
 
     def to_boosters(self) -> list[Booster]:
-        """Return the boosters of the folds, with the best number of rounds."""
+        """Return the booster of each fold, with the best number of rounds."""
         return [growing.to_booster(self._best) for growing in self._growing]
 
     def fit_all_rows(self) -> Booster:

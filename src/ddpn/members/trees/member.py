@@ -1,4 +1,4 @@
-"""Boosted trees as a member: a boosted mean, with a likelihood and a dispersion that are chosen out of fold."""
+"""Boosted trees as a member: a boosted mean, and a likelihood and a dispersion that out-of-fold means choose."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -46,15 +46,15 @@ class Trees(Member):
     head : Head
         The likelihood that was chosen.
     table : TreeTable
-        Reads tables as matrices.
+        Converts tables to the matrix of the trees.
     unit : float
-        The unit of exposures.
+        The exposure that counts as 1.
     means : list of Booster
         Boosters whose rates are averaged.
     constant : float
         The logarithm of the dispersion.
     dispersions : list of Booster
-        Boosters whose average is added to this constant; empty if the dispersion is constant.
+        Boosters whose average is added to `constant`; empty if the dispersion is the same for all rows.
     leaves : int
         The number of leaves that was chosen.
     n_rows : int, optional
@@ -140,7 +140,10 @@ class Trees(Member):
     def _fit_stream(
         self, stream: RowStream, sample: TreeRows, validation: CountRows, settings: Settings, clock: Clock
     ) -> Self:
-        """Return a member with a mean fitted to all rows of the stream, if that predicts validation rows better."""
+        """Boost a mean on the rows of the stream; return a member with this mean, or this member if it predicts better.
+
+        The two are compared on the validation rows. `sample` are the rows of the stream that are in memory.
+        """
         from ddpn.members.trees.streamed import fit_stream
 
         used = divide_exposure(validation, self.unit)
@@ -171,11 +174,11 @@ class Trees(Member):
         return self.table.levels
 
     def log_rate(self, matrix: np.ndarray) -> np.ndarray:
-        """Compute the logarithm of the boosters' mean rate."""
+        """Compute the log rate of each row: the logarithm of the mean of the rates that the boosters predict."""
         return np.log(np.mean([np.exp(booster.raw(matrix)) for booster in self.means], axis=0))
 
     def raw(self, X: ColumnTable, exposure: np.ndarray | None = None) -> np.ndarray:
-        """Compute raw outputs. Shape: (rows, 2)."""
+        """Compute the raw outputs of each row: log rate and log dispersion. Shape: (rows, 2)."""
         matrix = self.table.read(X)
         raw = np.tile([0.0, self.constant], (len(matrix), 1))
         with tree_threads_for(matrix.size):
@@ -234,7 +237,7 @@ class Trees(Member):
 
 
 def _select_rows(train: CountRows) -> CountRows:
-    """Return the rows with positive weight; raise a `NotApplicableError` if no mean can be boosted from them.
+    """Select the rows with positive weight; raise a `NotApplicableError` if no mean can be boosted from them.
 
     Bounded counts are accepted. Boosting ignores the bounds, which is appropriate if counts are rarely near them.
     """

@@ -1,4 +1,7 @@
-"""Boost a mean on all rows of a table that is larger than memory. Rows are read in chunks and stored as bins."""
+"""Boost a mean on all rows of a table that is larger than memory.
+
+Rows are read in chunks and stored as bins: LightGBM replaces each number by the number of its interval, in one byte.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -91,7 +94,7 @@ class StreamedTreeRows(lightgbm.Sequence):
         return np.ascontiguousarray(whole[:rows])
 
     def _iter_matrices(self) -> Iterator[np.ndarray]:
-        """Yield the inputs of the rows that are drawn from each chunk."""
+        """Draw rows from each chunk, store their rates and weights, and yield the matrix of their inputs."""
         share, rng, start = len(self) / len(self._stream), np.random.default_rng(self._seed), 0
         for chunk in self._stream.chunks(CHUNK_ROWS, self._seed):
             some = self._stream.sample(chunk[np.flatnonzero(rng.random(len(chunk)) < share)])
@@ -106,14 +109,14 @@ class StreamedTreeRows(lightgbm.Sequence):
 
 
 class StreamedData(FoldData):
-    """LightGBM data sets of the stream to fit, and of the validation rows."""
+    """Makes the LightGBM data sets of the rows of a stream, which are fitted, and of the validation rows."""
 
     def __init__(self, sample: TreeRows, validation: TreeRows, streamed: StreamedTreeRows) -> None:
         super().__init__(sample._replace(folds=[Fold(np.arange(0), np.arange(0))]))
         self._validation, self._streamed = validation, streamed
 
     def make_datasets(self, part: Fold) -> tuple[Any, Any]:
-        """Make data sets of the stream, and of the validation rows."""
+        """Make the data sets of the stream and of the validation rows; `part` has no effect."""
         streamed, rows = self._streamed, self._validation
         like = {"reference": self._whole, "params": self._whole.params}
         train = lightgbm.Dataset(streamed, streamed.rate, weight=streamed.weight, **like)

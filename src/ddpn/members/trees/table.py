@@ -1,4 +1,4 @@
-"""Read tables as the matrix that boosted trees use."""
+"""`TreeTable`: converts tables to the matrix of numbers that boosted trees use."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -34,14 +34,14 @@ class TreeTable:
 
     @classmethod
     def fit(cls, X: Any) -> tuple[Self, np.ndarray]:
-        """Fit to the training rows; return the converter and the matrix of these rows."""
+        """Learn the columns and frequent levels of a table; return the `TreeTable` and the matrix of this table."""
         columns = read_table(X)
         levels = {column.name: _list_frequent_levels(column) for column in columns if column.is_category}
         table = cls(Schema.from_table(columns), levels)
         return table, table.read(columns)
 
     def read(self, X: Any) -> np.ndarray:
-        """Convert a table to a matrix. Levels without a code become missing."""
+        """Convert a table to a float64 matrix (rows, width). Levels without a code become NaN, like missing values."""
         return np.column_stack(
             [
                 column.map_levels(self._codes[column.name], np.nan, np.nan) if column.is_category else column.values
@@ -56,11 +56,14 @@ class TreeTable:
 
     @property
     def is_category(self) -> np.ndarray:
-        """A mask of the matrix columns that hold codes of levels."""
+        """A mask of the matrix columns, True for those that hold codes of levels."""
         return np.array([kind.is_category for kind in self.schema.kinds])
 
     def get_directions(self, monotone: Mapping[str, int] | None) -> np.ndarray | None:
-        """Return a direction per column: 1 if the mean must not fall, -1 if it must not rise, else 0."""
+        """Return a direction per column: 1 if the mean must not fall with it, -1 if it must not rise, else 0.
+
+        `monotone` maps numeric columns to 1 or -1. If it is None, return None.
+        """
         if monotone is None:
             return None
         if not isinstance(monotone, Mapping) or not all(sign in (1, -1) for sign in monotone.values()):
@@ -82,7 +85,7 @@ class TreeTable:
 
 
 def _list_frequent_levels(column: Column) -> tuple[str, ...]:
-    """List the levels that occur, most frequent first; ties are in alphabetical order."""
+    """List up to `MAX_LEVELS` levels that occur in a column, most frequent first; ties are in alphabetical order."""
     rows = column.count_levels()
     order = sorted(range(len(rows)), key=lambda code: (-rows[code], column.levels[code]))
     return tuple(column.levels[code] for code in order if rows[code])[:MAX_LEVELS]

@@ -115,7 +115,7 @@ class MemoryBatches:
         self.batch = min(batch_size, rows)
         self.steps = rows // self.batch
         #: True if networks have different rows.
-        self.own_rows = positions is not None
+        self.has_separate_rows = positions is not None
         self._positions = [index.to(self.device) for index in positions or ()]
         self._part = -(-batch_size // accumulate)
         self._augment, self._unchanged = augment, sample.X if unchanged is None else unchanged
@@ -143,7 +143,7 @@ class MemoryBatches:
         sizes = [len(rows) for rows in self._positions] or [len(self.sample)] * len(streams)
         both, used = zip(sizes, streams, strict=True), self.steps * self.batch
         drawn = [torch.arange(n) if n == self.batch else torch.randperm(n, generator=s)[:used] for n, s in both]
-        if self.own_rows:
+        if self.has_separate_rows:
             drawn = [rows[order.to(self.device)] for rows, order in zip(self._positions, drawn, strict=True)]
         batches = torch.stack(drawn).to(self.device).split(self.batch, dim=1)
         return [index[:, self.share.rank :: self.share.world] for index in batches]
@@ -161,7 +161,7 @@ class MemoryBatches:
         X = self.sample.X
         # For texts, images and point clouds, batches are limited by the memory that training needs.
         size = _SCORED_TABLE_ROWS if holds_table_rows(X) else SCORED_ROWS_PER_TRAINED_ROW * self._part
-        if not self.own_rows:
+        if not self.has_separate_rows:
             # The same rows for every network: X as it is, the others (N, 1).
             return (part.map(lambda t: t.unsqueeze(1)).replace(X=part.X) for part in iter_chunks(self.sample, size))
         longest = torch.arange(max(map(len, self._positions)), device=self.device)
@@ -251,7 +251,7 @@ class StreamBatches:
     `load` checks an encoded chunk and moves it to the device. `shared` holds options of `MemoryBatches`.
     """
 
-    own_rows = False
+    has_separate_rows = False
 
     def __init__(
         self, source: StreamedRows, batch_size: int, seed: int, load: Callable[[TensorRows], TensorRows], **shared: Any

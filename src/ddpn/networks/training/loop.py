@@ -354,7 +354,7 @@ def mean_scores(model: CountModel, batches: AnyBatches, config: TrainingConfig, 
     for number, part in enumerate(batches.in_order()):
         if number % runtime.share.world == runtime.share.rank:
             weight = torch.ones_like(part.y) if part.weight is None else part.weight
-            first = part.X[:, 0] if batches.own_rows else part.X
+            first = part.X[:, 0] if batches.has_separate_rows else part.X
             with runtime.autocast(config.precision), threads_for(model.multiply_adds(first)):
                 raw = model.raw(part.X)
             with single_thread():  # many small operations
