@@ -106,6 +106,15 @@ class WithoutNewLevels(Neighbours):
         member.levels_ = {column.name: column.cells().tolist() for column in train.X if column.is_category}
         return member
 
+    def state(self):
+        return super().state() | {"levels.json": json.dumps(self.levels_).encode()}
+
+    @classmethod
+    def from_state(cls, files):
+        member = super().from_state(files)
+        member.levels_ = json.loads(files["levels.json"])
+        return member
+
 
 @pytest.fixture(scope="module", autouse=True)
 def register_members() -> Iterator[None]:
