@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class NotApplicableError(DDPNError):
-    """A kind of member cannot be fitted, for example because the table has too many columns.
+    """The reason why a kind of member cannot be fitted, for example too many columns.
 
     `Member.choose_options` and `Member.fit` raise it. The mixture is then fitted without this member, with a warning.
     """

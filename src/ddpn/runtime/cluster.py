@@ -89,7 +89,7 @@ class RayCluster:
 
 
 def _init(ray: ModuleType, address: str) -> None:
-    """Connect to Ray and suppress its messages."""
+    """Connect to the cluster at `address` and suppress Ray's messages."""
     target = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
     options: dict[str, object] = {"logging_level": "ERROR", "log_to_driver": False, "runtime_env": _environment()}
     if address == "local":

@@ -1,4 +1,4 @@
-"""Parse lists of column names that a user types. Commas separate names, but a name may itself contain commas."""
+"""Parse lists of column names that a user types, such as "age, ward". A name may itself contain commas."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,18 +18,18 @@ def split_words(text: str) -> list[str]:
 def resolve_names(
     values: Iterable[str], columns: Sequence[str], role: str, error: type[DDPNError] = InputError
 ) -> tuple[str, ...]:
-    """Return the columns that a list names.
+    """Resolve a typed list of names to columns of a table.
 
     A value that equals a column name stands for that column. Other values are split at commas.
 
     Parameters
     ----------
     values : iterable of str
-        The typed values. An option that is given twice has two.
+        The typed texts: one per use of an option, which may be repeated.
     columns : sequence of str
         The columns of the table.
     role : str
-        The name of the argument, for messages.
+        The name of the argument that holds the list, for messages.
     error : type
         The error to raise if a column does not exist.
 

@@ -22,9 +22,9 @@ _DURATION = re.compile(r"\s*".join(rf"(?:(?P<{unit}>{_NUMBER})\s*{unit})?" for u
 
 
 def parse_duration(value: object, name: str = "duration") -> float:
-    """Convert a duration to seconds. It is a number, or text such as "90s", "10m", "1.5h", "1h30m" or "2d".
+    """Convert a duration to seconds: a number of seconds, or text such as "90s", "10m", "1.5h", "1h30m" or "2d".
 
-    `name` is what error messages call the value.
+    `name` is the name of the argument in error messages.
 
     >>> parse_duration("90s"), parse_duration("1h30m"), parse_duration(2.5)
     (90.0, 5400.0, 2.5)
@@ -59,12 +59,12 @@ def format_duration(seconds: float) -> str:
     return "".join(parts)
 
 
-#: The deadline of the work in this context, on the scale of `time.monotonic`.
+#: The time at which the surrounding `Clock.limit` ends, as a value of `time.monotonic`; infinity without one.
 _END: ContextVar[float] = ContextVar("end", default=math.inf)
 
 
 class TimeLimitError(DDPNError):
-    """The time ran out before there was a result."""
+    """The time limit was reached before there was a result."""
 
 
 def check_deadline() -> None:
@@ -81,10 +81,10 @@ def check_deadline() -> None:
 
 
 class Clock:
-    """A countdown of `seconds` from `started`, which is a value of `time.monotonic`; without seconds there is no limit.
+    """A time limit of `seconds` from `started`, a value of `time.monotonic`. If `seconds` is None, there is no limit.
 
-    Work should stop by itself when these seconds are over. `limit` ends it after `hard_seconds`, by default at the same
-    time.
+    Work watches `left` and should stop by itself when the seconds are over. If it runs in a block of `limit`, it is
+    ended after `hard_seconds` (default: the same number).
 
     >>> Clock().left, Clock(60.0).left > 59.0
     (inf, True)
@@ -111,7 +111,7 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """The seconds left; 0 when the time is up."""
+        """The seconds left until the work should stop; 0 when the time is up, infinity without a limit."""
         return max(0.0, self.end - time.monotonic())
 
     @property
@@ -120,12 +120,15 @@ class Clock:
         return self.end < float("inf")
 
     def part(self, seconds: float) -> "Clock":
-        """Return a clock that ends after this many seconds, or with this clock, whichever is earlier."""
+        """Return a clock for a part of the work: it ends after `seconds`, or with this clock if that is earlier.
+
+        Without a limit, return this clock.
+        """
         return Clock(min(seconds, self.left)) if self.has_limit else self
 
     @contextmanager
     def limit(self) -> Iterator[None]:
-        """Let `check_deadline` raise a `TimeLimitError` inside the block after the hard end.
+        """Let `check_deadline` raise a `TimeLimitError` inside the block once the hard limit has passed.
 
         If limits are nested, the earliest one counts.
         """

@@ -1,4 +1,4 @@
-"""Results for people: numbers as text, and tables for a terminal or as HTML."""
+"""Show results to people: numbers as text, and tables for a terminal or as HTML."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -45,7 +45,7 @@ class TextTable:
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Sequence[object]], max_rows: int = 10) -> Self:
-        """Make a table of the first `max_rows` rows of columns."""
+        """Make a table of named columns, which shows the first `max_rows` rows."""
         rows = list(zip(*columns.values(), strict=True))
         return cls(list(columns), rows[:max_rows], hidden=max(0, len(rows) - max_rows))
 
@@ -114,7 +114,7 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def plural(number: int, one: str, more: str | None = None) -> str:
-    """Write a number with its noun in the singular or plural.
+    """Write a number with its noun: `one` in the singular, `more` (default: `one` with an s) in the plural.
 
     >>> plural(1, "row"), plural(2000, "row")
     ('1 row', '2,000 rows')
@@ -124,6 +124,8 @@ def plural(number: int, one: str, more: str | None = None) -> str:
 
 def describe_parts(rows: Mapping[str, int], folds: int = 0) -> str:
     """Describe how many rows a model was fitted to and scored on.
+
+    `rows` holds the numbers of training, validation and test rows; `folds` is the number of folds, 0 without folds.
 
     >>> describe_parts({"train": 661, "validation": 94, "test": 189}, folds=5)
     '755 rows, 5-fold cross-fitted; 189 test rows'
@@ -143,11 +145,10 @@ def describe_parts(rows: Mapping[str, int], folds: int = 0) -> str:
 
 
 def value_text(value: object, is_day: bool = False) -> str:
-    """Write a cell value with about four digits.
+    """Write the value of an input column with about four digits.
 
-    Numbers have no exponent, and no commas between thousands, because they may be years.
-
-    Numbers of a column of days since 1970 (`is_day`) become dates.
+    Numbers have no exponent, and no commas between thousands, because they may be years. If `is_day`, the number is a
+    day since 1970 and becomes a date.
 
     >>> [value_text(v) for v in (1974.0, 0.123456, 250_000.0, True, "north")]
     ['1974', '0.1235', '250000', 'yes', 'north']
@@ -164,7 +165,7 @@ def value_text(value: object, is_day: bool = False) -> str:
 
 
 def format_day(days: float) -> str:
-    """Format a day since 1970 as a date, or as a number beyond the calendar."""
+    """Format a number of days since 1970 as a date, or as a number if it is outside the calendar."""
     try:
         return (date(1970, 1, 1) + timedelta(days=int(days))).isoformat()
     except OverflowError:
@@ -172,7 +173,7 @@ def format_day(days: float) -> str:
 
 
 def interval_words(low: float, high: float, probability: float) -> str:
-    """Write an interval of counts with its probability.
+    """Write an interval of counts, from `low` to `high`, with its probability.
 
     >>> interval_words(2, 7, 0.934), interval_words(0, 12_000, 0.99999)
     ('2 to 7 (93%)', '0 to 12,000 (over 99.9%)')

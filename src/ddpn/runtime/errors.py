@@ -10,12 +10,12 @@ import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
-#: The most rows that a message lists; of the others it gives the number.
+#: The most row labels in a message, which gives the number of further rows.
 _MAX_LISTED_ROWS = 5
 
 
 class Argument(NamedTuple):
-    """An argument together with the column that it names, for errors about the cells of that column.
+    """An argument and the column of the table that it names, for errors about the cells of that column.
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ class Argument(NamedTuple):
 class DDPNError(Exception):
     """The base class of every error that ddpn raises on purpose.
 
-    An error about an argument stores its parts, so that each interface can render it: Python shows the name of the
-    argument, the command line shows its option. Other arguments that a text mentions are in backticks, `name` or
-    `name="value"` (written by `format_argument`).
+    An error about an argument stores the parts of its message, so that each interface can render it: Python shows the
+    name of the argument, the command line shows its option. Further arguments that the message mentions are in
+    backticks, `name` or `name="value"` (`format_argument`).
 
     Parameters
     ----------
@@ -104,15 +104,15 @@ class DDPNError(Exception):
 
 
 class InputError(DDPNError, ValueError):
-    """Invalid data, parameters or files."""
+    """An error about invalid data, parameters or files."""
 
 
 class ConfigError(DDPNError, ValueError):
-    """An invalid option or combination of options."""
+    """An error about an invalid option or combination of options."""
 
 
 class TrainingError(DDPNError, RuntimeError):
-    """Training cannot continue."""
+    """An error that ends a training, for example if losses are not finite."""
 
 
 class DataWarning(UserWarning):
@@ -136,7 +136,7 @@ def format_argument(name: str, value: object = None) -> str:
 
 
 def format_rows(labels: Sequence[object]) -> str:
-    """Write the labels of rows with invalid values.
+    """Write the labels of rows with invalid values, for the end of a message.
 
     >>> format_rows([17]), format_rows([3, 8])
     ('at row 17', 'at rows 3, 8')
@@ -145,7 +145,7 @@ def format_rows(labels: Sequence[object]) -> str:
 
 
 def join_words(words: Sequence[object], shown: int = 8) -> str:
-    """Join words with commas; of a long list, show the first ones and the number of the others.
+    """Join words with commas and "and". Of more than `shown` words, write the first ones and the number of the rest.
 
     >>> join_words([1, 2, 3, 4], shown=2)
     '1, 2 and 2 more'

@@ -1,4 +1,4 @@
-"""Import modules on first use: optional dependencies, and modules that need torch. Imports no torch itself."""
+"""Import modules only when they are used: optional dependencies, and modules that need torch. Imports no torch."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ def import_extra(module: str, extra: str) -> ModuleType:
 def import_on_use(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """Return a `__getattr__` for a package that imports its attributes on first use.
 
-    `modules` maps attributes to modules.
+    `modules` maps each attribute to the module that defines it.
 
     >>> find = import_on_use("ddpn", {"sha256": "hashlib"})
     >>> find("sha256")(b"").name

@@ -46,7 +46,7 @@ def use_style(draw: Callable[Arguments, DrawResult]) -> Callable[Arguments, Draw
 
 @cache
 def figure_class() -> "type[Figure]":
-    """Return a class of figures that notebooks display even if pyplot is not imported."""
+    """Return a subclass of matplotlib's Figure that notebooks display even if pyplot is not imported."""
     from matplotlib.figure import Figure
 
     class NotebookFigure(Figure):
@@ -60,9 +60,9 @@ def figure_class() -> "type[Figure]":
 def make_panels(
     heights: Sequence[float], columns: int = 1, width: float = 5.6, **options: Any
 ) -> "tuple[Figure, np.ndarray]":
-    """Make a figure with one row of axes per height in inches.
+    """Make a figure with a grid of axes; `heights` has the height of each row in inches, `width` the total width.
 
-    It does without pyplot, so there is no window and no global state.
+    Pyplot is not used, so there is no window and no global state.
     """
     figure = figure_class()((width * columns, sum(heights)), layout="constrained")
     return figure, figure.subplots(len(heights), columns, height_ratios=list(heights), squeeze=False, **options)

@@ -1,4 +1,4 @@
-"""Data frames of results, in the same library as the user's table."""
+"""Make data frames of results in the library of the user's table: pandas or polars."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ def library_name(table: object) -> str:
 
 
 def make_frame(columns: Mapping[str, Any], library: str = "polars", index: np.ndarray | None = None) -> Any:
-    """Make a data frame of polars, or of pandas with the row labels `index`."""
+    """Make a data frame of these columns: of polars, or of pandas with the row labels `index`."""
     if library == "pandas":
         import pandas as pd
 

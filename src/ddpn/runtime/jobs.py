@@ -36,9 +36,10 @@ class JobError(DDPNError, RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A unit of work, with the name that messages use for it.
+    """A unit of work for `run`: a function with its arguments, and the name that messages use for it.
 
-    `work` is a module-level function. Its first argument is shared by all jobs, and it returns files: bytes by name.
+    `work` is a module-level function. It is called with a value that all jobs share, then with the `arguments` of this
+    job, and returns files: bytes by name.
     `identity` holds everything that the result depends on, as values that JSON can hold. Results of jobs without an
     identity are not stored.
     """
@@ -50,13 +51,13 @@ class Job:
 
 
 class JobStore(Protocol):
-    """The interface of a store for finished jobs, such as `ddpn.storage.results.ResultStore`."""
+    """The protocol of a store for the files of finished jobs, such as `ddpn.storage.results.ResultStore`."""
 
     def read(self, identity: object) -> Mapping[str, bytes] | None:
-        """Return the files of a job, or None if none are stored."""
+        """Return the stored files of the job with this identity; None if there are none."""
 
     def write(self, identity: object, files: Mapping[str, bytes], name: str) -> None:
-        """Store the files of a job."""
+        """Store the files of the job with this identity; `name` is its name in messages."""
 
 
 class Result(NamedTuple):
@@ -229,7 +230,7 @@ def _in_worker(index: int, job: Job, content: np.ndarray, parent: int, method: s
 
 @cache
 def _end_with(parent: int) -> None:
-    """End this process when its parent ends.
+    """End this process when its parent, the process with this id, ends.
 
     An orphan would go on writing to files that the user's next command writes.
     """
@@ -245,7 +246,7 @@ def _end_with(parent: int) -> None:
 def _on_cluster(
     cluster: RayCluster, jobs: Sequence[Job], shared: object, on_start: Callable[[Job], object]
 ) -> Iterator[Result]:
-    """Run jobs as Ray tasks. Ray repeats a job if its node dies or it raises an unexpected error."""
+    """Run jobs as tasks of a Ray cluster, which repeats a job if its node dies or if it raises an unexpected error."""
     ray = cluster.connect()
     # By default, Ray would fill half of a node before it uses the next one.
     task = ray.remote(
@@ -267,7 +268,7 @@ def _on_cluster(
 
 
 def _on_node(job: Job, content: bytes, cpus: int) -> tuple[Mapping[str, bytes] | None, DDPNError | None]:
-    """Run a job on a worker. Errors of ddpn are returned, because Ray would repeat a task that raises them, in vain."""
+    """Run a job on a worker; return its files or its `DDPNError`, because Ray would repeat a task that raises one."""
     limit_threads(cpus)
     try:
         return dict(job.work(pickle.loads(content), *job.arguments)), None
@@ -276,7 +277,7 @@ def _on_node(job: Job, content: bytes, cpus: int) -> tuple[Mapping[str, bytes] |
 
 
 def _get_result(ray: ModuleType, reference: object, job: Job, retries: int) -> Result:
-    """Return the result of a finished task."""
+    """Return the result of a finished Ray task; the error of a failed one becomes a `JobError`."""
     errors, times = ray.exceptions, f" {retries + 1} times, the last time: " if retries else ": "
     try:
         return Result(job, *ray.get(reference))

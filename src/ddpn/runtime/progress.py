@@ -1,4 +1,4 @@
-"""Progress of everything that takes a while: bars on a terminal, lines of output in a notebook, nothing elsewhere."""
+"""Show the progress of long work: bars on a terminal, lines of output in a notebook, nothing elsewhere."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-#: Whether the work that runs is part of one that shows a bar, and the line of a notebook that shows it.
+#: True inside work that shows a bar; and the line of the notebook that shows it, if there is one.
 _IS_SHOWN: ContextVar[bool] = ContextVar("is_shown", default=False)
 _LINE: ContextVar["NotebookLine | None"] = ContextVar("line", default=None)
 #: Seconds between two updates of a line in a notebook.
@@ -18,14 +18,14 @@ _SECONDS_BETWEEN_UPDATES = 0.2
 
 
 class ProgressBar(Protocol):
-    """What `progress_bar` yields."""
+    """The protocol of a progress display, which `progress_bar` yields."""
 
     def advance(self, steps: int = 1, text: str = "") -> None:
         """Count `steps` more as done, and show `text` at the end of the line."""
 
 
 class TerminalBar:
-    """A bar of rich on a terminal."""
+    """A progress display on a terminal: a bar of the package rich."""
 
     def __init__(self, progress: "Progress", task: "TaskID") -> None:
         self._progress, self._task = progress, task
@@ -35,7 +35,7 @@ class TerminalBar:
 
 
 class NotebookLine:
-    """A line in the output of a notebook's cell, which is written again while the work goes on.
+    """A progress display in a notebook: a line in the output of the cell, which is rewritten while the work goes on.
 
     Unlike a widget, it needs no further package, and the saved notebook has its last text.
     """
@@ -56,14 +56,14 @@ class NotebookLine:
             self.write(" ".join(filter(None, (self._title, count, text))))
 
     def write(self, text: str) -> None:
-        """Show a text in the line; for a part of the work, in the line of the whole."""
+        """Show a text in the line. If this work is part of larger work, use the line of the larger work."""
         if self._whole is not None:
             self._whole.write(f"{self._whole._title} ({text})")
         else:
             self._handle.update({"text/plain": text}, raw=True)
 
     def finish(self) -> None:
-        """Show how long the work took; for a part of the work, the title of the whole again."""
+        """Show how long the work took. If it is part of larger work, show the title of the larger work again."""
         if self._whole is not None:
             self._whole.write(f"{self._whole._title} ...")
         else:
@@ -71,7 +71,7 @@ class NotebookLine:
 
 
 def is_notebook() -> bool:
-    """Return True in a Jupyter notebook."""
+    """Return True if this process runs a Jupyter notebook."""
     from rich.console import Console
 
     return Console(stderr=True).is_jupyter
@@ -111,7 +111,7 @@ def progress_bar(title: str, total: int | None, shown: bool = True, done: int = 
 
 
 def inner_bar(title: str, total: int) -> AbstractContextManager[ProgressBar]:
-    """Show a progress bar for a part of the work, but only if the whole work shows one."""
+    """Show a progress bar for a part of larger work, but only if the larger work shows one."""
     return progress_bar(title, total, shown=_IS_SHOWN.get())
 
 

@@ -23,13 +23,13 @@ MIN_SECONDS_LATER, MIN_SECONDS = 0.8, 0.3
 MIN_SECONDS_TO_COMPARE = 2.5
 #: The share of a budget, and at least the seconds, that are reserved for saving the model and ending the program.
 END_SHARE, MIN_END_SECONDS = 0.03, 0.6
-#: The hard limit of a member as a multiple of its share of the time, which is its soft limit; and the share of the time
+#: The hard limit of a member as a multiple of its soft limit, which is its share of the time; and the share of the time
 #: left that the last member gets. The remaining time is needed to score members for their weights.
 HARD_LIMIT_RATIO, LAST_MEMBER_SHARE = 1.5, 0.8
 
 
 def make_budget_clock(seconds: float | None, started: float | None = None) -> Clock:
-    """Return the clock of a whole fit. It ends shortly before the budget does, or never if there is no budget."""
+    """Make the clock of a whole fit. It ends shortly before `seconds` are over, or never if `seconds` is None."""
     return Clock(None if seconds is None else seconds - max(END_SHARE * seconds, MIN_END_SECONDS), started)
 
 
@@ -59,7 +59,7 @@ class StepRunner:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The steps of a fit with their time limit, where progress is reported, and which steps Ctrl-C may end.
+    """How the steps of a fit share a time limit, report progress, and end on Ctrl-C.
 
     Parameters
     ----------
@@ -118,7 +118,9 @@ MIN_GROWTH, NEARLY_ALL_SHARE = 1.5, 0.85
 
 
 def count_affordable_rows(clock: Clock, done: int, seconds: float, rows: int, planned: float = PLANNED_SHARE) -> int:
-    """Return how many rows to use next, after `done` rows took `seconds`; 0 if a larger number is not worth the time.
+    """Return how many of `rows` rows to use next, after `done` rows took `seconds`; 0 if more are not worth the time.
+
+    The next step is planned to take the share `planned` of the time left.
 
     >>> count_affordable_rows(Clock(1.0), 90, 1.0, 10_000)
     0
@@ -137,8 +139,8 @@ def run_with_rows(clock: Clock, rows: int, work: Callable[[int], Result]) -> Res
     """Call `work` with as many rows as the time allows, and return its last result.
 
     `work` takes a number of rows. It is called with few rows first, then with more, as the measured time per row
-    allows. If a call is ended by a `TimeLimitError`, the result before it is returned. If the first call is, `work` is
-    called with 20 rows without a limit.
+    allows. If a call is ended by a `TimeLimitError`, the result of the call before is returned. If that was the
+    first call, `work` is called with 20 rows and without a limit.
 
     >>> run_with_rows(Clock(), 1000, lambda number: f"{number} rows")
     '1000 rows'

@@ -37,7 +37,10 @@ def check_integer(name: str | Argument, value: object, minimum: int = 0, error: 
 
 
 def check_number(name: str, value: object, condition: str, holds: bool | None = None) -> float:
-    """Return `value` as a float; raise a `ConfigError` if it is not a number or `holds` is False."""
+    """Return `value` as a float; raise a `ConfigError` if it is not a number, or if `holds` is False.
+
+    `condition` says in the message what the number must satisfy, such as "be above 0", and `holds` is True if it does.
+    """
     if not is_number(value) or holds is False:
         raise ConfigError(argument=name, must=f"be {condition}", got=f"{value!r:.40}")
     return float(value)
@@ -59,6 +62,8 @@ def check_choice(name: str, value: object, choices: Iterable[str], error: type[D
 def check_keys(keys: Iterable[object], names: Iterable[str], where: str) -> None:
     """Raise a `ConfigError` with a suggestion for the first key that is not among `names`.
 
+    `where` is the name of the argument or file with these keys, for the message.
+
     >>> check_keys(["epoch"], ["epochs", "lr"], "options")
     Traceback (most recent call last):
     ddpn.runtime.errors.ConfigError: Unknown key 'epoch' in options. Did you mean 'epochs'? Known keys: epochs, lr.
@@ -71,7 +76,7 @@ def check_keys(keys: Iterable[object], names: Iterable[str], where: str) -> None
 
 
 def check_column(name: str, columns: Sequence[str], role: str = "", error: type[DDPNError] = ConfigError) -> str:
-    """Return `name`; raise `error` if there is no such column. `role` is the argument that names the column."""
+    """Return `name`; raise `error` if `columns` does not contain it. `role` is the argument that names the column."""
     if name not in columns:
         role = f" (`{role}`)" if role.isidentifier() else f" ({role})" if role else ""
         hint = _did_you_mean(name, columns) or f"The columns are: {join_words(columns, 20)}."
@@ -141,11 +146,14 @@ class Registry(UserDict[str, Any]):
         return entry
 
     def find(self, name: object) -> Any:
-        """Return the class called `name`; raise a `ConfigError` with a suggestion if there is none."""
+        """Return the class that is registered as `name`; raise a `ConfigError` with a suggestion if there is none."""
         return self[check_choice(self.kind, name, self.data)]
 
     def find_saved(self, name: str) -> Any:
-        """Return the class that a saved model names; raise an `InputError` that says how to register a missing one."""
+        """Return the class that a saved model refers to by `name`.
+
+        If it is not registered, raise an `InputError` that says how to register it.
+        """
         if name not in self.data:
             raise InputError(
                 f"The model has the {self.kind} {name!r}, which this program does not know. Register it first: "

@@ -17,10 +17,10 @@ def arrays_to_bytes(**arrays: np.ndarray) -> bytes:
 
 
 def arrays_from_bytes(content: bytes) -> dict[str, np.ndarray]:
-    """Read the arrays that `arrays_to_bytes` wrote."""
+    """Read named arrays from the content of a safetensors file."""
     return load(content)
 
 
 def json_to_bytes(document: Mapping[str, object] | Sequence[object]) -> bytes:
-    """Convert a JSON document to the content of a file."""
+    """Convert a JSON document to the content of a JSON file."""
     return json.dumps(document).encode()

@@ -18,19 +18,19 @@ try:
 except ImportError:  # on Windows, drafts of killed processes are not removed
     fcntl = None  # type: ignore[assignment]
 
-#: The suffix of drafts: files and folders that are being written.
+#: The suffix of drafts: temporary files and folders that replace others when they are complete.
 _DRAFT = ".draft"
 
 
 def resolve_links(path: Path) -> Path:
-    """Follow symbolic links, so that a link itself is never replaced."""
+    """Return the path behind symbolic links, so that their target is replaced rather than the link itself."""
     return Path(os.path.realpath(path))
 
 
 def check_writable(path: Path) -> None:
-    """Raise an `InputError` if `path` cannot be written.
+    """Raise an `InputError` if no file can be written at `path`.
 
-    That is the case if the lowest existing folder above it is a file or forbids writing.
+    That is the case if the nearest existing path above it is a file, or a folder that forbids writing.
     """
     above = next(folder for folder in resolve_links(path).parents if folder.exists())
     if not above.is_dir():
@@ -69,7 +69,7 @@ def atomic_path(path: Path, tidy: bool = True) -> Iterator[Path]:
 
 
 def _new_draft(path: Path) -> BinaryIO:
-    """Create a file beside `path`, which stays open and locked while its process lives."""
+    """Create a draft beside `path`, which stays open and locked while this process lives."""
     while True:
         held = open(path.with_name(f".{path.name}.{uuid4().hex}{_DRAFT}"), "xb")  # noqa: SIM115
         if fcntl is None:
@@ -96,7 +96,7 @@ def write_text(path: Path, content: str) -> None:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `path` to fill; it replaces `path` only if the block succeeds.
 
-    If the process is killed meanwhile, `recover` repairs the folder.
+    If the process is killed while it replaces the folder, `recover` completes the replacement.
     """
     path = resolve_links(path)
     with folder_lock(path):
@@ -135,7 +135,7 @@ def recover(path: Path) -> None:
 
 
 def _drafts(path: Path) -> list[Path]:
-    """List the drafts of `path`: files and folders beside it that were written to replace it."""
+    """List the drafts of `path`: temporary files and folders beside it that were to replace it."""
     name = re.compile(rf"\.{re.escape(path.name)}\.[^.]+{re.escape(_DRAFT)}")
     if not path.parent.is_dir() or not os.access(path.parent, os.R_OK):
         return []

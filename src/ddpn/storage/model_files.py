@@ -19,9 +19,9 @@ FORMAT = 7
 MANIFEST = "model.json"
 #: The file in which `ddpn fit` records how a model was fitted.
 TASK = "task.json"
-#: The maximal size of a manifest, and of all other files together.
+#: The largest size in bytes of a manifest, and of all other files of a model together.
 MAX_MANIFEST_BYTES, MAX_MODEL_BYTES = 2**26, 2**33
-#: The most attempts to read a folder that is replaced meanwhile.
+#: The most attempts to read a folder that another process replaces.
 _MAX_READS = 10
 
 Arguments = ParamSpec("Arguments")
@@ -55,7 +55,7 @@ def wrap_load_errors(load: Callable[Arguments, Content]) -> Callable[Arguments, 
 
 
 def check_destination(path: Path, overwrite: bool) -> None:
-    """Raise an `InputError` if a model cannot be saved to `path`."""
+    """Raise an `InputError` if a model cannot be saved to `path`, for example because the folder exists."""
     recover(path)
     if path.exists() and not overwrite:
         raise InputError(f"{path} already exists. Choose another name, or replace it with `overwrite=True`.")
@@ -65,9 +65,9 @@ def check_destination(path: Path, overwrite: bool) -> None:
 
 
 def write_model(path: Path, files: Mapping[str, bytes], manifest: JsonObject, overwrite: bool = False) -> None:
-    """Write all files and the manifest, or nothing.
+    """Write a model, its files and its manifest, to the folder `path` completely or not at all.
 
-    A reader sees the old model or the new one, never a mixture of both.
+    A process that reads the folder meanwhile gets the old model or the new one, never a mixture of both.
     """
     check_destination(path, overwrite)
     document = {"format": FORMAT, "ddpn": version("ddpn"), **manifest}
@@ -119,9 +119,9 @@ def _check_size(path: Path, size: int, limit: int) -> None:
 
 
 def read_consistently(path: Path, read: Callable[[], Content]) -> Content:
-    """Call `read()` and retry if the folder is replaced while it runs.
+    """Call `read()` on a model's folder; call it again if the folder was replaced meanwhile.
 
-    Otherwise it could read the manifest of one version and the files of another.
+    Otherwise the manifest could be that of one version, and the files those of another.
     """
     for _ in range(_MAX_READS):
         before = folder_version(path)
@@ -137,7 +137,7 @@ def read_consistently(path: Path, read: Callable[[], Content]) -> Content:
 
 
 def folder_version(path: Path) -> FolderVersion | None:
-    """Return a value that changes when the folder or its manifest is replaced; None if there is no manifest."""
+    """Return a value that changes when a model's folder is replaced; None if there is no manifest."""
     try:
         status = (path / MANIFEST).stat()
     except OSError:
@@ -148,7 +148,7 @@ def folder_version(path: Path) -> FolderVersion | None:
 def read_files(path: Path, manifest: JsonObject, folders: Collection[str] | None = None) -> dict[str, bytes]:
     """Read the files that the manifest lists and verify their hashes.
 
-    With `folders`, read only the files in these folders and those that are in no folder.
+    With `folders`, read only the files in these subfolders and those that are in no subfolder.
     """
     digests = {
         name: digest

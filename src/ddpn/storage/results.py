@@ -11,9 +11,9 @@ from ddpn.storage.files import check_writable, sha256, write_bytes
 
 
 class ResultStore:
-    """A folder with the files that jobs returned.
+    """A folder that stores the files that finished jobs returned (`ddpn.runtime.jobs.run`).
 
-    Each file is named by its hash. A note on each job, written last, lists its files. The identity of a job holds
+    Each file is named by its hash. A note per job, written last, lists its files. The identity of a job holds
     everything that its result depends on, as values that JSON can hold; results of jobs without an identity are not
     stored. The folder is created when the first result is written.
 
@@ -41,12 +41,12 @@ class ResultStore:
         check_writable(self.folder / "file")
 
     def path(self, identity: object) -> Path:
-        """Return the path of the note on a job. It depends on the version of ddpn."""
+        """Return the path of the note on the job with this identity; it depends on the version of ddpn."""
         depends_on = json.dumps([version("ddpn"), self._about, identity], sort_keys=True)
         return self.folder / f"{sha256(depends_on.encode())}.json"
 
     def write(self, identity: object, files: Mapping[str, bytes], name: str) -> None:
-        """Store the files of a job, with the job's name for people who look into the folder."""
+        """Store the files of a job; the note also holds `name`, for people who look into the folder."""
         if identity is None:
             return
         hashes = {file: sha256(content) for file, content in files.items()}
@@ -55,12 +55,12 @@ class ResultStore:
         write_bytes(self.path(identity), json.dumps({"job": name, "files": hashes}).encode(), tidy=False)
 
     def paths(self, identity: object) -> dict[str, Path]:
-        """Return the paths of the files of a stored job."""
+        """Return the path of each file of a stored job, by the file's name."""
         hashes = json.loads(self.path(identity).read_bytes())["files"]
         return {file: self.folder / digest for file, digest in hashes.items()}
 
     def read(self, identity: object) -> dict[str, bytes] | None:
-        """Return the files of a job; None if they are not stored or damaged, so that the job must be run again."""
+        """Return the files of a job by name; None if they are missing or damaged, so that the job must be run."""
         if identity is None:
             return None
         try:

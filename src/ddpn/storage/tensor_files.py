@@ -15,14 +15,14 @@ from ddpn.storage.files import write_bytes
 
 
 def write(path: Path, tensors: dict[str, Tensor], info: JsonObject) -> None:
-    """Write tensors, and a description that JSON can hold."""
+    """Write named tensors, and a description `info` that JSON can hold, to a file."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     described = json.dumps(info)
     write_bytes(path, save(plain, metadata={"info": described, "checksum": _checksum(described, plain)}))
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], JsonObject]:
-    """Read the tensors and the description that `write` wrote; raise an error if the file is damaged.
+    """Read the named tensors and the description that `write` wrote; raise an `InputError` if the file is damaged.
 
     No code from the file is executed.
     """
