@@ -39,7 +39,7 @@ PLAIN_STEPS = ("members", CALIBRATION)
 
 
 class FitPlan(NamedTuple):
-    """The rows to fit and to hold out, the members, and the seed."""
+    """What `fit_pipeline` fits: training and held-out rows, the specs of the members, and the seed of their fits."""
 
     folds: Folds
     specs: Sequence[MemberSpec]
@@ -150,7 +150,11 @@ def fit_pipeline(
 
 
 def _fit_comparisons(fitted: FittedPipeline, head: Head, options: PipelineOptions, schedule: Schedule) -> None:
-    """Fit models for comparison until time runs out or Ctrl-C is pressed; skip members of the mixture."""
+    """Fit the models of `options.compare_with` and add them to the predictor with weight 0.
+
+    Members of the mixture are skipped. Fitting stops when time runs out or Ctrl-C is pressed; `fitted` then has a note
+    about each model that is left out.
+    """
     predictor, folds = fitted.predictor, fitted.folds
     for name in (name for name in options.compare_with if name not in predictor.members):
         label = format_member_label(name, MEMBERS.find(name))
@@ -213,7 +217,11 @@ def calibrate_predictor(
     seed: int = 0,
     clock: Clock = NO_LIMIT,
 ) -> CalibratedRows:
-    """Calibrate out-of-distribution flags on the training rows, and distributions and intervals on held-out rows."""
+    """Calibrate a predictor in place, and return the held-out rows with their calibration.
+
+    Out-of-distribution flags are calibrated with the training rows and the validation rows of `folds`, distributions
+    and intervals with the predictions `held_out`.
+    """
     flags = fit_profile(folds, () if options is None else options.time_columns, clock)
     # Set first, so that the summary of the training rows is kept if Ctrl-C ends the next step.
     predictor.calibration = Calibration(profile=flags.profile)
@@ -235,9 +243,9 @@ def predict_out_of_fold(
 
 
 def find_heavy_tail(predictor: Predictor, folds: Folds, held_out: HeldOutPredictions) -> str:
-    """Return a warning if a single training row determines the mean, else "".
+    """Return a warning if a single training row determines the mean of all counts, else "".
 
-    Held-out predictions are used if there are any.
+    If the members are cross-fitted, the means of the training rows are those of `held_out`, else those of `predictor`.
     """
 
     def predict_means(rows: np.ndarray) -> np.ndarray:
@@ -254,7 +262,9 @@ def find_heavy_tail(predictor: Predictor, folds: Folds, held_out: HeldOutPredict
 
 
 def describe_fewer_rows(verb: str, used: int, total: int, rows: str) -> list[str]:
-    """Tell the user that there was time for only some of the rows; return an empty list if all were used.
+    """Return a sentence that there was time for only `used` of `total` rows; return an empty list if all were used.
+
+    `verb` says what was done with the rows, and `rows` what they are called.
 
     >>> describe_fewer_rows("scored on", 20, 20, "rows")
     []

@@ -50,7 +50,7 @@ class ScaleSummary(NamedTuple):
 
     @classmethod
     def from_values(cls, values: np.ndarray) -> Self:
-        """Summarise values. The median is one of the values, so it is an integer if they are."""
+        """Summarise the exposures or upper bounds of rows. The median is one of them, thus an integer if all are."""
         return cls(*(float(value) for value in np.quantile(values, [0.0, 0.5, 1.0], method="lower")))
 
 
@@ -114,7 +114,7 @@ class Predictor:
         return {name: member for name, member in self.members.items() if self.weights.get(name, 0.0) > 0.0}
 
     def _make_table(self) -> TextTable:
-        """Make a table of the members, sorted by weight, with their fitting times."""
+        """Make the table that notebooks and terminals show: the members with weights and fitting times, by weight."""
         order = sorted(self.members, key=lambda name: -self.weights.get(name, 0.0))
         labels = {name: member.label or name.replace("_", " ") for name, member in self.members.items()}
         rows = [(labels[name], f"{self.weights.get(name, 0.0):.0%}", self.seconds.get(name)) for name in order]
@@ -188,12 +188,12 @@ class Predictor:
     def wrap(
         self, distribution: Mixture | CountDistribution, of: str = MIXTURE, groups: np.ndarray | None = None
     ) -> Prediction:
-        """Make a `Prediction` from distributions that `distribution` returned.
+        """Make a `Prediction` from distributions that the method `distribution` returned.
 
         Parameters
         ----------
         distribution : Mixture or Recalibrated
-            The distributions.
+            The predicted distribution of every row.
         of : str
             "mixture", or the name of the member that predicted them.
         groups : array, optional
@@ -292,15 +292,25 @@ class Predictor:
             yield block
 
     def iter_recorded_blocks(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Distribution, CountRows]]:
-        """Yield (distribution, rows) of each block for scoring.
+        """Predict rows with known counts block by block; yield the distributions and the rows of each block.
 
-        Distributions are censored at each row's recording limit.
+        Used to score predictions. A count above the recording limit of its row was recorded as the limit, so each
+        distribution is censored there as well.
+
+        Parameters
+        ----------
+        sample : CountRows
+            The rows.
+        of : str
+            "mixture", or the name of one member.
         """
         for prediction, block in self.predict_rows(sample, of):
             yield censor_rows(prediction.distribution, block.limit), block
 
     def predict_rows(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Prediction, CountRows]]:
-        """Predict rows with known counts, one block at a time, in order to score the predictions.
+        """Predict rows with known counts block by block; yield the prediction and the rows of each block.
+
+        Used to score predictions with their calibrated intervals.
 
         Parameters
         ----------
@@ -320,7 +330,7 @@ class Predictor:
     # Held-out rows -----------------------------------------------------------------------------------------------
 
     def predict_held_out(self, rows: CountRows, seed: int = 0) -> HeldOutPredictions:
-        """Return predictions of rows that no member was fitted to; they are computed on demand.
+        """Return the members' and the mixture's predictions of rows that no member was fitted to, computed on demand.
 
         Parameters
         ----------
@@ -332,9 +342,9 @@ class Predictor:
         return self.mix_held_out(MemberPredictions.from_rows(rows, seed, self.parse(rows.X)))
 
     def predict_folds(self, folds: Folds, seed: int = 0) -> HeldOutPredictions:
-        """Return predictions of the rows that a fit held out: of each fold by the copies that were fitted without it.
+        """Return the members' and the mixture's predictions of the rows that a fit held out, computed on demand.
 
-        They are computed on demand.
+        If the members are cross-fitted, each fold is predicted by the copies that were fitted without it.
 
         Parameters
         ----------
@@ -346,12 +356,14 @@ class Predictor:
         return self.mix_held_out(MemberPredictions.from_folds(folds, seed))
 
     def mix_held_out(self, predictions: MemberPredictions) -> HeldOutPredictions:
-        """Mix the members' predictions of held-out rows; each fold has the weights that were chosen on the other folds.
+        """Mix the members' predictions of held-out rows into predictions of the mixture, computed on demand.
+
+        If the members are cross-fitted, each fold is mixed with the weights that were chosen on the other folds.
 
         Parameters
         ----------
         predictions : MemberPredictions
-            The members' predictions. Members that are missing from them are added.
+            The members' predictions. Members of this predictor that it lacks are added to it.
         """
         for name, member in self.members.items():
             if name not in predictions.names:
@@ -361,7 +373,9 @@ class Predictor:
         return HeldOutPredictions(predictions, weights, np.arange(len(predictions)))
 
     def predict_out_of_fold(self, rows: CalibratedRows, of: str = MIXTURE) -> Iterator[tuple[Prediction, CountRows]]:
-        """Yield out-of-fold predictions of cross-fitted members block by block, each fold calibrated on the others.
+        """Predict cross-fitted rows out of fold, block by block; yield the prediction and the rows of each block.
+
+        Each row is predicted by copies that were fitted without its fold, and calibrated on the other folds.
 
         Parameters
         ----------
@@ -376,7 +390,9 @@ class Predictor:
             yield Prediction(calibrated, calibration, of, kind, groups=block.interval_groups), block
 
     def for_fold(self, number: int, calibration: Calibration) -> Predictor:
-        """Return the predictor of one fold: the copies of the members that were fitted without it, with its weights.
+        """Return the predictor of one fold, with which rows of the fold are predicted out of fold.
+
+        Its members are the copies that were fitted without the fold, with the weights that were chosen without it.
 
         Parameters
         ----------

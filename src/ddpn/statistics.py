@@ -18,12 +18,12 @@ def effective_rows(weight: np.ndarray) -> float:
 
 
 def weighted_mean(values: np.ndarray, weight: np.ndarray) -> float:
-    """Return the weighted mean; for some hundred rows, three times as fast as `numpy.average`."""
+    """Return the weighted mean of the rows' values; for some hundred rows, three times as fast as `numpy.average`."""
     return float((values * weight).sum()) / float(weight.sum())
 
 
 def weighted_quantile(values: np.ndarray, weight: np.ndarray, q: float) -> float:
-    """Return the smallest value such that values up to it have at least the share `q` of the weight."""
+    """Return the smallest of `values` such that the values up to it have at least the share `q` of the total weight."""
     order = np.argsort(values, kind="stable")
     upto = np.cumsum(weight[order])
     # Rounded sums of weights such as 0.1 can fall just short of the level.
@@ -32,7 +32,10 @@ def weighted_quantile(values: np.ndarray, weight: np.ndarray, q: float) -> float
 
 
 def mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weighted mean of per-row values and its standard error. Shape: (..., rows) and (rows,) -> (...,)."""
+    """Return the weighted mean of the rows' values and its standard error.
+
+    Shape: values (..., rows), weight (rows,) -> (...,) each.
+    """
     mean, total = (values * weight).sum(-1) / weight.sum(), weight.sum()
     gaps = values - mean[..., None]
     scale = np.abs(gaps).max(-1)
@@ -42,7 +45,9 @@ def mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, 
 
 
 def bonferroni_z(comparisons: int) -> float:
-    """Return the half-width, in standard errors, of normal intervals that jointly hold with 95% (Bonferroni).
+    """Return the half-width, in standard errors, of normal intervals that all hold together with 95% (Bonferroni).
+
+    `comparisons` is the number of intervals.
 
     >>> round(bonferroni_z(1), 2), round(bonferroni_z(10), 2)
     (1.96, 2.81)
@@ -51,7 +56,9 @@ def bonferroni_z(comparisons: int) -> float:
 
 
 def wilson_interval(share: float, rows: float, z: float = Z) -> tuple[float, float]:
-    """Return Wilson's 95% interval of a share that was observed in `rows` rows. `rows` need not be an integer.
+    """Return Wilson's interval of a share that was observed in `rows` rows. `rows` need not be an integer.
+
+    `z` is the half-width of the interval in standard errors, by default that of a 95% interval.
 
     >>> tuple(round(end, 4) for end in wilson_interval(0.9, 100))
     (0.8256, 0.9448)
@@ -76,7 +83,9 @@ def adjust_p_values(p_values: Sequence[float]) -> list[float]:
 
 
 def poisson_deviance(y: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Return the Poisson deviance of each row: twice the log-likelihood that its mean loses against the count itself.
+    """Return the Poisson deviance of each row, which measures how far its `mean` is from its count `y`.
+
+    It is twice the difference of two log-likelihoods of y: with y itself as the mean, and with `mean`.
 
     >>> poisson_deviance(np.array([0.0, 2.0]), np.array([1.0, 2.0])).tolist()
     [2.0, 0.0]
@@ -86,7 +95,9 @@ def poisson_deviance(y: np.ndarray, mean: np.ndarray) -> np.ndarray:
 
 
 def explained_deviance(y: np.ndarray, mean: np.ndarray, weight: np.ndarray, scale: np.ndarray) -> float:
-    """Return D^2: the share of the Poisson deviance that the means explain, compared with a constant rate per `scale`.
+    """Return D^2: the share of the Poisson deviance of a constant rate that the predicted means explain.
+
+    `scale` is the exposure of each row: a constant rate predicts counts in proportion to it.
 
     >>> explained_deviance(np.array([1.0, 3.0]), np.array([1.0, 3.0]), np.ones(2), np.ones(2))
     1.0

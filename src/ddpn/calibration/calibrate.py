@@ -1,4 +1,8 @@
-"""Fit a `Calibration` to held-out predictions: maps of the cdf, interval levels and out-of-distribution scores."""
+"""Fit a `Calibration` to held-out predictions: maps of the cdf, interval levels and out-of-distribution scores.
+
+The parts of held-out rows are the folds of cross-fitted members, or a random split of validation rows. A map of the cdf
+is measured on each part after it was fitted to all other parts.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,12 +41,12 @@ Maps = Mapping[str, Sequence[MonotoneMap]]
 
 
 class CalibrationOptions(NamedTuple):
-    """Options of calibration.
+    """Options of `calibrate`.
 
-    `recalibrate` allows a map of the cdf. Intervals are calibrated within `groups`: a column of X, or the name of the
-    rows' `interval_groups`. The level of a group is shrunk towards the overall level with the weight of `group_rows`
-    rows. `time_columns` are columns of X that hold times; new rows are expected to have other values in them, which
-    must not count as out-of-distribution.
+    With `recalibrate`, a map of the cdf is fitted, and used if it helps. Intervals are calibrated within `groups`: a
+    column of X, or the name of the rows' `interval_groups`. The level of a group is shrunk towards the overall level
+    with the weight of `group_rows` rows. `time_columns` are columns of X that hold times; new rows are expected to have
+    other values in them, which must not count as out-of-distribution.
     """
 
     recalibrate: bool = True
@@ -81,7 +85,7 @@ class CalibratedRows:
 def calibrate(
     held_out: HeldOutPredictions, options: CalibrationOptions | None = None, seed: int = 0, clock: Clock = NO_LIMIT
 ) -> CalibratedRows:
-    """Calibrate distributions and intervals on as many held-out rows as time allows.
+    """Calibrate distributions and intervals on as many held-out rows as time allows; return these rows.
 
     In cross-fitting, copies of a member are fitted to fewer rows than the member itself. Calibrated on their
     predictions, intervals are rather too wide than too narrow.
@@ -100,10 +104,11 @@ def calibrate(
 def fit_calibration(
     held_out: HeldOutPredictions, options: CalibrationOptions, seed: int = 0, is_rough: bool = False
 ) -> CalibratedRows:
-    """Fit maps of the cdf and interval levels to held-out rows.
+    """Fit maps of the cdf and interval levels to held-out rows; return the rows with their calibration.
 
-    To calibrate intervals, the distributions of each part are recalibrated with a map that was fitted to the other
-    parts: new rows, too, get a map that was not fitted to them.
+    Interval levels are fitted to recalibrated distributions. Those of each part of the rows are recalibrated with a map
+    that was fitted to the other parts, because new rows, too, get a map that was not fitted to them. With `is_rough`,
+    only intervals of the mixture are calibrated, which is fast.
     """
     maps: dict[str, Sequence[MonotoneMap]] = {}
     recalibrations: dict[str, Recalibration] = {}
@@ -138,10 +143,11 @@ def fit_recalibration(
     always: bool = False,
     seed: int = 0,
 ) -> Calibration:
-    """Fit a map of the mixture's cdf to held-out rows; return the changed calibration.
+    """Fit a map of the mixture's cdf to held-out rows; return the calibration with this map.
 
-    The map is used if it helps, or always with `always`. If it is used, the mixture's interval levels are dropped,
-    because they belong to the distributions without the map.
+    The map is used if it helps, or always with `always`. It is shrunk towards the identity as if `prior_rows` rows were
+    already calibrated. If it is used, the mixture's interval levels are dropped, because they belong to the
+    distributions without the map.
     """
     recalibration, _ = Recalibration.fit(held_out, MIXTURE, prior_rows, always, seed)
     changed = replace(calibration, recalibrations={**calibration.recalibrations, MIXTURE: recalibration})
@@ -159,11 +165,12 @@ def fit_intervals(
     group_rows: float = 0.0,
     names: Sequence[str] | None = None,
 ) -> Calibration:
-    """Fit interval levels to held-out rows, for `names` or for the mixture and all members; return the new calibration.
+    """Fit interval levels to held-out rows; return the calibration with these levels.
 
-    Levels are shrunk towards the nominal ones, which are right for a correct model, with the weight of `prior_rows`
-    rows. `groups` is a column of X or the name of the rows' `interval_groups`. Each group gets its own levels, shrunk
-    towards the overall ones with the weight of `group_rows` rows.
+    `names` are those of the members, or "mixture", whose intervals are calibrated; by default all. Levels are shrunk
+    towards the nominal ones, which are right for a correct model, with the weight of `prior_rows` rows. `groups` is a
+    column of X or the name of the rows' `interval_groups`. Each group gets its own levels, shrunk towards the overall
+    ones with the weight of `group_rows` rows.
     """
     used = {name: fitted for name, fitted in calibration.recalibrations.items() if fitted.is_used}
     maps = {name: [fitted.map] * held_out.n_parts for name, fitted in used.items()}
@@ -174,15 +181,20 @@ def fit_intervals(
 
 
 def fit_ood(calibration: Calibration, X: TableLike, alpha: float = OOD_ALPHA) -> Calibration:
-    """Fit out-of-distribution scores to rows that no member was fitted to; return the changed calibration."""
+    """Score rows `X` that no member was fitted to, with which new rows are compared; return the new calibration.
+
+    Of rows like these, the share `alpha` is flagged as out-of-distribution.
+    """
     scores = calibration.require_profile().measure(X).score
     return replace(calibration, ood=OODScores.fit(scores, check_alpha(alpha, len(scores))))
 
 
 def fit_profile(folds: Folds, time_columns: Sequence[str] = (), clock: Clock = NO_LIMIT) -> Calibration:
-    """Summarise the training rows, and fit out-of-distribution scores; return a calibration with these only.
+    """Summarise the training rows, and score ordinary rows with this summary; return a calibration with both only.
 
-    Scores are fitted to rows that the summary leaves out: the validation rows or, in cross-fitting, each fold in turn.
+    The scored rows are the validation rows or, in cross-fitting, all training rows, each scored as if its fold had been
+    left out of the summary. `time_columns` do not count in a row's score. If `clock` leaves little time, only the first
+    rows are used.
     """
     train, ignored = _take_affordable_rows(folds.train, clock), tuple(time_columns)
     number = None if folds.number is None else folds.number[: len(train)]
@@ -203,9 +215,10 @@ def _take_affordable_rows(rows: CountRows, clock: Clock) -> CountRows:
 
 
 def _score_rows(held_out: HeldOutPredictions, names: Sequence[str], maps: Maps) -> dict[str, np.ndarray]:
-    """Score counts for the mixture and each member: by the level at which intervals include the count.
+    """Return, for each of `names`, the level at which each row's interval begins to include its count.
 
-    If the mixture consists of one member, both have the same scores.
+    `names` are those of members, or "mixture". If the mixture consists of one member, both have the same scores. A name
+    in `maps` has one map of the cdf per part of the rows, which is applied first.
     """
     rows, scores = held_out.rows, dict[str, np.ndarray]()
     sole = None if MIXTURE in maps else held_out.find_sole_member()
@@ -225,7 +238,7 @@ def _score_rows(held_out: HeldOutPredictions, names: Sequence[str], maps: Maps) 
 
 
 def _attach_labels(rows: CountRows, groups: str | None) -> CountRows:
-    """Return the rows without X. If `groups` is a column of X, its values become the groups of the rows."""
+    """Return the rows without their features X. If `groups` is a column of X, its values become the rows' groups."""
     if groups is None or rows.interval_groups is not None or (column := get_column(rows.X, groups)) is None:
         return rows.replace(X=None)
     return rows.replace(X=None, interval_groups=name_interval_groups(column, len(rows)))
@@ -234,7 +247,11 @@ def _attach_labels(rows: CountRows, groups: str | None) -> CountRows:
 def _fit_levels(
     scores: Mapping[str, np.ndarray], rows: CountRows, prior_rows: float, groups: str | None, group_rows: float
 ) -> tuple[dict[str, IntervalLevels], IntervalGroups | None]:
-    """Fit interval levels by name: over all rows, and within groups."""
+    """Fit interval levels over all rows and, if `groups` names some, within groups of rows.
+
+    `scores` are the results of `_score_rows`. Return the levels over all rows by name, and the levels of each group, or
+    None without groups.
+    """
     is_censored = rows.limit is not None and bool((rows.y >= rows.limit).any())
     levels = {
         name: IntervalLevels.from_scores(values, rows.weight, prior_rows, is_censored)

@@ -26,9 +26,10 @@ _Part = TypeVar("_Part", IntervalLevels, Recalibration, OODScores)
 
 @dataclass(frozen=True)
 class Calibration:
-    """Interval levels, maps of the cdf, and out-of-distribution scores; immutable.
+    """What was fitted to held-out rows: interval levels, maps of the cdf, and out-of-distribution scores; immutable.
 
-    Mappings are keyed by "mixture" and the names of the members.
+    A predictor holds one and applies it to its predictions. Mappings are keyed by "mixture" and the names of the
+    members.
 
     Parameters
     ----------
@@ -53,11 +54,14 @@ class Calibration:
     # Distributions and intervals ---------------------------------------------------------------------------------
 
     def is_recalibrated(self, of: str = MIXTURE) -> bool:
-        """Return True if the distributions of the mixture (or of the member `of`) are recalibrated."""
+        """Return True if a map of the cdf is applied to the predictions of `of`: "mixture", or the name of a member."""
         return of in self.recalibrations and self.recalibrations[of].is_used
 
     def recalibrate(self, distribution: Mixture, of: str = MIXTURE) -> Mixture | Recalibrated:
-        """Apply the map of the cdf to distributions of the mixture or a member, if a map is used."""
+        """Apply the map of the cdf to the distributions that `of` predicts; without a map, return them unchanged.
+
+        `of` is "mixture", or the name of a member.
+        """
         return Recalibrated(distribution, self.recalibrations[of].map) if self.is_recalibrated(of) else distribution
 
     @property
@@ -86,7 +90,7 @@ class Calibration:
         return self.intervals[of].at(coverage) if of in self.intervals else check_coverage(coverage)
 
     def row_levels(self, coverage: float, of: str = MIXTURE, labels: np.ndarray | None = None) -> float | np.ndarray:
-        """Return the interval level: one for all rows, or one per row if intervals are calibrated by group.
+        """Return the interval level for a coverage: one for all rows, or one per row if it is calibrated by group.
 
         Parameters
         ----------
@@ -122,7 +126,7 @@ class Calibration:
         return self.ood
 
     def ood_pvalue(self, X: TableLike) -> np.ndarray:
-        """Return the conformal p-value of the hypothesis that a row is like the calibration rows. Shape: (rows,).
+        """Return the out-of-distribution p-value of each row: how likely ordinary rows are as unusual. Shape: (rows,).
 
         Parameters
         ----------
@@ -217,5 +221,5 @@ UNCALIBRATED = Calibration()
 
 
 def _list_plain_fields(part: IntervalLevels | Recalibration | OODScores) -> JsonObject:
-    """Return the fields that are not arrays. JSON can hold their values."""
+    """Return the fields of a part of the calibration that are not arrays, so that JSON can hold their values."""
     return {name: value for name, value in part._asdict().items() if not isinstance(value, np.ndarray)}

@@ -39,9 +39,9 @@ MAX_SURPRISE = 1e6
 
 
 class CellScores(NamedTuple):
-    """The surprise and the state of each cell of a column, and inputs for the joint score.
+    """The surprise and the state of each cell of one column, and numbers that encode it for the joint distribution.
 
-    Shape: (rows,), (rows,), (rows, width).
+    Shape: surprise and state (rows,), inputs (rows, width). The state is one of `STATES`.
     """
 
     surprise: np.ndarray
@@ -50,13 +50,14 @@ class CellScores(NamedTuple):
 
 
 class ColumnProfile(NamedTuple):
-    """The summary of one training column. Every field but the kind is an array, empty if it does not apply.
+    """The summary of one training column, which scores how unusual a cell of new rows is.
 
-    `rows` is the number of rows and of missing values. `absent` has the surprise of a missing and of a present value.
-    For numbers, `surprise` and `normal` are the surprise and the normal score at `edges`, and `scales` the scales of
-    the lower and the upper tail. For levels, and for numbers with few distinct values, `keys` are hashes or values with
-    the surprise `key_surprise`; `unseen` has the surprise and the probability of a value that is not among them.
-    `coded` has the share of each level that is an input of the joint score, and 0 for other levels.
+    Every field but the kind is an array, which is empty if it does not apply. `rows` is the number of rows and of
+    missing values. `absent` has the surprise of a missing and of a present value. For numbers, `surprise` and `normal`
+    are the surprise and the normal score at `edges`, and `scales` the scales of the lower and the upper tail. For
+    levels, and for numbers with few distinct values, `keys` are hashes or values with the surprise `key_surprise`;
+    `unseen` has the surprise and the probability of a value that is not among them. `coded` has the share of each level
+    that is an input of the joint score, and 0 for other levels.
     """
 
     kind: Kind
@@ -81,12 +82,12 @@ class ColumnProfile(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The number of inputs of the joint score that this column provides."""
+        """The number of numbers that encode a cell of this column for the joint distribution."""
         coded = np.count_nonzero(self.coded) if self.kind.is_category else 1
         return int(coded) + self._missing_coded
 
     def score(self, column: Column) -> CellScores:
-        """Score the cells of a column, which must have been read as this kind."""
+        """Score the cells of a column of new rows, which must have the kind of the training column."""
         values, missing = column.values, column.is_missing
         surprise, state = np.zeros(len(values)), np.full(len(values), USUAL, dtype=np.int8)
         inputs = np.zeros((len(values), self.width))
@@ -148,7 +149,10 @@ class ColumnProfile(NamedTuple):
         return surprise
 
     def _measure_levels(self, elsewhere: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Return the surprise of levels from their counts in other folds; `counts` has the counts of all levels."""
+        """Return the surprise of each level in rows of a fold that is left out of the summary.
+
+        `elsewhere` has the number of rows of each level in the other folds, `counts` the number in all folds.
+        """
         ascending = np.sort(counts)
         rows = np.concatenate([[0], np.cumsum(ascending)])[np.searchsorted(ascending, elsewhere, side="right")]
         # If no level has this count, the level itself must be added to the rows that are as rare.
@@ -156,20 +160,23 @@ class ColumnProfile(NamedTuple):
         return np.where(elsewhere > 0, -np.log(np.maximum(rows, 1) / counts.sum()), self.unseen[0])
 
     def _measure_outside(self, values: np.ndarray, edge: float, scale: float) -> np.ndarray:
-        """Return the surprise of numbers above an edge of the training range."""
+        """Return the surprise of numbers above `edge`, the upper end of the training range.
+
+        `scale` is the scale of the upper tail. For the lower end, pass negative numbers.
+        """
         outside = np.log((self.rows[0] - self.rows[1] + 1.0) / 2.0)
         return np.maximum(
             outside + measure_tail_surprise(values, edge, scale), self.unseen[0] if len(self.keys) else 0.0
         )
 
     def find_positions(self, column: Column) -> np.ndarray:
-        """Return the position of each cell's value in `keys`, or -1 if it is not there."""
+        """Return the position of each cell's value in the summary's `keys`, or -1 if it is not among them."""
         if column.is_category:
             return column.map_names(self.keys, lambda levels: self.find_keys(hash_texts(levels)), -1)
         return self.find_keys(np.ascontiguousarray(column.values.astype(np.float64) + 0.0).view(np.uint64))
 
     def find_keys(self, keys: np.ndarray) -> np.ndarray:
-        """Return the position of each key in `self.keys`, or -1 if it is not there."""
+        """Return the position of each hash or value in the summary's `keys`, or -1 if it is not among them."""
         if not len(self.keys):
             return np.full(len(keys), -1)
         position = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
@@ -182,7 +189,7 @@ def _standardise_indicator(is_so: np.ndarray, share: float) -> np.ndarray:
 
 
 def fit_column(column: Column) -> ColumnProfile:
-    """Summarise a training column."""
+    """Summarise a training column: its quantiles or levels, its tails, and how often it is missing."""
     missing = column.is_missing
     rows = np.array([len(missing), missing.sum()], dtype=np.float64)
     # The surprise of a missing value, and of one that is not missing.
@@ -240,9 +247,9 @@ def _summarise_levels(keys: np.ndarray, counts: np.ndarray) -> dict[str, np.ndar
 
 
 def measure_mean_excess(values: np.ndarray, counts: np.ndarray) -> float:
-    """Return the mean excess of the largest values over the start of the tail: the scale of an exponential tail.
+    """Return the scale of an exponential upper tail: the mean excess of the largest values over the start of the tail.
 
-    `values` are distinct and ascending, and `counts` has the number of rows with each value.
+    `values` are the distinct values of a column, ascending, and `counts` has the number of rows with each value.
     """
     above = np.cumsum(counts[::-1])[::-1]
     min_rows = max(_TAIL_SHARE * above[0], min(_MIN_TAIL_ROWS, above[0] / 4.0))
@@ -257,7 +264,11 @@ def measure_mean_excess(values: np.ndarray, counts: np.ndarray) -> float:
 
 
 def choose_tail_edges(counts: np.ndarray) -> np.ndarray:
-    """Choose distinct values whose ranks, counted from either end, double towards the middle; return their indices."""
+    """Choose the distinct values that a summary keeps: many in the tails, few in the middle; return their positions.
+
+    The ranks of these values, counted from either end, double towards the middle. `counts` has the number of rows with
+    each value, in the order of the values.
+    """
     upto, last = np.cumsum(counts), len(counts) - 1
     half = max(1.0, upto[-1] / 2.0)
     ranks = 2.0 ** (np.arange(int(_RANKS_PER_DOUBLING * np.log2(half)) + 1) / _RANKS_PER_DOUBLING)
@@ -267,13 +278,19 @@ def choose_tail_edges(counts: np.ndarray) -> np.ndarray:
 
 
 def measure_tail_surprise(x: np.ndarray, edge: float, scale: float) -> np.ndarray:
-    """Compute the additional surprise of values above `edge` by an exponential tail."""
+    """Compute how much more surprising than `edge` the values x above it are, if the tail beyond it is exponential.
+
+    `edge` is the largest training value, and `scale` the scale of the tail. The result is at most `MAX_SURPRISE`.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         return np.nan_to_num(np.clip((x - edge) / scale, 0.0, MAX_SURPRISE), nan=0.0)
 
 
 class UpperTail(NamedTuple):
-    """The surprise -log P(S >= s) of a score S, estimated from training rows; linear beyond the largest score."""
+    """The surprise of a score s, -log P(S >= s), where S is the score of an ordinary row; estimated from training rows.
+
+    It is interpolated between the scores `edges`, and linear beyond the largest of them, with the slope 1 / `scale`.
+    """
 
     edges: np.ndarray
     surprise: np.ndarray
@@ -287,6 +304,6 @@ class UpperTail(NamedTuple):
         return cls(values[kept], surprise[kept], np.array([max(measure_mean_excess(values, counts), least_scale)]))
 
     def measure_surprise(self, scores: np.ndarray) -> np.ndarray:
-        """Compute the surprise of each score."""
+        """Compute the surprise of each score: -log of the probability that an ordinary row scores as high."""
         inside = np.interp(scores, self.edges, self.surprise)
         return inside + measure_tail_surprise(scores, self.edges[-1], self.scale[0])

@@ -24,11 +24,11 @@ _PREDICTED_PER_TAIL_ROW = 3
 
 
 def describe_heavy_tail(train: CountRows, predict_means: Callable[[np.ndarray], np.ndarray]) -> str:
-    """Return a warning if a single training row determines the mean, else "".
+    """Return a sentence that warns of a single training row that determines the mean of all counts, else "".
 
-    It does if three conditions hold: its count is more than twice its predicted mean; the excess is more than 5% of the
-    sum of all counts; and it stands out from the other large counts more than in an exponential tail. `predict_means`
-    returns the predicted means of rows, given their positions in `train`.
+    A row determines the mean if three conditions hold: its count is more than twice its predicted mean; the excess is
+    more than 5% of the sum of all counts; and it stands out from the other large counts more than in an exponential
+    tail. `predict_means` returns the predicted means of rows, given their positions in `train`.
     """
     counts = train.weight_or_ones * train.y
     total, tail_rows = float(counts.sum()), _count_tail_rows(len(train))
@@ -56,10 +56,11 @@ def _count_tail_rows(rows: int) -> int:
 
 
 def _is_heavy(values: np.ndarray, tail_rows: int, row: int | None = None) -> bool:
-    """Return True if `row` (by default the largest value) stands out more than in an exponential tail.
+    """Return True if one of `values` stands out from the other large values more than in an exponential tail.
 
-    Fisher's g: of k exponentially distributed excesses over a threshold, the largest exceeds the share x of their sum
-    with a probability of at most k (1 - x)^(k - 1).
+    The value is that at the position `row`, by default the largest. The `tail_rows` largest values are the tail. The
+    test is Fisher's: of the excesses of k values over a threshold, if they have an exponential distribution, the
+    largest exceeds the share x of their sum with a probability of at most k (1 - x)^(k - 1).
     """
     ordered = np.sort(values)[::-1]
     if len(ordered) <= tail_rows:

@@ -67,10 +67,11 @@ def score_counts(dist: Distribution, y: Tensor, points: np.ndarray) -> np.ndarra
 
 @torch.no_grad()
 def measure_shares_inside(dist: Distribution, y: Tensor, level: float) -> np.ndarray:
-    """Return the probability that `score_counts` is at most a level, for each count. Shape: (rows,).
+    """Return how far each count lies inside its row's narrowest interval of a level, from 0 to 1. Shape: (rows,).
 
-    It is 1 for a count inside the narrowest interval of this level, 0 outside, and between them for the count that
-    enters the interval at this level. For a right model the mean is the level itself.
+    It is the probability that `score_counts` is at most the level: 1 for a count inside the interval, 0 outside, and
+    between them for a count that enters the interval at this level. If the distributions are right, the mean over the
+    rows is the level itself.
 
     >>> from ddpn.distributions import Poisson
     >>> measure_shares_inside(Poisson(torch.full((3,), 2.0)), torch.tensor([2, 0, 9]), 0.75).round(2).tolist()
@@ -83,9 +84,10 @@ def measure_shares_inside(dist: Distribution, y: Tensor, level: float) -> np.nda
 
 @torch.no_grad()
 def score_blocks(blocks: Iterable[tuple[np.ndarray | slice, Distribution]], y: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Score counts like `score_counts`, block by block. A block is the positions of its rows in `y`, and distributions.
+    """Score counts like `score_counts`, block by block; return the scores in the order of `y`.
 
-    `seed` determines the random points, which are assigned in the order of `y`.
+    A block has the positions of its rows in `y` and their distributions. `seed` determines the random points, which are
+    assigned in the order of `y`, so that scores do not depend on the blocks.
     """
     points, scores = np.random.default_rng(seed).random(len(y)), np.zeros(len(y))
     for index, dist in blocks:
@@ -123,7 +125,10 @@ def summarise_with_interval(
 
 
 def widen_interval(counts: CountDistribution, interval: Interval, level: float | np.ndarray) -> Interval:
-    """Widen intervals whose level is above 1 by (level - 1) x width on each side; return the others unchanged."""
+    """Widen each interval whose level is above 1 by (level - 1) times its width on each side.
+
+    Other intervals are returned unchanged. `level` is a number for all rows or one per row.
+    """
     if np.max(level, initial=0.0) <= 1.0:
         return interval
     low, high, probability = interval
@@ -206,16 +211,19 @@ class IntervalLevels(NamedTuple):
         return bool(self.censored[0])
 
     def measure_held_out(self, level: float) -> tuple[float, float]:
-        """Return the weighted share of the calibration rows whose score is at most a level, and their effective number.
+        """Return the weighted share of calibration rows that score at most `level`, and the rows' effective number.
 
-        Scores that were added for a right model do not count.
+        The uniform scores that `from_scores` adds for `prior_rows` do not count.
         """
         observed = ~np.isin(self.scores, _UNIFORM_SCORES)
         scores, weight = self.scores[observed], self.weight[observed]
         return float(weight[scores <= level].sum() / weight.sum()), effective_rows(weight)
 
     def shrink_towards(self, other: Self, rows: float) -> Self:
-        """Return levels with the scores of `other` added, which together have the weight of `rows` rows."""
+        """Return these levels with the scores of `other` added, all of which together weigh as much as `rows` rows.
+
+        The levels of a small group are drawn towards those of all rows in this way.
+        """
         if not rows:
             return self
         weight = np.concatenate([self.weight, other.weight * (rows / other.weight.sum())])
@@ -256,7 +264,7 @@ class IntervalLevels(NamedTuple):
 
 
 def get_column(X: TableLike, name: str) -> ArrayLike | None:
-    """Return a column of a data frame, or None if X is not a data frame."""
+    """Return the column of X with this name; None if X has no column names, as an array."""
     if isinstance(X, ColumnTable):
         return X.column(check_column(name, X.names, "groups", InputError)).cells() if X.is_named else None
     frame = nw.from_native(X, eager_only=True, pass_through=True)
@@ -297,12 +305,15 @@ class IntervalGroups:
         return {name: len(one.scores) for name, one in zip(self.names, first, strict=True)}
 
     def encode_labels(self, labels: np.ndarray) -> np.ndarray:
-        """Return the index of each row's group, or -1 for a group without calibration rows."""
+        """Return the index in `names` of each row's group, given its label; -1 for a group without calibration rows."""
         code_by_name = {name: code for code, name in enumerate(self.names)}
         return np.array([code_by_name.get(label, -1) for label in labels.tolist()], dtype=np.int64)
 
     def read_labels(self, X: TableLike, groups: ArrayLike | None, argument: str = "groups") -> np.ndarray:
-        """Return the group labels of rows: `groups` or, if it is None, the column of X."""
+        """Return the group label of each row: from `groups` or, if it is None, from the column `by` of X.
+
+        Raise an `InputError` that names `argument` if there is neither.
+        """
         labels = get_column(X, self.by) if groups is None else groups
         if labels is None:
             reason = f"intervals were calibrated by group of {self.by!r}"
@@ -310,7 +321,10 @@ class IntervalGroups:
         return name_interval_groups(labels, get_row_count(X))
 
     def describe_unseen(self, labels: np.ndarray) -> str:
-        """Describe the rows of groups without calibration rows in a sentence; return "" if there are none."""
+        """Describe in a sentence how many rows belong to groups without calibration rows; return "" if none does.
+
+        `labels` has the group label of each row.
+        """
         missing = [label for label in labels.tolist() if label not in set(self.names)]
         if not missing:
             return ""
@@ -321,14 +335,21 @@ class IntervalGroups:
         return f"{rows} a {self.by} that no calibration row has ({shown}): intervals use the overall level."
 
     def add(self, name: str, scores: np.ndarray, codes: np.ndarray, weight: np.ndarray | None = None) -> None:
-        """Add the scores of the mixture or a member. `codes` has the index of each row's group."""
+        """Fit the levels of each group to scores of calibration rows, and add them under `name`.
+
+        `name` is "mixture" or that of a member, and `codes` has the index of each row's group.
+        """
         masks = [codes == code for code in range(len(self.names))]
         self.levels[name] = [
             IntervalLevels.from_scores(scores[mask], None if weight is None else weight[mask]) for mask in masks
         ]
 
     def at(self, coverage: float, of: str, whole: IntervalLevels, codes: np.ndarray) -> np.ndarray:
-        """Return the interval level of each row; code -1 stands for the level of `whole`, the scores of all rows."""
+        """Return the interval level of each row for a coverage.
+
+        `of` is "mixture" or the name of a member, `whole` its levels over all rows, and `codes` the result of
+        `encode_labels`. Rows with the code -1 have the level of `whole`.
+        """
         key = of, coverage
         if key not in self._cached_levels:
             levels = [one.shrink_towards(whole, self.prior_rows).at(coverage) for one in self.levels[of]]
@@ -338,9 +359,10 @@ class IntervalGroups:
 
 
 def attach_group_labels(sample: CountRows, groups: str | ArrayLike | None) -> tuple[CountRows, str | None]:
-    """Attach `groups` to the rows if they are labels; also return the name of the groups.
+    """Attach group labels to the rows they belong to; return the rows and the name of the groups.
 
-    Labels then stay with their rows when rows are selected or split.
+    Labels then stay with their rows when rows are selected or split. If `groups` is None or the name of a column, both
+    are returned unchanged.
     """
     if groups is None or isinstance(groups, str):
         return sample, groups
@@ -349,7 +371,10 @@ def attach_group_labels(sample: CountRows, groups: str | ArrayLike | None) -> tu
 
 
 def make_interval_groups(groups: str, sample: CountRows, prior_rows: float) -> tuple[IntervalGroups, np.ndarray]:
-    """Make the groups of calibration rows from a column or the rows' labels; also return each row's group index."""
+    """Make the groups of calibration rows; return them, still without levels, and the index of each row's group.
+
+    Groups are the rows' `interval_groups` or, without these, the values of the column `groups` of X.
+    """
     values = get_column(sample.X, groups) if sample.interval_groups is None else sample.interval_groups
     if values is None:
         must = "be labels if X is not a data frame, whose columns have names"

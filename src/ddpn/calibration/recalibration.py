@@ -31,10 +31,11 @@ KNOTS = np.concatenate([[0.0], ndtr(_SCORES), [1.0]])
 
 
 def _compute_basis() -> np.ndarray:
-    """Compute four Hermite polynomials of the normal score in the middle of each piece. Shape: (pieces, 4).
+    """Compute four Hermite polynomials in the middle of each piece between two knots. Shape: (pieces, 4).
 
-    They have mean 0 and are orthonormal. The first two shift and widen a Normal exactly; the others change its skewness
-    and the weight of its tails.
+    The logarithm of the map's slope is a weighted sum of them. They are polynomials of the normal score, have mean 0
+    and are orthonormal. The first two shift and widen a Normal exactly; the others change its skewness and the weight
+    of its tails.
     """
     width = np.diff(KNOTS)
     z = ndtri(0.5 * (KNOTS[1:] + KNOTS[:-1]))
@@ -48,7 +49,10 @@ _BASIS = _compute_basis()
 
 
 def share_pit_intervals(before: np.ndarray, upto: np.ndarray) -> np.ndarray:
-    """Compute the shares of each row's PIT interval, from F(y - 1) to F(y), in the pieces. Shape: (rows, pieces)."""
+    """Divide the PIT interval of each row, from F(y - 1) to F(y), among the pieces between the knots of the map.
+
+    Return the share of the interval in each piece, shape (rows, pieces).
+    """
     low = np.maximum(before[:, None], KNOTS[:-1])
     parts = np.maximum(np.minimum(upto[:, None], KNOTS[1:]) - low, 0.0)
     total = parts.sum(1, keepdims=True)
@@ -85,7 +89,7 @@ def fit_map(shares: np.ndarray, weight: np.ndarray, prior_rows: float = PRIOR_RO
 
 
 class Recalibration(NamedTuple):
-    """A map of the cdf, and its gain as measured by cross-fitting.
+    """A map of the predicted cdf that was fitted to held-out rows, and how much it improves the CRPS of other rows.
 
     Parameters
     ----------
@@ -153,7 +157,11 @@ Block = tuple[int, np.ndarray, CountDistribution]
 def _measure_gain(
     blocks: Sequence[Block], y: np.ndarray, maps: Sequence[MonotoneMap], weight: np.ndarray, seed: int
 ) -> tuple[float, float]:
-    """Measure the mean gain in CRPS of maps that were fitted to the other parts, and its standard error."""
+    """Return how much the maps improve the mean CRPS, and the standard error of this gain.
+
+    The rows of each part are scored with the part's map, which was fitted to the rows of all other parts. Of many rows,
+    some are drawn with `seed`, because scoring is slow.
+    """
     scored, gains = np.zeros(len(y), dtype=bool), np.zeros(len(y))
     scored[np.random.default_rng(seed).permutation(len(y))[:_MAX_SCORED_ROWS]] = True
     for number, index, dist in blocks:

@@ -29,7 +29,7 @@ _JUMP = 1e-7
 
 
 def is_covered(dist: Predicted, y: ArrayLike, coverage: float = 0.9) -> Tensor:
-    """Return True for the rows whose y lies in the central prediction interval.
+    """Return True for each row whose count y lies in the row's central prediction interval.
 
     Intervals of counts cover at least `coverage`. Compare the share of True with the mean of `expected_coverage`.
 
@@ -57,7 +57,7 @@ def is_covered(dist: Predicted, y: ArrayLike, coverage: float = 0.9) -> Tensor:
 
 
 def expected_coverage(dist: Predicted, coverage: float = 0.9) -> Tensor:
-    """Compute the probability of the central interval by the distribution itself, P(low <= Z <= high).
+    """Compute the probability of each row's central interval by its own distribution, P(low <= Z <= high).
 
     It equals `coverage` for continuous distributions and is at least `coverage` for counts. Compare the observed
     coverage with it.
@@ -190,7 +190,7 @@ def pit_distance(dist: Predicted, y: ArrayLike, weight: ArrayLike | None = None)
 
 
 def distance_of_bounds(lower: Tensor, upper: Tensor, weight: Tensor) -> float:
-    """Compute `pit_distance` from the results of `pit_bounds`, with one weight per element. Shape of `weight`: (n,)."""
+    """Compute `pit_distance` from the results of `pit_bounds`; `weight` has one weight per row, shape (n,)."""
     w = weight / weight.sum()
     lower, upper = (x.double().reshape(-1) for x in (lower, upper))
     # Between the ends of the rows' PIT intervals, the mean cdf is linear.
@@ -208,9 +208,8 @@ def distance_of_bounds(lower: Tensor, upper: Tensor, weight: Tensor) -> float:
 def median_precision(dist: Predicted, weight: ArrayLike | None = None) -> float:
     """Compute the median of 1 / variance over the rows (Appendix B.2), a measure of sharpness.
 
-    Read it beside calibration.
-
-    The variance is exact; the paper uses mu / gamma for its single Double Poissons.
+    A sharp model is good only if it is calibrated as well. The variance is exact; the paper uses mu / gamma for its
+    single Double Poissons.
 
     Parameters
     ----------

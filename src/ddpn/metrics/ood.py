@@ -17,7 +17,10 @@ _ROUNDING = 1e-12
 
 
 def _ensemble(dist: Predicted, kind: str) -> Mixture:
-    """Return a mixture of at least two components; raise an `InputError` for anything else."""
+    """Return `dist` if it is a mixture of at least two components; raise an `InputError` for anything else.
+
+    `kind` is the score that needs the components, for the message.
+    """
     if isinstance(dist, Mixture) and dist.size > 1:
         return dist
     got = "a single component" if isinstance(dist, Mixture) else f"a single {type(dist).__name__}"
@@ -129,14 +132,20 @@ def fpr80(score_in: ArrayLike, score_out: ArrayLike) -> float:
 
 
 def _labels_and_ranks(score_in: ArrayLike, score_out: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return labels (1 for OOD) and dense ranks of the scores. Scikit-learn accepts ranks, but no infinite scores."""
+    """Return a label (1 for OOD, else 0) and the dense rank of each score, for the metrics of scikit-learn.
+
+    scikit-learn accepts ranks, but no infinite scores.
+    """
     inside, outside = validate_scores(score_in=score_in, score_out=score_out)
     ranks = np.unique(np.concatenate([inside, outside]), return_inverse=True)[1]
     return np.repeat([0, 1], [len(inside), len(outside)]), ranks
 
 
 def validate_scores(**scores: Any) -> list[np.ndarray]:
-    """Convert each of `scores` to a flat float64 array; raise an `InputError` if one is empty or holds NaN."""
+    """Convert arrays of scores, keyed by argument name, to flat float64 arrays.
+
+    Raise an `InputError` if an array is empty or holds NaN.
+    """
     arrays = []
     for name, values in scores.items():
         try:

@@ -15,7 +15,7 @@ from ddpn.runtime.errors import InputError
 
 
 class HasDistribution(Protocol):
-    """An object with predicted distributions, such as `ddpn.prediction.Prediction`."""
+    """An object that holds predicted distributions, such as a `Prediction`; all metrics accept it."""
 
     @property
     def distribution(self) -> Distribution:
@@ -29,9 +29,9 @@ Supported = CountDistribution | ContinuousMixture | Normal
 
 
 def unwrap(dist: Predicted) -> Distribution:
-    """Return the distributions of a `Prediction`; return anything else unchanged."""
-    held: Any = getattr(dist, "distribution", dist)
-    return held
+    """Return the distributions that a `Prediction` holds; return distributions unchanged."""
+    distributions: Any = getattr(dist, "distribution", dist)
+    return distributions
 
 
 def require_supported(dist: Predicted) -> Supported:
@@ -44,7 +44,7 @@ def require_supported(dist: Predicted) -> Supported:
 
 
 def read_tensor_options(dist: Distribution) -> dict[str, Any]:
-    """Return the device and dtype of a distribution as keyword arguments; empty if it has no parameters."""
+    """Return the device and dtype of a distribution as keyword arguments for new tensors; empty without parameters."""
     if isinstance(dist, CountDistribution):
         return {"device": dist.device, "dtype": dist.dtype}
     if isinstance(dist, Mixture):
@@ -54,18 +54,24 @@ def read_tensor_options(dist: Distribution) -> dict[str, Any]:
 
 
 def validate_prediction(dist: Predicted, y: ArrayLike) -> tuple[Supported, Tensor]:
-    """Validate `dist` with `require_supported` and `y` with `validate_observations`."""
+    """Return the predicted distributions and the observed counts as a tensor; raise an `InputError` for invalid ones.
+
+    `require_supported` checks the distributions, `validate_observations` the counts.
+    """
     predicted = require_supported(dist)
     return predicted, validate_observations(y, predicted)
 
 
 def as_tensor(values: ArrayLike) -> Tensor:
-    """Convert numbers to a tensor. The index of a pandas object is ignored."""
+    """Convert numbers (an array, a list, a column of a data frame) to a tensor; an index of pandas is ignored."""
     return values if isinstance(values, Tensor) else torch.as_tensor(np.array(values))
 
 
 def validate_observations(y: ArrayLike, dist: Distribution) -> Tensor:
-    """Convert y to a tensor on the device of `dist`; raise an `InputError` if it is not finite or cannot broadcast."""
+    """Convert observed counts to a tensor on the device of `dist`.
+
+    Raise an `InputError` if a count is not finite, or if y and `dist.batch_shape` do not broadcast.
+    """
     y = as_tensor(y)
     y = y.to(torch.uint8) if y.dtype == torch.bool else y
     if y.device.type == "cpu" and not torch.isfinite(y).all():
@@ -82,12 +88,12 @@ def validate_observations(y: ArrayLike, dist: Distribution) -> Tensor:
 
 
 def quantile(dist: Distribution, q: float) -> Tensor:
-    """Compute the q-quantile of each row. Shape: `batch_shape`."""
+    """Compute the q-quantile of each row's distribution. Shape: `dist.batch_shape`."""
     return dist.icdf(torch.full(dist.batch_shape, q, **read_tensor_options(dist)))
 
 
 def interval(dist: Supported, coverage: float) -> tuple[Tensor, Tensor]:
-    """Compute the central interval (low, high), both ends included."""
+    """Compute the central interval of each row's distribution, as (low, high), both ends included."""
     if not isinstance(dist, Normal):
         return dist.interval(coverage)
     coverage = check_coverage(coverage)
@@ -95,7 +101,7 @@ def interval(dist: Supported, coverage: float) -> tuple[Tensor, Tensor]:
 
 
 def cdf_sides(dist: Supported, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute P(Z < y) and P(Z <= y), which are equal for continuous distributions."""
+    """Compute P(Z < y) and P(Z <= y) for each row's distribution of Z; for continuous distributions they are equal."""
     if isinstance(dist, CountDistribution):
         counts = y.double().expand(broadcast_shapes(y=tuple(y.shape), dist=tuple(dist.batch_shape)))
         before, upto = dist.cdf(torch.stack([counts - 1.0, counts]))
@@ -105,7 +111,7 @@ def cdf_sides(dist: Supported, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def mass_between(dist: Supported, low: Tensor, high: Tensor) -> Tensor:
-    """Compute P(low <= Z <= high)."""
+    """Compute P(low <= Z <= high) for each row's distribution of Z."""
     return cdf_sides(dist, high)[1] - cdf_sides(dist, low)[0]
 
 
@@ -113,7 +119,10 @@ def mass_between(dist: Supported, low: Tensor, high: Tensor) -> Tensor:
 
 
 def validate_weights(weight: ArrayLike | None, like: Tensor) -> Tensor:
-    """Validate weights and return one float64 per element of `like`; None stands for weights of 1."""
+    """Validate the weights of rows; return one float64 weight per element of `like`, which has one value per row.
+
+    None stands for weights of 1.
+    """
     if like.numel() == 0:
         raise InputError(argument="y", must="hold at least one row", got="none")
     if weight is None:

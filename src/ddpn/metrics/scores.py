@@ -79,7 +79,7 @@ def nll(dist: Predicted, y: ArrayLike) -> Tensor:
 
 
 def point(dist: Predicted, statistic: str) -> Tensor:
-    """Return a point prediction for each row: the mean, median or mode of its distribution.
+    """Return a point prediction of each row: the mean, median or mode of its predicted distribution.
 
     The median of a count distribution is the smallest y with F(y) >= 1/2.
 

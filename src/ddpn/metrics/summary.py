@@ -92,7 +92,10 @@ def evaluate(
 
 
 class _Ingredients(NamedTuple):
-    """Statistics of each row from which all metrics are computed. They broadcast with y."""
+    """Statistics of each row's distribution, from which `evaluate` computes all metrics. They broadcast with y.
+
+    `interval` is the central interval, `expected_coverage` its probability, and `pit` has F(y - 1) and F(y).
+    """
 
     mean: Tensor
     variance: Tensor
@@ -104,7 +107,10 @@ class _Ingredients(NamedTuple):
 
 
 def _summarise_counts(dist: CountDistribution, y: Tensor, coverage: float) -> _Ingredients:
-    """Compute the statistics of count distributions from one summary and one evaluation of the cdf."""
+    """Compute the statistics of count distributions, in one pass over the counts and one evaluation of the cdf.
+
+    `coverage` is the nominal coverage of the intervals.
+    """
     shape = broadcast_shapes(y=tuple(y.shape), dist=tuple(dist.batch_shape))
     dist = dist if dist.batch_shape == shape else dist.expand(shape)
     tail = 0.5 * (1.0 - check_coverage(coverage))

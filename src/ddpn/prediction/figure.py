@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 def bin_probabilities(dist: CountDistribution, low: float, high: float, max_bins: int) -> tuple[np.ndarray, np.ndarray]:
-    """Divide the counts from `low` to `high` into at most `max_bins` equally wide bins; return edges and probabilities.
+    """Divide the counts from `low` to `high` into at most `max_bins` equally wide bins, to draw them as bars.
 
-    Bin i contains the counts from edges[i] to edges[i + 1] - 1. Shape: (bins + 1,) and (bins, rows).
+    Return the edges of the bins, shape (bins + 1,), and the probability of each bin in each row of `dist`, shape (bins,
+    rows). Bin i contains the counts from edges[i] to edges[i + 1] - 1.
     """
     step = max(1.0, math.ceil((high - low) / max_bins))
     edges = low + step * np.arange(math.ceil((high - low) / step) + 1)
@@ -30,7 +31,11 @@ def bin_probabilities(dist: CountDistribution, low: float, high: float, max_bins
 def draw_masses(
     ax: "Axes", edges: np.ndarray, shares: np.ndarray, interval: tuple[float, float], y: float | None = None
 ) -> None:
-    """Draw the probabilities of one row, darker inside its interval; draw the observed count `y` as a line."""
+    """Draw the predicted probabilities of one row's counts as bars, which are darker inside the row's interval.
+
+    `edges` and `shares` are the bins of `bin_probabilities` and their probabilities in this row, `interval` has the
+    lowest and the highest count of the interval. The observed count `y` is drawn as a line, if it is not None.
+    """
     inside = (edges[:-1] <= interval[1]) & (edges[1:] > interval[0])
     width = edges[1] - edges[0]
     ax.bar(edges[:-1] + 0.5 * (width - 1.0), shares, 0.92 * width, color=np.where(inside, ACCENT, SOFT))
@@ -45,7 +50,11 @@ def draw_masses(
 def draw_predictions(
     names: Sequence[str], edges: np.ndarray, shares: np.ndarray, intervals: Sequence[tuple[float, float, float]]
 ) -> "Figure":
-    """Draw each row's distribution, darker inside its interval. `intervals` has (low, high, probability) per row."""
+    """Draw the distributions of several rows as bars, one panel per row, darker inside the row's interval.
+
+    `names` are the titles of the panels. `edges` and `shares` are the results of `bin_probabilities`, and `intervals`
+    has (low, high, probability) of each row's interval.
+    """
     figure, axes = make_panels([1.3] * len(names), sharex=True, sharey=True)
     for row, (ax, name, interval) in enumerate(zip(axes[:, 0], names, intervals, strict=True)):
         draw_masses(ax, edges, shares[:, row], interval[:2])

@@ -148,7 +148,7 @@ class Prediction:
 
     @property
     def aleatoric(self) -> np.ndarray:
-        """The part of the variance that more data would not remove."""
+        """The mean of the components' variances: the part of the variance that more data would not remove."""
         assert isinstance(self.distribution, Mixture | Recalibrated)
         return _to_numpy(self.distribution.aleatoric)
 
@@ -287,7 +287,10 @@ class Prediction:
         return low.numpy().astype(np.int64), high.numpy().astype(np.int64)
 
     def interval_with_probability(self, coverage: float = COVERAGE, kind: str | None = None) -> Interval:
-        """Return the ends of each row's interval and its probability, as tensors."""
+        """Return the lowest count, the highest count and the probability of each row's interval, as tensors.
+
+        The arguments are those of `interval`.
+        """
         levels = self.calibration.row_levels(coverage, self.of, self.groups)
         return make_interval(self.distribution, levels, kind or self.interval_kind)
 
@@ -360,13 +363,16 @@ class Prediction:
         return make_frame(cells, self.library, self.labels)
 
     def _require_table(self) -> TableLike:
-        """Return the rows; raise an `InputError` if the prediction was made without them."""
+        """Return the features of the rows; raise an `InputError` if the prediction was made without them."""
         if self.table is None:
             raise InputError("This prediction does not keep its rows. Use `predict_distribution`, which keeps them.")
         return self.table
 
     def to_columns(self, spec: PredictionSpec) -> Columns:
-        """Return the columns of a table by name; raise a `RowError` if a count is too large."""
+        """Return the columns of a table of predictions by name; `spec` says which.
+
+        Raise a `RowError` if the counts of a row are too large for a table.
+        """
         with single_thread(), np.errstate(all="ignore"):
             columns: Columns = {**self._summarise(spec)}
             wants = {"ood_pvalue", "ood"} & set(spec.columns)
@@ -375,7 +381,7 @@ class Prediction:
         return columns
 
     def _summarise(self, spec: PredictionSpec) -> dict[str, np.ndarray]:
-        """Return the columns that follow from the distributions, computed in one pass over each row's probabilities."""
+        """Return all columns but those on out-of-distribution rows, from one pass over each row's probabilities."""
         levels = torch.tensor([0.5, *spec.quantiles], dtype=torch.float64)
         row_levels = self.calibration.row_levels(spec.coverage, self.of, self.groups)
         kind = spec.interval_kind or self.interval_kind
@@ -402,7 +408,11 @@ class Prediction:
         return {name: _to_numpy(values).astype(dtypes.get(name, np.float64)) for name, values in tensors.items()}
 
     def _describe_unusual_rows(self, spec: PredictionSpec) -> Columns:
-        """Return p-values, flags and reasons; without calibrated scores, return reasons of single columns only."""
+        """Return the columns on out-of-distribution rows that `spec` asks for: p-values, flags and reasons.
+
+        Without calibrated out-of-distribution scores, there are only reasons, which name unusual values of single
+        columns.
+        """
         columns: Columns = {}
         if self.calibration.ood is None:
             reasons = self.calibration.ood_reasons(self._require_table(), days=self.days)
@@ -448,7 +458,7 @@ class Prediction:
         return draw_predictions(names, edges, shares, list(zip(low, high, probability, strict=True)))
 
     def _tabulate_first_rows(self) -> TextTable:
-        """Make a table of the first rows with their means and intervals."""
+        """Make the table that notebooks and terminals show: the first rows with their means and intervals."""
         some = self[:MAX_SHOWN_ROWS]
         ends = (part.tolist() for part in some.interval_with_probability())
         cells = zip(some.row_labels.tolist(), some.mean.tolist(), *ends, strict=True)
@@ -467,14 +477,20 @@ def _to_numpy(values: Tensor) -> np.ndarray:
     return values.detach().double().cpu().numpy()
 
 
-def _columns_or_one(values: Tensor, asked: ArrayLike) -> np.ndarray:
-    """Transpose values of shape (counts, rows) to (rows, counts), or to (rows,) if `asked` is a single number."""
+def _columns_or_one(values: Tensor, argument: ArrayLike) -> np.ndarray:
+    """Transpose values of shape (counts, rows) to (rows, counts), or to (rows,) for a single count.
+
+    `argument` is what the user passed: a single count (or level of a quantile), or several.
+    """
     columns = _to_numpy(values).T
-    return columns if np.ndim(asked) else columns[:, 0]
+    return columns if np.ndim(argument) else columns[:, 0]
 
 
 def _check_size(counts: Tensor, variance: Tensor | None = None) -> None:
-    """Raise a `RowError` for rows whose counts are too large to have quantiles, or whose variance is not finite."""
+    """Raise a `RowError` if a row has counts of 2^52 or more, which have no exact quantiles, or an infinite variance.
+
+    `counts` has a mean or quantile of each row, `variance` (if any) the row's variance.
+    """
     bad = ~(counts.double() <= MAX_COUNT).numpy()
     if variance is not None:
         bad |= ~variance.isfinite().numpy()

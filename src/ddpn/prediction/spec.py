@@ -24,7 +24,7 @@ MAX_PMF = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionSpec:
-    """The contents of a table of predictions, for `Prediction.to_frame`, `ddpn predict`, the server and ONNX files.
+    """What a table of predictions contains, for `Prediction.to_frame`, `ddpn predict`, the server and ONNX files.
 
     The columns are, in this order:
 
@@ -98,7 +98,11 @@ class PredictionSpec:
             raise ConfigError(argument="pmf", must=f"be a count from 0 to {MAX_PMF}", got=str(self.pmf))
 
     def for_model(self, members: Iterable[str], has_ood: bool) -> Self:
-        """Return the spec with the member's full name; raise an error if the model cannot fulfil the spec."""
+        """Return the spec with the full name of its `member`; raise an error if a model cannot fulfil the spec.
+
+        `members` are the names of the model's members. `has_ood` is True if the model has calibrated
+        out-of-distribution scores.
+        """
         if self.ood is not None and not has_ood:
             reason = "This one had too few rows, or was not calibrated: call fit_ood before you save it"
             message = f"needs a model with calibrated out-of-distribution scores. {reason}"
@@ -108,7 +112,7 @@ class PredictionSpec:
 
 
 def quantile_name(level: float) -> str:
-    """Return the name of a quantile's column.
+    """Return the name of the column with the quantile of a level.
 
     >>> quantile_name(0.1)
     'q0.1'
@@ -117,7 +121,7 @@ def quantile_name(level: float) -> str:
 
 
 def parse_levels(text: str) -> tuple[float, ...]:
-    """Read levels that are separated by commas.
+    """Read the levels of quantiles from a text in which commas separate them.
 
     >>> parse_levels("0.1, 0.9")
     (0.1, 0.9)
