@@ -42,7 +42,7 @@ class Gain(NamedTuple):
 
 
 def mean_gain(difference: np.ndarray, weight: np.ndarray, candidates: int = 1, group: np.ndarray | None = None) -> Gain:
-    """Compute the mean of per-row differences and its interval. Shape: (rows,) each.
+    """Compute the mean of the rows' differences between two models, and its 95% interval. Shape: (rows,) each.
 
     Rows with the same label in `group` are not independent; with groups, the interval is computed from the groups'
     means. If `candidates` is above 1, the best of that many candidates was chosen on the same rows, so it looks too
@@ -102,10 +102,11 @@ def fold_error_factor(folds: int) -> float:
 
 
 def _vary_few_rows(difference: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return four variants of differences: unchanged, and with the handful of most influential rows changed.
+    """Return four variants of the rows' differences, to see how much the mean depends on a handful of rows.
 
-    In the second variant, these rows keep only differences against the model; in the third, only those in its favour;
-    in the fourth, none. Shape: (rows,) -> (4, rows).
+    The first is unchanged. The others change the handful of rows that influence the mean most. In the second variant,
+    these rows keep only differences against the model; in the third, only those in its favour; in the fourth, none.
+    Shape: (rows,) -> (4, rows).
     """
     few = np.argsort(-np.abs(difference * weight), kind="stable")[: _handful(len(difference))]
     variants = np.stack([difference] * 4)
@@ -121,7 +122,10 @@ def _handful(rows: int) -> int:
 def _compute_gain(
     variants: np.ndarray, weight: np.ndarray, candidates: int, group: np.ndarray | None, error_factor: float = 1.0
 ) -> Gain:
-    """Compute the gain from the variants of `_vary_few_rows`; standard errors are multiplied by `error_factor`."""
+    """Compute the gain from the four variants of differences that `_vary_few_rows` returns.
+
+    Standard errors are multiplied by `error_factor`; the other arguments are those of `mean_gain`.
+    """
     intervals = _mean_intervals(*_aggregate_groups(variants, weight, group), candidates, error_factor)
     (
         (mean, low, high, error),
@@ -178,10 +182,10 @@ def _mean_intervals(
 
 
 def count_independent_rows(values: np.ndarray, weight: np.ndarray, group: np.ndarray | None) -> float:
-    """Estimate the number of independent rows whose mean would be as uncertain; at most the number of rows.
+    """Estimate how many independent rows of equal weight would have a mean as uncertain as that of these values.
 
-    It is smaller than the number of rows if weights differ or values within groups are similar. If there are too few
-    groups to estimate this similarity, it is the number of groups.
+    It is at most the number of rows. It is smaller than the number of rows if weights differ or values within groups
+    are similar. If there are too few groups to estimate this similarity, it is the number of groups.
     """
     size = effective_rows(weight)
     if group is None:

@@ -14,7 +14,7 @@ from ddpn.analysis.explanations.column_effects import (
     EffectGrid,
     Steps,
     accumulate,
-    curves,
+    compute_curves,
     make_grid,
 )
 from ddpn.analysis.explanations.inputs import PredictedMoments
@@ -282,12 +282,14 @@ def test_errors_of_rows_and_of_components_add_up():
     # The mixture has differences of mean 1; its components of 4 and 0.
     delta = np.stack([1.0 + noise, np.full(100, 4.0), np.zeros(100)], axis=1)[None]
     empty = np.zeros(0, dtype=int)
-    effect, error = curves(grid, Steps(row, step, delta, empty, empty, none), weights, np.random.default_rng(1))
+    effect, error = compute_curves(grid, Steps(row, step, delta, empty, empty, none), weights, np.random.default_rng(1))
     mean = 1.0 + noise.mean()
     assert effect[0] == pytest.approx([-mean / 2, mean / 2])
     # Half of a difference: of components sqrt(.25 * 9 + .75 * 1) / 2, of the rows about 1 / sqrt(100) / 2.
     apart = 0.5 * np.sqrt(0.25 * 3.0**2 + 0.75 * 1.0**2)
-    alone = curves(grid, Steps(row, step, delta[..., [0, 0, 0]], empty, empty, none), weights, np.random.default_rng(1))
+    alone = compute_curves(
+        grid, Steps(row, step, delta[..., [0, 0, 0]], empty, empty, none), weights, np.random.default_rng(1)
+    )
     assert alone[1][0] == pytest.approx(np.full(2, 0.11), abs=0.06)
     np.testing.assert_allclose(error[0], np.hypot(alone[1][0], apart))
 

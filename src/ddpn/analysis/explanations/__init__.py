@@ -60,7 +60,7 @@ class Explanation(ExplanationResult):
         return self.effects.library
 
     def table(self) -> Table:
-        """Return the table of the effects."""
+        """Return the table of the effects, as `Effects.table` does."""
         return self.effects.table()
 
     @property
@@ -75,7 +75,7 @@ class Explanation(ExplanationResult):
         return " ".join(filter(None, sentences))
 
     def to_dict(self) -> JsonObject:
-        """Return everything as tables by columns, ready for JSON. "draw" says which rows were used."""
+        """Return the effects and the importance as tables, ready for JSON. "draw" says which rows were used."""
         draw = {"effects": draw_to_json(self.effects.rows, self.effects.total)}
         tables: dict[str, object] = {"rows": self.effects.rows, "effects": self.effects.table(), "draw": draw}
         if self.importance is None:
@@ -150,10 +150,11 @@ def explain_inputs(
     measured: Inputs | None = None,
     max_rows: int | Literal["auto"] | None = "auto",
 ) -> Explanation:
-    """Explain a model for inputs: effects and, if the counts are known, importance.
+    """Explain a model that is given with rows: by the effects of columns and, if counts are known, their importance.
 
-    `measured` are the inputs for importance. They differ from `inputs` if the model was fitted to those rows, because
-    columns would look too important.
+    `measured` are the inputs from which importance is measured, by default `inputs`. If the model was fitted to the
+    rows of `inputs`, other rows are needed, because columns would look too important. The other arguments are those of
+    `explain`.
     """
     measured = inputs if measured is None else measured
     importances = None

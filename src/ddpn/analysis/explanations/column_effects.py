@@ -2,7 +2,7 @@
 
 A partial dependence curve averages predictions for unlikely rows, such as a child of 80 kg. Accumulated local effects
 (Apley and Zhu, 2020) move each row only to the nearest points of the grid, average these differences bin by bin, and
-add them up.
+add them up. A step is the way from one point of the grid to the next.
 """
 
 from collections.abc import Callable, Iterable
@@ -68,7 +68,7 @@ class Curve:
 
     @property
     def level(self) -> np.ndarray:
-        """The quantity at each point, for a typical row. The mean is in counts."""
+        """The quantity at each point, for a row that is otherwise typical. The mean is in counts."""
         return self._at(self.effect)
 
     @property
@@ -128,7 +128,7 @@ class Effect:
         return [value_text(point, self.is_day) for point in self.points]
 
     def strength(self, of: str = "mean") -> float:
-        """Return the standard deviation of the effect over the rows.
+        """Return the standard deviation of the effect over the rows: how strongly the column changes predictions.
 
         Parameters
         ----------
@@ -251,7 +251,7 @@ def effects(
         if progress is not None:
             progress(f"Effects of columns: {number} of {len(positions)}")
         column, grid = inputs.columns[position], make_grid(inputs.columns, position, bins)
-        effect, error = curves(grid, measure(inputs, position, grid, now, rng), moments.weights, rng)
+        effect, error = compute_curves(grid, predict_steps(inputs, position, grid, now, rng), moments.weights, rng)
         points, share, has_missing = list(grid.points), grid.shares, bool(grid.missing.any())
         if column.is_category and None in [parse_number_level(str(point)) for point in points]:
             order = np.argsort(effect[0, : len(points)], kind="stable")
@@ -275,10 +275,11 @@ def effects(
 
 
 class EffectGrid(NamedTuple):
-    """The points of a column in order, and for each point the position of a row with this value.
+    """The values of a column at which its effect is measured, and how the rows lie among them.
 
-    For every row, `code` has the point of its value (if `discrete`) or the point at the upper end of its bin. It is -1
-    if the value is missing or not among the points.
+    `points` are the values, and `source` has for each of them the position of a row with this value. `code` has for
+    every row the index of the point that is its value (if `discrete`) or the upper end of its bin. It is -1 if the
+    value is missing or not among the points. `missing` is True for rows with a missing value.
     """
 
     points: list[float | bool | str]
@@ -298,7 +299,10 @@ class EffectGrid(NamedTuple):
 
 
 def make_grid(columns: list[Column], position: int, bins: int) -> EffectGrid:
-    """Make the grid of a column: all values or quantiles of a number, and the most frequent levels of a category."""
+    """Make the grid of the column at `position`: all values or `bins` quantiles of a number, or levels of a category.
+
+    Of many levels, the most frequent are chosen.
+    """
     column = columns[position]
     missing = column.is_missing
     if column.is_category:
@@ -322,7 +326,9 @@ def make_grid(columns: list[Column], position: int, bins: int) -> EffectGrid:
 
 
 def _order_levels(columns: list[Column], position: int) -> np.ndarray:
-    """Return the most frequent levels: numbers by size, others so that neighbouring levels are similar.
+    """Return the codes of a category's most frequent levels, in the order in which effects are accumulated.
+
+    Numbers are sorted by size, other levels so that neighbouring levels are similar.
 
     Effects are accumulated from each level to the next. If neighbours are similar in the other columns, both levels are
     plausible for their rows (Apley and Zhu, 2020). Levels are sorted by the first principal component of their rows'
@@ -359,10 +365,11 @@ def _order_levels(columns: list[Column], position: int) -> np.ndarray:
 
 
 class Steps(NamedTuple):
-    """Differences of predictions. `delta` is the difference for `row` from the grid point before `step` to `step`.
+    """How predictions change when rows are moved from one grid point to the next, from which effects are accumulated.
 
-    Shape: row and step (n,), delta (quantities, n, 1 + components). `missing_rows` have a missing value, and `gap` is
-    the difference between their prediction and the prediction with the value of the grid point `at`.
+    `delta` is the change of the prediction of `row` from the point before `step` to the point `step`. Shape: row and
+    step (n,), delta (quantities, n, 1 + components). `missing_rows` have a missing value, and `gap` is the difference
+    between their prediction and the prediction with the value of the grid point `at`.
     """
 
     row: np.ndarray
@@ -373,8 +380,11 @@ class Steps(NamedTuple):
     gap: np.ndarray
 
 
-def measure(inputs: Inputs, position: int, grid: EffectGrid, now: np.ndarray, rng: np.random.Generator) -> Steps:
-    """Predict the rows at both ends of their steps. `now` has the quantities of the unchanged rows."""
+def predict_steps(inputs: Inputs, position: int, grid: EffectGrid, now: np.ndarray, rng: np.random.Generator) -> Steps:
+    """Predict rows at both ends of the grid steps that they lie next to, and return the differences.
+
+    `position` is that of the column, and `now` has the explained quantities of the unchanged rows.
+    """
     last, row = len(grid.points) - 1, np.flatnonzero(grid.code >= 0)
     step = grid.code[row]
     if grid.discrete:  # each row is moved to the previous and to the next point
@@ -403,9 +413,11 @@ def measure(inputs: Inputs, position: int, grid: EffectGrid, now: np.ndarray, rn
 
 
 def accumulate(grid: EffectGrid, steps: Steps, delta: np.ndarray, gap: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Accumulate differences to effects at every point (and for a missing value), centred to a mean of 0 over the rows.
+    """Add up the differences of one quantity from step to step: the effect at every point, and of a missing value.
 
-    Shape: delta (n,) and gap (m,) for one quantity, weight of the rows (samples, rows) -> (samples, points [+ 1]).
+    Effects are centred to a mean of 0 over the rows. `delta` and `gap` are those of `steps`, for one quantity and for
+    the mixture or one component. `weight` has the weights of the rows in one or more bootstrap samples. Shape: delta
+    (n,), gap (m,), weight (samples, rows) -> (samples, points [+ 1]).
     """
     size = len(grid.points)
     in_step = (steps.step[:, None] == np.arange(1, size)).astype(float)
@@ -437,13 +449,13 @@ def _mean(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return np.where(total > 0, (values * weight).sum(1) / np.maximum(total, 1e-300), values.mean(1))
 
 
-def curves(
+def compute_curves(
     grid: EffectGrid, steps: Steps, weights: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute effects and their standard errors. Shape: (quantities, points) each.
+    """Compute the effects at the points of a grid and their standard errors. Shape: (quantities, points) each.
 
-    Two errors are combined: the variation of the effect over bootstrap samples of the rows, and its variation over the
-    components of the mixture, such as single networks.
+    `weights` are those of the mixture's components. Two errors are combined: the variation of the effect over bootstrap
+    samples of the rows, and its variation over the components of the mixture, such as single networks.
     """
     n = len(grid.code)
     once, drawn = np.ones((1, n)), rng.multinomial(n, np.full(n, 1.0 / n), size=_BOOTSTRAP_SAMPLES).astype(float)

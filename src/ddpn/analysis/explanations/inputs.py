@@ -37,7 +37,7 @@ _MAX_SCREENED_ROWS, _MIN_SCREENED_ROWS, _MAX_SCREENED_CELLS = 200, 20, 40_000
 
 
 class FittedModel(Protocol):
-    """The protocol of fitted estimators that explanations and reports use."""
+    """What explanations and reports need of a fitted estimator."""
 
     predictor_: Predictor
 
@@ -57,10 +57,10 @@ Explainable: TypeAlias = FittedModel | Predictor
 
 
 class PredictedMoments(NamedTuple):
-    """The mean and the variance of every row, for the mixture (first column) and for its components.
+    """The mean and the variance of every row's predicted distribution, and of each component of this mixture.
 
-    Shape: mean and variance (rows, 1 + components), weights of the components (components,). `log` is True if
-    logarithms are explained, as for all likelihoods but the Gaussian.
+    Shape: `mean` and `variance` (rows, 1 + components), with the mixture in the first column; `weights` of the
+    components (components,). `log` is True if logarithms are explained, as for all likelihoods but the Gaussian.
     """
 
     mean: np.ndarray
@@ -135,8 +135,8 @@ class Inputs:
         self.total, self.library = n if total is None else total, library_name(X)
         self.day_columns = frozenset[str]() if isinstance(model, Predictor) else model.day_columns_
         self.extra = {name: self.width + index for index, name in enumerate(more)}
-        called = names or {}
-        scales = [Column(called.get(name, name), Kind.NUMBER, values) for name, values in more.items()]
+        names = names or {}
+        scales = [Column(names.get(name, name), Kind.NUMBER, values) for name, values in more.items()]
         self.columns = table.columns + scales
 
     @classmethod
@@ -147,7 +147,11 @@ class Inputs:
         names: Mapping[str, str] | None = None,
         total: int | None = None,
     ) -> Self:
-        """Make inputs of validated rows with counts, which were drawn from `total` rows."""
+        """Make inputs from a model and validated rows with their counts.
+
+        `names` are as for the class. `total` is the number of rows from which the sample was drawn, by default that of
+        the sample.
+        """
         predictor = model if isinstance(model, Predictor) else model.predictor_
         arguments = predictor.counts.arguments(sample)
         inputs = cls(model, sample.X, arguments["exposure"], arguments["upper"], names, total)
@@ -156,7 +160,10 @@ class Inputs:
 
     @classmethod
     def from_first_fold(cls, model: Explainable, rows: CalibratedRows, names: Mapping[str, str] | None = None) -> Self:
-        """Make inputs of the first fold of cross-fitted rows, predicted by the copies that were fitted without it."""
+        """Make inputs from the first fold of cross-fitted rows, whose counts the predictions have not seen.
+
+        The fold is predicted by the copies of the members that were fitted without it.
+        """
         held_out, fold = rows.held_out, int(rows.held_out.part[0])
         inputs = cls.from_sample(model, held_out.rows.rows(held_out.part == fold), names)
         inputs.predictor = inputs.predictor.for_fold(fold, rows.parts[fold])
@@ -180,14 +187,17 @@ class Inputs:
         return self.sample
 
     def rows(self, index: np.ndarray) -> Self:
-        """Select rows."""
+        """Return the inputs of some rows, given by their positions."""
         new = copy(self)
         new.columns = [column.rows(index) for column in self.columns]
         new.sample = None if self.sample is None else self.sample.rows(index)
         return new
 
     def join(self, other: Self) -> Self:
-        """Append the rows of another table."""
+        """Return these inputs with the rows of `other` appended, but without counts.
+
+        Raise an `InputError` if the columns of both differ.
+        """
         if self.names[: self.width] != other.names[: other.width]:
             raise InputError("background must have the same columns as X.")
         for name in ("exposure", "upper"):
@@ -198,7 +208,7 @@ class Inputs:
         return new
 
     def draw(self, max_rows: int | None, seed: int) -> Self:
-        """Draw at most `max_rows` rows; None takes all rows.
+        """Return the inputs of at most `max_rows` rows, drawn at random with `seed`; None keeps all rows.
 
         If the counts are known, small and large counts are drawn in proportion.
         """
@@ -215,7 +225,7 @@ class Inputs:
         None selects all columns or, if there are more than 40, those whose shuffling changes mean and spread most.
         """
         if columns is None:
-            return list(range(len(self.columns))) if len(self.columns) <= MAX_COLUMNS else self._most_moving(rng)
+            return list(range(len(self.columns))) if len(self.columns) <= MAX_COLUMNS else self._choose_columns(rng)
         selected = dict.fromkeys([columns] if isinstance(columns, str) else columns)
         names = self.names
         return [
@@ -223,7 +233,8 @@ class Inputs:
             for one in selected
         ]
 
-    def _most_moving(self, rng: np.random.Generator) -> list[int]:
+    def _choose_columns(self, rng: np.random.Generator) -> list[int]:
+        """Return the positions of the 40 columns whose shuffling changes the mean and the spread of some rows most."""
         max_rows = int(np.clip(_MAX_SCREENED_CELLS // len(self.columns), _MIN_SCREENED_ROWS, _MAX_SCREENED_ROWS))
         few = self.rows(draw_rows(len(self), max_rows, seed=int(rng.integers(2**32))).positions)
         rows = np.arange(len(few))
@@ -236,15 +247,19 @@ class Inputs:
     # Predicting --------------------------------------------------------------------------------------------------
 
     def table(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> ColumnTable:
-        """Return these rows, with the cells of some columns (by position) taken from other rows.
+        """Return the table of the rows at positions `rows`, with the cells of some columns exchanged.
 
-        Shape: rows and each of the sources (n,). Positions may have any order and may be repeated.
+        `sources` has, keyed by the position of a column, the positions of the rows whose cells it takes instead. Shape:
+        `rows` and each of the sources (n,). Positions may have any order and may be repeated.
         """
         replaced = sources or {}
         return ColumnTable([column.rows(replaced.get(j, rows)) for j, column in enumerate(self.columns[: self.width])])
 
     def distribution(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> Mixture | Recalibrated:
-        """Predict the distributions of a `table`, whose exposures and upper bounds are exchanged in the same way."""
+        """Predict the distributions of the rows of `table`, which takes the same arguments.
+
+        Exposures and upper bounds are exchanged in the same way as columns.
+        """
         bounds = {name: self.columns[j].values[(sources or {}).get(j, rows)] for name, j in self.extra.items()}
         return self.predictor.distribution(self.table(rows, sources), bounds.get("exposure"), upper=bounds.get("upper"))
 
@@ -255,23 +270,26 @@ class Inputs:
         variance: bool = True,
         recalibrated: bool = False,
     ) -> PredictedMoments:
-        """Compute the means of the distributions that `distribution` predicts and, with `variance`, their variances.
+        """Predict rows like `distribution`, and compute the means and variances of the predicted distributions.
 
-        With `recalibrated`, the moments of the mixture are computed after recalibration; the moments of its components
-        always before.
+        Without `variance`, variances are 0, which is faster. With `recalibrated`, the moments of the mixture are those
+        after recalibration; the moments of its components are always those before.
         """
         parts = []
         for start in range(0, len(rows), _BLOCK_ROWS):
             part = slice(start, start + _BLOCK_ROWS)
             dist = self.distribution(rows[part], {j: from_[part] for j, from_ in (sources or {}).items()})
             with single_thread():
-                parts.append(_moments(dist, variance, recalibrated))
+                parts.append(_compute_moments(dist, variance, recalibrated))
         mean, variances = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         return parts[0]._replace(mean=mean, variance=variances)
 
 
 def join_columns(first: Column, second: Column) -> Column:
-    """Append one column to another of the same kind."""
+    """Append the cells of `second` to those of `first`, a column of the same kind.
+
+    The result has the levels of both. Raise an `InputError` if only one of them is a category.
+    """
     if first.is_category != second.is_category:
         raise InputError(f"background must hold values of the same kind as X in column {first.name!r}.")
     if not first.is_category:
@@ -283,7 +301,8 @@ def join_columns(first: Column, second: Column) -> Column:
     return first._replace(values=codes, levels=Levels(index))
 
 
-def _moments(dist: Mixture | Recalibrated, variance: bool, recalibrated: bool) -> PredictedMoments:
+def _compute_moments(dist: Mixture | Recalibrated, variance: bool, recalibrated: bool) -> PredictedMoments:
+    """Compute the moments of a mixture and of its components; the options are those of `Inputs.moments`."""
     mixture = dist.base if isinstance(dist, Recalibrated) else dist
     assert isinstance(mixture, Mixture)
     stacks = mixture.components if isinstance(mixture.components, tuple) else (mixture.components,)

@@ -94,7 +94,7 @@ class Importances(ByColumn[Importance]):
     measures: ClassVar[tuple[str, ...]] = MEASURES
 
     def table(self) -> Table:
-        """Return a table by columns, ready for JSON: means over the repeats, sorted by importance."""
+        """Return one row per column of X, the most important first, with means over the repeats; ready for JSON."""
         ranked = self.by("crps")
         table: Table = {"column": [one.name for one in ranked]}
         for name in MEASURES:
@@ -153,7 +153,7 @@ def importance(
     if is_auto:
         limit = int(np.clip(_MAX_SHUFFLED_CELLS // (repeats * len(positions)), _MIN_ROWS, _MAX_ROWS))
     inputs, results = inputs.draw(limit, seed), []
-    weight, plain = inputs.observed.weight_or_ones, _predict_state(inputs, {}, np.arange(0))
+    weight, plain = inputs.observed.weight_or_ones, _predict_rows(inputs, {}, np.arange(0))
     # The CRPS is computed on different rows in each repeat, if there are enough rows.
     work = _MAX_SCORED_CELLS / float(np.clip(np.median(plain.deviation) / _WIDE_DEVIATION, 1.0, _MAX_REDUCTION))
     scored = len(weight)
@@ -161,11 +161,11 @@ def importance(
         scored = min(scored, max(_MIN_SCORED_ROWS, int(work / (repeats * len(positions)))))
     order = rng.permutation(len(weight))
     parts = [np.sort(np.take(order, np.arange(r * scored, (r + 1) * scored), mode="wrap")) for r in range(repeats)]
-    before = [plain._replace(crps=_predict_state(inputs, {}, part).crps) for part in parts]
+    before = [plain._replace(crps=_predict_rows(inputs, {}, part).crps) for part in parts]
     for number, position in enumerate(positions, 1):
         if progress is not None:
             progress(f"Shuffling columns: {number} of {len(positions)}")
-        after = [_predict_state(inputs, {position: rng.permutation(len(weight))}, part) for part in parts]
+        after = [_predict_rows(inputs, {position: rng.permutation(len(weight))}, part) for part in parts]
         changes: dict[str, np.ndarray] = {name: np.empty(repeats) for name in MEASURES}
         for repeat, (old, new) in enumerate(zip(before, after, strict=True)):
             changes["crps"][repeat] = (new.crps - old.crps) / max(old.crps, _TINY)
@@ -176,8 +176,12 @@ def importance(
     return Importances(results, len(weight), len(inputs.columns), inputs.total, scored, inputs.library)
 
 
-class _State(NamedTuple):
-    """The mean CRPS of some rows; the mean, the spread and the standard deviation of every row."""
+class _RowPredictions(NamedTuple):
+    """The predictions that are compared before and after a column is shuffled.
+
+    They are the mean CRPS of some rows (NaN if none is scored), and the predicted mean, spread and standard deviation
+    of every row.
+    """
 
     crps: float
     mean: np.ndarray
@@ -185,8 +189,11 @@ class _State(NamedTuple):
     deviation: np.ndarray
 
 
-def _predict_state(inputs: Inputs, sources: dict[int, np.ndarray], scored: np.ndarray) -> _State:
-    """Predict the rows with the cells of some columns taken from `sources`; score only the `scored` rows."""
+def _predict_rows(inputs: Inputs, sources: dict[int, np.ndarray], scored: np.ndarray) -> _RowPredictions:
+    """Predict all rows, with the cells of some columns exchanged, and compute the CRPS of the `scored` rows.
+
+    `sources` has, keyed by the position of a column, the positions of the rows whose cells it takes.
+    """
     plain = inputs.distribution(np.arange(len(inputs)), sources)
     with single_thread():
         dist: CountDistribution = discretize(plain)
@@ -198,4 +205,4 @@ def _predict_state(inputs: Inputs, sources: dict[int, np.ndarray], scored: np.nd
             row_scores = crps(recorded, torch.from_numpy(observed.y)).double().numpy()
             score = float(np.average(row_scores, weights=observed.weight))
     spread = variance / np.maximum(mean, _TINY) if dist is plain else np.sqrt(variance)
-    return _State(score, mean, spread, np.sqrt(variance))
+    return _RowPredictions(score, mean, spread, np.sqrt(variance))

@@ -19,16 +19,19 @@ Table = dict[str, list[Any]]
 
 
 class ExplanationResult(ABC):
-    """The result of an explanation. A subclass implements `table` and sets the `library` that `to_frame` uses."""
+    """Base of what `effects`, `importance`, `contributions` and `explain` return: a result that is shown as a table.
+
+    A subclass implements `table`, and sets `library`: "polars" or "pandas", the data frames that `to_frame` returns.
+    """
 
     library: str
 
     @abstractmethod
     def table(self) -> Table:
-        """Return a long table by columns, ready for a data frame or JSON."""
+        """Return the result as a long table: lists of cells by the name of the table's column, ready for JSON."""
 
     def to_dict(self) -> JsonObject:
-        """Return everything as plain values, ready for JSON. By default, this is the `table`."""
+        """Return the whole result as plain values, ready for JSON. By default, this is the `table`."""
         return self.table()
 
     def to_frame(self) -> "pd.DataFrame | pl.DataFrame":
@@ -52,23 +55,24 @@ class ExplanationResult(ABC):
 
 
 class ColumnResult(Protocol):
-    """The result of one column."""
+    """What an explanation says about one column of X, such as its `Effect` or its `Importance`."""
 
     @property
     def name(self) -> str:
-        """The name of the column."""
+        """The name of the column of X."""
 
     def strength(self, of: str) -> float:
-        """Return how much the column matters by a measure."""
+        """Return how much the column matters, by the measure `of`, such as "mean" or "crps"."""
 
 
 One = TypeVar("One", bound=ColumnResult)
 
 
 class ByColumn(ExplanationResult, Generic[One]):
-    """Results of several columns, in their order: a sequence that can also be indexed by name.
+    """What an explanation says about several columns of X: a sequence that can also be indexed by a column's name.
 
-    `measures` are the measures by which results can be sorted. The first is the default.
+    The results are in the order of the columns. `measures` are the measures of strength by which `by` can sort them.
+    The first is the default.
     """
 
     results: list[One]
@@ -87,7 +91,7 @@ class ByColumn(ExplanationResult, Generic[One]):
         return self.results[names.index(check_column(name, names, error=InputError))]
 
     def by(self, of: str | None = None) -> list[One]:
-        """Return the results, sorted by a measure with the strongest first.
+        """Return the results of all columns, sorted by a measure of strength, the strongest first.
 
         Parameters
         ----------

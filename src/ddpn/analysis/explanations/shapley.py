@@ -73,7 +73,7 @@ class Contributions(ExplanationResult):
 
     @property
     def draws(self) -> str:
-        """A sentence about the rows with which explained rows are compared; empty if they are all background rows."""
+        """A sentence that says how the rows to compare with were chosen; empty if all background rows were used."""
         if self.starts == self.background_total:
             return ""
         drawn = format_drawn_rows(self.background_rows, self.background_total)
@@ -199,7 +199,7 @@ def contributions(
 
 
 def _read_cells(column: Column, day_columns: Collection[str]) -> list[float | bool | str]:
-    """Return the cells of a column, with days as dates."""
+    """Return the cells of a column, with days since 1970 (if it is one of `day_columns`) as dates."""
     cells: list[float | bool | str] = column.cells(MISSING).tolist()
     return [value_text(cell, is_day=True) for cell in cells] if column.name in day_columns else cells
 
@@ -210,31 +210,34 @@ def _read_cells(column: Column, day_columns: Collection[str]) -> list[float | bo
 def shapley_values(
     inputs: Inputs, rows: np.ndarray, background: np.ndarray, quantity: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the contributions of every column to each row, and their standard errors. Shape: (rows, columns) each.
+    """Compute the contributions of every column to the prediction of each row, and their standard errors.
 
-    Every background row is the start of two antithetic walks, in a random order of the columns and in the reverse
-    order, whose mean varies less. The contributions of a row add up to its prediction minus the mean prediction of the
-    background.
+    `rows` and `background` are positions of rows in `inputs`, and `quantity` is the position in `QUANTITIES` of what is
+    explained. Shape of both results: (rows, columns). Every background row is the start of two antithetic walks, in a
+    random order of the columns and in the reverse order, whose mean varies less. The contributions of a row add up to
+    its prediction minus the mean prediction of the background.
     """
     width, pairs = len(inputs.columns), len(background)
     starts, values, errors = _predict_quantity(inputs, background, {}, quantity), [], []
     for row, end in zip(rows, _predict_quantity(inputs, rows, {}, quantity), strict=True):
         forth = np.stack([rng.permutation(width) for _ in range(pairs)])
         order = np.stack([forth, forth[:, ::-1]], 1).reshape(-1, width)
-        changes = _walks(inputs, np.repeat(background, 2), int(row), order, (np.repeat(starts, 2), end), quantity)
+        changes = _measure_walks(
+            inputs, np.repeat(background, 2), int(row), order, (np.repeat(starts, 2), end), quantity
+        )
         pair_means = changes.reshape(pairs, 2, width).mean(1)
         values.append(pair_means.mean(0))
         errors.append(pair_means.std(0, ddof=1) / np.sqrt(pairs) if pairs > 1 else np.full(width, np.nan))
     return np.stack(values), np.stack(errors)
 
 
-def _walks(
+def _measure_walks(
     inputs: Inputs, start: np.ndarray, end: int, order: np.ndarray, predictions: tuple[np.ndarray, float], quantity: int
 ) -> np.ndarray:
-    """Compute the change of the prediction by each column, in walks from rows `start` to the row `end`.
+    """Measure how the prediction changes with each column while rows `start` are turned into the row `end`.
 
-    Shape: (walks, columns). `order` (walks, columns) has the order in which columns change, and `predictions` the
-    predictions at both ends.
+    A walk changes the columns of one row one by one. Shape: (walks, columns). `order` (walks, columns) has the order in
+    which columns change, and `predictions` the predictions at both ends of each walk.
     """
     both = ((column.values[start], column.values[end]) for column in inputs.columns)
     differs = np.stack([(one != other) & ((one == one) | (other == other)) for one, other in both], 1)
