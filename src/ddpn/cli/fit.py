@@ -161,7 +161,7 @@ def _show_data(data: str, prepared: "Prepared", as_json: bool) -> None:
     total = f" of {prepared.stream.table.rows:,}" if prepared.stream is not None else ""
     typer.echo(f"{data}: {len(prepared.sample):,}{total} rows{' sampled' if total else ''}", err=as_json)
     show(build_column_table(prepared.roles), to_stderr=as_json)
-    typer.echo(f"Rows: {prepared.rows_words}; split {prepared.split.how}", err=as_json)
+    typer.echo(f"Rows: {prepared.row_counts_text}; split {prepared.split.how}", err=as_json)
     if prepared.split.meaning:
         typer.echo(prepared.split.meaning, err=as_json)
     show_warnings([*prepared.leaks, *prepared.warnings])

@@ -15,7 +15,7 @@ _MAX_FILE_BYTES = 2**31
 
 
 def describe_onnx(path: str | PathLike[str]) -> JsonObject:
-    """Return the inputs, outputs and members of an exported file, and information about the fit.
+    """Read the inputs, outputs and members of an exported file, and information about the fit.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
-"""Graph nodes that convert the raw columns of a table to the matrices of members.
+"""Graph nodes that convert the raw columns of a table to the matrices from which members predict.
 
-These are the inputs of networks, the columns of trees, and the designs of GLMs.
+These are the inputs of networks, the columns of trees, and the designs of GLMs. A level is a value of a category, and
+its code is its position in the list of levels.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,12 +25,11 @@ _DAY_MICROSECONDS = 86_400e6
 
 
 class EncodedTable(NamedTuple):
-    """The columns of a table as numbers and codes.
+    """The columns of a table as two matrices, (rows, columns), each None if the table has no such columns.
 
-    `numbers` has one column per number, date part and boolean, in the order of `number_names`, with NaN for missing
-    values. `codes` has one column per category, in the order of `levels`: the position of the level, the next number
-    for unknown levels, and the number after that for missing values. Shape: (rows, columns) each; None if there are no
-    such columns.
+    `names` are all columns in order. `numbers` has one column per number, date part and boolean, in the order of
+    `number_names`, with NaN for missing values. `codes` has one column per category, in the order of `levels`. With n
+    levels, codes are 0, ..., n - 1, then n for unknown levels and n + 1 for missing values.
     """
 
     names: tuple[str, ...]
@@ -42,7 +42,7 @@ class EncodedTable(NamedTuple):
 def read_columns(
     graph: Graph, cells: Mapping[str, Value], columns: Sequence[InputColumn], levels: Mapping[str, tuple[str, ...]]
 ) -> EncodedTable:
-    """Convert the cells of raw columns to numbers and codes. `levels` has the levels of each category."""
+    """Convert the `cells` of raw columns, by name, to numbers and codes. `levels` has the levels of each category."""
     numbers: list[Value] = []
     codes: list[Value] = []
     number_names: list[str] = []
@@ -58,23 +58,29 @@ def read_columns(
 
 
 def _join_columns(columns: list[Value]) -> Value | None:
-    """Join columns with one element per row into a matrix."""
+    """Join columns, (rows,), into a matrix, (rows, columns); return None if there are none."""
     return columns[0].graph.concat([column.add_axes(1) for column in columns]) if columns else None
 
 
 def _convert_numbers(graph: Graph, cells: Value, column: InputColumn) -> list[Value]:
-    """Convert a column of numbers, booleans or dates. Infinite values and markers become missing."""
+    """Convert a column of numbers, booleans or dates to one or, for dates, several columns of numbers.
+
+    Infinite values and markers of missing values become NaN.
+    """
     missing = cells.op("IsInf", kind="b")
     for marker in column.markers:
         missing = missing | cells.equals(marker)
     if column.kind == Kind.BOOLEAN:
         missing = missing | ~(cells.equals(0.0) | cells.equals(1.0))
     values = graph.where(missing, np.nan, cells)
-    return _date_parts(graph, values, column.parts) if column.kind == Kind.DATE else [values]
+    return _compute_date_parts(graph, values, column.parts) if column.kind == Kind.DATE else [values]
 
 
-def _date_parts(graph: Graph, seconds: Value, parts: Sequence[str]) -> list[Value]:
-    """Compute parts of dates from seconds since 1970, as `ddpn.tables.cells.extract_date_parts` does."""
+def _compute_date_parts(graph: Graph, seconds: Value, parts: Sequence[str]) -> list[Value]:
+    """Compute parts of dates, such as the month, from seconds since 1970.
+
+    The results are those of `ddpn.tables.cells.extract_date_parts`.
+    """
     time = (seconds * 1e6).op("Round")
     days = (time / _DAY_MICROSECONDS).floor()
     time_of_day = time - days * _DAY_MICROSECONDS
@@ -83,15 +89,15 @@ def _date_parts(graph: Graph, seconds: Value, parts: Sequence[str]) -> list[Valu
     week = days + 3.0
     compute_part = {
         DAY: lambda: time / _DAY_MICROSECONDS,
-        MONTH: lambda: _month(graph, days),
+        MONTH: lambda: _compute_month(graph, days),
         WEEKDAY: lambda: week - (week / 7.0).floor() * 7.0 + 1.0,
         HOUR: lambda: hours + minutes / 60.0,
     }
     return [compute_part[part]() for part in parts]
 
 
-def _month(graph: Graph, days: Value) -> Value:
-    """Compute the month of the Gregorian calendar, with years that start in March (Hinnant, 2013)."""
+def _compute_month(graph: Graph, days: Value) -> Value:
+    """Compute the month, 1 to 12, from days since 1970, with years that start in March (Hinnant, 2013)."""
     z = days + 719468.0
     day = z - (z / 146097.0).floor() * 146097.0
     leap = (day / 1460.0).floor() - (day / 36524.0).floor() + (day / 146096.0).floor()
@@ -102,7 +108,7 @@ def _month(graph: Graph, days: Value) -> Value:
 
 
 def find_level_codes(graph: Graph, cells: Value, column: InputColumn, levels: Sequence[str]) -> Value:
-    """Find the position of each row's level: len(levels) for unknown levels and len(levels) + 1 for missing ones."""
+    """Find the code of each cell: the position of its level, len(levels) if unknown, len(levels) + 1 if missing."""
     # Strip blanks around a single word. An additional word is appended, so that even an empty cell has one.
     words, count = graph.ops("StringSplit", cells.op("StringConcat", " ."), kinds=("s", "i"))
     trimmed = graph.where(count.equals(1), "", graph.where(count.equals(2), words.take(0), cells))
@@ -131,8 +137,8 @@ def find_level_codes(graph: Graph, cells: Value, column: InputColumn, levels: Se
     return graph.where(has_match, graph.constant(list(code_by_value.values())).take(match, axis=0), codes)
 
 
-class _PlacedInputs(NamedTuple):
-    """Some inputs as one matrix, and the position of each in the encoder's order."""
+class _PositionedInputs(NamedTuple):
+    """Some of the inputs that an encoder makes, as a matrix, and the position of each among all of its inputs."""
 
     inputs: Value
     positions: list[int]
@@ -141,22 +147,25 @@ class _PlacedInputs(NamedTuple):
 def encode_inputs(
     graph: Graph, table: EncodedTable, encoder: FeatureEncoder, chosen: np.ndarray | None = None
 ) -> Value:
-    """Compute the inputs of an encoder, or the `chosen` ones: float64, rounded to float32. Shape: (rows, inputs)."""
+    """Compute the inputs that an encoder makes of a table, float64 rounded to float32. Shape: (rows, inputs).
+
+    `chosen` selects inputs by position. Default: all.
+    """
     ends = np.cumsum([column.width for column in encoder.columns_])
     starts = dict(zip(table.names, (ends - [column.width for column in encoder.columns_]).tolist(), strict=True))
     encodings: JsonObject = dict(zip(table.names, encoder.columns_, strict=True))
-    parts = _numeric_parts(graph, table, encodings, starts) if table.numbers is not None else []
+    parts = _encode_numbers(graph, table, encodings, starts) if table.numbers is not None else []
     if table.codes is not None:
-        parts += _category_parts(table.codes, table, encodings, starts)
+        parts += _encode_categories(table.codes, table, encodings, starts)
     order = np.argsort(np.concatenate([part.positions for part in parts]))
     order = order if chosen is None else order[chosen]
     return graph.concat([part.inputs for part in parts]).take(order).round_to_float32()
 
 
-def _numeric_parts(
+def _encode_numbers(
     graph: Graph, table: EncodedTable, encodings: dict[str, NumberEncoding], starts: dict[str, int]
-) -> list[_PlacedInputs]:
-    """Compute values, missing indicators, bins, steps and codes of all numeric columns."""
+) -> list[_PositionedInputs]:
+    """Compute the inputs of all numeric columns: scaled values, missing indicators, bins, steps and codes."""
     assert table.numbers is not None
     names = table.number_names
     fields = {key: np.array([getattr(encodings[name], key) for name in names]) for key in ("fill", "center", "scale")}
@@ -167,10 +176,10 @@ def _numeric_parts(
     size = z.op("Abs")
     far = z.op("Sign") * ((size.clip(SOFT_CLIP_LIMIT, LARGEST) - (SOFT_CLIP_LIMIT - 1.0)).log() + SOFT_CLIP_LIMIT)
     z = graph.where(size > SOFT_CLIP_LIMIT, far, z)
-    parts = [_PlacedInputs(z, [starts[name] for name in names])]
+    parts = [_PositionedInputs(z, [starts[name] for name in names])]
     flags = [j for j, name in enumerate(names) if encodings[name].has_missing]
     if flags:
-        parts.append(_PlacedInputs(missing.take(flags).cast("f"), [starts[names[j]] + 1 for j in flags]))
+        parts.append(_PositionedInputs(missing.take(flags).cast("f"), [starts[names[j]] + 1 for j in flags]))
     next_position = {name: starts[name] + 1 + encodings[name].has_missing for name in names}
     for key in ("edges", "steps", "codes"):
         value_lists = [getattr(encodings[name], key) for name in names]
@@ -183,20 +192,23 @@ def _numeric_parts(
         if key == "edges":  # the share of each bin below the value
             ends = ([edges[part] for edges in value_lists] for part in (slice(None, -1), slice(1, None)))
             low, high = (0.5 * np.concatenate(side) for side in ends)
-            parts.append(_PlacedInputs(((column * 0.5 - low) / (high - low)).clip(0.0, 1.0), positions))
+            parts.append(_PositionedInputs(((column * 0.5 - low) / (high - low)).clip(0.0, 1.0), positions))
         else:  # True for steps below the value, or for the code that equals the value
             parts.append(
-                _PlacedInputs(
+                _PositionedInputs(
                     (column > thresholds if key == "steps" else column.equals(thresholds)).cast("f"), positions
                 )
             )
     return parts
 
 
-def _category_parts(
+def _encode_categories(
     codes: Value, table: EncodedTable, encodings: dict[str, CategoryEncoding], starts: dict[str, int]
-) -> list[_PlacedInputs]:
-    """Compute indicators of levels, rare levels and missing values for all categories, and level effects."""
+) -> list[_PositionedInputs]:
+    """Compute the inputs of all categories: indicators of levels, of rare levels and of missing values, and effects.
+
+    The effect of a level is the number by which the encoder replaces it (`CategoryEncoding.effects`).
+    """
     targets, columns, inputs, positions = [], [], [], []
     effects, with_effects, effect_positions = [], [], []
     for j, (name, levels) in enumerate(table.levels.items()):
@@ -214,27 +226,32 @@ def _category_parts(
             with_effects.append(j)
             effect_positions.append(starts[name] + column.indicators)
     indicators = _map_codes(codes, targets).take(columns).equals(np.array([inputs])).cast("f")
-    parts = [_PlacedInputs(indicators, positions)]
+    parts = [_PositionedInputs(indicators, positions)]
     return (
-        [*parts, _PlacedInputs(_map_codes(codes.take(with_effects), effects), effect_positions)] if effects else parts
+        [*parts, _PositionedInputs(_map_codes(codes.take(with_effects), effects), effect_positions)]
+        if effects
+        else parts
     )
 
 
 def _map_codes(codes: Value, targets: Sequence[Sequence[float]]) -> Value:
-    """Map each code of each column to its target. Shape: (rows, columns)."""
+    """Replace the codes of each column, (rows, columns), by the numbers that `targets` has for this column."""
     offsets = np.concatenate([[0], np.cumsum([len(column_targets) for column_targets in targets])[:-1]])
     return codes.graph.constant(np.concatenate([np.asarray(column_targets) for column_targets in targets])).take(
         codes + offsets[None], axis=0
     )
 
 
-def tree_matrix(graph: Graph, table: EncodedTable, tree_table: TreeTable) -> Value:
-    """Join numbers and codes of levels for trees; `MAX_LEVELS` stands for a missing level. Shape: (rows, columns)."""
+def build_tree_matrix(graph: Graph, table: EncodedTable, tree_table: TreeTable) -> Value:
+    """Join numbers and codes of levels to the matrix that boosted trees read. Shape: (rows, columns).
+
+    The code `MAX_LEVELS` stands for a missing level.
+    """
     levels = tree_table.levels
     parts = (
         []
         if table.numbers is None
-        else [_PlacedInputs(table.numbers, [table.names.index(n) for n in table.number_names])]
+        else [_PositionedInputs(table.numbers, [table.names.index(n) for n in table.number_names])]
     )
     if table.codes is not None:
         targets = []
@@ -243,13 +260,13 @@ def tree_matrix(graph: Graph, table: EncodedTable, tree_table: TreeTable) -> Val
             missing = float(MAX_LEVELS)
             targets.append([*(code_by_level.get(level, missing) for level in names_of_levels), missing, missing])
         parts.append(
-            _PlacedInputs(_map_codes(table.codes, targets), [table.names.index(name) for name in table.levels])
+            _PositionedInputs(_map_codes(table.codes, targets), [table.names.index(name) for name in table.levels])
         )
     order = np.argsort(np.concatenate([part.positions for part in parts]))
     return graph.concat([part.inputs for part in parts]).take(order)
 
 
-def design_matrix(graph: Graph, table: EncodedTable, design: Design) -> Value:
+def build_design_matrix(graph: Graph, table: EncodedTable, design: Design) -> Value:
     """Build the design of a `CountGLM`, with NaN for missing values and unknown levels. Shape: (rows, coefficients)."""
     parts = []
     for name in table.names:

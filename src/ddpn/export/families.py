@@ -1,6 +1,9 @@
-"""Graph nodes that convert raw outputs to Double Poissons and Negative Binomials, and compute their pmf on a grid.
+"""Graph nodes that convert the raw outputs of networks, GLMs and trees to distributions, and compute their pmfs.
 
-A Poisson is a Double Poisson with gamma = 1. Distributions of one family are computed together, as a stack.
+A component is the distribution that one network, GLM or pair of tree ensembles predicts for a row. A zero-inflated or
+mixed component consists of several distributions. Each belongs to one of two families, Double Poissons (a Poisson is
+one with gamma = 1) or Negative Binomials. All distributions of a family are computed together, as a `Stack`, on a grid
+of counts 0, ..., K - 1. The window of a distribution is the part of the grid that contains nearly all of its mass.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,61 +28,66 @@ _N_HALVINGS, _N_SERIES_TERMS = 3, 12
 
 @dataclass(frozen=True)
 class Stack:
-    """Distributions of one family, side by side. Shape of values: (rows, C).
+    """Graph values with the parameters of C distributions of one family for every row. Shape: (rows, C).
 
     `family` is "double_poisson" or "negative_binomial". `log_mu` includes the exposure, `log_shape` is the log of gamma
-    or alpha, and `weight` is the share of each distribution in its component. `outer` has the position of the component
-    to which each distribution belongs, and `positive` is True for distributions without zeros.
+    (Double Poisson) or alpha (Negative Binomial), and `weight` is the share of each distribution in its component.
+    `component` has the position of the component to which each of the C distributions belongs, and `positive` is True
+    for distributions that are conditioned on counts above 0.
     """
 
     family: str
     log_mu: Value
     log_shape: Value
     weight: Value
-    outer: np.ndarray
+    component: np.ndarray
     positive: np.ndarray
 
     @classmethod
     def join(cls, stacks: Sequence["Stack"]) -> "Stack":
-        """Join stacks of one family side by side."""
+        """Join the distributions of stacks of one family into one stack, along the axis of distributions."""
         concat = stacks[0].log_mu.graph.concat
         return cls(
             stacks[0].family,
             concat([stack.log_mu for stack in stacks]),
             concat([stack.log_shape for stack in stacks]),
             concat([stack.weight for stack in stacks]),
-            np.concatenate([stack.outer for stack in stacks]),
+            np.concatenate([stack.component for stack in stacks]),
             np.concatenate([stack.positive for stack in stacks]),
         )
 
 
 @dataclass(frozen=True)
 class HeadNodes:
-    """The distributions of `size` heads as stacks, with the extra probability of zero, (rows, size), or None."""
+    """The distributions of `size` components as stacks.
+
+    `zero` is the extra probability of a count of 0 in each component, (rows, size), or None if the likelihood has none.
+    """
 
     size: int
     stacks: tuple[Stack, ...]
     zero: Value | None = None
 
     def scale_weights(self, weight: Value) -> "HeadNodes":
-        """Multiply all weights."""
+        """Multiply the weights of all distributions, and the extra probabilities of 0, by `weight`, (rows, size)."""
         stacks = tuple(replace(stack, weight=stack.weight * weight) for stack in self.stacks)
         return HeadNodes(self.size, stacks, None if self.zero is None else self.zero * weight)
 
 
-def place_head(head: Head, raw: Value, log_scale: Value | None, size: int = 1) -> HeadNodes:
-    """Add the distributions of a head for `size` raw outputs. Shape: raw (rows, size, P), log_scale (rows, 1).
+def add_head(head: Head, raw: Value, log_scale: Value | None, size: int = 1) -> HeadNodes:
+    """Add the nodes that convert the raw outputs of `size` components to the distributions of a head.
 
-    A likelihood that cannot be expressed in the graph raises a `ConfigError`.
+    `raw` has P raw outputs per component, (rows, size, P). `log_scale` is the log exposure, (rows, 1), or None without
+    exposure. A likelihood that cannot be expressed in the graph raises a `ConfigError`.
     """
-    return _place_family(head, [raw.take(j, axis=2) for j in range(head.n_raw)], log_scale, size)
+    return _add_family(head, [raw.take(j, axis=2) for j in range(head.n_raw)], log_scale, size)
 
 
-def _place_family(head: Head, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
+def _add_family(head: Head, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
     if isinstance(head, mixed.MixedHead):
-        return _place_mixture(head, raw, log_scale, size)
+        return _add_mixture(head, raw, log_scale, size)
     if isinstance(head, zeros.ZeroHead):
-        return _place_zero_head(head, raw, log_scale, size)
+        return _add_zero_head(head, raw, log_scale, size)
     is_shipped = SHIPPED.get(head.name) == f"{type(head).__module__}:{type(head).__name__}"
     if getattr(head, "location", "mu") != "mu":
         remedy = 'Fit with `location="mu"`, or with another likelihood.'
@@ -122,7 +130,8 @@ def _negative_binomial_shape(raw: list[Value], log_mu: Value, has_exposure: bool
     return "negative_binomial", bend(raw[1], *LOG_ALPHA)
 
 
-#: For each likelihood, a function that returns the family and the logarithm of its second parameter.
+#: For each likelihood, a function that returns the family and the log of its second parameter (gamma or alpha), from
+#: the raw outputs, log mu, and whether there is an exposure.
 _LINKS: dict[str, Callable[[list[Value], Value, bool], tuple[str, Value]]] = {
     "poisson": _poisson_shape,
     "double_poisson": _double_poisson_shape,
@@ -130,15 +139,15 @@ _LINKS: dict[str, Callable[[list[Value], Value, bool], tuple[str, Value]]] = {
 }
 
 
-def _place_zero_head(head: zeros.ZeroHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
-    """Add the extra zeros and the base distribution, which a hurdle restricts to positive counts."""
+def _add_zero_head(head: zeros.ZeroHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
+    """Add the extra probability of 0 and the base distribution, which a hurdle model restricts to positive counts."""
     logit, positive = bend(raw[-1], *zeros.LOGIT), np.full(size, isinstance(head, zeros.HurdleHead))
-    base = _place_family(head.base, raw[:-1], log_scale, size).scale_weights((-logit).op("Sigmoid"))
+    base = _add_family(head.base, raw[:-1], log_scale, size).scale_weights((-logit).op("Sigmoid"))
     return HeadNodes(size, tuple(replace(stack, positive=positive) for stack in base.stacks), logit.op("Sigmoid"))
 
 
-def _place_mixture(head: mixed.MixedHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
-    """Add the components of each network with their weights."""
+def _add_mixture(head: mixed.MixedHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
+    """Add the distributions that each network mixes (`MixedHead`), with the weights that the network predicts."""
     graph, start, components = raw[0].graph, 0, []
     logits = [
         ((logit / mixed.MAX_LOGIT).op("Tanh") * mixed.MAX_LOGIT).add_axes(2) for logit in raw[-len(head.families) :]
@@ -146,7 +155,7 @@ def _place_mixture(head: mixed.MixedHead, raw: list[Value], log_scale: Value | N
     weights = graph.concat(logits, axis=2).op("Softmax", axis=2)
     for j, component in enumerate(HEADS[family]() for family in head.families):
         components.append(
-            _place_family(component, raw[start : start + component.n_raw], log_scale, size).scale_weights(
+            _add_family(component, raw[start : start + component.n_raw], log_scale, size).scale_weights(
                 weights.take(j, axis=2)
             )
         )
@@ -157,7 +166,7 @@ def _place_mixture(head: mixed.MixedHead, raw: list[Value], log_scale: Value | N
 
 
 def bend(x: Value, low: Value | float, high: Operand) -> Value:
-    """Bound x smoothly, like `ddpn.networks.heads.clamps.bend`."""
+    """Bound x smoothly between `low` and `high`, like `ddpn.networks.heads.clamps.bend`."""
     inside = x.clip(low, high)
     return inside + arctangent(x.graph, x - inside)
 
@@ -176,9 +185,11 @@ def arctangent(graph: Graph, x: Value) -> Value:
 
 #: The largest count of a grid. Sums over more counts would take seconds per row.
 MAX_GRID_COUNT = 2.0**18
-#: The number of Newton steps that approximate the end of a window from above.
+#: The number of Newton steps that approximate the end of a window from above, for Double Poissons and for Negative
+#: Binomials.
 _N_NEWTON_STEPS, _N_NEGATIVE_BINOMIAL_STEPS = 4, 8
-#: The smallest depth of a component's window, even if its weight is tiny.
+#: The smallest depth of a window (log weight at the mode minus log weight at the end), even if its distribution has a
+#: tiny weight in the mixture.
 _MIN_DEPTH = 4.0
 #: The number of counts that are added beyond the end of a window.
 _EXTRA_COUNTS = 5.0
@@ -186,18 +197,20 @@ _EXTRA_COUNTS = 5.0
 _N_TABULATED_COUNTS = 32
 
 
-def find_window_ends(stack: Stack, share: np.ndarray, depth: float) -> Value:
-    """Find the last count of each distribution's window. The mass outside is at most about e^-depth / its weight.
+def find_window_ends(stack: Stack, component_weights: np.ndarray, depth: float) -> Value:
+    """Find the last count of each distribution's window. Shape: (rows, C).
 
-    `share` has the weight of each component in the mixture. Shape: (rows, C).
+    The window ends where a distribution has fallen by about e^-depth from its mode, or by less if its weight in the
+    mixture is small, so that about e^-depth of the mixture's mass is left out. `component_weights` has the weight of
+    each component in the mixture.
     """
-    depths = ((stack.weight * share[stack.outer][None]).log() + depth).clip(_MIN_DEPTH, depth)
+    depths = ((stack.weight * component_weights[stack.component][None]).log() + depth).clip(_MIN_DEPTH, depth)
     end = _negative_binomial_end if stack.family == "negative_binomial" else _double_poisson_end
     return end(stack, depths).floor() + _EXTRA_COUNTS
 
 
 def _double_poisson_end(stack: Stack, depths: Value) -> Value:
-    """Find the count at which log weights fall below the depth, by Newton's method in sqrt(y), from above."""
+    """Find the count whose log probability is `depths` below the mode, by Newton's method in sqrt(y), from above."""
     log_mu = stack.log_mu
     mu, target = log_mu.exp(), depths / stack.log_shape.exp()
     s = mu.sqrt() + (target * 0.5).sqrt()
@@ -208,7 +221,7 @@ def _double_poisson_end(stack: Stack, depths: Value) -> Value:
 
 
 def _negative_binomial_end(stack: Stack, depths: Value) -> Value:
-    """Find the count at which the unit deviance reaches the depth, by Newton's method from above."""
+    """Find the count whose unit deviance equals `depths`, by Newton's method from above."""
     mu, alpha = stack.log_mu.exp(), stack.log_shape.exp()
     r, ratio = 1.0 / alpha, alpha * mu
     tail = (depths + 1.0) * 4.0 / (1.0 / ratio + 1.0).log()
@@ -220,7 +233,7 @@ def _negative_binomial_end(stack: Stack, depths: Value) -> Value:
 
 
 class Grid(NamedTuple):
-    """The counts 0, ..., K - 1 and functions of them. Shape: (K,) each."""
+    """The counts y = 0, ..., K - 1 with log y (0 at y = 0) and log h(y) = y log y - y - log y!. Shape: (K,) each."""
 
     y: Value
     log_y: Value
@@ -228,7 +241,7 @@ class Grid(NamedTuple):
 
 
 def make_grid(graph: Graph, count: Value) -> Grid:
-    """Return the counts below `count`, with log h(y) = y log y - y - log y!."""
+    """Make the grid of the counts below `count`."""
     zero, one = graph.constant(0), graph.constant(1)
     index = graph.op("Range", zero, count, one, kind="i")
     y = index.cast("f")
@@ -244,14 +257,17 @@ def make_grid(graph: Graph, count: Value) -> Grid:
 
 
 def compute_moments(grid: Grid, pmf: Value, axis: int) -> tuple[Value, Value]:
-    """Compute the mean and the variance of probabilities on the grid, which is the last axis. The axis is kept."""
+    """Compute the means and the variances of pmfs on the grid.
+
+    `axis` is the number of the last axis, along which the counts of the grid lie; the results keep it with length 1.
+    """
     mean = (pmf * grid.y).sum(axis)
     gap = grid.y - mean
     return mean, (pmf * gap * gap).sum(axis)
 
 
 class Tabulated(NamedTuple):
-    """The pmf of a family on the grid, (rows, C, K), with means and variances, (rows, C)."""
+    """The pmfs of the C distributions of a stack on a grid of K counts, (rows, C, K), with their moments, (rows, C)."""
 
     pmf: Value
     mean: Value
@@ -259,14 +275,14 @@ class Tabulated(NamedTuple):
 
 
 def tabulate(graph: Graph, stack: Stack, grid: Grid) -> Tabulated:
-    """Compute the pmf of a stack on the grid, and its exact moments."""
+    """Compute the pmf of every distribution of a stack on the grid, with its mean and variance."""
     log_mu, shape = stack.log_mu.add_axes(2), stack.log_shape.exp().add_axes(2)
     if stack.family == "double_poisson":  # normalised by the sum over the grid
         deviance = (grid.log_y - log_mu) * grid.y + (log_mu.exp() - grid.y)
         log_weight = grid.log_h - shape * deviance
         weight = (log_weight - log_weight.max(2)).exp()
         pmf = weight / weight.sum(2)
-        table = Tabulated(pmf, *(moment.reshape(-1, len(stack.outer)) for moment in compute_moments(grid, pmf, 2)))
+        table = Tabulated(pmf, *(moment.reshape(-1, len(stack.component)) for moment in compute_moments(grid, pmf, 2)))
     else:  # by the ratios p(y) / p(y - 1), which need no log-gamma function
         rise = shape * log_mu.exp()
         at_zero = -log1p(graph, rise) / shape
@@ -279,7 +295,7 @@ def tabulate(graph: Graph, stack: Stack, grid: Grid) -> Tabulated:
 
 
 def log1p(graph: Graph, x: Value) -> Value:
-    """Compute log(1 + x) accurately for small x (Kahan)."""
+    """Compute log(1 + x) accurately for small x by Kahan's method, because ONNX has no such operator."""
     u = x + 1.0
     rounded = u - 1.0
     is_small = rounded.equals(0.0)
@@ -287,7 +303,7 @@ def log1p(graph: Graph, x: Value) -> Value:
 
 
 def _exclude_zeros(graph: Graph, table: Tabulated, grid: Grid, positive: np.ndarray) -> Tabulated:
-    """Condition the distributions without zeros on counts above 0."""
+    """Condition the distributions for which `positive` is True on counts above 0; leave the others unchanged."""
     at_zero = table.pmf.take([0], axis=2)
     positive_pmf = table.pmf * grid.y.clip(0.0, 1.0)
     total = graph.where(at_zero > 0.5, positive_pmf.sum(2), 1.0 - at_zero)

@@ -16,7 +16,7 @@ from ddpn.export.description import ENTRY, FORMAT
 from ddpn.export.encoding import find_level_codes, read_columns
 from ddpn.export.families import MAX_GRID_COUNT
 from ddpn.export.graph import Graph, Value, onnx
-from ddpn.export.members import RowNodes, place_member
+from ddpn.export.members import RowNodes, add_member
 from ddpn.export.mixture import MixtureGraph, output_widths
 from ddpn.export.source import ExportedModel, InputColumn, read_model
 from ddpn.members.folds import collect_levels, get_fold_copies
@@ -93,9 +93,9 @@ def export_onnx(
         raise InputError(f"{target} already exists. Choose another name, or replace it with `overwrite=True`.")
     check_free(target, overwrite)
     source = read_model(model)
-    check_size(source, spec)
+    check_quantiles(source, spec)
     spec = replace(spec, pmf=choose_pmf_count(source) if pmf_up_to is None else int(pmf_up_to))
-    file, inputs, outputs = assemble(source, spec)
+    file, inputs, outputs = build_model(source, spec)
     about = {
         "format": FORMAT,
         "ddpn": version("ddpn"),
@@ -114,8 +114,8 @@ def export_onnx(
     return about
 
 
-def training_quantile(source: ExportedModel, level: float) -> float | None:
-    """Return a quantile of all training counts, or None if the model does not store it."""
+def read_training_quantile(source: ExportedModel, level: float) -> float | None:
+    """Return the quantile of all training counts at this level; None if the model does not store the counts."""
     facts: JsonObject = source.members.get("constant", {}).get("facts", {})
     if "raw outputs" not in facts:
         return None
@@ -128,10 +128,10 @@ def training_quantile(source: ExportedModel, level: float) -> float | None:
     return float(counts.icdf(torch.tensor(level, dtype=torch.float64)))
 
 
-def check_size(source: ExportedModel, spec: PredictionSpec) -> None:
+def check_quantiles(source: ExportedModel, spec: PredictionSpec) -> None:
     """Raise a `ConfigError` if a requested quantile of the training counts exceeds the largest count of a file."""
     highest_level = max(0.5 * (1.0 + spec.coverage), *spec.quantiles, 0.5)
-    quantile = training_quantile(source, highest_level) or 0.0
+    quantile = read_training_quantile(source, highest_level) or 0.0
     if quantile > MAX_GRID_COUNT:
         raise ConfigError(
             f"Quantiles in an ONNX file must be at most {MAX_GRID_COUNT:,.0f}, but the {highest_level:g} quantile of "
@@ -143,15 +143,15 @@ def choose_pmf_count(source: ExportedModel) -> int:
     """Choose the largest count whose probability is an output, from the training counts."""
     if source.predictor.counts.upper is not None:
         return min(source.predictor.counts.upper, _MAX_PMF_COUNT)
-    quantile = training_quantile(source, _PMF_QUANTILE)
+    quantile = read_training_quantile(source, _PMF_QUANTILE)
     return _UNKNOWN_PMF_COUNT if quantile is None else int(min(max(quantile, _MIN_PMF_COUNT), _MAX_PMF_COUNT))
 
 
 # The whole graph: raw columns, members, mixture, outputs -------------------------------------------------------------
 
 
-def assemble(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[InputColumn], dict[str, str]]:
-    """Build the graph of a model; return it, its inputs, and the names of its outputs by quantity."""
+def build_model(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[InputColumn], dict[str, str]]:
+    """Build the ONNX model; return it with its input columns and the names of its outputs by quantity."""
     predictor, graph = source.predictor, Graph()
     counts, groups = predictor.counts, predictor.calibration.groups
     if groups is None or MIXTURE not in groups.levels:
@@ -198,18 +198,16 @@ def assemble(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[Inp
         upper_cells = cells[source.upper]
         is_valid = upper_cells.equals(upper_cells.floor()) & (upper_cells >= float(counts.lower))
         upper = graph.where(is_valid, upper_cells, np.nan).add_axes(1)
-    code = None if groups is None else _find_group_code(graph, cells[group], inputs[group], groups)
+    group_codes = None if groups is None else _find_group_code(graph, cells[group], inputs[group], groups)
 
     row_nodes = RowNodes(table, log_exposure, zero)
     copies = {name: get_fold_copies(member) for name, member in predictor.active_members.items()}
-    members = [
-        place_member(graph, name, copy, row_nodes) for name, fold_copies in copies.items() for copy in fold_copies
-    ]
+    members = [add_member(graph, name, copy, row_nodes) for name, fold_copies in copies.items() for copy in fold_copies]
     weights = [predictor.weights[name] / len(fold_copies) for name, fold_copies in copies.items() for _ in fold_copies]
     recalibration = predictor.calibration.recalibration
     recalibration_map = recalibration.map if recalibration is not None and recalibration.is_used else None
-    mixture = MixtureGraph(members, weights, counts.lower, upper, recalibration_map, spec, levels, code)
-    block_columns = mixture.columns(graph, rows, zero)
+    mixture = MixtureGraph(members, weights, counts.lower, upper, recalibration_map, spec, levels, group_codes)
+    block_columns = mixture.compute_outputs(graph, rows, zero)
     parts: list[tuple[str, Value, tuple[int, ...]]] = []
     start = 0
     for name, width in widths.items():
@@ -221,7 +219,7 @@ def assemble(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[Inp
 
 
 def _find_group_code(graph: Graph, cells: Value, column: InputColumn, groups: IntervalGroups) -> Value:
-    """Find the position of each row's group; the last position is for rows of unknown groups. Shape: (rows, 1)."""
+    """Find the position of each row's interval group; groups that the fit did not see get the last one. (rows, 1)."""
     if column.kind == Kind.DATE:
         raise ConfigError(
             f"Interval groups cannot be exported if they are dates, such as column {groups.by!r}. Calibrate by a "

@@ -1,4 +1,7 @@
-"""A small writer of ONNX graphs, with values that support Python's operators. Only this file imports onnx."""
+"""A small writer of ONNX graphs, whose values support Python's operators. Only this file imports onnx.
+
+A value has a kind: f (float64), i (int64), b (boolean) or s (text).
+"""
 
 from collections.abc import Callable, Hashable, Sequence
 from types import ModuleType
@@ -24,13 +27,16 @@ def onnx() -> ModuleType:
 
 
 def tensor_type(kind: str) -> int:
-    """Return ONNX's number of a kind of value: f (float64), i (int64), b (boolean) or s (text)."""
+    """Return the number by which ONNX denotes the element type of a kind of value."""
     types = onnx().TensorProto
     return {"f": types.DOUBLE, "i": types.INT64, "b": types.BOOL, "s": types.STRING}[kind]
 
 
 def _make_operator(operator: str, kind: str | None = None) -> Callable[..., "Value"]:
-    """Make a method of `Value` that adds a node with this operator. `kind` is the kind of the result, if it differs."""
+    """Make a method of `Value` that adds a node with this operator.
+
+    `kind` is the kind of the result. Default: that of the value.
+    """
 
     def method(self: "Value", *others: Operand) -> "Value":
         return self.op(operator, *others, kind=kind)
@@ -39,13 +45,13 @@ def _make_operator(operator: str, kind: str | None = None) -> Callable[..., "Val
 
 
 class Value:
-    """An input, a constant or the result of a node in a graph. `kind` is as in `tensor_type`."""
+    """An array in a graph: an input, a constant or the result of a node. Operators on it add nodes to the graph."""
 
     def __init__(self, graph: "Graph", name: str, kind: str = "f") -> None:
         self.graph, self.name, self.kind = graph, name, kind
 
     def op(self, operator: str, *others: Operand, kind: str | None = None, **attributes: Any) -> "Value":
-        """Add a node whose first input is this value; return its result."""
+        """Add a node whose inputs are this value and `others`; return its result."""
         return self.graph.op(operator, self, *others, kind=kind or self.kind, **attributes)
 
     __add__ = __radd__ = _make_operator("Add")
@@ -81,7 +87,7 @@ class Value:
         return self.op("Cast", to=tensor_type(kind), kind=kind)
 
     def round_to_float32(self) -> "Value":
-        """Round every element to float32, as float64."""
+        """Round every element to the nearest float32; the result is float64 again."""
         single = self.op("Cast", to=onnx().TensorProto.FLOAT)
         return single.op("Cast", to=onnx().TensorProto.DOUBLE)
 
@@ -90,7 +96,7 @@ class Value:
         return self.op("Unsqueeze", self.graph.constant(list(axes)))
 
     def reshape(self, *shape: int) -> "Value":
-        """Change the shape."""
+        """Change the shape; -1 stands for the length that the other axes leave."""
         return self.op("Reshape", self.graph.constant(list(shape)))
 
     def take(self, index: "Value | ArrayLike", axis: int = 1) -> "Value":
@@ -103,7 +109,10 @@ class Value:
 
 
 class Graph:
-    """Nodes in order of execution. The graph of a loop body shares names and constants with the surrounding graph."""
+    """A graph under construction: its nodes in order of execution.
+
+    The body of a loop is a graph of its own, which shares names and constants with the surrounding graph (`parent`).
+    """
 
     def __init__(self, parent: "Graph | None" = None) -> None:
         self.nodes: list[Any] = []
@@ -147,17 +156,20 @@ class Graph:
         return single.op("Cast", to=onnx().TensorProto.DOUBLE)
 
     def value(self, operand: Operand, kind: str = "f") -> Value:
-        """Return an operand as a value. Numbers become constants of this kind."""
+        """Return a value unchanged, or convert a number, a text or an array to a constant of this kind."""
         return operand if isinstance(operand, Value) else self.constant(operand, kind)
 
     def op(self, operator: str, *inputs: Operand, kind: str = "f", domain: str = "", **attributes: Any) -> Value:
-        """Add a node with one output."""
+        """Add a node with one output of this kind, and return the output."""
         return self.ops(operator, *inputs, kinds=(kind,), domain=domain, **attributes)[0]
 
     def ops(
         self, operator: str, *inputs: Operand, kinds: Sequence[str], domain: str = "", **attributes: Any
     ) -> list[Value]:
-        """Add a node with several outputs. Numbers among its inputs become constants of the kind of the first value."""
+        """Add a node with outputs of these kinds, and return the outputs.
+
+        Numbers among the inputs become constants of the kind of the first value.
+        """
         kind_of_first = next((value.kind for value in inputs if isinstance(value, Value)), "f")
         names = [self.value(value, kind_of_first).name for value in inputs]
         outputs = [Value(self, self._new_name(), kind) for kind in kinds]
@@ -198,7 +210,7 @@ class Graph:
         return self.op("Loop", times, self.constant(True), kind=result.kind, body=graph)
 
     def model(self, outputs: Sequence[tuple[str, Value, tuple[Any, ...]]], name: str) -> Any:
-        """Return the finished model. `outputs` has names, values, and shapes without the axis of rows."""
+        """Return the finished ONNX model. An output is a name, a value, and a shape without the axis of rows."""
         helper = onnx().helper
         for output, value, _ in outputs:
             self.nodes.append(helper.make_node("Identity", [value.name], [output]))

@@ -1,4 +1,8 @@
-"""Graph nodes of the mixture: moments, quantiles, intervals and probabilities, one block of rows at a time."""
+"""Graph nodes that mix the members and compute the outputs of a file: moments, quantiles, intervals, probabilities.
+
+The pmfs of all rows would not fit into memory, so a loop computes one block of rows at a time. Shapes have R rows of a
+block, N components (`ddpn.export.families`) and K counts of a grid.
+"""
 
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -27,7 +31,7 @@ from ddpn.prediction.spec import PredictionSpec, quantile_name
 _ROUNDING = 1e-13
 #: The highest level of a quantile, as in `ddpn.calibration.intervals`.
 _MAX_LEVEL = 1.0 - 1e-9
-#: The first outputs.
+#: The outputs that come first in every file.
 _MOMENTS = ("mean", "variance", "aleatoric", "epistemic")
 
 
@@ -43,17 +47,17 @@ def max_count(spec: PredictionSpec) -> int:
     return 0 if spec.pmf is None else spec.pmf
 
 
-#: The most probabilities of a block of rows.
+#: The most probabilities that a block holds in memory: rows times distributions times counts.
 _MAX_BLOCK_PROBABILITIES = 2**18
-#: The depth of windows below the peak, in log weights. It is larger for bounded counts, whose range may contain only a
-#: small part of the distribution.
+#: The depth of windows: how far the log probability falls from the mode to the end. It is larger for bounded counts,
+#: whose range may contain only a small part of the distribution.
 _DEPTH, _BOUNDED_DEPTH = 32.0, 64.0
 #: The smallest number of counts of a grid beyond the lower bound.
 _MIN_GRID_COUNTS = 64
 
 
 class MomentNodes(NamedTuple):
-    """The mean, the variance and its two parts. Shape: (rows, 1) each."""
+    """The mean of the mixture, and its variance as a sum of aleatoric and epistemic variance. Shape: (rows, 1) each."""
 
     mean: Value
     variance: Value
@@ -63,24 +67,27 @@ class MomentNodes(NamedTuple):
 
 @dataclass(frozen=True)
 class MixtureGraph:
-    """Members with their weights, the range of possible counts, and the calibration of the mixture.
+    """A mixture that is written into a graph: the distributions of its members, and what turns them into outputs.
 
-    `upper` may be a value per row, (rows, 1); None means no bound. `levels` are the interval levels: one per group of
-    rows, and a last one for rows of unknown groups. `code` has the group of each row, (rows, 1).
+    `weights` are the weights of the members. Counts lie between `lower` and `upper`, which may be a value per row,
+    (rows, 1), or None without bound. `recalibration` maps the cdf, and is None for a model that is not recalibrated.
+    `spec` says which quantiles, interval and probabilities are outputs. `levels` are the calibrated interval levels:
+    one per group of rows, and a last one for rows of unknown groups. `group_codes` has the position of each row's
+    level, (rows, 1), or is None if there are no groups.
     """
 
     members: list[HeadNodes]
     weights: list[float]
     lower: int
     upper: Value | float | None
-    change: MonotoneMap | None
+    recalibration: MonotoneMap | None
     spec: PredictionSpec
     levels: np.ndarray
-    code: Value | None
+    group_codes: Value | None
 
     @property
-    def share(self) -> np.ndarray:
-        """The weight of every component. Shape: (N,)."""
+    def component_weights(self) -> np.ndarray:
+        """The weight of every component: that of its member, divided by the number of its components. Shape: (N,)."""
         parts = [np.full(member.size, w / member.size) for member, w in zip(self.members, self.weights, strict=True)]
         joined = np.concatenate(parts)
         return joined / joined.sum()
@@ -90,8 +97,8 @@ class MixtureGraph:
         """True if some counts are impossible."""
         return self.lower > 0 or self.upper is not None
 
-    def columns(self, graph: Graph, rows: Value, zero: Value) -> Value:
-        """Compute all outputs (`output_widths`).
+    def compute_outputs(self, graph: Graph, rows: Value, zero: Value) -> Value:
+        """Add the nodes that compute all outputs, side by side in the order of `output_widths`.
 
         `rows` is the number of rows, and `zero` has a 0 per row, (rows, 1).
         """
@@ -99,7 +106,8 @@ class MixtureGraph:
         # The block size decreases with the length of the longest window.
         longest = all_rows.end.op("ReduceMax", keepdims=0).cast("i") + 1
         size = (
-            graph.constant(_MAX_BLOCK_PROBABILITIES // sum(len(stack.outer) for stack in all_rows.stacks)) / longest + 1
+            graph.constant(_MAX_BLOCK_PROBABILITIES // sum(len(stack.component) for stack in all_rows.stacks)) / longest
+            + 1
         )
         size = graph.where(size > rows, rows, size)
 
@@ -107,24 +115,24 @@ class MixtureGraph:
             block_size = inner.use(size)
             index = inner.op("Range", inner.constant(0), block_size, inner.constant(1), kind="i") + number * block_size
             last = inner.use(rows) - 1
-            return _predict_block(inner, self, all_rows.rows(inner, inner.where(index > last, last, index)))
+            return _predict_block(inner, self, all_rows.select(inner, inner.where(index > last, last, index)))
 
         blocks = graph.loop((rows + size - 1) / size, block).reshape(-1, sum(output_widths(self.spec).values()))
         start, end, axis = graph.constant([0]), rows.reshape(1), graph.constant([0])
         return blocks.op("Slice", start, end, axis)
 
     def _join_stacks(self, graph: Graph, zero: Value) -> "_Rows":
-        """Join the stacks of each family, and find the ends of the windows of their distributions."""
+        """Join the distributions of all members into one stack per family, and find the ends of their windows."""
         by_family: dict[str, list[Stack]] = {}
         n_placed, zeros = 0, []
         for member in self.members:
             for stack in member.stacks:
-                by_family.setdefault(stack.family, []).append(replace(stack, outer=stack.outer + n_placed))
+                by_family.setdefault(stack.family, []).append(replace(stack, component=stack.component + n_placed))
             zeros.append(zero * np.zeros((1, member.size)) if member.zero is None else member.zero)
             n_placed += member.size
         stacks, last_counts = [], []
         for stack in map(Stack.join, by_family.values()):
-            end = find_window_ends(stack, self.share, _BOUNDED_DEPTH if self.is_bounded else _DEPTH)
+            end = find_window_ends(stack, self.component_weights, _BOUNDED_DEPTH if self.is_bounded else _DEPTH)
             last_counts.append(end.max(1))
             if stack.family == "double_poisson":  # a sum over a window that is cut off would not normalise
                 stack = replace(stack, log_mu=graph.where(end > MAX_GRID_COUNT, np.nan, stack.log_mu))
@@ -133,20 +141,24 @@ class MixtureGraph:
         # Rows with NaN get NaN as predictions and need no grid.
         end = graph.where(longest.is_nan(), 0.0, longest).clip(0.0, MAX_GRID_COUNT)
         has_zeros = any(member.zero is not None for member in self.members)
-        return _Rows(stacks, graph.concat(zeros) if has_zeros else None, end, self.upper, self.code)
+        return _Rows(stacks, graph.concat(zeros) if has_zeros else None, end, self.upper, self.group_codes)
 
 
 class _Rows(NamedTuple):
-    """The distributions of rows: stacks, extra zeros, ends of windows, upper bounds and group codes."""
+    """What differs between rows, so that a loop can select the rows of a block.
+
+    `zero` is the extra probability of 0 in each component, (rows, N), or None. `end` is the last count that a row's
+    grid must contain, (rows, 1). `upper` and `group_codes` are as in `MixtureGraph`.
+    """
 
     stacks: list[Stack]
     zero: Value | None
     end: Value
     upper: Value | float | None
-    code: Value | None
+    group_codes: Value | None
 
-    def rows(self, graph: Graph, index: Value) -> "_Rows":
-        """Select rows, inside a loop."""
+    def select(self, graph: Graph, index: Value) -> "_Rows":
+        """Select the rows at these positions, as values of `graph`, the body of a loop."""
 
         def select(value: Any) -> Any:
             return graph.use(value).take(index, axis=0) if isinstance(value, Value) else value
@@ -169,15 +181,17 @@ def _predict_block(graph: Graph, mixture: MixtureGraph, rows: _Rows) -> Value:
     if mixture.is_bounded:
         pmf, moments = _truncate(graph, mixture, rows, tables, grid)
     else:
-        pmf, moments = _mix(graph, mixture.share, rows, tables)
+        pmf, moments = _mix(graph, mixture.component_weights, rows, tables)
     cdf = pmf.op("CumSum", graph.constant(1))
-    if mixture.change is not None:
-        cdf, pmf, moments = _recalibrate(graph, mixture.change, cdf, moments, grid)
+    if mixture.recalibration is not None:
+        cdf, pmf, moments = _recalibrate(graph, mixture.recalibration, cdf, moments, grid)
     spec, levels = mixture.spec, mixture.levels
 
     def per_row(values: np.ndarray) -> Value:
         """Look up the value of each row's group. Shape: (R, 1), or () if there is one group."""
-        return graph.constant(values).take(0 if rows.code is None or len(values) == 1 else rows.code, axis=0)
+        return graph.constant(values).take(
+            0 if rows.group_codes is None or len(values) == 1 else rows.group_codes, axis=0
+        )
 
     def quantile(level: np.ndarray) -> Value:
         """Find the smallest count with mass `level` up to it, or NaN beyond the grid; `level` may differ by group."""
@@ -195,17 +209,17 @@ def _predict_block(graph: Graph, mixture: MixtureGraph, rows: _Rows) -> Value:
         extra_counts = ((high - low + 1.0) * per_row(widening)).floor()
         low, high = (low - extra_counts).clip(0.0, np.inf), high + extra_counts
     if is_central or widening.any():
-        probability = _mass_upto(graph, cdf, high) - _mass_upto(graph, cdf, low - 1.0)
+        probability = _look_up_cdf(graph, cdf, high) - _look_up_cdf(graph, cdf, low - 1.0)
     pmf_columns = pmf.at(0, max_count(spec) + 1)
     # If the mean is NaN, all outputs of the row become NaN.
     scalars = graph.concat([*moments, median, low, high, probability, *quantiles])
     return graph.concat([graph.where(moments.mean.is_nan(), np.nan, scalars), pmf_columns.sum(1), pmf_columns])
 
 
-def _mass_upto(graph: Graph, cdf: Value, count: Value) -> Value:
-    """Look up the cdf at counts of each row, which may be -1, beyond the grid, or NaN.
+def _look_up_cdf(graph: Graph, cdf: Value, count: Value) -> Value:
+    """Look up P(Y <= count) in the cdf of each row, (R, K).
 
-    Shape of count: (R, 1) or (R, K).
+    `count`, (R, 1) or (R, K), may be negative (0 is returned), beyond the grid (the last value) or NaN (NaN).
     """
     last = cdf.op("Shape", kind="i").take(1, axis=0) - 1
     is_nan = count.is_nan()
@@ -215,8 +229,9 @@ def _mass_upto(graph: Graph, cdf: Value, count: Value) -> Value:
 
 
 def _find_narrowest_run(graph: Graph, cdf: Value, enough: Value) -> tuple[Value, Value, Value]:
-    """Find the shortest run of counts with at least the mass `enough`: its first and last count and its mass, (R, 1).
+    """Find the shortest run of successive counts with at least the mass `enough`.
 
+    Return its first count, its last count and its mass, (R, 1) each.
     This is `ddpn.distributions.kernels.arrays.find_narrowest_run`, with NaN if the grid does not contain enough mass.
     The length is found by bisection: it is one more than the largest length for which no run has enough mass.
     """
@@ -224,7 +239,7 @@ def _find_narrowest_run(graph: Graph, cdf: Value, enough: Value) -> tuple[Value,
     first = (cdf * 0.0 + 1.0).op("CumSum", graph.constant(1)) - 1.0
 
     def masses(length: Value) -> Value:
-        return _mass_upto(graph, cdf, first + length - 1.0) - before
+        return _look_up_cdf(graph, cdf, first + length - 1.0) - before
 
     length = cdf.take([0]) * 0.0
     for step in (2.0**k for k in reversed(range(int(MAX_GRID_COUNT).bit_length()))):
@@ -239,34 +254,37 @@ def _find_narrowest_run(graph: Graph, cdf: Value, enough: Value) -> tuple[Value,
     return low, low + length - 1.0, best
 
 
-def _mix(graph: Graph, share: np.ndarray, row: _Rows, tables: list[Tabulated]) -> tuple[Value, MomentNodes]:
-    """Mix the pmfs and the moments of all components, if counts are unbounded. Shape of the pmf: (R, K)."""
-    weighted = [(stack.weight * share[stack.outer][None]).add_axes(1) for stack in row.stacks]
+def _mix(graph: Graph, component_weights: np.ndarray, row: _Rows, tables: list[Tabulated]) -> tuple[Value, MomentNodes]:
+    """Return the pmf, (R, K), and the moments of a mixture of unbounded components.
+
+    `tables` has the pmfs of the stacks of `row`, in the same order.
+    """
+    weighted = [(stack.weight * component_weights[stack.component][None]).add_axes(1) for stack in row.stacks]
     pmf = reduce(add, (weight.op("MatMul", table.pmf) for weight, table in zip(weighted, tables, strict=True)))
     pmf = pmf.op("Squeeze", graph.constant([1]))
     # For each family, a matrix that sums the distributions of each component.
-    member_sums = [graph.constant(np.eye(len(share))[stack.outer]) for stack in row.stacks]
-    table_parts = list(zip(row.stacks, tables, member_sums, strict=True))
-    mean = reduce(add, ((stack.weight * table.mean).op("MatMul", sums) for stack, table, sums in table_parts))
+    sum_matrices = [graph.constant(np.eye(len(component_weights))[stack.component]) for stack in row.stacks]
+    table_parts = list(zip(row.stacks, tables, sum_matrices, strict=True))
+    mean = reduce(add, ((stack.weight * table.mean).op("MatMul", matrix) for stack, table, matrix in table_parts))
     parts = []
-    for stack, table, sums in table_parts:
-        gap = table.mean - mean.take(stack.outer)
-        parts.append((stack.weight * (table.variance + gap * gap)).op("MatMul", sums))
+    for stack, table, matrix in table_parts:
+        gap = table.mean - mean.take(stack.component)
+        parts.append((stack.weight * (table.variance + gap * gap)).op("MatMul", matrix))
     variance = reduce(add, parts)
     if row.zero is not None:
-        pmf = _add_zeros(graph, pmf, (row.zero * share[None]).sum(1))
+        pmf = _add_zeros(graph, pmf, (row.zero * component_weights[None]).sum(1))
         variance = variance + row.zero * mean * mean
-    return pmf, _moments(share, mean, variance)
+    return pmf, _combine_moments(component_weights, mean, variance)
 
 
 def _add_zeros(graph: Graph, pmf: Value, zero: Value) -> Value:
-    """Add mass at 0. Shape: pmf (..., K), zero (..., 1)."""
+    """Add the probabilities `zero`, (..., 1), to the first count of pmfs, (..., K)."""
     return graph.concat([pmf.take([0], axis=-1) + zero, pmf.at(1, axis=-1)], axis=-1)
 
 
-def _moments(share: np.ndarray, mean: Value, variance: Value) -> MomentNodes:
-    """Compute the moments of the mixture from those of its components. Shape: (R, N)."""
-    weights = share[None]
+def _combine_moments(component_weights: np.ndarray, mean: Value, variance: Value) -> MomentNodes:
+    """Compute the moments of the mixture from the means and variances of its N components. Shape: (R, N)."""
+    weights = component_weights[None]
     mixture_mean = (mean * weights).sum(1)
     gap = mean - mixture_mean
     aleatoric, epistemic = (variance * weights).sum(1), (gap * gap * weights).sum(1)
@@ -276,9 +294,12 @@ def _moments(share: np.ndarray, mean: Value, variance: Value) -> MomentNodes:
 def _truncate(
     graph: Graph, mixture: MixtureGraph, row: _Rows, tables: list[Tabulated], grid: Grid
 ) -> tuple[Value, MomentNodes]:
-    """Mix the components after conditioning each on the possible counts."""
-    share, upper = mixture.share, row.upper
-    matrices = (graph.constant(np.eye(len(share))[:, stack.outer]) for stack in row.stacks)
+    """Return the pmf, (R, K), and the moments of a mixture whose components are conditioned on the possible counts.
+
+    `tables` has the pmfs of the stacks of `row`, in the same order.
+    """
+    component_weights, upper = mixture.component_weights, row.upper
+    matrices = (graph.constant(np.eye(len(component_weights))[:, stack.component]) for stack in row.stacks)
     pmfs = (table.pmf * stack.weight.add_axes(2) for stack, table in zip(row.stacks, tables, strict=True))
     total = reduce(add, (matrix.op("MatMul", pmf) for matrix, pmf in zip(matrices, pmfs, strict=True)))
     if row.zero is not None:
@@ -288,16 +309,21 @@ def _truncate(
         inside = inside & (grid.y <= (upper.add_axes(2) if isinstance(upper, Value) else upper))
     truncated = graph.where(inside, total, 0.0)
     truncated = truncated / truncated.sum(2)
-    moments = _moments(share, *(value.reshape(-1, len(share)) for value in compute_moments(grid, truncated, 2)))
-    pmf = graph.constant(share[None, None]).op("MatMul", truncated).op("Squeeze", graph.constant([1]))
+    moments = _combine_moments(
+        component_weights, *(value.reshape(-1, len(component_weights)) for value in compute_moments(grid, truncated, 2))
+    )
+    pmf = graph.constant(component_weights[None, None]).op("MatMul", truncated).op("Squeeze", graph.constant([1]))
     return pmf, moments
 
 
 def _recalibrate(
-    graph: Graph, change: MonotoneMap, cdf: Value, moments: MomentNodes, grid: Grid
+    graph: Graph, recalibration: MonotoneMap, cdf: Value, moments: MomentNodes, grid: Grid
 ) -> tuple[Value, Value, MomentNodes]:
-    """Compute the cdf, the pmf and the moments of the recalibrated distribution."""
-    at, value = change.at.numpy(), change.value.numpy()
+    """Compute the cdf, the pmf and the moments of the recalibrated mixture.
+
+    The share of the variance that is epistemic stays the same.
+    """
+    at, value = recalibration.at.numpy(), recalibration.value.numpy()
     lines = zip(at.tolist(), np.diff(at).tolist(), (np.diff(value) / np.diff(at)).tolist(), strict=False)
     mapped = reduce(add, ((cdf - start).clip(0.0, width) * slope for start, width, slope in lines))
     pmf = graph.concat([mapped.take([0]), mapped.at(1) - mapped.at(0, -1)])

@@ -29,11 +29,12 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class InputColumn:
-    """A column of the raw table: its kind (see `MEANINGS`), its columns in the model, and its missing values.
+    """A column of the raw table, which is an input of the file, and how its cells are read.
 
-    `names` are the columns that the model sees: one, or several for dates, which have `parts`. `words` stand for a
-    missing level, and `aliases` are other spellings of levels. If `by_value` is True, texts that are the same number
-    are the same level. `markers` are numbers that stand for a missing value.
+    `kind` is a key of `MEANINGS`. `names` are the columns that the model makes of it: one, or several for a date, one
+    for each of its `parts`. In a category, `words` stand for a missing level, `aliases` are pairs of another spelling
+    and its level, and if `by_value` is True, texts that are the same number are the same level. `markers` are numbers
+    that stand for a missing value.
     """
 
     name: str
@@ -85,16 +86,17 @@ def list_input_columns(roles: Roles) -> list[InputColumn]:
     return columns
 
 
-#: Information about the fit that is copied from the saved model.
+#: The keys of the saved information about the fit that are copied to the file.
 _SUMMARY_FACTS = ("date", "data", "command", "split", "versions", "scores", "leaks", "warnings", "interrupted")
 
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """A model to export.
+    """Everything about a model that `export_onnx` writes into a file.
 
-    `exposure` and `upper` are the names of the columns with these roles. `members` and `summary` are the descriptions
-    of the members and of the fit in the file.
+    `columns` are the inputs of the file with features. `exposure` and `upper` name the inputs with the exposure and the
+    upper bound of each row, and `target` is the column of counts, None if unknown. `members` describes the members by
+    name, and `summary` the fit; both are copied into the description that `describe_onnx` reads from the file.
     """
 
     predictor: Predictor
@@ -107,7 +109,7 @@ class ExportedModel:
 
 
 def read_model(model: Any) -> ExportedModel:
-    """Return the model to export from a folder, an estimator or a predictor."""
+    """Collect what is written into a file, for the folder of a saved model, an estimator or a predictor."""
     if isinstance(model, str | PathLike):
         return _read_folder(Path(model))
     if isinstance(model, Predictor):
@@ -149,7 +151,7 @@ def _read_folder(path: Path) -> ExportedModel:
 
 
 def _describe_predictor(predictor: Predictor) -> ExportedModel:
-    """Describe a model that was fitted in Python. Its columns are those of X."""
+    """Collect what is written into a file, for a model that was fitted in Python. Its columns are those of X."""
     schema = predictor.schema
     if schema is None:
         must = "have a member that uses columns"

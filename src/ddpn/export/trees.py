@@ -24,10 +24,11 @@ _LARGEST_FLOAT = float(np.finfo(np.float64).max)
 
 
 class Tree(NamedTuple):
-    """The splits and leaves of a tree. The first split is the root, and parents come before their children.
+    """The splits and leaves of one tree. The first split is the root, and parents come before their children.
 
-    A split sends values up to its threshold to the left, and also missing values if `to_left` is True. `children` are
-    (left, right): splits (from 0) or leaves (~number).
+    A split has a column of the matrix, a threshold and two children. It sends values up to the threshold to the left
+    child, and missing values too if `to_left` is True. `children` are pairs (left, right) of numbers: n is split n, and
+    ~n is leaf n. `leaves` are the values of the leaves, and `target` the number of the sum to which the tree belongs.
     """
 
     columns: list[int]
@@ -48,7 +49,10 @@ class Tree(NamedTuple):
 
 @dataclass
 class Forest:
-    """Sums of trees over a matrix with `width` columns. There is one sum per target, added to the target's constant."""
+    """Sums of trees over the rows of a matrix with `width` columns.
+
+    A target is one such sum: a constant plus the leaf values of all trees of one booster.
+    """
 
     width: int
     trees: list[Tree] = field(default_factory=list)
@@ -66,7 +70,10 @@ class Forest:
                 self.constants[-1] += float(tree["leaf_value"][0])
 
     def _convert_tree(self, tree: Mapping[str, np.ndarray], chosen: np.ndarray | None) -> Tree:
-        """Convert a tree of LightGBM. A split by a set of codes becomes a split of the set's column."""
+        """Convert a tree of LightGBM; `chosen` are the columns that its booster uses, None for all.
+
+        A split by a set of codes becomes a split of an additional column, which says whether the code is in the set.
+        """
         columns, thresholds, to_left = [], [], []
         for feature, kind, threshold in zip(
             tree["split_feature"].tolist(), tree["decision_type"].tolist(), tree["threshold"].tolist(), strict=True
@@ -85,8 +92,8 @@ class Forest:
         children = list(zip(tree["left_child"].tolist(), tree["right_child"].tolist(), strict=True))
         return Tree(columns, thresholds, to_left, children, tree["leaf_value"].tolist(), len(self.constants) - 1)
 
-    def sums(self, graph: Graph, matrix: Value) -> Value:
-        """Sum the trees of every target. Shape: (rows, columns) -> (rows, targets)."""
+    def sum_trees(self, graph: Graph, matrix: Value) -> Value:
+        """Add the nodes that compute every target. Shape: (rows, columns) -> (rows, targets)."""
         total = graph.where(matrix.take([0]).is_nan(), 0.0, 0.0) + np.array([self.constants])
         if not self.trees:
             return total
@@ -117,7 +124,10 @@ class Forest:
 
 
 def _evaluate_trees(graph: Graph, values: Value, trees: list[Tree], width: int) -> Value:
-    """Return the value of the leaf that each row reaches in each tree. Shape: (rows, 2 width) -> (rows, trees)."""
+    """Return the value of the leaf that each row reaches in each tree. Shape: (rows, 2 width) -> (rows, trees).
+
+    `values` has every column twice: missing values are infinity in the first half, and minus infinity in the second.
+    """
     column: list[int] = []
     threshold, leaf, children, roots = [], [], [], []
     for tree in trees:
@@ -132,7 +142,7 @@ def _evaluate_trees(graph: Graph, values: Value, trees: list[Tree], width: int) 
             # The right child comes first, because it is taken if the comparison is false (0).
             children += [first + child if child >= 0 else last + ~child for child in reversed(pair)]
         children += [last + number for number in range(leaves) for _ in range(2)]
-    columns, thresholds, values_of, next_nodes = (
+    columns, thresholds, node_values, next_nodes = (
         graph.constant(numbers) for numbers in (column, threshold, leaf, children)
     )
     # No value is above infinity, so the comparison gives a zero per row. The nodes have one axis, because only then
@@ -143,11 +153,14 @@ def _evaluate_trees(graph: Graph, values: Value, trees: list[Tree], width: int) 
         cells = values.op("GatherElements", split_columns, axis=1).reshape(-1)
         is_left = (cells <= thresholds.op("GatherElements", nodes, axis=0)).cast("i")
         nodes = next_nodes.op("GatherElements", nodes * 2 + is_left, axis=0)
-    return values_of.op("GatherElements", nodes, axis=0).reshape(-1, len(trees))
+    return node_values.op("GatherElements", nodes, axis=0).reshape(-1, len(trees))
 
 
 def _unpack_codes(tree: Mapping[str, np.ndarray], number: int) -> tuple[int, ...]:
-    """Return the codes of a set from its 32-bit words. Codes beyond `MAX_LEVELS` do not occur."""
+    """Return the codes in a tree's set with this number, which LightGBM stores as bits of 32-bit words.
+
+    Codes beyond `MAX_LEVELS` do not occur.
+    """
     start, end = (int(tree["cat_boundaries"][number + i]) for i in (0, 1))
     bits = np.unpackbits(tree["cat_threshold"][start:end].astype("<u4").view(np.uint8), bitorder="little")
     return tuple(np.flatnonzero(bits[:MAX_LEVELS]).tolist())

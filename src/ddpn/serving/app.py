@@ -36,9 +36,10 @@ _LOG = logging.getLogger("ddpn.serving")
 
 
 class Service:
-    """The state of a server: its models by name, its queue and its metrics. It is an ASGI app that forwards to `api`.
+    """The state of a server (models by name, queue of requests, metrics), as an ASGI app that forwards to `api`.
 
-    If a model folder gets a new version, the model and `api` are replaced while requests are answered.
+    `api` is the FastAPI app with the routes. If a model folder gets a new version, the model and `api` are replaced
+    while requests are answered. `columns` are those of `create_app`.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Service:
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        """Watch the model folders while the app runs; when it ends, finish accepted requests."""
+        """Watch the model folders while the app runs; finish accepted requests when the app ends."""
         watch = asyncio.create_task(self._watch_folders())
         self.is_ready = True
         yield
@@ -106,7 +107,7 @@ class Service:
         _LOG.info("reloaded", extra={"fields": {"model": name, "version": new_model.version}})
 
     async def predict(self, model: ServedModel, request: schemas.PredictRequest) -> Response:
-        """Predict the rows of a request (`schemas.PredictOptions`)."""
+        """Predict the rows of a request with a model, and return the response of the route `predict`."""
         answers = await self.batcher.submit(model, request.rows, request.spec)
         self.metrics.rows.labels(model.name).inc(len(answers))
         self.metrics.ood.labels(model.name).inc(sum(bool(answer.get("ood")) for answer in answers))
@@ -116,7 +117,7 @@ class Service:
         )
 
     async def show_models(self) -> Response:
-        """List all models."""
+        """Return the names, versions and targets of all models."""
         models = self.models.values()
         return _to_response(
             {
@@ -128,13 +129,13 @@ class Service:
         )
 
     async def livez(self) -> Response:
-        """Report that the process is alive; fail if a prediction does not end."""
+        """Report that the process is alive; answer with status 503 if a prediction does not end."""
         if self.batcher.is_stuck:
             raise RequestError("A prediction takes too long. Restart the server.", 503)
         return _to_response({"status": "alive"})
 
     async def readyz(self) -> Response:
-        """Report that the models are loaded and the server accepts requests."""
+        """Report that the server accepts requests; answer with status 503 while it starts or stops."""
         if not self.is_ready:
             raise retry_later("The server is starting or stopping.")
         return _to_response(
@@ -162,7 +163,7 @@ async def _answer_failure(request: Request, error: Exception) -> Response:
 
 
 def build_api(service: Service) -> FastAPI:
-    """Build the routes for the current versions of the models, with their OpenAPI document."""
+    """Build the FastAPI app: its routes, for the current versions of the models, and its OpenAPI document."""
     models = list(service.models.values())
     descriptions = (
         f"{model.name} (predicts {model.folder.roles.target or 'counts'}, version {model.version})" for model in models

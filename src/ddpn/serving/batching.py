@@ -18,7 +18,10 @@ _MAX_BATCH_ROWS = 256
 
 
 class WaitingRequest(NamedTuple):
-    """A waiting request: the model that read its rows, the rows, the outputs to predict, and the future answer."""
+    """A request in the queue of a `Batcher`: rows to predict with a model, and the future that receives their answer.
+
+    `model` is the version of the model that was served when the request arrived, and `spec` lists the outputs.
+    """
 
     model: ServedModel
     rows: Sequence[Row]
@@ -47,7 +50,7 @@ class Batcher:
         await asyncio.to_thread(self._thread.shutdown)
 
     async def submit(self, model: ServedModel, rows: Sequence[Row], spec: PredictionSpec) -> list[JsonObject]:
-        """Queue a request and return its answer once its batch is predicted."""
+        """Queue a request and return its answer, one dict per row, once its batch is predicted."""
         if len(self._queue) >= self._limits.max_queue:
             raise retry_later(f"The queue of {self._limits.max_queue:,} requests is full. Try again in a second.", 429)
         request = WaitingRequest(model, rows, spec, Future())
@@ -60,7 +63,7 @@ class Batcher:
         return await asyncio.wrap_future(request.answer)
 
     def _predict(self) -> None:
-        """Predict the next batch, in the thread."""
+        """Predict the next batch and set the answers of its requests. This runs in the thread of the batcher."""
         batch = self._take_batch()
         if not batch:
             return
@@ -80,7 +83,7 @@ class Batcher:
                 request.answer.set_result(answer)
 
     def _take_batch(self) -> list[WaitingRequest]:
-        """Take the next requests for the same version of a model, in order of arrival; drop cancelled requests."""
+        """Take the requests at the head of the queue that use the same version of a model; drop cancelled requests."""
         batch: list[WaitingRequest] = []
         others, rows = list[WaitingRequest](), 0
         for _ in range(len(self._queue)):

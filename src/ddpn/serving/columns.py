@@ -1,4 +1,7 @@
-"""The columns of requests: the types of their cells, and their conversion to columns of a table."""
+"""The columns of requests: the types of their cells, and their conversion to columns of a table.
+
+A request has rows, and a row has a cell for each column. A level is a value of a category.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,17 +34,18 @@ _Whole = Annotated[int, Field(ge=-int(_MAX_FLOAT), le=int(_MAX_FLOAT))]
 _Level = str | bool | _Whole | _Number | None
 _MISSING = ", or null if it is missing"
 _LEVEL = f"text (or a number, true or false){_MISSING}"
-#: The most levels of a column that a model lists, most frequent first.
+#: The most levels of a column that the description of a model lists, most frequent first.
 _MAX_OFFERED_LEVELS = 200
 
 
 @dataclass(frozen=True)
 class ServedColumn:
-    """A column of requests.
+    """A column of requests: the type of its cells, and what the training rows had in it.
 
-    `kind` is "number", "boolean", "date", "category", "exposure", "upper", "group" or "ignored". A cell has the type
-    `annotation`, which `description` explains. `example` is a typical cell. `levels`, `range`, `integers` and `days`
-    describe the training rows.
+    `kind` is "number", "boolean", "date", "category", "exposure", "upper", "group" or "ignored". pydantic validates
+    cells by the type `annotation`, and `description` explains it in messages. `example` is a typical cell. In the
+    training rows, there were these `levels`, numbers in this `range` (only integers if `integers` is True), and dates
+    from the first to the second of `days`. `has_numbers` is True for a category of numbers, where 7 and 7.0 are equal.
     """
 
     name: str
@@ -65,12 +69,12 @@ class ServedColumn:
         about = {"name": self.name, "kind": self.kind, "typical": self.example}
         return about | {name: value for name, value in facts.items() if value}
 
-    def series(self, cells: Sequence[object]) -> pl.Series:
-        """Convert validated cells to a polars column, like that of a file."""
+    def to_series(self, cells: Sequence[object]) -> pl.Series:
+        """Convert validated cells to a polars column, like one that was read from a file."""
         if self.kind in ("category", "group"):
             # Group names and numeric levels represent booleans as 1 and 0.
-            name_of = canonical_number if self.kind == "group" or self.has_numbers else canonical_level
-            names = [None if cell is None else name_of(cell) for cell in cells]
+            format_name = canonical_number if self.kind == "group" or self.has_numbers else canonical_level
+            names = [None if cell is None else format_name(cell) for cell in cells]
             # JSON can hold characters that UTF-8 cannot encode.
             readable = [None if name is None else name.encode(errors="replace").decode() for name in names]
             return pl.Series(self.name, readable, pl.String)
@@ -79,7 +83,7 @@ class ServedColumn:
 
 
 def list_columns(folder: ModelFolder) -> list[ServedColumn]:
-    """List the columns of requests to a model: required columns, and columns of the fit that are ignored."""
+    """List the columns of requests to a model: those that it needs, and other columns of the fit, which it ignores."""
     roles, predictor = folder.roles, folder.model.predictor_
     levels = collect_levels(predictor.active_members.values())
     profile = predictor.calibration.profile
@@ -114,7 +118,7 @@ def _describe_levels(levels: Sequence[str]) -> JsonObject:
 
 
 def _serve_roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
-    """Return the columns with a role: exposure, upper bound and group."""
+    """Return the columns with the exposure, the upper bound and the interval group of a row, if the model has them."""
     columns, about = [], JsonObject()
     if roles.exposure is not None:
         kind = Annotated[float, Field(gt=0.0, le=_MAX_FLOAT, allow_inf_nan=False)]
@@ -138,9 +142,10 @@ def _serve_roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
 
 
 def make_row_model(name: str, columns: Iterable[ServedColumn]) -> type[Row]:
-    """Create the pydantic model of a row, with fields c0, c1, ... whose aliases are the names of the columns.
+    """Create the pydantic model of a row of requests to the served model `name`.
 
-    If a column is both a feature and a role, the role defines the type of its cells. For groups, the feature does.
+    Its fields are c0, c1, ..., whose aliases are the names of the columns. A column may be both a feature and the
+    exposure or the upper bound, which then define the type of its cells; for a group, the feature defines it.
     """
     by_name: dict[str, ServedColumn] = {}
     for column in columns:
@@ -155,7 +160,7 @@ def make_row_model(name: str, columns: Iterable[ServedColumn]) -> type[Row]:
 
 
 def _make_date_type(zone_name: str) -> Any:
-    """Return the type of dates and times, converted to the time zone of the column if it has one."""
+    """Return the pydantic type of dates and times. Times are converted to the time zone, unless it is "" (none)."""
     zone = ZoneInfo(zone_name) if zone_name else None
 
     def read(cell: object) -> datetime | None:
@@ -176,7 +181,10 @@ def _make_date_type(zone_name: str) -> Any:
 
 
 def _describe_numbers(profile: ColumnProfile | None, integers: bool) -> JsonObject:
-    """Return the range of the training values, and a typical value: the median, or the value nearest to it."""
+    """Return the range and the example of a column of numbers, as keyword arguments of `ServedColumn`.
+
+    The example is the median of the training rows, or the training value nearest to it; without a `profile`, 1.
+    """
     if profile is None or not len(profile.edges):
         return {"example": 1.0}
     typical = float(np.interp(0.0, profile.normal, profile.edges))
@@ -188,7 +196,10 @@ def _describe_numbers(profile: ColumnProfile | None, integers: bool) -> JsonObje
 
 
 def _describe_days(profile: ColumnProfile | None) -> JsonObject:
-    """Return the first and the last day of the training rows, and a typical one."""
+    """Return the first and last day of the training rows and an example, as keyword arguments of `ServedColumn`.
+
+    Without a `profile`, there is only an example.
+    """
     if profile is None or not len(profile.edges):
         return {"example": "2024-12-31"}
     numbers = profile.edges[0], profile.edges[-1], np.interp(0.0, profile.normal, profile.edges)

@@ -55,7 +55,7 @@ _ROWS_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Metrics:
-    """The counters of one server, in a separate registry."""
+    """The Prometheus metrics of one server, in a registry of their own."""
 
     def __init__(self) -> None:
         self._registry = registry = client.CollectorRegistry()
@@ -76,7 +76,7 @@ class Metrics:
         self.model = client.Info("ddpn_model", "The version of each model.", ["model"], registry=registry)
 
     def render(self) -> tuple[bytes, str]:
-        """Return all metrics as bytes, and their content type."""
+        """Return all metrics in the text format of Prometheus, and its content type."""
         return client.generate_latest(self._registry), client.CONTENT_TYPE_LATEST
 
 
@@ -97,7 +97,7 @@ class JsonLines(logging.Formatter):
 
 
 def configure_logs(level: str) -> None:
-    """Send logs of the server and of uvicorn to standard error, from this level on."""
+    """Send logs of the server and of uvicorn to standard error; leave out those below this level."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.captureWarnings(True)
@@ -138,10 +138,10 @@ def read_token(variable: str | None, file: Path | None) -> str | None:
 
 
 class Middleware:
-    """An ASGI app around another app, which may be replaced between requests.
+    """An ASGI app that checks requests before it passes them to `app`, and measures and logs all answers.
 
-    The inner app stores the `rows` and the `model` of a request in `scope["ddpn"]` for logs. Requests must contain the
-    token.
+    It checks the bearer token (unless `token` is None) and the limits. For logs, `app` stores the name of the model and
+    the number of rows of a request in `scope["ddpn"]`.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, limits: Limits, token: str | None = None) -> None:
@@ -184,7 +184,7 @@ class Middleware:
             _LOG.info("request", extra={"fields": {"request": request_id, **labels, **logged, **outcome}})
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RequestError | None:
-        """Let the app answer; if it does not, return the error for the client."""
+        """Let the app answer a request; return None, or the error for the client if the app did not answer."""
         is_open = self._expected is None or scope["path"] in OPEN_PATHS
         if not is_open and not hmac.compare_digest(_read_header(scope, b"authorization"), self._expected or b""):
             message = "Send the header Authorization: Bearer TOKEN with the token of this server."
@@ -234,7 +234,11 @@ def _read_header(scope: Scope, name: bytes) -> bytes:
 
 
 def _find_route(scope: Scope, status: int) -> str:
-    """Return the path of the route that answered. Paths that clients invent are not counted separately."""
+    """Return the path by which metrics count an answer, such as "/predict" or "/models/visits".
+
+    Answers without a route are counted together as "unmatched" and those with status 401 as "unauthorized", so that
+    clients cannot fill the memory with metrics of invented paths.
+    """
     if status == 401:
         return "unauthorized"
     return getattr(scope.get("route"), "path", "unmatched")

@@ -23,12 +23,15 @@ from ddpn.storage.contents import JsonObject
 from ddpn.storage.model_files import read_consistently
 from ddpn.workflow.model_folder import ModelFolder, SavedModel
 
-#: The probability that is left out in each tail of a distribution, and the most counts that are listed.
+#: The probability that is left out at each end of a distribution, and the most counts that are listed.
 _HIDDEN_MASS, _MAX_LISTED_COUNTS = 5e-5, 400
 
 
 class PredictorInputs(NamedTuple):
-    """The arguments of a predictor: features, and exposures, upper bounds and group labels if the model needs them."""
+    """The arguments of `Predictor.predict`: features, exposures, upper bounds and group labels of rows.
+
+    An argument that the model does not need is None.
+    """
 
     X: Any
     exposure: np.ndarray | None
@@ -48,7 +51,10 @@ DEFAULT_SPEC = PredictionSpec(columns=DEFAULT_OUTPUTS)
 def answer_rows(
     predictor: Predictor, inputs: PredictorInputs, prediction: Prediction, spec: PredictionSpec
 ) -> list[JsonObject]:
-    """Return the requested outputs of every row, ready for JSON."""
+    """Convert the prediction of rows to answers, one dict per row, with the outputs that `spec` lists.
+
+    `inputs` are the rows, from which the predictions of the members are computed if `spec` lists them.
+    """
     columns = prediction.to_columns(spec)
     if spec.pmf is not None:
         columns["pmf"] = np.stack([np.asarray(columns.pop(f"p{count}")) for count in range(spec.pmf + 1)], axis=1)
@@ -64,9 +70,10 @@ def answer_rows(
 
 
 def _list_masses(counts: CountDistribution) -> list[JsonObject]:
-    """List the probabilities of the counts that contain nearly all mass.
+    """List the probabilities of the counts that contain nearly all mass, for each row.
 
-    If there are many counts, of every `step`-th.
+    A row becomes {"first": count, "step": step, "pmf": [...]}, with the probabilities of the counts first,
+    first + step, first + 2 step, ... The step is 1 unless there are more than 400 counts.
     """
     levels = torch.tensor([_HIDDEN_MASS, 1.0 - _HIDDEN_MASS], dtype=torch.float64)
     rows = []
@@ -79,7 +86,7 @@ def _list_masses(counts: CountDistribution) -> list[JsonObject]:
 
 
 def _predict_members(predictor: Predictor, inputs: PredictorInputs) -> list[list[JsonObject]]:
-    """Predict with each member of the mixture, row by row."""
+    """Predict rows with each member of the mixture; return a list of weights and predictions for each row."""
     columns = []
     for name, member in predictor.active_members.items():
         prediction = predictor.predict(inputs.X, inputs.exposure, inputs.upper, of=name)
@@ -95,10 +102,11 @@ def _load(path: Path, columns: dict[str, str | None]) -> tuple[SavedModel, Model
 
 
 class ServedModel:
-    """A loaded model that predicts rows from JSON.
+    """One version of a model folder, loaded to predict the rows of requests.
 
-    `columns` are names of columns (exposure, upper) that a model saved in Python does not store. `version` is the
-    beginning of the checksum of its files, and `Row` the pydantic model of its rows.
+    The arguments `columns` name the columns `exposure` and `upper`, which a model saved in Python does not store. The
+    attribute `columns` lists the columns of requests, `Row` is the pydantic model of a row, `example` a typical row,
+    and `version` the first characters of the checksum of the model's files.
     """
 
     def __init__(self, name: str, path: Path, **columns: str | None) -> None:
@@ -115,12 +123,12 @@ class ServedModel:
         self.predict([([self.Row.model_validate(self.example)], DEFAULT_SPEC)])
 
     def parse_rows(self, rows: Sequence[Row]) -> PredictorInputs:
-        """Convert rows to the arguments of the predictor. Cells are read like those of a file."""
+        """Convert validated rows to the arguments of the predictor. Cells are read like the cells of a file."""
         # Reversed, so that for a column that is both a feature and a role, the feature determines how cells are read.
         columns = {column.name: column for column in reversed(self.columns) if column.is_required}
         fields = {field.alias: name for name, field in self.Row.model_fields.items()}
         frame = pl.DataFrame(
-            [column.series([getattr(row, fields[name]) for row in rows]) for name, column in columns.items()]
+            [column.to_series([getattr(row, fields[name]) for row in rows]) for name, column in columns.items()]
         )
         roles = self.folder.roles
         X = roles.parse(frame, report=lambda sentence: None)
@@ -129,7 +137,10 @@ class ServedModel:
         )
 
     def predict(self, requests: Sequence[tuple[Sequence[Row], PredictionSpec]]) -> list[list[JsonObject] | Exception]:
-        """Predict the rows of several requests together; return an answer or an error for each request."""
+        """Predict the rows of several requests together, which is faster than one after the other.
+
+        Return an answer, one dict per row, or an error for each request.
+        """
         try:
             return self._predict_together(requests)
         except PREDICTION_ERRORS as error:
@@ -157,12 +168,12 @@ class ServedModel:
         return answers
 
 
-#: Information about the split that is shown. Paths and commands are not shown, because they reveal the machine.
+#: The keys of the saved split that clients see. Paths and commands are left out, because they reveal the machine.
 _SPLIT_FACTS = ("how", "rows")
 
 
 def describe_model(served: ServedModel) -> JsonObject:
-    """Describe a model and its columns, ready for JSON."""
+    """Describe a model for clients, ready for JSON: columns, scores, calibration, and limits of its predictions."""
     saved, predictor, roles = served.about, served.predictor, served.folder.roles
     task = saved["task"]
     ood, profile = predictor.calibration.ood, predictor.calibration.profile
@@ -194,7 +205,7 @@ def describe_model(served: ServedModel) -> JsonObject:
 
 
 def _list_limits(served: ServedModel) -> list[str]:
-    """List sentences about the limits of the predictions."""
+    """List sentences that tell clients for which rows the predictions are not reliable."""
     limits = [
         "Predictions hold for rows like the training rows. Predictions of flagged rows may be wrong by any amount."
     ]

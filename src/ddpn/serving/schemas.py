@@ -29,7 +29,7 @@ MAX_QUANTILES, MAX_PMF_COUNT = 99, 1000
 
 
 class DescribedModel(BaseModel):
-    """A model whose field descriptions complete the sentence "FIELD must be ..."."""
+    """A pydantic model whose fields have descriptions that complete the sentence "FIELD must be ..." in messages."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     #: A description of the object, and the noun for its fields, in messages.
@@ -43,14 +43,14 @@ class DescribedModel(BaseModel):
 
 
 class Row(DescribedModel):
-    """A row of a request. `ServedModel.Row` has a field for each column, whose alias is the name of the column."""
+    """A row of a request. Each served model has a subclass (`ServedModel.Row`) with one field per column."""
 
     expectation: ClassVar[str] = "an object with a value per column"
     field_noun: ClassVar[str] = "column"
 
 
 def make_integer_type(low: int, high: int) -> Any:
-    """Return the type of integers in a range. JSON may write them as 3.0."""
+    """Return the pydantic type of integers from `low` to `high`. A float without a fraction, such as 3.0, is one."""
 
     def read(value: object) -> object:
         return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -115,7 +115,7 @@ def make_request_model(name: str, row: type[Row], max_rows: int) -> type[Predict
 
 
 class PredictedRow(TypedDict, total=False):
-    """The outputs of a row. Quantiles are q0.1 and so on."""
+    """The outputs of a row. Requested quantiles are further keys, such as "q0.1"."""
 
     mean: float
     median: int
@@ -135,7 +135,7 @@ class PredictedRow(TypedDict, total=False):
 
 
 class Predictions(TypedDict):
-    """Predictions of rows, in the order of the rows."""
+    """The answer to a request to predict; `predictions` has the rows in the order of the request."""
 
     model: str
     version: str
@@ -145,7 +145,10 @@ class Predictions(TypedDict):
 
 @dataclass
 class Problem:
-    """A problem of a request: a sentence, the position of the row in `rows` (from 0), and the name of the column."""
+    """A problem of a request: a sentence and, if it concerns one row or cell, the row's position and the column.
+
+    `row` is the position in the `rows` of the request, from 0.
+    """
 
     message: str
     row: int | None = None
@@ -177,7 +180,7 @@ STATUSES = {
     429: "Too many requests are waiting.",
     503: "The answer took too long, or the server is stopping.",
 }
-#: The reason why a body cannot be read, by the error of the parser.
+#: What a body must be that cannot be read, by the class of the parser's error; completes "The body ...".
 _UNREADABLE = {
     RecursionError: "must not be nested so deeply",
     UnicodeDecodeError: "must be UTF-8",
@@ -202,7 +205,7 @@ class RequestError(InputError):
         )
 
     def response(self) -> Response:
-        """Return the response as JSON: a message, and every problem with its row and column."""
+        """Return the HTTP response with this error: JSON with a message, and every problem with its row and column."""
         details = [{name: value for name, value in vars(p).items() if value is not None} for p in self.problems]
         # As ASCII, because names of columns can contain characters that UTF-8 cannot encode.
         content = json.dumps({"message": str(self), "problems": details})
@@ -215,7 +218,10 @@ def retry_later(message: str, status: int = 503) -> RequestError:
 
 
 def to_request_error(error: Exception, body: type[DescribedModel] | None = None) -> RequestError:
-    """Convert an error (of FastAPI, of an invalid body, or of rows that a model refuses) to an error for the client."""
+    """Convert an error to one for the client.
+
+    It may come from FastAPI, from pydantic, which checks the request against its model `body`, or from a prediction.
+    """
     if isinstance(error, RequestError):
         return error
     if isinstance(error, RequestValidationError) and body is not None:
@@ -245,7 +251,11 @@ def _list_problems(error: RequestValidationError, body: type[DescribedModel]) ->
 
 
 def _describe_problem(kind: str, location: Sequence[int | str], got: object, body: type[DescribedModel]) -> Problem:
-    """Describe an error of pydantic in the body, a row, or a cell of a row."""
+    """Describe an error that pydantic reports about the body, a row, or a cell of a row.
+
+    `kind` is pydantic's name of the error, `location` the path to the value (such as "rows", 3, "age"), and `got` the
+    value.
+    """
     owner, subject = body, "The body"
     row: int | None = None
     if location[:1] == ("rows",) and len(location) > 1:
@@ -270,7 +280,7 @@ def _describe_problem(kind: str, location: Sequence[int | str], got: object, bod
 
 
 def format_value(value: object) -> str:
-    """Write a value for a message, with its type; long values are shortened."""
+    """Format a value from JSON for a message, such as "text 'blue'" or "null"; shorten long ones."""
     if value is None:
         return "null"
     if isinstance(value, list):

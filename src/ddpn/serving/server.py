@@ -1,4 +1,4 @@
-"""Run the server: socket, signals and process."""
+"""Run the server: open its socket, handle signals, and stop after accepted requests."""
 
 import signal
 import socket
@@ -17,7 +17,9 @@ from ddpn.serving.middleware import Limits, configure_logs
 
 
 def name_models(arguments: list[str]) -> dict[str, Path]:
-    """Return model folders by name: the name in NAME=PATH, or the name of the folder without its extension.
+    """Return the model folders of command-line arguments by name.
+
+    The name is that in NAME=PATH or, for a path alone, the name of the folder without its extension.
 
     >>> {name: str(path) for name, path in name_models(["a/visits.model", "old=b/visits.model"]).items()}
     {'visits': 'a/visits.model', 'old': 'b/visits.model'}

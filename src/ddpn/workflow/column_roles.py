@@ -18,7 +18,10 @@ from ddpn.workflow.config import FitConfig
 
 
 def find_roles(frame: pl.DataFrame, plan: FitConfig) -> Roles:
-    """Decide the role of each column. `drop` and `use` override what the values suggest."""
+    """Decide what each column is for: target, exposure and other roles, which the plan names, or a feature.
+
+    Columns that look useless are left out. The plan's `drop` and `use` override what the values suggest.
+    """
     plan = plan.resolve_columns(frame.columns)
     missing = (*MISSING, *(word for word in plan.missing if word not in MISSING))
     special = {plan.target, plan.exposure, plan.weight, plan.censored, plan.split_column}
@@ -49,7 +52,7 @@ def _profile_column(series: pl.Series, plan: FitConfig, missing: tuple[str, ...]
         notes = (f"Column {series.name}: {len(odd):,} infinite values are treated as missing.",)
     present = values.drop_nulls() if values.null_count() else values
     distinct = present.n_unique()
-    why = _why_useless(values, column, distinct, plan)
+    why = _explain_uselessness(values, column, distinct, plan)
     if series.name in plan.use and distinct:
         why = ""
     parts: tuple[str, ...] = ()
@@ -69,7 +72,7 @@ def _profile_column(series: pl.Series, plan: FitConfig, missing: tuple[str, ...]
     )
 
 
-def _why_useless(values: pl.Series, column: TableColumn, distinct: int, plan: FitConfig) -> str:
+def _explain_uselessness(values: pl.Series, column: TableColumn, distinct: int, plan: FitConfig) -> str:
     present = len(values) - values.null_count()
     if distinct == 0:
         return "no values"

@@ -42,7 +42,7 @@ MIXED = ("glm",)
 BASELINES = ("constant", "poisson_glm", "trees")
 #: The member whose number of networks is `n_networks`.
 NETWORKS = "networks"
-#: New names of options of earlier versions.
+#: The new name of each option that had another name in an earlier version.
 _NEW_NAMES = {"members": "n_networks"}
 #: The shortest time budget, in seconds.
 MIN_SECONDS = 10
@@ -64,12 +64,12 @@ def _check_names(names: object, info: ValidationInfo) -> tuple[str, ...]:
 
 
 def _read_columns(value: object, info: ValidationInfo) -> tuple[str, ...]:
-    """Read a list of names. A single text is one entry, because names of columns may contain commas."""
+    """Convert one or several names of columns to a tuple. A text is one name, because names may contain commas."""
     return _check_names([value] if isinstance(value, str) else value, info)
 
 
 def _read_names(value: object, info: ValidationInfo) -> tuple[str, ...] | None:
-    """Read a list of names, or names that are separated by commas."""
+    """Convert a list of names, or a text with names that are separated by commas, to a tuple."""
     if value is None:
         return None
     words = split_words(value) if isinstance(value, str) else value
@@ -115,7 +115,7 @@ Text = Annotated[str, SkipValidation]
 
 
 class ModelConfig(BaseModel):
-    """Arguments of the estimator. None stands for the estimator's default.
+    """The part of a `FitConfig` that becomes arguments of the estimator. None stands for the estimator's default.
 
     `components` and `beta` are options of the likelihood, which may also be given in `head_options`.
     """
@@ -293,7 +293,7 @@ class FitConfig(ModelConfig):
         return self.ensemble_size is not None or any(value is not None for value in values)
 
     def with_test_rows(self) -> Self:
-        """Return the same configuration with test rows; by default a fifth of all rows."""
+        """Return the configuration unchanged if it asks for test rows, else with a fifth of all rows as test rows."""
         return self if self.asks_for_test_rows else self.replace(shares=SHARES)
 
     def replace(self, **changes: object) -> Self:
@@ -385,8 +385,8 @@ class FitConfig(ModelConfig):
     def regressor(self, **more: Any) -> "CountRegressor | DDPNRegressor":
         """Make the unfitted estimator: a `CountRegressor`, or a `DDPNRegressor` if a number of networks is set.
 
-        The networks of this `DDPNRegressor` are built like those of a `CountRegressor`, and mixed with `MIXED` by
-        default.
+        This `DDPNRegressor` builds its networks as a `CountRegressor` does, and mixes them with `MIXED` by default.
+        `more` are further arguments of the estimator.
         """
         from ddpn.estimators import CountRegressor, DDPNRegressor
 
@@ -413,7 +413,7 @@ class FitConfig(ModelConfig):
 
 
 def _to_config_error(error: ValidationError) -> ConfigError:
-    """Convert the first validation error to a `ConfigError`."""
+    """Convert the first of pydantic's validation errors to a `ConfigError`."""
     first = error.errors()[0]
     raised = first.get("ctx", {}).get("error")
     if isinstance(raised, ConfigError):
@@ -430,7 +430,10 @@ def _to_config_error(error: ValidationError) -> ConfigError:
 
 
 def read_config(options: Mapping[str, object], file: Path | None = None) -> FitConfig:
-    """Read a settings file (TOML). `options` that are not None take precedence over it."""
+    """Make a configuration from a settings file (TOML) and `options`.
+
+    Options that are not None take precedence over the file.
+    """
     settings: JsonObject = {}
     if file is not None:
         try:

@@ -29,7 +29,7 @@ _IMAGES = (".png", ".svg", ".pdf")
 
 
 def evaluate(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS) -> JsonObject:
-    """Return the leaderboard on a table with the target, ready for JSON.
+    """Score a saved model and the models for comparison on a table with the target; return the leaderboard for JSON.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def evaluate(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | N
 
 
 def report_parts(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS) -> JsonObject:
-    """Return the keyword arguments of `write_report` for a table."""
+    """Choose and predict the rows of a report; return the keyword arguments of `write_report`."""
     rows, task = rows_to_score(folder, table, max_rows), folder.task
     held_out = rows.predict_out_of_fold(folder)
     sample = rows.sample if held_out is None else held_out.held_out.rows
@@ -85,10 +85,12 @@ def explain_table(
     progress: Callable[[str], object] | None = None,
     max_rows: int | Literal["auto"] | None = "auto",
 ) -> tuple[Explanation, str]:
-    """Return importance and effects for a table, and a sentence about the rows that were used.
+    """Explain a saved model on a table; return importance and effects, and a sentence about the rows that were used.
 
-    Importance needs the target. If the table has the target, training rows of the model are left out. If the model was
-    fitted to the whole table, importance is measured on one fold, with the copies that were fitted without it.
+    The importance of columns needs the target; without it, there are only effects. With the target, rows to which the
+    model was fitted are left out. If it was fitted to the whole table, importance is measured on the rows of one fold,
+    which are predicted by members that were fitted to the other folds. `progress` is called with a line on each step,
+    and `max_rows` limits the rows that are predicted for each column.
     """
     table, roles = Table.from_rows(table), folder.roles
     most = MAX_ROWS if max_rows == "auto" else max_rows
@@ -115,7 +117,10 @@ def explain_table(
 def explain_rows(
     folder: ModelFolder, table: Table | pl.DataFrame, rows: list[int], of: str = "mean", seed: int = 0
 ) -> Contributions:
-    """Return contributions to the predictions of some rows (numbered from 1), compared with rows of the whole table."""
+    """Compute how much each column adds to the predictions of some rows, compared with rows of the whole table.
+
+    `rows` are row numbers from 1. `of` is "mean" or "spread" (variance / mean).
+    """
     table, roles = Table.from_rows(table), folder.roles
     if bad := [row for row in rows if not 1 <= row <= table.rows]:
         raise InputError(argument="rows", must=f"be numbers from 1 to {table.rows:,}", got=str(bad[0]))
@@ -145,7 +150,10 @@ def parse_rows(text: str) -> list[int]:
 
 
 def check_explanation_file(path: str, overwrite: bool, source: str) -> None:
-    """Raise an error if an explanation cannot be written to `path`. It is called before the explanation is computed."""
+    """Raise an error if `write_explanation` would fail, so that this is known before a long computation.
+
+    `path` is the output, and `source` the table, which must not be overwritten.
+    """
     if Path(path).suffix.lower() in _IMAGES:
         check_free(Path(path), overwrite, source)
     else:
@@ -155,7 +163,7 @@ def check_explanation_file(path: str, overwrite: bool, source: str) -> None:
 def write_explanation(explanation: Explanation | Contributions, path: str, rows: list[int] | None = None) -> None:
     """Write an explanation as a table or an image, depending on the file extension.
 
-    `rows` has the row numbers that contributions show in place of their positions.
+    `rows` are the numbers in the table of the rows that were explained, by which the contributions are labelled.
     """
     ending = Path(path).suffix.lower()
     if ending in _IMAGES:
@@ -170,7 +178,7 @@ def write_explanation(explanation: Explanation | Contributions, path: str, rows:
 
 
 def plain(explanation: Explanation | Contributions, rows: list[int] | None = None) -> JsonObject:
-    """Convert an explanation to plain values for JSON."""
+    """Convert an explanation to dicts, lists, numbers and texts for JSON; `rows` are as for `write_explanation`."""
     if isinstance(explanation, Explanation):
         return explanation.to_dict()
     table = explanation.to_dict()
@@ -216,7 +224,7 @@ def monitor(
     table, roles = Table.from_rows(table), folder.roles
     names = resolve_names(ignore, [column.name for column in roles.columns], "ignore")
     ignored = {part for column in roles.columns if column.name in names for part in column.inputs}
-    rows, notes = _with_counts(folder, table, max_rows)
+    rows, notes = _choose_known_rows(folder, table, max_rows)
     result = compare(
         folder.model.predictor_,
         roles.parse(table.take_rows(draw_rows(table.rows, max_rows).positions)),
@@ -232,8 +240,11 @@ def monitor(
     return replace(result, not_compared=(*result.not_compared, *notes))
 
 
-def _with_counts(folder: ModelFolder, table: Table, max_rows: int | None) -> tuple[RowsToScore | None, list[str]]:
-    """Return the rows with known counts that were not training rows; if there are too few, None and a note."""
+def _choose_known_rows(folder: ModelFolder, table: Table, max_rows: int | None) -> tuple[RowsToScore | None, list[str]]:
+    """Choose rows with known counts to which the model was not fitted; also return sentences about them.
+
+    The rows are None if the table has no target or too few such rows.
+    """
     target = folder.roles.target
     if target is None or target not in table.schema:
         what = "the model does not know its target" if target is None else f"the table has no column {target!r}"

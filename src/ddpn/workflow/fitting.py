@@ -2,6 +2,9 @@
 
 A time budget is spent on fits first; calibration and scores use as many rows as there is time for. Ctrl-C ends the
 current step, and everything that was fitted before is kept.
+
+The task of a fit is the information that is saved with the model: its plan (`FitConfig`), columns, split, warnings and
+scores. In a cross-fitted model, each member has several copies, each of which is fitted without one fold of the rows.
 """
 
 import glob
@@ -50,13 +53,13 @@ from ddpn.workflow.config import FitConfig
 from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, load, read_task
 from ddpn.workflow.preparing import Prepared, checkpoint_path, identity
 
-#: The number of rows as which the overall scores count in each group of calibrated intervals.
+#: In each group of calibrated intervals, the scores of all rows together count as much as this number of its own rows.
 _GROUP_ROWS = 50.0
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """The result of a fit.
+    """The result of a fit: the model folder, and whether an interrupted fit can continue.
 
     `can_continue` is True if the fit was interrupted and its state was saved, so that the same fit can continue.
     """
@@ -91,11 +94,13 @@ def fit(
 
     Without test rows, every row is scored by the copies of the members that were fitted without it.
 
-    `about` goes into the task as it is; `on_step` is called with a description of each step. Ctrl-C ends the training
-    of the networks or of members to compare with; the other steps continue with what was fitted so far. Ctrl-C in one
-    of these other steps, which the `runner` runs, ends all of them. The task names what is `missing` then. The plan's
-    time budget, if there is one, counts from `started` (as `time.monotonic` counts) until the model is saved. Of an
-    `unfinished` model, only what is missing is done.
+    `about` is copied into the task, and `on_step` is called with a description of each step. The time budget of the
+    plan, if there is one, is the time from `started` (on the scale of `time.monotonic`) until the model is saved. If
+    `unfinished` is a saved model, only the steps that it lacks are done.
+
+    Ctrl-C during the training ends the training of the current networks or members; calibration and scores then use
+    what was fitted so far. Ctrl-C during calibration or scores, which the `runner` runs, ends both. The task lists the
+    steps that are `missing` then.
     """
     clock = make_budget_clock(prepared.plan.seconds, started)
     # Computed before the time left is divided, because it takes seconds for many rows.
@@ -161,8 +166,8 @@ def fit_into(
 ) -> Fitted:
     """Fit and save a model folder. An interrupted fit keeps a checkpoint, from which the same fit can continue.
 
-    Meanwhile, no other process can write the folder. If the model cannot be saved there in the end, it is saved
-    elsewhere, and an `InputError` says where.
+    The folder is locked during the fit. If the model cannot be saved in it at the end, it is saved elsewhere, and an
+    `InputError` says where.
 
     Parameters
     ----------
@@ -175,9 +180,10 @@ def fit_into(
     overwrite : bool
         Whether to replace an existing model.
     **options
-        `verbose` (bool) shows progress; `on_step` is called with a description of each step; `started` is when the time
-        budget began, as `time.monotonic` counts; `n_jobs` is the number of processes, or a RayCluster, that fits
-        members; `runner` runs the later steps, and Ctrl-C then ends the current one and skips those after it.
+        `verbose` (bool) shows progress; `on_step` is called with a description of each step; `started` is the start of
+        the time budget, on the scale of `time.monotonic`; `n_jobs` is the number of processes, or the RayCluster, that
+        fits members; `runner` runs the steps after the training, so that Ctrl-C ends the current step and skips the
+        later ones.
 
     Returns
     -------
@@ -207,9 +213,9 @@ def fit_into(
 
 
 def _can_finish(missing: Sequence[str], prepared: Prepared) -> bool:
-    """Return True if the saved model is enough to complete the missing steps.
+    """Return True if the missing steps can be done with the saved model, without fitting it again.
 
-    Scores always need only the model. Calibration of a cross-fitted model also needs the rows that each copy left out.
+    Scores need only the model. Calibration of a cross-fitted model also needs to know which rows each copy left out.
     """
     return missing == ["scores"] or (missing == ["calibration", "scores"] and not prepared.is_cross_fitted)
 
@@ -230,7 +236,7 @@ def fit_prepared(
     options: PipelineOptions,
     schedule: Schedule,
 ) -> FittedPipeline:
-    """Fit a model to a prepared table. If Ctrl-C leaves no result, remove the checkpoint."""
+    """Fit an estimator to a prepared table. If Ctrl-C comes before there is any result, remove the checkpoint."""
     train, validation = prepared.train, prepared.validation
     if prepared.is_cross_fitted:
         train, validation = prepared.known, validation.rows(slice(0, 0))
@@ -250,7 +256,7 @@ def fit_prepared(
 
 
 def _continue(unfinished: ModelFolder, prepared: Prepared, schedule: Schedule) -> FittedPipeline:
-    """Calibrate an unfinished model, if that is missing, on rows to which its members were not fitted."""
+    """Calibrate a saved model that lacks this step, on rows to which its members were not fitted."""
     predictor = unfinished.model.predictor_
     folds = Folds(prepared.train, prepared.validation if len(prepared.validation) else None)
     if unfinished.folds is not None:
@@ -263,7 +269,7 @@ def _continue(unfinished: ModelFolder, prepared: Prepared, schedule: Schedule) -
 
 
 def _score(fitted: FittedPipeline, prepared: Prepared, schedule: Schedule) -> JsonObject | None:
-    """Score the test rows or, if there are none, every row out of fold; as many rows as there is time for.
+    """Score the test rows or, if there are none, every row out of fold; use as many rows as there is time for.
 
     Return the leaderboard, or None if Ctrl-C interrupted or prevented this step; `fitted.missing` then contains
     "scores".
@@ -313,7 +319,10 @@ def calibration_options(plan: FitConfig, time_columns: Sequence[str] = ()) -> Ca
 
 
 def folds_to_score(predictor: Predictor, sample: CountRows, number: np.ndarray) -> Folds:
-    """Return the folds of a saved model: its training rows, and the number of each row's fold."""
+    """Return the folds of a saved cross-fitted model.
+
+    `sample` are its training rows, and `number` the number of each row's fold.
+    """
     return Folds(sample, None, number)
 
 

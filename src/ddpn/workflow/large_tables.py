@@ -28,10 +28,10 @@ _MAX_EXPANSION = 10
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """The training rows of many files, for `ddpn.networks.training.RowStream`. There are about `rows` of them.
+    """A stream of the training rows of a table that is larger than memory, for `ddpn.networks.training.RowStream`.
 
-    Left out are rows whose numbers are in `held_out` (sorted), rows from the time `before` on (if split by time), and
-    all rows of the groups in `held_out_groups`.
+    There are about `rows` training rows. These rows of the table are left out: those whose numbers are in `held_out`
+    (sorted), those from the time `before` on (with a split by time), and those of the groups `held_out_groups`.
     """
 
     table: Table
@@ -47,7 +47,7 @@ class TrainingRows:
 
     @property
     def identity(self) -> str:
-        """A digest by which the files are recognised."""
+        """A digest of the files, which changes if one of them changes."""
         return sha256(repr(self.table.identity()).encode())[:16]
 
     @property
@@ -58,7 +58,7 @@ class TrainingRows:
 
     @property
     def columns(self) -> list[str]:
-        """The columns that training needs."""
+        """The columns of the table that training reads: features, roles, and columns that determine the split."""
         plan = self.plan
         special = (plan.target, plan.exposure, plan.weight, plan.upper_column, plan.censored, plan.split_column)
         names = [*(column.name for column in self.roles.features), *(name for name in (*special, plan.time) if name)]
@@ -66,16 +66,20 @@ class TrainingRows:
         return list(dict.fromkeys([*names, *groups]))
 
     def chunks(self, rows: int, seed: int) -> Iterator[pl.DataFrame]:
-        """Yield tables of this many rows in random order, without end."""
+        """Yield tables of `rows` training rows in random order; after the last row, begin again with the first."""
         return shuffle_chunks(self.table, self.columns, self._keep, rows, seed)
 
     def sample(self, chunk: pl.DataFrame) -> CountRows:
-        """Convert a table to inputs and counts."""
+        """Convert one of the tables that `chunks` yields to features and counts."""
         roles = replace(self.roles, groups=None, group=())
         return roles.read_rows(chunk, self.plan.fractional, report=lambda sentence: None, counts=self.plan.count_range)
 
     def _keep(self, frame: pl.DataFrame, numbers: np.ndarray) -> np.ndarray:
-        """Return a mask of training rows: in the training part, not held out, with a count and a positive weight."""
+        """Return a mask of the training rows of a frame, whose row numbers in the table are `numbers`.
+
+        A training row is not held out, is not a validation or test row by the split, and has a count and a positive
+        weight.
+        """
         plan = self.plan
         kept = self.roles.find_rows_with_target(frame) & ~np.isin(numbers, self.held_out, assume_unique=True)
         if plan.weight is not None:
@@ -120,9 +124,9 @@ def open_table(
 def check_and_draw_rows(
     table: Table, plan: FitConfig, numbers: np.ndarray, verbose: bool = False
 ) -> tuple[pl.DataFrame, int]:
-    """Check all rows of a table, with errors that name the file and its row; return the rows with these numbers.
+    """Check all rows of a table block by block; return the rows with these (sorted) numbers as a frame.
 
-    `numbers` must be sorted. Also return the number of rows with a count and a positive weight.
+    Errors name the file and its row. Also return the number of rows with a count and a positive weight.
     """
     plan = plan.resolve_columns(list(table.schema))
     roles = Roles(plan.target, plan.exposure, plan.weight, (), upper=plan.upper_column, censored=plan.censored)
@@ -149,6 +153,6 @@ def check_and_draw_rows(
 
 
 def stream_facts(stream: TrainingRows, sampled: int) -> dict[str, int]:
-    """Return the numbers of files and rows of a streamed fit, for its saved task."""
+    """Return the numbers of files, of training rows and of sampled rows of a streamed fit, to save with the model."""
     files, rows = len(stream.table.sources), stream.table.rows
     return {"files": files, "rows": rows, "streamed": len(stream), "sampled": sampled}

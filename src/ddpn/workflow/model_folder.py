@@ -1,5 +1,6 @@
 """A model folder: the files of an estimator and, if `ddpn fit` wrote it, task.json with information about the fit.
 
+This information is called the task: the options of the fit, the roles of columns, the split, warnings and scores.
 Reading the task or the description imports no torch.
 """
 
@@ -42,7 +43,8 @@ SEEN_ROWS, FOLDS = "fit/rows.safetensors", "fit/folds.safetensors"
 class ModelFolder:
     """A fitted model with information about its fit and its training rows.
 
-    `seen` is None if the model was loaded only for predictions. If all rows were cross-fitted and there are no test
+    `task` is the content of task.json. `seen` has hashes of the training rows, by which they are recognised in another
+    table; it is None if the model was loaded only for predictions. If all rows were cross-fitted and there are no test
     rows, `folds` has the number of each row's fold.
     """
 
@@ -86,7 +88,11 @@ def _read_task(path: Path, manifest: JsonObject) -> JsonObject:
 
 
 def _make_task(path: Path, estimator: JsonObject | None) -> JsonObject:
-    """Make the task of a model that was saved in Python. It has columns, but no target, split or scores."""
+    """Make the content of task.json for a model that was saved in Python, whose folder has no such file.
+
+    `estimator` is the description of the estimator in the manifest, None for a `Predictor`. The roles of columns are
+    derived from its schema; the target, the split and the scores are unknown.
+    """
     if estimator is None or not estimator["schema"]["is_named"]:
         what = "a Predictor" if estimator is None else "a model that was fitted to an array"
         raise InputError(f"{path} contains {what}, without column names. Save a model that was fitted to a data frame.")
@@ -101,7 +107,7 @@ def _make_task(path: Path, estimator: JsonObject | None) -> JsonObject:
 
 
 class SavedModel:
-    """A model folder whose manifest and task are read (once each), but whose members are not loaded yet.
+    """A model folder whose manifest and task can be read before its members are loaded. Each file is read once.
 
     Parameters
     ----------
@@ -125,7 +131,7 @@ class SavedModel:
     @cached_property
     @wrap_load_errors
     def roles(self) -> Roles:
-        """The roles of columns."""
+        """The roles of the columns of a table, as in the fit unless the arguments `columns` change them."""
         path = self.path
         columns: JsonObject = self._columns
         roles = replace(Roles.from_dict(self.task["roles"]), **columns)
@@ -139,8 +145,9 @@ class SavedModel:
     def describe(self) -> JsonObject:
         """Return information about the model and its fit, ready for JSON.
 
-        `ood` is True if the model can flag unusual rows. `recalibration` and `groups` describe the calibration of
-        distributions and intervals, None if there is none. `counts` is the range of possible counts.
+        The key `ood` is True if the model can flag out-of-distribution rows. `recalibration` describes how
+        distributions were recalibrated, and `groups` the groups within which intervals were calibrated; they are None
+        if this was not done. `counts` is the range of possible counts.
         """
         about = {name: self.manifest[name] for name in ("ddpn", "members")}
         calibration = {name: self.manifest.get(name) for name in ("groups", "counts")}

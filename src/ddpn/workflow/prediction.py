@@ -1,4 +1,7 @@
-"""Predict the rows of a table with a saved model. `PredictionSpec` lists the columns of the result."""
+"""Predict the rows of a table with a saved model. `PredictionSpec` lists the columns of the result.
+
+Long tables are predicted in blocks of successive rows. A row is flagged if it is unlike the training rows (OOD).
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -30,9 +33,11 @@ def predict_rows(
     summary: TableSummary | None = None,
     days: frozenset[str] = frozenset(),
 ) -> Prediction:
-    """Predict rows like `Predictor.predict`; if there is a `summary`, add the states of their cells to it.
+    """Predict rows like `Predictor.predict`, and count unusual cells for a report.
 
-    `days` are columns with days since 1970, which reasons show as dates.
+    `of` is the name of the member that predicts; by default it is the mixture. If there is a `summary`, it counts which
+    cells are unusual, such as missing values or unknown levels. `days` are columns with days since 1970, which are
+    shown as dates where a row's reasons for being flagged are listed.
     """
     X = predictor.parse(X)
     prediction = replace(predictor.predict(X, exposure, upper, groups, of), days=days)
@@ -48,7 +53,10 @@ _MIN_PERCENT_ROWS = 100
 
 
 class Findings:
-    """Counts what is unusual about a table, block by block. Counts of other blocks can be merged."""
+    """Counts of what is unusual about a table: unusual cells, flagged rows, and unknown interval groups.
+
+    Each block of rows is added after its prediction. Counts from other processes can be merged.
+    """
 
     def __init__(self, predictor: Predictor, spec: PredictionSpec) -> None:
         self._calibration = calibration = predictor.calibration
@@ -60,7 +68,7 @@ class Findings:
         self._notes: dict[str, str] = {}
 
     def add(self, prediction: Prediction) -> None:
-        """Count the rows of a block, its flagged rows, and its groups."""
+        """Add a predicted block: count its rows, its flagged rows, and its rows by interval group."""
         self._rows += len(prediction)
         if self._alpha is not None and self._calibration.ood is not None:
             self._flagged += int(self._calibration.ood.is_ood(prediction.ood_pvalue, self._alpha).sum())
@@ -82,7 +90,7 @@ class Findings:
         }
 
     def merge(self, facts: JsonObject) -> None:
-        """Add the counts of other blocks, as returned by `as_dict`."""
+        """Add the counts of other blocks, which `as_dict` returned in another process."""
         self._rows, self._flagged = self._rows + facts["rows"], self._flagged + facts["flagged"]
         self._groups.update(facts["groups"])
         self._notes = facts["notes"] | self._notes
@@ -142,7 +150,10 @@ def predict(
 
 
 def check_spec(predictor: Predictor, spec: PredictionSpec) -> PredictionSpec:
-    """Return the spec for a model; raise an error if the model cannot fulfil it, before the work begins."""
+    """Raise an error if a model cannot predict the columns of a spec, before the work begins.
+
+    Return the spec without optional columns that the model lacks.
+    """
     spec = spec.for_model(predictor.members, predictor.calibration.ood is not None)
     if spec.ood is not None:
         check_alpha(spec.ood, len(predictor.calibration.require_ood().scores))
@@ -159,8 +170,8 @@ def predict_block(
 ) -> pl.DataFrame:
     """Predict a block of rows, and add what is unusual about them to `findings`.
 
-    `first` is the number of rows before this block. `note` is called with sentences about cells that cannot be read; by
-    default they are warnings.
+    `first` is the number of rows of the table before this block. `note` is called with sentences about cells that
+    cannot be read; by default they are shown as warnings.
     """
     roles, predictor = folder.roles, folder.model.predictor_
     with label_row_errors(np.arange(first, first + frame.height) + 1):
@@ -182,10 +193,10 @@ def predict_block(
             parts.append(prediction.to_frame(spec))
         findings.add(prediction)
     predictions = pl.concat(parts)
-    return _beside(frame, predictions) if spec.keep else predictions
+    return _append_predictions(frame, predictions) if spec.keep else predictions
 
 
-def _beside(frame: pl.DataFrame, predictions: pl.DataFrame) -> pl.DataFrame:
+def _append_predictions(frame: pl.DataFrame, predictions: pl.DataFrame) -> pl.DataFrame:
     """Append predictions to the columns of a table, with a prefix for names that already exist."""
     names: dict[str, str] = {}
     for name in predictions.columns:

@@ -46,10 +46,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A table that is ready for a fit. `leaks` and `warnings` are sentences that are saved with the model.
+    """A table that is ready for a fit: its checked rows, the roles of its columns, and the split.
 
-    With a split by time, `time_columns` are inputs that change with time. `stream` reads the training rows of a table
-    that is larger than memory; `sample` then contains only some of its rows.
+    `sample` has the rows with known counts. `leaks` and `warnings` are sentences that are saved with the model. With a
+    split by time, `time_columns` are inputs that change with time. For a table that is larger than memory, `sample`
+    has only some of the rows, and `stream` reads the training rows; otherwise `stream` is None.
     """
 
     plan: FitConfig
@@ -85,7 +86,7 @@ class Prepared:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The digest of the rows (`fingerprint`)."""
+        """A digest of the rows, by which a later fit recognises the same table."""
         return fingerprint(self.sample)
 
     @property
@@ -98,11 +99,11 @@ class Prepared:
 
     @property
     def is_scored_out_of_fold(self) -> bool:
-        """True if there are no test rows, so that every row is scored by copies that were fitted without it."""
+        """True if there are no test rows, so that each row is scored by members that were fitted to other folds."""
         return not self.counts["test"]
 
     @property
-    def rows_words(self) -> str:
+    def row_counts_text(self) -> str:
         """A description of the numbers of training, validation and test rows."""
         return describe_parts(self.counts, FOLDS if self.is_cross_fitted else 0)
 
@@ -171,7 +172,7 @@ def _prepare_frame(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepar
 
 
 def _read(frame: pl.DataFrame, plan: FitConfig) -> tuple[Roles, CountRows, list[str]]:
-    """Read the roles of columns and the rows with a known target; also return sentences about cells and rows."""
+    """Decide the roles of columns and read the rows with a known target; also return sentences about problems."""
     roles = find_roles(frame, plan)
     # `report` does nothing, because the notes of the columns already say how cells were read.
     sample = roles.read_rows(frame, plan.fractional, report=lambda sentence: None, counts=plan.count_range)
@@ -183,7 +184,7 @@ def _read(frame: pl.DataFrame, plan: FitConfig) -> tuple[Roles, CountRows, list[
 
 
 def _describe_roles(frame: pl.DataFrame, roles: Roles, plan: FitConfig) -> list[str]:
-    """Return sentences about assumptions that were made to read text in the target and in other columns with a role."""
+    """Describe the assumptions by which text in the target and in other columns with a role was read as numbers."""
     sentences = [note for name, written in roles.formats.items() for note in describe_number_format(name, written)]
     if plan.target not in roles.formats:
         return sentences
@@ -206,7 +207,10 @@ def _describe_columns(
     plan: FitConfig,
     clock: Clock = NO_LIMIT,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return sentences about target leaks, and about other problems of columns that the user has not confirmed."""
+    """Describe columns that may leak the target, and other problems of columns; return both as sentences.
+
+    Columns in `plan.use` are not reported.
+    """
     check = partial(find_column_problems, sample, roles.dates.inputs, plan.use)
     findings, skipped = run_checks([check], clock)
     leaks = tuple(describe_finding(finding) for finding in findings if finding.kind == FindingKind.LEAK)
@@ -221,9 +225,11 @@ def diagnose_table(
     max_rows: int | None,
     progress: Callable[[str], object] | None = None,
 ) -> "Diagnosis":
-    """Return the `Diagnosis` of a table's target. Its notes contain warnings about the table, target leaks first.
+    """Diagnose the target of a table, such as its dispersion; warnings about the table are notes of the `Diagnosis`.
 
-    All rows are checked. From more than 300,000 rows, 300,000 are drawn first, unless all are to be diagnosed.
+    `mean_model` predicts the means (an argument of `ddpn.analysis.diagnosis`), and at most `max_rows` rows are
+    diagnosed (None: all). All rows are checked. Of more than 300,000 rows, 300,000 are drawn first, unless `max_rows`
+    is None. Target leaks come first in the notes. `progress` is called with a line on each step.
     """
     table = Table.from_rows(table)
     plan = plan.resolve_columns(list(table.schema))
@@ -244,7 +250,10 @@ def diagnose_table(
 def _split_warnings(
     sample: CountRows, split: RowSplit, roles: Roles, plan: FitConfig, timed: pl.DataFrame, clock: Clock
 ) -> list[str]:
-    """Describe why scores may be too good for new rows: rows belong to groups, or counts change with time."""
+    """Describe reasons why scores may be better than for new rows: rows belong to groups, or counts change with time.
+
+    `timed` is the table with its columns of dates, in which a trend is looked for.
+    """
     if plan.time is not None:
         earlier = np.concatenate([split.rows.train, split.rows.validation])
         column = next(candidate for candidate in roles.columns if candidate.name == plan.time)
@@ -285,7 +294,11 @@ def checkpoint_path(path: Path, prepared: Prepared) -> Path:
 def _make_training_rows(
     table: Table, frame: pl.DataFrame, prepared: Prepared, numbers: np.ndarray, used: int
 ) -> TrainingRows:
-    """Return the stream of all training rows. `numbers` has the row numbers of `frame` in the table."""
+    """Make the stream of all training rows of a table that is larger than memory.
+
+    `frame` are the sampled rows, which were `prepared`, `numbers` their row numbers in the table, and `used` the number
+    of all rows with a count and a positive weight.
+    """
     plan, rows, positions = prepared.plan, prepared.split.rows, prepared.sample.row_numbers - 1
     if not len(rows.validation):
         raise InputError("A streamed table must have validation rows, got a split without them.")

@@ -29,11 +29,11 @@ from ddpn.workflow.splitting import split_rows
 
 @dataclass(frozen=True)
 class RowsToScore:
-    """Rows on which a model can be scored, and the same rows as a data frame.
+    """Rows on which a model can be scored: `sample`, and the same rows as a data frame.
 
-    `total` is the number of rows from which they were drawn. `note` says which rows these are, unless they are all
-    rows, and `meaning` what their scores mean. If the model was fitted to all of them, `folds` has their folds, and
-    they must be scored out of fold.
+    `total` is the number of rows from which they were drawn. `note` is a sentence that says which rows these are, ""
+    for all rows. `meaning` is a sentence that says for which new rows the scores hold, "" if this is obvious. If the
+    model was fitted to these rows, they must be scored out of fold, and `folds` has their folds; otherwise it is None.
     """
 
     sample: CountRows
@@ -44,7 +44,7 @@ class RowsToScore:
     folds: Folds | None = None
 
     def predict_out_of_fold(self, folder: ModelFolder) -> CalibratedRows | None:
-        """Return the rows with their out-of-fold predictions and calibration; None if the rows are new."""
+        """Predict each row by members that were fitted to other folds; return None if all rows are new to the model."""
         if self.folds is None:
             return None
         plan = FitConfig(**folder.task["plan"])
@@ -65,7 +65,7 @@ class KnownRows(NamedTuple):
     without_target: int
 
     def draw(self, mask: np.ndarray, max_rows: int | None) -> RowDraw:
-        """Draw from the rows of a mask. Positions in the result are row numbers of the table."""
+        """Draw at most `max_rows` of the rows in a mask. Positions in the result are row numbers of the table."""
         rows = np.flatnonzero(mask)
         weight = None if self.weight is None else self.weight[rows]
         draw = draw_rows(len(rows), max_rows, y=self.y[rows], weight=weight)
@@ -79,7 +79,7 @@ def count_targets(folder: ModelFolder, table: Table) -> int:
 
 
 def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
-    """Check all rows of a table block by block; return what is needed to choose the rows to score.
+    """Check all rows of a table block by block; return counts, weights and hashes, to choose the rows to score.
 
     If a column has cells that cannot be read, its first block with such cells is reported in a warning.
     """
@@ -117,10 +117,10 @@ def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
 
 
 def rows_to_score(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS) -> RowsToScore:
-    """Choose the rows of a table with the target that are scored, without the rows to which the model was fitted.
+    """Choose the rows of a table with the target on which a model is scored: those to which it was not fitted.
 
-    From the training table these are the test rows or, if there are none, all rows, which are scored out of fold. From
-    more than `max_rows` rows, some are drawn.
+    If the table is the training table, these are its test rows or, without test rows, all rows, which are scored out of
+    fold. If there are more than `max_rows` rows, this number is drawn.
     """
     table = Table.from_rows(table)
     scanned = scan_rows(folder, table)
@@ -147,7 +147,10 @@ def _read_sample(folder: ModelFolder, frame: pl.DataFrame) -> CountRows:
 
 
 def _training_rows(folder: ModelFolder, table: Table, missing: str, max_rows: int | None) -> RowsToScore | None:
-    """Return the rows of the training table that are scored; None if the table is not the training table."""
+    """Choose the rows to score of the training table; return None if `table` is another table.
+
+    `missing` is a sentence about rows without a count.
+    """
     frame = table.read()
     sample = _read_sample(folder, frame)
     sample = sample.rows(sample.has_weight)

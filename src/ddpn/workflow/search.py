@@ -38,7 +38,10 @@ _REFIT_FOLDS, _REFIT_SECONDS, _MAX_RESERVED_SHARE = 2.0, 5.0, 0.6
 
 
 class ScoredRows:
-    """The rows on which trials are scored, fold after fold: their weights, groups and blocks."""
+    """The weights and groups of the rows on which trials are scored, fold after fold, and their division into blocks.
+
+    Blocks of rows are the units of the test that prunes trials.
+    """
 
     def __init__(self, folds: Sequence[Prepared]) -> None:
         tests = [fold.test for fold in folds]
@@ -59,7 +62,7 @@ class ScoredRows:
         return len(self.weight)
 
     def mean_losses(self, losses: np.ndarray) -> dict[int, float]:
-        """Return the weighted mean loss of each block, for the losses of the first rows."""
+        """Return the weighted mean loss of each block by its number; `losses` has the losses of the first rows."""
         weight, block = self.weight[: len(losses)], self.block[: len(losses)]
         sums, totals = np.bincount(block, weight * losses), np.bincount(block, weight)
         return {step: float(sums[step] / totals[step]) for step in np.flatnonzero(totals).tolist()}
@@ -128,7 +131,7 @@ class Search:
         return min(max_seconds, _REFIT_SECONDS + _REFIT_FOLDS * ratio * float(np.mean(self.best.seconds)))
 
     def run(self) -> None:
-        """Run trials until a limit is reached. Ctrl-C is raised, but the scores of completed folds are kept."""
+        """Run trials until a limit is reached. Ctrl-C raises a `KeyboardInterrupt`; scores of completed folds stay."""
         if self.store.folder.exists():
             self._on_step("Continuing with the scores of the interrupted search")
         width = self._read_width()
@@ -158,7 +161,7 @@ class Search:
         return width
 
     def _describe(self, trial: Trial) -> str:
-        """Describe a completed trial, and the time or trials left, in one line."""
+        """Describe a completed trial, and the time or the number of trials that is left, in one line."""
         outcome = trial.dropped or f"CRPS {trial.crps:.4g}"
         parts = [f"Trial {trial.number}: {outcome}; best {self.best.crps:.4g} (trial {self.best.number})"]
         if self._max_trials < math.inf:

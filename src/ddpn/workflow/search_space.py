@@ -66,12 +66,12 @@ def check_search(
 
 
 def default_settings(names: Sequence[str]) -> Settings:
-    """Return the settings of `ddpn fit`. "auto" depends on the number of rows."""
+    """Return the values that `ddpn fit` uses for these settings by default. "auto" depends on the number of rows."""
     return {name: getattr(_DEFAULTS, name, DEFAULT_LIKELIHOOD) for name in names}
 
 
 def with_settings(plan: FitConfig, settings: Mapping[str, float | int | str]) -> FitConfig:
-    """Return the plan with these settings, which the plan must not fix."""
+    """Return a plan with the values of these settings, none of which the plan may set itself."""
     options, training = JsonObject(), dict(plan.training_options or {})
     for name, value in settings.items():
         if name in _TRAINING:

@@ -1,6 +1,6 @@
-"""Split rows into training, validation and test rows: at random, by a column, or by time.
+"""Split rows into training, validation and test rows (the three parts): at random, by a column, or by time.
 
-Groups of rows stay together.
+Rows of a group stay in one part.
 """
 
 from typing import NamedTuple
@@ -23,7 +23,10 @@ MIN_GROUPS = 5
 
 
 class RowSplit(NamedTuple):
-    """The rows of each part, a description of the split and, for groups of rows, the meaning of test scores."""
+    """The positions of the rows of each part, and a description of the split, such as "at random".
+
+    If rows belong to groups, `meaning` is a sentence that says for which new rows the test scores hold; else it is "".
+    """
 
     rows: SplitRows
     how: str
@@ -36,8 +39,8 @@ def split_rows(
     """Split rows as the plan requires.
 
     Unless the plan asks for test rows, up to 5,000 rows are all training rows, which are cross-fitted. If there are few
-    rows, none are kept for validation. `labels` are the names of the rows in messages (default: numbers from 1). Rows
-    with equal labels in `group` stay in one part.
+    rows, none are kept for validation. Messages name rows by `labels` (default: numbers from 1). Rows with equal
+    elements in `group` stay in one part.
     """
     labels = np.arange(1, frame.height + 1) if labels is None else labels
     if frame.height < MIN_ROWS:
@@ -91,7 +94,10 @@ def _split_by_time(
 
 
 def read_times(frame: pl.DataFrame, name: str, labels: np.ndarray, of_text: bool = False) -> pl.Series:
-    """Return the column of times; raise an `InputError` if a time is missing or is text (allowed with `of_text`)."""
+    """Return a column of times. A missing time raises an `InputError`, and so does text unless `of_text` is True.
+
+    Messages name rows by `labels`.
+    """
     series = frame[check_column(name, frame.columns, "time", InputError)]
     is_text = of_text and series.dtype == pl.String
     if not (series.dtype.is_temporal() or series.dtype.is_numeric() or is_text):

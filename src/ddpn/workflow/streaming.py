@@ -142,7 +142,11 @@ def _predict_in_memory(
     done: Callable[[int], None],
     findings: "Findings",
 ) -> int:
-    """Predict a short table at once. Predict a long table to standard output by blocks, after all rows are checked."""
+    """Predict a table in this process and return the number of rows.
+
+    A short table is predicted at once. A long one, whose target is standard output, is predicted block by block after
+    all rows are checked. `done` is called with numbers of predicted rows.
+    """
     from ddpn.workflow.prediction import predict_block
 
     rows, blocks = 0, table.list_blocks()
@@ -163,7 +167,10 @@ def _predict_in_memory(
 
 
 class _Work(NamedTuple):
-    """Everything that the jobs share. `sizes` are the sizes of the files, which nodes of a cluster must see as well."""
+    """What the jobs of one call of `predict_files` share, and each node of a cluster receives.
+
+    `sizes` are the sizes of the table's files on this machine. Other nodes must see files of the same sizes.
+    """
 
     folder: ModelFolder
     table: Table
@@ -191,7 +198,7 @@ def _check_job(work: _Work, block: Block) -> dict[str, bytes]:
 
 
 def _predict_job(work: _Work, block: Block) -> dict[str, bytes]:
-    """Predict a block; return a part of the output, and information about it: rows, columns and what is unusual."""
+    """Predict a block; return the files of its part: the output, and the number of rows, columns and findings."""
     from ddpn.workflow.prediction import Findings, predict_block
 
     work.check(block)

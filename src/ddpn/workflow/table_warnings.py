@@ -71,8 +71,9 @@ _REMEDIES = {
 
 
 def describe_trend(change: float, time: str, is_input: bool) -> str:
-    """Return the warning that later counts differ by this share from the predictions of a model of earlier rows.
+    """Return the warning that counts change with time.
 
+    `change` is the share by which later counts differ from the predictions of a model of earlier rows, such as 0.2.
     `time` is the column of times, and `is_input` is True if the time is an input of the model.
     """
     side = "higher" if change > 0 else "lower"

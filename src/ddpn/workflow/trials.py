@@ -115,9 +115,11 @@ def split_for_trials(prepared: Prepared) -> list[Prepared]:
 
 
 def score_fold(folds: list[Prepared], number: int, settings: Settings, clock: Clock) -> dict[str, bytes]:
-    """Fit the training rows of a fold; return the CRPS of its test rows, and the seconds, as files of a job.
+    """Fit the training rows of fold `number` with some settings, and score its test rows.
 
-    Normals are rounded to counts. When the `clock` ends, a `TimeLimitError` is raised.
+    Return the CRPS of each test row and the seconds that this took, as the files of a job (`ddpn.runtime.jobs`). A
+    Normal is scored by the probabilities of the counts to which its draws would be rounded. When the `clock` ends, a
+    `TimeLimitError` is raised.
     """
 
     def check_time(step: str = "") -> None:

@@ -217,7 +217,7 @@ def tune(
 
 
 def summarize_search(search: Search) -> TuningResult:
-    """Summarize the outcome of the trials so far."""
+    """Choose the best settings by the trials so far, and summarize the search."""
     best, gain = choose_trial(search.trials, search.rows.weight, search.rows.group)
     folds = len(search.folds)
     scored_on = "the validation rows" if folds == 1 else f"{folds} folds of the training and validation rows"
@@ -252,9 +252,10 @@ def compute_chance_gain(trials: int) -> float:
 def choose_trial(
     trials: Sequence[Trial], weight: np.ndarray, group: np.ndarray | None = None
 ) -> tuple[Trial | None, Gain]:
-    """Choose the trial to refit (None for the defaults).
+    """Choose the trial whose settings are refitted; return it (None for the defaults) and its gain over the defaults.
 
-    The first of the completed `trials` has the defaults. `weight` and `group` are those of the scored rows.
+    The first of the completed `trials` has the defaults. `weight` and `group` are the weights and groups of the rows on
+    which trials were scored.
     """
     whole = [trial for trial in trials[1:] if not trial.dropped]
     if not whole:
