@@ -13,7 +13,7 @@ from ddpn.distributions import Recalibrated
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.runtime.errors import InputError
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.examining import report_parts
+from ddpn.workflow.examining import collect_report_arguments
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.model_folder import describe, load
 from ddpn.workflow.prediction import predict
@@ -79,6 +79,6 @@ def test_a_saved_folder_predicts_the_same_and_reports_groups_that_are_unknown(fo
 
 
 def test_the_report_has_the_recalibration_and_the_coverage_by_group(folder, tmp_path):
-    text = write_report(tmp_path / "report.html", **report_parts(folder, TABLE)).read_text(encoding="utf-8")
+    text = write_report(tmp_path / "report.html", **collect_report_arguments(folder, TABLE)).read_text(encoding="utf-8")
     for words in ("Coverage by shop", "calibrated within these groups", "recalibrated by a monotone map"):
         assert words in text

@@ -16,7 +16,7 @@ from ddpn.rows.checks import RowError, label_row_errors
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow import prediction
-from ddpn.workflow.examining import evaluate, explain_table, monitor, report_parts
+from ddpn.workflow.examining import collect_report_arguments, evaluate, explain_table, monitor
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.model_folder import ModelFolder, load, read_task
 from ddpn.workflow.prediction import predict, predict_rows
@@ -223,7 +223,7 @@ def test_new_rows_beside_those_of_fit_are_scored_alone(cross_fitted_folder, tabl
 
 
 def test_reports_and_explanations_of_a_table_that_was_fitted_as_a_whole(cross_fitted_folder, table, new):
-    parts = report_parts(cross_fitted_folder, table)
+    parts = collect_report_arguments(cross_fitted_folder, table)
     board = gather_leaderboard(parts)
     assert list(board.verdict.sentences) == cross_fitted_folder.task["scores"]["verdict"]["sentences"]
     assert (board.rows, board.evaluation.row_words) == (300, "out-of-fold rows")
@@ -260,18 +260,18 @@ def test_leaks_are_repeated_and_forbid_a_positive_verdict(folder, table):
     assert scores["verdict"]["level"] == "unusable"
     assert leak in scores["verdict"]["sentences"]
     assert scores["warnings"] == [leak, *folder.task["warnings"]]
-    parts = report_parts(leaking, table.head(80))
+    parts = collect_report_arguments(leaking, table.head(80))
     assert (parts["leak"], parts["warnings"]) == (leak, folder.task["warnings"])
     assert gather_leaderboard(parts).verdict.level == "unusable"
 
 
 def test_the_report_has_the_verdict_of_evaluate_and_the_rows_of_the_file(folder, table, patients):
-    parts = report_parts(folder, table)
+    parts = collect_report_arguments(folder, table)
     assert list(gather_leaderboard(parts).verdict.sentences) == folder.task["scores"]["verdict"]["sentences"]
     assert parts["sample"].labels.tolist() == (patients.split.rows.test + 1).tolist()
     assert parts["ids"] == ("patient", [f"p{row}" for row in patients.split.rows.test])
     assert parts["task"]["numbering"].startswith("Rows are numbered as in the file")
-    assert report_parts(folder, table.drop("patient"))["ids"] is None
+    assert collect_report_arguments(folder, table.drop("patient"))["ids"] is None
 
 
 def test_a_cell_that_cannot_be_read_is_reported(folder, table):

@@ -183,7 +183,7 @@ def explain(
         else:
             explanation = examining.explain_rows(folder, table, row_numbers, of)
     if as_json:
-        print_json({"model": str(model), "data": data, **examining.plain(explanation, row_numbers)})
+        print_json({"model": str(model), "data": data, **examining.to_plain_values(explanation, row_numbers)})
     elif row_numbers is None:
         _show_explanation(explanation, note)
     else:

@@ -197,10 +197,10 @@ def report(
     row_limit = parse_max_rows(max_rows)
     folder, table = _open_model_and_table(model, data, columns, Layout(sheet, skip_rows))
     from ddpn.analysis.report import write_report
-    from ddpn.workflow.examining import report_parts
+    from ddpn.workflow.examining import collect_report_arguments
 
     with redirect_stdout(sys.stderr):
-        write_report(out, progress=print_step, **report_parts(folder, table, row_limit))
+        write_report(out, progress=print_step, **collect_report_arguments(folder, table, row_limit))
     typer.echo(f"Report written to {out}", err=True)
 
 

@@ -92,7 +92,7 @@ def join_texts(table: Mapping[str, Sequence[object]], columns: str | Sequence[st
 
 
 def _text(column: str, row: int, value: object) -> str:
-    """Return the text of a cell; "" if it is None or NaN."""
+    """Return the text of a cell; "" if it is None or NaN. Messages name the cell by its column and row."""
     if value is None or (isinstance(value, float) and isnan(value)):
         return ""
     if not isinstance(value, str):
@@ -278,7 +278,7 @@ def as_points(points: ArrayLike, name: str) -> np.ndarray:
 
 
 def _array(values: ArrayLike) -> np.ndarray:
-    """Convert values to an array. If that fails, return an array with one object."""
+    """Convert values to an array. If that fails, return an array with one object, which later checks refuse."""
     if isinstance(values, Tensor):
         return values.detach().cpu().numpy()
     try:

@@ -50,7 +50,9 @@ def evaluate(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | N
     return {"note": rows.note, **board.to_dict(), "warnings": folder.task["leaks"] + folder.task["warnings"]}
 
 
-def report_parts(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS) -> JsonObject:
+def collect_report_arguments(
+    folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS
+) -> JsonObject:
     """Choose and predict the rows of a report; return the keyword arguments of `write_report`."""
     rows, task = rows_to_score(folder, table, max_rows), folder.task
     held_out = rows.predict_out_of_fold(folder)
@@ -177,7 +179,7 @@ def write_explanation(explanation: Explanation | Contributions, path: str, rows:
     write_file(table, path)
 
 
-def plain(explanation: Explanation | Contributions, rows: list[int] | None = None) -> JsonObject:
+def to_plain_values(explanation: Explanation | Contributions, rows: list[int] | None = None) -> JsonObject:
     """Convert an explanation to dicts, lists, numbers and texts for JSON; `rows` are as for `write_explanation`."""
     if isinstance(explanation, Explanation):
         return explanation.to_dict()

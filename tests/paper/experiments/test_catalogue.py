@@ -111,7 +111,7 @@ def test_length_of_stay_has_the_methods_of_the_paper_and_exact_glms():
     assert [m.exact for m in stays.methods] == [False] * 13 + [True] * 4
     assert [run.training.hidden for run in stays.runs()[:13]] == [(128, 128, 128, 64)] * 10 + [()] * 3
     dp_glm = stays.runs()[12]
-    assert (dp_glm.method.label, dp_glm.sees) == ("DP GLM", ["features", "constant"])
+    assert (dp_glm.method.label, dp_glm.projection_inputs) == ("DP GLM", ["features", "constant"])
     assert stays.training.score == "loss"
     assert stays.training.n_networks == 5
     # 15 epochs of 80,000 rows in batches of 128; the 16,000 rows of the sample are seen 75 times.

@@ -86,9 +86,9 @@ def test_features_computed_once_give_the_same_results(model, data, tmp_path, mon
 
 def test_rounding_and_storage_of_features_do_not_change_the_identity_of_rows(model, data, monkeypatch):
     """Otherwise results of a GPU, or of a process with another number of threads, would be discarded."""
-    experiment, usual = parse_reviews(model), rows.through
+    experiment, usual = parse_reviews(model), rows.compute_features
     cached = load_rows(experiment)
-    monkeypatch.setattr(rows, "through", lambda *arguments: usual(*arguments) * (1 + 1e-6))
+    monkeypatch.setattr(rows, "compute_features", lambda *arguments: usual(*arguments) * (1 + 1e-6))
     assert load_rows(experiment).identity == cached.identity
     monkeypatch.setattr(rows, "_MAX_MEMORY_SHARE", 0.0)
     assert load_rows(experiment).identity == cached.identity

@@ -47,9 +47,9 @@ def inventory() -> Dataset:
 
 
 def _check_classes(numbers: np.ndarray, names: np.ndarray | None, path: str) -> tuple[str, ...]:
-    """Return the names of the classes (their numbers, if they have no names).
+    """Check that every beam has a geometry class with a name; return the names of all classes.
 
-    Raise an error for unknown class numbers.
+    `numbers` has the class of each beam. Without `names`, the names are the numbers.
     """
     class_names = np.arange(numbers.max(initial=0) + 1).astype(int) if names is None else names
     bad = np.flatnonzero((numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= len(class_names)))

@@ -72,7 +72,7 @@ def coco_people() -> Dataset:
 
 
 def _count_people(path: Path) -> tuple[list[str], list[float]]:
-    """Return the files and the counts of all images with people."""
+    """Count the people in the images of an annotation file; return the image files with people, and their counts."""
     try:
         with path.open("rb") as file:
             kept = json.load(file, object_hook=lambda entry: {k: v for k, v in entry.items() if k in _KEPT})

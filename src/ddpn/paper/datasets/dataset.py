@@ -1,4 +1,7 @@
-"""Data sets: inputs, counts and the rows of each part; where they come from, how they are downloaded and loaded."""
+"""Data sets: inputs, counts and their split; where they come from, how they are downloaded and loaded.
+
+The three parts of a split are the training, validation and test rows.
+"""
 
 import errno
 import os
@@ -27,12 +30,12 @@ PARTS = ("train", "validation", "test")
 
 
 class Split(NamedTuple):
-    """Row numbers of three parts, which together are all rows, each once.
+    """The row numbers of training, validation and test rows. Every row of a data set is in one of them.
 
     Parameters
     ----------
     train, validation, test : array of int
-        The row numbers of each part.
+        The row numbers, from 0.
     """
 
     train: NDArray[np.int64]
@@ -41,7 +44,7 @@ class Split(NamedTuple):
 
     @property
     def n(self) -> int:
-        """The number of rows of the data."""
+        """The number of rows of all three parts together."""
         return sum(map(len, self))
 
 
@@ -72,13 +75,14 @@ def split(n: int, seed: int = SEED, shares: Sequence[float] = SHARES) -> Split:
     return Split(*np.split(rows, [int(round(share, 9) * n) for share in (shares[0], shares[0] + shares[1])]))
 
 
-#: Numeric inputs from raw columns and the training rows, from which statistics are taken.
+#: A function that computes numeric inputs, by name, from a table and the numbers of its training rows, whose means and
+#: standard deviations scale the inputs.
 Encoding = Callable[[Any, NDArray[np.int64]], Mapping[str, NDArray[np.float64]]]
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Counts with the inputs they are predicted from; columns that leak the counts are left out.
+    """Counts and the inputs from which they are predicted, with a split. Columns that leak the counts are left out.
 
     Parameters
     ----------
@@ -97,9 +101,9 @@ class Dataset:
     sample : bool
         Whether these are only some rows of the public file.
     encodings : mapping
-        Functions that make numeric feature sets of a table, by name.
+        Feature sets: functions that convert a table to numeric inputs, by name.
     root : Path, optional
-        The folder of the files that a column names.
+        The folder of the image files whose paths are a column of `X`.
     classes : tuple of str
         The geometry classes of point clouds, in the order of their numbers.
     """
@@ -176,12 +180,15 @@ class Texts:
 
 
 def as_counts(column: Any, name: str) -> NDArray[np.int64]:
-    """Convert a column of a file to integers; errors number rows from 1."""
+    """Convert a column of a file, called `name` in messages, to integer counts. Messages number rows from 1."""
     return check_counts(column, len(column), name=name, labels=np.arange(1, len(column) + 1)).astype(np.int64)
 
 
 def read_columns(path: Path, *, numbers: Sequence[str] = (), texts: Sequence[str] = ()) -> Any:
-    """Read these columns of a CSV file as Float64 and String, in the order of the file; raise for missing values."""
+    """Read columns of a CSV file: `numbers` as Float64 and `texts` as String, in the order of the file.
+
+    A missing value raises an `InputError`.
+    """
     import polars  # slow to import
 
     frame, names = read_file(str(path), as_text=texts), {*numbers, *texts}
@@ -209,7 +216,7 @@ _RETRIES = 2
 
 @dataclass(frozen=True)
 class Source:
-    """A data set of `catalogue.toml`, which explains these fields."""
+    """The origin of a data set: its entry in `catalogue.toml`, which explains these fields."""
 
     loader: str
     url: str
@@ -223,7 +230,10 @@ class Source:
     rows: int = 0
 
     def describe_rows(self, n: int, what: str) -> str:
-        """Compare the number of rows with the paper's; return "" if they are equal."""
+        """Write a sentence that compares `n`, the number of loaded rows, with the paper's; return "" if they are equal.
+
+        `what` is the noun for rows, such as "images".
+        """
         if n == self.rows:
             return ""
         return f"{n:,} {'of the' if n < self.rows else 'instead of the'} {self.rows:,} {what} of the paper's data"
@@ -300,7 +310,7 @@ def _failure(source: Source, path: Path, error: OSError) -> str:
 
 @dataclass(frozen=True)
 class DatasetStatus:
-    """A data set and what the data folder has of it.
+    """The status of a data set: where it comes from, and whether the data folder has it.
 
     Attributes
     ----------
@@ -309,9 +319,9 @@ class DatasetStatus:
     state : str
         "available", "missing" or "damaged: <reason>".
     rows : int or None
-        The rows that can be loaded.
+        The number of rows that can be loaded; None if the data set is missing or damaged.
     sample : bool
-        Whether the public file has more.
+        Whether the data folder has only a sample of the rows of the public file.
     """
 
     name: str
@@ -362,9 +372,9 @@ def dataset_status() -> list[DatasetStatus]:
 
 
 def download(name: str) -> str:
-    """Download a data set unless the data folder has it; return one line on its rows and its location.
+    """Download a data set unless the data folder has it; return a line on its number of rows and its location.
 
-    If it cannot be downloaded, the error describes which file to put where.
+    If it cannot be downloaded automatically, the error says which file to put into which folder.
 
     Parameters
     ----------

@@ -47,10 +47,10 @@ CLOSE, HOLES, HOLE = 0.004, 0.25, (0.03, 0.15)
 
 @dataclass(frozen=True)
 class Geometry:
-    """A class of products: the ranges of their sizes in metres. Depth is relative to width.
+    """A class of products, such as bottles: the ranges from which the sizes of a product are drawn.
 
-    `top` describes a narrower upper part, such as a neck or a gable: its share of the height, of the width and of the
-    depth.
+    `width` and `height` are in metres, and `depth` is a multiple of the width. `top` describes a narrower upper part,
+    such as the neck of a bottle: its share of the height, of the width and of the depth.
     """
 
     is_round: bool
@@ -69,10 +69,12 @@ GEOMETRIES = {
 
 
 class Scene(NamedTuple):
-    """The products in one slot, and the position (x, y, z) of the camera, `eye`.
+    """One simulated slot: its products, its opening, and the camera at the position `eye`, (x, y, z).
 
-    `x` and `z` are the axes of the products, from the front; only the first `products` of them exist. The camera looks
-    through an opening with width `slot` and height `opening`; the origin is the middle of the lower front edge.
+    The number of products is `products`, all of the class `geometry` and the same `width`, `depth` and `height`. `x`
+    and `z` are the positions of their vertical axes, from the front; elements after the first `products` are unused.
+    The camera looks through an opening with width `slot` and height `opening`. The origin of coordinates is the middle
+    of its lower edge.
     """
 
     geometry: int
@@ -88,7 +90,7 @@ class Scene(NamedTuple):
 
 
 def draw_scenes(n: int, rng: Generator) -> list[Scene]:
-    """Draw the products of n slots, their number and positions, and the position of the camera."""
+    """Draw n slots at random: the number, sizes and positions of their products, and the position of the camera."""
     geometry = rng.integers(len(GEOMETRIES), size=n)
     ends = np.array([(kind.width, kind.depth, kind.height) for kind in GEOMETRIES.values()])[geometry]
     width, share, height = rng.uniform(ends[..., 0], ends[..., 1]).T
@@ -108,7 +110,11 @@ def draw_scenes(n: int, rng: Generator) -> list[Scene]:
 def _depths(
     count: NDArray[np.int64], depth: NDArray[np.float64], shelf: NDArray[np.float64], rng: Generator
 ) -> NDArray[np.float64]:
-    """Draw the axes of products that stand behind one another, mostly close together, some with a gap."""
+    """Draw how far the vertical axes of products that stand behind one another are from the front of their slots.
+
+    Most products stand close together; some have a gap in front of them. `count` is the number of products, `depth`
+    their depth and `shelf` the depth of the shelf, for each slot.
+    """
     shape = (len(count), MAX_PRODUCTS)
     gaps = rng.exponential(CLOSE, shape) + (rng.random(shape) < HOLES) * rng.uniform(*HOLE, shape)
     # The first gap is the distance to the edge, because customers take products from the front.
@@ -119,10 +125,10 @@ def _depths(
 
 
 def cast_rays(scene: Scene) -> Floats:
-    """Return directions from the eye. `eye + direction` lies in the opening. Shape: (pixels, 3).
+    """Return the rays of the camera, as vectors from the eye to the centres of pixels. Shape: (pixels, 3).
 
-    The rays of a pinhole camera that faces the opening pass through the centres of pixels that divide the opening
-    evenly. The opening is at z = 0, with x from -slot / 2 to slot / 2 and y from 0 to its height.
+    The pixels divide the opening evenly. The opening is at z = 0, with x from -slot / 2 to slot / 2 and y from 0 to its
+    height, so `eye + ray` lies in the opening.
     """
     across = (np.arange(COLUMNS, dtype=np.float32) + 0.5) / COLUMNS - 0.5
     up = (np.arange(ROWS, dtype=np.float32) + 0.5) / ROWS
@@ -131,9 +137,9 @@ def cast_rays(scene: Scene) -> Floats:
 
 
 def render(scene: Scene) -> tuple[Floats, Floats]:
-    """Return the rays, and the distance at which each ray meets each product, or infinity.
+    """Return the rays, (pixels, 3), and the distance at which each ray meets each product, (products, pixels).
 
-    Shape: (pixels, 3) and (products, pixels). Distances are in multiples of the ray.
+    Distances are in multiples of the ray's length, and infinity if the ray misses the product.
     """
     rays, kind = cast_rays(scene), list(GEOMETRIES.values())[scene.geometry]
     up, wide, deep = np.array(kind.top, dtype=np.float32)
@@ -157,7 +163,7 @@ def entrance(
     low: Floats,
     high: Floats,
 ) -> Floats:
-    """Return the t at which `eye + t ray` enters each upright solid, or infinity. Shape: (solids, rays).
+    """Compute the t at which `eye + t ray` enters each upright solid; infinity if it misses. Shape: (solids, rays).
 
     The solids are cylinders of diameter `width` or boxes. `x` and `z` (solids, 1) are their axes; `width` lies along x,
     `depth` along z, `low` and `high` along y.
@@ -179,7 +185,10 @@ def entrance(
 
 
 def _slab(eye: Floats, rays: Floats, axis: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Return where rays enter and leave the space between two parallel planes."""
+    """Compute the t at which `eye + t ray` enters and leaves the space between two parallel planes.
+
+    The planes are at the coordinates `low` and `high` of an axis (0, 1 or 2 for x, y, z).
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         a, b = (low - eye[axis]) / rays[:, axis], (high - eye[axis]) / rays[:, axis]
     # A ray inside one of the planes gives 0 / 0. fmin and fmax then take the other plane, which is infinitely far, so
@@ -188,7 +197,11 @@ def _slab(eye: Floats, rays: Floats, axis: int, low: Floats, high: Floats) -> tu
 
 
 def measure(scenes: Sequence[Scene], rng: Generator, noise: float = NOISE, dropout: Range = DROPOUT) -> list[Floats]:
-    """Return the points that the camera measures, with noise and without lost pixels. Shape: (n, 3) per beam."""
+    """Simulate the points that the camera measures in each scene. Shape: (points, 3) per scene.
+
+    A pixel gives the nearest point on its ray. The standard deviation of its distance is `noise` times the square of
+    the distance. A random share of the pixels, which is drawn from the range `dropout` for each scene, gives no point.
+    """
     shape = (len(scenes), ROWS * COLUMNS)
     lost = rng.uniform(*dropout, (len(scenes), 1))
     kept, errors = rng.random(shape) >= lost, rng.standard_normal(shape, dtype=np.float32)

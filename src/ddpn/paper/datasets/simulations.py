@@ -18,9 +18,10 @@ _MIN_RATE = 1e-12
 
 
 class Reflected(CountDistribution):
-    """The distribution of top - Z given Z <= top, on {0, ..., top}; it turns a long upper tail towards 0.
+    """The distribution of top - Z given Z <= top, on {0, ..., top}. A long upper tail of Z becomes a long lower tail.
 
-    Z follows `dist`, or the conflation of `folds` copies of it: p^folds, normalised.
+    Z follows `dist` or, with `folds` > 1, the distribution whose pmf is proportional to the pmf of `dist` to the power
+    `folds` (the conflation of `folds` copies).
 
     >>> from ddpn.distributions import Poisson
     >>> dist = Reflected(Poisson(2.0), top=30)
@@ -49,7 +50,7 @@ class Reflected(CountDistribution):
         return torch.where(y <= self.top, log_p, -torch.inf)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """Return 0 and `top`."""
+        """Return the first and last count with mass, 0 and `top`, whatever the `depth`."""
         first = torch.zeros_like(self._table[..., 0])
         return first, first + self.top
 
@@ -98,9 +99,10 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Process:
-    """A simulation: x is uniform between `low` and `high`, and y follows `distribution(x)`.
+    """How a simulation draws its rows: x is uniform between `low` and `high`, and y follows `distribution(x)`.
 
-    `added` points (x, y) are always training rows.
+    `n` is the default number of rows, and `shares` are those of training, validation and test rows. The points `added`,
+    pairs (x, y), become further training rows.
     """
 
     low: float

@@ -1,4 +1,4 @@
-"""Tables: visits to a doctor and, as in the paper, days in hospital and bikes rented per hour."""
+"""Data sets that are tables: visits to a doctor and, as in the paper, days in hospital and bikes rented per hour."""
 
 from collections.abc import Iterable, Sequence
 from datetime import date
@@ -58,7 +58,7 @@ def rand_health() -> Dataset:
 
 
 def _dataset(name: str, table: "polars.DataFrame", target: str, **more: Any) -> Dataset:
-    """Make a data set from a table that contains the target."""
+    """Make a data set from a table; its column `target` becomes the counts. `more` are further fields of `Dataset`."""
     y, source = as_counts(table[target], target), SOURCES[name]
     return Dataset(name, table.drop(target), y, split(len(y)), source.license, source.citation, **more)
 
@@ -123,7 +123,7 @@ def bike_sharing() -> Dataset:
 
 
 def _authors_rentals(table: "polars.DataFrame", train: NDArray[np.int64]) -> Columns:
-    """Encode columns like the paper's code, in the same order."""
+    """Compute the inputs of the authors' code, with statistics of all rows and not only of the training rows."""
     scaled = standardize(select_numbers(table, ("weekday", "weathersit", *_WEATHER)), ddof=1)
     unordered = select_numbers(table, _FLAGS) | scaled
     columns = {name: unordered[name] for name in ("yr", "holiday", "weekday", "workingday", "weathersit", *_WEATHER)}
@@ -136,7 +136,7 @@ def _authors_rentals(table: "polars.DataFrame", train: NDArray[np.int64]) -> Col
 
 
 def one_hot(table: "polars.DataFrame", name: str, levels: Sequence[str]) -> Columns:
-    """Make one indicator column per level; raise an `InputError` for other levels."""
+    """Make an indicator column (0 or 1) for each level of a column; a value that is no level raises an `InputError`."""
     column = table[name].to_numpy()
     unknown = np.flatnonzero(~np.isin(column, np.array(levels, dtype=column.dtype)))
     if len(unknown):
@@ -148,7 +148,7 @@ def one_hot(table: "polars.DataFrame", name: str, levels: Sequence[str]) -> Colu
 
 
 def select_numbers(table: "polars.DataFrame", names: Iterable[str]) -> Columns:
-    """Select numeric columns."""
+    """Return columns of a table as arrays of float64, by name."""
     return {name: table[name].to_numpy() for name in names}
 
 
@@ -159,7 +159,10 @@ def standardize(columns: Columns, rows: NDArray[np.int64] | slice = slice(None),
 
 
 def cyclic(table: "polars.DataFrame", name: str) -> Columns:
-    """Return sine and cosine of an angle that makes one turn from the smallest to the largest value of the column."""
+    """Encode a cyclic column, such as the hour, as sine and cosine.
+
+    The angle makes one turn from the smallest to the largest value of the column, which therefore coincide.
+    """
     column = table[name].to_numpy()
     angle = 2 * np.pi * (column - column.min()) / max(np.ptp(column), 1e-300)
     return {f"{name}_sin": np.sin(angle), f"{name}_cos": np.cos(angle)}

@@ -80,7 +80,7 @@ def verses() -> Texts:
 
 
 def _find(folder: Path) -> Path:
-    """Return the path of the paper's reviews file if it exists, else the path of the reviews of women's clothing.
+    """Find the file of reviews in a folder: that of the paper if it exists, else the reviews of women's clothing.
 
     Raise an `InputError` if neither exists.
     """

@@ -1,6 +1,7 @@
 """The experiments, which are declared as TOML files in the folder `catalogue`. Imports no torch.
 
-The numbers of the paper are in the folder `reference`.
+An experiment has methods and a grid of settings. A run is the training of one method at one point of the grid. The
+numbers of the paper are in the folder `reference`.
 """
 
 import csv
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _LARGEST_SEED = 2**31 - 1
 #: The share of the steps, and the most networks, of a quick run.
 _QUICK_SHARE, _QUICK_NETWORKS = 0.1, 2
-#: Settings for the length of a training.
+#: The settings that determine the length of a training, one of which an experiment has.
 _LENGTHS = ("epochs", "steps")
 #: Settings that affect the time of a training but not its result.
 _IRRELEVANT = ("at_once",)
@@ -34,11 +35,11 @@ _IRRELEVANT = ("at_once",)
 
 @dataclass(frozen=True)
 class Method:
-    """A method of an experiment: a head of `ddpn.networks.heads` with its options.
+    """A method of an experiment: a likelihood (`head`, a name in `ddpn.networks.heads`, with `options`) and its layers.
 
-    `hidden` replaces the layers of the experiment. Without layers, the networks are GLMs, trained like those of the
-    paper. If `exact` is True, a GLM is fitted by maximum likelihood. With `dispersion="constant"`, the dispersion is
-    one number for all rows.
+    `label` is the name in tables. `hidden` are the widths of hidden layers; None takes those of the experiment. A
+    method without hidden layers is a GLM, which is trained like a network, as in the paper, or fitted by maximum
+    likelihood if `exact` is True. With `dispersion="constant"`, the dispersion is one number for all rows.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Method:
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """The paper's settings: AdamW with a cosine schedule from a random start, without warm-up, averaging and clipping.
+    """The settings of a training. As in the paper, it uses AdamW with a cosine schedule, without averaging or clipping.
 
     Each network keeps its epoch with the lowest validation `score`; in the paper this is the lowest loss. `snapshots`
     are further states of the same training that a run keeps: the end of an epoch (an integer), or each network's best
@@ -90,7 +91,7 @@ class TrainingSettings:
         check_number("seed", self.seed, f"an integer from 0 to {_LARGEST_SEED}", seed_is_valid)
 
     def epochs_for(self, rows: int) -> int:
-        """Return the number of passes over `rows` training rows."""
+        """Return the number of epochs for this number of training rows, which follows from `steps` if it is not set."""
         per_epoch = max(1, rows // min(self.batch_size, rows))
         return self.epochs or max(1, round((self.steps or 0) / per_epoch))
 
@@ -104,8 +105,11 @@ _UNTRAINED = TrainingSettings(batch_size=1, lr=1.0, weight_decay=0.0, epochs=1, 
 class Experiment:
     """An experiment, as declared in one file of the catalogue.
 
-    `ood` names out-of-distribution rows that the runs also predict. `in_all` is False if an experiment needs data or
-    machines that few people have; `all` then skips it. An experiment without methods consists of figures only.
+    `paper` names the tables and figures of the paper, and `minutes` is the time that it takes. The rows come from a
+    data set (`data`) or a `simulation`. `grid` has the values of settings that vary between runs, `reference` says
+    which numbers of the paper to show, and `figures` are the names of figures. `ood` names out-of-distribution rows
+    that the runs also predict. `in_all` is False if an experiment needs data or machines that few people have; `ddpn
+    reproduce all` then skips it. An experiment without methods consists of figures only.
     """
 
     name: str
@@ -128,7 +132,7 @@ class Experiment:
         return replace(self, training=replace(self.training, **changes))
 
     def quick(self) -> Self:
-        """Return the experiment with a tenth of the training, under another name to keep results of a full run."""
+        """Return the experiment with a tenth of the training and a new name, so that a full run is not overwritten."""
         shorter: JsonObject = {
             name: _shorten(value) for name in _LENGTHS if (value := getattr(self.training, name)) is not None
         }
@@ -139,7 +143,7 @@ class Experiment:
         return named.with_training(n_networks=min(self.training.n_networks, _QUICK_NETWORKS), **shorter)
 
     def runs(self) -> list["Run"]:
-        """Return every method at every point of the grid."""
+        """List the runs of the experiment: every method at every point of the grid."""
         points = [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
         return [Run(self, method, point) for method in self.methods for point in points]
 
@@ -150,7 +154,7 @@ def _shorten(length: int) -> int:
 
 @dataclass(frozen=True)
 class Run:
-    """One training (or exact fit) of an experiment."""
+    """One training (or exact fit) of an experiment: a method at a point of the grid, (setting: value, ...)."""
 
     experiment: Experiment
     method: Method
@@ -163,27 +167,30 @@ class Run:
 
     @property
     def head(self) -> "Head":
-        """The head at this point of the grid."""
+        """The likelihood of the networks, with the options of the method and of this point of the grid."""
         options = {key: value for key, value in self.point.items() if key not in TRAINING}
         return make_head(self.method.head, **{**self.method.options, **options})
 
     @property
     def training(self) -> TrainingSettings:
-        """The settings at this point of the grid."""
+        """The settings of the training: those of the experiment, changed by the method and this point of the grid."""
         changes = {key: value for key, value in self.point.items() if key in TRAINING}
         if self.method.hidden is not None:
             changes["hidden"] = self.method.hidden
         return replace(self.experiment.training, **changes)
 
     @property
-    def sees(self) -> list[str]:
-        """What each raw output of the networks depends on, see `ddpn.networks.model.Projection`."""
+    def projection_inputs(self) -> list[str]:
+        """What each raw output of the networks is computed from: "features", "detached" or "constant".
+
+        `ddpn.networks.model.Projection` explains these words.
+        """
         head = self.head
         constant = head.dispersion_outputs if self.method.dispersion == "constant" else ()
         return ["constant" if number in constant else what for number, what in enumerate(head.sees)]
 
     def as_dict(self) -> JsonObject:
-        """Return everything on which the results depend, except the rows."""
+        """Return everything on which the results of the run depend, except the rows, as values that JSON can hold."""
         source, head = dict(self.experiment.data or self.experiment.simulation or {}), self.head
         common = {"source": source, "head": {"name": head.name, "options": head.options}, "exact": self.method.exact}
         if self.method.dispersion != "predicted":
@@ -246,9 +253,10 @@ def select(
     quick: bool = False,
     **training: Any,
 ) -> list[Experiment]:
-    """Return the experiments with these names, without duplicates, with changed `training` settings.
+    """Read the experiments with these names, once each, and change their settings of the training.
 
-    Each name in `only` must be a method of at least one of them. `quick` shortens the training.
+    "all" stands for every experiment with `in_all`. If `only` is not empty, it lists methods, each of which must belong
+    to one of the experiments. `quick` shortens the training.
     """
     valid_names = [*names(), EVERY]
     if not chosen:
@@ -276,14 +284,15 @@ def select(
 
 
 def read(name: str) -> JsonObject:
-    """Read a file of the catalogue."""
+    """Read the TOML file of an experiment in the catalogue."""
     return tomllib.loads((_CATALOGUE / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def reference(table: str, dataset: str | None = None) -> dict[tuple[str, str, str], float]:
-    """Read the paper's numbers, keyed by (kind, method, metric). The kind is "" in a table without kinds.
+    """Read a table of the paper's numbers from the folder `reference`, keyed by (kind, method, metric).
 
-    If the table has several data sets, `dataset` selects one of them.
+    A kind is a group of rows, such as single networks and ensembles; it is "" in a table without kinds. If the table
+    has several data sets, `dataset` selects one of them.
     """
     rows = list(csv.DictReader((_REFERENCE / f"{table}.csv").read_text(encoding="utf-8").splitlines()))
     selected = [row for row in rows if "dataset" not in row or row["dataset"] == dataset]
@@ -301,9 +310,9 @@ def experiment(name: str) -> Experiment:
 
 
 def parse(name: str, content: JsonObject) -> Experiment:
-    """Make an experiment from the content of a TOML file.
+    """Make the experiment with this name from the content of its TOML file.
 
-    A file with the key `of` shows the runs of another experiment.
+    If the file has the key `of`, the runs are those of another experiment, with that name.
     """
     if "of" in content:
         return replace(experiment(content["of"]), paper=content["paper"])

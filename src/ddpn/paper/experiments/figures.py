@@ -56,13 +56,16 @@ def _simulate(experiment: Experiment) -> tuple[Simulation, np.ndarray]:
 
 
 def _draw_band_and_rows(
-    ax: "Axes", drawn: Simulation, x: np.ndarray, ensemble: Mixture, of: str = "", **look: Any
+    ax: "Axes", drawn: Simulation, x: np.ndarray, ensemble: Mixture, band_suffix: str = "", **look: Any
 ) -> None:
-    """Draw the 95% band and the training rows. The label of the band ends with `of`, and `look` styles the points."""
+    """Draw the 95% band of an ensemble over `x`, and the training rows as points.
+
+    `band_suffix` is appended to the label "95% band" in the legend, and `look` are matplotlib's options for the points.
+    """
     low, high = (end.numpy() for end in interval(require_supported(ensemble), _COVERAGE))
     train = drawn.split.train
     points: dict[str, Any] = {"color": GREY, "ms": 2} | look
-    ax.fill_between(x, low, high, step="mid", color=BAND, lw=0, label=f"95% band{of}")
+    ax.fill_between(x, low, high, step="mid", color=BAND, lw=0, label=f"95% band{band_suffix}")
     ax.plot(drawn.x[train], drawn.y[train], ".", **points, label="training rows", rasterized=True)
 
 
@@ -139,7 +142,10 @@ def gamma(experiment: Experiment, out: Path) -> "Figure":
 
 
 def _draw_trainings(experiment: Experiment, blocks: Sequence[Sequence[tuple[str, FinishedRun]]]) -> "Figure":
-    """Draw whether a network fits isolated points or explains them by a small gamma, in the layout of Figure 6."""
+    """Draw mu and gamma during trainings, which show whether isolated points are fitted or explained by a small gamma.
+
+    `blocks` has pairs of panel rows; each is a list of columns with a title and a run.
+    """
     columns = max(map(len, blocks))
     size = (1.2 + 2.6 * columns, 0.9 + 4.0 * len(blocks))
     figure, axes = panels(2 * len(blocks), columns, size, sharex=True, sharey="row")
@@ -158,7 +164,10 @@ def _draw_trainings(experiment: Experiment, blocks: Sequence[Sequence[tuple[str,
 
 
 def _draw_training(counts: "Axes", gammas: "Axes", run: FinishedRun, drawn: Simulation) -> None:
-    """Draw mu and gamma at every snapshot for the network with the median fit at the rightmost point."""
+    """Draw mu into the axes `counts` and gamma into `gammas`, one line per snapshot of one network of a run.
+
+    It is the network with the median mu at the rightmost isolated point.
+    """
     x, truth = _ISOLATED_X, cast(DoublePoisson, drawn.distribution(_ISOLATED_X))
     fit = measure_isolated_point(run)
     n_networks = fit.mu.shape[1]

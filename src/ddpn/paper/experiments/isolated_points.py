@@ -32,7 +32,7 @@ class IsolatedPointFit(NamedTuple):
 
 
 def measure_isolated_point(run: FinishedRun) -> IsolatedPointFit:
-    """Compute mu of every network at the rightmost isolated point, at every snapshot and at the end."""
+    """Compute the mu that every network of a run predicts at the rightmost isolated point, at every snapshot."""
     process = SIMULATIONS[(run.experiment.simulation or {})["name"]]
     x, count = max(process.added)
     snapshots = [name for name in run.training.snapshots if isinstance(name, int)]

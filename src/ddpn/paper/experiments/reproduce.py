@@ -45,7 +45,7 @@ def reproduce(
     device: str,
     jobs: int | None = None,
 ) -> bool:
-    """Do missing runs, write tables and figures, and print the tables; return True if everything succeeded.
+    """Train what is missing of some experiments, and write and print their tables; return True if all succeeded.
 
     `only` has the methods to run; tables show all finished methods. If an experiment fails, this is reported and the
     others are still run. Ctrl-C (KeyboardInterrupt) is raised; finished runs and checkpoints stay on disk, and finished
@@ -72,7 +72,7 @@ def reproduce(
 
 
 def _run(experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jobs: int, console: Console) -> bool:
-    """Do the missing runs; return True if all succeeded."""
+    """Do the runs of an experiment that are not finished; return True if all succeeded."""
 
     def say(line: str) -> None:
         console.out(f"{experiment.name}: {line}", highlight=False)
@@ -120,7 +120,10 @@ def _execute(parts: ExperimentRows, run: Run, out: str, device: str) -> dict[str
 
 
 def _may_be_stale(experiment: Experiment, runs: Sequence[Run], out: Path) -> bool:
-    """Return True if a data file is newer than a finished run, which is much faster than comparing all rows."""
+    """Return True if a data file is newer than a finished run, so that its rows may have changed.
+
+    This is much faster than to compare all rows.
+    """
     names = [name for name in ((experiment.data or {}).get("name"), experiment.ood) if name is not None]
     ended = [(run_folder(run, out) / DONE).stat().st_mtime for run in runs]
     paths = [path for name in names for path in (data_folder() / name).rglob("*")]

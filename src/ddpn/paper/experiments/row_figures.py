@@ -57,7 +57,10 @@ def check_rows(run: FinishedRun, counts: Tensor, test_counts: np.ndarray) -> Non
 
 
 def draw_pmf(ax: "Axes", members: Distribution, observed: float) -> None:
-    """Draw the pmf of every member (M,) and of the ensemble, without the last thousandth of the mass."""
+    """Draw the pmf of every member, (M,), and of the ensemble, and the `observed` count.
+
+    The x axis ends where a thousandth of the mass is left.
+    """
     ensemble = CountMixture(members)
     low, high = (float(end) for end in ensemble.interval(0.999))
     y = torch.arange(max(0.0, low - 1), high + 2, dtype=torch.float64)
@@ -72,10 +75,11 @@ def draw_pmf(ax: "Axes", members: Distribution, observed: float) -> None:
 def draw_prediction(
     ax: "Axes", members: Distribution, *, color: str = ACCENT, single: bool = False, highest: float = 0.0
 ) -> None:
-    """Draw a prediction like the paper: members (M,) in grey, and above them the ensemble or the first member.
+    """Draw the distributions that the members of an ensemble, (M,), predict for one row, as the paper does.
 
-    Counts are drawn with markers, Gaussians as densities; an ensemble of Gaussians is one Normal with the moments of
-    the mixture. The axis reaches at least to `highest`.
+    The ensemble is drawn in `color` above the members in grey; with `single`, only the first member is drawn. Pmfs of
+    counts have markers, and Gaussians are densities. An ensemble of Gaussians is drawn as one Normal with the mean and
+    variance of the mixture. The x axis reaches at least to `highest`.
     """
     is_normal = isinstance(members, Normal)
     whole: Mixture | Normal = Mixture(members)
@@ -228,7 +232,10 @@ def ood_densities(experiment: Experiment, out: Path) -> "Figure":
 
 
 def _texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> "Figure":
-    """Draw one block per method, two side by side: test rows above verses, each text above its prediction."""
+    """Draw the predictions for four reviews and four verses, with the text above each; two methods side by side.
+
+    With `is_continuous`, the methods are ensembles of Gaussians, otherwise of count distributions.
+    """
     runs = [run for run in _in_order(experiment, out) if run.method.is_continuous is is_continuous]
     if not runs:
         kind = "Gaussians" if is_continuous else "count distributions"

@@ -1,4 +1,8 @@
-"""The rows of an experiment, its network, and the features that the frozen part of the network computes once."""
+"""The rows of an experiment, its network, and the features that the frozen part of the network computes once.
+
+A network that is fine-tuned has a frozen part, the trunk, whose outputs are called features, and a trained part, the
+tail.
+"""
 
 import os
 from collections.abc import Callable
@@ -29,7 +33,10 @@ _MAX_MEMORY_SHARE = 0.4
 
 
 def make_network(experiment: Experiment, width: int, n_networks: int, hidden: tuple[int, ...], classes: int = 0) -> Any:
-    """Return the backbone that an experiment declares, with `hidden` layers; by default an MLP with `width` inputs."""
+    """Make the backbone that an experiment declares, or an MLP with `width` inputs if it declares none.
+
+    `hidden` are the widths of the hidden layers, and `classes` is the number of geometry classes of point clouds.
+    """
     if experiment.backbone is None:
         return MLP(n_in=width, hidden=hidden, n_networks=n_networks)
     options = {key: value for key, value in experiment.backbone.items() if key != "name"}
@@ -41,22 +48,25 @@ def make_network(experiment: Experiment, width: int, n_networks: int, hidden: tu
         raise ConfigError(f"Invalid option in [backbone] of {experiment.name}: {error}.") from error
 
 
-def through(trunk: nn.Module, x: Tensor, runtime: Runtime, precision: str) -> Tensor:
-    """Compute the features of all rows, on the CPU. Texts of similar length share a batch, to save padding."""
+def compute_features(trunk: nn.Module, x: Tensor, runtime: Runtime, precision: str) -> Tensor:
+    """Compute the features of all rows in batches, and collect them in the memory of the CPU.
+
+    Texts of similar length share a batch, to save padding.
+    """
     order = (x != 0).sum(1).argsort() if not x.is_floating_point() and x.dim() == 2 else torch.arange(len(x))
     features = torch.empty(0)
     # On a CPU, batches are small enough for the cache.
     with progress_bar("Features", len(x)) as bar:
         for index in order.split(8 if runtime.device.type == "cpu" else 256):
-            outputs = _outputs(trunk, x[index], runtime, precision).cpu()
+            outputs = _compute_batch(trunk, x[index], runtime, precision).cpu()
             features = features if len(features) else torch.zeros(len(x), *outputs.shape[1:], dtype=outputs.dtype)
             features[index] = outputs
             bar.advance(len(index))
     return features
 
 
-def _outputs(trunk: nn.Module, x: Tensor, runtime: Runtime, precision: str) -> Tensor:
-    """Compute outputs on the device of the trunk, in the precision in which the tail is trained."""
+def _compute_batch(trunk: nn.Module, x: Tensor, runtime: Runtime, precision: str) -> Tensor:
+    """Compute the outputs of the frozen trunk for a batch, on the trunk's device, in the precision of the training."""
     with torch.no_grad(), runtime.autocast(precision):
         outputs = trunk(x.to(runtime.device))
     return outputs.to(torch.bfloat16) if precision == "bf16" and outputs.dim() > 2 else outputs.float()
@@ -101,7 +111,7 @@ class ExperimentRows(NamedTuple):
 
 
 def load_rows(experiment: Experiment, device: str = "cpu", copies: int = 1) -> ExperimentRows:
-    """Load or simulate the rows of an experiment. If the network has a frozen part, replace inputs by its features.
+    """Load or simulate the rows of an experiment. If its network has a frozen part, replace inputs by features.
 
     `copies` is the number of processes on this machine that hold the rows at the same time.
     """
@@ -121,16 +131,17 @@ def load_rows(experiment: Experiment, device: str = "cpu", copies: int = 1) -> E
 def _replace_inputs(
     parts: ExperimentRows, trunk: nn.Module, runtime: Runtime, precision: str, copies: int
 ) -> ExperimentRows:
-    """Replace inputs by the outputs of the trunk, which are the same for every method, network and epoch.
+    """Replace the inputs of all rows by features, which are the same for every method, network and epoch.
 
-    Rows are returned unchanged if inputs are augmented, or if `copies` of the outputs do not fit into memory.
+    Rows are returned unchanged if inputs are augmented, or if the features would not fit into memory `copies` times,
+    once for each process.
     """
     if parts.augment is not None:
         return parts
     samples = {name: getattr(parts, name) for name in PARTS if getattr(parts, name) is not None}
     inputs = [rows.X for rows in samples.values()] + ([] if parts.ood is None else [parts.ood])
     trunk, device = trunk.to(runtime.device), runtime.device
-    one = _outputs(trunk, inputs[0][:1], runtime, precision)
+    one = _compute_batch(trunk, inputs[0][:1], runtime, precision)
     needed = one.numel() * one.element_size() * sum(map(len, inputs)) * copies
     pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     memory = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else pages
@@ -139,7 +150,7 @@ def _replace_inputs(
     runtime.add_up(too_large)
     if too_large > 0:
         return parts
-    features = [through(trunk, x, runtime, precision) for x in inputs]
+    features = [compute_features(trunk, x, runtime, precision) for x in inputs]
     rows_with_features = {name: rows.replace(X=x) for (name, rows), x in zip(samples.items(), features, strict=False)}
     ood = None if parts.ood is None else features[-1]
     return parts._replace(**rows_with_features, ood=ood, cached=True, source=tuple(parts.identity))
@@ -174,7 +185,10 @@ def load_data(source: JsonObject) -> Any:
 
 
 def _parts(data: Dataset, encode: Callable[[Any], Tensor], features: str = "raw", **more: Any) -> ExperimentRows:
-    """Convert a data set to rows with tensors as inputs."""
+    """Convert a data set to the rows of an experiment, whose inputs `encode` converts to tensors.
+
+    `features` is a feature set of the data set, and `more` are further fields of `ExperimentRows`.
+    """
     parts = {name: data.part(name, features) for name in PARTS}
     rows: Any = {name: CountRows(encode(inputs), _floats(y)) for name, (inputs, y) in parts.items()}
     return ExperimentRows(**rows, note=data.note, **more)

@@ -45,7 +45,8 @@ def run_folder(run: Run, out: Path) -> Path:
 def check_run(folder: Path, run: Run, identity: list[int] | None = None) -> str:
     """Return the state of a run: "missing", "done", "damaged" or "changed".
 
-    "changed" means that it was done with other settings or, if `identity` is given, with other rows.
+    "changed" means that it was done with other settings or other rows. `identity` has the checksums of the rows (None:
+    rows are not compared).
     """
     try:
         result = read_result(folder)
@@ -77,8 +78,8 @@ def read_result(folder: Path) -> JsonObject | None:
 def read_predictions(folder: Path) -> dict[str, Tensor]:
     """Read the predictions of a run.
 
-    They are raw outputs "raw" (rows, M, P) and counts "y" of the test rows, inputs "x" of a table, and raw outputs
-    "ood" of out-of-distribution rows.
+    The keys are "raw" and "y", raw outputs (rows, M, P) and counts of the test rows, "x", inputs of a table, and raw
+    outputs "ood" of out-of-distribution rows.
     """
     return read(folder / PREDICTIONS)[0]
 
@@ -92,11 +93,11 @@ class FinishedRun(Run):
 
     @property
     def label(self) -> str:
-        """The name of the run's method in tables."""
+        """The name of the run's method in tables, such as "DDPN"."""
         return self.method.label
 
     def distribution(self, raw: Tensor) -> Any:
-        """Return the distributions of all members from their raw outputs. Shape: (..., M, P) -> (..., M)."""
+        """Convert P raw outputs of M members to their distributions. Shape: (..., M, P) -> (..., M)."""
         return self.head(raw.double())
 
     def with_snapshot(self, name: str) -> "FinishedRun":
@@ -118,9 +119,9 @@ class FinishedRun(Run):
 
 
 def find_finished_runs(experiment: Experiment, out: Path, glms: bool = True) -> list[FinishedRun]:
-    """Return the finished runs of an experiment in order; raise an error if there are none.
+    """Return the finished runs of an experiment in the order of the catalogue; raise an error if there are none.
 
-    Without `glms`, only networks.
+    With `glms=False`, runs of methods that are GLMs are left out.
     """
     runs = [run for run in experiment.runs() if glms or not run.method.exact]
     done = [(run, folder) for run in runs if check_run(folder := run_folder(run, out), run) == "done"]
@@ -159,8 +160,9 @@ class Trained(NamedTuple):
 
 
 def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto") -> JsonObject:
-    """Do a run and return its result. If several processes share the training, only one of them writes files.
+    """Do a run: train, predict, score and write its files to `folder`; return its result.
 
+    If several processes share the training, only one of them writes files.
     On Ctrl-C (KeyboardInterrupt), checkpoints of members stay in `folder`, and the next call resumes from them.
     """
     runtime = Runtime(device)
@@ -212,7 +214,7 @@ def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto")
 
 
 def _forget_members(folder: Path) -> None:
-    """Delete the files of members, because the run is finished or starts again."""
+    """Delete the checkpoints and weights of members, because the run is finished or starts again."""
     for path in folder.glob("members-*"):
         path.unlink()
 
@@ -283,7 +285,7 @@ def _train_group(
     network = make_network(
         run.experiment, parts.train.X.shape[1], config.n_networks, run.training.hidden, parts.classes
     )
-    model = CountModel(network.tail if parts.cached else network, run.head, config.n_networks, run.sees)
+    model = CountModel(network.tail if parts.cached else network, run.head, config.n_networks, run.projection_inputs)
     done, state = path.with_suffix(".safetensors"), path.with_suffix(".state")
     names = run.training.snapshots
     if not (done.exists() or state.exists()) and runtime.is_main:

@@ -67,7 +67,10 @@ def _paper(dist: Distribution, y: Tensor) -> dict[str, list[float]]:
 
 
 def _against(truth: CountDistribution, ensemble: Mixture, y: Tensor) -> dict[str, float]:
-    """Score the true distribution of a simulation, and measure the error of the predicted variance."""
+    """Compare the ensemble of a simulation with the distribution `truth` from which the counts `y` were drawn.
+
+    Return the scores of the true distribution, and the error of the predicted variance.
+    """
     relative = (ensemble.aleatoric - truth.variance).abs() / truth.variance.clamp(min=1e-12)
     best = crps(truth, y).double().mean().item()
     return {
@@ -95,9 +98,10 @@ ALPHAS = np.linspace(1e-3, 1.0, 100)
 
 
 class Detection(NamedTuple):
-    """How well scores detect OOD inputs: means and standard deviations (n - 1) over the resamplings.
+    """How well scores detect OOD inputs: pairs of a mean and a standard deviation over repeated random hold-outs.
 
-    `n_in` and `n_out` are the numbers of inputs that were scored in each resampling.
+    `auroc` and `aupr` are areas under curves, and `fpr80` is the false positive rate at a true positive rate of 0.8.
+    `n_in` and `n_out` are the numbers of in-distribution and OOD inputs that were scored in each repetition.
     """
 
     auroc: tuple[float, float]
@@ -142,7 +146,10 @@ def detection(score_in: ArrayLike, score_out: ArrayLike, *, as_paper: bool = Fal
 
 
 def _score_points(thresholds: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> tuple[float, float, float]:
-    """Return AUROC, AUPR and FPR80 from points at these thresholds, joined by straight lines."""
+    """Compute AUROC, AUPR and FPR80 from curves whose points, at these thresholds, are joined by straight lines.
+
+    `inside` and `outside` are the scores of in-distribution and of OOD inputs.
+    """
     hits, alarms = (len(side) - np.searchsorted(np.sort(side), thresholds, "right") for side in (outside, inside))
     tpr, fpr = hits / len(outside), alarms / len(inside)
     precision = np.where(hits + alarms > 0, hits / np.maximum(hits + alarms, 1), 1.0)

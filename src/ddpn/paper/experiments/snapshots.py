@@ -20,10 +20,11 @@ from ddpn.storage.tensor_files import read, write
 
 
 class SnapshotWriter:
-    """Writes snapshots of a training to files; it is the `after_epoch` of `ddpn.networks.training.fit`.
+    """A function to call after each epoch of a training, which writes snapshots to files.
 
-    A snapshot is named by an epoch or by a score. With a score, it has the weights of each network's epoch with the
-    lowest validation score. Files of an interrupted training are continued.
+    It is passed to `ddpn.networks.training.fit` as `after_epoch`. A snapshot named by an epoch has the weights at the
+    end of this epoch. A snapshot named by a score has, for each network, the weights of the epoch with the lowest
+    validation score. The files of an interrupted training are continued.
 
     Parameters
     ----------

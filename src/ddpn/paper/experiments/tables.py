@@ -27,7 +27,10 @@ from ddpn.storage.files import write_text
 
 
 class Cell(NamedTuple):
-    """A number, its standard deviation over members, and the paper's number. `rank` is 1 for the best of a column."""
+    """A cell of a table of results: a number, its standard deviation over members (`spread`), and the paper's number.
+
+    `rank` is 1 for the best number of a column, 2 for the second best, and None for others.
+    """
 
     value: float | None
     spread: float | None = None
@@ -45,7 +48,11 @@ class ResultTable(NamedTuple):
 
 
 def mark_best(rows: dict[str, list[Cell]], low: Sequence[int], high: Sequence[int] = ()) -> dict[str, list[Cell]]:
-    """Mark the best and the second best, by printed digits, of columns in which low or high values are good."""
+    """Return rows of cells with the ranks of the best and the second best number of some columns.
+
+    `low` and `high` are the positions of columns in which low or high numbers are good. Numbers with the same printed
+    digits share a rank.
+    """
     for column in (*low, *high):
         values = {label: cells[column].value for label, cells in rows.items()}
         texts = {
@@ -67,7 +74,7 @@ def _format_number(value: float | None) -> str:
 
 
 def _format_cell(cell: Cell, mark: str = "{}") -> str:
-    """Write our number, marked by its rank, and next to it the paper's number."""
+    """Format our number, as in the template `mark` (such as "**{}**" for bold), and next to it the paper's number."""
     ours = _format_number(cell.value) + (f" ({_format_number(cell.spread)})" if cell.spread is not None else "")
     return mark.format(ours) + (f" · paper {_format_number(cell.paper)}" if cell.paper is not None else "")
 
@@ -236,7 +243,10 @@ def detection_table(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> Re
 
 
 def _replace_score(experiment: Experiment, score: str) -> Experiment:
-    """Return the experiment as if another score had selected the epochs, without exact GLMs, which have no epochs."""
+    """Return an experiment whose networks keep their epochs by another score, for the title and notes of a table.
+
+    Exact GLMs are left out, because they have no epochs.
+    """
     methods = tuple(method for method in experiment.methods if not method.exact)
     title = f"{experiment.title}, epochs chosen by {score.upper()}"
     return replace(experiment, title=title, methods=methods).with_training(score=score)
