@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ddpn.distributions import Censored, DoublePoisson, Mixture, NegativeBinomial, Truncated
-from ddpn.export.families import place_head
+from ddpn.export.families import add_head
 from ddpn.networks.heads import HEADS, DoublePoissonHead, MixedHead, NegativeBinomialHead, PoissonHead
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError
@@ -102,7 +102,7 @@ def test_a_head_with_a_forward_of_its_own_is_not_exported_as_its_base():
 
     raw = Graph().constant(np.zeros((1, 1, 2)))
     with pytest.raises(ConfigError, match="negative_binomial"):
-        place_head(NarrowNegativeBinomialHead(), raw, None)
+        add_head(NarrowNegativeBinomialHead(), raw, None)
 
 
 # Results do not depend on what was asked before ----------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from ddpn.runtime.errors import InputError
 from ddpn.tables import blocks as table_blocks
 from ddpn.tables.table import Table
-from ddpn.workflow.examining import evaluate, explain_rows, explain_table, monitor, report_parts
+from ddpn.workflow.examining import collect_report_arguments, evaluate, explain_rows, explain_table, monitor
 from ddpn.workflow.rows_to_score import rows_to_score
 
 
@@ -67,7 +67,7 @@ def test_of_more_rows_some_are_drawn_and_that_is_said_everywhere(folder, new, ma
     scores = evaluate(folder, make_long_table(new), 90)
     assert drawn in scores["title"]
     assert scores["draw"] == {"rows": 90, "of": total, "seed": 0}
-    assert report_parts(folder, make_long_table(new), 90)["total"] == total
+    assert collect_report_arguments(folder, make_long_table(new), 90)["total"] == total
     explanation = explain_table(folder, make_long_table(new), max_rows=90)[0]
     assert explanation.draws.count(drawn) == 2
     assert explanation.to_dict()["draw"]["importance"] == {"rows": 90, "of": total, "seed": 0, "scored_rows": 90}
