@@ -62,7 +62,7 @@ def format_p_value(value: float) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check.
+    """The result of one check of a diagnosis: what was measured, whether it is significant, and how to say so.
 
     Attributes
     ----------
@@ -116,8 +116,9 @@ class Finding:
 
 
 def sum_null(variance: float, third: float) -> "rv_frozen":
-    """Return the distribution of a sum of independent terms with mean 0 and these moments, a Pearson type III.
+    """Return the approximate distribution of a sum of independent terms with mean 0, to compute p-values from.
 
+    `variance` and `third` are the variance and the third moment of the sum. The distribution is a Pearson type III.
     It has the right variance and skewness. For Poisson counts with large means it is exact, because the dispersion
     statistic is then chi-squared.
 
@@ -130,7 +131,9 @@ def sum_null(variance: float, third: float) -> "rv_frozen":
 
 
 def design_effect(terms: np.ndarray, group: np.ndarray | None) -> float:
-    """Return the variance of a sum of terms, estimated by groups, relative to that of independent terms; at least 1.
+    """Return the factor by which similar rows within groups increase the variance of a sum over rows; at least 1.
+
+    `terms` has the term of each row, and `group` its group. Without groups, the factor is 1.
 
     >>> design_effect(np.array([1.0, 1.0, -1.0, -1.0]), np.array(["a", "a", "b", "b"]))
     2.0
@@ -210,7 +213,10 @@ def conditional_dispersion(sample: CountRows, means: Means) -> Dispersion:
 
 
 def describe_dispersion(dispersion: Dispersion, mean_model: str) -> Finding:
-    """Describe the dispersion as a finding."""
+    """Describe the dispersion as a finding: it matters unless its interval contains 1.
+
+    `mean_model` is the name of the model that predicted the means.
+    """
     interval = f"95% interval {dispersion.low:.2f} to {dispersion.high:.2f}"
     start = (
         f"Given these features and this mean model ({LABELS[mean_model]}), the variance is "
@@ -234,10 +240,11 @@ def describe_dispersion(dispersion: Dispersion, mean_model: str) -> Finding:
 
 
 class FittedFamily(NamedTuple):
-    """A likelihood of `HEADS` with one dispersion for all rows, and its mean log-likelihood.
+    """A smooth distribution that was fitted to the counts, with one dispersion for all rows; a check compares with it.
 
-    The parameter is gamma of a Double Poisson (variance about mean / gamma) or alpha of a Negative Binomial (variance
-    mean + alpha mean^2).
+    `name` is that of a likelihood in `HEADS`, and `loglik` the mean log-likelihood of the counts. The parameter is
+    gamma of a Double Poisson (variance about mean / gamma) or alpha of a Negative Binomial (variance mean + alpha
+    mean^2).
     """
 
     name: str
@@ -245,15 +252,16 @@ class FittedFamily(NamedTuple):
     loglik: float
 
     def distribution(self, mean: np.ndarray, factor: float = 1.0) -> CountDistribution:
-        """Return the distributions of rows with these means; the parameter is multiplied by `factor`."""
+        """Return the distributions of rows with the means `mean`; the dispersion parameter is scaled by `factor`."""
         mu = torch.from_numpy(np.ascontiguousarray(mean))
         return _FAMILIES[self.name](mu, torch.full_like(mu, factor * self.parameter), validate_args=False)
 
 
 def fit_families(sample: CountRows, mean: np.ndarray) -> dict[str, FittedFamily]:
-    """Fit the Double Poisson and the Negative Binomial around these means by maximum likelihood.
+    """Fit the dispersion of a Double Poisson and of a Negative Binomial to the counts by maximum likelihood.
 
-    Both contain the Poisson, at least approximately.
+    `mean` has the mean of every row, which stays as it is. Return both fits by name. Both distributions contain the
+    Poisson, at least approximately.
     """
     if len(mean) > _MAX_FIT_ROWS:
         rows = np.sort(np.random.default_rng(0).choice(len(mean), _MAX_FIT_ROWS, replace=False))
@@ -274,9 +282,11 @@ def fit_families(sample: CountRows, mean: np.ndarray) -> dict[str, FittedFamily]
 
 
 class ProbabilityTable(NamedTuple):
-    """The probabilities of all counts for a grid of means, and the position of each row in this grid.
+    """The probabilities of all counts by a fitted family for a grid of means, so that a check sums over them quickly.
 
-    Shape: pmf (means, counts).
+    `counts` are the counts and `mean` the means of the grid. `pmf` has the probabilities, and `score` the derivatives
+    of their logarithms by the logarithm of the dispersion parameter; shape (means, counts). `position` is the index of
+    each row's mean in the grid, and `sample` has the rows.
     """
 
     counts: np.ndarray
@@ -292,7 +302,10 @@ class ProbabilityTable(NamedTuple):
         return self.sample.y.astype(int)
 
     def residual(self, values: np.ndarray) -> np.ndarray:
-        """Return the residuals of values after a regression on y, for each mean."""
+        """Return the residuals of a regression of `values` on the count y, for each mean of the grid.
+
+        Shape: values (1 or means, counts) -> (means, counts).
+        """
         y, s = (v - np.sum(self.pmf * v, axis=1, keepdims=True) for v in (self.counts[None], values))
         slope = np.sum(self.pmf * y * s, axis=1) / np.maximum(np.sum(self.pmf * y * y, axis=1), 1e-300)
         return np.asarray(s - slope[:, None] * y)
@@ -300,9 +313,9 @@ class ProbabilityTable(NamedTuple):
 
 @torch.no_grad()
 def tabulate(family: FittedFamily, sample: CountRows, mean: np.ndarray) -> ProbabilityTable | None:
-    """Tabulate probabilities and scores of a fitted family for a grid of means; return None if counts are too large.
+    """Tabulate the probabilities of all counts by a fitted family for a grid of means; return None for large counts.
 
-    The table has one row per mean and one column per count.
+    `mean` has the mean of every row of the sample. Counts above 20,000 are too large.
     """
     # This count is exceeded with a probability of 1e-7.
     largest = float(family.distribution(np.array([mean.max()])).icdf(torch.tensor(1 - 1e-7))[0])
@@ -327,7 +340,10 @@ def tabulate(family: FittedFamily, sample: CountRows, mean: np.ndarray) -> Proba
 
 
 class MomentTest(NamedTuple):
-    """The observed and the expected share of rows with a property, and p-values of larger and smaller shares."""
+    """A test of the share of rows with some property, such as zeros, against the share that a fitted family expects.
+
+    `p_more` is the p-value if the observed share is larger than expected, `p_less` if it is smaller.
+    """
 
     observed: float
     expected: float
@@ -335,7 +351,7 @@ class MomentTest(NamedTuple):
     p_less: float
 
     def shares(self, digits: int = 1) -> tuple[str, str]:
-        """Write the observed and the expected share in percent.
+        """Write the observed and the expected share in percent, with this number of decimals.
 
         An expected share below 0, due to estimation, becomes 0.
         """
@@ -348,7 +364,10 @@ class MomentTest(NamedTuple):
 
 
 def moment_test(table: ProbabilityTable, values: np.ndarray) -> MomentTest:
-    """Test the mean of s(y). `values` has s for each count, or for each mean of the grid and each count."""
+    """Test whether the mean of a statistic s(y) over the rows is as expected from the distributions of a table.
+
+    `values` has s of each count, shape (1, counts), or of each mean of the grid and each count, shape (means, counts).
+    """
     s = np.broadcast_to(values, table.pmf.shape)
     residual, score = table.residual(s), table.residual(table.score)
     share = table.sample.weight_or_ones / table.sample.weight_or_ones.sum()
@@ -359,9 +378,9 @@ def moment_test(table: ProbabilityTable, values: np.ndarray) -> MomentTest:
     variance, third = (
         float(sums @ np.sum(table.pmf * residual**power, axis=1)) for sums, power in ((squares, 2), (cubes, 3))
     )
-    of_rows = share * residual[table.position, table.y]
-    excess, observed = float(of_rows.sum()), float(share @ s[table.position, table.y])
-    effect = design_effect(of_rows - share * excess, table.sample.group)
+    terms = share * residual[table.position, table.y]
+    excess, observed = float(terms.sum()), float(share @ s[table.position, table.y])
+    effect = design_effect(terms - share * excess, table.sample.group)
     null = sum_null(effect * variance, effect**1.5 * third)
     return MomentTest(observed, observed - excess, float(null.sf(excess)), float(null.cdf(excess)))
 
@@ -374,9 +393,9 @@ NONE_BELOW = "no small counts"
 
 
 def check_zeros(table: ProbabilityTable) -> Finding:
-    """Compare the share of zeros with its expectation.
+    """Compare the share of zeros with the share that a smooth distribution expects.
 
-    If the smallest count is above 0, the share of counts below it.
+    If no count is 0, counts below the smallest one take the role of zeros.
     """
     low = max(int(table.y.min()), 1)
     test = moment_test(table, (table.counts < low).astype(float)[None])
@@ -397,7 +416,10 @@ def check_zeros(table: ProbabilityTable) -> Finding:
 
 
 def check_ceiling(table: ProbabilityTable) -> Finding:
-    """Compare the rows at the largest count with a smooth distribution, to find an upper limit or a recording limit."""
+    """Compare the number of rows that have the largest count with the number that a smooth distribution expects.
+
+    More rows suggest a recording limit; if many larger counts are expected, counts have an upper limit.
+    """
     top, total = int(table.y.max()), len(table.y)
     at_top, inside = int(np.sum(table.y == top)), np.clip(table.pmf[:, : top + 1].sum(axis=1), 1e-300, 1.0)
     rows = np.bincount(table.position, minlength=len(inside))
@@ -452,20 +474,24 @@ def check_heaping(table: ProbabilityTable) -> Finding:
 
 
 def check_tail(table: ProbabilityTable) -> Finding:
-    """Test for counts beyond an upper quantile of their fitted distributions, and the third most extreme count."""
+    """Test whether counts are larger than their fitted distributions allow: the upper tail is then heavy.
+
+    Two tests are combined: of the number of counts beyond an upper quantile of their distributions, and of the third
+    most extreme count.
+    """
     level = float(np.clip(5.0 / len(table.y), 1e-3, 1e-2))
     above = np.cumsum(table.pmf[:, ::-1], axis=1)[:, ::-1]
     test = moment_test(table, (above <= level).astype(float))
-    of_rows = np.sort(above[table.position, table.y])
-    third = float(stats.binom.sf(_EXTREME_RANK - 1, len(of_rows), of_rows[_EXTREME_RANK - 1]))
-    p_value, rows = min(1.0, 2.0 * min(test.p_more, third)), int(np.sum(of_rows <= level))
+    masses = np.sort(above[table.position, table.y])
+    third = float(stats.binom.sf(_EXTREME_RANK - 1, len(masses), masses[_EXTREME_RANK - 1]))
+    p_value, rows = min(1.0, 2.0 * min(test.p_more, third)), int(np.sum(masses <= level))
     matters = rows >= 5 and (test.observed >= 2.0 * test.expected or third < test.p_more)
     observed, expected = test.shares(2)
     effect = f"{observed} extreme counts, {expected} expected"
     sentence = (
         f"{observed} of the counts ({rows:,}) are among the {percent(level, 2)} largest of their fitted distribution, "
         f"but only {expected} are expected there. The third most extreme count has a probability of "
-        f"{of_rows[_EXTREME_RANK - 1]:.1g} ({format_p_value(p_value)}): the tail is heavy."
+        f"{masses[_EXTREME_RANK - 1]:.1g} ({format_p_value(p_value)}): the tail is heavy."
     )
     clean = f"The upper tail is not heavier than that of the fitted distribution ({effect})."
     return Finding("tail", "heavy-tailed", effect, p_value, matters, sentence, clean)

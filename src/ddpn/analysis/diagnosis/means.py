@@ -33,7 +33,10 @@ Step = Callable[[str], object]
 
 
 class OutOfFold(NamedTuple):
-    """Out-of-fold means of the rows (NaN for folds that were not fitted), and the average prediction of all fits."""
+    """What a mean model predicts: `mean` out of fold (NaN for folds that were not fitted), `typical` by all fits.
+
+    `typical` is the average of the predictions of all fits for the same row.
+    """
 
     mean: np.ndarray
     typical: np.ndarray
@@ -65,7 +68,11 @@ def emphasis(sample: CountRows, mean: np.ndarray) -> np.ndarray:
 
 
 def out_of_fold_means(sample: CountRows, kind: str, seed: int, step: Step) -> Means:
-    """Predict means out of fold by one of `MEAN_MODELS`. If a table is too wide, no GLM is fitted."""
+    """Predict the mean of every row by a model that was fitted to other rows, and measure the noise of these means.
+
+    `kind` is one of `MEAN_MODELS`. `seed` determines folds and trees, and `step` is called with the name of each step.
+    If the table is too wide for a GLM, none is fitted.
+    """
     number = assign_folds(len(sample), FOLDS, seed, sample.group)
     folds, models = int(number.max()) + 1, dict[str, Model]()
     predictions, deviance = dict[str, OutOfFold](), dict[str, float]()
@@ -84,7 +91,7 @@ def out_of_fold_means(sample: CountRows, kind: str, seed: int, step: Step) -> Me
     if kind != "constant":
         step("Fitting a Poisson GLM")
         try:
-            add("glm", lambda rows, some: _glm(rows, number, seed, some))
+            add("glm", lambda rows, some: _fit_glm(rows, number, seed, some))
         except NotApplicableError:
             models.pop("glm")
     if kind in ("auto", "boosting"):
@@ -102,7 +109,10 @@ def out_of_fold_means(sample: CountRows, kind: str, seed: int, step: Step) -> Me
 
 
 def _measure_noise(sample: CountRows, model: Model, mean: np.ndarray, folds: int, seed: int) -> float:
-    """Measure the error of the model when it is fitted to Poisson counts with known means (parametric bootstrap)."""
+    """Measure the error of a mean model, as in `Means.noise`: fit it to Poisson counts with known means.
+
+    The counts are drawn with the means `mean` (parametric bootstrap). Only the first `folds` folds are fitted.
+    """
     drawn = sample.replace(y=np.random.default_rng(seed).poisson(mean).astype(float))
     if not np.ptp(drawn.y):
         return 0.0
@@ -113,12 +123,15 @@ def _measure_noise(sample: CountRows, model: Model, mean: np.ndarray, folds: int
 
 
 def _clip_means(sample: CountRows, mean: np.ndarray) -> np.ndarray:
-    """Raise means that are far below the overall rate."""
+    """Raise means below 0.01% of the overall rate to this value, because the deviance of a mean of 0 is infinite."""
     return np.maximum(mean, _MIN_RATE_SHARE * _predict_rate(sample, np.ones(len(mean))))
 
 
 def _combine_folds(sample: CountRows, number: np.ndarray, fits: Sequence[np.ndarray]) -> OutOfFold:
-    """Combine the predictions of fits that left out one fold each. `fits` are in the order of the folds."""
+    """Combine the predictions of all rows by fits that left out one fold each.
+
+    `fits` are in the order of the folds, and `number` has the fold of each row.
+    """
     mean, clipped = np.full(len(number), np.nan), [_clip_means(sample, fit) for fit in fits]
     for fold, fold_mean in enumerate(clipped):
         mean[number == fold] = fold_mean[number == fold]
@@ -133,7 +146,8 @@ def _predict_rate(sample: CountRows, used: np.ndarray) -> np.ndarray:
 
 
 @torch.no_grad()
-def _glm(sample: CountRows, number: np.ndarray, seed: int, folds: int) -> OutOfFold:
+def _fit_glm(sample: CountRows, number: np.ndarray, seed: int, folds: int) -> OutOfFold:
+    """Fit a Poisson GLM without each of the first `folds` folds; `number` has the fold of each row."""
     rows, spec = Folds(sample, None, number), MemberSpec("glm", GLM, {"head": make_head("poisson")})
     copies = (rows.fit_copy(spec, fold, seed) for fold in range(folds))
     fits = [copy.distribution(sample.X, sample.exposure).mean[:, 0].numpy() for copy in copies]
@@ -141,7 +155,10 @@ def _glm(sample: CountRows, number: np.ndarray, seed: int, folds: int) -> OutOfF
 
 
 def _fit_boosting(sample: CountRows, base: np.ndarray, number: np.ndarray, seed: int, folds: int) -> OutOfFold:
-    """Fit boosted trees that multiply the out-of-fold means `base`."""
+    """Fit boosted trees, which multiply the means `base`, without each of the first `folds` folds.
+
+    `base` are out-of-fold means of another model, and `number` has the fold of each row.
+    """
     table, matrix = TreeTable.fit(sample.X)
     weight, rate = sample.weight_or_ones * base, sample.y / base
     parts = [Fold(inner, outer) for inner, outer in list_fold_pairs(number)]

@@ -84,7 +84,7 @@ class Diagnosis:
     notes: tuple[str, ...] = ()
 
     def finding(self, name: str) -> Finding:
-        """Return the result of a check: "dispersion", "zeros", "ceiling", "heaping" or "tail"."""
+        """Return the result of the check `name`: "dispersion", "zeros", "ceiling", "heaping" or "tail"."""
         return next(finding for finding in self.findings if finding.name == name)
 
     @property
@@ -237,9 +237,11 @@ def diagnose_sample(
     options: Mapping[str, int | str] = MappingProxyType({}),
     total: int | None = None,
 ) -> Diagnosis:
-    """Diagnose the dispersion of validated rows.
+    """Diagnose the counts of validated rows; otherwise like `diagnose`.
 
-    `options` are the arguments that define bounds and limits, by name. `total` is the number of rows before sampling.
+    `options` are the user's arguments that define bounds and recording limits, such as `upper`, by name: they are
+    recommended again if counts have such limits. `mean_model` is one of `MEAN_MODELS`. `total` is the number of rows
+    from which the sample was already drawn.
     """
     CountRange().check_known(sample)
     step = progress or (lambda words: None)
@@ -282,7 +284,7 @@ def diagnose_sample(
     else:
         findings += [check(table) for check in (check_zeros, check_ceiling, check_heaping, check_tail)]
     adjusted = adjust_p_values([finding.p_value for finding in findings])
-    findings = _drop_explained([replace(finding, adjusted=p) for finding, p in zip(findings, adjusted, strict=True)])
+    findings = _drop_side_effects([replace(finding, adjusted=p) for finding, p in zip(findings, adjusted, strict=True)])
     direction = dispersion.direction if findings[0].found else "equi"
     by_name = {finding.name: finding for finding in findings if finding.found}
     likelihood, reason, further = recommend(by_name, direction, families, y, means.mean)
@@ -290,8 +292,12 @@ def diagnose_sample(
     return Diagnosis(*facts, tuple(findings), dispersion, label, means.explained, tuple(notes))
 
 
-def _drop_explained(findings: list[Finding]) -> list[Finding]:
-    """Drop findings that others explain: all checks share one dispersion, which a limit or a heavy tail distorts."""
+def _drop_side_effects(findings: list[Finding]) -> list[Finding]:
+    """Mark findings that are side effects of other findings, so that they are not reported; return all findings.
+
+    All checks compare with distributions of the same dispersion. If counts have an upper or a lower limit, or a heavy
+    tail, it distorts this dispersion, and then other checks find too few or too many zeros as well.
+    """
     labels = {finding.label for finding in findings if finding.found}
     explained = {"too few zeros"} if "heavy-tailed" in labels else set()
     is_limited = any(finding.found for finding in findings if finding.name == "ceiling")
@@ -314,9 +320,10 @@ def recommend(
     y: np.ndarray,
     mean: np.ndarray,
 ) -> tuple[str, str, dict[str, int | str]]:
-    """Return the recommended likelihood, the reason, and further arguments.
+    """Return the recommended likelihood, the reason, and further recommended arguments of an estimator.
 
-    `findings` are keyed by the name of the check.
+    `findings` are those to report, keyed by the name of the check. `direction` is that of the dispersion, `families`
+    are the fits of `fit_families`, and y and `mean` the counts and the means of the rows.
     """
     likelihood = "poisson"
     reason = "A Poisson suffices; mixed, the default of ddpn fit, contains it (nearly) and is a safe choice."
@@ -359,9 +366,10 @@ def recommend(
 
 
 def choose_zero_inflated_base(y: np.ndarray, mean: np.ndarray) -> tuple[str, float]:
-    """Choose the base of a zero-inflated likelihood by BIC; return its name and its share of extra zeros.
+    """Choose the base of a zero-inflated likelihood by BIC: return "poisson" or "negative_binomial".
 
-    The given means are (1 - share) * location, where the location is that of a Poisson or a Negative Binomial.
+    Also return the share of extra zeros. `mean` has the mean of each row including extra zeros; the base has the mean
+    `mean` / (1 - share).
     """
     if len(y) > _MAX_BIC_ROWS:
         rows = np.random.default_rng(0).choice(len(y), _MAX_BIC_ROWS, replace=False)

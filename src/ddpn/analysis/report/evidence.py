@@ -49,8 +49,9 @@ _PREDICTED = ("mean", "low", "high", "expected", "aleatoric", "epistemic")
 
 
 class Evidence(NamedTuple):
-    """The evaluated rows: their inputs and counts, and arrays with one value per row.
+    """Everything that a report says about the evaluated rows: inputs, counts, predictions and scores.
 
+    Arrays have one value per row.
     `labels` are the names of the rows in the user's table, and `total` is the number of rows from which they were
     drawn. `low` and `high` are the ends of the interval, `expected` is its probability. `components` is the number of
     distributions per row in the mixture, `board` the leaderboard, and `calibrated` the number of rows on which
@@ -120,10 +121,10 @@ def gather(
     max_rows: int | None = MAX_ROWS,
     total: int | None = None,
 ) -> Evidence:
-    """Predict and score rows of positive weight; with `held_out`, out of fold.
+    """Predict and score the rows of positive weight; with `held_out`, out of fold. The arguments are `write_report`'s.
 
-    If there are more than `max_rows` rows, some are drawn. `total` is the number of rows from which the sample was
-    already drawn.
+    `names` are names to show for "exposure" and "upper". If there are more than `max_rows` rows, some are drawn.
+    `total` is the number of rows from which the sample was already drawn.
     """
     predictor: Predictor = model.predictor_
     leaks = [leak] if leak else []
@@ -171,8 +172,12 @@ def gather(
     )
 
 
-class _PredictedPart(NamedTuple):
-    """The distributions of recorded counts of some rows, their scores, and an array for each of `_PREDICTED`."""
+class _PredictedBlock(NamedTuple):
+    """What a report keeps of the predictions of one block of rows.
+
+    `dist` has the distributions of recorded counts, `components` the number of components of each mixture, and `arrays`
+    one array for each name in `_PREDICTED`.
+    """
 
     dist: CountDistribution
     scores: RowScores
@@ -180,18 +185,17 @@ class _PredictedPart(NamedTuple):
     arrays: list[np.ndarray]
 
 
-def _summarise_block(prediction: Prediction, rows: CountRows) -> _PredictedPart:
-    """Compute the calibrated intervals, the parts of the variance and the scores of rows from their prediction."""
+def _summarise_block(prediction: Prediction, rows: CountRows) -> _PredictedBlock:
+    """Compute the calibrated intervals, the parts of the variance and the scores of a block from its prediction."""
     mixture: Any = prediction.counts
     recorded = censor_rows(mixture, rows.limit)
     interval = replace(prediction, distribution=recorded).interval_with_probability(LEVEL)
     values = recorded.mean, *interval, mixture.aleatoric, mixture.epistemic
-    return _PredictedPart(
-        recorded, score_distribution(recorded, rows.y, interval), mixture.size, list(map(_numbers, values))
-    )
+    scores = score_distribution(recorded, rows.y, interval)
+    return _PredictedBlock(recorded, scores, mixture.size, list(map(_to_numpy, values)))
 
 
-def _numbers(values: Tensor) -> np.ndarray:
+def _to_numpy(values: Tensor) -> np.ndarray:
     return values.double().cpu().numpy()
 
 
@@ -199,7 +203,7 @@ def _numbers(values: Tensor) -> np.ndarray:
 
 
 class RowGroup(NamedTuple):
-    """Rows that share a value or range of a column, with means over them.
+    """Rows that share a value or a range of values of a column, with weighted means over them for tables and sentences.
 
     `effective_rows` is their effective number, which is smaller than `rows` if weights differ.
     """
@@ -226,7 +230,10 @@ class RowGroup(NamedTuple):
 
 
 def summarize_group(column: str, label: str, evidence: Evidence, rows: np.ndarray) -> RowGroup:
-    """Summarize the rows of a group, given by a mask or by positions."""
+    """Average counts, variances and scores over a group of rows, given by a mask or by positions.
+
+    `column` is the name of the column that defines the group, `label` the value or range that its rows share.
+    """
     scores, weight = evidence.scores, evidence.weight[rows]
     values = (evidence.y, evidence.aleatoric, evidence.epistemic, scores.coverage, scores.expected, scores.mae)
     return RowGroup(
@@ -239,7 +246,10 @@ def summarize_group(column: str, label: str, evidence: Evidence, rows: np.ndarra
 
 
 def group_by_column(columns: list[Column], position: int, evidence: Evidence) -> list[RowGroup]:
-    """Group rows by the values, levels or ranges of a column; rare levels and missing values come last."""
+    """Group the evaluated rows by the values, levels or ranges of the column at `position`.
+
+    Rare levels and missing values come last.
+    """
     column, grid = columns[position], make_grid(columns, position, _RANGES)
     is_day = column.name in evidence.inputs.day_columns
     code, labels = grid.code, [value_text(point, is_day) for point in grid.points]
@@ -257,7 +267,7 @@ def group_by_column(columns: list[Column], position: int, evidence: Evidence) ->
 
 
 def describe_errors(evidence: Evidence, target: str) -> str:
-    """Describe the typical error of a single prediction, and the bias if it is notable."""
+    """Describe the typical error of a single prediction of `target`, and the bias if it is notable."""
     y, weight, error = evidence.y, evidence.weight, evidence.scores.mae
     level = weighted_mean(y, weight)
     half, most = (weighted_quantile(error, weight, q) for q in (0.5, 0.9))

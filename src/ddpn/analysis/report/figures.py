@@ -36,12 +36,12 @@ class Figure(NamedTuple):
 
 
 def to_figure(drawing: "Drawing", name: str, title: str, description: str, caption: str = "") -> Figure:
-    """Convert a matplotlib figure to a figure of the report; `description` is for screen readers."""
+    """Convert a matplotlib figure to a figure of the report; `name` is unique, `description` is for screen readers."""
     return Figure(name, title, Markup(plots.render_svg(drawing, name, title, description)), caption)
 
 
 def draw_scatter(evidence: Evidence, target: str) -> Figure:
-    """Draw observed counts against predicted means, with intervals."""
+    """Draw observed counts of `target` against predicted means, with intervals."""
     y, order = evidence.y, np.argsort(evidence.mean, kind="stable")
     rows = order[np.round(np.linspace(0, len(y) - 1, min(_MAX_POINTS, len(y)))).astype(int)]
     inside = evidence.scores.coverage[rows] > 0
@@ -73,7 +73,7 @@ def draw_pit(pit: plots.Pit, shape: str) -> Figure:
 
 
 def draw_importance(importances: Importances, key: str, title: str) -> Figure:
-    """Draw the importance of the most important columns by a measure: "crps", "mean" or "spread"."""
+    """Draw the importance of the most important columns by the measure `key`: "crps", "mean" or "spread"."""
     shown, words = importances.by(key)[:MAX_IMPORTANT_COLUMNS], []
     digits = 0 if max(getattr(one, key).max() for one in shown) >= 1 else 1
     for one in shown:

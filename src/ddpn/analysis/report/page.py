@@ -118,7 +118,11 @@ def write_report(
 
 
 def render_page(content: Mapping[str, object], title: str, facts: Sequence[str], warnings: Sequence[str]) -> str:
-    """Render the file: `facts` are shown below the title, and `warnings` before the sections."""
+    """Fill the template of the page, and return its HTML.
+
+    `content` has the values of the template's names (`collect_content`). `facts` are shown below the title, and
+    `warnings` before the sections.
+    """
     return _template().render(title=title, facts=facts, warnings=warnings, **content)
 
 

@@ -84,7 +84,10 @@ Facts = list[tuple[str, str]]
 
 
 class Card(NamedTuple):
-    """One row of the table: its distribution, its prediction and scores, and some of its columns."""
+    """What a report shows of a single row: a figure of its distribution, its prediction and scores, and its columns.
+
+    `facts` are the prediction and the scores, and `values` some columns of the row with their values.
+    """
 
     title: str
     svg: Markup
@@ -110,7 +113,7 @@ def collect_content(
         "details": describe_verdict(evidence, target, pit, [group for groups in groups_of_columns for group in groups]),
         "scores_title": "Leaderboard" if board.evaluation.others else "Scores",
         "scores": tabulate_scores(board.entries, LEVEL, _COMPARED),
-        "notes": [str(task.get("note") or _UNSEEN), *describe_evaluated_rows(evidence)],
+        "notes": [str(task.get("note") or _UNSEEN), *describe_left_out_rows(evidence)],
         "scatter": draw_scatter(evidence, target),
         "data_facts": summarize_counts(evidence, target),
         "histogram": draw_pit(pit, describe_pit(pit)),
@@ -136,7 +139,7 @@ def collect_content(
 
 
 def describe_verdict(evidence: Evidence, target: str, pit: plots.Pit, groups: list[RowGroup]) -> Facts:
-    """Return sentences about errors, intervals, calibration and uncertainty, by topic."""
+    """Return sentences about errors of `target`, intervals, calibration and uncertainty, as (topic, sentences)."""
     board = evidence.board
     return [
         ("Typical error", describe_errors(evidence, target)),
@@ -147,15 +150,18 @@ def describe_verdict(evidence: Evidence, target: str, pit: plots.Pit, groups: li
     ]
 
 
-def describe_evaluated_rows(evidence: Evidence) -> list[str]:
-    """Return sentences about rows that are not evaluated, if there are any."""
+def describe_left_out_rows(evidence: Evidence) -> list[str]:
+    """Write sentences about rows of the test set that the report leaves out; return an empty list if there are none.
+
+    Rows are left out if their weight is 0 or, in a large test set, if they were not drawn.
+    """
     drawn = describe_draw("All figures and numbers of this report are computed from", len(evidence.y), evidence.total)
     unused = f"Left out: {plural(evidence.without_weight, 'row')} of weight 0." if evidence.without_weight else ""
     return [*filter(None, [drawn, unused])]
 
 
 def summarize_counts(evidence: Evidence, target: str) -> Facts:
-    """Summarize the counts in a few numbers."""
+    """Summarize the counts of `target`, exposures and weights in a few numbers."""
     y, weight = evidence.y, evidence.weight
     centre = weighted_mean(y, weight)
     facts = [
@@ -177,7 +183,10 @@ def summarize_counts(evidence: Evidence, target: str) -> Facts:
 
 
 def tabulate_interval_groups(predictor: Predictor, evidence: Evidence) -> tuple[TextTable, str] | None:
-    """Return a table of the coverage within groups of calibrated intervals, and the sizes of these groups as text."""
+    """Return a table of the coverage in each group by which intervals are calibrated, and the groups' sizes as text.
+
+    Return None if intervals are not calibrated by group.
+    """
     if evidence.grouped is None or predictor.calibration.groups is None:
         return None
     name, labels = evidence.grouped
@@ -188,7 +197,7 @@ def tabulate_interval_groups(predictor: Predictor, evidence: Evidence) -> tuple[
 
 
 def tabulate_groups(groups: list[RowGroup], subject: str = "Uncertainty") -> TextTable:
-    """Make a table of counts, errors and uncertainty in groups of rows; the caption begins with `subject`."""
+    """Make a table with the counts, errors and uncertainty of each group of rows; its caption begins with `subject`."""
     headings = (
         groups[0].column,
         "Rows",
@@ -217,7 +226,7 @@ def group_by_mean(evidence: Evidence) -> list[RowGroup]:
 
 
 def important_groups(importances: Importances, evidence: Evidence) -> list[list[RowGroup]]:
-    """Group rows by each of the most important columns."""
+    """Group the evaluated rows by each of the most important columns; return one list of groups per column."""
     columns = [column for column in importances.by("crps")[:_MAX_GROUPING_COLUMNS] if column.crps.mean() > 0]
     return [group_by_column(evidence.inputs.columns, column.position, evidence) for column in columns]
 
@@ -237,7 +246,7 @@ def explain_columns(evidence: Evidence, progress: Callable[[str], object]) -> Ex
 
 
 def draw_effects(effects: Effects) -> list[tuple[Figure, Figure]]:
-    """Draw curves of the mean and of the spread of each column."""
+    """Draw the effects of each column on the mean and on the spread; return a pair of figures per column."""
     if not effects.results:
         return []
     mean, spread = (
