@@ -247,7 +247,7 @@ TABLE = [
     (make_evaluation(model=float("inf"), coverage=float("nan")), "unusable", "not a finite number"),
     (make_evaluation(leak="Column 'total' predicts it."), "unusable", "Column 'total' predicts it."),
     (make_evaluation(gain=-0.3, leak="Column 'total'."), "unusable", "cannot be trusted"),
-    (make_evaluation(meaning="40% of rows are new."), "better", "40% of rows are new."),
+    (make_evaluation(scores_note="40% of rows are new."), "better", "40% of rows are new."),
     (make_evaluation(only_count=5.0), "undecided", "All 500 test rows have the count 5"),
     (make_evaluation(model=6e-44, gain=6e-24, reach=1e-25, mean_count=5.0), "as good as", "within 1%"),
     (make_evaluation(error_gain=-0.3), "undecided", "its mean absolute error 18% higher, 95% interval 15% to 21%"),

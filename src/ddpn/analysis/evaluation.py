@@ -37,8 +37,8 @@ class Evaluation:
     is smaller than `rows` if weights differ or rows within groups are similar. `labels` are names for use within a
     sentence. `mean_count` is the scale of a difference that matters, `only_count` the count that all rows share, if
     they do. `simpler` are the candidates that are simpler than the model, simplest first (default: all). `leak` is a
-    sentence about a target leak, `meaning` a sentence about what the scores mean. `folds` is the number of folds if
-    rows were predicted out of fold, and 0 for test rows.
+    sentence about a target leak, `scores_note` a sentence about the rows for which the scores hold. `folds` is the
+    number of folds if rows were predicted out of fold, and 0 for test rows.
     """
 
     model: str
@@ -55,7 +55,7 @@ class Evaluation:
     only_count: float | None = None
     simpler: Sequence[str] | None = None
     leak: str = ""
-    meaning: str = ""
+    scores_note: str = ""
     folds: int = 0
 
     @classmethod
@@ -69,9 +69,10 @@ class Evaluation:
         folds: int = 0,
         **options: Any,
     ) -> Self:
-        """Evaluate candidates from their scores per row.
+        """Evaluate a model and other candidates from their scores of the same rows.
 
-        `y` has the counts, and `group` the labels of rows that belong together. `options` are the remaining fields.
+        `scores` are keyed by candidate, and `model` is the key of the model's own. `y` has the counts of the rows, and
+        `group` the labels of rows that belong together. `options` are the remaining fields, such as `simpler`.
         """
         weight, model_scores = np.ones(len(y)) if weight is None else weight, scores[model]
         crps, used = {name: weighted_mean(row_scores.crps, weight) for name, row_scores in scores.items()}, weight > 0
@@ -99,7 +100,7 @@ class Evaluation:
         return replace(evaluation, error_gains={evaluation.rival: error_gain})
 
     def margin(self, name: str) -> float:
-        """Return the largest difference in CRPS to a candidate that does not matter in practice."""
+        """Return the largest difference between the CRPS of the model and of a candidate that does not matter."""
         return max(MAX_DIFFERENCE * self.crps[name], _ROUNDING, _NEGLIGIBLE_SHARE * min(self.mean_count, 1.0))
 
     def against(self, name: str) -> str:
@@ -117,12 +118,12 @@ class Evaluation:
 
     @property
     def others(self) -> list[str]:
-        """The other candidates, sorted by CRPS."""
+        """The names of the candidates that the model is compared with, sorted by CRPS."""
         return sorted(self.gains, key=lambda name: self.crps[name])
 
     @property
     def rival(self) -> str | None:
-        """The candidate that decides the verdict.
+        """The name of the candidate that decides the verdict; None if there is no other candidate.
 
         If candidates are clearly better than the model, it is the best of them. Otherwise, if simpler candidates are as
         good, it is the simplest of them. Otherwise it is the best candidate among those that are undecided, else among

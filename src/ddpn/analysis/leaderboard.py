@@ -104,14 +104,15 @@ def leaderboard(
     predictor: Predictor,
     sample: CountRows,
     leaks: Sequence[str] = (),
-    meaning: str = "",
+    scores_note: str = "",
     others: Mapping[str, Distribution] | None = None,
     total: int | None = None,
-    mixture: RowScores | None = None,
+    mixture_scores: RowScores | None = None,
 ) -> Leaderboard:
     """Score the mixture and every member, including members of weight 0, on the same rows.
 
-    The mixture is compared with every simpler model: all members except networks that have a weight in it.
+    The verdict compares the mixture with other models and with all members but one kind: networks with a weight in the
+    mixture are no simpler alternative to it.
 
     Parameters
     ----------
@@ -121,16 +122,17 @@ def leaderboard(
         The rows to score, such as test rows.
     leaks : sequence of str
         Sentences about suspected target leaks. They rule out a positive verdict.
-    meaning : str
-        A sentence about what the scores mean, such as that they are for new groups of rows.
+    scores_note : str
+        A sentence about the rows for which the scores hold, such as that these belong to new groups.
     others : mapping of str to Distribution, optional
-        Predictions of other models for the same rows, by name. Normals are rounded to counts.
+        The distributions that other models predict for the same rows, by name. For a Normal, the distribution of its
+        rounded values is scored.
     total : int, optional
         The number of rows from which the sample was drawn (`ddpn.tables.row_draw`), for the title.
-    mixture : RowScores, optional
-        The scores of the mixture, if they were already computed.
+    mixture_scores : RowScores, optional
+        The mixture's scores of the rows, if they were already computed.
     """
-    rows = _score_candidates(predictor, sample, mixture)
+    rows = _score_candidates(predictor, sample, mixture_scores)
     for name, dist in (others or {}).items():
         shape, number = tuple(require_supported(dist).batch_shape), len(sample)
         if shape not in ((), (1,), (number,)):
@@ -139,14 +141,14 @@ def leaderboard(
             )
         other = censor_rows(discretize(dist if shape == (number,) else dist.expand((number,))), sample.limit)
         rows[name] = score_distribution(other, sample.y, make_interval(other, COVERAGE))
-    about = {"leak": " ".join(leaks), "meaning": meaning}
+    about = {"leak": " ".join(leaks), "scores_note": scores_note}
     return _rank_candidates(predictor, rows, sample, list(others or {}), total or len(sample), **about)
 
 
 def out_of_fold_leaderboard(
-    predictor: Predictor, rows: CalibratedRows, leaks: Sequence[str] = (), meaning: str = ""
+    predictor: Predictor, rows: CalibratedRows, leaks: Sequence[str] = (), scores_note: str = ""
 ) -> Leaderboard:
-    """Score the mixture and every member out of fold on rows that were cross-fitted.
+    """Score the mixture and every member on rows that were cross-fitted, each row by a model that has not seen it.
 
     Parameters
     ----------
@@ -155,20 +157,23 @@ def out_of_fold_leaderboard(
     rows : CalibratedRows
         The calibration rows. Each row was predicted by copies of the members that were not fitted to it, with weights
         and a calibration from the other folds. Every row is scored once.
-    leaks, meaning
+    leaks, scores_note
         As for `leaderboard`.
     """
     held_out = rows.held_out
     scores = {name: score_predictions(predictor.predict_out_of_fold(rows, name)) for name in held_out.names}
-    about = {"leak": " ".join(leaks), "meaning": meaning, "folds": held_out.n_parts}
+    about = {"leak": " ".join(leaks), "scores_note": scores_note, "folds": held_out.n_parts}
     return _rank_candidates(predictor, scores, held_out.rows, [], len(rows), **about)
 
 
 def _score_candidates(
-    predictor: Predictor, sample: CountRows, mixture: RowScores | None = None
+    predictor: Predictor, sample: CountRows, mixture_scores: RowScores | None = None
 ) -> dict[str, RowScores]:
-    """Score the mixture (unless its scores are given) and every member, by name."""
-    rows = {MIXTURE: score_rows(predictor, sample) if mixture is None else mixture}
+    """Return the scores of the mixture and of every member by name.
+
+    `mixture_scores` are the mixture's scores, if they were already computed.
+    """
+    rows = {MIXTURE: score_rows(predictor, sample) if mixture_scores is None else mixture_scores}
     for name in predictor.members:
         # If the mixture has a single member with the same intervals, both have the same scores.
         is_mixture = name == predictor.sole_member and predictor.calibration.groups is None
@@ -188,7 +193,11 @@ def _rank_candidates(
     total: int,
     **options: Any,
 ) -> Leaderboard:
-    """Make the leaderboard from scores per row; `options` are further fields of the evaluation."""
+    """Make the leaderboard from the scores of the rows by each candidate.
+
+    `rows` are these scores by the name of the candidate, and `others` the names of candidates that are no members.
+    `total` is the number of rows from which the sample was drawn. `options` are further fields of the `Evaluation`.
+    """
     labels = {name: format_member_label(name, member) for name, member in predictor.members.items()}
     seconds = sum(predictor.seconds.get(name, 0.0) for name in predictor.active_members)
     entries = [

@@ -37,18 +37,25 @@ class RowScores(NamedTuple):
     width: np.ndarray
 
     def means(self, weight: np.ndarray | None) -> dict[str, float | None]:
-        """Return means over the rows by name. The infinite NLL of an impossible count becomes None, because of JSON."""
+        """Return the weighted mean of each score by name.
+
+        The infinite NLL of an impossible count becomes None, because JSON has no infinite numbers.
+        """
         means = {name: float(np.average(getattr(self, name), weights=weight)) for name in SCORES}
         return {name: value if np.isfinite(value) else None for name, value in means.items()}
 
 
 def score_rows(predictor: Predictor, sample: CountRows, of: str = MIXTURE) -> RowScores:
-    """Score every row by the mixture or by one member, with its calibrated interval. Normals are rounded to counts."""
+    """Score the predictions of a predictor for every row, with their calibrated intervals.
+
+    `of` is "mixture" or the name of the member that predicts. If it predicts a Normal, the scored distribution is that
+    of its rounded values.
+    """
     return score_predictions(predictor.predict_rows(sample, of))
 
 
 def score_predictions(predictions: Iterable[tuple[Prediction, CountRows]]) -> RowScores:
-    """Score rows that are given as blocks of (prediction, rows)."""
+    """Score rows that were predicted block by block; a block is a prediction and its rows with their counts."""
     with single_thread(), torch.no_grad():
         blocks = [score_prediction(prediction, rows) for prediction, rows in predictions]
     return RowScores(*map(np.concatenate, zip(*blocks, strict=True)))
@@ -63,7 +70,7 @@ def score_prediction(prediction: Prediction, rows: CountRows) -> RowScores:
 
 @torch.no_grad()
 def score_distribution(dist: CountDistribution, y: np.ndarray, interval: Interval) -> RowScores:
-    """Score every row by a count distribution with these intervals."""
+    """Score the count y of every row by its predicted distribution and its interval."""
     (low, high, expected), counts = interval, torch.from_numpy(y)
     inside = (low <= counts) & (counts <= high)
     scores = absolute_error(dist, counts), crps(dist, counts), nll(dist, counts), inside, expected, high - low

@@ -13,7 +13,10 @@ _OUT_OF_FOLD = "There are no test rows: every row was scored by copies of the mo
 
 
 def coverage_words(coverage: float, expected: float, rows: str = "rows") -> str:
-    """Describe the coverage of intervals, next to the coverage that their distributions expect and the nominal one.
+    """Write how many rows the intervals cover, for a sentence, with the expected and the nominal coverage.
+
+    `expected` is the mean probability of the intervals by their own distributions, NaN if unknown. `rows` is what the
+    rows are called.
 
     >>> coverage_words(0.939, 0.935)
     'cover 93.9% of the rows (expected 93.5%; at least 90% asked)'
@@ -78,12 +81,12 @@ def verdict(evaluation: Evaluation) -> Verdict:
         )
         is_covered = coverage_words(evaluation.coverage, evaluation.expected, evaluation.row_words)
         sentences.append(f"The model's intervals {is_covered}{wrong}.")
-    sentences += [_OUT_OF_FOLD if evaluation.folds else "", evaluation.meaning]
+    sentences += [_OUT_OF_FOLD if evaluation.folds else "", evaluation.scores_note]
     return Verdict(level, tuple(filter(None, sentences)), evaluation.rival if is_replaced else None)
 
 
 def _write_headline(evaluation: Evaluation) -> tuple[str, str]:
-    """Return the level of the verdict and its first sentence."""
+    """Return the level of the verdict, as in `Verdict`, and its first sentence."""
     if not is_score(evaluation.crps[evaluation.model]):
         return "unusable", "The model could not be scored: its CRPS is not a finite number of at least 0."
     if evaluation.leak:
@@ -135,7 +138,10 @@ def _write_headline(evaluation: Evaluation) -> tuple[str, str]:
 
 
 def _describe_tie(evaluation: Evaluation, name: str, crps: str) -> str:
-    """Write the headline if the model and a candidate are as good as each other."""
+    """Write the headline if the model and its rival are as good as each other.
+
+    `name` is that of the rival, and `crps` words that compare both in CRPS.
+    """
     crps = "the same CRPS" if evaluation.gain.mean == 0 else crps
     if evaluation.rival_is_simpler:
         return f"The simpler {name} is as good as the model, within {MAX_DIFFERENCE:.0%} ({crps}): prefer it."
@@ -143,7 +149,10 @@ def _describe_tie(evaluation: Evaluation, name: str, crps: str) -> str:
 
 
 def _describe_doubt(evaluation: Evaluation, name: str, crps: str) -> str:
-    """Write the headline if the rows are too few to decide."""
+    """Write the headline if there are too few rows to decide between the model and its rival.
+
+    `name` is that of the rival, and `crps` words that compare both in CRPS.
+    """
     advice = (
         f"Keep the model unless you need the simpler one, {name}" if evaluation.rival_is_simpler else "Keep the model"
     )
@@ -154,7 +163,7 @@ def _describe_doubt(evaluation: Evaluation, name: str, crps: str) -> str:
 
 
 def change(gain: Gain, base: float) -> str:
-    """Write a gain and its interval in percent of a score, such as "3% lower, 95% interval 1% to 5%"."""
+    """Write a gain and its interval in percent of the mean score `base`, such as "3% lower, 95% interval 1% to 5%"."""
     low, middle, high = (_share(value, base) for value in (gain.low, gain.mean, gain.high))
     if not gain.is_clear:
         return f"{middle} {_side(gain.mean)}, 95% interval {low} {_side(gain.low)} to {high} {_side(gain.high)}"
@@ -167,7 +176,7 @@ def _side(gain: float) -> str:
 
 
 def _share(difference: float, base: float) -> str:
-    """Write a difference in percent of a score, with two significant digits."""
+    """Write a difference of scores in percent of the mean score `base`, with two significant digits."""
     share = 100.0 * abs(difference) / base if base > 0 else math.inf if difference else 0.0
     if share > 1e4:
         return f"over {10_000:,}%"

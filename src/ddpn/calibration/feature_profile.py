@@ -34,16 +34,22 @@ _ARRAYS = ColumnProfile._fields[1:]  # without the kind
 _FILES = ("features.json", "features.safetensors")
 
 
-class Measured(NamedTuple):
-    """The score of each row, and the number of cells in each state, per column. Shape: (rows,), (columns, states)."""
+class TableScores(NamedTuple):
+    """The result of scoring the rows of a table by a `FeatureProfile`.
+
+    `score` says how unusual each row is. `states` counts the cells of each column that are in each of `STATES`, such as
+    missing or above the training range. Shape: (rows,), (columns, states).
+    """
 
     score: np.ndarray
     states: np.ndarray
 
 
 class Joint(NamedTuple):
-    """The joint distribution of standardised inputs, for the Mahalanobis distance of a row.
+    """The joint distribution of the inputs that encode a row, which tells whether its values go together.
 
+    A row is unusual if its Mahalanobis distance from the mean is large, or if one input is far from what the other
+    inputs predict.
     `scale` has, for each input, the size that its residual rarely exceeds when it is predicted from the others. Shape:
     (width,), (width, width), (width,).
     """
@@ -54,7 +60,7 @@ class Joint(NamedTuple):
 
     @classmethod
     def fit(cls, inputs: np.ndarray) -> Self:
-        """Fit to the encoded training rows, with Ledoit-Wolf shrinkage."""
+        """Fit the joint distribution to the inputs of training rows, with Ledoit-Wolf shrinkage."""
         from sklearn.covariance import ledoit_wolf  # slow to import
 
         mean = inputs.mean(0, dtype=np.float64)
@@ -70,12 +76,13 @@ class Joint(NamedTuple):
         return cls(*(part.astype(np.float32) for part in (mean, precision, scale)))
 
     def find_least_explained(self, inputs: np.ndarray) -> np.ndarray:
-        """Return the position of the input that the other inputs predict worst, for each row."""
+        """Return, for each row, the position of the input that the other inputs predict worst."""
         return np.abs((inputs - self.mean) @ self.precision / self.scale).argmax(1)
 
     def compute_distances(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return each row's squared distance from the mean, and its largest residual of an input given the others.
+        """Return each row's squared distance from the mean, and its largest residual.
 
+        A residual is the difference between an input and what the other inputs predict, in units of `scale`.
         Computed in float64, because rounding depends on the number of rows that are multiplied at once.
         """
         centred = inputs - self.mean.astype(np.float64)
@@ -127,7 +134,7 @@ class FeatureProfile:
 
     @property
     def names(self) -> list[str]:
-        """The columns' names, or x0, x1, ... for tables without names."""
+        """The names of the columns, or x0, x1, ... for tables without names."""
         return list(self.schema.names)
 
     @property
@@ -223,7 +230,10 @@ class FeatureProfile:
     # Scoring -----------------------------------------------------------------------------------------------------
 
     def _measure_rows(self, table: ColumnTable) -> np.ndarray:
-        """Compute the distances of each row: its largest surprise and, with a joint distribution, two more."""
+        """Compute how far each row is from ordinary rows, by its most surprising cell and by the joint distribution.
+
+        Shape: (3, rows), or (1, rows) without a joint distribution.
+        """
         return np.concatenate([self._measure_cells(cells) for cells in self._iter_scored_cells(table)], axis=1)
 
     def _measure_cells(self, cells: list[CellScores]) -> np.ndarray:
@@ -231,22 +241,25 @@ class FeatureProfile:
         return np.stack([_find_largest(cells), *joint])
 
     def _score(self, distances: np.ndarray) -> np.ndarray:
-        """Score each row by the largest surprise of its distances."""
+        """Score each row by the most surprising of its distances, which `_measure_rows` returns."""
         surprises = [
             tail.measure_surprise(row_distances) for tail, row_distances in zip(self.tails, distances, strict=True)
         ]
         return np.clip(np.maximum.reduce(surprises), 0.0, MAX_SURPRISE)
 
-    def measure(self, X: TableLike) -> Measured:
-        """Score new rows, and count the states of their cells."""
+    def measure(self, X: TableLike) -> TableScores:
+        """Score how unusual new rows are, and count the states of their cells, such as missing or unseen."""
         scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
         for _, cells in self.iter_blocks(self.schema.parse(X)):
             scores.append(self._score(self._measure_cells([cells[j] for j in self.scored])))
             states += [np.bincount(scores_of_column.state, minlength=len(STATES)) for scores_of_column in cells]
-        return Measured(np.concatenate(scores), states)
+        return TableScores(np.concatenate(scores), states)
 
     def name_misfits(self, X: TableLike) -> list[str]:
-        """Name the column of each row that fits the others least; "" if the profile has no joint distribution."""
+        """Return, for each row, the name of the column whose value fits the other columns least.
+
+        Names are "" if the profile has no joint distribution.
+        """
         table = self.schema.parse(X)
         if self.joint is None:
             return [""] * len(table)
@@ -254,13 +267,13 @@ class FeatureProfile:
         return owner[self.joint.find_least_explained(self._encode_inputs(table))].tolist()
 
     def iter_blocks(self, table: ColumnTable) -> Iterator[tuple[ColumnTable, list[CellScores]]]:
-        """Yield blocks of a table with the scores of their cells, column by column."""
+        """Yield a table in blocks of rows, each with the scores of its cells: one `CellScores` per column."""
         for start in range(0, len(table), _BLOCK_ROWS):
             some = table.rows(slice(start, start + _BLOCK_ROWS))
             yield some, [profile.score(column) for profile, column in zip(self.columns, some, strict=True)]
 
     def _iter_scored_cells(self, table: ColumnTable) -> Iterator[list[CellScores]]:
-        """Yield the scores of the cells of each block, without the ignored columns."""
+        """Yield the scores of the cells of each block of rows, without the ignored columns."""
         return ([cells[j] for j in self.scored] for _, cells in self.iter_blocks(table))
 
     # Saving ------------------------------------------------------------------------------------------------------

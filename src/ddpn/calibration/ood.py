@@ -12,7 +12,7 @@ _TIE_TOLERANCE = 1e-9
 
 
 class OODScores(NamedTuple):
-    """The sorted scores of n calibration rows.
+    """The sorted scores of n calibration rows, with which the scores of new rows are compared to flag unusual ones.
 
     The p-value of a row is (1 + number of scores at least as high) / (n + 1).
 
@@ -23,7 +23,7 @@ class OODScores(NamedTuple):
     scores : array
         Scores of the inputs (`FeatureProfile.measure`), ascending.
     alpha : float
-        The share of ordinary rows that are flagged.
+        The share of ordinary rows that are flagged: a row is flagged if its p-value is at most this.
 
     Examples
     --------
@@ -36,7 +36,10 @@ class OODScores(NamedTuple):
 
     @classmethod
     def fit(cls, scores: np.ndarray, alpha: float) -> Self:
-        """Sort the scores of rows that the summary left out. `alpha` may be too small to flag any row."""
+        """Sort the scores of calibration rows, which must not be rows of the summary that scored them.
+
+        `alpha` may be too small to flag any row.
+        """
         return cls(np.sort(scores), alpha)
 
     @property
@@ -51,7 +54,7 @@ class OODScores(NamedTuple):
         )
 
     def pvalue(self, scores: np.ndarray) -> np.ndarray:
-        """Return the p-value of each row. Shape: (rows,).
+        """Return the p-value of each row from its score: about the share of calibration rows with a score as high.
 
         Parameters
         ----------
@@ -77,7 +80,7 @@ class OODScores(NamedTuple):
 
 
 def check_alpha(alpha: float, n: int) -> float:
-    """Return `alpha` as a float; raise an error if no p-value of n calibration rows can be as small."""
+    """Return `alpha` as a float; raise an error if it is invalid or smaller than any p-value of n calibration rows."""
     if not is_number(alpha) or not 0.0 < alpha < 1.0:
         remedy = "Use 0.05 to flag 5% of ordinary rows."
         raise ConfigError(argument="alpha", must="lie between 0 and 1", got=repr(alpha), remedy=remedy)

@@ -33,7 +33,7 @@ _FALSE_REPORT_PROBABILITY = 1e-3
 
 
 def describe_unusual_cells(profile: FeatureProfile, X: TableLike, days: Container[str] = ()) -> list[list[str]]:
-    """Describe the unusual cells of each row, the most unusual first; the list of an ordinary row is empty.
+    """Return sentences about the unusual cells of each row, the most unusual cell first; ordinary rows have none.
 
     `days` are columns with days since 1970, which are shown as dates.
     """
@@ -66,7 +66,7 @@ def _describe_cell(profile: ColumnProfile, column: Column, cells: CellScores, ro
 
 
 class TableSummary:
-    """Counts the states of cells over the blocks of a table, and describes what is unusual in the table."""
+    """What is unusual in a whole table, scored block by block: numbers of cells by state, and sentences."""
 
     def __init__(self, profile: FeatureProfile) -> None:
         self.profile = profile
@@ -77,7 +77,10 @@ class TableSummary:
         self.states += states
 
     def write_sentences(self) -> list[str]:
-        """Write one sentence per finding, sorted by the number of rows; all ignored columns share a sentence."""
+        """Write one sentence per unusual property of a column, sorted by the number of rows that have it.
+
+        All ignored columns share a sentence.
+        """
         findings = [finding for j in self.profile.scored for finding in self._list_findings(j)]
         ignored = self.profile.ignored
         if ignored:
@@ -92,7 +95,7 @@ class TableSummary:
         return [*shown, f"Not shown: {plural(left, 'more finding')}."] if left else shown
 
     def _list_findings(self, j: int) -> list[tuple[int, str]]:
-        """List the findings about one column, each as its number of rows and a sentence."""
+        """List what is unusual about the column at position j, as pairs of a number of rows and a sentence."""
         column, name, rows = self.profile.columns[j], self.profile.names[j], int(self.states[j].sum())
         counts, findings = self.states[j].tolist(), list[tuple[int, str]]()
 

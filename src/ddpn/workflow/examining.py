@@ -68,7 +68,7 @@ def collect_report_arguments(
         "sample": sample,
         "held_out": held_out,
         "leak": " ".join(task["leaks"]),
-        "meaning": rows.meaning,
+        "scores_note": rows.meaning,
         "warnings": task["warnings"],
         "ids": (name, rows.frame[name][positions].to_list()) if name in rows.frame.columns else None,
         "max_rows": None,

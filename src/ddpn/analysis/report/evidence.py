@@ -113,7 +113,7 @@ def gather(
     sample: CountRows,
     baselines: Mapping[str, Distribution] | None = None,
     leak: str = "",
-    meaning: str = "",
+    scores_note: str = "",
     ids: tuple[str, Sequence[object]] | None = None,
     names: Mapping[str, str] | None = None,
     progress: Callable[[str], object] = lambda stage: None,
@@ -145,9 +145,9 @@ def gather(
             str(name): select_rows(dist, torch.from_numpy(rows)) if tuple(dist.batch_shape) == (len(sample),) else dist
             for name, dist in (baselines or {}).items()
         }
-        board = leaderboard(predictor, used, leaks, meaning, others, total, scores)
+        board = leaderboard(predictor, used, leaks, scores_note, others, total, scores)
     else:
-        board = out_of_fold_leaderboard(predictor, held_out, leaks, meaning)
+        board = out_of_fold_leaderboard(predictor, held_out, leaks, scores_note)
     columns = [np.concatenate(values) for values in zip(*(part.arrays for part in predicted), strict=True)]
     grouped = None
     if calibration.groups is not None and used.interval_groups is not None:

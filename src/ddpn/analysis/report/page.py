@@ -31,7 +31,7 @@ def write_report(
     task: JsonObject | None = None,
     warnings: Sequence[str] = (),
     leak: str = "",
-    meaning: str = "",
+    scores_note: str = "",
     ids: tuple[str, Sequence[object]] | None = None,
     progress: Callable[[str], object] | None = None,
     held_out: CalibratedRows | None = None,
@@ -50,7 +50,8 @@ def write_report(
         The test set. Its `labels` are the names of the rows. With a `group`, the verdict allows for similar rows within
         groups.
     baselines : mapping of str to Distribution, optional
-        Predictions of other models for the same rows, by name. Normals are rounded to counts.
+        The distributions that other models predict for the same rows, by name. For a Normal, the distribution of its
+        rounded values is scored.
     task : mapping, optional
         Information about the fit, such as "target", "command" and "split"; "note" says which rows are evaluated. All
         entries are shown, and none is required.
@@ -58,8 +59,8 @@ def write_report(
         Sentences to show at the top.
     leak : str
         A sentence about a suspected target leak. It is shown at the top and rules out a positive verdict.
-    meaning : str
-        A sentence about what the scores mean, such as that they are for new groups of rows.
+    scores_note : str
+        A sentence about the rows for which the scores hold, such as that these belong to new groups.
     ids : tuple of str and sequence, optional
         The name and the values of a column that identifies the rows.
     progress : callable, optional
@@ -94,7 +95,7 @@ def write_report(
     fit_facts, step = dict(task or {}), progress or (lambda stage: None)
     target = str(fit_facts.get("target") or "y")
     names = {role: str(fit_facts[role]) for role in ("exposure", "upper") if fit_facts.get(role)}
-    evidence = gather(model, sample, baselines, leak, meaning, ids, names, step, held_out, max_rows, total)
+    evidence = gather(model, sample, baselines, leak, scores_note, ids, names, step, held_out, max_rows, total)
     explanation = sections.explain_columns(evidence, step)
     step("Drawing figures")
     content = sections.collect_content(model, evidence, explanation, target, fit_facts)

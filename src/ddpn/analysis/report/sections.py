@@ -146,7 +146,7 @@ def describe_verdict(evidence: Evidence, target: str, pit: plots.Pit, groups: li
         (f"{LEVEL_WORDS} interval", describe_coverage(evidence, board.evaluation)),
         ("Calibration", describe_pit(pit)),
         *describe_uncertainty(evidence, groups),
-        ("Scored rows", " ".join(filter(None, [f"{board.title}.", board.evaluation.meaning]))),
+        ("Scored rows", " ".join(filter(None, [f"{board.title}.", board.evaluation.scores_note]))),
     ]
 
 
