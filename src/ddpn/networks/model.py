@@ -17,7 +17,7 @@ from ddpn.runtime.validation import check_integer
 
 
 class Backbone(Protocol):
-    """The protocol of networks that turn inputs (B, ...) into features (B, M, output_dim)."""
+    """The protocol of M networks that turn inputs (B, ...) into features (B, M, output_dim)."""
 
     output_dim: int
 
@@ -37,8 +37,7 @@ class Projection(Linear):
     """A linear map from the F features of M networks to P raw outputs.
 
     `sees` has an entry per raw output, which says what it is computed from: "features", "detached" (features without
-    gradient, as for the variance of a faithful Gaussian) or "constant" (one number for all rows). Shape: (B, M, F) ->
-    (B, M, P).
+    gradient, as for the variance of a faithful Gaussian) or "constant" (one number for all rows).
 
     Shape: (B, M, F) -> (B, M, P).
     """
@@ -123,14 +122,14 @@ class CountModel(nn.Module):
         Parameters
         ----------
         backbone : torch.nn.Module
-            A network with as many features.
+            A backbone that returns the same number of features.
         """
         model = CountModel(backbone, self.head, self.n_networks)
         model.projection = self.projection
         return model
 
     def raw(self, x: Tensor) -> Tensor:
-        """Compute raw outputs, before any link. Shape: (B, M, P).
+        """Compute the raw outputs of every row and network, to which the head applies its links. Shape: (B, M, P).
 
         Parameters
         ----------
@@ -156,7 +155,7 @@ class CountModel(nn.Module):
         return self.head(self.raw(x), None if exposure is None else exposure.unsqueeze(-1))
 
     def mixture(self, x: Tensor, exposure: Tensor | None = None) -> Mixture:
-        """Predict the uniform mixture of all networks. Shape: batch (B,).
+        """Predict the distribution of every row: the mixture of all networks with equal weights. Batch shape: (B,).
 
         Parameters
         ----------
@@ -169,7 +168,7 @@ class CountModel(nn.Module):
 
 
 def _check_backbone(backbone: nn.Module, n_networks: int) -> None:
-    """Raise an error if a backbone is invalid, as far as can be seen without a row."""
+    """Raise an error if a backbone is invalid, as far as that shows without computing features."""
     name = f"backbone {backbone.__class__.__name__}"
     check_integer(f"output_dim of {name}, the width of its features,", getattr(backbone, "output_dim", None), minimum=1)
     if not callable(getattr(backbone, "reset", None)):

@@ -1,4 +1,4 @@
-"""`OptimizerOptions`: how the weights of networks are updated, validated without torch."""
+"""`OptimizerOptions`: how the weights of networks are updated. Options are validated without importing torch."""
 
 import math
 from collections.abc import Callable

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ddpn.networks.backbones.text import Text
     from ddpn.networks.backbones.vit import ViT
 
-#: Modules that are imported on first use, because models of tables do not need them.
+#: The module of each class that is imported on first use, because models of tables do not need it.
 _MODULES = {
     "CountNet3D": "countnet3d",
     "EfficientNet": "efficientnet",
@@ -41,7 +41,10 @@ BACKBONES = Registry(
 
 
 def check_table_backbone(backbone: str | Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-    """Return what makes a backbone for tables, from its name or itself; it is called with `n_in` and `n_networks`."""
+    """Return the function or class that builds a backbone for tables, given itself or its name in `BACKBONES`.
+
+    Raise a `ConfigError` unless it can be called with `n_in` and `n_networks`.
+    """
     make = BACKBONES.find(backbone) if isinstance(backbone, str) else backbone
     try:
         signature(make).bind(n_in=1, n_networks=1)

@@ -27,10 +27,12 @@ _BEAMS = "a tensor of packed beams (B, 2 + N, 4), or (B, M, 2 + N, 4) with beams
 
 
 class CountNet3D(nn.Module):
-    """M networks for packed beams of points. Shape: (B, 2 + N, 4) or (B, M, 2 + N, 4) -> (B, M, hidden[-1]).
+    """A backbone of M networks for packed beams of N points.
 
-    Each point, relative to the centre of its beam, passes through layers of the given `widths`. The maximum of each
-    feature over the points describes the cloud; it depends neither on the order of the points nor on padding. These
+    Shape: (B, 2 + N, 4) or (B, M, 2 + N, 4) -> (B, M, hidden[-1]).
+
+    Each point, relative to the centre of its beam, passes through layers of these `widths`. The maximum of each feature
+    over the points describes the cloud; it depends neither on the order of the points nor on padding. These
     maxima, an embedding of the geometry class, the centre and the extent then pass through a perceptron with `hidden`
     widths.
 
@@ -71,7 +73,7 @@ class CountNet3D(nn.Module):
         self.output_dim = self.mlp.output_dim
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Draw fresh weights, one stream per network."""
+        """Draw new weights, with one random generator per network."""
         for layer in (*self.points, self.embedding, self.mlp):
             cast(Linear, layer).reset(streams)
 

@@ -77,7 +77,7 @@ def _build_efficientnet(pretrained: bool, pooling: str) -> "Features":
 
 
 class Features(nn.Module):
-    """An EfficientNet up to its pooled features. Shape: (B, 3, S, S) -> (B, F)."""
+    """An EfficientNet without its classifier: it returns pooled features. Shape: (B, 3, S, S) -> (B, F)."""
 
     capturable, takes = True, IMAGES
 

@@ -11,8 +11,8 @@ from ddpn.networks.backbones.members import MLP, Frozen, NetworkList
 class NetworkTail(nn.Module):
     """The part that each network trains: an optional module that `make` builds, then a perceptron (Appendix B).
 
-    `width` is the number of features of that module, or of x if there is no module. A row of x has `row_axes` axes.
-    Shape: (B, ...) or (B, M, ...) -> (B, M, hidden[-1]).
+    `width` is the number of features that this module returns, or of the input without a module. `row_axes` is the
+    number of axes of an input row.
 
     Shape: (B, ...) or (B, M, ...) -> (B, M, hidden[-1]).
     """
@@ -44,8 +44,7 @@ class NetworkTail(nn.Module):
 class FineTuned(nn.Module):
     """A frozen trunk that all networks share, and a tail for each network.
 
-    To train on the same rows many times, compute the `trunk` once and train the `tail` on its output. Shape: (B, ...)
-    or (B, M, ...) -> (B, M, output_dim).
+    To train on the same rows many times, compute the output of the `trunk` once and train the `tail` on it.
 
     Shape: (B, ...) or (B, M, ...) -> (B, M, output_dim).
 

@@ -15,7 +15,10 @@ IMAGES = "a uint8 tensor of RGB images (B, 3, S, S), or (B, M, 3, S, S) with ima
 
 
 class ImageNormalization(nn.Module):
-    """Normalises bytes from 0 to 255 channel by channel. Shape: (..., 3, S, S), unchanged."""
+    """Converts images of bytes from 0 to 255 to floats with about mean 0 and variance 1 per channel.
+
+    Shape: (..., 3, S, S) -> (..., 3, S, S).
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -53,7 +53,7 @@ class DeepCopyFactory:
 
 
 class Linear(nn.Module):
-    """M linear layers. Shape: (B, F) or (B, M, F) -> (B, M, n_out).
+    """M linear layers side by side, one per network. Shape: (B, F) or (B, M, F) -> (B, M, n_out).
 
     `reset` draws the weights of each network from its own generator, uniformly within 1 / sqrt(F) like torch.nn.Linear.
 
@@ -167,7 +167,7 @@ class NetworkList(nn.ModuleList):
 
 
 class MLP(nn.Module):
-    """M perceptrons side by side (Appendix B).
+    """A backbone of M perceptrons side by side (Appendix B), for tables.
 
     Shape: (B, F) or (B, M, F) -> (B, M, hidden[-1]), or (B, M, F) without layers.
 
@@ -218,7 +218,8 @@ class MLP(nn.Module):
 class Frozen(nn.Module):
     """A network that is not trained: no gradients, and always in evaluation mode.
 
-    A row has `row_axes` axes. If the input has two axes more, the second one belongs to networks with separate rows.
+    `row_axes` is the number of axes of a row. Inputs with one more axis are rows for all networks. Inputs with two more
+    axes are separate rows for each network, which the second axis numbers.
     """
 
     def __init__(self, network: nn.Module, row_axes: int) -> None:
@@ -227,7 +228,7 @@ class Frozen(nn.Module):
         self.row_axes = row_axes
 
     def train(self, mode: bool = True) -> "Frozen":
-        """Stay in evaluation mode; `mode` has no effect."""
+        """Keep the network in evaluation mode, whatever `mode` is."""
         return super().train(False)
 
     @torch.no_grad()
@@ -257,7 +258,10 @@ def check_widths(name: str, widths: object, min_layers: int = 1) -> tuple[int, .
 
 
 def check_rows(x: Any, row_axes: int, takes: str | None = None, n_networks: int | None = None) -> None:
-    """Raise an `InputError` if `x` is no batch of rows with `row_axes` axes, with or without an axis for networks."""
+    """Raise an `InputError` unless `x` is a batch of rows with `row_axes` axes, with or without an axis for networks.
+
+    `takes` describes valid inputs in the message.
+    """
     axes = x.dim() - row_axes if isinstance(x, Tensor) else 0
     if axes == 1 or (axes == 2 and n_networks in (None, x.shape[1])):
         return
@@ -270,9 +274,9 @@ def check_rows(x: Any, row_axes: int, takes: str | None = None, n_networks: int 
 
 
 def check_dtype(x: Tensor, weight: Tensor) -> None:
-    """Raise an `InputError` if `x` and the weights differ in dtype.
+    """Raise an `InputError` if the inputs `x` and the weights differ in dtype.
 
-    Under autocast, floats are converted automatically.
+    Under autocast, floats of any precision are accepted, because they are converted.
     """
     if x.dtype != weight.dtype and not (x.is_floating_point() and torch.is_autocast_enabled(x.device.type)):
         raise InputError(f"x must be {weight.dtype} like the weights, got {x.dtype}.")

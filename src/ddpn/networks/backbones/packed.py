@@ -14,7 +14,9 @@ _FLOAT32_BYTES = 4
 
 
 class InputPacking(nn.Module):
-    """Packs float32 rows into bytes, the numbers first and then one bit per input; as a module, it unpacks them.
+    """Packs float32 rows of a table into bytes: first the numbers, then one bit per other input.
+
+    As a module, it unpacks them again.
 
     Shape of `forward`: (..., bytes) -> (..., width).
 
@@ -76,7 +78,10 @@ class InputPacking(nn.Module):
 
 
 class UnpackedInputs(nn.Module):
-    """A backbone for tables that takes packed rows. Shape: (B, bytes) or (B, M, bytes) -> (B, M, output_dim)."""
+    """A backbone for packed rows of tables, which unpacks them for another backbone.
+
+    Shape: (B, bytes) or (B, M, bytes) -> (B, M, output_dim).
+    """
 
     def __init__(self, backbone: MLP, packing: InputPacking) -> None:
         super().__init__()

@@ -27,7 +27,7 @@ def make_loader(
     config: Any,
     dropout: bool = False,
 ) -> Callable[[], Encoder]:
-    """Return a function that builds encoders.
+    """Return a function without arguments that builds encoders of this kind.
 
     They have random weights if there is a `config`, else pretrained weights, which are read once. Without `dropout`,
     all dropout rates are set to 0.
@@ -44,14 +44,17 @@ def make_loader(
 
 
 def _build_encoder(kind: Callable[[nn.Module], Encoder], config: Any, dropout: bool) -> Encoder:
-    """Build an encoder with random weights."""
+    """Build an encoder of this kind with random weights from a configuration."""
     with _raise_config_errors(_UNBUILDABLE.format(config.model_type), Exception):
         model = import_extra("transformers", "text").AutoModel.from_config(config)
     return _wrap_model(kind, model, dropout)
 
 
 def _wrap_model(kind: Callable[[nn.Module], Encoder], model: nn.Module, dropout: bool) -> Encoder:
-    """Wrap a model in its encoder. With dropout, steps are random and cannot be captured as a CUDA graph."""
+    """Wrap a transformer in an encoder of this kind.
+
+    With `dropout`, training steps are random and cannot be captured as a CUDA graph.
+    """
     encoder = kind(model)
     if dropout:
         encoder.capturable = False
@@ -59,7 +62,7 @@ def _wrap_model(kind: Callable[[nn.Module], Encoder], model: nn.Module, dropout:
 
 
 def load_tokenizer(pretrained: str | os.PathLike[str]) -> tuple[Any, int]:
-    """Load the tokenizer of a pretrained model; also return the id of padding."""
+    """Load the tokenizer of a pretrained model; return it with the token id of padding."""
     transformers, where = import_extra("transformers", "text"), _locate_model(pretrained)
     with _raise_config_errors(_UNREADABLE.format(pretrained), *_READ_ERRORS):
         tokenizer = transformers.AutoTokenizer.from_pretrained(where)
@@ -74,7 +77,7 @@ def _locate_model(pretrained: Any) -> str:
 
 
 def _copy_config(config: Any) -> Any:
-    """Copy a transformers configuration, because dropout rates are written into it."""
+    """Copy a transformers configuration, so that the caller's stays unchanged when dropout rates are set."""
     transformers = import_extra("transformers", "text")
     if isinstance(config, transformers.PretrainedConfig):
         return copy.deepcopy(config)
@@ -88,7 +91,7 @@ def _copy_config(config: Any) -> Any:
 
 @contextmanager
 def _raise_config_errors(message: str, *errors: type[Exception]) -> Iterator[None]:
-    """Raise a `ConfigError` in place of another library's error."""
+    """Replace errors of another library by a `ConfigError`; the first line of the error completes `message`."""
     try:
         yield
     except errors as error:

@@ -61,9 +61,9 @@ class Text(Transformer):
 
 
 class TokenEncoder(Encoder):
-    """An encoder of token ids below `words`.
+    """An encoder of texts: token ids from 0 to `words` - 1.
 
-    `pad` is the id of padding, and `positions` the largest number of tokens, None if it is not limited.
+    `pad` is the id of padding, and `positions` the largest number of tokens of a text, None if it is not limited.
     """
 
     takes = "a tensor of token ids (B, L), or (B, M, L) with ids of each network"
@@ -95,13 +95,13 @@ class TokenEncoder(Encoder):
                 break
 
     def example(self) -> Tensor:
-        """Make two texts. One of them has padding."""
+        """Make two texts of token ids, of which one has padding."""
         ids = torch.full((2, 6), self.pad)
         ids[0], ids[1, :3] = (1 + self.pad) % self.words, (2 + self.pad) % self.words
         return ids
 
     def read(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the hidden states of the tokens, without trailing padding."""
+        """Compute the hidden states of the tokens, without the columns that are padding in every row."""
         ids = self._trim_padding(x)
         keep = ids != self.pad
         return self.model(input_ids=ids.long(), attention_mask=keep.long()).last_hidden_state, keep

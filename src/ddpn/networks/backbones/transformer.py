@@ -20,10 +20,11 @@ _LAST_NORMS = ("layernorm", "norm", "final_layernorm", "final_layer_norm", "ln_f
 
 
 class Pool(nn.Module):
-    """Pools the hidden states of tokens into features of a row by one of `TOKEN_POOLINGS`. Shape: (B, L, H) -> (B, H).
+    """Pools the hidden states of the L tokens of a row into H features. Shape: (B, L, H) -> (B, H).
 
-    `pooler` is the model's own layer on its first token. With a mask, "mean" averages over the tokens in the mask
-    (zeros if there are none). Without a mask, the first token is the class token, which "mean" leaves out.
+    `pooling` is one of `TOKEN_POOLINGS`, and `pooler` the layer that the pretrained model applies to its first token.
+    With a mask, "mean" averages over the tokens in the mask (zeros if there are none). Without a mask, the first token
+    is the class token, which "mean" leaves out.
     """
 
     def __init__(self, pooling: str, pooler: nn.Module | None) -> None:
@@ -46,10 +47,10 @@ class Pool(nn.Module):
 
 
 class Encoder(nn.Module, ABC):
-    """A transformer with a way to read one kind of input and to pool hidden states into features (B, H).
+    """The base class of transformers that read one kind of input, such as texts, and return features (B, H).
 
-    If `is_cut`, it consists of the embeddings and the first blocks only, and returns hidden states (B, L, H), or (B, L,
-    H + 1) with the mask as the last channel.
+    After `keep_first_blocks`, only the embeddings and the first blocks are left. It then returns hidden states (B, L,
+    H), or (B, L, H + 1) with the mask as the last channel.
     """
 
     takes: ClassVar[str]  # a description of the inputs, for messages
@@ -66,7 +67,7 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def example(self) -> Tensor:
-        """Make a small batch of inputs."""
+        """Make a small batch of inputs, with which the encoder is checked."""
 
     @abstractmethod
     def read(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -82,7 +83,7 @@ class Encoder(nn.Module, ABC):
         return nn.functional.pad(with_mask, (0, 0, 0, x.shape[1] - hidden.shape[1]))
 
     def keep_first_blocks(self, n: int) -> "Encoder":
-        """Keep only the embeddings and the first `n` blocks; drop the last norm."""
+        """Remove all but the embeddings and the first `n` blocks, in place; return this encoder."""
         holder, name, blocks = find_blocks(self.model)
         setattr(holder, name, nn.ModuleList(list(blocks)[:n]))
         for norm in _LAST_NORMS:
@@ -92,7 +93,7 @@ class Encoder(nn.Module, ABC):
         return self
 
     def freeze(self, n: int) -> "Encoder":
-        """Exclude the embeddings and the first `n` blocks from training. Their dropout stays in effect."""
+        """Exclude the embeddings and the first `n` blocks from training, but keep their dropout; return the encoder."""
         norms = [getattr(self.model, name) for name in _LAST_NORMS if hasattr(self.model, name)]
         self.model.requires_grad_(False)
         for module in [*list(find_blocks(self.model)[2])[n:], *norms]:
@@ -101,7 +102,7 @@ class Encoder(nn.Module, ABC):
 
 
 class LastBlocks(nn.Module):
-    """The blocks from number `n` (counted from 0) of an encoder that `make` builds, with norm and pooling.
+    """The last part of an encoder that `make` builds: its blocks from number `n` on (from 0), norm and pooling.
 
     Shape: hidden states -> (B, H).
     """
@@ -177,7 +178,7 @@ class Transformer(FineTuned):
 
 
 def find_blocks(model: nn.Module) -> tuple[nn.Module, str, nn.ModuleList]:
-    """Find the list of blocks; return the module that contains it, its name there, and the list."""
+    """Find the list of blocks of a model; return the module that contains it, its name there, and the list."""
     lists = [(name, m) for name, m in model.named_modules() if isinstance(m, nn.ModuleList)]
     if not lists:
         raise ConfigError(f"{type(model).__name__} has no list of blocks. Use a transformer such as bert or vit.")
@@ -188,7 +189,7 @@ def find_blocks(model: nn.Module) -> tuple[nn.Module, str, nn.ModuleList]:
 
 @torch.no_grad()
 def _encode_example(whole: Encoder, example: Tensor) -> Tensor:
-    """Encode an example; raise a `ConfigError` if the model cannot encode it, before any training begins."""
+    """Compute the features of an example; raise a `ConfigError` if the model cannot, before any training begins."""
     try:
         return whole.eval()(example)
     except Exception as error:
@@ -199,7 +200,7 @@ def _encode_example(whole: Encoder, example: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _check_split(expected: Tensor, first: nn.Module, last: nn.Module, example: Tensor) -> None:
-    """Raise a `ConfigError` if the two parts together compute other features than the whole model."""
+    """Raise a `ConfigError` if the `first` and the `last` part together do not compute the `expected` features."""
     try:
         got = last.eval()(first.eval()(example))
         worst = f"a difference of {float((expected - got).abs().max()):.2g}"
@@ -212,6 +213,6 @@ def _check_split(expected: Tensor, first: nn.Module, last: nn.Module, example: T
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of another library's error."""
+    """Return the first line of an error's message, for errors of other libraries."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0].rstrip(".:") if lines else type(error).__name__

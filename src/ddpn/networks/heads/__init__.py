@@ -97,14 +97,14 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
 
 
 def load_head(likelihood: str, options: Mapping[str, Any]) -> "Head":
-    """Make the head of a saved model; raise an `InputError` if a likelihood of it must be registered first."""
+    """Make the head of a saved model; raise an `InputError` if one of its likelihoods is not registered."""
     for name in (likelihood, *options.get("families", ())):
         HEADS.find_saved(name)
     return make_head(likelihood, **options)
 
 
 def check_likelihood(likelihood: Any) -> tuple[str, ...]:
-    """Return the names of a likelihood, one or several; raise a `ConfigError` for an unknown name. Imports no torch."""
+    """Return the names in `HEADS` that form a likelihood; raise a `ConfigError` for unknown ones. Imports no torch."""
     names = (likelihood,) if isinstance(likelihood, str) or not isinstance(likelihood, Sequence) else tuple(likelihood)
     if not names:
         raise ConfigError(argument="likelihood", must="name at least one distribution", got="an empty list")

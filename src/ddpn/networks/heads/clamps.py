@@ -65,19 +65,19 @@ def log_mean(raw: Tensor, exposure: Tensor | None) -> Tensor:
     raw : Tensor
         The raw output for the mean.
     exposure : Tensor or None
-        The known scale of each row; None is 1.
+        The known scale of each row; None for 1.
     """
     log_mu = bend(raw, *LOG_MU)
     return log_mu if exposure is None else log_mu + exposure.to(raw.dtype).log()
 
 
 def highest_log_gamma(log_mu: Tensor) -> Tensor:
-    """Return the upper bound on log gamma for a given log mu: gamma <= 100 mu, but between 10 and 1e4."""
+    """Return the upper bound on log gamma at this log mu: gamma <= 100 mu, but the bound is between 10 and 1e4."""
     return log_mu.clamp(_LOG_SMALL_MU, LOG_GAMMA[1] - _LOG_MAX_GAMMA_RATIO) + _LOG_MAX_GAMMA_RATIO
 
 
 def lowest_log_gamma(log_mu: Tensor) -> Tensor:
-    """Return the lower bound on log gamma for a given log mu: gamma >= 1e-4, or 0.1 / mu if mu is above 1,000."""
+    """Return the lower bound on log gamma at this log mu: gamma >= 1e-4, or 0.1 / mu if mu is above 1,000."""
     return LOG_GAMMA[0] - (log_mu - LOG_LARGE_MU).clamp(min=0.0)
 
 

@@ -25,7 +25,7 @@ _LOG_MIN_START_GAMMA_TOTAL = math.log(2.0)
 
 
 class DoubleBinomialHead(Head):
-    """Double Binomial: counts "k of n" with a known total, over-, equi- or under-dispersed.
+    """The Double Binomial likelihood: counts "k of n" with a known total n, over-, equi- or under-dispersed.
 
     raw = (logit p, log gamma): mu = total * p, and the variance is about total * p * (1 - p) / gamma. The exposure of a
     row is its total: an integer that is not below the count.
@@ -71,11 +71,14 @@ class DoubleBinomialHead(Head):
         return DoubleBinomial(total, total * torch.sigmoid(logit), log_gamma.exp(), validate_args=False)
 
     def sample_loss(self, raw: Tensor, sample: CountRows[object, Tensor]) -> Tensor:
-        """Compute `Head.sample_loss` without upper bounds, because counts above the total are impossible anyway."""
+        """Compute the loss of each row without upper bounds, because counts above the total are impossible anyway."""
         return super().sample_loss(raw, sample.replace(upper=None))
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Fit by maximum likelihood with gamma >= 2 / total, starting from the Binomial with the mean share."""
+        """Fit the raw outputs without features by maximum likelihood, with gamma >= 2 / total.
+
+        The search starts from the Binomial with the mean of y / total.
+        """
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         total = self._total(rows.exposure, rows.y).expand_as(rows.y)
         self.check_targets(rows.y.cpu().numpy(), total.cpu().numpy())

@@ -29,7 +29,7 @@ _LOG_MAX_GAMMA_RATIO = math.log(4.0)
 
 
 class DoublePoissonHead(Head):
-    """Double Poisson: over-, equi- and under-dispersed counts, variance about mu / gamma.
+    """The Double Poisson likelihood: over-, equi- and under-dispersed counts, variance about mu / gamma.
 
     raw = (log mu, log gamma) or, with `location="mean"`, (log mean, log gamma). An exposure multiplies mu or the mean.
     If it multiplies mu, gamma is limited so that the mean is nearly proportional to the exposure
@@ -107,9 +107,9 @@ class DoublePoissonHead(Head):
         return DoublePoisson(log_location.exp(), log_gamma.exp(), validate_args=False)
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """Compute -log p(y) or Eq.
+        """Compute the objective of every element: -log p(y) or Eq. 2 of the paper, times gamma^-beta.
 
-        2, times gamma^-beta. In float64, because terms of Eq. 2 nearly cancel for large counts.
+        It is evaluated in float64, because terms of Eq. 2 nearly cancel for large counts.
         """
         if self.loss_is_likelihood:
             return super().loss(raw, y, exposure)
@@ -121,7 +121,7 @@ class DoublePoissonHead(Head):
         return (value * (-self.beta * log_gamma.detach()).exp()).to(promote_precision(raw).dtype)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Minimise the objective without features. Beta has no effect here, because all rows share one gamma."""
+        """Fit the raw outputs without features. Beta has no effect, because all rows share one gamma."""
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         mean = rows.mean(rows.y)
         log_mu = (mean / rows.mean(rows.scale)).log().clamp(min=LOG_MU[0])
@@ -137,7 +137,7 @@ class DoublePoissonHead(Head):
         return minimise_loss(rows.mean_loss(DoublePoissonHead(location=self.location)), guess, bounds)
 
     def _links(self, raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return log mu (or the log mean) and log gamma, within their bounds. The location includes the exposure."""
+        """Compute log mu (or the log mean), including the exposure, and log gamma, both within their bounds."""
         first, second = raw.unbind(-1)
         log_location = log_mean(first, exposure)
         highest = highest_log_gamma(log_location) if self.location == "mu" else _highest_for_mean(log_location)
@@ -145,7 +145,7 @@ class DoublePoissonHead(Head):
 
 
 def _highest_for_mean(log_mean: Tensor) -> Tensor:
-    """Return the upper bound on log gamma for a given log mean: gamma <= 4 max(mean, 1)."""
+    """Return the upper bound on log gamma at this log mean: gamma <= 4 max(mean, 1)."""
     return log_mean.clamp(0.0, LOG_GAMMA[1] - _LOG_MAX_GAMMA_RATIO) + _LOG_MAX_GAMMA_RATIO
 
 

@@ -14,7 +14,7 @@ from ddpn.rows.count_rows import CountRows
 
 
 class GaussianHead(Head):
-    """Gaussian baseline: mean and variance of the counts.
+    """A Gaussian baseline, which predicts the mean and the variance of the counts.
 
     raw = (mean, log variance). The loss is -log p times variance^beta, which counts as a constant in the gradient
     (Seitzer et al., 2022).
@@ -42,7 +42,7 @@ class GaussianHead(Head):
         self.beta = beta
 
     def links(self, raw: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean and the log variance at an exposure of 1."""
+        """Compute the mean and the log variance at an exposure of 1 from raw outputs."""
         raw = promote_precision(raw)
         return raw[..., 0], bend(raw[..., 1], *LOG_VARIANCE)
 
@@ -69,7 +69,7 @@ class GaussianHead(Head):
 
 
 class FaithfulGaussianHead(GaussianHead):
-    """Gaussian baseline whose mean is fitted by squared error (Stirn et al., 2023).
+    """A Gaussian baseline whose mean is fitted by squared error (Stirn et al., 2023).
 
     raw = (mean, log variance). The mean is fitted by squared error, and the variance by the likelihood around it.
     Neither affects the other: the loss of the variance treats the mean as a constant, and the gradient of the variance
@@ -100,7 +100,7 @@ class FaithfulGaussianHead(GaussianHead):
 
 
 class NaturalGaussianHead(GaussianHead):
-    """Gaussian baseline in natural parameters (Immer et al., 2023).
+    """A Gaussian baseline in natural parameters (Immer et al., 2023).
 
     raw = (eta1, log precision): eta1 = mean / variance, eta2 = -precision / 2. The negative log-likelihood is convex in
     (eta1, eta2).
@@ -118,7 +118,7 @@ class NaturalGaussianHead(GaussianHead):
         super().__init__()
 
     def links(self, raw: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean and the log variance at an exposure of 1: eta1 / precision and -log precision."""
+        """Compute the mean, eta1 / precision, and the log variance, -log precision, at an exposure of 1."""
         raw = promote_precision(raw)
         log_variance = bend(-raw[..., 1], *LOG_VARIANCE)
         return raw[..., 0] * log_variance.exp(), log_variance

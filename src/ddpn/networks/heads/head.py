@@ -22,8 +22,8 @@ from ddpn.runtime.validation import check_number, is_number
 from ddpn.storage.contents import JsonObject
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
-#: The search range extends this far beyond the guess in both directions (e^20 on a log scale), because some minima lie
-#: at infinity.
+#: The range in which `minimise_loss` searches extends this far from the guess in both directions (e^20 on a log scale),
+#: because some minima lie at infinity.
 _SEARCH_REACH = 20.0
 #: The search ends when the slope of the mean loss is smaller. No network needs a more accurate start.
 _MIN_SLOPE = 1e-7
@@ -42,7 +42,7 @@ MIN_DISPERSION_CURVATURE = 0.05
 
 
 class WeightedCounts:
-    """Counts with weights (default 1), exposures, bounds and limits, in float64.
+    """The distinct rows of counts, with the sum of their weights, their exposures, bounds and limits, in float64.
 
     Equal rows are merged, so that the likelihood is evaluated for a few hundred rows instead of all. Unrestricted
     counts with exposures are not merged, because such rows are hardly ever equal.
@@ -69,7 +69,7 @@ class WeightedCounts:
         self.scale = torch.ones_like(self.y) if self.exposure is None else self.exposure
 
     def mean(self, values: Tensor) -> Tensor:
-        """Return the weighted mean over the rows."""
+        """Compute the weighted mean of one value per row."""
         return (self.weight * values).sum() / self.weight.sum()
 
     def mean_loss(self, head: "Head") -> Callable[[Tensor], Tensor]:
@@ -78,7 +78,9 @@ class WeightedCounts:
 
 
 class Head(ABC):
-    """A likelihood: it turns raw outputs of a network into distributions. It has options, but no parameters to train.
+    """The base class of likelihoods: a head turns raw outputs of a network into distributions.
+
+    It has options, but no parameters to train.
 
     A subclass sets `name` (its name in `HEADS`), `n_raw` (raw outputs per row) and `support` (a torch constraint), and
     implements `forward`. Everything else has a default:
@@ -216,7 +218,7 @@ class Head(ABC):
         return type(self).loss is Head.loss
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Fit the raw outputs without features. Training starts from them.
+        """Fit the raw outputs without features, the same for all rows. Training starts from them.
 
         They minimise the weighted mean loss. The search starts from the best of several guesses: the first raw output
         is 0, the mean of y / exposure or its logarithm, and the others are 0 or the logarithm of the variance. The
@@ -326,12 +328,12 @@ class Head(ABC):
 
 
 def _choose_best(raws: Sequence[Tensor], loss: Callable[[Tensor], Tensor]) -> Tensor:
-    """Choose the raw outputs with the lowest loss; NaN counts as infinite."""
+    """Return the item of `raws`, a vector of raw outputs, with the lowest loss; a loss of NaN counts as infinite."""
     return min(raws, key=lambda raw: loss(raw).nan_to_num(torch.inf).item())
 
 
 def promote_precision(raw: Tensor) -> Tensor:
-    """Convert half precision to float32, because exp of a bfloat16 has only two digits."""
+    """Convert raw outputs in half precision to float32, because exp of a bfloat16 has only two digits."""
     return raw.float() if raw.dtype in _LOW_PRECISION else raw
 
 
@@ -343,7 +345,7 @@ def check_beta(beta: float) -> None:
 def minimise_loss(
     loss: Callable[[Tensor], Tensor], guess: Tensor, bounds: Sequence[tuple[float, float]] | None = None
 ) -> Tensor:
-    """Minimise a scalar loss of raw outputs (P,) within `bounds`; the default is a wide range around `guess`."""
+    """Find the raw outputs (P,) that minimise a loss within `bounds` (default: a wide range around `guess`)."""
     bounds = bounds or [(x - _SEARCH_REACH - abs(x), x + _SEARCH_REACH + abs(x)) for x in guess.tolist()]
 
     @torch.inference_mode(False)

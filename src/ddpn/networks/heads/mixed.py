@@ -28,10 +28,10 @@ MAX_LOGIT = 12.0
 
 
 class MixedHead(Head):
-    """A mixture of count distributions, for shapes with several modes, many zeros or a heavy tail.
+    """A mixture of K count distributions, for shapes with several modes, many zeros or a heavy tail.
 
-    raw = (raw outputs of every component in the order of `families`, then one logit per component). The weights are the
-    softmax of the logits.
+    raw = (raw outputs of every component in the order of `families`, then K logits). The weights of the components are
+    the softmax of the logits.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class MixedHead(Head):
     def __init__(self, *, families: Sequence[str] = FAMILIES) -> None:
         if isinstance(families, str) or not families:
             raise ConfigError(f"families must be a list of likelihoods such as {list(FAMILIES)}, got {families!r}.")
-        #: The same family side by side, so that the components of a family are computed together.
+        #: The families with equal ones side by side, so that the components of a family are computed together.
         self.families = tuple(sorted(families, key=list(families).index))
         for family in self.families:
             head = HEADS.find(family)
@@ -76,13 +76,13 @@ class MixedHead(Head):
 
     @property
     def glm_likelihood(self) -> str | None:
-        """The first family that has a GLM."""
+        """The name of the first family that has a GLM; None if none has."""
         return next((family for family in self.families if HEADS[family].has_glm), None)
 
     def _split_raw(self, raw: Tensor, dim: int) -> tuple[list[Tensor], Tensor]:
-        """Split raw outputs along `dim` by family, with axes (k, P) for k components; also return log weights (K).
+        """Split raw outputs along `dim` by family; also return the log weights of all K components.
 
-        Also return log weights (K).
+        The part of a family with k components has axes (k, P) in place of `dim`.
         """
         sizes = [k * head.n_raw for head, k in self._stacks]
         *parts, logits = raw.split([*sizes, len(self.families)], dim=dim)
@@ -112,7 +112,7 @@ class MixedHead(Head):
         return self.sample_start(CountRows(None, y, weight, exposure))
 
     def sample_start(self, sample: CountRows[object, Tensor]) -> Tensor:
-        """Fit like `start`, to counts that may be bounded or censored."""
+        """Fit the raw outputs as `start` does, to counts that may be bounded or censored."""
         heads = {family: HEADS[family]() for family in dict.fromkeys(self.families)}
         first = {family: head.sample_start(sample) for family, head in heads.items()}
         rows, size = WeightedCounts(sample), len(self.families)

@@ -22,7 +22,7 @@ _LOG_MAX_NU_RATIO = math.log(4.0)
 
 
 class PoissonHead(Head):
-    """Poisson: equi-dispersed counts, variance mu.
+    """The Poisson likelihood: equi-dispersed counts, variance mu.
 
     raw = (log mu).
 
@@ -67,12 +67,12 @@ class RateHead(Head):
         return self.distribution(log_mu.exp(), self.log_dispersion(second, log_mu).exp(), validate_args=False)
 
     def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
-        """Compute the logarithm of the second parameter from its raw output and the log mean."""
+        """Compute the log dispersion of each row from its raw output, which is bounded, and the log mean."""
         return bend(raw, *self.log_range)
 
 
 class NegativeBinomialHead(RateHead):
-    """Negative Binomial: over-dispersed counts, variance mu + alpha mu^2.
+    """The Negative Binomial likelihood: over-dispersed counts, variance mu + alpha mu^2.
 
     raw = (log mu, log alpha).
 
@@ -88,9 +88,9 @@ class NegativeBinomialHead(RateHead):
 
 
 class GeneralizedPoissonHead(RateHead):
-    """Generalised Poisson: over-dispersed counts, variance mu (1 + alpha)^2.
+    """The Generalised Poisson likelihood: over-dispersed counts, variance mu (1 + alpha)^2.
 
-    raw = (log mu, log alpha). An alternative to the Negative Binomial for comparison, with a heavier tail.
+    raw = (log mu, log alpha). It serves for comparison with the Negative Binomial, whose tail is lighter.
 
     >>> import torch
     >>> GeneralizedPoissonHead()(torch.tensor([2.0, 0.0])).variance
@@ -105,7 +105,7 @@ class GeneralizedPoissonHead(RateHead):
 
 
 class ConwayMaxwellPoissonHead(RateHead):
-    """Conway-Maxwell-Poisson: over-, equi- and under-dispersed counts with mean mu.
+    """The Conway-Maxwell-Poisson likelihood: over-, equi- and under-dispersed counts with mean mu.
 
     raw = (log mu, log nu). The variance is about mu / nu, and at most mu (1 + mu). The parameters are those of Huang
     (2017) and of the families in glmmTMB and brms. It serves for comparison with the Double Poisson, which trains
@@ -122,5 +122,5 @@ class ConwayMaxwellPoissonHead(RateHead):
     distribution = ConwayMaxwellPoisson
 
     def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
-        """Compute log nu, whose upper bound depends on the mean."""
+        """Compute log nu of each row from its raw output; the upper bound depends on the mean."""
         return bend(raw, LOG_NU[0], log_mu.clamp(0.0, LOG_NU[1] - _LOG_MAX_NU_RATIO) + _LOG_MAX_NU_RATIO)

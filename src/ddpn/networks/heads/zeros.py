@@ -76,7 +76,7 @@ class HurdleHead(ZeroHead):
 
 
 class ZeroInflatedPoissonHead(ZeroInflatedHead):
-    """Zero-inflated Poisson: more zeros than in a Poisson, from a separate process.
+    """The zero-inflated Poisson likelihood: more zeros than in a Poisson, from a separate process.
 
     raw = (log mu, logit pi).
 
@@ -88,7 +88,7 @@ class ZeroInflatedPoissonHead(ZeroInflatedHead):
 
 
 class ZeroInflatedNegativeBinomialHead(ZeroInflatedHead):
-    """Zero-inflated Negative Binomial: separate zeros, and over-dispersed counts.
+    """The zero-inflated Negative Binomial likelihood: separate zeros, and over-dispersed counts.
 
     raw = (log mu, log alpha, logit pi).
     """
@@ -97,7 +97,7 @@ class ZeroInflatedNegativeBinomialHead(ZeroInflatedHead):
 
 
 class ZeroInflatedDoublePoissonHead(ZeroInflatedHead):
-    """Zero-inflated Double Poisson: separate zeros, and counts of any dispersion.
+    """The zero-inflated Double Poisson likelihood: separate zeros, and counts of any dispersion.
 
     raw = (log mu, log gamma, logit pi).
 
@@ -116,7 +116,7 @@ class ZeroInflatedDoublePoissonHead(ZeroInflatedHead):
 
 
 class HurdlePoissonHead(HurdleHead):
-    """Hurdle Poisson: any share of zeros (more or fewer than in a Poisson), and positive Poisson counts.
+    """The hurdle Poisson likelihood: any share of zeros (more or fewer than in a Poisson), and positive Poisson counts.
 
     raw = (log mu, logit pi). mu is the mean of the Poisson with its zeros.
     """
@@ -125,7 +125,7 @@ class HurdlePoissonHead(HurdleHead):
 
 
 class HurdleNegativeBinomialHead(HurdleHead):
-    """Hurdle Negative Binomial: any share of zeros, and positive over-dispersed counts.
+    """The hurdle Negative Binomial likelihood: any share of zeros, and positive over-dispersed counts.
 
     raw = (log mu, log alpha, logit pi).
     """
@@ -134,7 +134,7 @@ class HurdleNegativeBinomialHead(HurdleHead):
 
 
 class HurdleDoublePoissonHead(HurdleHead):
-    """Hurdle Double Poisson: a count is 0 with probability pi, else a positive count of a Double Poisson.
+    """The hurdle Double Poisson likelihood: 0 with probability pi, else a positive count of a Double Poisson.
 
     raw = (log mu, log gamma, logit pi), where mu and gamma are the location and the inverse dispersion of the Double
     Poisson. Any share of zeros is possible, and positive counts may have any dispersion.

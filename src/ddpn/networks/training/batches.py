@@ -1,4 +1,7 @@
-"""Batches of training rows from memory or from a stream, and checks of these rows."""
+"""Batches of training rows from memory or from a stream, and checks of these rows.
+
+In shapes, B is the number of rows of a batch and M the number of networks.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +40,7 @@ _STREAM_EPOCHS, _MAX_CHUNKS_PER_EPOCH = 40, 16
 
 @dataclass(frozen=True, eq=False)
 class PerNetworkRows:
-    """Rows in memory, of which each network has its own training and validation rows.
+    """Rows in memory, of which each network is trained on some and validated on others.
 
     `train` and `validation` hold the row positions of each network. A row that is encoded differently for some networks
     occurs in `sample` once per encoding. One epoch is chosen for all networks by the mean of their validation scores,
@@ -59,13 +62,13 @@ class PerNetworkRows:
 
 
 def gather_rows(sample: TensorRows, index: Tensor) -> TensorRows:
-    """Select rows by position, separately for each network. Shape: index (M, B) gives (B, M, ...)."""
+    """Select rows by their positions `index`, one set per network. Shape: index (M, B) -> fields (B, M, ...)."""
     flat = index.reshape(-1)
     return sample.map(lambda t: t.index_select(0, flat).view(*index.shape, *t.shape[1:]).transpose(0, 1))
 
 
 def iter_chunks(sample: TensorRows, size: int) -> Iterator[TensorRows]:
-    """Yield `size` rows of tensors at a time.
+    """Divide rows of tensors into chunks of `size` rows, and yield the chunks in order.
 
     This is faster than `CountRows.blocks`, which also handles other arrays.
     """
@@ -136,7 +139,9 @@ class MemoryBatches:
                     target.copy_(changed)
 
     def indices(self, streams: Sequence[torch.Generator]) -> list[Tensor]:
-        """Draw the row positions of every batch of an epoch, for this process. Shape: (M, B).
+        """Draw the positions of the rows of every batch of an epoch, for this process. Shape of each batch: (M, B).
+
+        `streams` has one random generator per network.
 
         If all rows of a network fit into one batch, their order is kept.
         """
@@ -170,7 +175,7 @@ class MemoryBatches:
 
 
 class RowStream(Protocol):
-    """The protocol of training rows that are read again from a table in every pass, at most `max_passes` times.
+    """The protocol of training rows that are read from a table again in every pass, at most `max_passes` times.
 
     `identity` is a digest of the table, by which a checkpoint recognises it.
     """
@@ -181,7 +186,7 @@ class RowStream(Protocol):
 
     @property
     def max_passes(self) -> float:
-        """The largest number of passes."""
+        """The largest number of passes over the table."""
 
     def __len__(self) -> int:
         """Return the approximate number of rows per pass, on which learning rate schedules depend."""
@@ -192,13 +197,13 @@ class RowStream(Protocol):
         ...
 
     def sample(self, chunk: "pl.DataFrame") -> CountRows:
-        """Convert a table that `chunks` yields to inputs and counts."""
+        """Convert a table that `chunks` yielded to rows with inputs and counts."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class StreamedRows:
-    """Training rows that are read while networks are trained.
+    """Training rows that are read from a stream while networks are trained on them.
 
     Parameters
     ----------
@@ -246,9 +251,9 @@ Source = TensorRows | PerNetworkRows | StreamedRows
 
 
 class StreamBatches:
-    """Batches of a stream. All networks see the same chunks, but each network has its own order within a chunk.
+    """Batches of a stream of chunks. Within a chunk, each network gets the rows in a different random order.
 
-    `load` checks an encoded chunk and moves it to the device. `shared` holds options of `MemoryBatches`.
+    `load` checks an encoded chunk and moves it to the device. `shared` holds further arguments of `MemoryBatches`.
     """
 
     has_separate_rows = False
@@ -265,7 +270,7 @@ class StreamBatches:
         self._current: MemoryBatches | None = None
 
     def begin(self, epoch: int) -> None:
-        """Go to the first chunk of an epoch. When a training is resumed, skip the chunks before it."""
+        """Go to the first chunk of this epoch; the chunks before it are skipped when a training is resumed."""
         if epoch != self._next:
             self._chunks = self.source.source.chunks(self.source.rows, self._seed)
             for _ in range(epoch * self.source.chunks):

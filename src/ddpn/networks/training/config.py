@@ -108,18 +108,18 @@ class TrainingConfig(OptimizerOptions):
 
 
 class WorkerShard(NamedTuple):
-    """The share of this process in every batch: every `world`-th row, starting from row `rank`."""
+    """The share of one process in every batch: every `world`-th row, starting from row `rank`, of `world` processes."""
 
     rank: int
     world: int
 
 
-#: The share if there is only one process.
+#: The share of a single process: all rows of the batch.
 WHOLE_BATCH = WorkerShard(rank=0, world=1)
 
 
 class Runtime:
-    """A device, and the processes that share a training.
+    """The device on which networks are trained, and the processes that share the training.
 
     Processes share each batch and add their gradients, so that several processes compute what a single one would. A
     single process has no overhead.
@@ -143,7 +143,7 @@ class Runtime:
 
     @property
     def is_main(self) -> bool:
-        """True for the process that prints and writes."""
+        """True for the main process, which alone prints and writes files."""
         return self.share.rank == 0
 
     def wait(self) -> None:
@@ -152,7 +152,7 @@ class Runtime:
             self._accelerator.wait_for_everyone()
 
     def autocast(self, precision: str) -> AbstractContextManager:
-        """Return the context for a network's forward pass."""
+        """Return a context in which networks are computed in this precision."""
         if precision == "float32":
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
@@ -197,7 +197,7 @@ def _accelerator(device: torch.device | str) -> Any:
 
 
 def _leave() -> None:
-    """Leave the process group before this process ends, because a thread that still listens to it would abort."""
+    """Leave torch's process group before this process ends, because a thread that still listens to it would abort."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
