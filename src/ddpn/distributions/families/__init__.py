@@ -1,1 +1,1 @@
-"""Families of count distributions, a file each."""
+"""Families of count distributions, one per file."""

@@ -1,7 +1,7 @@
-"""The Conway-Maxwell-Poisson distribution by its mean and dispersion, as in Huang (2017).
+"""The Conway-Maxwell-Poisson distribution, parametrised by its mean and dispersion as in Huang (2017).
 
-With m = lambda^(1 / nu), p(y) = exp(nu R(y)) / S with R(y) = y log m - m - log y! = log h(y) - D(y; m). The rate of a
-mean has no closed form: `kernels.by_mean` solves for it.
+With m = lambda^(1 / nu), p(y) = exp(nu R(y)) / S with R(y) = y log m - m - log y! = log h(y) - D(y; m). The rate that
+gives a mean has no closed form, so `kernels.by_mean` solves for it.
 """
 
 from math import log, log1p
@@ -15,9 +15,9 @@ from ddpn.distributions.parametric import ParametricDistribution
 
 
 def guess_log_rate(mu, nu):
-    """Guess log m from the mean: by an expansion if it is accurate, else between the exact rates at the limits of nu.
+    """Guess log m from the mean, by an expansion if it is accurate, else by interpolation between the limits of nu.
 
-    nu = 0 is the Geometric with lambda = mu / (1 + mu), nu = infinity the Bernoulli distribution.
+    The limits are the Geometric with lambda = mu / (1 + mu) at nu = 0, and the Bernoulli distribution at nu = infinity.
     """
     by_mean = log(max(mu + 0.5 - 0.5 / nu, 1e-300))
     if nu < 1.0:

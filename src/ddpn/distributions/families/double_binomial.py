@@ -43,7 +43,7 @@ class DoubleBinomialWeights(NamedTuple):
 
 
 def sum_deviances(k, others, mu, n):
-    """Return D(k) as the sum of the Poisson deviances of both counts, k and n - k."""
+    """Return D(k) as the sum of the Poisson deviances of k and of n - k."""
     return deviance(k, mu) + deviance(others, n - mu)
 
 

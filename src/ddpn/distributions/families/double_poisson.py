@@ -22,19 +22,19 @@ from ddpn.runtime.errors import InputError
 
 #: Largest distance of the true mode from the mode of rounded probabilities.
 _MAX_MODE_SHIFT = 3
-#: Bounds of log gamma in a search, beyond which float64 cannot hold the distribution; the number of halvings; and the
-#: relative error of the variance that is accepted.
+#: Bounds of log gamma in a search (beyond, float64 cannot represent the distribution), the number of halvings, and the
+#: largest accepted relative error of the variance.
 _LOG_GAMMA, _HALVINGS, _TOLERANCE = (-18.0, 23.0), 60, 1e-9
 #: gamma mu |log mu| above which D is computed by a series, as rounding in y log y would change log weights by 2e-11.
 _MAX_LOGARITHM_SIZE = 2e5
-#: Fewest rows for which the table of small gammas is worth its second: summing takes about 15 us per row.
+#: Fewest rows for which the table of small gammas is computed, in a second: sums take about 15 us per row.
 _MIN_TABLE_ROWS = 100
 
 
 class DoublePoissonWeights(NamedTuple):
     """Weights h(y) exp(-gamma D(y; mu)), see `kernels.family`.
 
-    If `is_large`, D is computed by a series: the logarithms in its formula would cancel.
+    If `is_large`, D is computed by a series, because logarithms in its formula would cancel.
     """
 
     mu: float
@@ -185,7 +185,7 @@ class DoublePoisson(ParametricDistribution):
 
     @property
     def mode(self) -> Tensor:
-        """Most probable count, the smaller of two. Ratios of neighbours decide, as they hardly round."""
+        """The most probable count, the smaller of two, found by the ratios of neighbouring probabilities."""
         with torch.no_grad():
             mode, mu, gamma = (x.double() for x in (super().mode, self.mu, self.gamma))
             for _ in range(_MAX_MODE_SHIFT):
@@ -206,7 +206,7 @@ class DoublePoisson(ParametricDistribution):
 
 @cache
 def _table(ends: tuple[float, ...]) -> np.ndarray:
-    """Compute a table of log c on its first use, which takes up to a second."""
+    """Return the table of log c, computed at the first call, which takes up to a second."""
 
     def at_zero(mu: np.ndarray, gamma: np.ndarray) -> np.ndarray:
         return components.call_per_row(compute_log_probs, DoublePoisson.family, (np.zeros_like(mu), mu, gamma), 4)
@@ -223,11 +223,11 @@ def _log_ratio(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
 
 @register_kl(DoublePoisson, DoublePoisson)
 def kl_divergence(p: DoublePoisson, q: DoublePoisson) -> Tensor:
-    """Compute the Kullback-Leibler divergence KL(p || q), which priors of the likelihood for darts need.
+    """Compute the Kullback-Leibler divergence KL(p || q) of two Double Poissons.
 
-    The exponential family's closed form: E_p of the log ratio, linear in E[Z] and E[Z log Z] under p.
-    KL = log S_q - log S_p + gamma_q E[D(Z; mu_q)] - gamma_p E[D(Z; mu_p)], with S the sum of all weights
-    and D(Z; mu_q) = D(Z; mu_p) + mu_q - mu_p - Z log(mu_q / mu_p).
+    It has a closed form, because the log ratio of an exponential family is linear in Z and Z log Z: KL = log S_q - log
+    S_p + gamma_q E[D(Z; mu_q)] - gamma_p E[D(Z; mu_p)], with S the sum of all weights and D(Z; mu_q) = D(Z; mu_p) +
+    mu_q - mu_p - Z log(mu_q / mu_p).
     """
     shape = broadcast_shapes(p=tuple(p.batch_shape), q=tuple(q.batch_shape))
     (mu_p, gamma_p), (mu_q, gamma_q) = ((x.expand(shape).double() for x in (d.mu, d.gamma)) for d in (p, q))
@@ -241,9 +241,10 @@ def kl_divergence(p: DoublePoisson, q: DoublePoisson) -> Tensor:
 def variance_limits(mean: Tensor) -> tuple[Tensor, Tensor]:
     """Return the smallest and the largest variance of a Double Poisson with this mean, both excluded.
 
-    Below: f (1 - f) with f the fraction of the mean, as for any integers. Above: gamma -> 0, where the distribution
-    tends to weights h(y) x^y; with T the tree function, their sum is 1 / (1 - T), their mean T / (1 - T)^2 and their
-    variance T (1 + T) / (1 - T)^4: about 2 mean^2 for large means, the mean itself for small ones.
+    The smallest variance is f (1 - f) with f the fractional part of the mean, as for any integers. The largest is the
+    limit gamma -> 0, in which the distribution tends to weights h(y) x^y. With T the tree function, the sum of these
+    weights is 1 / (1 - T), the mean T / (1 - T)^2 and the variance T (1 + T) / (1 - T)^4: about 2 mean^2 for large
+    means, and the mean itself for small means.
 
     Parameters
     ----------
@@ -288,7 +289,7 @@ def _check_reachable(reached: Tensor, mean: Tensor, variance: Tensor) -> None:
 
 
 def _solve_for_variance(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Find mu and gamma by bisection, as the variance falls with gamma; also return the variance that they reach."""
+    """Find mu and gamma by bisection, as the variance falls with gamma; also return the variance reached."""
     low, high = (torch.full_like(mean, end) for end in _LOG_GAMMA)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)

@@ -1,4 +1,4 @@
-"""The Generalised Poisson distribution of Consul and Jain (1973), over-dispersed, by its mean and dispersion."""
+"""The over-dispersed Generalised Poisson distribution of Consul and Jain (1973), by its mean and dispersion."""
 
 from math import inf, log1p, sqrt
 from typing import NamedTuple
@@ -46,11 +46,11 @@ class GeneralizedPoisson(ParametricDistribution):
     r"""Generalised Poisson with mean mu and variance mu (1 + alpha)^2.
 
     p(y) = theta (theta + lambda y)^(y - 1) exp(-theta - lambda y) / y! with theta = mu / (1 + alpha) and
-    lambda = alpha / (1 + alpha). This is statsmodels' `GeneralizedPoisson` with p = 1 (GP-1); its p = 2 (GP-2) has
-    alpha mu for alpha.
+    lambda = alpha / (1 + alpha). This is statsmodels' `GeneralizedPoisson` with p = 1 (GP-1). Its p = 2 (GP-2) has
+    alpha mu in place of alpha.
 
-    Only alpha > 0, over-dispersion: with alpha < 0 the formula does not sum to 1 unless it is cut off and rescaled.
-    Use `DoublePoisson` for under-dispersed counts and `Poisson` for alpha = 0.
+    Only alpha > 0 (over-dispersion) is supported: with alpha < 0 the formula does not sum to 1 unless it is cut off and
+    rescaled. Use `DoublePoisson` for under-dispersed counts and `Poisson` for alpha = 0.
 
     Parameters
     ----------

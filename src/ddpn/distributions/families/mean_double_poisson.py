@@ -1,7 +1,7 @@
-"""The Double Poisson distribution of Efron (1986) by its exact mean and gamma.
+"""The Double Poisson distribution of Efron (1986), parametrised by its exact mean and gamma.
 
 The parameter mu of a Double Poisson is its mean only where gamma mu is large. Here mu is solved from the mean
-(`kernels.by_mean`). The score in the mean is then (y - mean) / Var[Y], as in every GLM: coefficients of a log-linear
+(`kernels.by_mean`). The score in the mean is then (y - mean) / Var[Y], as in every GLM, so coefficients of a log-linear
 mean are consistent whatever distribution the counts have.
 """
 
@@ -18,8 +18,9 @@ from ddpn.distributions.parametric import ParametricDistribution
 def guess_log_rate(mean, gamma):
     """Guess log mu by interpolation between the limits of gamma, as gamma log mu is close to linear in gamma.
 
-    For gamma -> 0 weights are h(y) x^y with x = T e^(1 - T), T = mean (1 - T)^2; gamma = 1 is the Poisson; for
-    gamma -> infinity and a mean below 1 it is the Bernoulli distribution, with x = e^(1 - gamma) mean / (1 - mean).
+    For gamma -> 0, weights are h(y) x^y with x = T e^(1 - T), T = mean (1 - T)^2. gamma = 1 is the Poisson
+    distribution. For gamma -> infinity and a mean below 1, the limit is the Bernoulli distribution, with x = e^(1 -
+    gamma) mean / (1 - mean).
     """
     if gamma < 1.0:
         tree = 2.0 * mean / (2.0 * mean + 1.0 + sqrt(4.0 * mean + 1.0))
@@ -39,7 +40,7 @@ class MeanDoublePoissonWeights(RateWeights):
 
 
 class MeanDoublePoisson(ParametricDistribution):
-    r"""Double Poisson with a given mean: `DoublePoisson` with the mu that gives this mean.
+    r"""Double Poisson with mean mu: the `DoublePoisson` whose location is solved from this mean.
 
     gamma > 1 is under-, gamma < 1 over-dispersed, gamma = 1 is Poisson(mean). The variance is close to mean / gamma
     where gamma times the mean is large, and never above `variance_limits(mean)`. gamma must be at most 20 times the

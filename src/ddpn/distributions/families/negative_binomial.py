@@ -1,4 +1,4 @@
-"""The Negative Binomial distribution by its mean and overdispersion."""
+"""The Negative Binomial distribution, parametrised by its mean and over-dispersion."""
 
 from math import inf, log, log1p, sqrt
 from typing import NamedTuple
@@ -72,7 +72,7 @@ class NegativeBinomial(ParametricDistribution):
     mu : Tensor or float
         Mean, positive.
     alpha : Tensor or float
-        Dispersion, positive; close to 0 is close to a Poisson.
+        Dispersion, positive; close to a Poisson if alpha is close to 0.
     validate_args : bool, optional
         Validate values. Default: only on a CPU.
 

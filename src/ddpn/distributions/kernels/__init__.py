@@ -1,1 +1,1 @@
-"""Numerics of count distributions: plain loops over counts, compiled by numba when they are first needed."""
+"""Numerics of count distributions: plain loops over counts, compiled by numba on first use."""

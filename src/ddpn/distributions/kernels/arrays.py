@@ -12,7 +12,7 @@ TIE_TOLERANCE = 1e-13
 #: Relative tolerance at the level of a quantile: rounding in sums of probabilities must not move it.
 SUM_TOLERANCE = 1e-10
 
-#: Functions whose sums the compiler may reorder, and so vectorise.
+#: Functions whose sums the compiler may reorder, to vectorise them.
 ANY_ORDER: set[Callable[..., object]] = set()
 
 
@@ -52,7 +52,7 @@ def sum_squared_values(values, n):
 
 
 def compute_moments_around(mass, n, around, total):
-    """Return mean index and variance. `around` is a probable index, so that a tiny variance keeps its digits."""
+    """Return the mean index and the variance; `around` is a probable index, so that a tiny variance keeps digits."""
     first, second = sum_moments(mass, n, around)
     shift = first / total
     return around + shift, max(second / total - shift * shift, 0.0)
@@ -66,8 +66,8 @@ def compute_slope(cdf_map, piece):
 def recalibrate_mass(mass, n, upto, cdf_map):
     """Recalibrate n probabilities in place: replace the cdf F by G(F), with a piecewise-linear map G.
 
-    `upto` is F before the first of them. A probability within one piece of G is multiplied by its slope; one that spans
-    several pieces is split. Returns F after the last of them.
+    `upto` is F before the first probability. A probability within one piece of G is multiplied by the slope of the
+    piece; a probability that spans several pieces is split. Returns F after the last probability.
     """
     piece, knots = 0, cdf_map.shape[1]
     while piece < knots - 2 and upto > cdf_map[0, piece + 1]:
@@ -88,7 +88,7 @@ def recalibrate_mass(mass, n, upto, cdf_map):
 
 
 def find_largest(values, n):
-    """Return the largest of n numbers >= 0, by comparing their bits as integers, which the compiler can vectorise."""
+    """Return the largest of n numbers >= 0. Their bits are compared as integers, which the compiler can vectorise."""
     bits = values.view(np.int64)
     best = bits[0]
     for j in range(n):
@@ -113,7 +113,7 @@ def cumulate_product(values, n, start):
 
 
 def accumulate_mass(mass, below, above, n):
-    """Write P(Z <= z) of every index to `below`, and P(Z >= z) to `above`, from the last index to the first."""
+    """Write P(Z <= z) of every index z to `below` and P(Z >= z) to `above`."""
     lower, upper = 0.0, 0.0
     for j in range(n):
         lower += mass[j]
@@ -178,7 +178,7 @@ def split_variance(groups, weights, component_moments, moments):
     moments[0], moments[1], moments[4], moments[5] = mean, within + between, within, between
 
 
-# Runs of consecutive counts --------------------------------------------------------------------------------------
+# Intervals of consecutive counts --------------------------------------------------------------------------------------
 
 
 def sum_run(below, first, length):
@@ -218,10 +218,10 @@ def find_most_probable_run(below, n, length):
 
 
 def find_entry_masses(below, n, at):
-    """Return the probabilities of the last narrowest interval without the index `at`, and of the first one with it.
+    """Return the probabilities of the last narrowest interval without the index `at` and the first with it.
 
-    If the distribution has one peak, narrowest intervals grow around the mode. If it has several, an index may enter
-    and leave the interval repeatedly; one of its entries is returned.
+    Narrowest intervals grow with their level. If the distribution has several peaks, an index may enter and leave the
+    interval repeatedly; the probabilities of one entry are returned.
     """
     if at < 0 or at >= n:
         return below[n - 1], below[n - 1]

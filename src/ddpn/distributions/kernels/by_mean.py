@@ -1,9 +1,9 @@
-"""Distributions with a given mean: weights exp(power log h(y) - c D(y; m)), whose rate m is solved from the mean.
+"""Distributions with a prescribed mean: weights exp(power log h(y) - c D(y; m)), whose rate m is solved from the mean.
 
-With power = c these are Conway-Maxwell-Poissons, with power = 1 Double Poissons. Both are exponential families in
-c log m, so derivatives in the mean and in c are moments. With R(y) = lean log h(y) - D(y; m), the derivative of the log
-weight in c (lean is 1 where power = c, else 0): d log m / d mean = 1 / (c Var[Y]), and
-d log m / d c = -Cov[Y, R] / (c Var[Y]).
+With power = c, these are Conway-Maxwell-Poissons, with power = 1 Double Poissons. Both are exponential families in c
+log m, so derivatives in the mean and in c are moments: d log m / d mean = 1 / (c Var[Y]) and d log m / d c = -Cov[Y, R]
+/ (c Var[Y]). Here, R(y) = lean log h(y) - D(y; m) is the derivative of the log weight in c, with lean 1 if power = c,
+else 0.
 """
 
 from math import exp, inf, log, log1p, sqrt
@@ -15,16 +15,16 @@ from ddpn.distributions.kernels.family import prepare
 from ddpn.distributions.kernels.ranges import CROSS_SUM, N_SUMS, sum_range
 from ddpn.distributions.kernels.scalar import deviance, log_h, look_up_log
 
-#: Most Newton steps to the rate. The search ends if the error of the mean is at most `TOLERANCE` times the smaller of
-#: the standard deviation and the mean, plus `ROUNDING` times the mean.
+#: The most Newton steps of the search for the rate. It ends if the error of the mean is at most `TOLERANCE` times the
+#: smaller of the standard deviation and the mean, plus `ROUNDING` times the mean.
 MAX_STEPS, TOLERANCE, ROUNDING = 60, 1e-12, 1e-15
 
 
 class RateWeights(NamedTuple):
-    """Probabilities of a distribution with a known rate, see `kernels.family`.
+    """Probabilities of a distribution whose rate is solved, see `kernels.family`.
 
-    `log_total` is the log of the sum of all weights, `mean_r` is E[R(Y)], and `covariance` Cov[Y, R(Y)]. While they
-    are being computed, they are 0 and `variance` is 1, so that the second derivative of `score` is R itself.
+    `log_total` is the log of the sum of all weights, `mean_r` is E[R(Y)], and `covariance` Cov[Y, R(Y)]. While these
+    moments are being computed, they are 0 and `variance` is 1, so that the second result of `score` is R itself.
     """
 
     log_m: float
@@ -64,7 +64,7 @@ def deviance_at(y, log_m):
 
 
 def compute_rate_moments(mean, c, power, lean, log_m, sums):
-    """Return the distribution with a given rate, with its moments; `mean` is a guess of its mean."""
+    """Return the distribution with the rate exp(log_m) and its moments; `mean` is a guess of its mean."""
     # The variance is about m / c, and at most that of the limit c = 0.
     width = sqrt(min(exp(log_m) / c, mean + 2.0 * mean * mean)) + 0.5
     plain = RateWeights(log_m, c, power, lean, width, 0.0, 0.0, 0.0, 1.0, 0.0)

@@ -1,9 +1,9 @@
 """Compile kernels with numba on their first use, and keep the results on disk.
 
-A kernel is a plain Python function without a decorator: its module imports no numba (half a second), and a test can
-call it uncompiled. Before a kernel is compiled, every function that it calls is registered by
-`numba.extending.overload`. The file on disk is named by a hash of all these functions and of the constants that they
-use, because numba itself notices changes of one file only.
+A kernel is a plain Python function without a decorator. So its module need not import numba, which takes half a second,
+and a test can call the kernel uncompiled. Before a kernel is compiled, every function that it calls is registered by
+`numba.extending.overload`. The file on disk is named by a hash of all these functions and their constants, because
+numba itself detects changes of one file only.
 """
 
 import hashlib
@@ -21,10 +21,10 @@ from ddpn.distributions.kernels import family as families
 from ddpn.distributions.kernels.arrays import ANY_ORDER
 from ddpn.distributions.kernels.family import Family
 
-#: Division by zero gives infinity, and a multiplication with an addition may be rounded once (fused multiply-add).
+#: Division by zero gives infinity, and fused multiply-add, which rounds once, is allowed.
 _OPTIONS: Any = {"error_model": "numpy", "fastmath": {"contract"}}
 _ANY_ORDER_OPTIONS: Any = {**_OPTIONS, "fastmath": {"contract", "reassoc", "nsz"}}
-#: Functions whose result depends on the type of the family alone, and is a constant in compiled code.
+#: Functions that depend only on the type of the family, so that their results are constants in compiled code.
 _FLAGS = families.has_ratio, families.has_quick
 announced: list[bool] = []
 
@@ -69,7 +69,7 @@ def compile_kernel(function: FunctionType, family: type[Family] | None = None) -
 
 
 def _find_functions(function: FunctionType, family: type[Family] | None) -> Iterator[FunctionType]:
-    """Yield a function, the methods of a family, and all functions and methods of tuples that they call."""
+    """Yield a function, the methods of a family, and all functions and named tuple methods that these call."""
     waiting, seen = [function, *([] if family is None else _list_methods(family))], set()
     while waiting:
         caller = waiting.pop()
@@ -133,7 +133,7 @@ def _register_function(function: FunctionType) -> None:
 
 @cache
 def _register_methods() -> None:
-    """Register the methods of families: numba chooses one by the type of the tuple, or the default of the protocol."""
+    """Register the methods of families. For each, numba chooses the method of the tuple's type, or the default."""
     from numba import types
     from numba.extending import overload_method
 
@@ -149,7 +149,7 @@ def _register_methods() -> None:
 
 
 def _announce(dispatcher: Any) -> None:
-    """Print a line, once per process, if kernels have to be compiled because they are not on disk yet."""
+    """Print a line, once per process, if kernels are not on disk yet and must be compiled."""
     path = Path(dispatcher.stats.cache_path) if dispatcher.stats.cache_path else None
     if not announced and (path is None or not any(path.glob(f"*{dispatcher.py_func.__qualname__}*"))):
         announced.append(True)

@@ -14,16 +14,16 @@ class Family(Protocol):
 
     @classmethod
     def prepare(cls, a: float, b: float, c: float) -> Self:
-        """Make the tuple from up to three parameters of the distribution; those that it does not have are 0."""
+        """Make the tuple from three parameters of the distribution; missing parameters are 0."""
 
     def is_normalised(self) -> bool:
         """Return True if `log_mass` is the logarithm of a probability, for all parameters; `self` may be None."""
 
     def log_mass(self, y: float) -> float:
-        """Return the log weight of a count, or of a real y >= 16, in which it must be smooth."""
+        """Return the log weight of a count, or of a real y >= 16, where the log weight must be smooth in y."""
 
     def score(self, y: float) -> tuple[float, float, float]:
-        """Return the derivatives of the log weight in three parameters, 0 for parameters that the family does not have.
+        """Return the derivatives of the log weight in three parameters, 0 for missing parameters.
 
         Terms that do not depend on y may be omitted if the family is not normalised.
         """
@@ -36,7 +36,7 @@ Weights = TypeVar("Weights", bound=Family)
 
 
 class OptionalMethods:
-    """Optional methods of a family, which make it faster; these defaults only give compiled code a type."""
+    """Optional methods that make a family faster. These defaults only give compiled code a type."""
 
     def ratio(self, y: float) -> tuple[float, float]:
         """Return numerator and denominator of the weight at y + 1 divided by the weight at y.
@@ -48,7 +48,8 @@ class OptionalMethods:
     def quick(self, y: float, log_y: float, log_h: float) -> float:
         """Return `log_mass` of a count below `scalar.TABLE_COUNTS` from log y and log h(y), without a branch on y.
 
-        Without branches the compiler can vectorise it. Return NaN for parameters with which it would lose digits.
+        Without branches, the compiler can vectorise the loop over counts. Return NaN for parameters with which the
+        formula would lose digits.
         """
         return inf
 

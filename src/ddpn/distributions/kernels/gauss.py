@@ -1,10 +1,10 @@
-"""Gauss's rule for sums: a panel of n = 16 * 2^k consecutive counts is represented by 16 positions with weights.
+"""Gaussian quadrature for sums: a panel of n = 16 * 2^k consecutive counts is represented by 16 weighted positions.
 
 The weighted sum over the positions equals the sum over all n counts for polynomials of degree up to 15, and agrees with
 it to six digits for degrees up to 31. For k = 0 the positions are the counts themselves; for large k the rule
 approaches Gauss-Legendre quadrature. The polynomial of degree 15 through the values at the positions also gives partial
-sums, and the values at the positions of either half of the panel. As a panel of 2 n counts is two panels of n counts,
-its tables are computed from theirs.
+sums, and the values at the positions of either half of the panel. The tables for a panel of 2 n counts are computed
+from the tables for n counts, as its halves are two such panels.
 """
 
 from math import frexp
@@ -12,17 +12,17 @@ from math import frexp
 import numpy as np
 from numpy.polynomial.legendre import legvander
 
-#: Positions of a panel, and number of panel sizes with a table: from 16 * 2^26 counts on, tables agree to 1e-15.
+#: Positions per panel, and number of panel sizes with a table: from 16 * 2^26 counts on, tables agree to 1e-15.
 N_POSITIONS, N_TABLES = 16, 27
-#: Binary digits of positions, as shares of a panel.
+#: Binary digits of positions, which are shares of a panel.
 DIGITS = 26
-#: Largest count, in multiples of a panel's size, to which the positions are added without rounding. Beyond it,
-#: distributions with a standard deviation up to `MAX_NARROW_DEVIATION` are summed count by count.
+#: Up to this count, in multiples of a panel's size, positions are not rounded when the first count is added. For larger
+#: counts, distributions with a standard deviation up to `MAX_NARROW_DEVIATION` are summed count by count.
 MAX_EXACT_SIZES, MAX_NARROW_DEVIATION = 2.0 ** (52 - DIGITS), 4096.0
 
 
 def _compute_positions(n):
-    """Compute positions for n counts by the algorithm of Golub and Welsch; 1/2 before the first count is 0."""
+    """Compute the positions for n counts by the algorithm of Golub and Welsch, from half a count before the first."""
     j = np.arange(1.0, N_POSITIONS)
     shares = 0.5 + np.linalg.eigvalsh(np.diag(0.5 * j * np.sqrt((1.0 - (j / n) ** 2) / (4.0 * j**2 - 1.0)), -1))
     return n * np.round(shares * 2.0**DIGITS) / 2.0**DIGITS
@@ -51,18 +51,18 @@ def _compute_tables():
     return (np.ascontiguousarray(np.stack(values)) for values in zip(*tables, strict=True))
 
 
-#: POSITIONS[k, i] * n is the place of position i, from half a count before the panel; WEIGHTS[k, i] * n its weight.
-#: UPTO[k, j, i] * n is what the value at position j adds to the sum up to position i, of whose own value one half is in
-#: it. HALVES[k, 0, j, i] is what the value at position j of the panel adds to that at position i of its first half, and
-#: HALVES[k, 1, j, i] of its second one; a panel of k = 0 has no halves.
+#: POSITIONS[k, i] * n is position i, counted from half a count before the panel, and WEIGHTS[k, i] * n is its weight.
+#: UPTO[k, j, i] * n is the coefficient of the value at position j in the sum up to position i, which includes half of
+#: the value at i. HALVES[k, 0, j, i] is the coefficient of the value at position j in the value at position i of the
+#: panel's first half, and HALVES[k, 1, j, i] the same for the second half. A panel of k = 0 has no halves.
 POSITIONS, WEIGHTS, UPTO, HALVES = _compute_tables()
 
 
 def is_exact(n, y, width):
-    """Return True if positions near y are not rounded, or if rounding does no harm, as the distribution is wide."""
+    """Return True if positions near y are exact, or if the distribution is so wide that rounding is harmless."""
     return n * MAX_EXACT_SIZES > y or width > MAX_NARROW_DEVIATION
 
 
 def find_table(n):
-    """Return the index k of the tables for a panel of n = 16 * 2^k counts, at most the last one."""
+    """Return the index k of the tables for a panel of n = 16 * 2^k counts; long panels use the last table."""
     return min(frexp(n / N_POSITIONS)[1] - 1, N_TABLES - 1)

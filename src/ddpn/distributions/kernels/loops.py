@@ -3,7 +3,7 @@
 Every row is a mixture of K components. The components of one family are an array (rows, k, 5): three parameters, and
 the first and the last count that the component is restricted to. Their mixture weights are k neighbouring columns of
 the weights (rows, K), from `column` on. A loop of each family appends the weights of all counts to one array, the
-arena; then loops that know no family compute the statistics of the mixtures.
+arena. Then, loops that do not depend on the family compute the statistics of the mixtures.
 """
 
 from math import inf
@@ -38,9 +38,9 @@ from ddpn.distributions.kernels.ranges import (
 )
 from ddpn.distributions.kernels.walk import limit_walk, walk, walk_log_prob
 
-#: Most counts that are summed one by one for a single number, such as a cdf.
+#: The most counts that are summed one by one for a single number, such as a cdf.
 MAX_WALKED_COUNTS = 1 << 12
-#: Smallest tail probability that is computed from walked weights, which leave out 1e-18 of the mass.
+#: Smallest tail probability that is computed from the weights of a walk, which leaves out 1e-18 of the mass.
 MIN_WALKED_TAIL = 1e-5
 
 
@@ -48,7 +48,7 @@ MIN_WALKED_TAIL = 1e-5
 
 
 def compute_log_probs(family, inputs, results):
-    """Compute log p(y) and its derivatives (4, n) from y and three parameters (4, n), dividing weights by their sum."""
+    """Compute log p(y) and its derivatives (4, n) from y and three parameters (4, n), normalising the weights."""
     weights, sums = np.empty(MAX_WALKED_COUNTS), np.empty(N_SUMS)
     for i in range(inputs.shape[1]):
         y, p = inputs[0, i], prepare(family, inputs[1, i], inputs[2, i], inputs[3, i])
@@ -59,7 +59,7 @@ def compute_log_probs(family, inputs, results):
 
 
 def compute_log_masses(family, inputs, results):
-    """Compute the same as `compute_log_probs` for a normalised family: without sums, it compiles much faster."""
+    """Compute the result of `compute_log_probs` for a normalised family, without sums, which compiles much faster."""
     for i in range(inputs.shape[1]):
         y, p = inputs[0, i], prepare(family, inputs[1, i], inputs[2, i], inputs[3, i])
         if y > p.shape()[2]:
@@ -112,7 +112,7 @@ def compute_extents(family, inputs, results):
 def add_sides(family, components, weights, column, y, results):
     """Add weight x P(Z <= y) and weight x P(Z > y) of a family's components to the results (2, rows, n).
 
-    Both are relatively accurate. Shape: y (rows, n).
+    Both probabilities are relatively accurate. Shape: y (rows, n).
     """
     walked, sums = np.empty(MAX_WALKED_COUNTS), np.empty(N_SUMS)
     for i in range(components.shape[0]):
@@ -129,7 +129,7 @@ def add_sides(family, components, weights, column, y, results):
 
 
 def find_component_sides(p, low, high, y, walked, first, n, total, sums):
-    """Return P(Z <= y) and P(Z > y) of one component, from its n walked weights unless y is far out in a tail."""
+    """Return P(Z <= y) and P(Z > y) of one component, from the n weights of a walk unless y is far in a tail."""
     at = y - first
     if n > 0 and 0.0 <= at < n:
         split = int(at) + 1
@@ -140,7 +140,7 @@ def find_component_sides(p, low, high, y, walked, first, n, total, sums):
 
 
 def fill_arena(family, components, weights, column, limit, arena, used, slices, walks, is_long):
-    """Append the weights of all components of a family to the arena, of which `used` numbers are taken.
+    """Append the weights of all components of a family to the arena, after its first `used` numbers.
 
     `slices` (rows, K, 2) receives the start of each component in the arena and its length; `walks` (rows, K, 3)
     receives its first count, the sum of its weights and a probable count. Rows of more than `limit` counts are marked
@@ -223,7 +223,7 @@ def summarise(arena, slices, walks, weights, groups, cdf_map, inputs, entropy, w
 
 
 def find_span(slices, walks, weights, i):
-    """Return the first and the last count of a mixture, from those of its components of positive weight."""
+    """Return the first and the last count of a mixture, over all components of positive weight."""
     first, last = inf, -1.0
     for k in range(weights.shape[1]):
         if not weights[i, k] <= 0.0:

@@ -1,9 +1,9 @@
-"""Statistics of mixtures with too many counts to add one by one: sums over panels of counts, see `gauss`.
+"""Statistics of mixtures with too many counts to add one by one, by sums over the panels of `gauss`.
 
-The counts of a row are divided into panels over which all components are smooth; where one is narrow, or near an end of
-its range, panels are 16 single counts. Each family adds the probabilities of its components at the 16 positions of
-every panel. Sums over the values give the moments of the mixture. A quantile, the count to be scored, or a knot of a
-recalibration map is found by halving the panel that contains it.
+The counts of a row are divided into panels over which all components are smooth. Where a component is narrow, or near
+an end of its range, a panel has 16 single counts. Each family adds the probabilities of its components at the 16
+positions of every panel. Sums over the values give the moments of the mixture. A quantile, the count to be scored, or a
+knot of a recalibration map is found by halving the panel that contains it.
 
 Rows share their arrays: the panels of row i are `offsets[i]` to `offsets[i + 1]`.
 """
@@ -29,8 +29,9 @@ from ddpn.distributions.kernels.ranges import (
     has_total_1,
 )
 
-#: Longest panel in standard deviations. The cdf of a normal distribution by repeated halving then errs by 3e-12 of
-#: itself down to six standard deviations below the mean, which is below PANEL_TOLERANCE; with spans of 2, by 3e-8.
+#: Longest panel in standard deviations. The relative error of a normal cdf by repeated halving is then 3e-12 down to
+#: six standard deviations below the mean, which is below PANEL_TOLERANCE. With panels of 2 standard deviations, it
+#: would be 3e-8.
 MAX_PANEL_DEVIATIONS = 1.25
 #: Relative tolerance at the level of a quantile: rounding in sums over panels must not move it.
 PANEL_TOLERANCE = 1e-11
@@ -51,7 +52,7 @@ def compute_component_extents(family, components, weights, column, extents):
 
 
 def lay_all_panels(extents, weights, offsets):
-    """Lay the panels of all rows; return them in one array, and write to `offsets` where each row starts in it."""
+    """Lay the panels of all rows in one array and return it; write the index of each row's first panel to `offsets`."""
     offsets[0], nothing = 0, np.zeros((0, 3))
     for i in range(len(weights)):
         offsets[i + 1] = offsets[i] + lay_panels(extents[i], weights[i], nothing)
@@ -62,11 +63,11 @@ def lay_all_panels(extents, weights, offsets):
 
 
 def lay_panels(extents, weights, panels):
-    """Write first count, number of counts and slope of a row's panels, as many as fit; return their number.
+    """Write the first count, number of counts and slope of a row's panels; return the number of panels.
 
-    Panels reach from 0 to the last count that is not negligible. The slope multiplies all probabilities of a panel; it
-    is 1 before recalibration. There are no panels if parameters are NaN or infinite, or if counts are too large for
-    float64.
+    Panels that do not fit into `panels` are counted and not written. Panels reach from 0 to the last count that is not
+    negligible. The slope multiplies all probabilities of a panel; it is 1 before recalibration. There are no panels if
+    parameters are NaN or infinite, or if counts are too large for float64.
     """
     x, n, last, number = 0.0, float(N_POSITIONS), -1.0, 0
     for k in range(len(weights)):
@@ -89,7 +90,7 @@ def lay_panels(extents, weights, panels):
 
 
 def is_smooth(extents, weights, x, n):
-    """Return True if every component with mass among the n counts from x on is smooth there."""
+    """Return True if every component is smooth over the n counts from x on, or has no mass among them."""
     for k in range(len(weights)):
         if weights[k] > 0.0 and extents[k, FIRST] < x + n and extents[k, LAST] >= x:
             scale = max(extents[k, WIDTH], abs(x - extents[k, CENTRE]) / TAIL_DEVIATIONS)
@@ -152,7 +153,7 @@ def add_component(p, weight, extent, panels, values, totals, buffer):
 
 
 def add_masses(family, components, weights, column, extents, totals, y, results):
-    """Add the probabilities of counts y (rows, n) under a family's components, times their mixture weights."""
+    """Add the probabilities of counts y (rows, n) under a family's components, times mixture weights, to `results`."""
     for i in range(len(weights)):
         for k in range(components.shape[1]):
             extent, weight = extents[i, column + k], weights[i, column + k]
@@ -169,7 +170,7 @@ def add_masses(family, components, weights, column, extents, totals, y, results)
 def summarise_panels(
     weights, groups, totals, offsets, all_panels, all_values, cdf_map, inputs, entropy, modes, results
 ):
-    """Compute the results of `loops.summarise` from the values of all panels; write bounds of the modes to `modes`."""
+    """Compute the results of `loops.summarise` from the values of all panels; write brackets of modes to `modes`."""
     levels, y, interval_levels = inputs
     moments, quantiles, scores, intervals, entries = results
     work = np.zeros((4, N_POSITIONS))
@@ -213,9 +214,9 @@ def place_positions(panels):
 
 
 def bracket_mode(panels, positions, values, mode):
-    """Write two counts that enclose the mode: those at the positions beside the most probable position.
+    """Write two counts that enclose the mode, from the positions next to the most probable position.
 
-    A position in a panel of another slope is no such neighbour, as probabilities jump between the two panels.
+    Positions in a panel of another slope are not used, as probabilities jump between the two panels.
     """
     best = np.argmax(values)
     s, i = best // N_POSITIONS, best % N_POSITIONS
@@ -236,20 +237,21 @@ def bracket_mode(panels, positions, values, mode):
 
 # Recalibrated cdfs ----------------------------------------------------------------------------------------------------
 
-#: Mark in place of a slope: the panel is 16 counts, with a knot of the recalibration map among them.
+#: The slope that marks a panel of 16 counts with a knot of the recalibration map among them.
 KNOT_SLOPE = 0.0
-#: Most parts of a panel that are kept while it is halved.
+#: The size of the stack of parts when a panel is halved.
 MAX_HALVES = 64
 
 
 def divide_panels(panels, values, cdf_map):
-    """Divide panels such that each lies within one piece of the recalibration map, and multiply them by its slope.
+    """Divide panels so that each lies within one piece of the recalibration map, and write the slope of the piece.
 
-    A panel that contains a knot is halved until it is 16 counts, which `recalibrate_knots` changes one by one.
+    A panel that contains a knot is halved until 16 counts are left, which `recalibrate_knots` changes one by one.
     """
     knots, number, piece, upto = cdf_map.shape[1], 0, 0, 0.0
     new_panels, new_values = np.zeros((2 * len(panels) + 64, 3)), np.zeros((2 * len(panels) + 64, N_POSITIONS))
-    # A stack of the parts of a panel, the next one last: halves of halves, at most one per binary digit of a count.
+    # A stack of the parts of a panel, with the next part last. Halving leaves at most one part per binary digit of a
+    # count.
     parts, part_values = np.zeros((MAX_HALVES, 2)), np.zeros((MAX_HALVES, N_POSITIONS))
     for s in range(len(panels)):
         waiting = 1
@@ -330,7 +332,7 @@ def sum_panel(values, n):
 
 
 def sum_squares(values, n, first, sign, work):
-    """Return the sum over a panel of (first + sign x S(z))^2, with S(z) the sum of its values up to the count z."""
+    """Return the sum over a panel of (first + sign x S(z))^2; S(z) is the sum of its values up to the count z."""
     t, total = find_table(n), 0.0
     multiply(UPTO[t], values, work)
     for i in range(N_POSITIONS):
@@ -341,7 +343,7 @@ def sum_squares(values, n, first, sign, work):
 def accumulate_panels(panels, values, entropy, totals):
     """Compute five totals of each panel, and return the entropy if `entropy` is true, else 0.
 
-    They are the panel's mass, the mass before it, the mass after it, the sum of F(z)^2 before it, and the sum of
+    The totals are the panel's mass, the mass before it, the mass after it, the sum of F(z)^2 before it, and the sum of
     (1 - F(z))^2 after it.
     """
     work, last, spread = np.zeros(N_POSITIONS), len(panels) - 1, 0.0
@@ -362,7 +364,7 @@ def accumulate_panels(panels, values, entropy, totals):
 
 
 def is_reached(below, above, end, level, y):
-    """Return True if a search ends before the count `end`: at a level of the cdf, or at the count y if the level is -1.
+    """Return True if the level of the cdf (or the count y, if the level is -1) is reached before the count `end`.
 
     `below` and `above` are P(Z < end) and P(Z >= end).
     """
@@ -374,10 +376,10 @@ def is_reached(below, above, end, level, y):
 
 
 def split_at_count(panels, values, totals, level, y, work):
-    """Return the quantile at a level, or y if the level is -1; the CRPS of this count; and the probability below it.
+    """Return the quantile at a level (y if the level is -1), its CRPS, and the probability of smaller counts.
 
-    The CRPS is the sum of F(z)^2 below the count and of (1 - F(z))^2 from it on. The panel that contains the count is
-    halved until it is 16 counts.
+    The CRPS is the sum of F(z)^2 below the count and of (1 - F(z))^2 from the count on. The panel that contains the
+    count is halved until 16 counts are left.
     """
     s, last = 0, len(panels) - 1
     while s < last and not is_reached(totals[s + 1, 1], totals[s, 2], panels[s + 1, 0], level, y):
@@ -451,7 +453,7 @@ def draw_cdf(panels, positions, values, totals):
 
 
 def find_narrowest_tail(curve, level):
-    """Return the probability below the narrowest interval of a level, which starts at a point of the curve."""
+    """Return the probability below the narrowest interval of a level, among those that start at a point of the curve."""
     best, tail, end = curve[0, -1] + 1.0, 0.0, 0
     for start in range(curve.shape[1]):
         goal = (curve[1, start] if start > 0 else 0.0) + level
@@ -469,7 +471,7 @@ def find_narrowest_tail(curve, level):
 
 
 def find_entry_level(curve, y):
-    """Return the level at which the narrowest interval comes to include y: the probability of all likelier counts."""
+    """Return the level from which the narrowest interval includes y: the probability of all more likely counts."""
     last = curve.shape[1] - 1
     if y > curve[0, last]:
         return curve[1, last]
@@ -490,7 +492,7 @@ def find_entry_level(curve, y):
 
 
 def interpolate_cdf(curve, before, after, probability):
-    """Return the cdf at which the pmf passes a probability, between two points of the curve."""
+    """Return the cdf at the point between two points of the curve where the pmf equals `probability`."""
     rise = curve[2, after] - curve[2, before]
     share = min(max((probability - curve[2, before]) / rise, 0.0), 1.0) if rise != 0.0 else 0.0
     return curve[1, before] + share * (curve[1, after] - curve[1, before])

@@ -1,4 +1,4 @@
-"""Sums of one distribution's weights over a range of counts of any length.
+"""Sum the weights of one distribution over a range of counts of any length.
 
 A sum starts at the count of the range that is closest to the centre of the distribution. From there it goes to both
 ends of the range, or until terms are negligible, by panels of counts (see `gauss`) over which the weights are smooth.
@@ -11,13 +11,13 @@ import numpy as np
 from ddpn.distributions.kernels.gauss import N_POSITIONS, POSITIONS, WEIGHTS, find_table, is_exact
 from ddpn.distributions.kernels.walk import find_peak, matters
 
-#: A bell curve is summed by strides, with an error of 1e-13: at every count that is a multiple of a stride. Its centre
-#: must be this many standard deviations away from both ends; there are this many strides per standard deviation; and
-#: this is the smallest standard deviation for which strides save time.
+#: A bell curve is summed over the multiples of a stride, with an error of 1e-13. The constants are the least distance
+#: of its centre from both ends in standard deviations, the number of strides per standard deviation, and the smallest
+#: standard deviation for which strides save time.
 MIN_CLEARANCE, STRIDES_PER_DEVIATION, MIN_STRIDE_DEVIATION = 9.5, 1.5, 4.0
-#: Longest panel in standard deviations, in multiples of its distance from an end of the support, and in nats by which
-#: log weights change over it; the error is 1e-14 each. Beyond `TAIL_DEVIATIONS` standard deviations from the centre
-#: panels grow with the distance, as only a heavy tail has mass there.
+#: Limits of the length of a panel: in standard deviations, in multiples of its distance from an end of the support, and
+#: in nats by which log weights change over it. The error is 1e-14 each. Beyond `TAIL_DEVIATIONS` standard deviations
+#: from the centre, panels grow with the distance, as only a heavy tail has mass there.
 MAX_SPAN_DEVIATIONS, MAX_SPAN_TO_END, MAX_SPAN_LOG_CHANGE, TAIL_DEVIATIONS = 4.5, 2.0, 16.0, 8.0
 #: Depth in nats below the peak at which a distribution ends.
 EXTENT_DEPTH = 60.0
@@ -36,7 +36,7 @@ def is_interior_bell(p):
 
 
 def sum_range(p, low, high, with_score, sums):
-    """Sum the weights of low <= z <= high; return a reference, the largest log weight or so, and a centre.
+    """Sum the weights of low <= z <= high; return a reference (about the largest log weight) and a centre.
 
     `sums` receives the sums of weights divided by e^reference, times 1, z - centre, (z - centre)^2, the three scores,
     their squares, and the second score times z - centre. Sums with scores are 0 unless `with_score` is true.
@@ -48,7 +48,7 @@ def sum_range(p, low, high, with_score, sums):
         sums[j] = 0.0
     gap, step = MIN_CLEARANCE * width, 1.0
     if width >= MIN_STRIDE_DEVIATION and middle - gap > max(low, 0.0) and middle + gap < high:
-        step = np.floor(width / STRIDES_PER_DEVIATION)  # a bell that is smooth at the scale of integers
+        step = np.floor(width / STRIDES_PER_DEVIATION)  # the bell curve is smooth at the scale of a stride
     sum_outward(p, centre, high, step, reference, centre, with_score, sums)
     sum_outward(p, centre - step, low, -step, reference, centre, with_score, sums)
     if step > 1.0:
@@ -83,13 +83,13 @@ def sum_outward(p, first, last, step, reference, centre, with_score, sums):
                 sums[CROSS_SUM] += share * b * gap
         is_more = w > before or matters(w * n, (z - centre) / width, N_POSITIONS * sums[0])
         if not is_more or y + step * n == y:
-            return  # also if weights are NaN, or if counts are so large that adding n does not change them
+            return  # also if weights are NaN, or if counts are too large to add n to them
         before = w
         y += step * n
 
 
 def find_length(p, y, room, step):
-    """Return the length of the longest panel from y on over which weights are smooth, at most `room` counts."""
+    """Return the length (at most `room`) of the longest panel that starts at y and over which weights are smooth."""
     centre, width, end = p.shape()
     behind, ahead = (y, end - y) if step > 0.0 else (end - y, y)
     scale = max(width, abs(y - centre) / TAIL_DEVIATIONS)
@@ -106,7 +106,7 @@ def find_length(p, y, room, step):
     return n if is_exact(n, y, width) else float(N_POSITIONS)
 
 
-# What a distribution is asked for ------------------------------------------------------------------------------------
+# Results for users ----------------------------------------------------------------------------------------------------
 
 
 def sum_log_prob(p, y, sums, results, i):
@@ -142,7 +142,7 @@ def log_total(p, low, high, sums):
 def sum_log_range(p, low, high, sums, outside, results, i):
     """Write log P(low <= Z <= high) and its derivatives to column i of the results, accurate even if it is close to 0.
 
-    `outside` is room for four sums.
+    `outside` is a work array for four sums.
     """
     centre, _, end = p.shape()
     low, high = max(low, 0.0), min(high, end)
@@ -157,7 +157,7 @@ def sum_log_range(p, low, high, sums, outside, results, i):
         total = reference + log(sums[0])
         e0, e1, e2 = sums[3] / sums[0], sums[4] / sums[0], sums[5] / sums[0]
     if low <= centre <= high:
-        # Usually less than half of the mass is outside: log1p of it keeps its digits.
+        # Usually less than half of the mass is outside, so log1p(-outside) keeps its digits.
         for side in range(2):
             first, last = (0.0, low - 1.0) if side == 0 else (high + 1.0, end)
             if first <= last and first < inf:
@@ -180,7 +180,7 @@ def sum_log_range(p, low, high, sums, outside, results, i):
 
 
 def sum_sides(p, low, high, y, sums):
-    """Return P(Z <= y) and P(Z > y) of a distribution restricted to a range, by summing the smaller of the two."""
+    """Return P(Z <= y) and P(Z > y) of a distribution restricted to a range, by summing over the smaller side."""
     centre, _, end = p.shape()
     high = min(high, end)
     if y < low or y >= high:
@@ -206,7 +206,7 @@ def sum_moments(p, low, high, sums):
 
 
 def find_extent(p, low, high, depth, extent):
-    """Find where a distribution restricted to a range begins and ends, at a depth in nats; write its `extent`."""
+    """Find the first and last count of a distribution restricted to a range, at a depth in nats; write its `extent`."""
     centre, width, end = p.shape()
     end = min(high, end)
     start, reference = find_peak(p, min(max(np.floor(centre), low), end), end)

@@ -1,11 +1,11 @@
-"""Functions of one number that several families share; they run compiled and uncompiled."""
+"""Functions of one number that several families share, compiled and uncompiled."""
 
 from math import erfc, lgamma, log, log1p
 
 import numpy as np
 from scipy.special import gammaln
 
-#: Length of the tables of log y and log h(y).
+#: Counts in the tables of log y and log h(y).
 TABLE_COUNTS = 8192
 #: log(2 pi) / 2
 HALF_LOG_TWO_PI = 0.9189385332046727
@@ -13,7 +13,7 @@ HALF_LOG_TWO_PI = 0.9189385332046727
 LOG_TWO, LOG_TWO_REST, ONE_OVER_LOG_TWO = 0.6931471803691238, 1.9082149292705877e-10, 1.4426950408889634
 #: 1.5 * 2^52: adding it to a number, and subtracting it again, rounds the number to an integer.
 ROUNDER = 6755399441055744.0
-#: An x at which exp(x) is 0; and 2^-64, a factor that keeps the power of two of a small result representable.
+#: An x at which exp(x) is 0, and a factor that keeps the power of two of a small result representable.
 UNDERFLOW, SCALE = -746.0, 2.0**-64
 
 _Y = np.arange(float(TABLE_COUNTS))
@@ -93,7 +93,8 @@ def deviance(y: float, mu: float) -> float:
 def exponential(x: float) -> float:
     """Compute exp(x) for x up to 650, in operations that the compiler can vectorise.
 
-    x = k log 2 + r. Adding `ROUNDER` to x / log 2 rounds it to the integer k, which is then in its lowest bits.
+    With x = k log 2 + r, adding `ROUNDER` to x / log 2 rounds to the integer k, which is then in the lowest bits of the
+    sum.
     """
     x = max(x, UNDERFLOW)
     rounded = x * ONE_OVER_LOG_TWO + ROUNDER

@@ -1,4 +1,4 @@
-"""Compute the weights of consecutive counts of one distribution, from the first to the last that is not negligible."""
+"""Compute the weights of all consecutive counts of one distribution that are not negligible."""
 
 from math import inf, log
 
@@ -8,18 +8,20 @@ from ddpn.distributions.kernels.arrays import cumulate_product, sum_values
 from ddpn.distributions.kernels.family import has_quick, has_ratio
 from ddpn.distributions.kernels.scalar import LOG, LOG_H, TABLE_COUNTS, exponential
 
-#: A sum ends at a term that is below this share of it.
+#: A sum ends at a term that is below this share of the sum.
 NEGLIGIBLE_SHARE = 1e-18
-#: Depth in nats below the centre at which a walk starts: the terms that it leaves out are negligible.
+#: Depth in nats below the centre at which a walk starts, so that the terms left out are negligible.
 START_DEPTH = 44.0
-#: Largest depth in nats of a start, such that the ratio of weights to the first one fits into float64.
+#: Largest depth in nats of a start for which the ratio of any weight to the first weight fits into float64.
 MAX_START_DEPTH = 500.0
-#: Most counts of a row that are added one by one; beyond, panels take less time. Families without a ratio need an
-#: exponential per count, and above `TABLE_COUNTS` also logarithms: their limits are lower, and were found by timing.
+#: The most counts of a row that are added one by one; for more counts, panels are faster. Families without a ratio need
+#: an exponential per count, and above `TABLE_COUNTS` also logarithms, so their limits are lower. All limits were found
+#: by timing.
 MAX_COUNTS, MAX_EXPONENTIALS, MAX_LOGARITHMS = 1 << 15, 1 << 12, 1 << 10
 #: Largest count of a walk: close to 2^53, float64 cannot represent the next count, and a walk would not end.
 MAX_COUNT = 2.0**52
-#: Blocks are multiples of this many counts. The first reaches this many standard deviations below and above the centre.
+#: Blocks have a multiple of `BLOCK_COUNTS` counts. The first block reaches this many standard deviations below and
+#: above the centre.
 BLOCK_COUNTS, DEVIATIONS_BELOW, DEVIATIONS_ABOVE = 8.0, 6.0, 10.0
 
 
@@ -50,7 +52,7 @@ def find_start(p, low, high):
 
 
 def find_peak(p, y, high):
-    """Return the more probable of a count and its successor, which must not exceed `high`, and its log weight."""
+    """Return the more probable of y and y + 1 (if that does not exceed `high`), and its log weight."""
     top = p.log_mass(y)
     if y < high:
         following = p.log_mass(y + 1.0)
@@ -93,7 +95,7 @@ def walk(p, low, high, weights, start, room):
 
 
 def limit_walk(p, limit):
-    """Return the most counts of a component that are added one by one, at most `limit`; see `MAX_COUNTS`."""
+    """Return the most counts of a component to add one by one, at most `limit`; see `MAX_COUNTS`."""
     if has_ratio(p) or limit > MAX_COUNTS:
         return limit
     centre, _, _ = p.shape()
@@ -108,8 +110,8 @@ def matters(weight, distance, total):
 def write_weights(p, block, n, y, last, is_first, reference):
     """Write the weights of n counts from y on.
 
-    They are divided by e^reference, or by the first weight of the walk if the family has ratios. `last` is the weight
-    of y - 1, if y is not the first count of the walk.
+    Weights are divided by e^reference, or by the first weight of the walk if the family has ratios. If y is not the
+    first count of the walk, `last` is the weight of y - 1.
     """
     if has_ratio(p):
         for j in range(n):
@@ -135,7 +137,7 @@ def walk_log_prob(p, y, weights, results, i):
     if n < 0 or not 0.0 < total < inf:
         return False
     a, b, c = p.score(y)
-    r0, r1, r2 = p.score(middle)  # differences to these are exact where nearly all mass is on this count
+    r0, r1, r2 = p.score(middle)  # differences from these scores are exact if nearly all mass is on this count
     g0, g1, g2 = 0.0, 0.0, 0.0
     for j in range(n):
         s0, s1, s2 = p.score(first + j)
