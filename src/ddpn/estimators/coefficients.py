@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-#: The columns of a table by the names that they are printed under.
+#: The columns of a table by their printed names.
 Columns: TypeAlias = dict[str, tuple[str, ...] | np.ndarray]
 INTERCEPT = "(intercept)"
-#: Formats of numbers in tables, by column; four digits otherwise.
+#: Number formats of columns; all other columns have four digits.
 _FORMATS = {"z": ".2f", "p": ".3g", "parameter": "", "feature": ""}
 
 
 class CoefficientTable(NamedTuple):
-    """One row per coefficient: estimate, standard error, z, two-sided p and a Wald interval (`low`, `high`)."""
+    """A table of coefficients: estimate, standard error, z, two-sided p and a Wald interval (`low`, `high`)."""
 
     parameter: tuple[str, ...]
     feature: tuple[str, ...]
@@ -46,7 +46,7 @@ class CoefficientTable(NamedTuple):
         coverage: float,
         library: str = "polars",
     ) -> Self:
-        """Add z, p and intervals; an unknown standard error leaves all of these unknown."""
+        """Make the table of estimates, computing z, p and intervals; all are NaN if a standard error is NaN."""
         z = np.divide(estimate, std_error, out=np.full_like(estimate, np.nan), where=std_error > 0)
         reach = ndtri(0.5 + 0.5 * coverage) * std_error
         tests = (z, 2.0 * ndtr(-np.abs(z)), estimate - reach, estimate + reach)
@@ -63,14 +63,14 @@ class CoefficientTable(NamedTuple):
 
     @property
     def columns(self) -> Columns:
-        """Every column by the name it is printed under, such as for `pandas.DataFrame`."""
+        """The columns by their printed names, for example for `pandas.DataFrame`."""
         share = f"{100 * self.coverage:g}%"
         names = ("parameter", "feature", "estimate", "std. error", "z", "p", f"{share} low", f"{share} high")
         numbers = (self.estimate, self.std_error, self.z, self.p, self.low, self.high)
         return dict(zip(names, (self.parameter, self.feature, *numbers), strict=True))
 
     def to_frame(self) -> "pd.DataFrame | pl.DataFrame":
-        """Return a data frame with one row per coefficient: of pandas if X was one, else of polars."""
+        """Return a data frame with one row per coefficient, of pandas if X was a pandas frame, else of polars."""
         return make_frame(self.columns, self.library)
 
     def __str__(self) -> str:
@@ -94,20 +94,20 @@ def _format_cell(name: str, value: str | float) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GLMSummary:
-    """What was fitted: facts about the fit, the coefficients of the location with ratios, and those of the others.
+    """Summary of a GLM: statistics of the fit, coefficients of the location with ratios, and all other coefficients.
 
     Parameters
     ----------
     title : str
         The likelihood.
     facts : dict
-        Numbers and words by the name they are printed under, such as "rows" and "AIC".
+        Statistics of the fit by their printed names, such as "rows" and "AIC".
     location : CoefficientTable
         Coefficients of the location, such as the log mean.
     others : CoefficientTable
         Coefficients of the other parameters, such as a log dispersion; may be empty.
     ratio : str
-        What e^coefficient is, such as "rate ratio"; empty if it means nothing.
+        The name of e^coefficient, such as "rate ratio"; empty if it has no interpretation.
     notes : tuple of str
         Sentences on how to read the coefficients.
     """
@@ -121,9 +121,9 @@ class GLMSummary:
 
     @property
     def columns(self) -> Columns:
-        """The coefficients of the location and their ratios with intervals, by the name they are printed under.
+        """The coefficients of the location and their ratios with intervals, by printed names.
 
-        An intercept is no ratio: it has NaN there.
+        The ratio of an intercept is NaN.
         """
         table = self.location.columns
         del table["parameter"]
@@ -143,7 +143,7 @@ class GLMSummary:
         return f"Coefficients of {'the ' if 'mean' in label else ''}{label}", f"Coefficients of {others}"
 
     def _fact_rows(self) -> list[tuple[str, str, str, str]]:
-        """Return the facts in two columns, the first half on the left."""
+        """Return the statistics of the fit in two columns, the first half on the left."""
         facts = [(name, _format_fact(value)) for name, value in self.facts.items()]
         half = (len(facts) + 1) // 2
         right = [*facts[half:], ("", "")][:half]

@@ -1,4 +1,4 @@
-"""Warnings of `fit` about the table: the findings of the checks that `ddpn fit` runs, with the arguments to use."""
+"""Warnings of `fit` about the table, from the checks of `ddpn fit`, with the arguments that solve the problem."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ from ddpn.tables.date_columns import DateColumns
 
 
 def warn_about_table(sample: CountRows, dates: DateColumns, is_split: bool, clock: Clock) -> None:
-    """Warn about columns and rows that are not what they seem, each time as a `DataWarning`.
+    """Check the training rows, and show a `DataWarning` for each problem of their columns or rows.
 
     Parameters
     ----------
     sample : CountRows
-        The training rows; where they have groups, no others are looked for.
+        The training rows. If they have groups, no other groups are searched.
     dates : DateColumns
-        The columns that were dates.
+        The date columns of the table.
     is_split : bool
-        Whether the user passed validation rows, so that no rows are held out at random.
+        True if the user passed validation rows, so that no rows are held out at random.
     clock : Clock
-        The time of the fit, of which checks take a small part.
+        The time limit of the fit, of which checks take a small part.
     """
     used = sample.rows(sample.has_weight)
     names = _Names(tuple(used.X.names), used.X.is_named)
@@ -38,7 +38,7 @@ def warn_about_table(sample: CountRows, dates: DateColumns, is_split: bool, cloc
     checks = [partial(find_identifiers, used.X, dates.inputs), partial(find_column_problems, used, dates.inputs)]
     checks += [] if is_split else [partial(find_row_problems, used, dates.inputs)]
     findings, skipped = run_checks(checks, clock)
-    # Whether a date is to come later is a matter of the scores, which `fit` does not report.
+    # Dates matter to scores, which `fit` does not report.
     findings = [finding for finding in findings if finding.kind != FindingKind.DATE]
     for finding in findings:
         warn_user(f"{finding.statement} {_describe_remedy(finding, names)}", DataWarning)
@@ -48,13 +48,13 @@ def warn_about_table(sample: CountRows, dates: DateColumns, is_split: bool, cloc
 
 @dataclass(frozen=True)
 class _Names:
-    """The columns of X, and whether X is a data frame that knows them by name."""
+    """The columns of X, and whether X is a data frame with column names."""
 
     columns: tuple[str, ...]
     are_known: bool
 
     def select(self, names: Sequence[str]) -> str:
-        """Return how columns are selected in Python, such as X["a"] or X[:, [0, 2]]."""
+        """Return a Python expression that selects columns, such as X["a"] or X[:, [0, 2]]."""
         if not names:
             return "X"
         if self.are_known:

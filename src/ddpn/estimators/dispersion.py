@@ -1,4 +1,4 @@
-"""How well a GLM fits its rows: deviance, Pearson's statistic, over-dispersion, coefficients without an estimate."""
+"""Measure how well a GLM fits: deviance, Pearson's statistic, over-dispersion, and undetermined coefficients."""
 
 from typing import NamedTuple, Self
 
@@ -9,18 +9,18 @@ from ddpn.estimators.coefficients import INTERCEPT
 from ddpn.members.linear import LinearFit
 from ddpn.runtime.validation import join_words
 
-#: Standard errors beyond this, on a log scale and for a column of standard deviation 1, belong to no estimate.
+#: A coefficient with a larger standard error (on a log scale, for a column of standard deviation 1) is undetermined.
 _RUNAWAY = 30.0
-#: Over-dispersion is reported if the score test exceeds this many standard deviations and the variance of the counts is
-#: more than this many times that of the model: standard errors are then at least 10% too small. At most 1 in 1,000 true
+#: Over-dispersion is reported if the score test exceeds this many standard deviations, and the variance of the counts
+#: this multiple of the model's variance: standard errors are then at least 10% too small. At most 1 in 1,000 true
 #: Poisson tables was reported (4,000 tables each of 20 to 300 rows, means of 0.1 to 20).
 _MIN_OVERDISPERSION_Z, _MIN_OVERDISPERSION = 4.5, 1.2
 #: With a smaller sum of counts the score test is far from normal.
 _MIN_SUM_OF_COUNTS = 10
-#: A Double Poisson whose gamma is at its lower limit is reported if the counts vary more than so many times as much as
-#: it says. Counts of a Negative Binomial with alpha = 2 reach the limit by chance, at no harm.
+#: A Double Poisson whose gamma is at its lower limit is reported if the variance of the counts exceeds this multiple of
+#: the model's variance. Counts of a Negative Binomial with alpha = 2 reach the limit by chance, without harm.
 _MIN_EXCESS_AT_LIMIT = 1.5
-#: What it means if the dispersion of a likelihood reaches the end of its range, by label of the parameter and side.
+#: The meaning of a dispersion at an end of its range, by label of the parameter and end.
 _LIMITS = {
     ("log gamma", "low"): (
         "The counts vary more than a Double Poisson can. Predicted distributions are then too narrow; coefficients of "
@@ -34,7 +34,7 @@ _LIMITS = {
 
 
 class GoodnessOfFit(NamedTuple):
-    """Deviance, Pearson's chi-squared, and the score test of over-dispersion against a Poisson; None if undefined."""
+    """Deviance, Pearson's chi-squared and the score test of over-dispersion against a Poisson; None if undefined."""
 
     deviance: float | None
     pearson_chi2: float | None
@@ -44,10 +44,10 @@ class GoodnessOfFit(NamedTuple):
     @classmethod
     @torch.no_grad()
     def measure(cls, fit: LinearFit, loglik: float) -> Self:
-        """Measure the fit on its rows, whose log-likelihood is known.
+        """Compute the statistics of a fit on its training rows, given their log-likelihood.
 
-        The deviance compares with a model whose means are the counts themselves, with the same dispersions. The score
-        test is that of Dean and Lawless (1989), which is standard normal for Poisson counts.
+        The deviance compares the fit with a model of the same dispersions whose means are the counts themselves. The
+        score test of Dean and Lawless (1989) is standard normal for Poisson counts.
         """
         objective = fit.objective
         head, sample, weight = objective.head, objective.sample, objective.weight.numpy()
@@ -68,7 +68,7 @@ class GoodnessOfFit(NamedTuple):
 
 
 def overdispersion_warning(quality: GoodnessOfFit, n_coefficients: int) -> list[str]:
-    """Return a sentence if Poisson counts are clearly over-dispersed, so that their standard errors are too small."""
+    """Return a sentence if counts are clearly over-dispersed, so that a Poisson GLM's standard errors are too small."""
     chi2, z, freedom = quality.pearson_chi2, quality.overdispersion_z, quality.total_weight - n_coefficients
     if chi2 is None or z is None or freedom <= 0.0:
         return []
@@ -85,10 +85,10 @@ def overdispersion_warning(quality: GoodnessOfFit, n_coefficients: int) -> list[
 def coefficient_warnings(
     fit: LinearFit, labels: tuple[str, ...], columns: list[str], deviations: list[np.ndarray], quality: GoodnessOfFit
 ) -> list[str]:
-    """Return sentences about columns without a coefficient, and about coefficients that the rows hardly determine.
+    """Return sentences about columns without a coefficient, and about undetermined coefficients.
 
-    `labels` name the raw outputs. `deviations`: per raw output, standard deviations of the intercept and, if that
-    output depends on the columns, of the coefficients of kept columns.
+    `labels` are the names of the raw outputs. `deviations` has, per raw output, the standard errors of the intercept
+    and, if the output depends on the columns, of the coefficients of kept columns.
     """
     kept, constant = fit.coordinates.kept, fit.coordinates.is_constant
     names, sentences = np.array(columns, dtype=object), []
@@ -100,7 +100,7 @@ def coefficient_warnings(
         remedy = "Drop these columns." if kept[~constant].all() else "Drop these columns, or pass alpha."
         fate = "The rows do not determine some coefficients, which are 0 with standard error NaN."
         sentences.append(" ".join([fate, *lost, remedy]))
-    # On a log scale: the mean of a Gaussian has the units of the counts.
+    # Only outputs on a log scale are comparable: the mean of a Gaussian has the units of the counts.
     features = np.r_[[INTERCEPT], names[kept]]
     wide = {p: spread > _RUNAWAY for p, spread in enumerate(deviations) if labels[p].startswith("log")}
     runaways = {p: features[: len(mask)][mask] for p, mask in wide.items() if mask.any()}
@@ -118,7 +118,7 @@ _GENERAL_REASON = (
 
 
 def _find_limit(fit: LinearFit, labels: tuple[str, ...], runaways: list[int]) -> tuple[str, str]:
-    """Return label and side of a constant dispersion that alone has no estimate; empty strings if that is not so."""
+    """Return label and end ("low", "high") of a constant dispersion if it alone is undetermined; else empty strings."""
     p = runaways[0]
     if len(runaways) > 1 or p not in fit.objective.head.dispersion_outputs or fit.objective.linear[p]:
         return "", ""
@@ -126,13 +126,13 @@ def _find_limit(fit: LinearFit, labels: tuple[str, ...], runaways: list[int]) ->
 
 
 def _explain_limit(fit: LinearFit, labels: tuple[str, ...], runaways: list[int]) -> str:
-    """Return why a constant dispersion has no estimate; "" if there is no explanation."""
+    """Explain why a constant dispersion is undetermined; "" if there is no explanation."""
     reason = _LIMITS.get(_find_limit(fit, labels, runaways))
     return f"because it is at the end of its range. {reason}" if reason else ""
 
 
 def _is_harmless_limit(fit: LinearFit, labels: tuple[str, ...], runaways: list[int], quality: GoodnessOfFit) -> bool:
-    """Return True if gamma is at its lower limit, but the counts hardly vary more than that allows."""
+    """Return True if gamma is at its lower limit, but the counts hardly vary more than under the model."""
     if quality.pearson_chi2 is None or _find_limit(fit, labels, runaways) != ("log gamma", "low"):
         return False
     return quality.pearson_chi2 < _MIN_EXCESS_AT_LIMIT * quality.total_weight

@@ -1,4 +1,4 @@
-"""What every estimator does: checked rows, predictions, scores, calibration, leaderboard, report, saving."""
+"""The methods that all estimators share: prediction, scores, calibration, leaderboard, report and saving."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ from ddpn.tables.schema import Schema
 
 
 class CountEstimator(RegressorMixin, BaseEstimator):
-    """An estimator with scikit-learn's interface that keeps a `Predictor` as `predictor_`."""
+    """Base class of estimators with scikit-learn's interface; the fitted model is a `Predictor`, `predictor_`."""
 
     fractional: str
-    #: What counts are possible and known, for estimators without such arguments.
+    #: The range of counts of estimators that do not have these arguments.
     lower: int = 0
     upper: int | None = None
     censored_above: int | None = None
@@ -64,23 +64,23 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     feature_kinds_: list[Kind]
     feature_names_in_: np.ndarray
     n_features_in_: int
-    #: Arguments that a saved model does not keep.
+    #: Constructor arguments that are not saved with the model.
     _not_saved: ClassVar[tuple[str, ...]] = ()
     #: Whether X may have missing values.
     _allows_missing: ClassVar[bool] = True
     #: How `ddpn fit` read the columns of its file; None for models that were fitted in Python.
     _roles: Roles | None = None
-    #: Columns of dates in the data frame that `fit` was given.
+    #: The date columns in the data frame passed to `fit`.
     _dates: DateColumns = DateColumns()
-    #: The library of the data frame that `fit` was given, "pandas" or "polars"; "polars" for other tables.
+    #: The library of the data frame passed to `fit`, "pandas" or "polars"; "polars" for other tables.
     _library: str = "polars"
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
     def _make_range(self, head: Head, rows: CountRows) -> CountRange:
-        """Return the range of the counts of training rows; a `ConfigError` if the likelihood cannot have it.
+        """Return the range of the counts of training rows; raise a `ConfigError` if the likelihood does not support it.
 
-        The upper bound of a likelihood of counts of a known total is that total.
+        For likelihoods of "k of n", the upper bound is the total n.
         """
         is_total = head.exposure_is_total and (rows.upper is not None or self.upper is not None)
         counts = CountRange(self.lower, self.upper, self.censored_above, rows.upper is not None, is_total)
@@ -89,9 +89,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return counts
 
     def _store_fit(self, schema: Schema, predictor: Predictor, rows: CountRows | None = None) -> None:
-        """Replace what an earlier fit left, all at once: a fit that fails or is interrupted changes nothing.
+        """Set all fitted attributes at once, so that a fit that fails or is interrupted changes nothing.
 
-        A summary of `rows` finds later rows that are unlike them.
+        A summary of `rows` is kept to detect later rows that are out-of-distribution.
         """
         if rows is not None:
             profile = FeatureProfile.fit(rows.X, rows.weight)
@@ -115,7 +115,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         upper: ArrayLike | None,
         groups: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Take numbers from the predictions, a block of rows at a time."""
+        """Apply `take` to the predictions block by block, and concatenate the results."""
         parts, done = [], 0
         with torch.no_grad():
             # Members choose their threads themselves.
@@ -127,16 +127,17 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return np.concatenate(parts)
 
     def parse(self, X: TableLike) -> ColumnTable:
-        """Read a table as the members take it: models of `ddpn fit` read data frames with the columns of the file.
+        """Convert a table to the `ColumnTable` that members take.
 
-        Dates become numbers as in fit. A `ColumnTable` is returned as it is.
+        Dates become numbers as in fit. Models of `ddpn fit` take data frames with the columns of the file. A
+        `ColumnTable` is returned unchanged.
         """
         check_is_fitted(self)
         if isinstance(X, ColumnTable):
             return X
         frame = nw.from_native(X, eager_only=True, pass_through=True)
         if self._roles is not None and isinstance(frame, nw.DataFrame):
-            # What is neither text nor number in pandas, such as a column of dates and None, is read as text.
+            # Object columns of pandas, such as a column of dates and None, are read as text.
             objects = [nw.col(name).cast(nw.String) for name, dtype in frame.schema.items() if dtype == nw.Object]
             table = self._roles.parse(frame.with_columns(*objects).to_polars())
             return ColumnTable(table.columns, index=get_row_labels(X))
@@ -157,13 +158,13 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or data frame
-            Rows with the columns that `fit` was given.
+            Rows with the columns of `fit`.
         exposure : array-like or float, optional
             The known scale of each row; required if `fit` was given exposures. 1 predicts rates per unit.
         upper : array-like, optional
             The largest possible count of each row; required if `fit` was given one per row.
         groups : array-like, optional
-            As for `predict_interval`; without labels, intervals have the level of all rows.
+            As for `predict_interval`. Without labels, all intervals have the level of all rows.
 
         Returns
         -------
@@ -188,8 +189,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         X, exposure, upper
             As for `predict_distribution`.
         statistic : {"mean", "median", "mode"}
-            What to take from the predicted distribution. Median and mode are counts; those of a Gaussian are of its
-            rounded values.
+            The statistic of the predicted distribution. Median and mode are counts; for a Gaussian, they are computed
+            for rounded values.
 
         Returns
         -------
@@ -210,9 +211,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     ) -> Any:
         """Predict an interval of counts per row, both ends included.
 
-        Every interval has at least the probability `coverage` by its row's own distribution. After `fit_intervals`
-        (`CountRegressor` and `ddpn fit` calibrate themselves) it has more, if distributions that are too narrow would
-        otherwise leave out too many counts.
+        The predicted probability of every interval is at least `coverage`. After `fit_intervals`, it is larger if
+        intervals would otherwise leave out too many counts because distributions are too narrow. `CountRegressor` and
+        `ddpn fit` calibrate intervals in fit.
 
         Parameters
         ----------
@@ -221,21 +222,22 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         coverage : float
             The share of counts that the intervals should contain.
         kind : {"narrowest", "central"}, optional
-            "narrowest" is the interval with the fewest counts. "central" lies between two quantiles: it leaves at most
-            half of the rest on either side. Default: "narrowest", and "central" for models of censored counts.
+            "narrowest" is the interval with the fewest counts. "central" lies between two quantiles, with a probability
+            of at most (1 - coverage) / 2 on either side. Default: "narrowest", but "central" for models of censored
+            counts.
         groups : array-like, optional
-            The label of each row's group, where `fit_intervals` was given labels. Rows of a group that it did not have
-            get the level of all rows, with a warning.
+            The label of each row's group, if `fit_intervals` was called with labels. Rows of other groups get the level
+            of all rows, with a warning.
         return_probability : bool
-            Whether to return the probability of each interval, too.
+            Whether to return the probability of each interval as well.
 
         Returns
         -------
         array of int, shape (rows, 2)
             The lowest and the highest count of each interval.
         array of float, shape (rows,)
-            With `return_probability`, the probability of each interval by its row's distribution. Intervals end at
-            integers, so it is above `coverage`.
+            With `return_probability`, the predicted probability of each interval. It exceeds `coverage`, as intervals
+            end at integers.
         """
         labels = self._group_labels(X, groups)
         ends = self._over_blocks(
@@ -299,20 +301,20 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         upper: ArrayLike | None = None,
         censored: ArrayLike | None = None,
     ) -> float:
-        """Return D^2, the share of the Poisson deviance that the predicted means explain: 1 is best.
+        """Return D^2, the share of the Poisson deviance that is explained by the predicted means; 1 is best.
 
-        A constant mean (or a constant rate per exposure) has 0, and worse predictions are below. It is what
-        `sklearn.metrics.d2_tweedie_score` with `power=1` returns, and is read like R^2. R^2 itself measures squared
-        errors, which are largest where counts are large, as the variance of counts grows with their mean: a few rows
-        then decide it. For R^2, call ``sklearn.metrics.r2_score(y, model.predict(X))``.
+        A constant mean (or a constant rate per exposure) has a D^2 of 0, and worse predictions are negative. D^2 equals
+        `sklearn.metrics.d2_tweedie_score` with `power=1`, and is interpreted like R^2. R^2 itself depends mostly on a
+        few rows with large counts, as squared errors grow with the mean. For R^2, call ``sklearn.metrics.r2_score(y,
+        model.predict(X))``.
 
-        Both measure means alone. To compare distributions, use `crps`, or `ddpn.metrics.crps_scorer` as `scoring` in
-        scikit-learn.
+        D^2 and R^2 evaluate only the means. To compare distributions, use `crps`, or `ddpn.metrics.crps_scorer` as
+        `scoring` in scikit-learn.
 
         Parameters
         ----------
         X : array-like or data frame
-            Rows with the columns that `fit` was given.
+            Rows with the columns of `fit`.
         y : array-like
             Their counts.
         sample_weight : array-like, optional
@@ -320,7 +322,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         exposure, upper : array-like, optional
             As for `predict_distribution`.
         censored : array-like of bool, optional
-            Rows whose count stands for that many or more; means are then those of counts as they are recorded.
+            Rows whose count stands for that many or more. Predicted means are then means of recorded counts.
         """
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
         with torch.no_grad():
@@ -342,7 +344,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X, y, sample_weight, exposure, upper, censored
-            As for `score`. Censored counts are scored with the distribution of what is recorded, see
+            As for `score`. Censored counts are scored by the distribution of recorded counts, see
             `ddpn.distributions.Censored`.
         """
         return self._mean_score(crps, self._sample(X, y, sample_weight, exposure, upper, censored))
@@ -361,7 +363,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X, y, sample_weight, exposure, upper, censored
-            As for `score`. A censored count has -log of P(that many or more).
+            As for `score`. The likelihood of a censored count y is P(Z >= y).
         """
         return self._mean_score(nll, self._sample(X, y, sample_weight, exposure, upper, censored))
 
@@ -389,23 +391,24 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     ) -> Self:
         """Calibrate intervals with rows that `fit` was not trained on.
 
-        Intervals of distributions that are right keep their probability. If distributions are too narrow, intervals get
-        a higher probability by these distributions, so that they contain the asked share of counts.
+        If predicted distributions are right, intervals do not change. If they are too narrow, intervals are widened
+        until they contain the requested share of counts.
 
         Parameters
         ----------
         X, y, exposure, upper, censored
             Calibration rows, as for `score`.
         sample_weight : array-like, optional
-            How many times each row counts, or the density of new rows over that of these rows: intervals then cover
-            what is asked on rows like the new ones.
+            How many times each row counts, or the density ratio of new rows to calibration rows. With density ratios,
+            intervals have the requested coverage on new rows.
         prior_rows : float
-            Shrinks the level towards the asked coverage, as if the distributions had been right for so many rows more.
-            Useful where calibration rows are few; the guarantee is exact with 0.
+            Shrinks the level towards the requested coverage, as if the distributions had been right for this many
+            additional rows. Useful with few calibration rows. The coverage guarantee is exact for 0.
         groups : str or array-like, optional
-            Makes intervals cover what is asked within each group, too: the name of a column of X, or a label per row.
+            Groups within which intervals must also have the requested coverage: the name of a column of X, or a label
+            per row.
         group_rows : float
-            Shrinks the level of each group towards that of all rows, which count as so many rows more.
+            Shrinks the level of each group towards the level of all rows, which counts as this many additional rows.
 
         Returns
         -------
@@ -448,19 +451,19 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     ) -> Self:
         """Recalibrate the whole predicted distribution with rows that `fit` was not trained on.
 
-        A monotone map G is learnt from the PIT of these rows, and every predicted cdf F is replaced by G(F): means,
-        medians, probabilities, quantiles, scores and intervals follow. Call it before `fit_intervals`: intervals that
-        were calibrated before are dropped.
+        A monotone map G is learnt from the probability integral transform (PIT) of these rows, and every predicted cdf
+        F is replaced by G(F). All predictions and scores change accordingly. Call `fit_recalibration` before
+        `fit_intervals`, as it discards an earlier calibration of intervals.
 
         Parameters
         ----------
         X, y, sample_weight, exposure, upper, censored
             Calibration rows, as for `score`.
         prior_rows : float
-            The map is shrunk towards the identity as if so many rows were calibrated already.
+            The map is shrunk towards the identity, as if this many additional rows were calibrated already.
         always : bool
-            Use the map in any case. By default it is used only where it improves the CRPS by more than two standard
-            errors, each row being scored with a map from other rows.
+            Use the map in any case. By default, the map is used only if it improves the CRPS by more than two standard
+            errors, where each row is scored with a map fitted to other rows.
 
         Returns
         -------
@@ -493,16 +496,16 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return self
 
     def fit_ood(self, X: TableLike, alpha: float = 0.05) -> Self:
-        """Calibrate out-of-distribution flags with rows like those to come that `fit` has not seen.
+        """Calibrate out-of-distribution flags with ordinary rows that `fit` has not seen.
 
-        A row is scored by its inputs, with a summary of the training rows that `fit` keeps: missing values, unseen
-        levels, numbers outside the training range, unusual combinations.
+        A row is scored by comparing its inputs with a summary of the training rows: missing values, unseen levels,
+        numbers outside the training range, and unusual combinations of values.
 
         Parameters
         ----------
         X : array-like or data frame
-            Calibration rows. Do not use training rows: the summary knows their levels and extremes, and too many later
-            rows would be flagged.
+            Calibration rows. Do not use training rows: the summary contains their levels and extremes, so too many
+            later rows would be flagged.
         alpha : float
             The share of ordinary rows that are flagged.
 
@@ -524,7 +527,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return self
 
     def ood_pvalue(self, X: TableLike) -> np.ndarray:
-        """Conformal p-value of "this row is like the calibration rows", small for unusual rows.
+        """Return each row's conformal p-value of being like the calibration rows, which is small for unusual rows.
 
         Parameters
         ----------
@@ -534,27 +537,28 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         Returns
         -------
         array of float, shape (rows,)
-            Of rows that are exchangeable with the n calibration rows at most a share alpha, on average over calibration
-            sets, has a p-value of alpha or less: for any model and n. The smallest is 1 / (n + 1).
+            If rows are exchangeable with the n calibration rows, at most a share alpha of the p-values is at most
+            alpha, on average over calibration sets, for any model and n. The smallest p-value is 1 / (n + 1).
         """
         with single_thread():
             return self._fitted.calibration.ood_pvalue(self.parse(X))
 
     def is_ood(self, X: TableLike, alpha: float | None = None) -> np.ndarray:
-        """Flag rows that are out-of-distribution: those with a small p-value.
+        """Flag rows that are out-of-distribution, by their p-values.
 
         Parameters
         ----------
         X : array-like or data frame
             Rows with the columns of `fit`.
         alpha : float, optional
-            Rows with a p-value of at most this are flagged. Default: that of `fit_ood`, 0.05 in `CountRegressor`.
+            Rows with a p-value of at most alpha are flagged. Default: the `alpha` of `fit_ood`, which is 0.05 in
+            `CountRegressor`.
 
         Returns
         -------
         array of bool, shape (rows,)
-            With n calibration rows, no p-value is below 1 / (n + 1). A smaller `alpha` is refused; if the default is
-            smaller, no row is flagged and a warning says so.
+            With n calibration rows, no p-value is below 1 / (n + 1). A smaller `alpha` raises an error; if the default
+            is smaller, no row is flagged, with a warning.
         """
         ood = self._fitted.calibration.require_ood()
         if alpha is not None:
@@ -566,8 +570,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     def ood_reasons(self, X: TableLike) -> list[list[str]]:
         """Explain what is unusual about each row.
 
-        A row may have a reason without being flagged, such as a number just above the training range. After `fit_ood`
-        every flagged row has one. Before it, reasons are those of columns alone.
+        A row may have a reason without being flagged, such as a number just above the training range. After `fit_ood`,
+        every flagged row has a reason. Before `fit_ood`, reasons consider each column alone, and no combinations.
 
         Parameters
         ----------
@@ -595,7 +599,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     @property
     def day_columns_(self) -> frozenset[str]:
-        """The columns that are days since 1970, made from columns of dates."""
+        """The inputs that are days since 1970, derived from date columns."""
         return frozenset((self._dates if self._roles is None else self._roles.dates).days)
 
     # Comparison ----------------------------------------------------------------------------------------------------
@@ -616,13 +620,15 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X, y, sample_weight, exposure, upper, censored
-            The test set, as for `score`: rows that `fit` was not given. Without X and y, the rows of a `CountRegressor`
-            that was cross-fitted in this process: each is predicted by copies of the members that were fitted without
-            it, with weights and calibration that the other folds chose.
+            The test set, as for `score`: rows that `fit` has not seen. Without X and y, a `CountRegressor` that was
+            cross-fitted in this process is scored out-of-fold: each training row is predicted by copies of the members
+            that were fitted without the row's fold, with weights and calibration from the other folds.
         groups : array-like, optional
-            What each row belongs to, such as a person: the verdict then knows that rows of one group are alike.
+            The group of each row, such as a person. The standard errors behind the verdict then allow for correlated
+            rows within a group.
         max_rows : int or None
-            Of a larger test set, so many rows are drawn at random, always the same ones; None scores all.
+            The most rows to score. From a larger test set, rows are drawn at random with a fixed seed. None scores all
+            rows.
 
         Returns
         -------
@@ -657,12 +663,12 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         raise InputError("X and y are missing. Pass a test set: rows that were not used in `fit`.")
 
     def verdict(self, X: TableLike | None = None, y: ArrayLike | None = None, **options: Any) -> Verdict:
-        """Decide whether to use the model, or a simpler one instead.
+        """Decide whether to use the model or a simpler one.
 
         Parameters
         ----------
         X, y : array-like, optional
-            The test set, or nothing for out-of-fold scores, as for `leaderboard`.
+            The test set, as for `leaderboard`. Default: out-of-fold scores.
         **options
             Further arguments of `leaderboard`.
 
@@ -686,12 +692,12 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         interval_groups: ArrayLike | None = None,
         **options: Any,
     ) -> Path:
-        """Write a report on a test set as one HTML file: errors, calibration, what drives the predictions.
+        """Write a report on a test set as one HTML file: errors, calibration and effects of the columns.
 
         Parameters
         ----------
         X, y : array-like
-            The test set, as for `leaderboard`: rows that `fit` was not given.
+            The test set, as for `leaderboard`: rows that `fit` has not seen.
         path : path
             The file to write, such as "report.html".
         sample_weight, exposure, upper, censored, groups
@@ -709,7 +715,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         if not isinstance(path, str | PathLike):
             must, got = "be the file to write, after the rows", f"{type(path).__name__} instead"
             raise InputError(argument="path", must=must, got=got, remedy='Call report(X, y, "report.html").')
-        from ddpn.analysis.report import write_report  # which has pages and figures
+        from ddpn.analysis.report import write_report  # slow to import
 
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
         labels = None if interval_groups is None else to_array(interval_groups)
@@ -719,14 +725,14 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     # Saving ------------------------------------------------------------------------------------------------------
 
     def _extra_state(self) -> tuple[dict[str, bytes], JsonObject]:
-        """Files and JSON values that the estimator keeps besides its predictor."""
+        """Return files and JSON values that are saved in addition to the predictor."""
         return {}, {}
 
     def _restore_extra(self, files: dict[str, bytes], extra: JsonObject) -> None:
         """Set the attributes that `_extra_state` saved."""
 
     def collect_state(self) -> tuple[dict[str, bytes], JsonObject]:
-        """Everything that `save` writes: files by name and the manifest."""
+        """Return everything that `save` writes: the files by name, and the manifest."""
         files, manifest = self._fitted.state()
         more, extra = self._extra_state()
         schema = self._fitted.schema
@@ -742,14 +748,14 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return files | more, manifest
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
-        """Write the fitted model to a folder, whole or not at all. No pickle is written.
+        """Write the fitted model to a folder, completely or not at all. No pickle is written.
 
         Parameters
         ----------
         path : path
             The folder to make.
         overwrite : bool
-            Whether to replace a model that is there already.
+            Whether to replace an existing model.
         """
         write_model(Path(path), *self.collect_state(), overwrite)
 
@@ -758,15 +764,15 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     def load(cls, path: str | PathLike[str], mixed_only: bool = False) -> Self:
         """Load a model that `save` wrote. Nothing in its files is executed, and a damaged file is refused.
 
-        A model of `ddpn fit` takes data frames with the columns of the file that it was fitted to: dates, numbers and
-        missing values as they are written there. Other columns are ignored.
+        A model of `ddpn fit` takes data frames with the columns of the file that it was fitted to, with dates, numbers
+        and missing values written as in the file. Other columns are ignored.
 
         Parameters
         ----------
         path : path
             The folder of the model.
         mixed_only : bool
-            Leave out the members that are kept for comparison, which predictions do not need.
+            Leave out members that are not part of the mixture and serve only for comparison.
         """
         folder, roles = Path(path), None
         manifest = read_manifest(folder)
@@ -777,7 +783,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     @classmethod
     def from_manifest(cls, path: Path, manifest: JsonObject, mixed_only: bool, roles: Roles | None) -> Self:
-        """Load a model whose manifest was read before.
+        """Load a model whose manifest is already read.
 
         Parameters
         ----------
@@ -786,7 +792,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         manifest : dict
             Its manifest.
         mixed_only : bool
-            Leave out the members that are kept for comparison.
+            Leave out members that serve only for comparison.
         roles : Roles or None
             How `ddpn fit` read the columns of its file; None for models that were fitted in Python.
         """
@@ -828,13 +834,13 @@ def _check_rows(**numbers: float) -> None:
 
 
 def plain_options(model: BaseEstimator, without: tuple[str, ...]) -> JsonObject:
-    """Return the constructor arguments that JSON can hold; a random stream or a path cannot be kept."""
+    """Return the constructor arguments that JSON can hold, which excludes random streams and paths."""
     options = {name: _plain(value) for name, value in model.get_params(deep=False).items() if name not in without}
     return {name: value for name, value in options.items() if isinstance(value, str | float | list | dict | int | None)}
 
 
 def _plain(value: object) -> object:
-    """Numbers of numpy, sequences and dictionaries as JSON has them; anything else as it is."""
+    """Convert NumPy numbers, sequences and dictionaries to JSON values; return anything else unchanged."""
     if isinstance(value, Mapping):
         return {name: _plain(option) for name, option in value.items()}
     if isinstance(value, tuple | list):

@@ -28,8 +28,8 @@ from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes
 from ddpn.tables.reading import read_table
 from ddpn.tables.schema import Schema
 
-#: Up to so many rows, equal ones become one: a weight and repeated rows are then the same to the last bit.
-_MERGED = 1000
+#: In samples of up to this many rows, equal rows are merged, so that weights and repeated rows give identical results.
+_MAX_MERGED_ROWS = 1000
 #: Fitted arrays and numbers that a saved model holds besides its predictor.
 _ARRAYS = ("coef_", "intercept_", "covariance_", "standard_errors_")
 _NUMBERS = (
@@ -37,70 +37,71 @@ _NUMBERS = (
     "n_dropped_", "n_groups_", "covariance_type_",
 )  # fmt: skip
 _FILE = "coefficients.safetensors"
-#: What the covariance of the coefficients is, by `covariance_type_`, in summaries.
+#: The words for each `covariance_type_` in summaries.
 _COVARIANCES = {"model": "model-based", "robust": "robust (HC0)", "HC3": "robust (HC3)", "clustered": "clustered"}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CountGLM(CountEstimator):
-    """A GLM of counts: the log mean is linear in the columns, by exact maximum likelihood.
+    """A GLM of counts, fitted by exact maximum likelihood: the log mean is linear in the columns.
 
-    Categories become a coefficient for each level but the first in alphabetical order. `summary()` shows coefficients,
+    Each level of a category has a coefficient, except the first in alphabetical order. `summary()` shows coefficients,
     rate ratios and intervals.
 
     Parameters
     ----------
     likelihood : str
         A name in `ddpn.networks.heads.HEADS` with a GLM. "double_poisson", "poisson", "negative_binomial",
-        "generalized_poisson" and "conway_maxwell_poisson" have coefficients of the log mean. Those of "double_binomial"
-        (with totals as `upper`) are of logit p, those of "gaussian" of the mean, and those of "zero_inflated_..." and
-        "hurdle_..." of log mu, the mean of the base; see the note in the summary.
+        "generalized_poisson" and "conway_maxwell_poisson" have coefficients of the log mean, "double_binomial" (with
+        totals as `upper`) of logit p, "gaussian" of the mean, and "zero_inflated_..." and "hurdle_..." of the log mean
+        of the base; see the note in the summary.
     dispersion : {"auto", "constant", "linear"}
-        Which of the other parameters follow the columns. With "auto", a dispersion (gamma, alpha, nu, the variance) is
-        one number for all rows, and logit pi of zero-inflated and hurdle models follows the columns. With "constant"
-        none of them follows, with "linear" all do.
+        Which parameters besides the location depend on the columns. With "auto", a dispersion (gamma, alpha, nu, the
+        variance) is one number for all rows, and logit pi of zero-inflated and hurdle models is linear in the columns.
+        With "constant", none depends on the columns; with "linear", all do.
     location : {"mean", "mu"}
-        For Double Poissons: what the coefficients are of. mu of a Double Poisson is not its mean. "mu" is the GLM of
-        the DDPN paper, which is fitted faster and can be exported; its coefficients are not rate ratios.
+        The parameter of a Double Poisson that the coefficients describe, as mu is not its mean. "mu" is the GLM of the
+        DDPN paper, which is fitted faster and can be exported, but has no rate ratios.
     covariance : {"auto", "model", "robust", "HC3"}
         The covariance of the coefficients. "model" is the inverse of the observed information, right if the counts have
         this likelihood. "robust" is the sandwich estimator (statsmodels' `cov_type="HC0"`), right for large samples if
-        the log mean is linear, whatever the distribution. "HC3" is the same with a correction for the leverage of each
-        row, which is closer to the truth with a few hundred rows. "auto" is "HC3" for Double Poissons by their mean,
-        whose variance is a working assumption, else "model". With `groups` in `fit` it is always clustered.
+        the log mean is linear, whatever the distribution. "HC3" adds a correction for the leverage of each row, and is
+        more accurate with a few hundred rows. "auto" is "HC3" for Double Poissons by their mean, whose variance is a
+        working assumption, else "model". With `groups` in `fit` it is always clustered.
     alpha : float
-        Ridge penalty: alpha / 2 times the sum of squared coefficients of standardised columns, intercepts aside, is
-        added to the mean loss. Coefficients then stay finite where columns separate the counts.
+        Ridge penalty: alpha / 2 times the sum of squared coefficients of standardised columns, without intercepts, is
+        added to the mean loss. With a penalty, coefficients are finite even if columns separate the counts.
     tol : float
         The search ends when the gradient of the mean loss, for standardised columns, has at most this norm.
     max_iter : int
-        Steps of the search at most.
+        The most steps of the search.
     missing : {"error", "drop"}
         What `fit` does with rows that have a missing value in X. Predictions always need complete rows.
     lower, upper : int, optional
-        The smallest and the largest possible count: no probability outside.
+        The smallest and the largest possible count. Other counts have probability 0.
     censored_above : int, optional
-        Counts of this size or more are recorded as this one ("10 or more").
+        The recording limit: larger counts are recorded as this number ("10 or more").
     fractional : {"error", "round"}
-        What to do where y is not an integer.
+        Whether counts that are not integers raise an error or are rounded.
 
     Attributes
     ----------
     coef_, intercept_ : arrays
         Coefficients (parameters, columns) and intercepts.
     covariance_, standard_errors_ : arrays
-        In the order of `coefficient_table()`; NaN where a column is constant or a combination of those before it, whose
-        coefficient is 0.
+        In the order of `coefficient_table()`. If a column is constant or a linear combination of earlier columns, its
+        coefficient is 0, and these are NaN.
     covariance_type_ : {"model", "robust", "HC3", "clustered"}
-        Which covariance this is.
+        The type of `covariance_`.
     loglik_, aic_, bic_ : float
         Log-likelihood of the training rows, Akaike's and the Bayesian information criterion.
     deviance_, pearson_chi2_ : float
-        Twice the log-likelihood of a saturated model (mean y in every row, the fitted dispersion) minus that of this
-        one, and the sum of squared residuals divided by variances. None where coefficients are not those of the log
-        mean, or counts are bounded or censored.
+        Twice the difference between the log-likelihoods of a saturated model (mean y in every row, the fitted
+        dispersion) and of this model; and the sum of squared residuals divided by variances. None if coefficients are
+        not those of the log mean, or if counts are bounded or censored.
     n_rows_, n_dropped_, n_groups_ : int
-        Rows of weight above 0 that were used, rows with missing values that were not, and groups (None without).
+        The numbers of rows used (of weight above 0), of rows dropped for missing values, and of groups (None without
+        groups).
     converged_, n_iter_, gradient_norm_
         How the search ended.
 
@@ -153,14 +154,14 @@ class CountGLM(CountEstimator):
         sample_weight : array-like, optional
             How many times each row counts.
         exposure : array-like, optional
-            The known scale of each row, which multiplies its location. Pass it to the predictions too.
+            The known scale of each row, which multiplies its location. Predictions need exposures as well.
         upper : array-like, optional
-            The largest possible count of each row. Pass it to the predictions too.
+            The largest possible count of each row. Predictions need upper bounds as well.
         censored : array-like of bool, optional
             Rows whose count stands for that many or more.
         groups : array-like, optional
-            What each row belongs to, such as a person. Rows of one group may then depend on each other: standard errors
-            are clustered. There should be some 40 groups or more.
+            The group of each row, such as a person. Standard errors are then clustered, as rows of a group may depend
+            on each other. There should be about 40 groups or more.
 
         Returns
         -------
@@ -207,7 +208,7 @@ class CountGLM(CountEstimator):
         self.n_groups_ = None if codes is None else int(codes.max()) + 1
         self.coef_ = fit.linear.slopes / fit.linear.scale
         self.intercept_ = fit.linear.base - self.coef_ @ fit.linear.center
-        self.intercept_[0] -= np.log(unit)  # of a rate per exposure of 1
+        self.intercept_[0] -= np.log(unit)  # the log rate per exposure of 1
         self.covariance_, self.standard_errors_ = covariance, np.sqrt(np.diag(covariance))
         self.covariance_type_ = covariance_type
         self.converged_, self.gradient_norm_, self.n_iter_ = best.converged, best.gradient_norm, max(1, best.n_iter)
@@ -228,7 +229,7 @@ class CountGLM(CountEstimator):
         return self
 
     def _make_head(self) -> Head:
-        """Check the arguments and make the head that they name."""
+        """Validate the constructor arguments, and make the head of the likelihood."""
         check_choice("likelihood", self.likelihood, [name for name in HEADS if HEADS[name].has_glm])
         check_choice("dispersion", self.dispersion, ("auto", "constant", "linear"))
         check_choice("location", self.location, ("mean", "mu"))
@@ -242,7 +243,7 @@ class CountGLM(CountEstimator):
         return make_head(self.likelihood, **({"location": self.location} if has_location else {}))
 
     def _follows(self, head: Head) -> tuple[bool, ...]:
-        """Return which raw outputs are linear in the columns; the location always is."""
+        """Return, per raw output, True if it is linear in the columns, as the location always is."""
         if self.dispersion == "auto":
             return tuple(p not in head.dispersion_outputs for p in range(head.n_raw))
         return (True, *[self.dispersion == "linear"] * (head.n_raw - 1))
@@ -268,7 +269,7 @@ class CountGLM(CountEstimator):
         return self._glm.head
 
     def coefficient_table(self, coverage: float = 0.95) -> CoefficientTable:
-        """Estimates with standard errors, z, p and Wald intervals, intercepts first.
+        """Return estimates with standard errors, z, p and Wald intervals, intercepts first.
 
         Parameters
         ----------
@@ -296,7 +297,7 @@ class CountGLM(CountEstimator):
         )
 
     def summary(self, coverage: float = 0.95) -> GLMSummary:
-        """Summarise the fit: likelihood, coefficients, rate ratios with intervals, and the dispersion apart.
+        """Summarise the fit: likelihood, coefficients of the location with ratios, and coefficients of the dispersion.
 
         Parameters
         ----------
@@ -357,17 +358,17 @@ class CountGLM(CountEstimator):
 
 
 def _label_parameters(head: Head) -> tuple[str, ...]:
-    """Return what coefficients are of, one label per raw output."""
+    """Return the names of the parameters that coefficients describe, one per raw output."""
     return ("log mean", *head.parameter_names[1:]) if head.location_is_mean else head.parameter_names
 
 
 def _merge_rows(rows: CountRows) -> tuple[CountRows, np.ndarray | None]:
-    """Merge equal rows of small samples, and return the number of each row's group, if there are groups."""
+    """Merge equal rows of small samples; also return the group number of each row, or None without groups."""
     if rows.group is not None:
         codes = np.unique(rows.group, return_inverse=True)[1].ravel()
         if not codes.any():
             raise InputError("groups must have at least two different values, got one.")
         rows = rows.replace(group=codes)
-    if len(rows) <= _MERGED:
+    if len(rows) <= _MAX_MERGED_ROWS:
         rows = rows.merge_equal_rows(rows.X if rows.group is None else np.c_[rows.X, rows.group])
     return rows, rows.group

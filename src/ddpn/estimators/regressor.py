@@ -54,8 +54,8 @@ from ddpn.tables.schema import Schema
 if TYPE_CHECKING:
     from torch import nn
 
-#: Networks of each kind, where members are fitted once.
-_NETWORKS = 5
+#: The number of networks of each kind if members are fitted once and not cross-fitted.
+_N_NETWORKS = 5
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -100,28 +100,27 @@ class NetworkRegressor(CountEstimator):
         Parameters
         ----------
         X : array-like or data frame
-            One row per count. Columns may hold numbers, text, booleans and missing values. Dates in a data frame, or
-            text that is dates, become day, month and weekday (and hour), here and in predictions.
+            One row per count. Columns may hold numbers, text, booleans and missing values. Dates in a data frame, also
+            as text, become day, month and weekday (and hour), in fit and in predictions.
         y : array-like
             The counts.
         sample_weight : array-like, optional
             How many times each row counts.
         exposure : array-like, optional
             The known scale of each row (days observed, area, number of customers), which multiplies its predicted
-            location. Pass it to the predictions too.
+            location. Predictions need exposures as well.
         validation : CountRows, optional
             Validation rows, instead of a share of the training rows: ``CountRows(X, y, weight=..., exposure=...,
-            upper=..., censored=...)``, as far as the training rows have these.
+            upper=..., censored=...)``, with the same fields as the training rows.
         upper : array-like, optional
-            The largest possible count of each row (beds, seats). Pass it to the predictions too.
+            The largest possible count of each row (beds, seats). Predictions need upper bounds as well.
         censored : array-like of bool, optional
             Rows whose count stands for that many or more.
         groups : array-like, optional
-            What each row belongs to, such as a person. Rows of one group are kept together wherever rows are held out,
-            so that weights and intervals are those for new groups. `ddpn.group_similar_rows` groups rows with equal or
-            nearly equal inputs.
+            The group of each row, such as a person. Rows of a group are held out together, so that weights and
+            intervals are right for new groups. `ddpn.group_similar_rows` groups rows with equal or nearly equal inputs.
         **removed
-            Arguments of earlier versions, which are refused.
+            Arguments of earlier versions, which raise an error.
 
         Returns
         -------
@@ -135,8 +134,8 @@ class NetworkRegressor(CountEstimator):
 
         Notes
         -----
-        A fit that is interrupted (KeyboardInterrupt) after an epoch or more leaves the best ensemble so far; one that
-        is interrupted earlier, or fails, leaves the estimator as it was.
+        If a fit is interrupted (KeyboardInterrupt) after at least one epoch, the best ensemble so far is kept. If a fit
+        is interrupted earlier or fails, the estimator does not change.
         """
         _raise_for_removed(removed)
         schedule = self._make_schedule()
@@ -170,7 +169,7 @@ class NetworkRegressor(CountEstimator):
         return self
 
     def _make_schedule(self) -> Schedule:
-        """Return the steps of `fit`, whose time begins now."""
+        """Return the schedule of `fit`, and start its clock."""
         return Schedule(steps=PLAIN_STEPS)
 
     @property
@@ -179,7 +178,7 @@ class NetworkRegressor(CountEstimator):
 
     @abstractmethod
     def _pipeline_options(self, counts: CountRange) -> PipelineOptions:
-        """Return the steps of `fit`; raise a `ConfigError` if the model cannot be fitted to such counts."""
+        """Return the options of `fit`'s steps; raise a `ConfigError` if the model does not support these counts."""
 
     def fit_rows(
         self,
@@ -190,10 +189,10 @@ class NetworkRegressor(CountEstimator):
         schedule: Schedule,
         stream: RowStream | None = None,
     ) -> FittedPipeline:
-        """Fit the model to rows that are checked already, by `ddpn.pipeline.fit_pipeline`.
+        """Fit the model to validated rows by `ddpn.pipeline.fit_pipeline`.
 
-        `train` is a sample of the `stream`, if there is one. Ctrl-C is not raised again if there is something to keep:
-        the result names the steps that are missing.
+        If there is a `stream`, `train` is a sample of it. After Ctrl-C, a model that can be used is kept, and the
+        result names the steps that are missing.
         """
         head, network_options, runtime = self.build_options()
         counts.check_known(train)
@@ -207,7 +206,7 @@ class NetworkRegressor(CountEstimator):
         self.n_rows_, self.n_validation_rows_ = len(train), 0
         if len(train) <= FULL_BATCH_ROWS and train.group is None and _is_complete_array(train.X):
             train = train.merge_equal_rows(np.column_stack([column.values for column in train.X]))
-        # Nodes have devices and folders of their own.
+        # Cluster nodes have their own devices and folders.
         is_local = is_here(self.n_jobs)
         task = Task(
             head,
@@ -226,7 +225,7 @@ class NetworkRegressor(CountEstimator):
             self.n_rows_, self.n_validation_rows_ = len(plan.folds.train), len(plan.folds.validation)
         self._store_fit(schema, fitted.predictor)
         self._interrupted, self.left_out_ = TRAINING in fitted.missing, fitted.left_out
-        # By these, every row is scored out of fold.
+        # With these, the leaderboard scores every row out of fold.
         self._held_out = fitted.held_out if fitted.folds.are_crossed else None
         return fitted
 
@@ -234,7 +233,7 @@ class NetworkRegressor(CountEstimator):
     def _plan_fit(
         self, task: Task, train: CountRows, validation: CountRows | None, random: np.random.RandomState
     ) -> FitPlan:
-        """Return the rows to fit to and to hold out, what is fitted to them, and the seed of the fits."""
+        """Return the plan of a fit: the training and held-out rows, the members, and the seed."""
 
     def build_options(self) -> tuple[Head, NetworkOptions, Runtime]:
         """Build the head, the network options and the runtime; raise a `ConfigError` for the first invalid argument."""
@@ -273,7 +272,7 @@ class NetworkRegressor(CountEstimator):
 
     @abstractmethod
     def _networks_per_kind(self) -> int:
-        """Return how many networks are trained together."""
+        """Return the number of networks that are trained together as one member."""
 
     def _checkpoint(self) -> Path | None:
         if self.checkpoint is not None and not is_integer(self.random_state):
@@ -283,7 +282,7 @@ class NetworkRegressor(CountEstimator):
     def _job_options(self, on_step: Callable[[str], object]) -> JobOptions:
         """Return where members are fitted as jobs."""
         checkpoint = self._checkpoint()
-        # Finished fits are kept beside the checkpoint.
+        # Finished fits are saved in a folder next to the checkpoint.
         store = None if checkpoint is None else ResultStore(checkpoint.with_name(f"{checkpoint.name}.jobs"))
         about = plain_options(self, (*self._not_saved, "device"))
         return JobOptions(self.n_jobs, store, about, on_step)
@@ -291,26 +290,26 @@ class NetworkRegressor(CountEstimator):
     # What was fitted ---------------------------------------------------------------------------------------------
 
     @property
-    def _copies(self) -> list[Networks]:
-        """The networks: of each fold, or those of all rows alone."""
+    def _all_networks(self) -> list[Networks]:
+        """The network members of the model, one copy per fold if members were cross-fitted."""
         return [
-            copy
+            networks
             for member in self._fitted.members.values()
-            for copy in get_fold_copies(member)
-            if type(copy) is Networks
+            for networks in get_fold_copies(member)
+            if type(networks) is Networks
         ]
 
     @property
     def _networks(self) -> Networks:
-        if not self._copies:
+        if not self._all_networks:
             raise AttributeError(f"This model has no networks. Its members are {', '.join(self._fitted.members)}.")
-        return self._copies[0]
+        return self._all_networks[0]
 
     @property
     def history_(self) -> History:
-        """How the training of the networks went."""
-        _ = self._networks  # or there is no history
-        return History.from_parts([copy.history for copy in self._copies])
+        """Losses of the networks by epoch."""
+        _ = self._networks  # raises an error if there are no networks
+        return History.from_parts([networks.history for networks in self._all_networks])
 
     @property
     def interrupted_(self) -> bool:
@@ -320,11 +319,11 @@ class NetworkRegressor(CountEstimator):
     @property
     def head_(self) -> Head:
         """The likelihood of the networks."""
-        return self._copies[0].head if self._copies else self._make_head()
+        return self._all_networks[0].head if self._all_networks else self._make_head()
 
     @property
     def numeric_(self) -> str:
-        """The encoding of numbers that is used."""
+        """The encoding of numbers that was used."""
         return self._networks.encoder.numeric
 
     def _extra_state(self) -> tuple[dict[str, bytes], JsonObject]:
@@ -338,12 +337,12 @@ class NetworkRegressor(CountEstimator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CountRegressor(NetworkRegressor):
-    """Predict counts with honest uncertainty: what `ddpn fit` does, with scikit-learn's interface.
+    """Predict counts with honest uncertainty: the model of `ddpn fit`, with scikit-learn's interface.
 
-    Boosted trees, a GLM, networks and, where these still improve, networks that are trained longer predict a whole
-    distribution each; a weighted mixture of them is the model. Weights are chosen and intervals calibrated with rows
-    that members were not fitted to: by cross-fitting up to 5,000 rows, with a tenth of the rows beyond
-    (`ddpn.members.folds` says which rows choose what).
+    The model is a weighted mixture of boosted trees, a GLM, networks and, if longer training still helps, networks that
+    are trained longer. Each member predicts a whole distribution. Weights are chosen and intervals calibrated on
+    held-out rows: by cross-fitting up to 5,000 rows, and with a tenth of the rows in larger tables (see
+    `ddpn.members.folds`).
 
     Parameters
     ----------
@@ -352,10 +351,10 @@ class CountRegressor(NetworkRegressor):
         `networks.heads.HEADS`: "double_poisson" (the paper's), "poisson", "negative_binomial", "gaussian", ... Several
         names make a mixture of these families.
     head_options : dict, optional
-        Options of the likelihood, such as `components=3` for a mixture of three of one family; those of
-        "double_poisson" are `beta` and `objective`.
+        Options of the likelihood, such as `components=3` for a mixture of three distributions of one family. The
+        options of "double_poisson" are `beta` and `objective`.
     members : "auto" or sequence of str
-        What is fitted: names in `ddpn.members.MEMBERS`, such as ["trees", "glm"]. "auto" is all of the above.
+        The members to fit: names in `ddpn.members.MEMBERS`, such as ["trees", "glm"]. "auto" fits all members above.
     hidden : sequence of int or "auto"
         Widths of the hidden layers; () for a linear model. "auto" is (64, 64) up to 5,000 rows and (128, 128, 128, 64)
         beyond.
@@ -368,30 +367,32 @@ class CountRegressor(NetworkRegressor):
     time_budget : float or str, optional
         The time that `fit` may take: seconds, or text such as "60s" or "10m". Default: no limit.
     monotone : dict, optional
-        Columns of numbers in which the mean must not fall (1) or must not rise (-1), such as {"age": 1}; only with
-        `members=["trees"]` and without bounds. Columns without names are called x0, x1, ...
+        Numeric columns with which the mean must not decrease (1) or must not increase (-1), such as {"age": 1}; only
+        with `members=["trees"]` and without bounds. Columns without names are called x0, x1, ...
     training_options : dict, optional
-        How networks are built and trained: `lr`, `batch_size`, `weight_decay`, `warmup`, `schedule`, `clip`, `ema`,
-        `score`, `start`, `patience`, `precision`, `activation`, `bins`, `categorical` (see `NetworkOptions`).
+        Options of the networks and their training: `lr`, `batch_size`, `weight_decay`, `warmup`, `schedule`, `clip`,
+        `ema`, `score`, `start`, `patience`, `precision`, `activation`, `bins`, `categorical` (see `NetworkOptions`).
     lower, upper : int, optional
-        The smallest and the largest possible count, such as 1 and 5 for stars: no probability outside. An upper bound
-        per row is an argument of `fit` and of the predictions.
+        The smallest and the largest possible count, such as 1 and 5 for stars. Other counts have probability 0. An
+        upper bound per row is an argument of `fit` and of the predictions.
     censored_above : int, optional
-        Counts of this size or more are recorded as this one ("10 or more"), and enter the likelihood as such.
+        The recording limit: larger counts are recorded as this number ("10 or more"). The likelihood treats recorded
+        counts of this size as right-censored.
     fractional : {"error", "round"}
-        What to do where y is not an integer.
+        Whether counts that are not integers raise an error or are rounded.
     checkpoint : path, optional
-        A file from which an interrupted fit with the same integer `random_state` continues. With `n_jobs`, the
-        finished fits are in a folder beside it, whose name ends with .jobs.
+        A file from which an interrupted fit with the same integer `random_state` continues. With `n_jobs`, finished
+        fits are saved in a folder next to the file, whose name ends with .jobs.
     random_state : int, RandomState or None
         Seed of the split, the weights and the batches; None uses numpy's global random state, so that fits differ.
     device : str
         "auto", "cpu" or "cuda".
     verbose : bool, optional
-        Show progress: a line for each member that is fitted, with its time. Default: in notebooks only.
+        Show progress: a line with the time of each fitted member. Default: in notebooks only.
     n_jobs : int or RayCluster, optional
         How many members are fitted at once, each in a process of one thread; -1 is one per core. A
-        `ddpn.runtime.cluster.RayCluster` fits them on its nodes. Default: one after the other, in this process.
+        `ddpn.runtime.cluster.RayCluster` fits members on its nodes. Default: members are fitted one after another in
+        this process.
 
     Attributes
     ----------
@@ -400,9 +401,9 @@ class CountRegressor(NetworkRegressor):
     feature_kinds_ : list of Kind
         The kind of every column: "number", "boolean", "category" or "category of numbers".
     history_ : History
-        How the training of the networks went.
+        Losses of the networks by epoch.
     left_out_ : dict
-        Planned members that are not part of the model, and why. A warning of `fit` names those that could not be
+        Planned members that are not part of the model, with reasons. `fit` warns about members that could not be
         fitted, for lack of time or because they do not apply to the table.
     interrupted_ : bool
         Whether Ctrl-C ended the training early; the best networks so far are kept.
@@ -433,7 +434,7 @@ class CountRegressor(NetworkRegressor):
         if self.monotone is not None and (list(self.members) != ["trees"] or self.mix_with):
             must = 'be None unless members is ["trees"]: other members do not follow it'
             raise ConfigError(argument="monotone", must=must, got=repr(self.monotone))
-        return _NETWORKS
+        return _N_NETWORKS
 
     def _make_schedule(self) -> Schedule:
         seconds = None if self.time_budget is None else parse_duration(self.time_budget, "time_budget")
@@ -441,14 +442,14 @@ class CountRegressor(NetworkRegressor):
 
     def _pipeline_options(self, counts: CountRange) -> PipelineOptions:
         if self.monotone is not None and counts.is_bounded:
-            # The mean between bounds depends on the spread as well.
+            # With bounds, the mean also depends on the dispersion.
             must = "be None where counts have bounds: their mean might fall"
             raise ConfigError(argument="monotone", must=must, got=repr(self.monotone))
-        # After a recalibration the mean would depend on the spread as well, and might fall.
+        # After a recalibration, the mean would also depend on the dispersion, and might not be monotone.
         return PipelineOptions(calibration=CalibrationOptions(recalibrate=self.monotone is None))
 
     def _out_of_fold_leaderboard(self) -> Leaderboard:
-        _ = self._fitted  # or it is not fitted
+        _ = self._fitted  # raises an error if the model is not fitted
         held_out = getattr(self, "_held_out", None)
         if held_out is None:
             raise InputError(
@@ -458,7 +459,7 @@ class CountRegressor(NetworkRegressor):
         return replace(out_of_fold_leaderboard(self.predictor_, held_out), library=self._library)
 
     def __getstate__(self) -> JsonObject:
-        """Leave out the training rows, which out-of-fold scores need, of files and copies."""
+        """Return the state without the training rows that out-of-fold scores need, to keep pickles and copies small."""
         return {name: value for name, value in super().__getstate__().items() if name != "_held_out"}
 
     def _plan_fit(
@@ -467,7 +468,7 @@ class CountRegressor(NetworkRegressor):
         seed = int(random.randint(2**31 - 1))
         folds, task = Folds.from_rows(train, validation, seed), replace(task, is_rough=True, monotone=self.monotone)
         if folds.are_crossed:
-            # Two networks leave out each row, so that what all of them gain by being mixed is known.
+            # Each row is left out by two networks, so that the gain of mixing networks can be estimated.
             rows = max(1, len(folds.train) * (FOLDS - 1) // FOLDS)
             task = replace(task, rows=rows, options=replace(task.options, n_networks=2))
         if self.members == "auto":
@@ -478,14 +479,14 @@ class CountRegressor(NetworkRegressor):
 @refuse_old_names(members="n_networks")
 @dataclass(kw_only=True, eq=False, repr=False)
 class DDPNRegressor(NetworkRegressor):
-    """Deep Double Poisson Networks, the model of the paper: five networks whose predictions are mixed.
+    """Deep Double Poisson Networks, the model of the paper: a mixture of five networks.
 
     Each network has layers of 128, 128, 128 and 64 units and predicts mu and gamma of one Double Poisson per row. It is
-    trained on the paper's objective (Eq. 2) with AdamW and a cosine schedule, from random weights, and keeps its epoch
-    with the lowest validation loss. Batch size, learning rate, weight decay and the number of steps are those of the
-    paper's simulations up to 5,000 rows (32, 1e-3, 1e-5, 5,000 steps) and those of its length of stay beyond (128,
-    1e-4, 1e-4, 9,375 steps). Numbers are standardised. The paper's other methods are other likelihoods, see the table
-    in the documentation of the estimators.
+    trained on the paper's objective (Eq. 2) with AdamW and a cosine schedule, from random weights, and keeps the
+    weights of the epoch with the lowest validation loss. Batch size, learning rate, weight decay and the number of
+    steps are those of the paper's simulations up to 5,000 rows (32, 1e-3, 1e-5, 5,000 steps), and in larger tables
+    those of its length-of-stay data (128, 1e-4, 1e-4, 9,375 steps). Numbers are standardised. The paper's other methods
+    are other likelihoods, see the table in the documentation of the estimators.
 
     `CountRegressor` usually predicts better: it mixes other networks with boosted trees and a GLM, and calibrates its
     intervals.
@@ -493,26 +494,26 @@ class DDPNRegressor(NetworkRegressor):
     Parameters
     ----------
     n_networks : int
-        Networks in the ensemble, which are trained together and mixed.
+        The number of networks in the mixture, which are trained together.
     preset : {"paper", "default"}
-        What is not set otherwise: with "paper" the settings above; with "default" the networks are trained like those
-        of `CountRegressor`, and the objective of a Double Poisson is its exact likelihood.
+        The defaults of all other settings. "paper" uses the settings above. With "default", networks are trained as in
+        `CountRegressor`, and the objective of a Double Poisson is its exact likelihood.
     validation : float, "auto" or None
         Share of rows held out to choose each network's best epoch, unless `fit` is given validation rows; "auto" is a
         tenth from 200 rows on.
     mix_with : sequence of str
-        Further kinds of members (names in `ddpn.members.MEMBERS`, such as "glm") whose weights in the mixture are
-        chosen on validation rows. Without validation rows they are left out.
+        Further kinds of members (names in `ddpn.members.MEMBERS`, such as "glm"), whose weights in the mixture are
+        chosen on validation rows. Without validation rows, these members are left out.
     backbone : str or callable
-        "mlp" for layers of widths `hidden`; or a network of yours, a function ``backbone(n_in=..., n_networks=...)``
-        or its name in `ddpn.networks.backbones.BACKBONES`. A model can be saved if it was fitted by name.
+        "mlp" for layers of widths `hidden`, or your own network: a function ``backbone(n_in=..., n_networks=...)``, or
+        its name in `ddpn.networks.backbones.BACKBONES`. A model can be saved only if the backbone was given by name.
     likelihood, head_options, hidden, numeric, epochs, training_options
-        The networks, as for `CountRegressor`, with other defaults. Bounded and censored counts need
+        Options of the networks, as for `CountRegressor` but with other defaults. Bounded and censored counts need
         `head_options={"objective": "exact"}`.
     lower, upper, censored_above, fractional
-        The counts, as for `CountRegressor`.
+        Options of the counts, as for `CountRegressor`.
     checkpoint, random_state, device, verbose, n_jobs
-        How the fit runs, as for `CountRegressor`.
+        Options of the fit, as for `CountRegressor`.
 
     Attributes
     ----------
@@ -521,7 +522,7 @@ class DDPNRegressor(NetworkRegressor):
     feature_kinds_ : list of Kind
         The kind of every column: "number", "boolean", "category" or "category of numbers".
     history_ : History
-        How the training of the networks went.
+        Losses of the networks by epoch.
     interrupted_ : bool
         Whether Ctrl-C ended the training early; the best networks so far are kept.
 
@@ -551,7 +552,7 @@ class DDPNRegressor(NetworkRegressor):
         is_paper = check_choice("preset", self.preset, ("paper", "default")) == "paper"
         options = self.head_options
         if is_paper and self.likelihood == "double_poisson" and isinstance(options, Mapping | None):
-            # Several components have no Eq. 2.
+            # The paper's objective (Eq. 2) is not defined for mixtures.
             options = options if "components" in (options or {}) else {"objective": "paper", **(options or {})}
         return make_named_head(self.likelihood, options)
 
@@ -577,7 +578,7 @@ class DDPNRegressor(NetworkRegressor):
         run = {name: getattr(task, name) for name in ("runtime", "checkpoint", "verbose", "stream")}
         options = {"head": task.head, "options": self._network_options(len(train)), "seeds": seeds, **run}
         networks = MemberSpec("networks", Networks, options)
-        # Weights are chosen by validation rows; options of the networks are theirs alone.
+        # Validation rows choose the weights. Options of the networks apply to no other member.
         other_task = replace(task, options=NetworkOptions(), checkpoint=None)
         others = [] if validation is None else make_chosen_specs(other_task, self.mix_with)
         return FitPlan(Folds(train, validation), [networks, *others], seeds[0])
@@ -588,7 +589,7 @@ class DDPNRegressor(NetworkRegressor):
         return self._networks.encoder
 
 
-#: What replaced the arguments of `fit` for validation rows.
+#: Former arguments of `fit` for validation rows, with the fields of `CountRows` that replace them.
 _REMOVED = {
     "X_val": "X", "y_val": "y", "exposure_val": "exposure", "sample_weight_val": "weight", "upper_val": "upper",
     "censored_val": "censored",
@@ -596,7 +597,7 @@ _REMOVED = {
 
 
 def _raise_for_removed(arguments: Mapping[str, object]) -> None:
-    """Raise a `TypeError` for arguments that `fit` does not have; it says what replaced those of earlier versions."""
+    """Raise a `TypeError` for unknown arguments of `fit`, which names the replacement of removed arguments."""
     if not arguments:
         return
     unknown = [name for name in arguments if name not in _REMOVED]
@@ -607,7 +608,7 @@ def _raise_for_removed(arguments: Mapping[str, object]) -> None:
 
 
 def held_out(sample: CountRows, share: float | str | None, seed: int) -> np.ndarray:
-    """Return a mask of the rows to keep for validation: by default a tenth, if there are enough rows."""
+    """Return a mask of the rows to hold out for validation, by default a tenth if there are enough rows."""
     if share == "auto":
         share = HELD_OUT_SHARE if len(sample) >= MIN_ROWS_TO_VALIDATE else 0.0
     if share is not None and not (is_number(share) and 0.0 <= share < 1.0):

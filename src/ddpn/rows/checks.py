@@ -35,7 +35,7 @@ class RowTable(Protocol):
 
 #: Everything that users can pass as a table: a data frame of any library, an array, a sparse matrix or lists of rows.
 TableLike: TypeAlias = IntoDataFrame | ArrayLike | SparseMatrix | RowTable
-#: Names of rows in messages. None stands for positions.
+#: The labels of rows in messages. None stands for positions.
 Labels: TypeAlias = Sequence[object] | np.ndarray | None
 #: The largest count. Float64 represents every integer up to this one.
 LARGEST_COUNT = 2.0**53
@@ -95,7 +95,7 @@ def check_counts(
     labels: Labels = None,
     remedy: str = 'Use `fractional="round"` to round them.',
 ) -> np.ndarray:
-    """Check counts and return them as float64.
+    """Validate counts, and return them as a float64 vector.
 
     With `fractional="round"`, counts that are not integers are rounded. By default they raise an error.
     """

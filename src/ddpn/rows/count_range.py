@@ -1,4 +1,4 @@
-"""`CountRange`: which counts are possible, and above which count they are censored."""
+"""`CountRange`: the possible counts, and the limit above which counts are censored."""
 
 from dataclasses import asdict, dataclass
 

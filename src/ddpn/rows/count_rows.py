@@ -42,7 +42,7 @@ class CountRows(Generic[Inputs, Vector]):
     X : table or Tensor
         Inputs: a data frame, an array, a sparse matrix or a tensor.
     y : array-like or Tensor
-        The counts. Tensors are not checked here but when networks are trained, because the check needs the likelihood.
+        The counts. Tensors are checked later, when networks are trained, because the check needs the likelihood.
     weight : array-like, optional
         The weight of each row. A weight of 2 equals giving the row twice.
     exposure : array-like or float, optional
@@ -56,10 +56,10 @@ class CountRows(Generic[Inputs, Vector]):
         The smallest and the largest possible count of each row.
     limit : array, optional
         The recording limit of each row. A count equal to the limit is right-censored: it stands for that many or more.
-        Infinite for counts that are known exactly.
+        Infinite if the count is recorded exactly.
     group : array-like, optional
-        What each row belongs to, such as a person. Rows with equal labels always share a fold, and are never divided
-        between training, validation and test rows.
+        The group of each row, such as a person. Rows of a group always share a fold, and are never divided between
+        training, validation and test rows.
     censored : array-like of bool, optional
         Instead of `limit`: True for each count that stands for that many or more.
     fractional : {"error", "round"}
@@ -201,7 +201,7 @@ class CountRows(Generic[Inputs, Vector]):
 
     @property
     def is_unrestricted(self) -> bool:
-        """True if every count is possible and known exactly."""
+        """True if every count is possible and recorded exactly."""
         return self.lower is None and self.upper is None and self.limit is None
 
     @property

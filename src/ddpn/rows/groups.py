@@ -7,7 +7,7 @@ import numpy as np
 from ddpn.rows.checks import to_array
 from ddpn.runtime.errors import InputError
 
-#: Used in place of column names: rows with equal or nearly equal inputs form a group.
+#: Stands for column names: rows with equal or nearly equal inputs form a group.
 EQUAL_INPUTS = "equal-inputs"
 
 

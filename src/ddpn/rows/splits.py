@@ -138,7 +138,7 @@ class SplitRows(NamedTuple):
     test: np.ndarray
 
     def fit_few_rows(self) -> "SplitRows":
-        """Return the split with the validation rows among the training rows, if there are few of both."""
+        """Use validation rows for training as well if both together are few; return the new split, or this split."""
         if len(self.train) + len(self.validation) >= MIN_ROWS_TO_VALIDATE:
             return self
         rows = np.sort(np.concatenate([self.train, self.validation]))
@@ -146,7 +146,7 @@ class SplitRows(NamedTuple):
 
 
 def read_parts(cells: Sequence[object], name: str, labels: Labels = None) -> np.ndarray:
-    """Return the part that each row's cell names; raise an `InputError` for any other word of the column `name`."""
+    """Return the part (training, validation or test) that each cell names; raise an `InputError` for any other word."""
     words = [str(cell).strip().lower() for cell in cells]
     part_by_word = {word: part for part, spellings in PARTS.items() for word in spellings}
     is_unknown = np.array([word not in part_by_word for word in words])
@@ -196,7 +196,7 @@ def split_by_parts(
 def split_by_time(
     times: np.ndarray, name: str, shares: Sequence[float], group: np.ndarray | None = None, seed: int = 0
 ) -> SplitRows:
-    """Split by time: the last rows are test rows, those before them validation rows. Rows of one time stay together.
+    """Split by time: the last rows are test rows, the rows before them validation rows. Rows of one time stay together.
 
     With groups, the groups that begin last are the test groups. Then every training row is earlier than all rows of
     validation and test groups, and every validation row is earlier than all rows of test groups; later rows are left
@@ -229,8 +229,8 @@ def split_by_time(
 def _split_panel(times: np.ndarray, name: str, shares: Sequence[float], group: np.ndarray, seed: int) -> SplitRows:
     """Split rows of groups that begin together: the test rows are the last rows of groups that are drawn at random.
 
-    Training and validation rows are the earlier rows of other groups. Later rows of these, and earlier rows of the test
-    groups, are left out.
+    Training and validation rows are the earlier rows of all other groups. The later rows of these groups, and the
+    earlier rows of the test groups, are left out.
     """
     order = np.argsort(times, kind="stable")
     firsts = 1 + np.flatnonzero(np.diff(times[order]) > 0)

@@ -24,11 +24,11 @@ from ddpn.tables.levels import canonical_level, have_numbers
 #: Cells of a sparse matrix that may become dense: 2 GiB in float64.
 MAX_DENSE_CELLS = 2**28
 #: Types of polars whose cells are read one by one.
-_FEW_KINDS = {f"{sign}{bits}": Kind.NUMBER for sign in ("Int", "UInt") for bits in (8, 16, 32, 64)}
-_FEW_KINDS |= {"Float32": Kind.NUMBER, "Float64": Kind.NUMBER, "Boolean": Kind.BOOLEAN, "String": Kind.CATEGORY}
+_KINDS_BY_TYPE = {f"{sign}{bits}": Kind.NUMBER for sign in ("Int", "UInt") for bits in (8, 16, 32, 64)}
+_KINDS_BY_TYPE |= {"Float32": Kind.NUMBER, "Float64": Kind.NUMBER, "Boolean": Kind.BOOLEAN, "String": Kind.CATEGORY}
 # pandas calls its own types otherwise; columns of objects, which may hold anything, are none of these.
-_FEW_KINDS |= {name.lower(): kind for name, kind in _FEW_KINDS.items() if kind == Kind.NUMBER}
-_FEW_KINDS |= {"bool": Kind.BOOLEAN, "str": Kind.CATEGORY, "string": Kind.CATEGORY}
+_KINDS_BY_TYPE |= {name.lower(): kind for name, kind in _KINDS_BY_TYPE.items() if kind == Kind.NUMBER}
+_KINDS_BY_TYPE |= {"bool": Kind.BOOLEAN, "str": Kind.CATEGORY, "string": Kind.CATEGORY}
 _TEXT = (nw.String, nw.Categorical, nw.Enum)
 _DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
 _DERIVE_NUMBERS = "Derive numbers from it, such as the month or the days since a start."
@@ -130,7 +130,7 @@ def _extract_few_cells(X: Any) -> tuple[list[str], list[Kind], list[list[object]
     ):
         return None
     dtypes, rows = (X.dtypes, X.rows()) if library == "polars" else (X.dtypes.tolist(), X.to_numpy(object).tolist())
-    kinds = [_FEW_KINDS.get(type(dtype).__name__ if library == "polars" else dtype.name) for dtype in dtypes]
+    kinds = [_KINDS_BY_TYPE.get(type(dtype).__name__ if library == "polars" else dtype.name) for dtype in dtypes]
     supported = [kind for kind in kinds if kind is not None]
     if len(supported) < len(kinds):
         return None

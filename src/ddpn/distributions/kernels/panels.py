@@ -453,7 +453,7 @@ def draw_cdf(panels, positions, values, totals):
 
 
 def find_narrowest_tail(curve, level):
-    """Return the probability below the narrowest interval of a level, among those that start at a point of the curve."""
+    """Return the probability below the narrowest interval of a level that starts at a point of the curve."""
     best, tail, end = curve[0, -1] + 1.0, 0.0, 0
     for start in range(curve.shape[1]):
         goal = (curve[1, start] if start > 0 else 0.0) + level
