@@ -268,6 +268,30 @@ def test_scores_decide_the_words_of_the_verdict(evaluation, level, words):
     assert (level == "better") <= ("use it" in decision.headline)
 
 
+def test_a_verdict_names_counts_that_the_model_held_for_impossible():
+    """Two of the held-out counts have probability 0 by the model, which has the lower CRPS all the same."""
+    rng = np.random.default_rng(0)
+    y = rng.poisson(3.0, 500).astype(float)
+    ones = np.ones(500)
+    model, other = (
+        RowScores(
+            mae=crps,
+            crps=crps,
+            nll=2.0 * ones,
+            coverage=(np.arange(500) % 20 > 0) * ones,
+            expected=0.95 * ones,
+            width=5.0 * ones,
+        )
+        for crps in (rng.normal(1.0, 0.1, 500), rng.normal(2.0, 0.1, 500))
+    )
+    model.nll[[3, 7]] = np.inf
+    decision = verdict(Evaluation.from_rows("mixture", {"mixture": model, "glm": other}, y))
+    assert decision.level == "better"
+    assert "2 of these counts have probability 0 by the model" in str(decision)
+    model.nll[[3, 7]] = 9.0
+    assert "probability 0" not in str(verdict(Evaluation.from_rows("mixture", {"mixture": model, "glm": other}, y)))
+
+
 def test_a_leak_forbids_every_positive_verdict():
     for evaluation, level, _ in TABLE:
         leaking = verdict(Evaluation(**vars(evaluation) | {"leak": "Column 'total' predicts it."}))

@@ -36,9 +36,10 @@ class Evaluation:
     probability of these intervals by the model's own distributions, NaN if unknown. `effective_rows` (default: `rows`)
     is smaller than `rows` if weights differ or rows within groups are similar. `labels` are names for use within a
     sentence. `mean_count` is the scale of a difference that matters, `only_count` the count that all rows share, if
-    they do. `simpler` are the candidates that are simpler than the model, simplest first (default: all). `leak` is a
-    sentence about a target leak, `scores_note` a sentence about the rows for which the scores hold. `folds` is the
-    number of folds if rows were predicted out of fold, and 0 for test rows.
+    they do. `impossible` is the number of rows whose count has probability 0 by the model. `simpler` are the candidates
+    that are simpler than the model, simplest first (default: all). `leak` is a sentence about a target leak,
+    `scores_note` a sentence about the rows for which the scores hold. `folds` is the number of folds if rows were
+    predicted out of fold, and 0 for test rows.
     """
 
     model: str
@@ -53,6 +54,7 @@ class Evaluation:
     labels: Mapping[str, str] = field(default_factory=dict)
     mean_count: float = 1.0
     only_count: float | None = None
+    impossible: int = 0
     simpler: Sequence[str] | None = None
     leak: str = ""
     scores_note: str = ""
@@ -91,6 +93,7 @@ class Evaluation:
             expected=weighted_mean(model_scores.expected, weight),
             mean_count=weighted_mean(y, weight),
             only_count=None if np.ptp(y[used]) else float(y[used][0]),
+            impossible=int(np.isposinf(model_scores.nll[used]).sum()),
             folds=folds,
             **options,
         )

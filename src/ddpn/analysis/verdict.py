@@ -81,6 +81,12 @@ def verdict(evaluation: Evaluation) -> Verdict:
         )
         is_covered = coverage_words(evaluation.coverage, evaluation.expected, evaluation.row_words)
         sentences.append(f"The model's intervals {is_covered}{wrong}.")
+    if evaluation.impossible:
+        words = "counts have" if evaluation.impossible > 1 else "count has"
+        sentences.append(
+            f"{evaluation.impossible:,} of these {words} probability 0 by the model, so its negative log-likelihood is "
+            "infinite: do not use it for probabilities of rare counts."
+        )
     sentences += [_OUT_OF_FOLD if evaluation.folds else "", evaluation.scores_note]
     return Verdict(level, tuple(filter(None, sentences)), evaluation.rival if is_replaced else None)
 

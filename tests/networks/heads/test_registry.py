@@ -53,6 +53,21 @@ class LogRate(Head):
         return Poisson(rate if exposure is None else rate * exposure)
 
 
+def test_a_head_must_be_registered_under_its_name(monkeypatch):
+    monkeypatch.setitem(HEADS, "other", LogRate)
+    with pytest.raises(ConfigError, match=r"HEADS\['other'\] is LogRate, .* Register it as HEADS\['log_rate'\]"):
+        make_head("other")
+
+
+def test_only_heads_that_ask_for_it_are_candidates_of_the_constant():
+    assert not LogRate.is_baseline
+    assert [name for name, head in HEADS.items() if head.is_baseline] == [
+        "double_poisson",
+        "poisson",
+        "negative_binomial",
+    ]
+
+
 def test_a_minimal_head_has_defaults_for_the_rest():
     assert LogRate.parameter_names == ("raw 0",)
     assert LogRate.is_count

@@ -70,6 +70,11 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
     if not isinstance(likelihood, str):
         return make_head("mixed", families=tuple(likelihood), **options)
     head = HEADS.find(likelihood)
+    if head.name != likelihood:
+        raise ConfigError(
+            f"HEADS['{likelihood}'] is {head.__name__}, whose name is '{head.name}'. Register it as "
+            f"HEADS['{head.name}'], so that a saved model finds it."
+        )
     components, option_names = (
         check_integer("components", options.pop("components", 1), 1),
         list(head.option_defaults()),

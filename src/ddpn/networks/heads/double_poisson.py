@@ -58,6 +58,7 @@ class DoublePoissonHead(Head):
     """
 
     name = "double_poisson"
+    is_baseline = True
     n_raw = 2
     support = constraints.nonnegative_integer
     parameter_names = ("log mu", "log gamma")

@@ -94,7 +94,7 @@ class Head(ABC):
       standard errors; True;
     - `exposure_is_total`: True if exposures are totals: integers that no count exceeds and that must not be rescaled;
       False;
-    - `is_baseline`: True if the constant member also tries this likelihood in models of another likelihood; True;
+    - `is_baseline`: True if the constant member also tries this likelihood in models of another likelihood; False;
     - `objective_options`: options that only `loss` uses. A subclass that overrides `forward` but not `loss` refuses
       them; ();
     - `validation_score`: the default score that selects a network's best epoch, "crps" or "nll"; "crps".
@@ -115,7 +115,7 @@ class Head(ABC):
     is_count: ClassVar[bool]
     has_glm: ClassVar[bool] = True
     exposure_is_total: ClassVar[bool] = False
-    is_baseline: ClassVar[bool] = True
+    is_baseline: ClassVar[bool] = False
     validation_score: ClassVar[str] = "crps"
     objective_options: ClassVar[tuple[str, ...]] = ()
 

@@ -52,7 +52,6 @@ class MixedHead(Head):
     n_raw = 9  # for the default families; `__init__` sets it for others
     support = constraints.nonnegative_integer
     has_glm = False
-    is_baseline = False
     validation_score = "nll"
 
     def __init__(self, *, families: Sequence[str] = FAMILIES) -> None:

@@ -32,6 +32,7 @@ class PoissonHead(Head):
     """
 
     name = "poisson"
+    is_baseline = True
     n_raw = 1
     support = constraints.nonnegative_integer
     parameter_names = ("log mu",)
@@ -82,6 +83,7 @@ class NegativeBinomialHead(RateHead):
     """
 
     name = "negative_binomial"
+    is_baseline = True
     parameter_names = ("log mu", "log alpha")
     distribution = NegativeBinomial
     log_range = LOG_ALPHA
@@ -99,7 +101,6 @@ class GeneralizedPoissonHead(RateHead):
 
     name = "generalized_poisson"
     parameter_names = ("log mu", "log alpha")
-    is_baseline = False
     distribution = GeneralizedPoisson
     log_range = LOG_DISPERSION
 
@@ -118,7 +119,6 @@ class ConwayMaxwellPoissonHead(RateHead):
 
     name = "conway_maxwell_poisson"
     parameter_names = ("log mu", "log nu")
-    is_baseline = False
     distribution = ConwayMaxwellPoisson
 
     def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:

@@ -30,7 +30,6 @@ class ZeroHead(Head):
 
     base_likelihood: ClassVar[str]
     support = constraints.nonnegative_integer
-    is_baseline = False
     _distribution: ClassVar[Any]
 
     def __init_subclass__(cls, **keywords: object) -> None:
