@@ -427,9 +427,9 @@ def test_missing_values_and_new_levels_are_refused(index, poisson):
     table = holes if index is None else pd.DataFrame(holes, columns=["x0", "x1", "x2"], index=index)
     row = "4" if index is None else "p4"
     for call in (lambda: CountGLM().fit(table, Y), lambda: clone(poisson).fit(table[:0:-1], Y[:0:-1])):
-        with pytest.raises(InputError, match="got one in column 'x1' at row"):
+        with pytest.raises(InputError, match="got NaN in column 'x1' at row"):
             call()
-    with pytest.raises(InputError, match=f"got one in column 'x1' at row {row}"):
+    with pytest.raises(InputError, match=f"got NaN in column 'x1' at row {row}"):
         CountGLM().fit(table, Y)
     if index is not None:
         frame = pd.DataFrame(X, columns=["x0", "x1", "x2"], index=index).assign(ward=["A", "B"] * (N // 2))
@@ -450,7 +450,7 @@ def test_rows_with_missing_values_are_named_or_dropped():
     np.testing.assert_array_equal(model.coef_, peer.coef_)
     assert (model.n_rows_, model.n_dropped_) == (N - 4, 4)
     assert "dropped rows" in str(model.summary())
-    with pytest.raises(InputError, match="got one in column 'a' at rows 2, 5"):
+    with pytest.raises(InputError, match="got NaN in column 'a' at rows 2, 5"):
         model.predict(holes)
     with pytest.raises(InputError, match="X must have a row without missing values"):
         CountGLM("poisson", missing="drop").fit(holes.assign(b=np.nan), Y)

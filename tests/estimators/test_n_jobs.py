@@ -69,14 +69,14 @@ def test_processes_fit_what_this_process_does(larger):
 
 def test_a_fit_that_is_stopped_continues_with_what_is_done(larger, tmp_path, monkeypatch):
     plain = SMALL | {"n_networks": 2, "mix_with": ["constant", "poisson_glm"]}
-    options, names = plain | {"checkpoint": tmp_path / "state"}, ["networks", "constant distribution", "Poisson GLM"]
-    stopped = JobRecorder(monkeypatch, fails_at="Poisson GLM")
+    options, names = plain | {"checkpoint": tmp_path / "state"}, ["networks", "Poisson GLM", "constant distribution"]
+    stopped = JobRecorder(monkeypatch, fails_at="constant distribution")
     with pytest.raises(KeyboardInterrupt):
         DDPNRegressor(**options, n_jobs=2).fit(*larger)
     assert stopped.names == names
     again = JobRecorder(monkeypatch)
     model = DDPNRegressor(**options, n_jobs=2).fit(*larger)
-    assert again.names == ["Poisson GLM"]
+    assert again.names == ["constant distribution"]
     assert collect_files(model) == collect_files(DDPNRegressor(**plain).fit(*larger))
     other = JobRecorder(monkeypatch)
     DDPNRegressor(**options | {"random_state": 1}, n_jobs=2).fit(*larger)

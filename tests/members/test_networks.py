@@ -72,7 +72,7 @@ def test_files_that_do_not_fit_together_are_refused(jumping_counts):
     other = json.loads(files["networks.json"])
     other["options"] = other["options"] | {"hidden": [9]}
     for change in ({"networks.json": json.dumps(other).encode()}, {"networks.safetensors": b"\0" * 40}):
-        with pytest.raises(InputError, match=r"networks.safetensors does not fit"):
+        with pytest.raises(InputError, match=r"networks.safetensors is damaged: it does not fit"):
             Networks.from_state(files | change)
     for chosen in ([0.5], [-1], [10**6], [[0]], ["a"]):
         facts = json.loads(files["networks.json"]) | {"chosen": chosen}

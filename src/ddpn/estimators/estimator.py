@@ -643,9 +643,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         >>> X = rng.uniform(-1, 1, (800, 1))
         >>> y = rng.poisson(np.exp(1 + X[:, 0]))
         >>> model = CountRegressor(members=["glm", "constant"], random_state=0).fit(X[:400], y[:400])
-        >>> found = model.leaderboard(X[400:], y[400:])
-        >>> [entry["label"] for entry in found.entries], found.verdict.prefer
-        (['GLM', 'mixture', 'constant distribution'], 'glm')
+        >>> board = model.leaderboard(X[400:], y[400:])
+        >>> [entry["label"] for entry in board.entries], board.verdict.level
+        (['mixture', 'GLM', 'constant distribution'], 'better')
         >>> str(model.leaderboard()).splitlines()[0]  # 400 rows were fitted
         'Scores on 400 out-of-fold rows'
         """

@@ -106,7 +106,7 @@ def check_complete(table: ColumnTable, labels: Labels, remedy: str) -> None:
         after = (
             f". Rows with missing values: {table.is_missing().sum():,} of {len(mask):,}; by column: {counts}. {remedy}."
         )
-        raise RowError(f"X must have no missing values, got one in column '{first}'", mask, after, labels)
+        raise RowError(f"X must have no missing values, got NaN in column '{first}'", mask, after, labels)
 
 
 def _encode_levels(column: Column, codes: Mapping[str, int], labels: Labels) -> np.ndarray:

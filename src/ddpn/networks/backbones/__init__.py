@@ -67,5 +67,4 @@ __all__ = [
     "NetworkList",
     "Text",
     "ViT",
-    "check_table_backbone",
 ]

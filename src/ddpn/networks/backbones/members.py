@@ -133,7 +133,9 @@ class NetworkList(nn.ModuleList):
         self, make: Callable[[], nn.Module], n_networks: int, *, row_axes: int = 1, output_dim: int | None = None
     ) -> None:
         super().__init__(make() for _ in range(check_integer("n_networks", n_networks, minimum=1)))
-        self._make, self._row_axes, self.output_dim = make, row_axes, output_dim
+        self._make, self._row_axes = make, row_axes
+        if output_dim is not None:  # a subclass may set it for all of its objects
+            self.output_dim = output_dim
         weights = [id(p) for network in self for p in network.parameters() if p.requires_grad]
         if len(set(weights)) < len(weights):
             reason = "but some networks share weights"
