@@ -36,7 +36,7 @@ PARTS = {
     "analysis": ("analysis/",),
 }
 #: Pages and figures: what they show is tested by reading them.
-LEFT_OUT = ("analysis/report/", "analysis/plots.py")
+LEFT_OUT = ("analysis/report/", "analysis/plots/")
 #: Contracts over every member and step, which run after the mirrored tests, and the paths of what they use.
 CONTRACTS = {
     "tests/members/test_contract.py": ("members/", "rows/", "tables/encoding/"),

@@ -7,7 +7,8 @@ import torch
 from scipy import stats
 
 from ddpn import CountRegressor
-from ddpn.analysis.monitoring import Check, Monitoring, compare, compare_column, decide_drift
+from ddpn.analysis.drift_checks import Check, compare_column
+from ddpn.analysis.monitoring import Monitoring, compare, decide_drift
 from ddpn.calibration.calibrate import CalibrationOptions
 from ddpn.calibration.calibration import Calibration
 from ddpn.calibration.columns import fit_column

@@ -16,16 +16,9 @@ from scipy import stats
 
 from ddpn import CountGLM, Poisson, metrics
 from ddpn.analysis.explanations import Curve
-from ddpn.analysis.plots import (
-    NAMED,
-    choose_axis_limits,
-    draw_bars,
-    draw_panel,
-    draw_scatter,
-    plot_pit,
-    render_svg,
-    shorten_label,
-)
+from ddpn.analysis.plots.explanations import choose_axis_limits
+from ddpn.analysis.plots.panels import NAMED, draw_bars, draw_panel, render_svg, shorten_label
+from ddpn.analysis.plots.predictions import draw_scatter, plot_pit
 from ddpn.prediction.figure import bin_probabilities, draw_masses
 
 RNG = np.random.default_rng(3)

@@ -65,7 +65,7 @@ def test_quick_and_seed_reach_the_runs(tiny_catalogue, run_ddpn, tmp_path):
 def test_missing_data_is_reported_with_code_1(run_ddpn, monkeypatch, tmp_path):
     monkeypatch.setenv("DDPN_DATA", str(tmp_path))
     refused = lambda *arguments, **options: (_ for _ in ()).throw(requests.ConnectionError())
-    monkeypatch.setattr("ddpn.paper.datasets.dataset._download", refused)
+    monkeypatch.setattr("ddpn.paper.datasets.sources._download", refused)
     result = reproduce_on_cpu(run_ddpn, "bikes")
     assert result.exit_code == 1
     assert "bikes: Cannot download https://" in result.output

@@ -9,7 +9,7 @@ from scipy import stats
 from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 from torch.distributions import Normal
 
-from ddpn.distributions import Mixture, NegativeBinomial, Poisson, components
+from ddpn.distributions import Mixture, NegativeBinomial, Poisson, row_statistics
 from ddpn.metrics import evaluate
 
 KEYS = {"mae", "rmse", "crps", "nll", "coverage", "expected_coverage", "width", "median_precision", "pit_distance"}
@@ -73,7 +73,8 @@ def test_every_distribution_has_a_summary_in_any_shape(dist, y):
 def test_counts_are_evaluated_by_one_summary_one_cdf_and_one_log_prob(monkeypatch):
     calls = []
     dist = Mixture(NegativeBinomial(torch.tensor([[10.0, 3.3], [2.0, 0.4]]), 0.5))
-    for owner, name in ((components, "compute_summaries"), (components, "compute_sides"), (type(dist), "log_prob")):
+    statistics = [(row_statistics, "compute_summaries"), (row_statistics, "compute_sides")]
+    for owner, name in (*statistics, (type(dist), "log_prob")):
         kept = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *args, _kept=kept, _name=name: calls.append(_name) or _kept(*args))
     evaluate(dist, torch.tensor([4, 0]))

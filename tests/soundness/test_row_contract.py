@@ -15,7 +15,7 @@ import torch
 
 from ddpn.analysis.diagnosis import diagnose
 from ddpn.analysis.diagnosis import means as means_module
-from ddpn.analysis.diagnosis.checks import fit_families
+from ddpn.analysis.diagnosis.smooth import fit_families
 from ddpn.analysis.explanations import Inputs, importance
 from ddpn.analysis.leaderboard import leaderboard, out_of_fold_leaderboard
 from ddpn.analysis.monitoring import compare

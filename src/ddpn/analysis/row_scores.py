@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from ddpn.distributions import CountDistribution
-from ddpn.distributions.components import Interval
 from ddpn.distributions.limits import censor_rows
+from ddpn.distributions.summaries import Interval
 from ddpn.metrics import absolute_error, crps, nll
 from ddpn.prediction.prediction import Prediction
 from ddpn.predictor import MIXTURE, Predictor

@@ -19,7 +19,7 @@ from torch.distributions import Distribution
 from ddpn.calibration import INTERVAL_KINDS
 from ddpn.distributions import CountDistribution, discretize
 from ddpn.distributions.arguments import check_coverage
-from ddpn.distributions.components import Interval, Summary
+from ddpn.distributions.summaries import Interval, Summary
 from ddpn.rows.checks import TableLike, get_row_count
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.display import plural

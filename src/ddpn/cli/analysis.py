@@ -17,9 +17,9 @@ from ddpn.tables.layout import Layout
 from ddpn.tables.row_draw import parse_max_rows
 
 if TYPE_CHECKING:
-    from ddpn.analysis.diagnosis.procedure import Diagnosis
+    from ddpn.analysis.diagnosis.result import Diagnosis
     from ddpn.analysis.explanations import Explanation
-    from ddpn.analysis.explanations.column_effects import Curve, Effect
+    from ddpn.analysis.explanations.effect import Curve, Effect
     from ddpn.analysis.explanations.shapley import Contributions
     from ddpn.analysis.monitoring import Monitoring
 

@@ -2,61 +2,22 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cached_property, wraps
-from typing import ClassVar, Concatenate, NoReturn, ParamSpec, Self, TypeVar
+from functools import cached_property
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 from torch.distributions import Distribution, constraints
 
-from ddpn.distributions import arguments, components
+from ddpn.distributions import arguments, row_statistics
 from ddpn.distributions.arguments import broadcast_shapes, flatten_rows, needs_validation
-from ddpn.distributions.components import TABLE_DEPTH, Interval, Part, Summaries, Summary, SummaryRequest
-from ddpn.runtime.errors import DDPNError, InputError
-
-Dist = TypeVar("Dist", bound="CountDistribution")
-Parameters = ParamSpec("Parameters")
-
-
-class _BarrierContext(FunctionCtx):
-    name: str | Tensor
-
-
-class _Barrier(torch.autograd.Function):
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(name: str, value: Tensor, *parameters: Tensor) -> Tensor:
-        return value.view_as(value)
-
-    @staticmethod
-    def setup_context(ctx: _BarrierContext, inputs: tuple[str | Tensor, ...], output: Tensor) -> None:
-        ctx.name = inputs[0]
-
-    @staticmethod
-    def backward(ctx: _BarrierContext, *grads: Tensor) -> NoReturn:
-        raise DDPNError(f"{ctx.name} has no gradient, got a backward pass through it. Train on log_prob instead.")
-
-
-def without_gradient(
-    method: Callable[Concatenate[Dist, Parameters], Tensor],
-) -> Callable[Concatenate[Dist, Parameters], Tensor]:
-    """Decorate a method without a gradient, so that `backward` through its result raises an error."""
-
-    @wraps(method)
-    def call_without_gradient(self: Dist, /, *args: Parameters.args, **options: Parameters.kwargs) -> Tensor:
-        with torch.no_grad():
-            value = method(self, *args, **options)
-        leaves = self._leaves() if torch.is_grad_enabled() else ()
-        if not any(leaf.requires_grad for leaf in leaves):
-            return value
-        name = type(self).__name__.removeprefix("_")
-        return _Barrier.apply(f"{name}.{method.__name__}", value, *leaves)
-
-    return call_without_gradient
+from ddpn.distributions.blocks import TABLE_DEPTH
+from ddpn.distributions.components import Part
+from ddpn.distributions.gradients import without_gradient
+from ddpn.distributions.summaries import Interval, Summaries, Summary, SummaryRequest
+from ddpn.runtime.errors import InputError
 
 
 class CountDistribution(Distribution, ABC):
@@ -231,7 +192,7 @@ class CountDistribution(Distribution, ABC):
             # Tables hold exp(log p) in the distribution's own dtype.
             slack = 16.0 * torch.finfo(self.dtype).eps * np.minimum(levels, 1.0 - levels)
             request = request._replace(levels=levels - slack)
-        return components.compute_summaries(parts, shape.numel(), request)
+        return row_statistics.compute_summaries(parts, shape.numel(), request)
 
     def _compute_sides(self, value: ArrayLike) -> Tensor:
         """Compute P(Z <= y) and P(Z > y), in float64. Shape: (2, ...)."""
@@ -239,7 +200,7 @@ class CountDistribution(Distribution, ABC):
         # Several counts of one row go along the last axis, so that its probabilities are computed once.
         lead, batch = _split_shape(shape, self.batch_shape)
         columns = np.ascontiguousarray(y.reshape(lead.numel(), batch.numel()).T)
-        both = torch.from_numpy(components.compute_sides(self._parts(batch), columns))
+        both = torch.from_numpy(row_statistics.compute_sides(self._parts(batch), columns))
         return both.transpose(1, 2).reshape(2, *shape).to(self.device)
 
     # Public methods ---------------------------------------------------------------------------------------------------
@@ -487,42 +448,6 @@ class Selected(CountDistribution):
         return values.gather(-1, (flat % inner).unsqueeze(-1).expand(*values.shape[:-1], 1)).squeeze(-1)
 
 
-class Modified(CountDistribution):
-    """A count distribution made from another one, its `base`, which has the same batch shape."""
-
-    base: CountDistribution
-    #: True if the class maps the cdf of its base. The base can then be censored instead of the result.
-    changes_cdf_only: ClassVar[bool] = False
-
-    @abstractmethod
-    def _modify(self, base: CountDistribution, change: Callable[[Tensor], Tensor]) -> Self:
-        """Apply the same modification to another base; `change` maps parameters to the shape of that base."""
-
-    def rows(self, index: Tensor) -> Self:
-        """Select rows along the first batch axis."""
-        return self._change_base(self.base.rows(index), lambda x: x[index])
-
-    def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> Self:
-        """Repeat the distributions along new or singleton batch axes."""
-        shape = torch.Size(batch_shape)
-        return self._change_base(self.base.expand(shape), lambda x: x.expand(shape))
-
-    def _reshape(self, shape: Sequence[int]) -> Self:
-        return self._change_base(self.base._reshape(shape), lambda x: x.reshape(tuple(shape)))
-
-    def _change_base(self, base: CountDistribution, change: Callable[[Tensor], Tensor]) -> Self:
-        new = self._modify(base, change)
-        new._check = self._check
-        return new
-
-    @property
-    def _like(self) -> Tensor:
-        return self.base._like
-
-    def _leaves(self) -> tuple[Tensor, ...]:
-        return self.base._leaves()
-
-
 def _split_shape(shape: torch.Size, batch_shape: torch.Size) -> tuple[torch.Size, torch.Size]:
     """Split the broadcast shape of values and distributions into its leading axes and the axes of the batch."""
     axes = len(shape) - len(batch_shape)
@@ -533,44 +458,3 @@ def _round_down(x: Tensor, dtype: torch.dtype) -> Tensor:
     """Convert x to `dtype`, rounding down, so that icdf(cdf(y)) = y."""
     rounded = x.to(dtype)
     return torch.where(rounded.double() > x, torch.nextafter(rounded, torch.zeros_like(rounded)), rounded)
-
-
-# Changing the batch shape of any distribution, including torch's ------------------------------------------------------
-
-
-def map_parameters(dist: Distribution, change: Callable[[Tensor], Tensor]) -> Distribution:
-    """Rebuild a torch distribution from its parameters, expanded to the batch shape and then mapped by `change`."""
-    family: Callable[..., Distribution] = type(dist)
-    parameters = {name: change(getattr(dist, name).expand(dist.batch_shape)) for name in dist.arg_constraints}
-    return family(**parameters, validate_args=False)
-
-
-def select_rows(dist: Distribution, index: Tensor) -> Distribution:
-    """Select rows of any distribution along its first batch axis."""
-    return dist.rows(index) if hasattr(dist, "rows") else map_parameters(dist, lambda x: x[index])
-
-
-def reshape_batch(dist: Distribution, shape: Sequence[int]) -> Distribution:
-    """Reshape the batch of any distribution."""
-    return (
-        dist._reshape(shape) if hasattr(dist, "_reshape") else map_parameters(dist, lambda x: x.reshape(tuple(shape)))
-    )
-
-
-def join_stacks(stacks: Sequence[Distribution]) -> list[Distribution]:
-    """Join neighbouring stacks of the same family along their last axis; the other axes must agree."""
-    joined = [stacks[0]]
-    for stack in stacks[1:]:
-        last, names = joined[-1], stack.arg_constraints
-        # Stacks can be joined if they are defined completely by parameters of the batch shape.
-        is_parametric = bool(names) and all(getattr(stack, name).shape == stack.batch_shape for name in names)
-        if type(stack) is type(last) and is_parametric:
-            parameters = {
-                name: torch.cat([getattr(d, name).expand(d.batch_shape) for d in (last, stack)], dim=-1)
-                for name in names
-            }
-            family: Callable[..., Distribution] = type(stack)
-            joined[-1] = family(**parameters, validate_args=False)
-        else:
-            joined.append(stack)
-    return joined

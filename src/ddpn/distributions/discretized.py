@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.distributions import Distribution, Normal
 
 from ddpn.distributions.arguments import as_parameters, check_positive, needs_validation
-from ddpn.distributions.count import CountDistribution, without_gradient
+from ddpn.distributions.count import CountDistribution
+from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, log_normal_cdf
 from ddpn.distributions.mixture import CountMixture, Mixture
 from ddpn.distributions.parametric import ParametricDistribution

@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.distributions import arguments, components
+from ddpn.distributions import arguments, row_statistics
 from ddpn.distributions.arguments import broadcast_shapes, flatten_rows, needs_validation
 from ddpn.distributions.components import Part
-from ddpn.distributions.count import CountDistribution, Modified
+from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.families.poisson import Poisson
+from ddpn.distributions.modified import Modified
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 
@@ -245,7 +246,8 @@ class Censored(Modified):
                 table = Censored(part.table, torch.from_numpy(at).reshape(-1), validate_args=False)
                 inner.append(part._replace(table=table))
                 continue
-            below, beyond = components.compute_sides([part.separate()], at.reshape(-1, 1) - 1.0).reshape(2, *at.shape)
+            sides = row_statistics.compute_sides([part.separate()], at.reshape(-1, 1) - 1.0)
+            below, beyond = sides.reshape(2, *at.shape)
             weight = np.ones_like(below) if part.weight is None else part.weight
             high = at - 1.0 if part.high is None else np.minimum(at - 1.0, part.high)
             inner.append(part._replace(weight=weight * below, high=high))

@@ -11,8 +11,9 @@ from torch.distributions import Distribution, Normal, constraints
 
 from ddpn.distributions import arguments, continuous
 from ddpn.distributions.arguments import broadcast_shapes, flatten_rows, needs_validation
+from ddpn.distributions.batch_shapes import join_stacks, reshape_batch, select_rows
 from ddpn.distributions.components import Part
-from ddpn.distributions.count import CountDistribution, join_stacks, reshape_batch, select_rows
+from ddpn.distributions.count import CountDistribution
 from ddpn.runtime.errors import InputError
 
 

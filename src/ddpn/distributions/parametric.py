@@ -10,10 +10,11 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.distributions import Distribution
 
-from ddpn.distributions import components, torch_formulas
+from ddpn.distributions import calls, torch_formulas
 from ddpn.distributions.arguments import broadcast_shapes, expand_to, flatten_rows, is_transformed
 from ddpn.distributions.components import Part
-from ddpn.distributions.count import CountDistribution, without_gradient
+from ddpn.distributions.count import CountDistribution
+from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.kernels import loops
 from ddpn.distributions.kernels.family import Family, is_family_normalised
 from ddpn.runtime.errors import DDPNError
@@ -69,7 +70,7 @@ class ParametricDistribution(CountDistribution):
         """
         log_prob = loops.compute_log_masses if is_family_normalised(cls.family) else loops.compute_log_probs
         function = loops.compute_log_ranges if name == "log_range" else log_prob
-        return components.call_per_row(function, cls.family, columns, 4)
+        return calls.call_per_row(function, cls.family, columns, 4)
 
     def rows(self, index: Tensor) -> Self:
         """Select rows along the first batch axis."""
@@ -90,7 +91,7 @@ class ParametricDistribution(CountDistribution):
     def _call_per_row(self, function: Callable[..., None], results: int, *columns: np.ndarray) -> np.ndarray:
         """Call a kernel with columns (rows,) and the parameters of every row. Shape: (results, rows)."""
         parameters = [flatten_rows(x, self.batch_shape) for x in self._parameters()]
-        return components.call_per_row(function, self.family, [*columns, *parameters], results)
+        return calls.call_per_row(function, self.family, [*columns, *parameters], results)
 
     def _moments(self) -> np.ndarray:
         """Compute mean and variance of every row. Shape: (2, rows)."""

@@ -9,10 +9,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.distributions.components import Summaries, Summary, SummaryRequest
-from ddpn.distributions.count import CountDistribution, Modified, without_gradient
+from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.discretized import discretize
+from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.mixture import Mixture
+from ddpn.distributions.modified import Modified
+from ddpn.distributions.summaries import Summaries, Summary, SummaryRequest
 from ddpn.runtime.errors import InputError
 
 #: Levels of quantiles are lowered by this relative amount, to allow for rounding in G and its inverse.

@@ -13,10 +13,11 @@ from torch.nn.functional import logsigmoid, softplus
 from ddpn.distributions import arguments, torch_formulas
 from ddpn.distributions.arguments import broadcast_shapes, flatten_rows, needs_validation
 from ddpn.distributions.components import Part
-from ddpn.distributions.count import CountDistribution, Modified
+from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.families.poisson import Poisson
 from ddpn.distributions.limits import Truncated
 from ddpn.distributions.mixture import weighted_log_masses, weighted_logsumexp
+from ddpn.distributions.modified import Modified
 from ddpn.runtime.errors import InputError
 
 

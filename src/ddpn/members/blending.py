@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from torch.distributions import Distribution
 
 from ddpn.distributions import CountDistribution, Mixture, discretize
-from ddpn.distributions.count import join_stacks, reshape_batch, select_rows
+from ddpn.distributions.batch_shapes import join_stacks, reshape_batch, select_rows
 from ddpn.distributions.limits import censor_rows
 from ddpn.metrics import crps
 from ddpn.rows.count_rows import CountRows

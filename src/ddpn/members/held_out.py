@@ -18,7 +18,7 @@ import torch
 from torch.distributions import Distribution
 
 from ddpn.distributions import Mixture
-from ddpn.distributions.count import select_rows
+from ddpn.distributions.batch_shapes import select_rows
 from ddpn.distributions.limits import truncate_rows
 from ddpn.members.blending import MIXTURE, mix_members
 from ddpn.members.folds import Folds, get_fold_copies

@@ -15,7 +15,7 @@ from torch import Tensor
 from ddpn.calibration.calibration import MIXTURE, UNCALIBRATED, Calibration
 from ddpn.calibration.intervals import compute_probability_between, make_interval, summarise_with_interval
 from ddpn.distributions import CountDistribution, Mixture, Recalibrated, discretize
-from ddpn.distributions.components import Interval, Summary
+from ddpn.distributions.summaries import Interval, Summary
 from ddpn.prediction.spec import DEFAULT_COLUMNS, NESTED_OUTPUTS, PredictionSpec, quantile_name
 from ddpn.rows.checks import RowError, TableLike, check_counts, get_row_count
 from ddpn.rows.count_rows import take_rows

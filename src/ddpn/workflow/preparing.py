@@ -41,7 +41,7 @@ from ddpn.workflow.splitting import RowSplit, split_rows
 from ddpn.workflow.table_warnings import describe_finding, describe_trend
 
 if TYPE_CHECKING:
-    from ddpn.analysis.diagnosis.procedure import Diagnosis
+    from ddpn.analysis.diagnosis.result import Diagnosis
 
 
 @dataclass(frozen=True)

@@ -10,20 +10,11 @@ import pytest
 import torch
 from scipy import stats
 
-from ddpn.analysis.diagnosis.checks import (
-    Finding,
-    FittedFamily,
-    check_ceiling,
-    check_heaping,
-    check_tail,
-    check_zeros,
-    conditional_dispersion,
-    describe_dispersion,
-    fit_families,
-    moment_test,
-    tabulate,
-)
+from ddpn.analysis.diagnosis.checks import check_ceiling, check_heaping, check_tail, check_zeros
+from ddpn.analysis.diagnosis.dispersion import conditional_dispersion, describe_dispersion
+from ddpn.analysis.diagnosis.finding import Finding
 from ddpn.analysis.diagnosis.means import Means, out_of_fold_means
+from ddpn.analysis.diagnosis.smooth import FittedFamily, fit_families, moment_test, tabulate
 from ddpn.analysis.gains import mean_gain
 from ddpn.rows.count_rows import CountRows
 

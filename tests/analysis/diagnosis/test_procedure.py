@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from ddpn import DoublePoisson
 from ddpn.analysis.diagnosis import diagnose, diagnose_sample
-from ddpn.analysis.diagnosis.procedure import choose_zero_inflated_base
+from ddpn.analysis.diagnosis.recommendation import choose_zero_inflated_base
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
 

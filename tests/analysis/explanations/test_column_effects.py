@@ -8,15 +8,9 @@ from torch.distributions import Normal
 
 from ddpn import CountGLM
 from ddpn.analysis.explanations import Inputs, effects
-from ddpn.analysis.explanations.column_effects import (
-    Curve,
-    Effect,
-    EffectGrid,
-    Steps,
-    accumulate,
-    compute_curves,
-    make_grid,
-)
+from ddpn.analysis.explanations.column_effects import Steps, accumulate, compute_curves
+from ddpn.analysis.explanations.effect import Curve, Effect
+from ddpn.analysis.explanations.grid import EffectGrid, make_grid
 from ddpn.analysis.explanations.inputs import PredictedMoments
 from ddpn.members.member import Member
 from ddpn.predictor import Predictor

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from ddpn import CountGLM, DDPNRegressor, Poisson
 from ddpn.analysis.report import write_report
 from ddpn.analysis.report.evidence import Evidence, gather
-from ddpn.distributions.count import reshape_batch
+from ddpn.distributions.batch_shapes import reshape_batch
 from ddpn.members import Member
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows

@@ -11,16 +11,11 @@ from torch.distributions import Normal
 
 from ddpn import Poisson
 from ddpn.analysis.explanations import Importance, Importances
-from ddpn.analysis.plots import Pit
-from ddpn.analysis.report.evidence import (
-    describe_coverage,
-    describe_errors,
-    describe_pit,
-    describe_uncertainty,
-    gather,
-    group_by_column,
-)
+from ddpn.analysis.pit import Pit
+from ddpn.analysis.report.evidence import gather
+from ddpn.analysis.report.row_groups import group_by_column
 from ddpn.analysis.report.sections import important_groups
+from ddpn.analysis.report.sentences import describe_coverage, describe_errors, describe_pit, describe_uncertainty
 from ddpn.rows.count_rows import CountRows
 from ddpn.tables.columns import Column, Kind
 

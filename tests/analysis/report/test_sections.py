@@ -18,8 +18,8 @@ from sklearn.exceptions import NotFittedError
 from torch.distributions import Exponential
 
 from ddpn import DDPNRegressor, InputError, Poisson
-from ddpn.analysis import plots
 from ddpn.analysis.explanations import Curve, Effect, Importance, Importances
+from ddpn.analysis.plots import panels
 from ddpn.analysis.report import page, sections
 from ddpn.analysis.report.figures import draw_distribution, draw_effect, draw_importance, draw_scatter
 from ddpn.analysis.report.sections import (
@@ -117,9 +117,9 @@ def test_warnings_and_a_leak_come_before_the_verdict_and_the_leaderboard_after_i
 def undrawn_figures(monkeypatch):
     """A report whose figures are their descriptions: drawing takes longer than all else."""
     monkeypatch.setattr(
-        plots, "render_svg", lambda drawn, name, title, words: f"<svg><desc>{escape(words)}</desc></svg>"
+        panels, "render_svg", lambda drawn, name, title, words: f"<svg><desc>{escape(words)}</desc></svg>"
     )
-    monkeypatch.setattr(plots, "draw_panel", lambda *arguments, **options: MagicMock())
+    monkeypatch.setattr(panels, "draw_panel", lambda *arguments, **options: MagicMock())
 
 
 def test_a_single_row_of_a_gaussian_model_has_a_report_but_no_verdict(tmp_path, undrawn_figures, quick, data):

@@ -14,8 +14,9 @@ from ddpn.networks.backbones.members import Frozen
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import CountRows, Runtime, TrainingConfig, fit, loop
+from ddpn.networks.training.captured_steps import CapturedSteps, can_capture
 from ddpn.networks.training.config import WHOLE_BATCH
-from ddpn.networks.training.loop import CapturedSteps, Training, can_capture
+from ddpn.networks.training.loop import Training
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 
 SEEDS = (5, 11, 2)

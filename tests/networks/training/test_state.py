@@ -19,7 +19,7 @@ from ddpn.networks.heads import DoublePoissonHead, make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import CountRows, History, Runtime, TrainingConfig, fit
 from ddpn.networks.training.loop import Training
-from ddpn.networks.training.state import FlatWeights
+from ddpn.networks.training.weights import FlatWeights
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 from ddpn.storage import tensor_files
 

@@ -13,7 +13,8 @@ import pytest
 import requests
 
 from ddpn.paper.datasets import dataset_status, download, load, tabular
-from ddpn.paper.datasets.dataset import SOURCES, Dataset, Source, data_folder, fetch, read_columns, split
+from ddpn.paper.datasets.dataset import Dataset, read_columns, split
+from ddpn.paper.datasets.sources import SOURCES, Source, data_folder, fetch
 from ddpn.runtime.errors import ConfigError, InputError
 
 
@@ -199,7 +200,7 @@ def folder(tmp_path, monkeypatch):
     def refuse(*arguments):
         raise requests.ConnectionError("no network")
 
-    monkeypatch.setattr("ddpn.paper.datasets.dataset._download", refuse)
+    monkeypatch.setattr("ddpn.paper.datasets.sources._download", refuse)
     return tmp_path
 
 

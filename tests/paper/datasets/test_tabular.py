@@ -11,7 +11,7 @@ import pytest
 from statsmodels.datasets import randhie
 
 from ddpn.paper.datasets import tabular
-from ddpn.paper.datasets.dataset import SOURCES
+from ddpn.paper.datasets.sources import SOURCES
 from ddpn.runtime.errors import InputError
 
 STAYS = SOURCES["length_of_stay"]

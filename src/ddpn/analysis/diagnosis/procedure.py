@@ -1,162 +1,29 @@
-"""`diagnose`: run all checks of a target, and derive a likelihood and further arguments from the findings."""
+"""`diagnose`: run all checks of a target, and derive a recommendation from the findings."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from html import escape
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
-from scipy.optimize import minimize
-from scipy.special import expit
 
-from ddpn.analysis.diagnosis.checks import (
-    NONE_BELOW,
-    Dispersion,
-    Finding,
-    FittedFamily,
-    check_ceiling,
-    check_heaping,
-    check_tail,
-    check_zeros,
-    conditional_dispersion,
-    describe_dispersion,
-    fit_families,
-    tabulate,
-)
+from ddpn.analysis.diagnosis.checks import NONE_BELOW, check_ceiling, check_heaping, check_tail, check_zeros
+from ddpn.analysis.diagnosis.dispersion import conditional_dispersion, describe_dispersion
+from ddpn.analysis.diagnosis.finding import Finding
 from ddpn.analysis.diagnosis.means import LABELS, MEAN_MODELS, out_of_fold_means
+from ddpn.analysis.diagnosis.recommendation import recommend
+from ddpn.analysis.diagnosis.result import Diagnosis
+from ddpn.analysis.diagnosis.smooth import fit_families, tabulate
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
-from ddpn.runtime.display import TextTable
-from ddpn.runtime.errors import format_argument
 from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.statistics import adjust_p_values
-from ddpn.storage.contents import JsonObject
 from ddpn.tables.groups import name_interval_groups
-from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, describe_draw, draw_sample, draw_to_json
+from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, describe_draw, draw_sample
 
 #: The fewest rows, and the fewest counts above 0, for tests. With fewer, the interval of the dispersion would be wider
 #: than +-0.4.
 MIN_ROWS, MIN_POSITIVE = 50, 10
-_WORDS = {"poisson": "Poisson", "double_poisson": "Double Poisson", "negative_binomial": "Negative Binomial"}
-#: The most rows to which models of zeros are fitted.
-_MAX_BIC_ROWS = 5000
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """The properties of a count target given its features. Use `print` or `to_dict()`.
-
-    Attributes
-    ----------
-    target : str
-        The name of the target.
-    summary : dict
-        Statistics of the target without the features: the number of "rows" in the table and of rows "used", "mean",
-        "variance", the share of "zeros", "minimum", "maximum" and "variance_over_mean" (NaN if all counts are 0).
-    likelihood : str or None
-        The recommended likelihood, a name in `ddpn.networks.heads.HEADS`. None if no recommendation is possible.
-    reason : str
-        The reason for the recommendation.
-    options : dict
-        Further recommended arguments of the estimators, or options of `ddpn fit`, by name.
-    findings : tuple of Finding
-        The results of all checks.
-    dispersion, mean_model : Dispersion, str
-        The dispersion, and the model of the mean. None if there are too few rows or counts above 0, or if counts have
-        known bounds or limits.
-    explained : float
-        The share of the Poisson deviance that the mean model explains out of fold.
-    notes : tuple of str
-        Sentences about rows that were not used and checks that were skipped.
-    """
-
-    target: str
-    summary: dict[str, float]
-    likelihood: str | None
-    reason: str
-    options: Mapping[str, int | str] = field(default_factory=dict)
-    findings: tuple[Finding, ...] = ()
-    dispersion: Dispersion | None = None
-    mean_model: str | None = None
-    explained: float = 0.0
-    notes: tuple[str, ...] = ()
-
-    def finding(self, name: str) -> Finding:
-        """Return the result of the check `name`: "dispersion", "zeros", "ceiling", "heaping" or "tail"."""
-        return next(finding for finding in self.findings if finding.name == name)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The labels of all findings, such as "over-dispersed" and "zero-inflated"."""
-        return tuple(finding.label for finding in self.findings if finding.found)
-
-    @property
-    def headline(self) -> str:
-        """The result in one sentence."""
-        if self.dispersion is None:
-            return f"{self.target}: {self.notes[0]}"
-        if not self.labels:
-            return f"{self.target}: no finding; given the features, the counts are consistent with a Poisson."
-        return f"{self.target}: {', '.join(self.labels)}, given the features."
-
-    def to_dict(self) -> JsonObject:
-        """Return the diagnosis as a dictionary for JSON."""
-        dispersion = self.dispersion
-        return {
-            "target": self.target,
-            "headline": self.headline,
-            "draw": draw_to_json(int(self.summary["used"]), int(self.summary["rows"])),
-            "summary": {name: None if value != value else value for name, value in self.summary.items()},
-            "mean_model": self.mean_model,
-            "deviance_explained": self.explained,
-            "dispersion": None if dispersion is None else {**asdict(dispersion), "direction": self.direction},
-            "findings": [finding.to_dict() for finding in self.findings],
-            "recommendation": {
-                "likelihood": self.likelihood,
-                "reason": self.reason,
-                "arguments": self.arguments,
-            },
-            "notes": list(self.notes),
-        }
-
-    @property
-    def direction(self) -> str | None:
-        """The dispersion relative to a Poisson: "over", "under" or "equi"; None if it was not estimated."""
-        if self.dispersion is None:
-            return None
-        return self.dispersion.direction if self.finding("dispersion").found else "equi"
-
-    def __str__(self) -> str:
-        lines = [self.headline, *(f"- {finding.words}" for finding in self.findings)]
-        lines += [f"Note: {note}" for note in self.notes[self.dispersion is None :]]
-        return "\n".join([*lines, f"Recommendation: {self._python_advice}"])
-
-    def _repr_html_(self) -> str:
-        rows = [
-            (
-                finding.name,
-                finding.outcome,
-                finding.effect,
-                "< 0.001" if finding.adjusted < 0.001 else f"{finding.adjusted:.3f}",
-            )
-            for finding in self.findings
-        ]
-        checks = TextTable(("check", "result", "effect", "adjusted p"), rows).to_html() if rows else ""
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes[self.dispersion is None :])
-        advice = f"<p><strong>Recommendation:</strong> {escape(self._python_advice)}</p>"
-        return f"<p><strong>{escape(self.headline)}</strong></p>{checks}{notes}{advice}"
-
-    @property
-    def _python_advice(self) -> str:
-        """The recommended likelihood as an argument of an estimator, and the reason."""
-        return self.reason if self.likelihood is None else f'likelihood="{self.likelihood}". {self.reason}'
-
-    @property
-    def arguments(self) -> dict[str, int | str]:
-        """The recommended arguments of the estimators, such as `CountRegressor(**arguments)`; empty without advice."""
-        return {} if self.likelihood is None else {"likelihood": self.likelihood, **self.options}
 
 
 def diagnose(
@@ -308,88 +175,3 @@ def _drop_side_effects(findings: list[Finding]) -> list[Finding]:
             words = f"{finding.effect}, which the other findings may explain."
             findings[index] = replace(finding, matters=False, is_explained=True, clean=words)
     return findings
-
-
-# Recommendation ------------------------------------------------------------------------------------------------------
-
-
-def recommend(
-    findings: Mapping[str, Finding],
-    direction: str,
-    families: Mapping[str, FittedFamily],
-    y: np.ndarray,
-    mean: np.ndarray,
-) -> tuple[str, str, dict[str, int | str]]:
-    """Return the recommended likelihood, the reason, and further recommended arguments of an estimator.
-
-    `findings` are those to report, keyed by the name of the check. `direction` is that of the dispersion, `families`
-    are the fits of `fit_families`, and y and `mean` the counts and the means of the rows.
-    """
-    likelihood = "poisson"
-    reason = "A Poisson suffices; mixed, the default of ddpn fit, contains it (nearly) and is a safe choice."
-    if direction == "under":
-        likelihood = "double_poisson"
-        reason = "The Double Poisson can have a variance below the mean; the Negative Binomial cannot."
-    elif direction == "over":
-        best, other = sorted(families.values(), key=lambda family: -family.loglik)
-        likelihood, gain = best.name, best.loglik - other.loglik
-        reason = (
-            f"With one dispersion for all rows the {_WORDS[best.name]} fits the over-dispersed counts better than the "
-            f"{_WORDS[other.name]} (by {gain:.2g} in log-likelihood per row)."
-        )
-    options, zeros = dict[str, int | str](), findings["zeros"].label if "zeros" in findings else ""
-    if zeros == "zero-inflated":
-        base, share = choose_zero_inflated_base(y, mean)
-        likelihood = f"zero_inflated_{base}"
-        reason = f"About {share:.0%} of the rows are extra zeros: a zero-inflated {_WORDS[base]} fits them."
-    elif zeros == "too few zeros":
-        likelihood = f"hurdle_{likelihood}"
-        reason = "There are fewer zeros than in a smooth distribution, so they need a separate probability."
-    elif "tail" in findings and direction == "over":
-        likelihood, reason = "mixed", "The tail is heavier than that of a single distribution; a mixture can follow it."
-    reasons = [reason]
-    if "tail" in findings:
-        reasons.append("Extreme counts also occur if the dispersion differs between rows, which ddpn fit predicts.")
-    if zeros == NONE_BELOW:
-        options["lower"] = low = int(y.min())
-        reasons.append(f"If counts below {low} cannot occur, use {format_argument('lower', low)}.")
-    if "ceiling" in findings:
-        top = int(y.max())
-        reasons.append(
-            f"Check how the column was recorded: if {top} means '{top} or more', use "
-            f"{format_argument('censored_above', top)}; if larger counts are impossible, use "
-            f"{format_argument('upper', top)}."
-        )
-    if "heaping" in findings:
-        reasons.append("No likelihood models rounding: probabilities of single counts are unreliable.")
-    return likelihood, " ".join(reasons), options
-
-
-def choose_zero_inflated_base(y: np.ndarray, mean: np.ndarray) -> tuple[str, float]:
-    """Choose the base of a zero-inflated likelihood by BIC: return "poisson" or "negative_binomial".
-
-    Also return the share of extra zeros. `mean` has the mean of each row including extra zeros; the base has the mean
-    `mean` / (1 - share).
-    """
-    if len(y) > _MAX_BIC_ROWS:
-        rows = np.random.default_rng(0).choice(len(y), _MAX_BIC_ROWS, replace=False)
-        y, mean = y[rows], mean[rows]
-
-    def to_share(x: float) -> float:
-        return float(0.98 * expit(x))
-
-    def loss(share: float, alpha: float) -> float:
-        mu = mean / (1.0 - share)
-        r = 1.0 / max(alpha, 1e-6)
-        log_pmf = stats.nbinom.logpmf(y, r, r / (r + mu)) if alpha > 1e-6 else stats.poisson.logpmf(y, mu)
-        mixed = np.where(y == 0, np.log(share + (1 - share) * np.exp(log_pmf)), np.log1p(-share) + log_pmf)
-        return -float(mixed.sum())
-
-    poisson = minimize(lambda at: loss(to_share(at[0]), 0.0), [0.0], method="Nelder-Mead")
-    start = [float(poisson.x[0]), -1.0]
-    wide = minimize(
-        lambda at: loss(to_share(at[0]), float(np.exp(np.clip(at[1], -12, 4)))), start, method="Nelder-Mead"
-    )
-    if 2 * (poisson.fun - wide.fun) > np.log(len(y)):
-        return "negative_binomial", to_share(wide.x[0])
-    return "poisson", to_share(poisson.x[0])

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from numpy.typing import ArrayLike
 
-from ddpn.analysis.explanations.column_effects import MAX_EFFECT_ROWS, Curve, Effect, Effects, effects
+from ddpn.analysis.explanations.column_effects import MAX_EFFECT_ROWS, effects
+from ddpn.analysis.explanations.effect import Curve, Effect, Effects
 from ddpn.analysis.explanations.inputs import Explainable, Inputs
 from ddpn.analysis.explanations.permutation import Importance, Importances, importance
 from ddpn.analysis.explanations.results import ExplanationResult, Table

@@ -117,7 +117,7 @@ class Contributions(ExplanationResult):
         -------
         matplotlib Figure
         """
-        from ddpn.analysis.plots import draw_contributions
+        from ddpn.analysis.plots.explanations import draw_contributions
 
         return draw_contributions(self, row, max_columns)
 

@@ -1,11 +1,7 @@
-"""Collect the content of a report: predictions and scores of all rows, groups of rows, and sentences about them.
-
-The headline of a report comes from `ddpn.analysis.verdict`, which every command shares.
-"""
+"""`Evidence`: predictions and scores of all rows of a report."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,36 +9,19 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.analysis.evaluation import MIN_ROWS, Evaluation
-from ddpn.analysis.explanations.column_effects import make_grid
 from ddpn.analysis.explanations.inputs import FittedModel, Inputs
-from ddpn.analysis.gains import mean_gain
 from ddpn.analysis.leaderboard import Leaderboard, leaderboard, out_of_fold_leaderboard
-from ddpn.analysis.plots import Pit
 from ddpn.analysis.row_scores import COVERAGE as LEVEL
 from ddpn.analysis.row_scores import RowScores, score_distribution
 from ddpn.calibration.calibrate import CalibratedRows
-from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import CountDistribution
-from ddpn.distributions.count import select_rows
+from ddpn.distributions.batch_shapes import select_rows
 from ddpn.distributions.limits import censor_rows
 from ddpn.prediction.prediction import Prediction
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_rows import CountRows
-from ddpn.runtime.display import format_number, percent, plural, value_text
-from ddpn.statistics import bonferroni_z, effective_rows, weighted_mean, weighted_quantile, wilson_interval
 from ddpn.tables.columns import Column
 from ddpn.tables.row_draw import MAX_ROWS, draw_sample, format_drawn_rows
-
-#: The number of ranges into which a numeric column is divided.
-_RANGES = 5
-#: The smallest bias that is reported, as a share of the mean count.
-_MIN_BIAS = 0.02
-#: The fewest rows, and the smallest share of all rows, of a group that a sentence mentions.
-_MIN_ROWS, _MIN_SHARE = 10, 0.02
-#: Components agree if their epistemic share of the variance is smaller.
-_MIN_DISAGREEMENT = 0.02
-
 
 #: Fields of the evidence that are predicted block by block.
 _PREDICTED = ("mean", "low", "high", "expected", "aleatoric", "epistemic")
@@ -197,182 +176,3 @@ def _summarise_block(prediction: Prediction, rows: CountRows) -> _PredictedBlock
 
 def _to_numpy(values: Tensor) -> np.ndarray:
     return values.double().cpu().numpy()
-
-
-# Groups of rows ------------------------------------------------------------------------------------------------------
-
-
-class RowGroup(NamedTuple):
-    """Rows that share a value or a range of values of a column, with weighted means over them for tables and sentences.
-
-    `effective_rows` is their effective number, which is smaller than `rows` if weights differ.
-    """
-
-    column: str
-    label: str
-    rows: int
-    effective_rows: float
-    observed: float
-    aleatoric: float
-    epistemic: float
-    coverage: float
-    expected: float
-    mae: float
-
-    @property
-    def variance(self) -> float:
-        return self.aleatoric + self.epistemic
-
-    @property
-    def share(self) -> float:
-        """The epistemic share of the variance."""
-        return self.epistemic / self.variance if self.variance > 0 else 0.0
-
-
-def summarize_group(column: str, label: str, evidence: Evidence, rows: np.ndarray) -> RowGroup:
-    """Average counts, variances and scores over a group of rows, given by a mask or by positions.
-
-    `column` is the name of the column that defines the group, `label` the value or range that its rows share.
-    """
-    scores, weight = evidence.scores, evidence.weight[rows]
-    values = (evidence.y, evidence.aleatoric, evidence.epistemic, scores.coverage, scores.expected, scores.mae)
-    return RowGroup(
-        column,
-        label,
-        len(weight),
-        effective_rows(weight),
-        *(weighted_mean(column_values[rows], weight) for column_values in values),
-    )
-
-
-def group_by_column(columns: list[Column], position: int, evidence: Evidence) -> list[RowGroup]:
-    """Group the evaluated rows by the values, levels or ranges of the column at `position`.
-
-    Rare levels and missing values come last.
-    """
-    column, grid = columns[position], make_grid(columns, position, _RANGES)
-    is_day = column.name in evidence.inputs.day_columns
-    code, labels = grid.code, [value_text(point, is_day) for point in grid.points]
-    if not grid.discrete:
-        inner = grid.points[1:-1] or grid.points[:1]
-        code = np.where(grid.missing, -1, np.searchsorted(inner, column.values))
-        ends = [value_text(end, is_day) for end in inner]
-        labels = [f"up to {ends[0]}", *(f"{low} to {high}" for low, high in pairwise(ends)), f"above {ends[-1]}"]
-    masks = {label: code == index for index, label in enumerate(labels)}
-    masks |= {"others": (code < 0) & ~grid.missing, "missing": grid.missing}
-    return [summarize_group(column.name, label, evidence, mask) for label, mask in masks.items() if mask.any()]
-
-
-# Sentences -----------------------------------------------------------------------------------------------------------
-
-
-def describe_errors(evidence: Evidence, target: str) -> str:
-    """Describe the typical error of a single prediction of `target`, and the bias if it is notable."""
-    y, weight, error = evidence.y, evidence.weight, evidence.scores.mae
-    level = weighted_mean(y, weight)
-    half, most = (weighted_quantile(error, weight, q) for q in (0.5, 0.9))
-    middle = "exact" if half == 0 else f"off by {format_number(half)} or less"
-    words = (
-        f"Half of the predictions are {middle}, 90% are off by {format_number(most)} or less. The mean absolute error "
-        f"is {format_number(weighted_mean(error, weight))}, and the mean of {target} is {format_number(level)}."
-    )
-    bias = mean_gain(evidence.mean - y, weight)
-    if len(y) >= MIN_ROWS and level > 0 and abs(bias.mean) > _MIN_BIAS * level and bias.is_clear:
-        side = "above" if bias.mean > 0 else "below"
-        words += (
-            f" There is a bias: on average predicted means are {percent(abs(bias.mean) / level)} {side} the counts."
-        )
-    return words
-
-
-def describe_coverage(evidence: Evidence, evaluation: Evaluation) -> str:
-    """Describe how many rows lie inside their interval, with the uncertainty, and compare this with the expectation.
-
-    The expectation is the mean probability of the intervals by their own distributions.
-    """
-    asked, expected = percent(LEVEL, 0), evaluation.expected
-    low, high = wilson_interval(evaluation.coverage, evaluation.independent_rows)
-    share, interval = percent(evaluation.coverage), f"95% interval {percent(low)} to {percent(high)}"
-    if evidence.weighted:
-        words = f"It covers {share} of the weighted rows ({interval}). "
-    else:
-        inside = round(evaluation.coverage * evaluation.rows)
-        words = f"It covers {inside:,} of {plural(evaluation.rows, 'row')} ({share}, {interval}). "
-    reason = f"expected {percent(expected)}; at least {asked} asked"
-    if evidence.calibrated:
-        words += f"It was calibrated on {plural(evidence.calibrated, 'held-out row')}. "
-    if evaluation.too_narrow:
-        return words + f"That is clearly less than asked ({reason}): the intervals are too narrow."
-    if evaluation.too_wide:
-        return words + f"That is clearly more than expected ({reason}): the intervals are too wide."
-    if high < expected:
-        return words + f"That is a little less than expected ({reason}): the model is slightly overconfident."
-    if low > expected:
-        return words + f"That is more than expected ({reason}): the intervals are wider than necessary."
-    return words + f"That is as expected ({reason})."
-
-
-def describe_pit(pit: Pit) -> str:
-    """Describe what the shape of the PIT histogram means, if it is more than chance."""
-    if pit.shape == "flat":
-        return "The PIT histogram is flat except for chance: there is no evidence against the predicted distributions."
-    if pit.shape == "uneven":
-        return "The PIT histogram has bars outside the range of chance, but without a slope, a U or a hump."
-    shape = {"U": "U-shaped", "hump": "hump-shaped"}.get(pit.shape, "sloped")
-    return f"The PIT histogram is {shape}, more than chance explains ({pit.meaning})."
-
-
-def describe_recalibration(recalibration: Recalibration | None) -> str:
-    """Describe whether the predicted distributions are recalibrated, and the gain on held-out rows."""
-    if recalibration is None:
-        return ""
-    gain = f"{format_number(recalibration.gain)} ± {format_number(recalibration.error)} (mean and standard error)"
-    rows = plural(recalibration.rows, "held-out row")
-    if not recalibration.is_used:
-        change = (
-            f"only {format_number(recalibration.gain)} lower"
-            if recalibration.gain > 0
-            else f"{format_number(-recalibration.gain)} higher"
-        )
-        error = f"(standard error {format_number(recalibration.error)})"
-        return f"Recalibration was tried on {rows} and is not used: with it, their CRPS is {change} {error}."
-    return (
-        f"The predicted distributions are recalibrated by a monotone map of their cdf, fitted to {rows}. The CRPS "
-        f"improved by {gain}; each row was scored with a map fitted to other rows. Aleatoric and epistemic variance "
-        "are those of the mixture, scaled to the recalibrated variance."
-    )
-
-
-def describe_uncertainty(evidence: Evidence, groups: list[RowGroup]) -> list[tuple[str, str]]:
-    """Explain why the model is uncertain, and where its intervals are too narrow; return (topic, sentences)."""
-    whole = summarize_group("", "all rows", evidence, np.arange(len(evidence.y)))
-    min_rows = max(_MIN_ROWS, _MIN_SHARE * whole.rows)
-    large = [group for group in groups if group.rows >= min_rows]
-    reason = ""
-    if evidence.components == 1:
-        reason = "A single model has no epistemic uncertainty: fit several members to measure it."
-    elif whole.share < _MIN_DISAGREEMENT:
-        reason = (
-            f"The {evidence.components} components of the mixture agree: their disagreement is {percent(whole.share)} "
-            "of the variance. The rest is noise in the counts, which more training rows would not remove."
-        )
-    elif large:
-        group = max(large, key=lambda group: group.share)
-        reason = (
-            f"{percent(1 - whole.share)} of the variance is noise in the counts (aleatoric), {percent(whole.share)} is "
-            f"disagreement between the components (epistemic). They disagree most where {group.column} is "
-            f"{group.label} ({percent(group.share)}): more training rows of that kind would help."
-        )
-    topics = [("Reason", reason)] if reason else []
-    # The group with the lowest coverage, if this is more than chance, corrected for the number of groups.
-    highest = {
-        group: wilson_interval(group.coverage, group.effective_rows, bonferroni_z(len(large)))[1] for group in large
-    }
-    weakest = min(large, key=highest.__getitem__, default=whole)
-    if highest.get(weakest, 1.0) < LEVEL:
-        words = (
-            f"Where {weakest.column} is {weakest.label}, the {percent(LEVEL, 0)} interval covers only "
-            f"{percent(weakest.coverage)} of {weakest.rows:,} rows. Do not rely on it there."
-        )
-        topics.append(("Narrow intervals", words))
-    return topics

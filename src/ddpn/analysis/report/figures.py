@@ -7,9 +7,11 @@ import numpy as np
 import torch
 from markupsafe import Markup
 
-from ddpn.analysis import plots
 from ddpn.analysis.explanations import Effect, Importances
-from ddpn.analysis.report.evidence import LEVEL, Evidence
+from ddpn.analysis.pit import Pit
+from ddpn.analysis.plots import explanations, panels, predictions
+from ddpn.analysis.report.evidence import Evidence
+from ddpn.analysis.row_scores import COVERAGE as LEVEL
 from ddpn.prediction.figure import bin_probabilities, draw_masses
 from ddpn.runtime.display import format_number, percent, plural
 
@@ -37,7 +39,7 @@ class Figure(NamedTuple):
 
 def to_figure(drawing: "Drawing", name: str, title: str, description: str, caption: str = "") -> Figure:
     """Convert a matplotlib figure to a figure of the report; `name` is unique, `description` is for screen readers."""
-    return Figure(name, title, Markup(plots.render_svg(drawing, name, title, description)), caption)
+    return Figure(name, title, Markup(panels.render_svg(drawing, name, title, description)), caption)
 
 
 def draw_scatter(evidence: Evidence, target: str) -> Figure:
@@ -46,7 +48,7 @@ def draw_scatter(evidence: Evidence, target: str) -> Figure:
     rows = order[np.round(np.linspace(0, len(y) - 1, min(_MAX_POINTS, len(y)))).astype(int)]
     inside = evidence.scores.coverage[rows] > 0
     mean, low, high = (values[rows] for values in (evidence.mean, evidence.low, evidence.high))
-    log = plots.wants_log(np.concatenate([mean, high, y]))
+    log = panels.wants_log(np.concatenate([mean, high, y]))
     description = f"{(~inside).sum()} of {len(rows)} rows shown are outside their {percent(LEVEL, 0)} interval."
     if len(rows) < len(y):
         description = f"{len(rows)} of {plural(len(y), 'row')}, evenly spread over the predictions. {description}"
@@ -54,22 +56,22 @@ def draw_scatter(evidence: Evidence, target: str) -> Figure:
     if log:
         caption += " Both axes are logarithmic, in 1 + count."
     draw = partial(
-        plots.draw_scatter,
+        predictions.draw_scatter,
         label=f"predicted mean of {target}",
         mean=mean,
         ends=np.array([low, high]),
         y=y[rows],
         inside=inside,
-        tenths=plots.summarize_tenths(evidence.mean, y, evidence.weight),
+        tenths=predictions.summarize_tenths(evidence.mean, y, evidence.weight),
         log=log,
     )
-    return to_figure(plots.draw_panel(draw), "scatter", "Predicted and observed", description, caption)
+    return to_figure(panels.draw_panel(draw), "scatter", "Predicted and observed", description, caption)
 
 
-def draw_pit(pit: plots.Pit, shape: str) -> Figure:
+def draw_pit(pit: Pit, shape: str) -> Figure:
     """Draw the PIT histogram; `shape` is a sentence about its shape."""
     heights = "Heights from left to right: " + ", ".join(f"{height:.2f}" for height in pit.heights) + "."
-    return to_figure(plots.draw_panel(partial(plots.draw_pit, pit=pit)), "pit", "PIT histogram", heights, shape)
+    return to_figure(panels.draw_panel(partial(predictions.draw_pit, pit=pit)), "pit", "PIT histogram", heights, shape)
 
 
 def draw_importance(importances: Importances, key: str, title: str) -> Figure:
@@ -79,8 +81,8 @@ def draw_importance(importances: Importances, key: str, title: str) -> Figure:
     for one in shown:
         rounded = round(100 * one.strength(key), digits)
         words.append(f"{rounded:{'+' if key == 'crps' and rounded else ''}.{digits}f}%")
-    draw = partial(plots.draw_importance, importances=shown, of=key, words=words)
-    drawing = plots.draw_panel(draw, plots.bars_height(len(shown)), margins=plots.NAMED)
+    draw = partial(explanations.draw_importance, importances=shown, of=key, words=words)
+    drawing = panels.draw_panel(draw, panels.bars_height(len(shown)), margins=panels.NAMED)
     caption = ""
     if len(importances.results) > len(shown):
         caption = f"The {len(shown)} largest of {plural(importances.columns, 'column')} are shown."
@@ -97,15 +99,15 @@ def draw_effect(effect: Effect, quantity: str, name: str, scale: tuple[float, fl
     caption = f"From {low[0]} where {effect.name} is {low[1]} to {high[0]} where it is {high[1]}."
     if len(order) == 1:
         caption = f"{format_mean(curve.typical)}: these rows have one value only, {points[0]}."
-    draw = partial(plots.draw_effect, one=effect, curve=curve, scale=scale)
+    draw = partial(explanations.draw_effect, one=effect, curve=curve, scale=scale)
     if effect.is_line:
-        drawing = plots.draw_panel(draw, margins=plots.BESIDE if effect.has_missing else plots.PLAIN)
+        drawing = panels.draw_panel(draw, margins=panels.BESIDE if effect.has_missing else panels.PLAIN)
     else:
         kept = effect.frequent
         if len(kept) < len(effect.points):
             caption += f" The {len(kept)} most frequent of {len(effect.points)} levels are shown."
         words = [format_mean(float(curve.level[i])) for i in kept]
-        drawing = plots.draw_panel(partial(draw, words=words), plots.bars_height(len(kept)), margins=plots.NAMED)
+        drawing = panels.draw_panel(partial(draw, words=words), panels.bars_height(len(kept)), margins=panels.NAMED)
     return to_figure(drawing, name, f"{effect.name}: {quantity}", caption, caption)
 
 
@@ -121,7 +123,7 @@ def draw_distribution(evidence: Evidence, row: int, name: str) -> Markup:
     interval = float(evidence.low[row]), float(evidence.high[row])
     description = f"Most likely around {edges[int(np.argmax(shares))]:,.0f}; observed {y:,.0f}."
     draw = partial(draw_masses, edges=edges, shares=shares[:, 0], interval=interval, y=y)
-    drawing = plots.draw_panel(draw, 1.5, 2.9, (0.15, 0.2))
+    drawing = panels.draw_panel(draw, 1.5, 2.9, (0.15, 0.2))
     drawing.axes[0].set_yticks([])
     title = f"Predicted probabilities of row {evidence.labels[row]}"
-    return Markup(plots.render_svg(drawing, name, title, description))
+    return Markup(panels.render_svg(drawing, name, title, description))

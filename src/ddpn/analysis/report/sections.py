@@ -10,22 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from ddpn.analysis import plots
 from ddpn.analysis.explanations import Effects, Explanation, Importances, effects, importance
 from ddpn.analysis.explanations.inputs import MISSING, FittedModel
 from ddpn.analysis.leaderboard_table import tabulate_scores
-from ddpn.analysis.report.evidence import (
-    LEVEL,
-    Evidence,
-    RowGroup,
-    describe_coverage,
-    describe_errors,
-    describe_pit,
-    describe_recalibration,
-    describe_uncertainty,
-    group_by_column,
-    summarize_group,
-)
+from ddpn.analysis.pit import Pit
+from ddpn.analysis.plots import explanations
+from ddpn.analysis.report.evidence import Evidence
 from ddpn.analysis.report.figures import (
     Figure,
     draw_distribution,
@@ -35,6 +25,15 @@ from ddpn.analysis.report.figures import (
     draw_scatter,
     format_mean,
 )
+from ddpn.analysis.report.row_groups import RowGroup, group_by_column, summarize_group
+from ddpn.analysis.report.sentences import (
+    describe_coverage,
+    describe_errors,
+    describe_pit,
+    describe_recalibration,
+    describe_uncertainty,
+)
+from ddpn.analysis.row_scores import COVERAGE as LEVEL
 from ddpn.members import format_member_label
 from ddpn.members.folds import get_fold_copies
 from ddpn.members.networks import Networks
@@ -99,7 +98,7 @@ def collect_content(
     model: FittedModel, evidence: Evidence, explanation: Explanation, target: str, task: JsonObject
 ) -> dict[str, object]:
     """Collect everything that the template shows, by its names in the template. The template skips empty sections."""
-    board, pit = evidence.board, plots.Pit.from_blocks(evidence.dists, evidence.y, evidence.weight)
+    board, pit = evidence.board, Pit.from_blocks(evidence.dists, evidence.y, evidence.weight)
     importances = explanation.importance or Importances([], 0, len(evidence.inputs.columns), 0, 0)
     groups_of_columns = important_groups(importances, evidence)
     mood, sign = _MOODS[board.verdict.level]
@@ -138,7 +137,7 @@ def collect_content(
 # Verdict, accuracy, calibration and uncertainty ----------------------------------------------------------------------
 
 
-def describe_verdict(evidence: Evidence, target: str, pit: plots.Pit, groups: list[RowGroup]) -> Facts:
+def describe_verdict(evidence: Evidence, target: str, pit: Pit, groups: list[RowGroup]) -> Facts:
     """Return sentences about errors of `target`, intervals, calibration and uncertainty, as (topic, sentences)."""
     board = evidence.board
     return [
@@ -250,7 +249,7 @@ def draw_effects(effects: Effects) -> list[tuple[Figure, Figure]]:
     if not effects.results:
         return []
     mean, spread = (
-        plots.choose_axis_limits([getattr(effect, name) for effect in effects]) for name in ("mean", "spread")
+        explanations.choose_axis_limits([getattr(effect, name) for effect in effects]) for name in ("mean", "spread")
     )
     return [
         (

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints, register_kl
 
-from ddpn.distributions import components, normalizer_table, torch_formulas
+from ddpn.distributions import calls, normalizer_table, torch_formulas
 from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_positive, needs_validation
 from ddpn.distributions.families.mean_double_poisson import MeanDoublePoisson
 from ddpn.distributions.kernels.by_mean import solve_rates
@@ -209,7 +209,7 @@ def _table(ends: tuple[float, ...]) -> np.ndarray:
     """Return the table of log c, computed at the first call, which takes up to a second."""
 
     def at_zero(mu: np.ndarray, gamma: np.ndarray) -> np.ndarray:
-        return components.call_per_row(compute_log_probs, DoublePoisson.family, (np.zeros_like(mu), mu, gamma), 4)
+        return calls.call_per_row(compute_log_probs, DoublePoisson.family, (np.zeros_like(mu), mu, gamma), 4)
 
     return normalizer_table.compute_table(at_zero, ends)
 
@@ -301,5 +301,5 @@ def _solve_for_variance(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor,
 
 def _solve_location(mean: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
     """Solve for the log mu at which a Double Poisson has a given mean; return log mu and the variance."""
-    log_mu, variance = components.call_per_row(solve_rates, MeanDoublePoisson.family, [mean.numpy(), gamma.numpy()], 2)
+    log_mu, variance = calls.call_per_row(solve_rates, MeanDoublePoisson.family, [mean.numpy(), gamma.numpy()], 2)
     return torch.from_numpy(log_mu), torch.from_numpy(variance)

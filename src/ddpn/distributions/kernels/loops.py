@@ -175,7 +175,7 @@ def fill_arena(family, components, weights, column, limit, arena, used, slices, 
 
 
 def summarise(arena, slices, walks, weights, groups, cdf_map, inputs, entropy, work, is_long, results):
-    """Compute the statistics of rows from the weights of their components: the five arrays of `components.Summaries`.
+    """Compute the statistics of rows from the weights of their components: the five arrays of `summaries.Summaries`.
 
     `inputs` are levels of quantiles (n, L), counts y to score (n, Q) and levels of narrowest intervals, (n, 1) or (n,
     0). `cdf_map` (2, knots) is a recalibration map of the cdfs, or has no knots. Rows with more counts than fit into

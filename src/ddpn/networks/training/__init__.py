@@ -2,8 +2,8 @@
 
 from ddpn.networks.training.batches import PerNetworkRows, RowStream, StreamedRows, TensorRows
 from ddpn.networks.training.config import Runtime, TrainingConfig
+from ddpn.networks.training.history import History
 from ddpn.networks.training.loop import fit
-from ddpn.networks.training.state import History
 from ddpn.rows.count_rows import CountRows
 
 __all__ = [

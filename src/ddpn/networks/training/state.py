@@ -1,29 +1,26 @@
-"""The state of a training: weights, optimizer, history, and the checkpoint from which it resumes.
+"""The state of a training, and the checkpoint from which it resumes.
 
-The weights of an ensemble are one (M, D) tensor, and the modules' parameters are views of it. So clipping, averaging,
-keeping the best epoch and rolling back a network are one operation each, and the `Optimizer` sees a single tensor.
 `State` holds everything on which later epochs depend, and the best weights so far.
 """
 
-import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.optim.adamw import adamw
+from torch import Tensor
 
-from ddpn.networks.backbones.members import Frozen, NetworkList, make_generators
+from ddpn.networks.backbones.members import make_generators
 from ddpn.networks.model import CountModel
 from ddpn.networks.training.batches import PerNetworkRows, Source, StreamedRows
 from ddpn.networks.training.config import TrainingConfig
-from ddpn.runtime.errors import ConfigError, InputError, TrainingError
+from ddpn.networks.training.history import History
+from ddpn.networks.training.optimizer import Optimizer
+from ddpn.networks.training.weights import Buffers, FlatWeights
+from ddpn.runtime.errors import InputError, TrainingError
 from ddpn.runtime.validation import format_rows, join_words
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.tensor_files import fingerprint, read
@@ -34,269 +31,6 @@ _ORDER_SEED = 2**31
 _MAX_ROLLBACKS = 3
 #: Prefixes of the names of buffers, current ones and those of the best epoch.
 _BUFFERS, _BEST_BUFFERS = "buffers/", "best_buffers/"
-#: Torch's containers of parameters, whose parameters may have an axis for networks.
-_PARAMETER_CONTAINERS = (nn.ParameterList, nn.ParameterDict)
-#: Adam's usual constants. Weight decay is applied separately, because biases do not decay.
-_ADAM: JsonObject = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
-_ADAM |= {"fused": True, "amsgrad": False, "maximize": False}
-#: The number of tensors that torch's fused AdamW updates in one launch.
-_FUSED_TENSORS = 36
-
-
-# Weights and optimizer ------------------------------------------------------------------------------------------------
-
-
-class _Weight(NamedTuple):
-    """One parameter of every network: a tensor whose first axis belongs to the networks, or one tensor per network."""
-
-    tensors: list[nn.Parameter]
-    n_networks: int
-    is_decayed: bool
-
-    def rows(self, tensors: list[Tensor]) -> Tensor:
-        """Arrange values or gradients as one row per network. Shape: (M, D)."""
-        if len(tensors) == 1:
-            return tensors[0].reshape(self.n_networks, -1)
-        return torch.stack([tensor.reshape(-1) for tensor in tensors])
-
-    def view(self, values: Tensor) -> None:
-        """Make the parameters views of `values` (M, D)."""
-        stacked = len(self.tensors) == 1
-        for parameter, part in zip(self.tensors, [values] if stacked else values, strict=True):
-            parameter.data = part.view(parameter.shape)
-
-
-class FlatWeights:
-    """The weights and gradients of all networks as two tensors, `values` and `grad`, of shape (M, D).
-
-    `decayed` (D,) is 1 for weights, and 0 for biases and scales of norms. Every trainable parameter must have the
-    networks on its first axis, or belong to a `backbones.NetworkList`.
-    """
-
-    def __init__(self, model: nn.Module, n_networks: int) -> None:
-        self._weights = [*_find_stacked_weights(model, n_networks), *_find_looped_weights(model, n_networks)]
-        self.parameters = [p for weight in self._weights for p in weight.tensors]
-        parts = [weight.rows([p.detach() for p in weight.tensors]) for weight in self._weights]
-        self.values = torch.cat(parts, dim=1)
-        self.grad = torch.zeros_like(self.values)
-        decayed = [torch.full_like(part[0], float(w.is_decayed)) for part, w in zip(parts, self._weights, strict=True)]
-        self.decayed = torch.cat(decayed)
-        widths = [part.shape[1] for part in parts]
-        for weight, values in zip(self._weights, self.values.split(widths, dim=1), strict=True):
-            weight.view(values)
-
-    def add_gradient(self, loss: Tensor, fresh: bool) -> None:
-        """Compute the gradient of a scalar; write it to `grad` if `fresh`, else add it."""
-        # `allow_unused`: a user's network may have weights that its forward pass does not use.
-        gradients = iter(torch.autograd.grad(loss, self.parameters, allow_unused=True, materialize_grads=True))
-        parts = [weight.rows([next(gradients) for _ in weight.tensors]) for weight in self._weights]
-        if fresh:
-            torch.cat(parts, dim=1, out=self.grad)
-        else:
-            self.grad += torch.cat(parts, dim=1)
-
-    def norms(self) -> Tensor:
-        """Compute the gradient norm of each network. Shape: (M,)."""
-        return torch.linalg.vector_norm(self.grad, dim=1)
-
-
-def _find_stacked_weights(model: nn.Module, n_networks: int) -> list[_Weight]:
-    looped = {id(p) for module in model.modules() if isinstance(module, NetworkList) for p in module.parameters()}
-    # Torch's own layers have no axis for networks, even if an axis happens to have the same length.
-    torchs = [m for m in model.modules() if type(m).__module__.startswith("torch.nn.modules.")]
-    shared = {id(p) for m in torchs if not isinstance(m, _PARAMETER_CONTAINERS) for p in m.parameters(recurse=False)}
-    weights = []
-    for name, p in model.named_parameters():
-        if not p.requires_grad or id(p) in looped:
-            continue
-        if p.dim() == 0 or len(p) != n_networks or id(p) in shared:
-            must, got = f"have the {n_networks} networks along their first axis", f"{name} of shape {tuple(p.shape)}"
-            remedy = "Build the network from the layers of ddpn.networks.backbones, or wrap it in NetworkList."
-            raise ConfigError(f"parameters must {must}, got {got}. {remedy}")
-        weights.append(_Weight([p], n_networks, not name.endswith("bias")))
-    return weights
-
-
-def _find_looped_weights(model: nn.Module, n_networks: int) -> list[_Weight]:
-    weights = []
-    for module in model.modules():
-        if isinstance(module, NetworkList):
-            if len(module) != n_networks:
-                raise ConfigError(
-                    f"NetworkList must hold the {n_networks} networks of the training, got {len(module)}."
-                )
-            for together in zip(*(network.parameters() for network in module), strict=True):
-                if together[0].requires_grad:
-                    weights.append(_Weight(list(together), n_networks, together[0].dim() > 1))
-    return weights
-
-
-def find_trained_buffers(model: nn.Module) -> dict[str, Tensor]:
-    """Find persistent buffers, such as running statistics, outside frozen networks."""
-    frozen = {id(b) for module in model.modules() if isinstance(module, Frozen) for b in module.buffers()}
-    persistent = set(model.state_dict())
-    return {name: b for name, b in model.named_buffers() if name in persistent and id(b) not in frozen}
-
-
-def find_trained_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Find the tensors that a training changes: trainable weights, and buffers outside frozen networks."""
-    weights = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
-    return weights | find_trained_buffers(model)
-
-
-class Buffers:
-    """The buffers of a model that training can change, by name, with the network that each belongs to.
-
-    Buffers that all networks share, such as a table of constants, are included so that checkpoints contain them.
-    """
-
-    def __init__(self, model: nn.Module, n_networks: int) -> None:
-        loops = [module for module in model.modules() if isinstance(module, NetworkList)]
-        owners = {id(b): k for loop in loops for k, network in enumerate(loop) for b in network.buffers()}
-        self._owned: dict[str, tuple[Tensor, int | None]] = {}
-        for name, buffer in find_trained_buffers(model).items():
-            if id(buffer) in owners or buffer.dim() == 0 or len(buffer) != n_networks:
-                self._owned[name] = buffer, owners.get(id(buffer))
-            else:
-                self._owned |= {f"{name}/{k}": (buffer[k], k) for k in range(n_networks)}
-
-    def copy_values(self) -> dict[str, Tensor]:
-        """Copy the current values."""
-        return {name: buffer.clone() for name, (buffer, _) in self._owned.items()}
-
-    def load(self, tensors: dict[str, Tensor], network: int | None = None) -> None:
-        """Load values that `copy_values` returned; with `network`, only those of this network."""
-        for name, (buffer, owner) in self._owned.items():
-            if network in (None, owner):
-                buffer.copy_(tensors[name])
-
-    def copy_network(self, tensors: dict[str, Tensor], network: int) -> None:
-        """Write the current values of one network, and of shared buffers, into the result of `copy_values`."""
-        for name, (buffer, owner) in self._owned.items():
-            if owner in (None, network):
-                tensors[name].copy_(buffer)
-
-
-def hash_frozen_tensors(model: nn.Module) -> int:
-    """Hash the tensors that training neither changes nor saves."""
-    changing, total = set(find_trained_tensors(model)), 0
-    for name, tensor in model.state_dict().items():
-        total = total if name in changing else fingerprint(tensor, total)
-    return total
-
-
-class Optimizer:
-    """AdamW on one flat tensor, with decoupled decay of weights (not biases) and an exponential average of the weights.
-
-    `healthy` (M,) is True for networks whose loss and gradient were finite in the last step. Other networks do not
-    learn from the step. On a CPU, their weights stay unchanged, because they are rolled back at once.
-    """
-
-    def __init__(self, flat: FlatWeights, config: TrainingConfig) -> None:
-        self.flat, self.config = flat, config
-        self._on_host = flat.values.device.type == "cpu"
-        # In float32 whatever the default dtype, because torch's fused kernel counts steps in float32.
-        number = partial(torch.tensor, dtype=torch.float32, device=flat.values.device)
-        # Tensors on the device, because a captured graph reads them at every replay.
-        self.lr, self.step, self._one = number(config.lr), number(0.0), number(1.0)
-        self.average = flat.values.clone() if config.ema else flat.values
-        self.healthy = flat.values.new_ones(len(flat.values), dtype=torch.bool)
-        self.exp_avg, self.exp_avg_sq = torch.zeros_like(flat.values), torch.zeros_like(flat.values)
-        # A fused kernel uses few blocks per tensor, so that one long tensor would leave most of a GPU idle.
-        pieces = 1 if self._on_host else _FUSED_TENSORS
-        self.adam_steps = number([0.0] * pieces)
-        states = (flat.values, flat.grad, self.exp_avg, self.exp_avg_sq)
-        self._pieces = [list(t.view(-1).tensor_split(pieces)) for t in states]
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return every tensor that later steps depend on, except the learning rate."""
-        named = {"values": self.flat.values, "exp_avg": self.exp_avg, "exp_avg_sq": self.exp_avg_sq}
-        named |= {"step": self.step, "adam_steps": self.adam_steps}
-        return named | ({"average": self.average} if self.config.ema else {})
-
-    @torch.no_grad()
-    def apply(self, loss: Tensor) -> None:
-        """Update the weights with the gradient in `flat.grad`; the `loss` (M,) shows which networks are healthy."""
-        norms = self.flat.norms()
-        self.healthy = (norms + loss).abs() < torch.inf
-        before = self.flat.values.clone() if self._on_host else None
-        self.flat.grad.masked_fill_(~self.healthy.unsqueeze(1), 0.0)
-        if self.config.clip is not None:
-            # Gradients longer than the bound are scaled down; a gradient of 0 stays 0.
-            self.flat.grad.mul_((self.config.clip / norms).clamp_(max=1.0).nan_to_num_(nan=1.0).unsqueeze(1))
-        if self.config.weight_decay:
-            self.flat.values.mul_(torch.addcmul(self._one, self.flat.decayed, self.lr, value=-self.config.weight_decay))
-        values, grads, averages, squares = self._pieces
-        steps, captured = list(self.adam_steps), not self._on_host
-        adamw(values, grads, averages, squares, [], steps, capturable=captured, lr=self.lr, **_ADAM)
-        self.step += 1.0
-        if self.config.ema:
-            # At first the average covers fewer steps, so that the initial weights soon disappear from it.
-            keep = torch.clamp((1.0 + self.step) / (10.0 + self.step), max=self.config.ema)
-            self.average.lerp_(self.flat.values, 1.0 - keep)
-        if before is not None:
-            self.flat.values[~self.healthy] = before[~self.healthy]
-
-
-# History, state and checkpoints ---------------------------------------------------------------------------------------
-
-
-@dataclass
-class History:
-    """The history of a training.
-
-    Attributes
-    ----------
-    epochs : list of dict
-        One record per epoch: loss and score of each network, learning rate, seconds.
-    best_epoch, best_score : list
-        The best epoch of each network, and its score.
-    rollbacks : list of str
-        One sentence per rollback: a network was reset to the start of an epoch after a non-finite loss.
-    stopped : str
-        The reason why the training ended before its last epoch, else "".
-    interrupted : bool
-        True if Ctrl-C ended the training.
-    """
-
-    epochs: list[JsonObject] = field(default_factory=list)
-    best_epoch: list[int] = field(default_factory=list)
-    best_score: list[float] = field(default_factory=list)
-    rollbacks: list[str] = field(default_factory=list)
-    stopped: str = ""
-    interrupted: bool = False
-
-    def __post_init__(self) -> None:
-        # JSON has no infinity, so the score of a network that was never validated is None there.
-        self.best_score = [math.inf if score is None else score for score in self.best_score]
-
-    @property
-    def seconds(self) -> float:
-        """The time of training and validation, over all sessions of a resumed training."""
-        return sum(record["seconds"] for record in self.epochs)
-
-    def select_networks(self, networks: slice) -> "History":
-        """Return the history of some networks, given by their positions."""
-        epochs = [{k: v[networks] if isinstance(v, list) else v for k, v in record.items()} for record in self.epochs]
-        best, scores = self.best_epoch[networks], self.best_score[networks]
-        return replace(self, epochs=epochs, rollbacks=list(self.rollbacks), best_epoch=best, best_score=scores)
-
-    @classmethod
-    def from_parts(cls, parts: Sequence["History"]) -> "History":
-        """Join the histories of networks that were trained together; the inverse of `select_networks`."""
-        epochs = []
-        for records in zip(*(part.epochs for part in parts), strict=True):
-            lists = {
-                k: [v for record in records for v in record[k]] for k, v in records[0].items() if isinstance(v, list)
-            }
-            epochs.append(records[0] | lists)
-        best, scores = ([v for part in parts for v in getattr(part, name)] for name in ("best_epoch", "best_score"))
-        return replace(parts[0], epochs=epochs, best_epoch=best, best_score=scores)
-
-    def as_dict(self) -> JsonObject:
-        """Return a copy with plain values for a manifest."""
-        plain = {name: list(value) if isinstance(value, list) else value for name, value in vars(self).items()}
-        return plain | {"best_score": [score if score < math.inf else None for score in self.best_score]}
 
 
 class Snapshot(NamedTuple):

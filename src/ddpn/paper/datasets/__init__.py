@@ -3,17 +3,8 @@
 from typing import TYPE_CHECKING
 
 from ddpn.paper.datasets.coco import coco_people
-from ddpn.paper.datasets.dataset import (
-    DATASETS,
-    Dataset,
-    DatasetStatus,
-    Split,
-    data_folder,
-    dataset_status,
-    download,
-    load,
-    split,
-)
+from ddpn.paper.datasets.dataset import Dataset, Split, split
+from ddpn.paper.datasets.sources import DATASETS, DatasetStatus, data_folder, dataset_status, download, load
 from ddpn.paper.datasets.texts import bible, reviews
 from ddpn.runtime.extras import import_on_use
 

@@ -16,7 +16,8 @@ import zipfile
 import numpy as np
 import torch
 
-from ddpn.paper.datasets.dataset import LARGE_SHARES, SOURCES, Dataset, as_counts, data_folder, split
+from ddpn.paper.datasets.dataset import LARGE_SHARES, Dataset, as_counts, split
+from ddpn.paper.datasets.sources import SOURCES, data_folder
 from ddpn.runtime.errors import InputError
 
 SOURCE = SOURCES["inventory"]

@@ -7,15 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ddpn.paper.datasets.dataset import (
-    LARGE_SHARES,
-    SOURCES,
-    Dataset,
-    as_counts,
-    data_folder,
-    read_columns,
-    split,
-)
+from ddpn.paper.datasets.dataset import LARGE_SHARES, Dataset, as_counts, read_columns, split
+from ddpn.paper.datasets.sources import SOURCES, data_folder
 from ddpn.runtime.errors import InputError
 
 SOURCE = SOURCES["coco_people"]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ddpn.paper.datasets.dataset import SOURCES, Dataset, as_counts, data_folder, fetch, read_columns, split
+from ddpn.paper.datasets.dataset import Dataset, as_counts, read_columns, split
+from ddpn.paper.datasets.sources import SOURCES, data_folder, fetch
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import format_rows, join_words

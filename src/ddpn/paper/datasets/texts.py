@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.paper.datasets.dataset import LARGE_SHARES, SOURCES, Dataset, Texts, data_folder, split
+from ddpn.paper.datasets.dataset import LARGE_SHARES, Dataset, Texts, split
+from ddpn.paper.datasets.sources import SOURCES, data_folder
 from ddpn.runtime.errors import InputError
 
 SOURCE = SOURCES["reviews"]

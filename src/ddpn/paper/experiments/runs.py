@@ -19,7 +19,7 @@ from ddpn.networks.backbones import MLP
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, TrainingConfig, fit
 from ddpn.networks.training.batches import SCORED_ROWS_PER_TRAINED_ROW
-from ddpn.networks.training.state import find_trained_tensors
+from ddpn.networks.training.weights import find_trained_tensors
 from ddpn.paper.datasets.dataset import PARTS
 from ddpn.paper.experiments.catalogue import Experiment, Run
 from ddpn.paper.experiments.rows import ExperimentRows, make_network

@@ -13,8 +13,8 @@ from torch import Tensor
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, TensorRows, TrainingConfig
 from ddpn.networks.training.batches import MemoryBatches
-from ddpn.networks.training.loop import mean_scores
-from ddpn.networks.training.state import find_trained_tensors
+from ddpn.networks.training.validation import mean_scores
+from ddpn.networks.training.weights import find_trained_tensors
 from ddpn.runtime.errors import ConfigError
 from ddpn.storage.tensor_files import read, write
 

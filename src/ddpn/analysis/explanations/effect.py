@@ -1,0 +1,184 @@
+"""`Effects`: the curves of columns that `effects` returns, as tables and figures."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from ddpn.analysis.explanations.results import ByColumn, Table
+from ddpn.runtime.display import value_text
+from ddpn.tables.columns import Kind
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+#: The half-width of a 90% band in standard errors.
+_Z = 1.6449
+#: The most values of a numeric column that figures show as bars instead of a line, and the most bars of a figure.
+_MAX_BAR_VALUES, _MAX_BARS = 6, 12
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The effect of a column on one quantity, at the points of an `Effect`.
+
+    Attributes
+    ----------
+    quantity : str
+        "mean", "variance / mean" (1 for a Poisson) or, for a Gaussian likelihood, "standard deviation".
+    effect : array, shape (points,)
+        The accumulated local effect, with a mean of 0 over the rows. With `log`, it is the effect on the natural
+        logarithm of the quantity: 0.69 doubles the quantity.
+    error : array, shape (points,)
+        The standard error of the effect, which combines a bootstrap over the rows with the disagreement of the
+        mixture's components.
+    base : float
+        The mean of the quantity (with `log`, of its logarithm) over the rows.
+    log : bool
+        True if effects are on the log scale, as for all likelihoods but the Gaussian.
+    """
+
+    quantity: str
+    effect: np.ndarray
+    error: np.ndarray
+    base: float
+    log: bool
+
+    def _at(self, effect: np.ndarray) -> np.ndarray:
+        return np.exp(self.base + effect) if self.log else self.base + effect
+
+    @property
+    def level(self) -> np.ndarray:
+        """The quantity at each point, for a row that is otherwise typical. The mean is in counts."""
+        return self._at(self.effect)
+
+    @property
+    def low(self) -> np.ndarray:
+        """The lower end of the 90% band of `level`."""
+        return self._at(self.effect - _Z * self.error)
+
+    @property
+    def high(self) -> np.ndarray:
+        """The upper end of the 90% band of `level`."""
+        return self._at(self.effect + _Z * self.error)
+
+    @property
+    def typical(self) -> float:
+        """The quantity of a typical row, whose effect is 0."""
+        return float(self._at(np.zeros(1))[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Effect:
+    """The effect of one column on the mean and on the spread of the prediction.
+
+    Attributes
+    ----------
+    name : str
+        The column.
+    kind : str
+        The kind of the column: "number", "boolean", "category" or "category of numbers".
+    points : list
+        The values at which the effect is measured. For a numeric column they are quantiles, or all values if there are
+        few. For a category they are levels, sorted by their effect on the mean, or by size if all are numbers.
+        "missing" comes last, if values are missing.
+    share : array, shape (points,)
+        The share of rows at or around each point.
+    mean, spread : Curve
+        The effects on the mean and on the spread.
+    continuous : bool
+        True if the points are quantiles of a number, so that other values lie between them.
+    has_missing : bool
+        True if the last point stands for missing values.
+    is_day : bool
+        Whether the points are days since 1970, which are shown as dates.
+    """
+
+    name: str
+    kind: Kind
+    points: list[float | bool | str]
+    share: np.ndarray
+    mean: Curve
+    spread: Curve
+    continuous: bool
+    has_missing: bool
+    is_day: bool = False
+
+    def format_points(self) -> list[str]:
+        """Write the points as texts."""
+        return [value_text(point, self.is_day) for point in self.points]
+
+    def strength(self, of: str = "mean") -> float:
+        """Return the standard deviation of the effect over the rows: how strongly the column changes predictions.
+
+        Parameters
+        ----------
+        of : {"mean", "spread"}
+            The effect to use: on the mean or on the spread.
+        """
+        return float(np.sqrt(self.share @ getattr(self, of).effect ** 2))
+
+    @property
+    def is_line(self) -> bool:
+        """True if a figure shows a line (a number with more than a few values), False if it shows bars."""
+        return self.kind == Kind.NUMBER and len(self.points) - self.has_missing > _MAX_BAR_VALUES
+
+    @property
+    def frequent(self) -> list[int]:
+        """The positions of the most frequent points that fit into a figure with bars, in ascending order."""
+        return np.sort(np.argsort(-self.share, kind="stable")[:_MAX_BARS]).tolist()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Effects(ByColumn[Effect]):
+    """The effects of several columns: a sequence of `Effect` that can also be indexed by name.
+
+    Attributes
+    ----------
+    results : list of Effect
+        The effects, in the order of the columns.
+    rows, total : int
+        The number of rows that were used, and the number from which they were drawn.
+    library : {"polars", "pandas"}
+        What `to_frame` returns.
+    """
+
+    results: list[Effect]
+    rows: int
+    total: int
+    library: str = "polars"
+    measures: ClassVar[tuple[str, ...]] = ("mean", "spread")
+
+    def table(self) -> Table:
+        """Return a long table by columns, one row per point, ready for a data frame or for JSON."""
+        table: Table = {"column": [], "value": [], "share": []}
+        for one in self.results:
+            table["column"] += [one.name] * len(one.points)
+            table["value"] += one.format_points() if one.is_day else one.points
+            table["share"] += one.share.tolist()
+            for name, curve in (("mean", one.mean), ("spread", one.spread)):
+                for key, values in (("", curve.level), ("_low", curve.low), ("_high", curve.high)):
+                    table.setdefault(f"{name}{key}", []).extend(values.tolist())
+                table.setdefault(f"{name}_effect", []).extend(curve.effect.tolist())
+        return table
+
+    def plot(self, columns: Iterable[str] | None = None, max_columns: int = 6) -> "Figure":
+        """Draw the effects on the mean and on the spread, side by side.
+
+        Parameters
+        ----------
+        columns : list of str, optional
+            The columns to draw. Default: the columns with the strongest effects on the mean.
+        max_columns : int
+            The most columns to draw if `columns` is None.
+
+        Returns
+        -------
+        matplotlib Figure
+        """
+        from ddpn.analysis.plots.explanations import draw_effects
+
+        chosen = self.by("mean")[:max_columns] if columns is None else [self[name] for name in columns]
+        return draw_effects(chosen)

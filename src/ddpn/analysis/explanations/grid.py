@@ -1,0 +1,98 @@
+"""The points of a column at which its effect is measured, and how rows lie among them."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ddpn.tables.columns import Column, Kind
+from ddpn.tables.levels import parse_number_level
+
+#: The most levels of a category that are measured. The most frequent ones are chosen.
+_MAX_LEVELS = 20
+
+
+class EffectGrid(NamedTuple):
+    """The values of a column at which its effect is measured, and how the rows lie among them.
+
+    `points` are the values, and `source` has for each of them the position of a row with this value. `code` has for
+    every row the index of the point that is its value (if `discrete`) or the upper end of its bin. It is -1 if the
+    value is missing or not among the points. `missing` is True for rows with a missing value.
+    """
+
+    points: list[float | bool | str]
+    source: np.ndarray
+    code: np.ndarray
+    missing: np.ndarray
+    discrete: bool
+
+    @property
+    def shares(self) -> np.ndarray:
+        """The share of rows at each point. The rows of a bin are divided equally between its two ends."""
+        size, used = len(self.points), self.code[self.code >= 0]
+        counts = np.bincount(used, minlength=size).astype(float)
+        if not self.discrete:
+            counts = (counts + np.append(counts[1:], 0.0)) / 2.0
+        return counts / len(self.code)
+
+
+def make_grid(columns: list[Column], position: int, bins: int) -> EffectGrid:
+    """Make the grid of the column at `position`: all values or `bins` quantiles of a number, or levels of a category.
+
+    Of many levels, the most frequent are chosen.
+    """
+    column = columns[position]
+    missing = column.is_missing
+    if column.is_category:
+        order = _order_levels(columns, position)
+        lookup = np.full(len(column.levels) + 1, -1)  # the last entry serves code -1
+        lookup[order] = np.arange(len(order))
+        code = lookup[column.values.astype(int)]
+        source = np.array([int(np.argmax(code == point)) for point in range(len(order))], dtype=int)
+        return EffectGrid([column.levels[level] for level in order], source, code, missing, True)
+    values = np.unique(column.values[~missing])
+    discrete = len(values) <= bins * 3 // 2 + 1  # so that hours and months are shown one by one
+    edges = values
+    if not discrete:  # distinct quantiles, each of which is the value of a row
+        edges = np.unique(np.quantile(column.values[~missing], np.arange(bins + 1) / bins, method="inverted_cdf"))
+    code = np.where(missing, -1, np.minimum(np.searchsorted(edges, column.values), len(edges) - 1))
+    if not discrete:
+        code = np.where(missing, -1, np.maximum(code, 1))
+    source = np.array([int(np.argmax(column.values == edge)) for edge in edges], dtype=int)
+    points = [bool(edge) for edge in edges] if column.kind == Kind.BOOLEAN else edges.tolist()
+    return EffectGrid(points, source, code, missing, discrete)
+
+
+def _order_levels(columns: list[Column], position: int) -> np.ndarray:
+    """Return the codes of a category's most frequent levels, in the order in which effects are accumulated.
+
+    Numbers are sorted by size, other levels so that neighbouring levels are similar.
+
+    Effects are accumulated from each level to the next. If neighbours are similar in the other columns, both levels are
+    plausible for their rows (Apley and Zhu, 2020). Levels are sorted by the first principal component of their rows'
+    values in the other columns: mean ranks of numbers, and shares of levels.
+    """
+    column = columns[position]
+    number = column.count_levels()
+    # Sorted by the number of rows, then by name, so that the order of rows does not matter.
+    ranked = sorted(np.flatnonzero(number).tolist(), key=lambda level: (-number[level], column.levels[level]))
+    levels = np.array(ranked[:_MAX_LEVELS], dtype=int)
+    if len(levels) < 3:
+        return levels
+    numbers = [parse_number_level(column.levels[level]) for level in levels]
+    if None not in numbers:
+        return levels[np.argsort(np.array(numbers, dtype=float), kind="stable")]
+    profiles = []  # shape: (levels, features) each
+    for other in (candidate for index, candidate in enumerate(columns) if index != position):
+        if other.is_category:
+            size, codes = len(other.levels) + 1, other.values.astype(int)
+            codes = np.where(codes < 0, size - 1, codes)
+            counts = (np.bincount(codes[column.values == level], minlength=size) for level in levels)
+            profiles.append(np.stack([level_counts / level_counts.sum() for level_counts in counts]))
+        else:
+            values = np.unique(other.values, return_inverse=True)[1] / len(other.values)
+            profiles.append(np.stack([values[column.values == level].mean(keepdims=True) for level in levels]))
+    if not profiles:
+        return levels
+    profile = np.hstack(profiles)
+    first = np.linalg.svd(profile - profile.mean(0), full_matrices=False)[0][:, 0]
+    return levels[np.argsort(first * np.sign(first[np.abs(first).argmax()]), kind="stable")]

@@ -1,0 +1,154 @@
+"""Figures with one panel, their labels, scales and named bars, and the image that reports embed.
+
+`draw_panel` makes a figure with one panel, and `render_svg` its image.
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from html import escape
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+from unicodedata import east_asian_width
+
+import numpy as np
+
+from ddpn.runtime.display import value_text
+from ddpn.runtime.figures import ACCENT, BAND, BAR, CONTRAST, INK, MUTED, RULE, SOFT, figure_class, use_style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+#: The CSS names of the colours. A page has other colours in dark mode.
+_PAGE_COLORS = {
+    ACCENT: "accent", SOFT: "soft", CONTRAST: "contrast", BAND: "band", MUTED: "muted", RULE: "rule", INK: "ink",
+}  # fmt: skip
+#: The width of a level or column beside an axis, in points: fewer than the left margin has beside `NAMED` bars.
+_LABEL_POINTS = 106.0
+#: Sizes in inches: width and height of a figure, and heights of a named bar, of a line of a legend, and of an axis with
+#: its label.
+_WIDTH, _HEIGHT, _BAR_HEIGHT, _LEGEND_HEIGHT, _AXIS_HEIGHT = 4.3, 2.75, 0.25, 0.19, 0.5
+#: Left and right margins in inches: without named bars, with named bars, and with a mark beside the axes.
+PLAIN, NAMED, BESIDE = (0.62, 0.22), (1.62, 0.66), (0.62, 0.6)
+
+
+@use_style
+def draw_panel(
+    draw: Callable[["Axes"], object],
+    height: float = _HEIGHT,
+    width: float = _WIDTH,
+    margins: tuple[float, float] = PLAIN,
+    title: str = "",
+) -> "Figure":
+    """Make a figure with one panel, drawn by `draw`, and its legend above. `margins` are left and right, in inches."""
+    figure = figure_class()((width, height))
+    ax = figure.subplots()
+    draw(ax)
+    entries = ax.get_legend_handles_labels()
+    number = len(entries[1])
+    columns = 2 if number == 4 else 3
+    top = height - 0.12 - _LEGEND_HEIGHT * -(-number // columns) - 0.3 * bool(title)
+    edges = {
+        "left": margins[0] / width,
+        "right": 1 - margins[1] / width,
+        "bottom": _AXIS_HEIGHT / height,
+        "top": top / height,
+    }
+    figure.subplots_adjust(**edges)
+    if number:
+        position: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.1 / width, top / height)}
+        figure.legend(*entries, ncols=columns, columnspacing=1.1, handlelength=1.7, labelspacing=0.25, **position)
+    if title:
+        figure.suptitle(title, x=0.12 / width, ha="left", y=1 - 0.08 / height)
+    return figure
+
+
+@use_style
+def render_svg(figure: "Figure", name: str, title: str, description: str) -> str:
+    """Render a figure as an SVG element of a page: with text as text, the page's colours, and reproducible bytes.
+
+    `name` must be unique on the page; it prefixes all ids of the image. `title` and `description` are for screen
+    readers.
+    """
+    import matplotlib
+
+    buffer = StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with matplotlib.rc_context({"svg.hashsalt": name}), warnings.catch_warnings():
+        # Glyphs that matplotlib's font lacks are in the fonts of the browser.
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    body = buffer.getvalue().partition("<svg")[2].partition(">")[2].replace("xlink:href", "href")
+    body = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{name}-", body)
+    for color, variable in _PAGE_COLORS.items():
+        body = body.replace(f": {color}", f": var(--{variable})")
+    width, height = 72 * figure.get_size_inches()
+    return (
+        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-labelledby="{name}-t {name}-d">'
+        f'<title id="{name}-t">{escape(title)}</title><desc id="{name}-d">{escape(description)}</desc>{body}'
+    )
+
+
+def shorten_label(point: object) -> str:
+    """Write a value or a name of a column as a label of limited width, which keeps its beginning and its end.
+
+    >>> shorten_label("Aufnahme-Datum weekday"), shorten_label("ward")
+    ('Aufnahme… weekday', 'ward')
+    """
+    text = value_text(point)
+    short, kept = text, len(text)
+    while _estimate_width(short) > _LABEL_POINTS:
+        kept -= 1
+        short = f"{text[: kept // 2]}…{text[len(text) - (kept + 1) // 2 :]}"
+    return short
+
+
+def _estimate_width(text: str) -> float:
+    """Estimate the width of a label in points: that in a wide font such as matplotlib's, or a little more."""
+    wide = sum(character in "mwMW%@…" or east_asian_width(character) in "WF" for character in text)
+    narrow = sum(character in "fijlrtI .,:;'|()-" for character in text)
+    upper = sum(character.isupper() and character not in "MWI" for character in text)
+    return 9.0 * wide + 3.7 * narrow + 7.2 * upper + 5.8 * (len(text) - wide - narrow - upper)
+
+
+def _log1p(values: np.ndarray) -> np.ndarray:
+    """Return log(1 + x), which is finite at 0. The bar of 0 begins at -0.5."""
+    return np.log1p(np.maximum(values, -0.75))
+
+
+LOG_SCALE = {"functions": (_log1p, np.expm1)}
+
+
+def wants_log(values: np.ndarray) -> bool:
+    """Return True if a linear axis would crowd most counts at one end, because the largest are far from the median."""
+    return bool(values.max() > 60 and values.max() > 12 * (np.median(values) + 1))
+
+
+def bars_height(number: int) -> float:
+    """Return the height in inches of a figure with this number of named bars."""
+    return 0.35 + _AXIS_HEIGHT + _BAR_HEIGHT * number
+
+
+def draw_bars(
+    ax: "Axes",
+    names: Sequence[object],
+    level: np.ndarray,
+    reach: np.ndarray,
+    words: Sequence[str] = (),
+    label: str = "",
+) -> None:
+    """Draw named horizontal bars, the first on top, with whiskers `reach` (low, high) and `words` at the right."""
+    positions = np.arange(len(names))
+    ax.barh(positions, level, 0.66, **BAR, label=label)
+    ax.hlines(positions, *reach, color=INK, linewidth=1.3)
+    ax.set_yticks(positions, [shorten_label(name) for name in names])
+    for position, text in zip(positions, words, strict=False):
+        ax.annotate(
+            text, (1.02, position), xycoords=("axes fraction", "data"), va="center", fontsize=9, annotation_clip=False
+        )
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.grid(visible=False, axis="y")
+    ax.grid(visible=True, axis="x")
+    ax.axvline(0.0, color=MUTED, linewidth=0.8)

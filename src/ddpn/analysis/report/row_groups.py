@@ -1,0 +1,76 @@
+"""Groups of rows that share a value or a range of a column, with means over them."""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from ddpn.analysis.explanations.grid import make_grid
+from ddpn.analysis.report.evidence import Evidence
+from ddpn.runtime.display import value_text
+from ddpn.statistics import effective_rows, weighted_mean
+from ddpn.tables.columns import Column
+
+#: The number of ranges into which a numeric column is divided.
+_RANGES = 5
+
+
+class RowGroup(NamedTuple):
+    """Rows that share a value or a range of values of a column, with weighted means over them for tables and sentences.
+
+    `effective_rows` is their effective number, which is smaller than `rows` if weights differ.
+    """
+
+    column: str
+    label: str
+    rows: int
+    effective_rows: float
+    observed: float
+    aleatoric: float
+    epistemic: float
+    coverage: float
+    expected: float
+    mae: float
+
+    @property
+    def variance(self) -> float:
+        return self.aleatoric + self.epistemic
+
+    @property
+    def share(self) -> float:
+        """The epistemic share of the variance."""
+        return self.epistemic / self.variance if self.variance > 0 else 0.0
+
+
+def summarize_group(column: str, label: str, evidence: Evidence, rows: np.ndarray) -> RowGroup:
+    """Average counts, variances and scores over a group of rows, given by a mask or by positions.
+
+    `column` is the name of the column that defines the group, `label` the value or range that its rows share.
+    """
+    scores, weight = evidence.scores, evidence.weight[rows]
+    values = (evidence.y, evidence.aleatoric, evidence.epistemic, scores.coverage, scores.expected, scores.mae)
+    return RowGroup(
+        column,
+        label,
+        len(weight),
+        effective_rows(weight),
+        *(weighted_mean(column_values[rows], weight) for column_values in values),
+    )
+
+
+def group_by_column(columns: list[Column], position: int, evidence: Evidence) -> list[RowGroup]:
+    """Group the evaluated rows by the values, levels or ranges of the column at `position`.
+
+    Rare levels and missing values come last.
+    """
+    column, grid = columns[position], make_grid(columns, position, _RANGES)
+    is_day = column.name in evidence.inputs.day_columns
+    code, labels = grid.code, [value_text(point, is_day) for point in grid.points]
+    if not grid.discrete:
+        inner = grid.points[1:-1] or grid.points[:1]
+        code = np.where(grid.missing, -1, np.searchsorted(inner, column.values))
+        ends = [value_text(end, is_day) for end in inner]
+        labels = [f"up to {ends[0]}", *(f"{low} to {high}" for low, high in pairwise(ends)), f"above {ends[-1]}"]
+    masks = {label: code == index for index, label in enumerate(labels)}
+    masks |= {"others": (code < 0) & ~grid.missing, "missing": grid.missing}
+    return [summarize_group(column.name, label, evidence, mask) for label, mask in masks.items() if mask.any()]

@@ -1,0 +1,65 @@
+"""`History`: what happened in each epoch of a training."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from ddpn.storage.contents import JsonObject
+
+
+@dataclass
+class History:
+    """The history of a training.
+
+    Attributes
+    ----------
+    epochs : list of dict
+        One record per epoch: loss and score of each network, learning rate, seconds.
+    best_epoch, best_score : list
+        The best epoch of each network, and its score.
+    rollbacks : list of str
+        One sentence per rollback: a network was reset to the start of an epoch after a non-finite loss.
+    stopped : str
+        The reason why the training ended before its last epoch, else "".
+    interrupted : bool
+        True if Ctrl-C ended the training.
+    """
+
+    epochs: list[JsonObject] = field(default_factory=list)
+    best_epoch: list[int] = field(default_factory=list)
+    best_score: list[float] = field(default_factory=list)
+    rollbacks: list[str] = field(default_factory=list)
+    stopped: str = ""
+    interrupted: bool = False
+
+    def __post_init__(self) -> None:
+        # JSON has no infinity, so the score of a network that was never validated is None there.
+        self.best_score = [math.inf if score is None else score for score in self.best_score]
+
+    @property
+    def seconds(self) -> float:
+        """The time of training and validation, over all sessions of a resumed training."""
+        return sum(record["seconds"] for record in self.epochs)
+
+    def select_networks(self, networks: slice) -> "History":
+        """Return the history of some networks, given by their positions."""
+        epochs = [{k: v[networks] if isinstance(v, list) else v for k, v in record.items()} for record in self.epochs]
+        best, scores = self.best_epoch[networks], self.best_score[networks]
+        return replace(self, epochs=epochs, rollbacks=list(self.rollbacks), best_epoch=best, best_score=scores)
+
+    @classmethod
+    def from_parts(cls, parts: Sequence["History"]) -> "History":
+        """Join the histories of networks that were trained together; the inverse of `select_networks`."""
+        epochs = []
+        for records in zip(*(part.epochs for part in parts), strict=True):
+            lists = {
+                k: [v for record in records for v in record[k]] for k, v in records[0].items() if isinstance(v, list)
+            }
+            epochs.append(records[0] | lists)
+        best, scores = ([v for part in parts for v in getattr(part, name)] for name in ("best_epoch", "best_score"))
+        return replace(parts[0], epochs=epochs, best_epoch=best, best_score=scores)
+
+    def as_dict(self) -> JsonObject:
+        """Return a copy with plain values for a manifest."""
+        plain = {name: list(value) if isinstance(value, list) else value for name, value in vars(self).items()}
+        return plain | {"best_score": [score if score < math.inf else None for score in self.best_score]}

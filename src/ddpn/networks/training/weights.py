@@ -1,0 +1,156 @@
+"""The weights of an ensemble as one (M, D) tensor, of which the modules' parameters are views, and its buffers.
+
+So clipping, averaging, keeping the best epoch and rolling back a network are one operation each, and the optimizer sees
+a single tensor.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ddpn.networks.backbones.members import Frozen, NetworkList
+from ddpn.runtime.errors import ConfigError
+from ddpn.storage.tensor_files import fingerprint
+
+#: Torch's containers of parameters, whose parameters may have an axis for networks.
+_PARAMETER_CONTAINERS = (nn.ParameterList, nn.ParameterDict)
+
+
+class _Weight(NamedTuple):
+    """One parameter of every network: a tensor whose first axis belongs to the networks, or one tensor per network."""
+
+    tensors: list[nn.Parameter]
+    n_networks: int
+    is_decayed: bool
+
+    def rows(self, tensors: list[Tensor]) -> Tensor:
+        """Arrange values or gradients as one row per network. Shape: (M, D)."""
+        if len(tensors) == 1:
+            return tensors[0].reshape(self.n_networks, -1)
+        return torch.stack([tensor.reshape(-1) for tensor in tensors])
+
+    def view(self, values: Tensor) -> None:
+        """Make the parameters views of `values` (M, D)."""
+        stacked = len(self.tensors) == 1
+        for parameter, part in zip(self.tensors, [values] if stacked else values, strict=True):
+            parameter.data = part.view(parameter.shape)
+
+
+class FlatWeights:
+    """The weights and gradients of all networks as two tensors, `values` and `grad`, of shape (M, D).
+
+    `decayed` (D,) is 1 for weights, and 0 for biases and scales of norms. Every trainable parameter must have the
+    networks on its first axis, or belong to a `backbones.NetworkList`.
+    """
+
+    def __init__(self, model: nn.Module, n_networks: int) -> None:
+        self._weights = [*_find_stacked_weights(model, n_networks), *_find_looped_weights(model, n_networks)]
+        self.parameters = [p for weight in self._weights for p in weight.tensors]
+        parts = [weight.rows([p.detach() for p in weight.tensors]) for weight in self._weights]
+        self.values = torch.cat(parts, dim=1)
+        self.grad = torch.zeros_like(self.values)
+        decayed = [torch.full_like(part[0], float(w.is_decayed)) for part, w in zip(parts, self._weights, strict=True)]
+        self.decayed = torch.cat(decayed)
+        widths = [part.shape[1] for part in parts]
+        for weight, values in zip(self._weights, self.values.split(widths, dim=1), strict=True):
+            weight.view(values)
+
+    def add_gradient(self, loss: Tensor, fresh: bool) -> None:
+        """Compute the gradient of a scalar; write it to `grad` if `fresh`, else add it."""
+        # `allow_unused`: a user's network may have weights that its forward pass does not use.
+        gradients = iter(torch.autograd.grad(loss, self.parameters, allow_unused=True, materialize_grads=True))
+        parts = [weight.rows([next(gradients) for _ in weight.tensors]) for weight in self._weights]
+        if fresh:
+            torch.cat(parts, dim=1, out=self.grad)
+        else:
+            self.grad += torch.cat(parts, dim=1)
+
+    def norms(self) -> Tensor:
+        """Compute the gradient norm of each network. Shape: (M,)."""
+        return torch.linalg.vector_norm(self.grad, dim=1)
+
+
+def _find_stacked_weights(model: nn.Module, n_networks: int) -> list[_Weight]:
+    looped = {id(p) for module in model.modules() if isinstance(module, NetworkList) for p in module.parameters()}
+    # Torch's own layers have no axis for networks, even if an axis happens to have the same length.
+    torchs = [m for m in model.modules() if type(m).__module__.startswith("torch.nn.modules.")]
+    shared = {id(p) for m in torchs if not isinstance(m, _PARAMETER_CONTAINERS) for p in m.parameters(recurse=False)}
+    weights = []
+    for name, p in model.named_parameters():
+        if not p.requires_grad or id(p) in looped:
+            continue
+        if p.dim() == 0 or len(p) != n_networks or id(p) in shared:
+            must, got = f"have the {n_networks} networks along their first axis", f"{name} of shape {tuple(p.shape)}"
+            remedy = "Build the network from the layers of ddpn.networks.backbones, or wrap it in NetworkList."
+            raise ConfigError(f"parameters must {must}, got {got}. {remedy}")
+        weights.append(_Weight([p], n_networks, not name.endswith("bias")))
+    return weights
+
+
+def _find_looped_weights(model: nn.Module, n_networks: int) -> list[_Weight]:
+    weights = []
+    for module in model.modules():
+        if isinstance(module, NetworkList):
+            if len(module) != n_networks:
+                raise ConfigError(
+                    f"NetworkList must hold the {n_networks} networks of the training, got {len(module)}."
+                )
+            for together in zip(*(network.parameters() for network in module), strict=True):
+                if together[0].requires_grad:
+                    weights.append(_Weight(list(together), n_networks, together[0].dim() > 1))
+    return weights
+
+
+def find_trained_buffers(model: nn.Module) -> dict[str, Tensor]:
+    """Find persistent buffers, such as running statistics, outside frozen networks."""
+    frozen = {id(b) for module in model.modules() if isinstance(module, Frozen) for b in module.buffers()}
+    persistent = set(model.state_dict())
+    return {name: b for name, b in model.named_buffers() if name in persistent and id(b) not in frozen}
+
+
+def find_trained_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Find the tensors that a training changes: trainable weights, and buffers outside frozen networks."""
+    weights = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+    return weights | find_trained_buffers(model)
+
+
+class Buffers:
+    """The buffers of a model that training can change, by name, with the network that each belongs to.
+
+    Buffers that all networks share, such as a table of constants, are included so that checkpoints contain them.
+    """
+
+    def __init__(self, model: nn.Module, n_networks: int) -> None:
+        loops = [module for module in model.modules() if isinstance(module, NetworkList)]
+        owners = {id(b): k for loop in loops for k, network in enumerate(loop) for b in network.buffers()}
+        self._owned: dict[str, tuple[Tensor, int | None]] = {}
+        for name, buffer in find_trained_buffers(model).items():
+            if id(buffer) in owners or buffer.dim() == 0 or len(buffer) != n_networks:
+                self._owned[name] = buffer, owners.get(id(buffer))
+            else:
+                self._owned |= {f"{name}/{k}": (buffer[k], k) for k in range(n_networks)}
+
+    def copy_values(self) -> dict[str, Tensor]:
+        """Copy the current values."""
+        return {name: buffer.clone() for name, (buffer, _) in self._owned.items()}
+
+    def load(self, tensors: dict[str, Tensor], network: int | None = None) -> None:
+        """Load values that `copy_values` returned; with `network`, only those of this network."""
+        for name, (buffer, owner) in self._owned.items():
+            if network in (None, owner):
+                buffer.copy_(tensors[name])
+
+    def copy_network(self, tensors: dict[str, Tensor], network: int) -> None:
+        """Write the current values of one network, and of shared buffers, into the result of `copy_values`."""
+        for name, (buffer, owner) in self._owned.items():
+            if owner in (None, network):
+                tensors[name].copy_(buffer)
+
+
+def hash_frozen_tensors(model: nn.Module) -> int:
+    """Hash the tensors that training neither changes nor saves."""
+    changing, total = set(find_trained_tensors(model)), 0
+    for name, tensor in model.state_dict().items():
+        total = total if name in changing else fingerprint(tensor, total)
+    return total
