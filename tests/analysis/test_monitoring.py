@@ -383,7 +383,7 @@ def test_more_checks_ask_for_smaller_p_values_and_coverage_for_half_the_effect()
         "d": ("-", "-", "ignored"),
     }
     monitoring = Monitoring(100, 100, 400, 0, 0, 0.01, 0.1, decided)
-    assert monitoring.rule == (
+    assert monitoring.drift_rule == (
         "Drift is a difference of at least 0.1 (0.05 for coverage) whose p-value, adjusted for 4 checks by Holm's "
         "method, is below 0.01. More than chance but smaller: e."
     )
@@ -404,9 +404,9 @@ def test_compared_rows_and_counts_are_reported(predictor, rows):
     monitoring = compare(predictor, rows.X, rows.rows(slice(0, 50)), max_rows=100)
     assert (monitoring.rows, monitoring.total, monitoring.training_rows) == (100, 400, 400)
     assert (monitoring.rows_with_counts, monitoring.total_with_counts) == (50, 50)
-    assert monitoring.draws.startswith("Columns and out-of-distribution rows are checked on")
+    assert monitoring.drawn_rows_note.startswith("Columns and out-of-distribution rows are checked on")
     whole = compare(predictor, rows.X, max_rows=None)
-    assert (whole.rows, whole.total, whole.rows_with_counts, whole.draws) == (400, 400, 0, "")
+    assert (whole.rows, whole.total, whole.rows_with_counts, whole.drawn_rows_note) == (400, 400, 0, "")
     assert f"{len(whole.checks)} checks of 400 rows" in whole.headline
     # By the inequality of Dvoretzky, Kiefer and Wolfowitz, for all checks.
     checks = len(whole.checks)

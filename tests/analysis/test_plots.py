@@ -82,7 +82,7 @@ def test_an_image_is_the_same_each_time_and_shares_no_name_with_another():
 
 def test_any_name_stays_text():
     svg = render_svg(
-        draw_panel(lambda ax: draw_bars(ax, [NAME, "b"], np.ones(2), np.ones((2, 2)), words=(NAME, "b"))),
+        draw_panel(lambda ax: draw_bars(ax, [NAME, "b"], np.ones(2), np.ones((2, 2)), texts=(NAME, "b"))),
         "one",
         NAME,
         NAME,

@@ -69,7 +69,7 @@ def test_of_more_rows_some_are_drawn_and_that_is_said_everywhere(folder, new, ma
     assert scores["draw"] == {"rows": 90, "of": total, "seed": 0}
     assert collect_report_arguments(folder, make_long_table(new), 90)["total"] == total
     explanation = explain_table(folder, make_long_table(new), max_rows=90)[0]
-    assert explanation.draws.count(drawn) == 2
+    assert explanation.drawn_rows_note.count(drawn) == 2
     assert explanation.to_dict()["draw"]["importance"] == {"rows": 90, "of": total, "seed": 0, "scored_rows": 90}
     monitoring = monitor(folder, make_long_table(new), max_rows=90)
     assert (monitoring.rows, monitoring.total, monitoring.rows_with_counts, monitoring.total_with_counts) == (
@@ -78,23 +78,24 @@ def test_of_more_rows_some_are_drawn_and_that_is_said_everywhere(folder, new, ma
         90,
         total,
     )
-    assert monitoring.draws.count(" drawn at random (seed 0).") == 2
+    assert monitoring.drawn_rows_note.count(" drawn at random (seed 0).") == 2
     assert not any("draw" in sentence for sentence in monitoring.not_compared)
-    assert monitor(folder, new, max_rows=None).draws == ""
+    assert monitor(folder, new, max_rows=None).drawn_rows_note == ""
 
 
 def test_without_the_target_rows_are_drawn_as_well(folder, new, make_long_table):
     explanation, note = explain_table(folder, make_long_table(new.drop("visits")), max_rows=90)
     assert note == "Without the target, importance is not measured."
     assert (explanation.effects.rows, explanation.effects.total) == (90, 300)
-    assert explanation.draws == "Effects are measured on 90 of 300 rows, drawn at random (seed 0)."
+    assert explanation.drawn_rows_note == "Effects are measured on 90 of 300 rows, drawn at random (seed 0)."
 
 
 def test_rows_of_a_long_table_are_explained_by_their_numbers(folder, new, make_long_table):
     some, whole = (explain_rows(folder, source, [290, 3]) for source in (make_long_table(new), new))
     assert some.prediction.tolist() == whole.prediction.tolist()
     assert some.cells[0] == whole.cells[0]
-    assert some.draws == f"Rows are compared with {some.starts} rows, evenly spaced by predicted mean among 300 rows."
+    expected = f"Rows are compared with {some.starts} rows, evenly spaced by predicted mean among 300 rows."
+    assert some.drawn_rows_note == expected
 
 
 def test_errors_in_later_blocks_name_the_row_of_the_file(folder, new, make_long_table):

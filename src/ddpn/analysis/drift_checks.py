@@ -27,7 +27,7 @@ _MIN_EXPECTED_ROWS = 5.0
 
 
 class Check(NamedTuple):
-    """One comparison.
+    """One comparison of new rows with training rows: a difference, its p-value, and whether it is drift.
 
     Parameters
     ----------
@@ -84,7 +84,10 @@ class Check(NamedTuple):
 
 
 def compare_column(profile: ColumnProfile, column: Column, shown: Callable[[float], str] = value_text) -> Check:
-    """Compare the values of a column, missing ones included, with the training; `shown` writes one of its numbers."""
+    """Compare the values of a column of new rows, missing ones included, with the summary of the training column.
+
+    `shown` writes a number of the column as text.
+    """
     if len(profile.keys):
         return _compare_levels(profile, column)
     # Kolmogorov-Smirnov: the largest difference of the two cdfs at the quantiles in the summary. The summary has three
@@ -108,8 +111,9 @@ def compare_column(profile: ColumnProfile, column: Column, shown: Callable[[floa
 
 
 def _combine_with_missing(p_value: float, profile: ColumnProfile, absent: np.ndarray) -> float:
-    """Combine the p-value of a test of values with Fisher's exact test of missing values, if any are missing.
+    """Combine the p-value of a test of values with that of Fisher's exact test of the number of missing values.
 
+    `absent` is True for new rows with a missing value. Without missing values, the p-value is returned unchanged.
     Fisher's test detects the first missing values of a column even among few rows.
     """
     present = profile.rows[0] - profile.rows[1]
@@ -177,8 +181,9 @@ def _key_shares(profile: ColumnProfile) -> np.ndarray:
 
 
 def compare_ood(predictor: Predictor, pvalues: np.ndarray) -> Check:
-    """Compare the share of flagged rows with the share that is expected for ordinary rows.
+    """Compare the share of new rows that are flagged as out-of-distribution with the share of ordinary rows.
 
+    `pvalues` are the out-of-distribution p-values of the new rows.
     For rows like the calibration rows, the number of flagged rows has a Beta-Binomial distribution, because the
     calibration set is finite.
     """
@@ -215,7 +220,10 @@ def compare_counts(predictor: Predictor, sample: CountRows) -> list[Check]:
 
 
 def _compare_coverage(covered: float, rows: int, level: float, levels: IntervalLevels | None) -> Check:
-    """Compare the share of counts inside the intervals with that of the held-out rows.
+    """Compare the share of new counts inside their intervals with that of the held-out rows.
+
+    `covered` is the share of the new counts, `rows` their number, and `level` that of the intervals. `levels` has the
+    scores of the held-out rows; without them, the share is compared with `level`.
 
     The number inside has a Beta-Binomial distribution if new rows are like the held-out rows. More counts inside than
     before are no drift that harms.

@@ -28,7 +28,7 @@ MIN_ROWS_TO_COMPARE = 20
 
 @dataclass(frozen=True)
 class Monitoring:
-    """All checks of a table. Those with drift come first.
+    """The result of `compare`: all checks of a table of new rows. Those with drift come first.
 
     Parameters
     ----------
@@ -72,8 +72,11 @@ class Monitoring:
         return f"Drift in {len(drifting)} of {checked}: {join_words(drifting, 5)}."
 
     @property
-    def rule(self) -> str:
-        """What counts as drift, and which checks have a difference that is more than chance but too small for it."""
+    def drift_rule(self) -> str:
+        """Sentences that say when a difference is drift, and name checks whose difference is too small to be drift.
+
+        Named are only checks whose difference is more than chance.
+        """
         compared = sum(not check.ignored for check in self.checks)
         rule = (
             f"Drift is a difference of at least {self.effect:g} ({0.5 * self.effect:g} for coverage) whose p-value, "
@@ -83,15 +86,15 @@ class Monitoring:
         return f"{rule} More than chance but smaller: {join_words(small, 5)}." if small else rule
 
     @property
-    def draws(self) -> str:
-        """Sentences that say how many rows were drawn; empty if all rows were used."""
+    def drawn_rows_note(self) -> str:
+        """Sentences that say on how many drawn rows the checks are based; empty if all rows were used."""
         columns = describe_draw("Columns and out-of-distribution rows are checked on", self.rows, self.total)
         counts = describe_draw("Coverage and PIT are checked on", self.rows_with_counts, self.total_with_counts)
         return f"{columns} {counts}".strip()
 
     @property
     def detectable(self) -> str:
-        """A sentence about the smallest difference that this number of rows can show."""
+        """A sentence that names the smallest difference that can be told from chance with this number of rows."""
         sizes = 1.0 / self.rows + 1.0 / self.training_rows
         compared = sum(not check.ignored for check in self.checks)
         least = min(1.0, float(np.sqrt(-0.5 * np.log(self.alpha / max(2 * compared, 2)) * sizes)))
@@ -107,7 +110,7 @@ class Monitoring:
             "rows": draw_to_json(self.rows, self.total),
             "rows_with_counts": draw_to_json(self.rows_with_counts, self.total_with_counts),
         }
-        words = {"headline": self.headline, "rule": self.rule}
+        words = {"headline": self.headline, "rule": self.drift_rule}
         return {"drift": self.drift, **words, **vars(self), "draw": draw, "checks": checks}
 
 

@@ -24,9 +24,10 @@ _MEANINGS = {
 
 
 class Pit(NamedTuple):
-    """The heights of the PIT histogram, and how far chance moves one of them in 95% of samples.
+    """A PIT histogram of predictions, which is flat if they are calibrated, and what its shape means.
 
-    `chance` is computed for a continuous distribution and is an upper limit for counts.
+    `heights` are those of the bars, 1 on average, and `chance` is how far chance moves one bar in 95% of samples. It is
+    computed for a continuous distribution and is an upper limit for counts.
     """
 
     heights: np.ndarray
@@ -34,12 +35,12 @@ class Pit(NamedTuple):
 
     @classmethod
     def from_counts(cls, dist: Predicted, y: ArrayLike, weight: np.ndarray, bins: int = 10) -> "Pit":
-        """Compute the histogram of counts under their predicted distributions."""
+        """Compute the PIT histogram of counts y under their predicted distributions; `weight` is that of each row."""
         return cls(pit_histogram(dist, y, bins, weight).numpy(), Z * math.sqrt((bins - 1) / effective_rows(weight)))
 
     @classmethod
     def from_blocks(cls, dists: Sequence[CountDistribution], y: np.ndarray, weight: np.ndarray) -> "Pit":
-        """Compute the histogram of all rows, whose distributions are given in consecutive blocks."""
+        """Compute the PIT histogram of all rows; `dists` are the distributions of consecutive blocks of these rows."""
         ends = np.cumsum([dist.batch_shape[0] for dist in dists])[:-1]
         parts = [cls.from_counts(*part) for part in zip(dists, np.split(y, ends), np.split(weight, ends), strict=True)]
         heights = np.average([part.heights for part in parts], 0, [part.sum() for part in np.split(weight, ends)])

@@ -202,7 +202,7 @@ def _show_explanation(explanation: "Explanation", note: str) -> None:
             return f"{curve.level[low]:.3g}"
         return " to ".join(f"{curve.level[i]:.3g} ({points[i]})" for i in (low, high))
 
-    for sentence in filter(None, (note, explanation.draws)):
+    for sentence in filter(None, (note, explanation.drawn_rows_note)):
         typer.echo(sentence)
     effects, typical = {effect.name: effect for effect in explanation.effects}, explanation.effects.results[0]
     importance = (
@@ -233,8 +233,8 @@ def _show_contributions(contributions: "Contributions", row_numbers: list[int]) 
     from ddpn.runtime.display import value_text
 
     inverse_link = math.exp if contributions.log else float
-    if contributions.draws:
-        typer.echo(contributions.draws)
+    if contributions.drawn_rows_note:
+        typer.echo(contributions.drawn_rows_note)
     for position, number in enumerate(row_numbers):
         typer.echo(
             f"Row {number}: {contributions.quantity} {inverse_link(contributions.prediction[position]):.4g}; "
@@ -321,5 +321,5 @@ def _show_comparison(monitoring: "Monitoring") -> None:
     show(table)
     for sentence in monitoring.not_compared:
         typer.echo(f"Not compared: {sentence}")
-    for sentence in filter(None, (monitoring.rule, monitoring.draws, monitoring.detectable)):
+    for sentence in filter(None, (monitoring.drift_rule, monitoring.drawn_rows_note, monitoring.detectable)):
         typer.echo(sentence)

@@ -65,7 +65,7 @@ class Explanation(ExplanationResult):
         return self.effects.table()
 
     @property
-    def draws(self) -> str:
+    def drawn_rows_note(self) -> str:
         """Sentences that say how many rows were drawn; empty if all rows were used."""
         sentences = [describe_draw("Effects are measured on", self.effects.rows, self.effects.total)]
         if self.importance is not None and self.importance.results:
@@ -88,7 +88,7 @@ class Explanation(ExplanationResult):
     def _repr_html_(self) -> str:
         results = {"Importance": self.importance, "Effects": self.effects}
         tables = (f"<p>{name}</p>{result._repr_html_()}" for name, result in results.items() if result is not None)
-        return "".join([*tables, f"<p>{self.draws}</p>" if self.draws else ""])
+        return "".join([*tables, f"<p>{self.drawn_rows_note}</p>" if self.drawn_rows_note else ""])
 
     def plot(self) -> "Figure":
         """Draw the strongest effects."""
@@ -123,7 +123,8 @@ def explain(
         Called with the name of each step.
     max_rows : int, None or "auto"
         The most rows to use. From a larger table, rows are drawn at random, always the same ones. None uses all rows,
-        and "auto" the defaults of `effects` and `importance`. `draws` of the result says which rows were used.
+        and "auto" the defaults of `effects` and `importance`. `drawn_rows_note` of the result says which rows were
+        used.
 
     Examples
     --------

@@ -72,7 +72,7 @@ class Contributions(ExplanationResult):
         return len(self.prediction)
 
     @property
-    def draws(self) -> str:
+    def drawn_rows_note(self) -> str:
         """A sentence that says how the rows to compare with were chosen; empty if all background rows were used."""
         if self.starts == self.background_total:
             return ""

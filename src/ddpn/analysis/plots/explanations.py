@@ -34,7 +34,10 @@ _CHANGES = {"crps": "increase of the CRPS", "mean": "change of the mean", "sprea
 
 
 def draw_importance(ax: "Axes", importances: Sequence["Importance"], of: str, words: Sequence[str] = ()) -> None:
-    """Draw the importance of columns as means and ranges over repeats; `of` is "crps", "mean" or "spread"."""
+    """Draw the importance of columns as bars: means over the repeats, with lines for their ranges.
+
+    `of` is the measure of importance: "crps", "mean" or "spread". `words` are written at the right of the bars.
+    """
     values = np.array([getattr(importance, of) for importance in importances]).reshape(len(importances), -1)
     draw_bars(
         ax,
@@ -48,8 +51,9 @@ def draw_importance(ax: "Axes", importances: Sequence["Importance"], of: str, wo
 
 
 def choose_axis_limits(curves: Sequence["Curve"]) -> tuple[float, float]:
-    """Choose axis limits that several curves share: all levels with some room, but not necessarily whole bands.
+    """Choose limits of the axis that the figures of several curves share, so that they can be compared.
 
+    They include the curves with some room, but not necessarily all of their 90% bands.
     The axis starts at 0 if that takes at most a third of its height. It includes 1, the value of a Poisson, if it is
     near.
     """
@@ -68,7 +72,10 @@ def choose_axis_limits(curves: Sequence["Curve"]) -> tuple[float, float]:
 
 @use_style
 def draw_effects(effects: Sequence["Effect"]) -> "Figure":
-    """Draw the effects of columns on the mean (left) and on the spread (right). Each side has the same axis limits."""
+    """Draw the effect of each column on the mean (left) and on the spread (right) of predictions.
+
+    All panels of a side have the same limits of the axis.
+    """
     heights = [3.0 if effect.is_line else 0.4 + bars_height(len(effect.frequent)) for effect in effects]
     figure, axes = make_panels(heights or [3.0], 2, 4.8)
     for side, of in enumerate(("mean", "spread")):
@@ -82,14 +89,18 @@ def draw_effects(effects: Sequence["Effect"]) -> "Figure":
 def draw_effect(
     ax: "Axes", one: "Effect", curve: "Curve", scale: tuple[float, float], words: Sequence[str] = ()
 ) -> None:
-    """Draw the effect of a column on one quantity: a line, or bars with `words` for few values or for levels."""
+    """Draw the effect of one column on one quantity: a line or, for few values or for levels, bars.
+
+    `curve` is the effect on this quantity, and `scale` are the limits of its axis. `words` are written at the right of
+    the bars.
+    """
     if one.is_line:
         _draw_line(ax, one, curve, scale)
         return
-    kept, reach = one.frequent, np.array([curve.low, curve.high])
+    kept, whiskers = one.frequent, np.array([curve.low, curve.high])
     points = one.format_points()
     names = [points[i] for i in kept]
-    draw_bars(ax, names, curve.level[kept], reach[:, kept], words, "effect, with 90% interval")
+    draw_bars(ax, names, curve.level[kept], whiskers[:, kept], words, "effect, with 90% interval")
     ax.axvline(curve.typical, **SECOND, label="typical row")
     ax.set(xlim=(min(0.0, scale[0]), scale[1]), xlabel=f"predicted {curve.quantity}")
     set_ticks(ax.xaxis, max_ticks=5)

@@ -42,7 +42,10 @@ def draw_panel(
     margins: tuple[float, float] = PLAIN,
     title: str = "",
 ) -> "Figure":
-    """Make a figure with one panel, drawn by `draw`, and its legend above. `margins` are left and right, in inches."""
+    """Make a figure with one panel and its legend above; `draw` is a function that draws into the panel's axes.
+
+    Sizes are in inches. `margins` are those at the left and at the right, such as `PLAIN`.
+    """
     figure = figure_class()((width, height))
     ax = figure.subplots()
     draw(ax)
@@ -106,7 +109,7 @@ def shorten_label(point: object) -> str:
 
 
 def _estimate_width(text: str) -> float:
-    """Estimate the width of a label in points: that in a wide font such as matplotlib's, or a little more."""
+    """Estimate the width of a text in points, as in a wide font such as matplotlib's, or a little more."""
     wide = sum(character in "mwMW%@…" or east_asian_width(character) in "WF" for character in text)
     narrow = sum(character in "fijlrtI .,:;'|()-" for character in text)
     upper = sum(character.isupper() and character not in "MWI" for character in text)
@@ -134,17 +137,21 @@ def bars_height(number: int) -> float:
 def draw_bars(
     ax: "Axes",
     names: Sequence[object],
-    level: np.ndarray,
-    reach: np.ndarray,
-    words: Sequence[str] = (),
+    lengths: np.ndarray,
+    whiskers: np.ndarray,
+    texts: Sequence[str] = (),
     label: str = "",
 ) -> None:
-    """Draw named horizontal bars, the first on top, with whiskers `reach` (low, high) and `words` at the right."""
+    """Draw named horizontal bars, the first on top.
+
+    `lengths` are those of the bars, `whiskers` the ends of a line across the end of each bar, shape (2, bars). `texts`
+    are written at the right of the bars, and `label` is the name of the bars in the legend.
+    """
     positions = np.arange(len(names))
-    ax.barh(positions, level, 0.66, **BAR, label=label)
-    ax.hlines(positions, *reach, color=INK, linewidth=1.3)
+    ax.barh(positions, lengths, 0.66, **BAR, label=label)
+    ax.hlines(positions, *whiskers, color=INK, linewidth=1.3)
     ax.set_yticks(positions, [shorten_label(name) for name in names])
-    for position, text in zip(positions, words, strict=False):
+    for position, text in zip(positions, texts, strict=False):
         ax.annotate(
             text, (1.02, position), xycoords=("axes fraction", "data"), va="center", fontsize=9, annotation_clip=False
         )

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def summarize_tenths(mean: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Divide rows into tenths by predicted mean.
+    """Divide rows into tenths by predicted mean, to compare predictions with counts in each tenth.
 
-    Return mean predictions, mean counts, and half-widths of 95% intervals.
+    Return the mean prediction and the mean count of each tenth, and the half-width of the 95% interval of the latter.
     """
     order = np.argsort(mean, kind="stable")
     order = order[weight[order] > 0]
@@ -52,7 +52,11 @@ def draw_scatter(
     tenths: tuple[np.ndarray, ...],
     log: bool,
 ) -> None:
-    """Draw observed counts against predicted means, with the `ends` of intervals. Shape of `ends`: (2, rows)."""
+    """Draw observed counts y against predicted means, with intervals, and the means of tenths of the rows.
+
+    `ends` has the lowest and the highest count of each row's interval, shape (2, rows). `inside` is True for rows whose
+    count is in its interval, and `tenths` is the result of `summarize_tenths`. With `log`, axes are logarithmic.
+    """
     if log:
         ax.set_xscale("function", **LOG_SCALE)
         ax.set_yscale("function", **LOG_SCALE)
