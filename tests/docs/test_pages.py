@@ -5,6 +5,8 @@ its code runs, in order and in an empty folder, and prints what the page shows.
 
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -61,13 +63,24 @@ def check_ddpn(words: list[str]) -> None:
         assert parsed["name"] in DATASETS
 
 
-def run_ddpn(words: list[str], folder: Path) -> None:
+def run_script(words: list[str], folder: Path) -> None:
+    done = subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"python {' '.join(words)}: {done.stdout}{done.stderr}"
+
+
+def shorten_fit(words: list[str], folder: Path) -> list[str]:
+    """Shorten the tables in the folder, and return the words of a command with settings of a quick fit."""
     for table in folder.glob("*.csv"):
         lines = table.read_text().splitlines(keepends=True)
         table.write_text("".join(lines[: ROWS + 1]))
-    if words[0] == "fit" and "--config" not in words:
+    if "fit" in words and "--config" not in words:
         (folder / "quick.toml").write_text(QUICK)
-        words = [*words, "--config", "quick.toml"]
+        return [*words, "--config", "quick.toml"]
+    return words
+
+
+def run_ddpn(words: list[str], folder: Path) -> None:
+    words = shorten_fit(words, folder)
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, f"ddpn {' '.join(words)}: {done.output}"
 
@@ -89,6 +102,8 @@ def check_line(line: str, folder: Path) -> None:
     elif words[:2] == ["pip", "install"]:
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
         assert set(re.findall(r"\w+", words[-1])) <= {"ddpn", *extras}
+    elif name == "python" and (folder / arguments[0]).is_file():
+        run_script(shorten_fit(arguments, folder), folder)
     elif Path(name).name == "python":
         assert (ROOT / arguments[0]).is_file()
     else:
@@ -112,6 +127,7 @@ def list_runnable_pages() -> list[Path]:
 @pytest.mark.parametrize("page", list_runnable_pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_code_of_a_page_prints_what_it_shows(page, tmp_path, monkeypatch, capsys, restore_registries):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("DDPN_DATA", str(tmp_path / "data"))
     space: dict[str, object] = {"__name__": "page"}
     shown, before = [], ""
@@ -120,6 +136,8 @@ def test_the_code_of_a_page_prints_what_it_shows(page, tmp_path, monkeypatch, ca
             shown += text.splitlines()  # what the last line of the code prints
         before = text
         if kind == "python":
+            if script := re.match(r"# (\w+\.py)\n", text):
+                (tmp_path / script[1]).write_text(text)
             shown += re.findall(r"^\s*print\(.*\)  # (.+)$", text, flags=re.MULTILINE)
             exec(compile(text, f"{page.name}", "exec"), space)
         elif kind == "toml":

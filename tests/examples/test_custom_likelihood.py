@@ -9,6 +9,8 @@ import pytest
 import torch
 from scipy import stats
 
+from ddpn.networks.heads import SHIPPED
+
 _HEADS = Path(__file__).parents[1] / "networks" / "heads"
 _shared = runpy.run_path(str(_HEADS / "conftest.py"))
 compute_slopes, counts_of_variance_18 = _shared["compute_slopes"], _shared["counts_of_variance_18"]
@@ -29,7 +31,7 @@ def custom(load_example):
 
 @pytest.fixture
 def head(custom):
-    return custom.ZeroInflatedHead()
+    return custom.OneInflatedHead()
 
 
 @pytest.fixture
@@ -37,11 +39,11 @@ def starting_head(head):
     return head
 
 
-@pytest.mark.parametrize(("mu", "never"), [(0.3, 0.9), (4.0, 0.2), (90.0, 0.5), (2e4, 0.1)])
-def test_the_distribution_is_that_of_scipy(custom, mu, never):
-    dist = custom.ZeroInflatedPoisson(torch.tensor(mu, dtype=torch.float64), torch.tensor(never, dtype=torch.float64))
+@pytest.mark.parametrize(("mu", "once"), [(0.3, 0.9), (4.0, 0.2), (90.0, 0.5), (2e4, 0.1)])
+def test_the_distribution_is_that_of_scipy(custom, mu, once):
+    dist = custom.OneInflatedPoisson(torch.tensor(mu, dtype=torch.float64), torch.tensor(once, dtype=torch.float64))
     z = np.arange(0, int(mu + 15 * np.sqrt(mu) + 40))
-    pmf = (1 - never) * stats.poisson.pmf(z, mu) + never * (z == 0)
+    pmf = (1 - once) * stats.poisson.pmf(z, mu) + once * (z == 1)
     cdf = pmf.cumsum()
     y = torch.tensor([0, 1, int(mu), int(mu + 2 * np.sqrt(mu))])
     np.testing.assert_allclose(dist.log_prob(y).exp(), pmf[y], rtol=1e-9)
@@ -55,8 +57,18 @@ def test_the_distribution_is_that_of_scipy(custom, mu, never):
     assert (low, high) == (z[cdf >= 0.05][0], z[cdf >= 0.95][0])
 
 
-def test_zeros_of_two_kinds_are_told_apart(custom, capsys):
+def test_a_tiny_mean_keeps_the_ones(custom):
+    dist = custom.OneInflatedPoisson(torch.tensor(1e-12, dtype=torch.float64), torch.tensor(0.6, dtype=torch.float64))
+    assert dist.interval(0.9) == (0, 1)
+    assert dist.cdf(torch.tensor(0)).item() == pytest.approx(0.4)
+
+
+def test_the_example_is_not_built_in(custom):
+    assert custom.OneInflatedHead.name not in SHIPPED
+
+
+def test_ones_of_two_kinds_are_told_apart(custom, capsys):
     scores = custom.run(rows=800, hidden=(16,), epochs=20)
-    assert scores["zero_inflated_poisson"] < min(scores["double_poisson"], scores["poisson"])
-    assert scores["never"] < 0.12
-    assert "zero_inflated_poisson" in capsys.readouterr().out
+    assert scores["one_inflated_poisson"] < min(scores["double_poisson"], scores["poisson"])
+    assert scores["once"] < 0.12
+    assert "one_inflated_poisson" in capsys.readouterr().out
