@@ -46,7 +46,7 @@ class TableScores(NamedTuple):
 
 
 class Joint(NamedTuple):
-    """The joint distribution of the inputs that encode a row, which tells whether its values go together.
+    """The joint distribution of the inputs that encode a row, which shows whether its values go together.
 
     A row is unusual if its Mahalanobis distance from the mean is large, or if one input is far from what the other
     inputs predict.

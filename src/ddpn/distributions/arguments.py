@@ -105,7 +105,7 @@ def check_positive(
 
 
 def check_counts(name: str, values: Tensor, negative: bool = False) -> None:
-    """Raise an `InputError` unless every value is an integer, of at least 0 unless `negative` is true."""
+    """Raise an `InputError` unless every value is an integer and, if not `negative`, at least 0."""
     if values.numel() == 0:
         return
     low, high = _range(values)

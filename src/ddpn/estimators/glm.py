@@ -143,7 +143,7 @@ class CountGLM(CountEstimator):
         censored: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:
-        """Find the most likely coefficients.
+        """Fit the coefficients by maximum likelihood.
 
         Parameters
         ----------

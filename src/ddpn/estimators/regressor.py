@@ -262,7 +262,7 @@ class NetworkRegressor(CountEstimator):
         return make_named_head(self.likelihood, self.head_options)
 
     def _network_options(self) -> NetworkOptions:
-        """Return how networks are built and trained."""
+        """Return the options of the networks and their training."""
         return NetworkOptions(**self._collect_network_options())
 
     def _collect_network_options(self) -> JsonObject:

@@ -121,7 +121,7 @@ def _measure_neighbours(tree: "KDTree", points: np.ndarray, neighbours: int) -> 
 
 
 def _widen_to_gap(ratios: np.ndarray, share: float) -> float:
-    """Widen the distance limit `share` into the gap around clumps, where a step adds the fewest neighbours."""
+    """Increase the distance limit `share` until a further step adds the fewest neighbours: the gap around clumps."""
     shares = share * _GAP_STEP ** np.arange(max(3, 1 + int(np.log(_MAX_GAP / share) / np.log(_GAP_STEP))))
     numbers = np.array([(ratios <= one).mean() for one in shares])
     return float(shares[1 + (numbers[2:] - numbers[:-2]).argmin()])

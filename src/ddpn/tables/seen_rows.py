@@ -39,7 +39,7 @@ class SeenRows(NamedTuple):
     def from_sample(cls, sample: CountRows, test: np.ndarray) -> "SeenRows":
         """Hash the training rows: all rows but those at the positions `test`.
 
-        Without test rows, every fifth row stands in for them when chance matches are counted.
+        Without test rows, every fifth row is compared with the others to count chance matches.
         """
         hashes = hash_sample_rows(sample)
         used = np.sort(np.delete(hashes, test))

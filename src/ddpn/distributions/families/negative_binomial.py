@@ -119,7 +119,7 @@ class NegativeBinomial(ParametricDistribution):
 
     @property
     def mode(self) -> Tensor:
-        """The most probable count, the smaller of two where mu (1 - alpha) is an integer."""
+        """The most probable count. If mu (1 - alpha) is an integer, two counts are, and this is the smaller one."""
         peak = self.mu.double() * (1.0 - self.alpha.double())
         return (peak.ceil() - 1.0).clamp(min=0.0).to(self.dtype)
 

@@ -122,7 +122,7 @@ def accumulate_mass(mass, below, above, n):
 
 
 def write_moments(mass, n, first, entropy, moments):
-    """Write mean, variance, mode and, if `entropy` is true, entropy to `moments`."""
+    """Write mean, variance, mode and (if `entropy` is True) entropy to `moments`."""
     best, at = find_largest(mass, n), 0
     while mass[at] < best * (1.0 - TIE_TOLERANCE):
         at += 1

@@ -57,7 +57,7 @@ class RateWeights(NamedTuple):
 
 
 def deviance_at(y, log_m):
-    """Return D(y; m); for m above 1 by a series, so that large counts keep their digits."""
+    """Return D(y; m). A series is used if m is above 1, so that large counts keep their digits."""
     if log_m > 0.0:
         return deviance(y, exp(log_m))
     return exp(log_m) - y * (1.0 + log_m - look_up_log(max(y, 1.0)))

@@ -24,9 +24,9 @@ _MIN_WEIGHT = 0.2
 def is_group_mean(x: np.ndarray, y: np.ndarray) -> bool:
     """Return True if the mean target within each value of a column follows the value without noise.
 
-    The mean of n counts varies by an n-th of their variance; only a column made of these means follows them more
-    closely. Each mean is compared with the line through the means of the two neighbouring values, so that shrunk means
-    are found as well.
+    The mean of n counts has sampling variance: their variance divided by n. Only a column that was computed from these
+    means follows them more closely than that. Each mean is compared with the line through the means of the two
+    neighbouring values, so that shrunk means are recognised as well.
     """
     from scipy.stats import chi2  # slow to import
 
@@ -52,7 +52,7 @@ def is_group_mean(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def choose_levels(series: pl.Series, columns: int) -> np.ndarray:
-    """Choose some levels of a column with all of their rows, to test for means of the target; return a row mask.
+    """Choose levels of a column, to test if it holds means of the target; return a mask of all rows of these levels.
 
     `columns` is the number of columns of the table.
     """

@@ -127,7 +127,7 @@ class _ColumnLabels:
         return hash_rows(list(self.hashes.values()), self.X.height)
 
     def choose(self, columns: tuple[str, ...], hashes: np.ndarray, min_groups: int) -> Candidate | None:
-        """Draw rows of groups, whole groups unless they are large, to test whether `columns` identify units.
+        """Draw whole groups (or many rows of each, if groups are large) to test whether `columns` identify units.
 
         Return None with fewer than `min_groups` groups, too few rows per group, or one very large group.
         """

@@ -46,9 +46,9 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
 
     A number becomes its standardised value, linear up to 10 standard deviations and logarithmic beyond; a missing one
     becomes the median, with an indicator if training had missing ones. A boolean stays 0 or 1. Text becomes one input
-    per level, most frequent first: at most 100, with 0.05% of the weight each, and one for all others. Unseen levels
-    are encoded like these others, or as zeros if there are none. Fitting with integer weights equals fitting with
-    repeated rows, bit for bit.
+    for each of the at most 100 most frequent levels with at least 0.05% of the weight, and one for all other levels.
+    Unseen levels are encoded like these others, or as zeros if there are none. Fitting with integer weights equals
+    fitting with repeated rows, bit for bit.
 
     Columns with many levels may get one more input, the effect of the level on y (target encoding). It is the logarithm
     of the level's mean relative to the overall mean, shrunk towards 0 if the level has few rows, and 0 for unseen
