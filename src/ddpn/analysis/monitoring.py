@@ -94,7 +94,7 @@ class Monitoring:
 
     @property
     def detectable(self) -> str:
-        """A sentence that names the smallest difference that can be distinguished from chance with this number of rows."""
+        """A sentence that names the smallest difference that is distinguishable from chance with so many rows."""
         sizes = 1.0 / self.rows + 1.0 / self.training_rows
         compared = sum(not check.ignored for check in self.checks)
         least = min(1.0, float(np.sqrt(-0.5 * np.log(self.alpha / max(2 * compared, 2)) * sizes)))
