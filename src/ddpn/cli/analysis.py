@@ -67,6 +67,7 @@ def diagnose(
 
 
 def _show_diagnosis(diagnosis: "Diagnosis") -> None:
+    """Print the checks of a count target, the recommended likelihood, and notes."""
     summary = diagnosis.summary
     typer.echo(diagnosis.headline)
     typer.echo(
@@ -194,7 +195,10 @@ def explain(
 
 
 def _show_explanation(explanation: "Explanation", note: str) -> None:
-    """Print the most important columns: what shuffling them changes, if known, and the range of their effects."""
+    """Print the most important columns: how much shuffling them worsens predictions, and the range of their effects.
+
+    Without the target, only effects are printed. `note` is a sentence about the rows that were used.
+    """
 
     def format_range(effect: "Effect", curve: "Curve") -> str:
         low, high, points = int(curve.level.argmin()), int(curve.level.argmax()), effect.format_points()
@@ -230,6 +234,7 @@ def _show_explanation(explanation: "Explanation", note: str) -> None:
 
 
 def _show_contributions(contributions: "Contributions", row_numbers: list[int]) -> None:
+    """Print how much each column adds to the prediction for each row, with the row's number in the table."""
     from ddpn.runtime.display import value_text
 
     inverse_link = math.exp if contributions.log else float
@@ -312,6 +317,7 @@ def monitor(
 
 
 def _show_comparison(monitoring: "Monitoring") -> None:
+    """Print the checks of new rows, those with drift first, and the columns that were not compared."""
     typer.echo(monitoring.headline)
     rows = [(check.cells, check.drift) for check in monitoring.checks[:_MAX_PRINTED_CHECKS]]
     headings = "check", "before", "now", "difference", "threshold", "adjusted p", "result"

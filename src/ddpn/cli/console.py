@@ -36,7 +36,7 @@ _WIDTH_WITHOUT_TERMINAL = 140
 
 
 def read_option_names(context: typer.Context) -> tuple[dict[str, str], set[str]]:
-    """Return the option of each argument of the running command, and the arguments that were given."""
+    """Return the option of each argument of the running command, and the arguments that the user typed."""
     options = {
         parameter.name: max(parameter.opts, key=len)
         for parameter in context.command.params
@@ -79,8 +79,9 @@ def _print_stop(what_is_kept: str) -> None:
 
 @contextmanager
 def answer_ctrl_c(ctrl_c_message: str) -> Iterator[None]:
-    """React to Ctrl-C within a second, even inside a long library call; for work that has not written anything yet.
+    """End the program within a second of Ctrl-C, even inside a long library call.
 
+    This context is for work that has not written anything yet. `ctrl_c_message` says what Ctrl-C left.
     Python handles signals only between two of its instructions. Therefore a thread is notified of Ctrl-C. If the
     program does not end by itself within half a second, the thread prints the message of `report_errors` and ends the
     process.
@@ -141,7 +142,7 @@ class CtrlCRunner(StepRunner):
         self.is_stopped = True
 
     def run(self, step: Callable[[], object]) -> bool:
-        """Run a step, unless Ctrl-C was pressed before; return True if it was completed."""
+        """Run a step unless Ctrl-C was pressed before it; return True if the step was completed."""
         self._has_steps = True
 
         def end_by_ctrl_c() -> None:
@@ -197,5 +198,5 @@ def print_step(step: str) -> None:
 
 
 def print_json(document: object) -> None:
-    """Print one JSON document to standard output."""
+    """Print dicts, lists, numbers and texts as one JSON document to standard output."""
     typer.echo(json.dumps(document, indent=1, ensure_ascii=False))

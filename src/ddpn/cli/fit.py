@@ -73,7 +73,7 @@ def fit(
     from ddpn.storage.model_files import check_destination
     from ddpn.tables.table import Table
     from ddpn.workflow.config import read_config
-    from ddpn.workflow.large_tables import open_table, stream_facts
+    from ddpn.workflow.large_tables import count_streamed_rows, open_table
     from ddpn.workflow.preparing import prepare
 
     fit_config = read_config(settings, config)
@@ -92,7 +92,7 @@ def fit(
     _show_data(name, prepared, as_json)
     about: JsonObject = {"data": name, "command": shlex.join(["ddpn", *sys.argv[1:]])}
     if prepared.stream is not None:
-        about["stream"] = stream_facts(prepared.stream, len(prepared.sample))
+        about["stream"] = count_streamed_rows(prepared.stream, len(prepared.sample))
     # Imported late, because it imports torch, and invalid options and tables should be reported at once.
     from ddpn.workflow.fitting import fit_into
 
@@ -157,7 +157,10 @@ def tune(
 
 
 def _show_data(data: str, prepared: "Prepared", as_json: bool) -> None:
-    """Print how the table is used, before training."""
+    """Print, before the training, the rows, the split, the role of each column, and warnings about the table.
+
+    `data` is what the user typed for the table. With `as_json`, print to standard error.
+    """
     total = f" of {prepared.stream.table.rows:,}" if prepared.stream is not None else ""
     typer.echo(f"{data}: {len(prepared.sample):,}{total} rows{' sampled' if total else ''}", err=as_json)
     show(build_column_table(prepared.roles), to_stderr=as_json)

@@ -82,7 +82,7 @@ def reproduce(
     from ddpn.runtime.validation import check_integer
 
     if listing:
-        show(catalogue.listing())
+        show(catalogue.build_listing())
         return
     if jobs is not None:
         check_integer("jobs", jobs, minimum=1)

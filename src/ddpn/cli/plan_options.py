@@ -1,6 +1,7 @@
 """Help texts of the options of `ddpn fit`, `tune` and `diagnose` that define a fit, in the order of the help page.
 
-Those without a panel are the everyday ones, which --help shows; --help-all shows the others as well.
+A panel is a section of the help page. --help shows the options without a panel, which are used every day; --help-all
+shows all options.
 """
 
 from typing import NamedTuple
@@ -16,7 +17,12 @@ _FITS, _ALL = ("fit", "tune"), ("fit", "tune", "diagnose")
 
 
 class OptionText(NamedTuple):
-    """The help of an option: its value, its text, its panel, its commands, and its flag if that is not --name."""
+    """The help of one option.
+
+    `metavar` stands for its value, such as "COLUMN", `help` is the sentence, `panel` the section of the help page
+    (None: the first one), and `commands` are the commands that have the option. `flag` is set if the flag is not the
+    name of the field of `FitConfig` with hyphens.
+    """
 
     metavar: str
     help: str

@@ -31,7 +31,7 @@ _PARAMETER_GROUPS = ("settings", "columns")
 _NEW_OPTIONS = {"--members": "--networks"}
 
 
-#: A key of a context: whether its help page has all options.
+#: The key under which a typer context stores whether its help page shows all options.
 _SHOWS_ALL = "ddpn.shows_all"
 
 
@@ -65,7 +65,7 @@ class _PlainHelp:
         return params
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the words of the usage line after the name of the command."""
+        """Return the words that follow the name of the command in the usage line, such as DATA."""
         pieces: list[str] = super().collect_usage_pieces(ctx)  # type: ignore[misc]
         arguments = [param for param in self.get_params(ctx) if isinstance(param, TyperArgument)]
         names = [param.metavar if param.required else f"[{param.metavar}]" for param in arguments]
@@ -73,14 +73,14 @@ class _PlainHelp:
 
 
 class Group(_PlainHelp, TyperGroup):
-    """The program, or a group of its commands."""
+    """A typer group with plain help: the program `ddpn`, or a group of its commands such as `ddpn data`."""
 
 
 class Command(_PlainHelp, TyperCommand):
-    """A command of the program: --help has its everyday options, --help-all also those in panels."""
+    """A typer command with plain help. --help shows the everyday options, and --help-all also those in panels."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help page: up to one screen, or all of it."""
+        """Write the help page into `formatter`: without options in panels unless --help-all was typed."""
         params, shows_all = self.get_params(ctx), _SHOWS_ALL in ctx.meta
         for param in params:
             param.hidden = _has_panel(param) and not shows_all
@@ -89,7 +89,7 @@ class Command(_PlainHelp, TyperCommand):
         super().format_help(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words of the command; raise an error for an option of an earlier version."""
+        """Parse the words that the user typed; raise an error with the new name for an option of an earlier version."""
         options = {name for param in self.get_params(ctx) for name in param.opts}
         for old in (word.partition("=")[0] for word in args):
             if old in _NEW_OPTIONS and _NEW_OPTIONS[old] in options:
@@ -159,7 +159,7 @@ def command(
 
 
 def _expand_group(command: str, group: inspect.Parameter) -> dict[str, inspect.Parameter]:
-    """Return the parameters that replace a group: settings, or columns by role."""
+    """Return the options, by name, that replace the parameter `settings` or `columns` of a command's function."""
     if group.name == "columns":
         names = get_args(group.annotation)[1]
         return {name.removesuffix("_column"): _make_option(name, str, COLUMN_OPTIONS[name]) for name in names}
@@ -185,7 +185,7 @@ def _read_option_type(name: str) -> Any:
 
 
 def _read_value(name: str, value: object) -> object:
-    """Return the value of a setting: None if the option was not given; several words are joined."""
+    """Convert the value that typer read for an option to one for `FitConfig`; None if the option was not typed."""
     if not isinstance(value, list):
         return value
     return (value if OPTION_TEXTS[name].metavar == "COLUMNS" else ",".join(value)) if value else None

@@ -72,7 +72,10 @@ def build_leaderboard(scores: JsonObject) -> "Table":
 
 
 def show_scores(scores: JsonObject, model: Path, task: JsonObject) -> None:
-    """Print the leaderboard and the verdict. If the verdict prefers a member, print how to use or fit it alone."""
+    """Print the leaderboard and the verdict. If it prefers a member to the mixture, print how to use the member alone.
+
+    `scores` are those of an evaluation, `model` is the folder, and `task` the saved information about the fit.
+    """
     show(build_leaderboard(scores))
     typer.echo(render_fit_options(" ".join(scores["verdict"]["sentences"])))
     name = scores["verdict"].get("prefer")
@@ -158,7 +161,7 @@ def describe_skipped_steps(skipped: Sequence[str]) -> str:
 
 
 def _describe_count_range(counts: JsonObject | None, roles: JsonObject) -> list[tuple[str, str]]:
-    """Describe the range and the censoring of the counts as pairs of name and value."""
+    """Describe the range and the censoring of the counts as pairs of name and value; none if counts are unlimited."""
     count_range = CountRange(**(counts or {}))
     facts = []
     if count_range.is_bounded:

@@ -64,7 +64,8 @@ def render_fit_options(sentence: str) -> str:
 def render_error(error: DDPNError, options: Mapping[str, str], typed: Collection[str]) -> str:
     """Return the sentence of an error, with arguments replaced by their options.
 
-    Arguments in `typed` were given on the command line. Other arguments come from a settings file and keep their names.
+    `options` has the option of each argument. Only arguments in `typed`, which the user typed on the command line, are
+    replaced; others come from a settings file and keep their names.
 
     >>> from ddpn.runtime.errors import ConfigError
     >>> options = {"epochs": "--epochs", "fractional": "--fractional", "time": "--time"}

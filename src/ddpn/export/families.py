@@ -84,6 +84,7 @@ def add_head(head: Head, raw: Value, log_scale: Value | None, size: int = 1) -> 
 
 
 def _add_family(head: Head, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
+    """Add the distributions of a head. `raw` has its raw outputs, (rows, size) each."""
     if isinstance(head, mixed.MixedHead):
         return _add_mixture(head, raw, log_scale, size)
     if isinstance(head, zeros.ZeroHead):

@@ -75,11 +75,11 @@ class Value:
         return self.graph.where(lowered < low, low, lowered)
 
     def sum(self, axis: int) -> "Value":
-        """Sum along an axis. The axis is kept."""
+        """Sum along an axis, which is kept with length 1."""
         return self.op("ReduceSum", self.graph.constant([axis]))
 
     def max(self, axis: int) -> "Value":
-        """Compute the maximum along an axis. The axis is kept."""
+        """Compute the maximum along an axis, which is kept with length 1."""
         return self.op("ReduceMax", self.graph.constant([axis]))
 
     def cast(self, kind: str) -> "Value":
@@ -132,7 +132,7 @@ class Graph:
                 return name
 
     def input(self, name: str, kind: str) -> Value:
-        """Add an input with one element per row."""
+        """Add an input of the graph with one element of this kind per row, and return it as a value."""
         self.inputs.append((name, kind))
         return Value(self, name, kind)
 
@@ -188,7 +188,7 @@ class Graph:
         return self.op("Where", condition, self.value(yes, kind), self.value(no, kind), kind=kind)
 
     def concat(self, values: Sequence[Value], axis: int = 1) -> Value:
-        """Join values along an axis."""
+        """Join values along an axis, by default the columns of matrices."""
         return values[0] if len(values) == 1 else self.op("Concat", *values, kind=values[0].kind, axis=axis)
 
     def loop(self, times: Value, body: Callable[["Graph", Value], Value]) -> Value:

@@ -171,7 +171,7 @@ class _Rows(NamedTuple):
 
 
 def _predict_block(graph: Graph, mixture: MixtureGraph, rows: _Rows) -> Value:
-    """Compute all outputs of a block of rows. Shape: (R, columns)."""
+    """Compute all outputs of a block of rows, side by side in the order of `output_widths`. Shape: (R, columns)."""
     min_counts = max(max_count(mixture.spec) + 1, mixture.lower + _MIN_GRID_COUNTS)
     if isinstance(mixture.upper, float):
         min_counts = max(min_counts, int(min(mixture.upper, MAX_GRID_COUNT)) + 1)

@@ -123,6 +123,7 @@ def read_model(model: Any) -> ExportedModel:
 
 
 def _read_folder(path: Path) -> ExportedModel:
+    """Collect what is written into a file, for the folder of a saved model, whose task names the raw columns."""
     if path.is_file():
         raise InputError(f"{path} is a file, not the folder of a saved model.")
     from ddpn import estimators

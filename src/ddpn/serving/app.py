@@ -143,7 +143,7 @@ class Service:
         )
 
     async def show_metrics(self) -> Response:
-        """Return metrics for Prometheus."""
+        """Return the metrics of the server as text for Prometheus."""
         content, kind = self.metrics.render()
         return Response(content, headers={"content-type": kind})
 

@@ -152,6 +152,7 @@ class ServedModel:
     def _predict_together(
         self, requests: Sequence[tuple[Sequence[Row], PredictionSpec]]
     ) -> list[list[JsonObject] | Exception]:
+        """Predict the rows of all requests by one call of the predictor; an invalid row raises its error."""
         inputs = self.parse_rows([row for rows, _ in requests for row in rows])
         prediction = replace(self.predictor.predict(*inputs), days=self.folder.roles.dates.days)
         answers: list[list[JsonObject] | Exception] = []

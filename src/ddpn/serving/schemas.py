@@ -239,6 +239,7 @@ def to_request_error(error: Exception, body: type[DescribedModel] | None = None)
 
 
 def _list_problems(error: RequestValidationError, body: type[DescribedModel]) -> RequestError:
+    """Convert pydantic's errors about a body to one error for the client, with a problem per field or cell."""
     cause = error.__cause__
     if isinstance(cause, json.JSONDecodeError):
         return RequestError(f"The body must be JSON: {cause.msg} at line {cause.lineno}, column {cause.colno}.")

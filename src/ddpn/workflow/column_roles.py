@@ -73,6 +73,7 @@ def _profile_column(series: pl.Series, plan: FitConfig, missing: tuple[str, ...]
 
 
 def _explain_uselessness(values: pl.Series, column: TableColumn, distinct: int, plan: FitConfig) -> str:
+    """Return the reason why a column looks useless, such as "no values"; "" if it looks useful."""
     present = len(values) - values.null_count()
     if distinct == 0:
         return "no values"

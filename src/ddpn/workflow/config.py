@@ -236,7 +236,7 @@ class FitConfig(ModelConfig):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        """Check combinations of options."""
+        """Raise a `ConfigError` for options that are invalid or cannot be combined."""
         if self.split_column is not None and self.time is not None:
             raise ConfigError("Give either `split_column` or `time`, not both.")
         if not is_integer(self.seed) or not 0 <= self.seed < 2**32:
@@ -331,7 +331,7 @@ class FitConfig(ModelConfig):
 
     @property
     def layout(self) -> Layout:
-        """Where the table begins in a file."""
+        """The sheet and the number of skipped rows, which say where the table begins in a file."""
         return Layout(self.sheet, self.skip_rows)
 
     def resolve_columns(self, columns: Sequence[str]) -> Self:
@@ -349,7 +349,10 @@ class FitConfig(ModelConfig):
         return self.replace(**resolved)
 
     def _check_model(self) -> None:
-        """Check options of the model that need no torch; `check_with_torch` checks the others."""
+        """Raise a `ConfigError` for options of the model that can be checked without torch.
+
+        `check_with_torch` checks the others.
+        """
         names = check_likelihood(DEFAULT_LIKELIHOOD if self.likelihood is None else self.likelihood)
         totals = [name for name in names if name in TOTALS]
         has_total = self.count_range.upper_is_total or self.exposure or "total" in (self.head_options or {})

@@ -243,9 +243,9 @@ def monitor(
 
 
 def _choose_known_rows(folder: ModelFolder, table: Table, max_rows: int | None) -> tuple[RowsToScore | None, list[str]]:
-    """Choose rows with known counts to which the model was not fitted; also return sentences about them.
+    """Choose rows with known counts, to which the model was not fitted, for checks that need counts.
 
-    The rows are None if the table has no target or too few such rows.
+    If the table has no target or too few such rows, return None and sentences that say so.
     """
     target = folder.roles.target
     if target is None or target not in table.schema:

@@ -152,7 +152,7 @@ def check_and_draw_rows(
     return pl.concat(frames, rechunk=True), used
 
 
-def stream_facts(stream: TrainingRows, sampled: int) -> dict[str, int]:
+def count_streamed_rows(stream: TrainingRows, sampled: int) -> dict[str, int]:
     """Return the numbers of files, of training rows and of sampled rows of a streamed fit, to save with the model."""
     files, rows = len(stream.table.sources), stream.table.rows
     return {"files": files, "rows": rows, "streamed": len(stream), "sampled": sampled}

@@ -72,6 +72,7 @@ class ModelFolder:
 
 
 def _read_task(path: Path, manifest: JsonObject) -> JsonObject:
+    """Read task.json of a model folder, or make its content if the model was saved in Python."""
     digest = manifest["files"].get(TASK)
     if digest is None:
         return _make_task(path, manifest.get("estimator"))

@@ -29,18 +29,18 @@ def predict_rows(
     upper: np.ndarray | None = None,
     groups: np.ndarray | None = None,
     *,
-    of: str = MIXTURE,
+    member: str = MIXTURE,
     summary: TableSummary | None = None,
     days: frozenset[str] = frozenset(),
 ) -> Prediction:
     """Predict rows like `Predictor.predict`, and count unusual cells for a report.
 
-    `of` is the name of the member that predicts; by default it is the mixture. If there is a `summary`, it counts which
+    `member` is the name of the member that predicts, by default the mixture. If there is a `summary`, it counts which
     cells are unusual, such as missing values or unknown levels. `days` are columns with days since 1970, which are
     shown as dates where a row's reasons for being flagged are listed.
     """
     X = predictor.parse(X)
-    prediction = replace(predictor.predict(X, exposure, upper, groups, of), days=days)
+    prediction = replace(predictor.predict(X, exposure, upper, groups, member), days=days)
     if summary is None:
         return prediction
     measured = predictor.calibration.require_profile().measure(X)
@@ -186,7 +186,7 @@ def predict_block(
                 predictor,
                 take_rows(X, rows),
                 *block,
-                of=spec.member or MIXTURE,
+                member=spec.member or MIXTURE,
                 summary=findings.summary,
                 days=roles.dates.days,
             )

@@ -104,7 +104,7 @@ class Prepared:
 
     @property
     def row_counts_text(self) -> str:
-        """A description of the numbers of training, validation and test rows."""
+        """The numbers of training, validation and test rows as text."""
         return describe_parts(self.counts, FOLDS if self.is_cross_fitted else 0)
 
 
@@ -146,7 +146,7 @@ def prepare(table: Table | pl.DataFrame, plan: FitConfig, verbose: bool = False,
 
 
 def _prepare_frame(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepared:
-    """Prepare rows in memory."""
+    """Validate a table in memory, decide the role of every column and row, and check for leaks and groups."""
     roles, sample, warnings = _read(frame, plan)
     kept = sample.has_weight
     if not kept.all():
@@ -252,7 +252,7 @@ def _split_warnings(
 ) -> list[str]:
     """Describe reasons why scores may be better than for new rows: rows belong to groups, or counts change with time.
 
-    `timed` is the table with its columns of dates, in which a trend is looked for.
+    `timed` is the table of the same rows, from which the column of times is read.
     """
     if plan.time is not None:
         earlier = np.concatenate([split.rows.train, split.rows.validation])
@@ -273,9 +273,9 @@ def fingerprint(sample: CountRows) -> str:
 
 
 def identity(prepared: Prepared) -> str:
-    """Return a digest of everything on which a fit depends.
+    """Return a digest of everything on which a fit depends: the options, the rows and the streamed files.
 
-    A fit continues from a checkpoint with the same identity.
+    A fit continues from a checkpoint with the same digest.
     """
     plan = json.dumps(prepared.plan.as_dict(), sort_keys=True, default=str)
     stream = "" if prepared.stream is None else prepared.stream.identity

@@ -52,10 +52,10 @@ class RowsToScore:
 
 
 class KnownRows(NamedTuple):
-    """The rows of a table with a known count and a positive weight, in their order.
+    """The rows of a table with a known count and a positive weight, in their order: arrays with one element per row.
 
-    Shape: (rows,) each. `number` is the number of the row in the table, from 0. `without_target` is the number of rows
-    without a count.
+    `number` is the number of the row in the table, from 0; `hashes` recognise rows of the fit. `without_target` is the
+    number of further rows, without a count.
     """
 
     number: np.ndarray

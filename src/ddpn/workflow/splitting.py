@@ -71,6 +71,7 @@ def split_rows(
 def _split_by_time(
     frame: pl.DataFrame, name: str, plan: FitConfig, labels: np.ndarray, group: np.ndarray | None
 ) -> RowSplit:
+    """Split rows by the times in column `name`: the last rows become test rows, those before them validation rows."""
     times = read_times(frame, name, labels)
     rows = split_by_time(times.rank("dense").to_numpy().astype(np.int64), name, plan.split_shares, group, plan.seed)
     begin = times[int(rows.test[0])]

@@ -125,8 +125,8 @@ def predict_files(
             parts = ResultStore(f"{target}.parts", identity)
             sizes = [0 if source == STDIN else os.path.getsize(source) for source in table.sources]
             with folder_lock(parts.folder):
-                _fill(parts, _Work(folder, table, sizes, spec, target), n_jobs, bar.advance)
-                rows = _join(parts, table.list_blocks(), Path(target), findings)
+                _predict_missing_parts(parts, _SharedInputs(folder, table, sizes, spec, target), n_jobs, bar.advance)
+                rows = _join_parts(parts, table.list_blocks(), Path(target), findings)
     for sentence in findings.sentences():
         on_finding(sentence)
     if "calibration" in about["task"].get("missing", ()):
@@ -166,7 +166,7 @@ def _predict_in_memory(
     return rows
 
 
-class _Work(NamedTuple):
+class _SharedInputs(NamedTuple):
     """What the jobs of one call of `predict_files` share, and each node of a cluster receives.
 
     `sizes` are the sizes of the table's files on this machine. Other nodes must see files of the same sizes.
@@ -179,7 +179,7 @@ class _Work(NamedTuple):
     target: str
 
     def check(self, block: Block) -> None:
-        """Raise an error if this machine cannot read the file, or if its size differs."""
+        """Raise an error if this machine cannot read the file of a block, or if the file has another size here."""
         path, size = self.table.paths[block.file], self.sizes[block.file]
         if size and not os.path.isfile(path):
             how = "Put tables into a folder that all nodes see under the same path"
@@ -191,13 +191,13 @@ class _Work(NamedTuple):
             )
 
 
-def _check_job(work: _Work, block: Block) -> dict[str, bytes]:
+def _check_job(work: _SharedInputs, block: Block) -> dict[str, bytes]:
     work.check(block)
     work.table.check_rows(work.folder.roles, block)
     return {}
 
 
-def _predict_job(work: _Work, block: Block) -> dict[str, bytes]:
+def _predict_job(work: _SharedInputs, block: Block) -> dict[str, bytes]:
     """Predict a block; return the files of its part: the output, and the number of rows, columns and findings."""
     from ddpn.workflow.prediction import Findings, predict_block
 
@@ -214,8 +214,11 @@ def _predict_job(work: _Work, block: Block) -> dict[str, bytes]:
     return {"content": content.getvalue(), "facts": json.dumps(facts).encode()}
 
 
-def _fill(parts: ResultStore, work: _Work, n_jobs: Where, done: Callable[[int], None]) -> None:
-    """Check all blocks whose parts are missing, then predict them; `done` is called with numbers of rows."""
+def _predict_missing_parts(parts: ResultStore, work: _SharedInputs, n_jobs: Where, done: Callable[[int], None]) -> None:
+    """Check all blocks of rows whose parts of the output are missing, then predict these parts into the store `parts`.
+
+    `done` is called with numbers of predicted rows.
+    """
     missing = list[Block]()
     for block in work.table.list_blocks():
         if (stored := parts.read(block)) is None:
@@ -231,7 +234,7 @@ def _fill(parts: ResultStore, work: _Work, n_jobs: Where, done: Callable[[int], 
                     done(json.loads(facts)["rows"])
 
 
-def _join(parts: ResultStore, blocks: Sequence[Block], target: Path, findings: "Findings") -> int:
+def _join_parts(parts: ResultStore, blocks: Sequence[Block], target: Path, findings: "Findings") -> int:
     """Write the target from its parts, completely or not at all, and remove the parts; return the number of rows.
 
     `blocks` are the blocks of all parts, in order. What is unusual about the rows is added to `findings`.

@@ -10,9 +10,9 @@ from ddpn.paper.datasets.shelves import (
     GEOMETRIES,
     SHELF,
     Scene,
+    compute_entrance,
     draw_scenes,
-    entrance,
-    measure,
+    measure_points,
     render,
     simulate_shelves,
 )
@@ -39,7 +39,7 @@ def test_the_entrance_is_where_a_walk_along_the_ray_first_stands_inside(is_round
         sides = (width, width if is_round else depth, low, low + rng.uniform(0.2, 0.5))
         eye = rng.uniform([-0.5, -0.3, -1.5], [0.5, 0.8, -1.0])
         rays = np.stack([rng.uniform(-0.3, 0.3, 42), rng.uniform(0.0, 0.5, 42), np.zeros(42)], -1) - eye
-        (t,) = entrance(eye, rays, is_round, np.array([[x]]), np.array([[z]]), *sides)
+        (t,) = compute_entrance(eye, rays, is_round, np.array([[x]]), np.array([[z]]), *sides)
         inside = is_inside(eye + steps[:, None] * rays[:, None, :], is_round, x, z, *sides)
         first = np.where(inside.any(-1), steps[inside.argmax(-1)], np.inf)
         both = np.isfinite(first) & np.isfinite(t)
@@ -58,7 +58,7 @@ def test_the_entrance_is_where_a_walk_along_the_ray_first_stands_inside(is_round
 )
 def test_a_ray_that_misses_a_box_never_meets_it(eye, ray, z):
     box = (np.array([[0.0]]), np.array([[z]]), 0.2, 0.2, -1.0, 1.0)
-    assert np.isinf(entrance(np.array(eye), np.array([ray]), False, *box)).all()
+    assert np.isinf(compute_entrance(np.array(eye), np.array([ray]), False, *box)).all()
 
 
 # Shelves --------------------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def test_products_in_front_hide_those_behind(few_scenes):
 
 
 def test_noise_grows_with_the_square_of_the_distance(few_scenes):
-    clean, noisy = (measure(few_scenes, np.random.default_rng(3), noise, (0.0, 0.0)) for noise in (0.0, 0.002))
+    clean, noisy = (measure_points(few_scenes, np.random.default_rng(3), noise, (0.0, 0.0)) for noise in (0.0, 0.002))
     a, b = np.concatenate(clean), np.concatenate(noisy)
     distance, length = np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1)
     np.testing.assert_allclose(b / length[:, None], a / distance[:, None], atol=1e-5)

@@ -100,14 +100,14 @@ def draw_scenes(n: int, rng: Generator) -> list[Scene]:
     count = np.ceil(capacity * rng.beta(2.5, 1.5, n)).astype(np.int64)
     slot, opening = width + rng.uniform(*PLAY, n), height + rng.uniform(*CLEARANCE, n)
     x = rng.uniform(-0.5, 0.5, (n, MAX_PRODUCTS)) * (slot - width)[:, None]
-    z = _depths(count, depth, shelf, rng)
+    z = _draw_axes(count, depth, shelf, rng)
     aside, above, away = (rng.uniform(*ends, n) for ends in (ASIDE, ABOVE, AWAY))
     eye = np.stack([aside, height + above, -away], axis=1)
     lengths = (length.astype(np.float32) for length in (width, depth, height, slot, opening, x, z, eye))
     return [Scene(*facts) for facts in zip(geometry, count, *lengths, strict=True)]
 
 
-def _depths(
+def _draw_axes(
     count: NDArray[np.int64], depth: NDArray[np.float64], shelf: NDArray[np.float64], rng: Generator
 ) -> NDArray[np.float64]:
     """Draw how far the vertical axes of products that stand behind one another are from the front of their slots.
@@ -145,14 +145,14 @@ def render(scene: Scene) -> tuple[Floats, Floats]:
     up, wide, deep = np.array(kind.top, dtype=np.float32)
     shoulder, zero = scene.height * (1 - up), np.zeros((), dtype=np.float32)
     x, z = (axis[: scene.products, None] for axis in (scene.x, scene.z))
-    met = entrance(scene.eye, rays, kind.is_round, x, z, scene.width, scene.depth, zero, shoulder)
+    met = compute_entrance(scene.eye, rays, kind.is_round, x, z, scene.width, scene.depth, zero, shoulder)
     if up > 0:
         top = (scene.width * wide, scene.depth * deep, shoulder, scene.height)
-        met = np.minimum(met, entrance(scene.eye, rays, kind.is_round, x, z, *top))
+        met = np.minimum(met, compute_entrance(scene.eye, rays, kind.is_round, x, z, *top))
     return rays, met
 
 
-def entrance(
+def compute_entrance(
     eye: Floats,
     rays: Floats,
     is_round: bool,
@@ -177,14 +177,17 @@ def entrance(
             root = np.sqrt(a * radius * radius - (ox * dz - oz * dx) ** 2)
         first, last = (-b - root) / a, (-b + root) / a
     else:
-        sides = _slab(eye, rays, 0, x - width / 2, x + width / 2), _slab(eye, rays, 2, z - depth / 2, z + depth / 2)
+        sides = (
+            _intersect_slab(eye, rays, 0, x - width / 2, x + width / 2),
+            _intersect_slab(eye, rays, 2, z - depth / 2, z + depth / 2),
+        )
         first, last = np.maximum(sides[0][0], sides[1][0]), np.minimum(sides[0][1], sides[1][1])
-    bottom, top = _slab(eye, rays, 1, low, high)
+    bottom, top = _intersect_slab(eye, rays, 1, low, high)
     first, last = np.maximum(first, bottom), np.minimum(last, top)
     return np.where((first <= last) & (first > 0), first, np.float32(np.inf))
 
 
-def _slab(eye: Floats, rays: Floats, axis: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+def _intersect_slab(eye: Floats, rays: Floats, axis: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Compute the t at which `eye + t ray` enters and leaves the space between two parallel planes.
 
     The planes are at the coordinates `low` and `high` of an axis (0, 1 or 2 for x, y, z).
@@ -196,7 +199,9 @@ def _slab(eye: Floats, rays: Floats, axis: int, low: Floats, high: Floats) -> tu
     return np.fmin(a, b), np.fmax(a, b)
 
 
-def measure(scenes: Sequence[Scene], rng: Generator, noise: float = NOISE, dropout: Range = DROPOUT) -> list[Floats]:
+def measure_points(
+    scenes: Sequence[Scene], rng: Generator, noise: float = NOISE, dropout: Range = DROPOUT
+) -> list[Floats]:
     """Simulate the points that the camera measures in each scene. Shape: (points, 3) per scene.
 
     A pixel gives the nearest point on its ray. The standard deviation of its distance is `noise` times the square of
@@ -243,7 +248,7 @@ def simulate_shelves(n: int, seed: int = SEED, *, max_points: int = MAX_POINTS) 
             rng = np.random.default_rng([seed, number])
             drawn = draw_scenes(min(_BEAMS_PER_DRAW, n - first), rng)
             scenes += drawn
-            clouds += measure(drawn, rng)
+            clouds += measure_points(drawn, rng)
             bar.advance(len(drawn))
     X = pack(clouds, [scene.geometry for scene in scenes], max_points=max_points, seed=seed)
     y = np.array([scene.products for scene in scenes])

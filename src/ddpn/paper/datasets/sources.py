@@ -70,7 +70,7 @@ def fetch(source: Source) -> Path:
                 if not path.is_file():
                     _download(source, path)
         except OSError as error:
-            raise InputError(_failure(source, path, error)) from error
+            raise InputError(_describe_failure(source, path, error)) from error
     if source.sha256 is not None and (checksum := hash_file(path)) != source.sha256:
         raise InputError(
             f"{path} must have the SHA-256 {source.sha256}, got {checksum}. "
@@ -97,7 +97,8 @@ def _download(source: Source, path: Path) -> None:
         downloaded.unlink()
 
 
-def _failure(source: Source, path: Path, error: OSError) -> str:
+def _describe_failure(source: Source, path: Path, error: OSError) -> str:
+    """Describe why a file cannot be downloaded, and which file to put where instead."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"The disk is full: {path.parent} needs {source.size:,} bytes. Free some space, or set DDPN_DATA."
     # Only errors of requests have this attribute: None where the server did not answer or the connection broke.

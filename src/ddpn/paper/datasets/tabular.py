@@ -99,6 +99,7 @@ def _weekday(text: str) -> str:
 
 
 def _standard_stays(table: "polars.DataFrame", train: NDArray[np.int64]) -> Columns:
+    """Compute the 35 inputs of stays in hospital, scaled by statistics of the rows `train`."""
     numbers = select_numbers(table, (*_LABS, _DIAGNOSES)) | {
         "number_of_issues": table.select(_CONDITIONS).sum_horizontal().to_numpy()
     }

@@ -154,7 +154,10 @@ def _shorten(length: int) -> int:
 
 @dataclass(frozen=True)
 class Run:
-    """One training (or exact fit) of an experiment: a method at a point of the grid, (setting: value, ...)."""
+    """One training (or exact fit) of an experiment: a method at a point of the grid.
+
+    `point` has the values of the settings that vary, by name.
+    """
 
     experiment: Experiment
     method: Method
@@ -219,7 +222,7 @@ def names() -> list[str]:
     return sorted(path.stem for path in paths if path.suffix == ".toml" and path.stem != _METHODS)
 
 
-def listing() -> Table:
+def build_listing() -> Table:
     """Build a table of all experiments: what they show and need, and how long they take."""
     table = Table(title="ddpn reproduce NAME")
     for heading in ("experiment", "what it shows", "in the paper", "needs", "network"):

@@ -99,24 +99,24 @@ def draw_prediction(
 
 def image_pmfs(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figure 4: three images, each next to the predictions of an ensemble and its members."""
-    return _images(experiment, find_runs(experiment, out, PREFERRED)[:1], "", single=False)
+    return _draw_images(experiment, find_runs(experiment, out, PREFERRED)[:1], "", single=False)
 
 
 def image_pmfs_single(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figures 10 to 19: the same images, next to the predictions of the first network of every finished method."""
-    return _images(experiment, _in_order(experiment, out), _FIRST_SINGLE, single=True)
+    return _draw_images(experiment, _find_runs_in_paper_order(experiment, out), _FIRST_SINGLE, single=True)
 
 
 def image_pmfs_ensembles(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figures 20 to 29: the same images, next to the predictions of every finished ensemble."""
-    return _images(experiment, _in_order(experiment, out), _FIRST_ENSEMBLE, single=False)
+    return _draw_images(experiment, _find_runs_in_paper_order(experiment, out), _FIRST_ENSEMBLE, single=False)
 
 
-def _in_order(experiment: Experiment, out: Path) -> list[FinishedRun]:
+def _find_runs_in_paper_order(experiment: Experiment, out: Path) -> list[FinishedRun]:
     return sorted(find_finished_runs(experiment, out, glms=False), key=lambda run: _IN_PAPER.index(run.method.name))
 
 
-def _images(experiment: Experiment, runs: Sequence[FinishedRun], first: int | str, *, single: bool) -> "Figure":
+def _draw_images(experiment: Experiment, runs: Sequence[FinishedRun], first: int | str, *, single: bool) -> "Figure":
     """Draw one row of panels per method: three test images with their predictions, and a star at the true count.
 
     `first` is the number of the figure in the paper that shows the first method.
@@ -182,8 +182,8 @@ def beams(experiment: Experiment, out: Path) -> "Figure":
     for (front, side, pmf), row in zip(axes, rows, strict=True):
         packed, count = x[row].numpy(), int(counts[row])
         points = packed[2:][packed[2:, 0] == 1.0, 1:]
-        _points(front, points, (0, 1))
-        _points(side, points, (2, 1))
+        _draw_points(front, points, (0, 1))
+        _draw_points(side, points, (2, 1))
         name = data.classes[int(packed[0, 0])]
         front.set_title(f"test row {row}: {name}, {count} product{'s' * (count != 1)}", loc="left")
         side.set_title("from the side", loc="right")
@@ -196,7 +196,7 @@ def beams(experiment: Experiment, out: Path) -> "Figure":
     return figure
 
 
-def _points(ax: "Axes", points: np.ndarray, sides: tuple[int, int]) -> None:
+def _draw_points(ax: "Axes", points: np.ndarray, sides: tuple[int, int]) -> None:
     """Draw the points over two of the axes x, y, z, to scale."""
     x, y = (points[:, side] for side in sides)
     depth = points[:, 2]
@@ -223,20 +223,20 @@ _FILLED: dict[str, Any] = {"facecolor": BAND, "edgecolor": ACCENT, "hatch": "//"
 
 def ood_pmfs(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figure 30: ensembles of count distributions for four test rows and four out-of-distribution texts."""
-    return _texts(experiment, out, is_continuous=False)
+    return _draw_texts(experiment, out, is_continuous=False)
 
 
 def ood_densities(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figure 31: like Figure 30, for ensembles of Gaussians."""
-    return _texts(experiment, out, is_continuous=True)
+    return _draw_texts(experiment, out, is_continuous=True)
 
 
-def _texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> "Figure":
+def _draw_texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> "Figure":
     """Draw the predictions for four reviews and four verses, with the text above each; two methods side by side.
 
     With `is_continuous`, the methods are ensembles of Gaussians, otherwise of count distributions.
     """
-    runs = [run for run in _in_order(experiment, out) if run.method.is_continuous is is_continuous]
+    runs = [run for run in _find_runs_in_paper_order(experiment, out) if run.method.is_continuous is is_continuous]
     if not runs:
         kind = "Gaussians" if is_continuous else "count distributions"
         raise InputError(f"No finished run of {kind} in {out / experiment.name}.")
@@ -280,7 +280,7 @@ def ood_variances(experiment: Experiment, out: Path) -> "Figure":
     lines = -(-len(runs) // columns)
     figure, axes = panels(lines, columns, (0.8 + 2.2 * columns, 0.8 + 2.0 * lines))
     for ax, one in zip(axes.flat, runs, strict=False):
-        _variances(ax, *one.variances)
+        _draw_variances(ax, *one.variances)
         ax.set_title(one.run.label)
     for empty in axes.flat[len(runs) :]:
         empty.remove()
@@ -290,7 +290,7 @@ def ood_variances(experiment: Experiment, out: Path) -> "Figure":
     return figure
 
 
-def _variances(ax: "Axes", *both: Tensor) -> None:
+def _draw_variances(ax: "Axes", *both: Tensor) -> None:
     """Draw histograms of the log variances of test rows and OOD rows."""
     limits = torch.finfo(both[0].dtype)
     scores = [side.clamp(limits.tiny, limits.max).log10().numpy() for side in both]

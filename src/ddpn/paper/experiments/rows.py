@@ -119,7 +119,7 @@ def load_rows(experiment: Experiment, device: str = "cpu", copies: int = 1) -> E
         parts = _simulate_rows(experiment.simulation["name"])
     else:
         source: Any = experiment.data
-        parts = LOADERS.get(source["name"], _table)(experiment, load_data(source))
+        parts = LOADERS.get(source["name"], _convert_table)(experiment, load_data(source))
     network = None
     if experiment.backbone is not None:
         network = make_network(experiment, 0, 1, experiment.training.hidden, parts.classes)
@@ -184,7 +184,9 @@ def load_data(source: JsonObject) -> Any:
     return data
 
 
-def _parts(data: Dataset, encode: Callable[[Any], Tensor], features: str = "raw", **more: Any) -> ExperimentRows:
+def _convert_dataset(
+    data: Dataset, encode: Callable[[Any], Tensor], features: str = "raw", **more: Any
+) -> ExperimentRows:
     """Convert a data set to the rows of an experiment, whose inputs `encode` converts to tensors.
 
     `features` is a feature set of the data set, and `more` are further fields of `ExperimentRows`.
@@ -194,12 +196,12 @@ def _parts(data: Dataset, encode: Callable[[Any], Tensor], features: str = "raw"
     return ExperimentRows(**rows, note=data.note, **more)
 
 
-def _table(experiment: Experiment, data: Dataset) -> ExperimentRows:
+def _convert_table(experiment: Experiment, data: Dataset) -> ExperimentRows:
     source: Any = experiment.data
-    return _parts(data, lambda table: _floats(table.to_numpy()), source["features"])
+    return _convert_dataset(data, lambda table: _floats(table.to_numpy()), source["features"])
 
 
-def _texts(experiment: Experiment, data: Dataset) -> ExperimentRows:
+def _convert_texts(experiment: Experiment, data: Dataset) -> ExperimentRows:
     source, backbone = experiment.data or {}, experiment.backbone or {}
     tokenizer, pad = load_tokenizer(backbone["pretrained"])
     if tokenizer.pad_token_id != pad:
@@ -209,20 +211,25 @@ def _texts(experiment: Experiment, data: Dataset) -> ExperimentRows:
         )
     tokens = partial(tokenize, tokenizer=tokenizer, max_length=source["max_length"])
     ood = None if experiment.ood is None else tokens(bible())
-    return _parts(data, lambda table: tokens(join_texts(table, source["text"])), ood=ood)
+    return _convert_dataset(data, lambda table: tokens(join_texts(table, source["text"])), ood=ood)
 
 
-def _images(experiment: Experiment, data: Dataset) -> ExperimentRows:
-    """Decode images into memory; augment them before every epoch if the experiment asks for it."""
+def _decode_images(experiment: Experiment, data: Dataset) -> ExperimentRows:
+    """Decode the images of a data set into memory as inputs; set `augment` if the experiment asks for it."""
     source, root = dict(experiment.data or {}), Path(data.root or "")
     augment = partial(auto_augment, group_size=source.get("images_per_policy", 8)) if source["augment"] else None
-    return _parts(
+    return _convert_dataset(
         data, lambda table: decode_images([root / name for name in table["file"]], source["size"]), augment=augment
     )
 
 
-def _clouds(experiment: Experiment, data: Dataset) -> ExperimentRows:
-    return _parts(data, lambda beams: beams, classes=len(data.classes))
+def _convert_clouds(experiment: Experiment, data: Dataset) -> ExperimentRows:
+    return _convert_dataset(data, lambda beams: beams, classes=len(data.classes))
 
 
-LOADERS = {"reviews": _texts, "coco_people": _images, "shelves": _clouds, "inventory": _clouds}
+LOADERS = {
+    "reviews": _convert_texts,
+    "coco_people": _decode_images,
+    "shelves": _convert_clouds,
+    "inventory": _convert_clouds,
+}

@@ -74,7 +74,7 @@ class SnapshotWriter:
         return {name: tensor.float().cpu().clone() for name, tensor in find_trained_tensors(self._model).items()}
 
     def __call__(self, epoch: int) -> None:
-        """Write the snapshots at the end of this epoch."""
+        """Write the snapshots that are due at the end of this epoch."""
         if epoch in self._paths and self._runtime.is_main:
             write(self._paths[epoch], self._weights(), {})
         for score, (best, lowest) in self._best.items():
@@ -92,5 +92,5 @@ class SnapshotWriter:
                 write(self._paths[score], best, {"scores": lowest})
 
     def read(self) -> dict[int | str, dict[str, Tensor]]:
-        """Read the weights of every snapshot after the training."""
+        """Read the weights of every snapshot from the files, after the training."""
         return {name: read(path)[0] for name, path in self._paths.items()}

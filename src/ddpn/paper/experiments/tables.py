@@ -109,7 +109,10 @@ RULES = {"paper": "by the paper's rules", "ours": "by one rule for all methods"}
 
 
 def accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -> ResultTable:
-    """Tabulate MAE, CRPS and median precision of single members (mean and standard deviation) and of the ensemble."""
+    """Tabulate MAE, CRPS and median precision of single members and of the ensemble, by a scoring protocol.
+
+    Single members have a mean and a standard deviation. `protocol` is a key of `PROTOCOLS`.
+    """
     paper: dict[tuple[str, str, str], float] = {}
     if experiment.reference is not None and protocol == "paper":
         dataset = experiment.reference["dataset"]
@@ -118,11 +121,13 @@ def accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str)
     columns = tuple(f"{kind} {METRICS[metric]}" for kind in ("single", "ensemble") for metric in METRICS)
     rows: dict[str, list[Cell]] = {}
     for result in (run.result for run in runs):
-        rows[_label(result)] = _cells(result, protocol, paper)
+        rows[_label(result)] = _make_cells(result, protocol, paper)
         if protocol == "ours" and "rounded" in result["scores"]:
-            rows[f"{_label(result)}, rounded to counts"] = _cells(result, "rounded", {})
+            rows[f"{_label(result)}, rounded to counts"] = _make_cells(result, "rounded", {})
     marked = mark_best(rows, low=[i for i, name in enumerate(columns) if "MP" not in name])
-    return ResultTable(f"{experiment.title} ({RULES[protocol]})", columns, marked, _notes(experiment, runs, protocol))
+    return ResultTable(
+        f"{experiment.title} ({RULES[protocol]})", columns, marked, _write_notes(experiment, runs, protocol)
+    )
 
 
 def _label(result: JsonObject) -> str:
@@ -130,7 +135,7 @@ def _label(result: JsonObject) -> str:
     return ", ".join([result["label"], *(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())])
 
 
-def _cells(result: JsonObject, protocol: str, paper: dict[tuple[str, str, str], float]) -> list[Cell]:
+def _make_cells(result: JsonObject, protocol: str, paper: dict[tuple[str, str, str], float]) -> list[Cell]:
     cells = []
     for kind in ("single", "ensemble"):
         for metric in METRICS:
@@ -155,7 +160,7 @@ def simulation(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTab
         if "rounded" in result["scores"]:
             (crps,) = result["scores"]["rounded"]["ensemble"]["crps"]
             rows[f"{_label(result)}, rounded to counts"] = [Cell(crps), Cell(crps - best), Cell(None), Cell(None)]
-    notes = (f"CRPS of the true distribution: {best:.4f}.", *_notes(experiment, runs, "ours"))
+    notes = (f"CRPS of the true distribution: {best:.4f}.", *_write_notes(experiment, runs, "ours"))
     return ResultTable(experiment.title, columns, mark_best(rows, low=(0, 2)), notes)
 
 
@@ -170,10 +175,10 @@ def isolated(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTable
     point = fits[0][1]
     note = f"Networks within {MAX_MU_ERROR:g} of the truth, {point.truth:g}, at the isolated point x = {point.x:g}."
     size = f"{len(point.mu[-1])} networks per row, which differ in their initial weights and the order of the rows."
-    return ResultTable(experiment.title, columns, rows, (note, size, *_notes(experiment, runs, "ours")[1:]))
+    return ResultTable(experiment.title, columns, rows, (note, size, *_write_notes(experiment, runs, "ours")[1:]))
 
 
-def _notes(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -> tuple[str, ...]:
+def _write_notes(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -> tuple[str, ...]:
     done = [run.result for run in runs]
     lines = [PROTOCOLS[protocol]]
     # Notes are usually equal. They differ if results come from two machines or two versions of a file.
@@ -212,10 +217,11 @@ def score_ood_rows(runs: Iterable[FinishedRun]) -> list[ScoredRun]:
 
 
 def detection_table(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> ResultTable:
-    """Tabulate how well the total variance detects OOD rows, by our rule or by that of the paper's script.
+    """Tabulate how well the total variance of the predictions detects OOD rows.
 
-    The paper's AUPR is shown only if about the same share of the rows is OOD. By our rule, it is recomputed from the
-    authors' variances with the correct rows.
+    `as_paper` uses the rows and thresholds of the paper's script, as in `ddpn.paper.experiments.scoring.detection`.
+    The paper's AUPR is shown only if about the same share of the rows is OOD. Without `as_paper`, it is recomputed from
+    the authors' variances with the correct rows.
     """
     paper = {(method, metric): value for (_, method, metric), value in reference("ood_detection").items()}
     if not as_paper:
