@@ -274,7 +274,7 @@ def test_a_worker_is_killed_and_the_predictions_are_the_same(nodes, cluster, mod
         if len(rows) > 1 and not killed:
             raylets = [node.all_processes["raylet"][0].process.pid for node in nodes.list_all_nodes()]
             below = [child for pid in raylets for child in psutil.Process(pid).children(recursive=True)]
-            killed.extend(child for child in below if "ray::_on_node" in " ".join(child.cmdline()))
+            killed.extend(child for child in below if "ray::_run_on_node" in " ".join(child.cmdline()))
             if killed:
                 killed[0].kill()
 

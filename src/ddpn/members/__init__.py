@@ -45,7 +45,9 @@ def format_member_label(name: str, member: "Member | type[Member]") -> str:
 
 
 def find_member_name(word: str, names: Iterable[str] = MEMBERS) -> str:
-    """Find the member that a user means, by its name or by its label in the leaderboard.
+    """Find the name of the member that a user means by `word`: its name, or its label in the leaderboard.
+
+    `names` are the candidates. Raise a `ConfigError` with a suggestion if none of them is meant.
 
     >>> find_member_name("trees"), find_member_name("Boosted trees")
     ('trees', 'trees')

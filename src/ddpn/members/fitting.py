@@ -26,12 +26,12 @@ TIME_IS_UP = "the time budget is too short"
 
 
 def is_member_error(error: Exception) -> bool:
-    """Return True if an error comes from the member itself, not from the user's input or the machine."""
+    """Return True if an error is a failure of the member's method, not of the user's input or of the machine."""
     return isinstance(error, JobError) or not isinstance(error, DDPNError | OSError | MemoryError)
 
 
 def describe_member_error(error: Exception) -> str:
-    """Return the reason why a member that raised an error is left out."""
+    """Describe the error of a member's fit, as the reason why the mixture is fitted without this member."""
     return str(error).removesuffix(".") if isinstance(error, JobError) else f"it raised {describe_error(error)}"
 
 
@@ -146,7 +146,7 @@ class MemberFitter:
         return replace(self.folds, train=train.rows(chosen), number=None if number is None else number[chosen])
 
     def _fit_to_rows(self, spec: MemberSpec, rows: int, clock: Clock) -> MemberFit:
-        """Fit a member to this many training rows; return an error of the member as the reason of a `MemberFit`."""
+        """Fit a member to this many training rows; an error of the member becomes the reason of the `MemberFit`."""
         started = time.monotonic()
         try:
             with clock.limit():

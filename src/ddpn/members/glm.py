@@ -151,10 +151,9 @@ class GLM(Member):
     def compute_penalties(cls, weight: np.ndarray, n_raw: int) -> list[float]:
         """Compute the ridge penalty on the slopes of each raw output, relative to the mean loss over the rows.
 
-        It is the penalty of the normal prior with the standard deviations `prior_deviations`.
-
-        A row of weight 3 is three rows. If weights add up to less than their effective sample size, because they were
-        normalised, they do not count rows, and the effective sample size does.
+        It is the penalty of normal priors with the standard deviations `prior_deviations`, divided by the number of
+        rows. A row of weight 3 counts as three rows. If the weights add up to less than their effective sample size,
+        because they were normalised, the effective sample size is used instead of their sum.
         """
         effective_rows = max(weight.sum(), weight.sum() ** 2 / (weight @ weight))
         first, others = (1.0 / (effective_rows * deviation**2) for deviation in cls.prior_deviations)
@@ -241,7 +240,7 @@ class PoissonGLM(GLM):
     complexity = 1
     is_default = False
     default_likelihood = "poisson"
-    #: Ridge penalty of the mean loss.
+    #: The ridge penalty on slopes, relative to the mean loss over the rows.
     alpha: ClassVar[float] = 1e-4
     max_rows, max_columns = float("inf"), 1000
     is_clipped = False

@@ -37,7 +37,7 @@ class LinearPredictor(NamedTuple):
 
 
 class Coordinates(NamedTuple):
-    """How columns are standardised, (x - center) / scale, and which of them are `kept` for a fit.
+    """The standardisation of columns, (x - center) / scale, and a mask of the columns that are `kept` for a fit.
 
     Constant columns and linear combinations of earlier columns are not kept.
 
@@ -147,9 +147,9 @@ def fit_linear(
 
 
 def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coordinates:
-    """Compute standardised coordinates of columns, from weighted rows.
+    """Compute how to standardise the columns of weighted rows, and which columns to keep for a fit.
 
-    Without `reduce`, only constant columns are dropped; redundant ones do not harm a fit with a penalty.
+    Without `reduce`, linear combinations of other columns are kept, because they do not harm a fit with a penalty.
     """
     share = weight / weight.sum()
     # From differences to the first row, so that the mean of a constant column is exactly this constant.
@@ -164,11 +164,14 @@ def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coord
         return Coordinates(center, scale, ~constant, constant)
     rows = np.where(constant, 0.0, (X - center) / scale) * np.sqrt(share)[:, None]
     triangle: np.ndarray = np.linalg.qr(rows, mode="r")  # type: ignore[assignment]
-    return Coordinates(center, scale, _find_independent(triangle), constant)
+    return Coordinates(center, scale, _find_independent_columns(triangle), constant)
 
 
-def _find_independent(triangle: np.ndarray) -> np.ndarray:
-    """Return a mask of columns (of length 1 or 0) that are not linear combinations of earlier columns."""
+def _find_independent_columns(triangle: np.ndarray) -> np.ndarray:
+    """Return a mask of the columns that are not linear combinations of earlier columns.
+
+    `triangle` is the R of a QR decomposition of the columns, which have length 1 or 0.
+    """
     size, columns = triangle.shape
     if size == columns and (np.abs(np.diag(triangle)) > _MIN_UNEXPLAINED).all():
         return np.ones(columns, dtype=bool)

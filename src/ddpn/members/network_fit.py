@@ -119,7 +119,7 @@ class NetworkFit(Generic[Kind]):
             rows, config = self.encode_stream(numeric, used, validation, config)
             self.n_rows = len(self.stream)
         model = self._build(rows.width, config.n_networks)
-        model.reset(config.seeds, self._start(used))
+        model.reset(config.seeds, self._fit_start(used))
         trained = model
         if rows.packing is not None:
             trained = model.with_backbone(UnpackedInputs(cast(MLP, model.backbone), rows.packing))
@@ -143,7 +143,7 @@ class NetworkFit(Generic[Kind]):
         slices = [slice(k * n_per_copy, (k + 1) * n_per_copy) for k in range(number)]
         for k, rows in enumerate(encoded):
             alone = self._build(rows.width, n_per_copy)
-            alone.reset(seeds[slices[k]], self._start(train.rows(fold != k)))
+            alone.reset(seeds[slices[k]], self._fit_start(train.rows(fold != k)))
             _write_networks(model, slices[k], alone)
         together = _join_copies([(rows.train, rows.validation) for rows in encoded], n_per_copy)
         history = self._train(model, together, None, config, clock)
@@ -260,7 +260,7 @@ class NetworkFit(Generic[Kind]):
             exposure=None if exposure is None else exposure.float(),
         )
 
-    def _start(self, sample: CountRows) -> Tensor | None:
+    def _fit_start(self, sample: CountRows) -> Tensor | None:
         """Fit the raw outputs of the head without features, from which training starts; None for a random start."""
         if self.options.start == "random":
             return None

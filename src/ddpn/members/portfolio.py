@@ -36,7 +36,7 @@ _MIN_SECONDS_TO_BEGIN = 0.5
 
 
 def make_default_specs(task: Task, others: Sequence[str] = ()) -> list[MemberSpec]:
-    """List the members of `members="auto"` in the order of `MEMBERS`; for a continuous likelihood, only networks.
+    """Specify the members of `members="auto"` in the order of `MEMBERS`; for a continuous likelihood, only networks.
 
     `others` are names of additional members, which are fitted before the networks.
     """
@@ -58,7 +58,7 @@ def make_default_specs(task: Task, others: Sequence[str] = ()) -> list[MemberSpe
 
 
 def make_chosen_specs(task: Task, names: Sequence[str]) -> list[MemberSpec]:
-    """List members by name, all with a weight; raise a `ConfigError` if one does not apply to the task."""
+    """Specify members by name, which all get a weight; raise a `ConfigError` if one does not apply to the task."""
     specs = []
     for name in names:
         try:
@@ -75,8 +75,8 @@ def make_chosen_specs(task: Task, names: Sequence[str]) -> list[MemberSpec]:
 class Portfolio:
     """Fits the members of a mixture one after the other, and chooses their weights by the CRPS of held-out rows.
 
-    `specs` are the members to fit. `on_step` is called with a line on each step. With `jobs`, members are fitted as
-    jobs, some at the same time.
+    `specs` are the members to fit, and `clock` is the time limit of all fits. `on_step` is called with a
+    line on each step. With `jobs`, members are fitted as jobs, some at the same time.
     """
 
     specs: Sequence[MemberSpec]

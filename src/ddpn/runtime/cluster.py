@@ -73,7 +73,7 @@ class RayCluster:
         """
         ray = import_ray()
         if not ray.is_initialized():
-            _init(ray, self.address)
+            _connect_to_ray(ray, self.address)
         resources = ray.cluster_resources()
         if resources.get("CPU", 0.0) < self.cpus or resources.get("GPU", 0.0) < self.gpus:
             has = f"{resources.get('CPU', 0.0):g} CPU cores and {resources.get('GPU', 0.0):g} GPUs"
@@ -88,10 +88,14 @@ class RayCluster:
         return max(1, int(min(resources.get("CPU", 0.0) // self.cpus, by_gpu)))
 
 
-def _init(ray: ModuleType, address: str) -> None:
+def _connect_to_ray(ray: ModuleType, address: str) -> None:
     """Connect to the cluster at `address` and suppress Ray's messages."""
     target = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
-    options: dict[str, object] = {"logging_level": "ERROR", "log_to_driver": False, "runtime_env": _environment()}
+    options: dict[str, object] = {
+        "logging_level": "ERROR",
+        "log_to_driver": False,
+        "runtime_env": _make_worker_environment(),
+    }
     if address == "local":
         options["include_dashboard"] = False
     try:
@@ -112,7 +116,7 @@ def _init(ray: ModuleType, address: str) -> None:
         ) from error
 
 
-def _environment() -> dict[str, dict[str, str]]:
+def _make_worker_environment() -> dict[str, dict[str, str]]:
     """Return the environment that workers need to import ddpn: PYTHONPATH, if this process imports ddpn from it."""
     root = Path(importlib.util.find_spec("ddpn").submodule_search_locations[0]).parent  # type: ignore[union-attr,index]
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)

@@ -81,7 +81,7 @@ class Result(NamedTuple):
 
 
 def slots(n_jobs: Where) -> int:
-    """Return the number of jobs that run at the same time.
+    """Return the number of jobs that run at the same time with this setting of `n_jobs`.
 
     >>> slots(None), slots(3), slots(-1) == count_cores()
     (1, 3, True)
@@ -97,7 +97,7 @@ def slots(n_jobs: Where) -> int:
 
 
 def is_here(n_jobs: Where) -> bool:
-    """Return True if jobs run in this process, one after the other."""
+    """Return True if `n_jobs` means that jobs run in this process, one after the other."""
     return not isinstance(n_jobs, RayCluster) and slots(n_jobs) == 1
 
 
@@ -138,9 +138,9 @@ def run(
 
 def _results(jobs: Sequence[Job], shared: object, n_jobs: Where, on_start: Callable[[Job], object]) -> Iterator[Result]:
     if isinstance(n_jobs, RayCluster):
-        yield from _on_cluster(n_jobs, jobs, shared, on_start)
+        yield from _run_on_cluster(n_jobs, jobs, shared, on_start)
     elif not is_here(n_jobs):
-        yield from _in_processes(jobs, shared, slots(n_jobs), on_start)
+        yield from _run_in_processes(jobs, shared, slots(n_jobs), on_start)
     else:
         for job in jobs:
             on_start(job)
@@ -166,7 +166,7 @@ def _make_error(job: Job, reason: str) -> JobError:
     return JobError(f"{job.name} failed{reason.rstrip('.')}.")
 
 
-def _in_processes(
+def _run_in_processes(
     jobs: Sequence[Job], shared: object, number: int, on_start: Callable[[Job], object]
 ) -> Iterator[Result]:
     """Run jobs in several processes. If a process dies, repeat the unfinished jobs one at a time."""
@@ -221,7 +221,7 @@ def _run_in_pool(
 
 
 def _in_worker(index: int, job: Job, content: np.ndarray, parent: int, method: str | None) -> tuple[int, _Outcome]:
-    _end_with(parent)
+    _end_with_parent(parent)
     # A job may start processes itself, by the user's start method instead of joblib's.
     multiprocessing.set_start_method(method, force=True)
     limit_threads(1)
@@ -229,7 +229,7 @@ def _in_worker(index: int, job: Job, content: np.ndarray, parent: int, method: s
 
 
 @cache
-def _end_with(parent: int) -> None:
+def _end_with_parent(parent: int) -> None:
     """End this process when its parent, the process with this id, ends.
 
     An orphan would go on writing to files that the user's next command writes.
@@ -243,7 +243,7 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _on_cluster(
+def _run_on_cluster(
     cluster: RayCluster, jobs: Sequence[Job], shared: object, on_start: Callable[[Job], object]
 ) -> Iterator[Result]:
     """Run jobs as tasks of a Ray cluster, which repeats a job if its node dies or if it raises an unexpected error."""
@@ -252,7 +252,7 @@ def _on_cluster(
     task = ray.remote(
         num_cpus=cluster.cpus, num_gpus=cluster.gpus, max_retries=cluster.retries, retry_exceptions=True,
         scheduling_strategy="SPREAD",
-    )(_on_node)  # fmt: skip
+    )(_run_on_node)  # fmt: skip
     # As bytes: arrays in Ray's store are read-only, and torch needs writable ones.
     content = ray.put(pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL))
     running = {task.remote(job, content, cluster.cpus): job for job in jobs}
@@ -267,7 +267,7 @@ def _on_cluster(
             ray.cancel(reference, force=True)
 
 
-def _on_node(job: Job, content: bytes, cpus: int) -> tuple[Mapping[str, bytes] | None, DDPNError | None]:
+def _run_on_node(job: Job, content: bytes, cpus: int) -> tuple[Mapping[str, bytes] | None, DDPNError | None]:
     """Run a job on a worker; return its files or its `DDPNError`, because Ray would repeat a task that raises one."""
     limit_threads(cpus)
     try:

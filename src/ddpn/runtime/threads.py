@@ -22,7 +22,7 @@ MIN_THREADED_MULTIPLY_ADDS = 2**28
 #: The fewest cells (rows x columns) of a table for which boosted trees use several threads. On the same machine two
 #: threads take 74 times as long as one for 2,000 x 8, 20 times for 20,000 x 8, and 1.2 times for 100,000 x 20.
 MIN_THREADED_CELLS = 2**21
-#: Modules with thread pools.
+#: Modules that have a thread pool once they are imported.
 _WITH_POOLS = ("numpy", "scipy.linalg", "sklearn.ensemble", "lightgbm", "torch")
 #: True on ARM, where oneDNN ignores torch's number of threads and keeps the one that the process began with.
 _ONEDNN_IGNORES_TORCH = platform.machine() in ("aarch64", "arm64")
@@ -84,7 +84,9 @@ _WITHOUT_ONEDNN = _WithoutOneDNN()
 
 
 def threads_for(multiply_adds: float) -> AbstractContextManager[None]:
-    """Use one torch thread for fewer than `MIN_THREADED_MULTIPLY_ADDS`, and the user's setting otherwise.
+    """Return a context in which torch uses one thread for fewer than `MIN_THREADED_MULTIPLY_ADDS`.
+
+    For larger operations, torch uses as many threads as the user has set.
 
     `multiply_adds` is the size of the largest operation, which `CountModel.multiply_adds` estimates.
     """
@@ -92,7 +94,7 @@ def threads_for(multiply_adds: float) -> AbstractContextManager[None]:
 
 
 def single_blas_thread() -> AbstractContextManager[object]:
-    """Use one thread in numpy's and scipy's BLAS.
+    """Return a context in which the linear algebra (BLAS) of numpy and scipy uses one thread.
 
     With two threads and a busy core, the eigenvalues of a matrix of 404 columns take 3 s instead of 0.05 s.
     """
@@ -100,12 +102,15 @@ def single_blas_thread() -> AbstractContextManager[object]:
 
 
 def tree_threads_for(cells: int) -> AbstractContextManager[object]:
-    """Use one thread of scikit-learn and BLAS for fewer than `MIN_THREADED_CELLS`, and the user's setting otherwise."""
+    """Return a context for boosted trees, which use one thread for tables of fewer than `MIN_THREADED_CELLS` cells.
+
+    For larger tables, they use as many threads as the user has set.
+    """
     return nullcontext() if cells >= MIN_THREADED_CELLS else _find_pools().limit(limits=1)
 
 
 def _find_pools() -> ThreadpoolController:
-    """Return the thread pools of the loaded libraries; cached, because the search takes some milliseconds."""
+    """Return a controller of the thread pools of all loaded libraries; cached, because the search takes some ms."""
     return _controller(tuple(name in sys.modules for name in _WITH_POOLS))
 
 

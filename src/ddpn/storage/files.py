@@ -47,14 +47,14 @@ def atomic_path(path: Path, tidy: bool = True) -> Iterator[Path]:
     """
     path = resolve_links(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    for abandoned in _drafts(path) if tidy and fcntl is not None else []:
+    for abandoned in _list_drafts(path) if tidy and fcntl is not None else []:
         with (
             suppress(OSError),
             open(abandoned, "rb+") as file,
         ):  # skips folders, and drafts that another process is writing
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             abandoned.unlink()
-    held = _new_draft(path)
+    held = _create_draft(path)
     draft = Path(held.name)
     try:
         yield draft
@@ -68,7 +68,7 @@ def atomic_path(path: Path, tidy: bool = True) -> Iterator[Path]:
         held.close()
 
 
-def _new_draft(path: Path) -> BinaryIO:
+def _create_draft(path: Path) -> BinaryIO:
     """Create a draft beside `path`, which stays open and locked while this process lives."""
     while True:
         held = open(path.with_name(f".{path.name}.{uuid4().hex}{_DRAFT}"), "xb")  # noqa: SIM115
@@ -124,17 +124,17 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 def recover(path: Path) -> None:
     """Complete the replacement of the folder `path` if a process was killed during it, and remove its drafts."""
     path = resolve_links(path)
-    if not any(draft.is_dir() for draft in _drafts(path)):
+    if not any(draft.is_dir() for draft in _list_drafts(path)):
         return
     with folder_lock(path, wait=True):
-        for scratch in [draft for draft in _drafts(path) if draft.is_dir()]:
+        for scratch in [draft for draft in _list_drafts(path) if draft.is_dir()]:
             # The old folder was moved away when the new one was complete.
             if (scratch / "old").exists() and not path.exists():
                 os.rename(scratch / "new", path)
             shutil.rmtree(scratch)
 
 
-def _drafts(path: Path) -> list[Path]:
+def _list_drafts(path: Path) -> list[Path]:
     """List the drafts of `path`: temporary files and folders beside it that were to replace it."""
     name = re.compile(rf"\.{re.escape(path.name)}\.[^.]+{re.escape(_DRAFT)}")
     if not path.parent.is_dir() or not os.access(path.parent, os.R_OK):
@@ -178,7 +178,10 @@ def lock(path: Path, wait: bool = True, busy: str = "") -> Iterator[None]:
 
 
 def folder_lock(path: Path, wait: bool = False) -> AbstractContextManager[None]:
-    """Hold the exclusive right to write to the folder `path`."""
+    """Return a lock on the folder `path`: only one process at a time can write to the folder inside this context.
+
+    Without `wait`, raise an `InputError` if another process holds the lock.
+    """
     path = resolve_links(path)
     busy = f"Another process is writing to {path}. Wait until it has finished, or choose another name."
     return lock(path.with_name(f".{path.name}.lock"), wait, busy)

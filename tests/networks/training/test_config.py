@@ -113,7 +113,7 @@ def run_process(rank: int, port: int, folder: Path) -> None:
     assert runtime.share == WorkerShard(rank, 2)
     runtime.wait()
     save_file(collect_outcome(), folder / f"weights.{rank}")
-    config._leave()
+    config._leave_process_group()
 
 
 def collect_outcome() -> dict[str, torch.Tensor]:

@@ -41,7 +41,7 @@ class Fold(NamedTuple):
 
 
 class TreeRows(NamedTuple):
-    """The training data of boosters of the mean: inputs, rates (counts per exposure), weights and folds."""
+    """The rows to which boosters of a mean are fitted: inputs, rates (counts per exposure), weights and folds."""
 
     matrix: np.ndarray
     is_category: np.ndarray

@@ -48,11 +48,12 @@ def fit_stream(
     settings: Settings,
     clock: Clock,
 ) -> tuple[Booster, int, int] | None:
-    """Boost a mean on the rows of a stream, with early stopping on validation rows. `sample` is in memory.
+    """Boost a mean on the rows of a stream, with early stopping on validation rows.
 
-    Bins are those of the sample. If the stream has more rows than memory allows, some are drawn at random. Exposures of
-    the stream are divided by `unit`; those of the validation rows must already be. Returns the booster, its number of
-    leaves and the number of its rows; None if memory and time allow no more rows than the sample has.
+    `sample` holds rows of the stream that are in memory; bins are computed from them. If the stream has more rows than
+    memory allows, some are drawn at random. Exposures of the stream are divided by `unit`; those of the validation rows
+    must already be. Return the booster, its number of leaves and the number of its rows; None if memory and time allow
+    no more rows than the sample has.
     """
     columns = sample.matrix.shape[1]
     rows = count_affordable_stream_rows(stream, columns, clock)

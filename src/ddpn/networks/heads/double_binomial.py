@@ -58,7 +58,7 @@ class DoubleBinomialHead(Head):
         self.total = total
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoubleBinomial:
-        """Make DoubleBinomial(total, total * sigmoid(raw0), e^raw1)."""
+        """Make a Double Binomial with mu = total * sigmoid(raw[0]) and gamma = e^raw[1], within their bounds."""
         raw = promote_precision(raw)
         total = self._total(exposure, raw)
         logit = bend(raw[..., 0], *LOGIT)

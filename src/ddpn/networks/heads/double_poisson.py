@@ -99,8 +99,8 @@ class DoublePoissonHead(Head):
             raise ConfigError(f"Bounded and censored counts need the exact likelihood, got {got}. {remedy}")
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoublePoisson | MeanDoublePoisson:
-        """Make a Double Poisson with mu (or mean) exposure * e^raw0 and gamma e^raw1, within their bounds."""
-        log_location, log_gamma = self._links(promote_precision(raw), exposure)
+        """Make a Double Poisson with mu (or mean) exposure * e^raw[0] and gamma = e^raw[1], within their bounds."""
+        log_location, log_gamma = self._apply_links(promote_precision(raw), exposure)
         if self.location == "mean":
             return MeanDoublePoisson(log_location.exp(), log_gamma.exp(), validate_args=False)
         if exposure is not None:
@@ -114,7 +114,7 @@ class DoublePoissonHead(Head):
         """
         if self.loss_is_likelihood:
             return super().loss(raw, y, exposure)
-        log_mu, log_gamma = self._links(raw.double(), exposure)
+        log_mu, log_gamma = self._apply_links(raw.double(), exposure)
         if self.objective == "exact":
             value = super().loss(raw.double(), y, exposure)
         else:  # Eq. 2: -log(gamma) / 2 + gamma mu - gamma y (1 + log mu - log y)
@@ -137,7 +137,7 @@ class DoublePoissonHead(Head):
         bounds = [(low - 1.0, high + 1.0) for low, high in (LOG_MU, (lowest.item(), LOG_GAMMA[1]))]
         return minimise_loss(rows.mean_loss(DoublePoissonHead(location=self.location)), guess, bounds)
 
-    def _links(self, raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _apply_links(self, raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
         """Compute log mu (or the log mean), including the exposure, and log gamma, both within their bounds."""
         first, second = raw.unbind(-1)
         log_location = log_mean(first, exposure)

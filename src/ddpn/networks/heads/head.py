@@ -239,7 +239,7 @@ class Head(ABC):
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         loss = rows.mean_loss(self)
         with torch.no_grad():
-            best = _choose_best(self._guesses(rows), loss)
+            best = _choose_best(self._make_guesses(rows), loss)
         return minimise_loss(loss, best)
 
     def sample_start(self, sample: CountRows[object, Tensor]) -> Tensor:
@@ -261,7 +261,7 @@ class Head(ABC):
         with torch.no_grad():
             return _choose_best(fits, loss)
 
-    def _guesses(self, rows: WeightedCounts) -> list[Tensor]:
+    def _make_guesses(self, rows: WeightedCounts) -> list[Tensor]:
         """Return guesses of the raw outputs, (n_raw,) each, for the search in `start`."""
         rate = rows.y / rows.scale
         mean = rows.mean(rate)

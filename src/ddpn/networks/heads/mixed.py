@@ -107,7 +107,7 @@ class MixedHead(Head):
         return -torch.logsumexp(log_weights.to(losses.dtype) - losses, dim=0)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Fit every family without features; then spread the components' log means, with equal weights."""
+        """Fit the raw outputs without features: fit every family, then spread the log means of the components."""
         return self.sample_start(CountRows(None, y, weight, exposure))
 
     def sample_start(self, sample: CountRows[object, Tensor]) -> Tensor:

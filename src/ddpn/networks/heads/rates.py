@@ -62,7 +62,7 @@ class RateHead(Head):
     log_range: ClassVar[tuple[float, float]]
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
-        """Make the distribution with mean exposure * e^raw0 and dispersion e^raw1, within their bounds."""
+        """Make the distribution with mean exposure * e^raw[0] and dispersion e^raw[1], within their bounds."""
         first, second = promote_precision(raw).unbind(-1)
         log_mu = log_mean(first, exposure)
         return self.distribution(log_mu.exp(), self.log_dispersion(second, log_mu).exp(), validate_args=False)

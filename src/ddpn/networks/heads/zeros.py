@@ -23,7 +23,7 @@ _NO_MEAN = "mu is close to the mean of the Double Poisson, before separate zeros
 
 
 class ZeroHead(Head):
-    """The base class of zero-inflated and hurdle heads. Raw outputs: those of the base likelihood, then logit pi.
+    """The base class of zero-inflated and hurdle heads. raw = (raw outputs of the base likelihood, logit pi).
 
     A subclass sets `base_likelihood`, the name of the likelihood of counts that are not separate zeros.
     """
@@ -49,7 +49,7 @@ class ZeroHead(Head):
         base: Any = self.base.forward(raw[..., :-1], exposure)
         return self._distribution(base, logits=bend(raw[..., -1], *LOGIT), validate_args=False)
 
-    def _guesses(self, rows: WeightedCounts) -> list[Tensor]:
+    def _make_guesses(self, rows: WeightedCounts) -> list[Tensor]:
         """Return fits of the base to all counts and to positive counts, each with a large and with a small pi."""
         fits, positive = [self.base.start(rows.y, rows.weight, rows.exposure)], rows.y > 0
         if bool(positive.any()) and not bool(positive.all()):

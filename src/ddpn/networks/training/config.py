@@ -133,7 +133,7 @@ class Runtime:
     def __init__(self, device: torch.device | str = "auto") -> None:
         self._accelerator: Any = None
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            accelerator = self._accelerator = _accelerator(device)
+            accelerator = self._accelerator = _make_accelerator(device)
             self.device, self.share = (
                 accelerator.device,
                 WorkerShard(accelerator.process_index, accelerator.num_processes),
@@ -180,10 +180,10 @@ class Runtime:
             write_bytes(path, content)
 
 
-def _accelerator(device: torch.device | str) -> Any:
+def _make_accelerator(device: torch.device | str) -> Any:
     accelerate = import_extra("accelerate", "distributed")
     if not torch.distributed.is_initialized():
-        atexit.register(_leave)
+        atexit.register(_leave_process_group)
     is_cpu = pick_device(device).type == "cpu"
     restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     if restarts != "0" and not torch.distributed.is_initialized():
@@ -196,7 +196,7 @@ def _accelerator(device: torch.device | str) -> Any:
     return accelerate.Accelerator(cpu=is_cpu)
 
 
-def _leave() -> None:
+def _leave_process_group() -> None:
     """Leave torch's process group before this process ends, because a thread that still listens to it would abort."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
