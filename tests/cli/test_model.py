@@ -134,15 +134,16 @@ def test_hints_can_be_copied_and_names_may_contain_commas(run_ddpn, files, table
 
 @pytest.mark.parametrize("name", ["out.csv", "out.tsv", "out.parquet", "out.csv.gz"])
 def test_predict_writes_by_the_ending(run_ddpn, files, model_path, name):
-    options = ["--coverage", "0.8", "--quantiles", "0.1,0.9", "--pmf", "1"]
+    options = ["--coverage", "0.8", "--quantiles", "0.1,0.9", "--pmf", "1", "--prob-above", "0,200"]
     result = run_ddpn("predict", str(model_path), "visits.csv", "-o", name, *options)
     assert result.exit_code == 0, result.output
     assert result.stdout == ""
     assert f"260 predictions written to {name}" in result.stderr
     readers = {"t": lambda path: pl.read_csv(path, separator="\t"), "p": pl.read_parquet, "c": pl.read_csv}
     frame = readers[name.split(".")[1][0]](files / name)
-    columns = "mean median mode lower upper interval_probability aleatoric epistemic stddev q0.1 q0.9 p0 p1 ood_pvalue"
-    assert frame.columns == columns.split()
+    columns = "mean median mode lower upper interval_probability aleatoric epistemic stddev q0.1 q0.9 p0 p1"
+    assert frame.columns == [*columns.split(), "prob_above_0", "prob_above_200", "ood_pvalue"]
+    assert (frame["prob_above_0"] + frame["p0"] - 1).abs().max() < 1e-12
     assert frame.height == 260
     assert (frame["lower"] <= frame["median"]).all()
 

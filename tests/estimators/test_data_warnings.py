@@ -1,5 +1,6 @@
 """Test warnings of `CountRegressor` about a table, in the words of Python; dates become numbers."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import ddpn
 from ddpn import CountRegressor, DataWarning
+from ddpn.workflow.examining import evaluate
 from ddpn.workflow.model_folder import load
 
 RNG = np.random.default_rng(0)
@@ -33,6 +35,26 @@ def make_glm_regressor() -> CountRegressor:
 def test_columns_that_are_not_what_they_seem_are_reported(column, words):
     with pytest.warns(DataWarning, match=words):
         make_glm_regressor().fit(pd.DataFrame({"x": X, "Unnamed: 0": column}), Y)
+
+
+def test_a_leak_makes_every_verdict_unusable(tmp_path):
+    frame, y = pd.DataFrame({"x": X, "casual": 2 * Y + 1}), Y
+    with pytest.warns(DataWarning, match="Column casual is the target times"):
+        model = make_glm_regressor().fit(frame, y)
+    model.save(tmp_path / "model")
+    loaded = CountRegressor.load(tmp_path / "model")
+    board = evaluate(load(tmp_path / "model", target="y"), pl.from_pandas(frame.assign(y=y)))
+    for fitted in (model, loaded, copy.copy(model)):
+        verdict = fitted.verdict(frame, y)
+        assert verdict.level == "unusable"
+        assert "a column contains the target" in str(verdict)
+        assert "Column casual is the target times" in str(verdict)
+    assert model.verdict().level == "unusable", "out of fold"
+    assert board["verdict"]["level"] == "unusable"
+    page = loaded.report(frame, y, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "These scores cannot be trusted" in page
+    assert model.fit(frame[["x"]], y).leaks_ == ()
+    assert model.verdict().level != "unusable"
 
 
 def test_warnings_can_be_filtered_by_their_category():

@@ -138,6 +138,12 @@ def test_a_frame_has_the_columns_that_are_asked_for(model, prediction):
     assert prediction.to_frame(spec).columns == ["mean", "upper", "p0", "p1"], "in the order of all columns"
     assert prediction.to_frame(spec)["upper"].to_list() == prediction.interval(0.8)[1].tolist()
     assert prediction.to_frame(spec, columns=["mode"], pmf=None).columns == ["mode"]
+    above = prediction.to_frame(columns=["mode"], prob_above=[0, 4])
+    assert above.columns == ["mode", "prob_above_0", "prob_above_4"]
+    assert above.select(pl.exclude("mode")).to_numpy().tolist() == prediction.prob_above([0, 4]).tolist()
+    assert np.allclose(above["prob_above_4"], 1 - prediction.pmf(range(5)).sum(axis=1))
+    with pytest.raises(ConfigError, match=r"prob_above must hold integers from 0 to 2.53, got 200.5"):
+        prediction.to_frame(prob_above=[200.5])
     with pytest.raises(ConfigError, match="Unknown key 'average' in columns"):
         prediction.to_frame(columns=["average"])
     with pytest.raises(InputError, match="columns must be columns of a table, got 'members'"):

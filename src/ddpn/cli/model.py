@@ -34,6 +34,7 @@ PredictionTable = Annotated[
 ]
 Quantiles = Annotated[str, option("LEVELS", "Quantiles to add: 0.1,0.5,0.9 adds q0.1, q0.5, q0.9.")]
 Pmf = Annotated[int | None, option("COUNT", "Add the probabilities p0, p1, ... up to this count.")]
+ProbAbove = Annotated[str, option("COUNTS", "Add probabilities of more: 100,200 adds prob_above_100, prob_above_200.")]
 Keep = Annotated[bool, option(None, "Also write the columns of DATA, before the predictions.", "--keep")]
 Ood = Annotated[
     float | None,
@@ -62,6 +63,7 @@ def predict(
     interval_kind: o.IntervalKind = None,
     quantiles: Quantiles = "",
     pmf: Pmf = None,
+    prob_above: ProbAbove = "",
     keep: Keep = False,
     ood: Ood = None,
     member: OneMember = None,
@@ -83,7 +85,7 @@ def predict(
 
     Example: ddpn predict bikes.model new.csv -o predictions.csv --quantiles 0.1,0.9
     """
-    from ddpn.prediction.spec import PredictionSpec, parse_levels
+    from ddpn.prediction.spec import PredictionSpec, parse_counts, parse_levels
     from ddpn.workflow.streaming import predict_files
 
     levels, findings = parse_levels(quantiles), list[str]()
@@ -92,6 +94,7 @@ def predict(
         interval_kind=interval_kind,
         quantiles=levels,
         pmf=pmf,
+        prob_above=parse_counts(prob_above),
         keep=keep,
         ood=ood,
         member=member,

@@ -18,8 +18,10 @@ from ddpn.tables.checks import (
 from ddpn.tables.date_columns import DateColumns
 
 
-def warn_about_table(sample: CountRows, dates: DateColumns, is_split: bool, clock: Clock) -> None:
+def warn_about_table(sample: CountRows, dates: DateColumns, is_split: bool, clock: Clock) -> tuple[str, ...]:
     """Check the training rows, and show a `DataWarning` for each problem of their columns or rows.
+
+    Return the warnings about target leaks.
 
     Parameters
     ----------
@@ -40,10 +42,12 @@ def warn_about_table(sample: CountRows, dates: DateColumns, is_split: bool, cloc
     findings, skipped = run_checks(checks, clock)
     # Dates matter to scores, which `fit` does not report.
     findings = [finding for finding in findings if finding.kind != FindingKind.DATE]
-    for finding in findings:
-        warn_user(f"{finding.statement} {_describe_remedy(finding, names)}", DataWarning)
-    if skipped:
-        warn_user(skipped, DataWarning)
+    sentences = [f"{finding.statement} {_describe_remedy(finding, names)}" for finding in findings]
+    for sentence in [*sentences, *filter(None, [skipped])]:
+        warn_user(sentence, DataWarning)
+    return tuple(
+        sentence for finding, sentence in zip(findings, sentences, strict=True) if finding.kind == FindingKind.LEAK
+    )
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     feature_kinds_: list[Kind]
     feature_names_in_: np.ndarray
     n_features_in_: int
+    #: Sentences about target leaks that `fit` found. They make every verdict "unusable".
+    leaks_: tuple[str, ...] = ()
     #: Constructor arguments that are not saved with the model.
     _not_saved: ClassVar[tuple[str, ...]] = ()
     #: Whether X may have missing values.
@@ -98,7 +100,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             predictor.calibration = replace(predictor.calibration, profile=profile)
         schema.set_names(self)
         self.feature_kinds_, self.predictor_, self._roles = list(schema.kinds), predictor, None
-        self._dates, self._library = DateColumns(), "polars"
+        self._dates, self._library, self.leaks_ = DateColumns(), "polars", ()
 
     # What was fitted ---------------------------------------------------------------------------------------------
 
@@ -656,7 +658,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
         sample = sample.replace(group=check_groups(groups, len(sample)))
         draw = draw_sample(sample, check_max_rows(max_rows))
-        board = leaderboard_of(self._fitted, draw.take(sample), total=draw.total)
+        board = leaderboard_of(self._fitted, draw.take(sample), self.leaks_, total=draw.total)
         return replace(board, library=library_name(X))
 
     def _out_of_fold_leaderboard(self) -> Leaderboard:
@@ -720,7 +722,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
         labels = None if interval_groups is None else to_array(interval_groups)
         sample = sample.replace(group=check_groups(groups, len(sample)), interval_groups=labels)
-        return write_report(path, self, sample, **options)
+        return write_report(path, self, sample, **{"leak": " ".join(self.leaks_), **options})
 
     # Saving ------------------------------------------------------------------------------------------------------
 
@@ -743,6 +745,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             "schema": schema.as_dict(),
             "dates": [asdict(column) for column in self._dates.columns],
             "library": self._library,
+            "leaks": list(self.leaks_),
             "extra": extra,
         }
         return files | more, manifest
@@ -813,6 +816,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         model.feature_kinds_ = list(schema.kinds)
         model._dates = DateColumns(tuple(TableColumn.from_dict(column) for column in saved.get("dates", ())))
         model._roles, model._library = roles, saved.get("library", "polars")
+        model.leaks_ = tuple(saved.get("leaks", ()))
         model._restore_extra(files, saved["extra"])
         return model
 

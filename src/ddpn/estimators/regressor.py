@@ -157,11 +157,11 @@ class NetworkRegressor(CountEstimator):
             validation = validation.replace(X=dates.read(validation.X, warn_about_cells))
         for sentence in (note for column in dates.columns for note in column.notes):
             warn_user(sentence, DataWarning)
-        warn_about_table(train, dates, is_split=validation is not None, clock=schedule.clock)
+        leaks = warn_about_table(train, dates, is_split=validation is not None, clock=schedule.clock)
         with show_steps(self._shows_progress) as begin_step:
             schedule = replace(schedule, on_step=begin_step)
             fitted = self.fit_rows(train, validation, counts, self._pipeline_options(counts), schedule)
-        self._dates, self._library = dates, library_name(X)
+        self._dates, self._library, self.leaks_ = dates, library_name(X), leaks
         for note in fitted.notes:
             warn_user(note)
         if fitted.missing:
@@ -405,6 +405,8 @@ class CountRegressor(NetworkRegressor):
     left_out_ : dict
         Planned members that are not part of the model, with reasons. `fit` warns about members that could not be
         fitted, for lack of time or because they do not apply to the table.
+    leaks_ : tuple of str
+        Warnings of `fit` about target leaks. They make every verdict "unusable".
     interrupted_ : bool
         Whether Ctrl-C ended the training early; the best networks so far are kept.
 
@@ -456,7 +458,7 @@ class CountRegressor(NetworkRegressor):
                 "Give a test set as X and y. Out-of-fold scores need a model that was cross-fitted in this process: "
                 "one of up to 5,000 rows, without validation rows, that was not loaded or copied."
             )
-        return replace(out_of_fold_leaderboard(self.predictor_, held_out), library=self._library)
+        return replace(out_of_fold_leaderboard(self.predictor_, held_out, self.leaks_), library=self._library)
 
     def __getstate__(self) -> JsonObject:
         """Return the state without the training rows that out-of-fold scores need, to keep pickles and copies small."""
@@ -523,6 +525,8 @@ class DDPNRegressor(NetworkRegressor):
         The kind of every column: "number", "boolean", "category" or "category of numbers".
     history_ : History
         Losses of the networks by epoch.
+    leaks_ : tuple of str
+        Warnings of `fit` about target leaks. They make every verdict "unusable".
     interrupted_ : bool
         Whether Ctrl-C ended the training early; the best networks so far are kept.
 

@@ -317,7 +317,9 @@ class Prediction:
 
     def _check_counts(self, counts: ArrayLike, name: str = "counts") -> Tensor:
         values = np.atleast_1d(np.asarray(counts))
-        return torch.from_numpy(check_counts(values, get_row_count(values), name=name)).double()
+        if values.dtype.kind == "f" and len(fractions := values[values != np.floor(values)].ravel()):
+            raise InputError(argument=name, must="hold non-negative integers", got=f"{fractions[0]:g}")
+        return torch.from_numpy(check_counts(values, get_row_count(values), name=name, remedy="")).double()
 
     # Tables ------------------------------------------------------------------------------------------------------
 
@@ -404,6 +406,8 @@ class Prediction:
         if spec.pmf is not None:
             every = torch.arange(spec.pmf + 1, dtype=torch.float64).unsqueeze(1)
             tensors |= {f"p{count}": masses for count, masses in enumerate(self.counts.log_prob(every).exp())}
+        for count in spec.prob_above:
+            tensors[f"prob_above_{count}"] = self.counts.survival(torch.tensor([float(count)], dtype=torch.float64))
         dtypes = dict.fromkeys([*counts, *quantile_columns], np.int64)
         return {name: _to_numpy(values).astype(dtypes.get(name, np.float64)) for name, values in tensors.items()}
 

@@ -6,8 +6,9 @@ from typing import Self
 
 from ddpn.calibration import INTERVAL_KINDS
 from ddpn.members import find_member_name
+from ddpn.rows.checks import LARGEST_COUNT
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.runtime.validation import check_choice, check_keys
+from ddpn.runtime.validation import check_choice, check_keys, is_integer
 
 #: The default columns of a table of predictions in order. `ood_pvalue` is present only if the model has such scores.
 DEFAULT_COLUMNS = (
@@ -44,6 +45,8 @@ class PredictionSpec:
         Quantiles, one column per level of `quantiles`. They are counts.
     p0, p1, ...
         Probabilities of the counts 0 to `pmf`.
+    prob_above_200, ...
+        Probabilities of more than each count of `prob_above`.
     ood_pvalue
         The share of ordinary rows that are at least as unusual. Present only if the model has calibrated
         out-of-distribution scores.
@@ -62,6 +65,8 @@ class PredictionSpec:
         Levels of quantiles.
     pmf : int, optional
         The largest count whose probability is a column.
+    prob_above : sequence of int
+        Counts, for each of which the probability of more is a column.
     ood : float, optional
         Flag rows whose p-value is at most this, in the columns `ood` and `ood_reason`.
     columns : sequence of str
@@ -76,6 +81,7 @@ class PredictionSpec:
     interval_kind: str | None = None
     quantiles: tuple[float, ...] = ()
     pmf: int | None = None
+    prob_above: tuple[int, ...] = ()
     ood: float | None = None
     columns: tuple[str, ...] = DEFAULT_COLUMNS
     member: str | None = None
@@ -83,6 +89,7 @@ class PredictionSpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "quantiles", tuple(self.quantiles))
+        object.__setattr__(self, "prob_above", tuple(self.prob_above))
         object.__setattr__(self, "columns", tuple(self.columns))
         check_keys(self.columns, (*DEFAULT_COLUMNS, *FLAG_COLUMNS, *NESTED_OUTPUTS), "columns")
         if self.ood is not None:
@@ -96,6 +103,9 @@ class PredictionSpec:
                 raise ConfigError(argument="quantiles", must="lie between 0 and 1", got=f"{level:g}")
         if self.pmf is not None and not 0 <= self.pmf <= MAX_PMF:
             raise ConfigError(argument="pmf", must=f"be a count from 0 to {MAX_PMF}", got=str(self.pmf))
+        for count in self.prob_above:
+            if not (is_integer(count) and 0 <= count <= LARGEST_COUNT):
+                raise ConfigError(argument="prob_above", must="hold integers from 0 to 2^53", got=repr(count))
 
     def for_model(self, members: Iterable[str], has_ood: bool) -> Self:
         """Return the spec with the full name of its `member`; raise an error if a model cannot fulfil the spec.
@@ -118,6 +128,19 @@ def quantile_name(level: float) -> str:
     'q0.1'
     """
     return f"q{level:g}"
+
+
+def parse_counts(text: str) -> tuple[int, ...]:
+    """Read the counts of `prob_above` from a text in which commas separate them.
+
+    >>> parse_counts("100, 200")
+    (100, 200)
+    """
+    try:
+        return tuple(int(word) for word in text.split(",") if word.strip())
+    except ValueError:
+        must = "be integers separated by commas such as 100,200"
+        raise ConfigError(argument="prob_above", must=must, got=repr(text)) from None
 
 
 def parse_levels(text: str) -> tuple[float, ...]:

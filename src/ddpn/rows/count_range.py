@@ -40,6 +40,10 @@ class CountRange:
     upper_is_total: bool = False
 
     def __post_init__(self) -> None:
+        if self.lower is None:
+            raise ConfigError(
+                argument="lower", must="be an integer of at least 0", got="None", remedy="The default is 0."
+            )
         check_integer("lower", self.lower, 0)
         for name in ("upper", "censored_above"):
             value = getattr(self, name)

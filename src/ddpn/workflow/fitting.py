@@ -123,7 +123,7 @@ def fit(
         scores = _score(fitted, prepared, schedule)
         for note in fitted.notes:
             warnings.warn(note, UserWarning, stacklevel=2)
-    missing, folds = fitted.missing, fitted.folds
+    missing, folds, model.leaks_ = fitted.missing, fitted.folds, prepared.leaks
     packages = {name: version(name) for name in ("ddpn", "torch", "scikit-learn", "numpy", "polars")}
     task = {
         "format": FORMAT,

@@ -104,7 +104,8 @@ def _make_task(path: Path, estimator: JsonObject | None) -> JsonObject:
     for name, kind in zip(estimator["schema"]["names"], estimator["schema"]["kinds"], strict=True):
         column = dates.get(name, TableColumn(name, Kind(kind)))
         columns += [] if column in columns else [column]
-    return {"roles": Roles(None, None, None, tuple(columns)).as_dict(), "leaks": [], "warnings": []}
+    leaks = list(estimator.get("leaks", ()))
+    return {"roles": Roles(None, None, None, tuple(columns)).as_dict(), "leaks": leaks, "warnings": []}
 
 
 class SavedModel:
