@@ -54,7 +54,7 @@ def test_likelihoods_are_listed(run_ddpn):
     assert "mixed (default)" in shown
     described = json.loads(run_ddpn("likelihoods", "--json").stdout)
     assert list(described) == ["mixed", *(name for name in SHIPPED if name != "mixed")]
-    assert described["double_binomial"].startswith('Double Binomial: counts "k of n" with a known total')
+    assert described["double_binomial"].startswith('The Double Binomial likelihood: counts "k of n" with a known total')
 
 
 def test_the_model_as_a_whole_is_explained(run_ddpn, files, fit):
