@@ -330,6 +330,8 @@ def test_bad_probabilities_are_named(name):
     for bad in (0.0, 1.0, -0.5, 90.0, math.nan):
         with pytest.raises(InputError, match=rf"^coverage must lie strictly between 0 and 1, got {bad:g}\. Use 0\.9"):
             dist.interval(bad)
+    with pytest.raises(InputError, match=r"^coverage must be one number .* such as 0\.9, got \[0\.5, 0\.9\]\.$"):
+        dist.interval([0.5, 0.9])
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,9 @@ def test_a_frame_has_the_columns_that_are_asked_for(model, prediction):
     assert prediction.to_frame(spec).columns == ["mean", "upper", "p0", "p1"], "in the order of all columns"
     assert prediction.to_frame(spec)["upper"].to_list() == prediction.interval(0.8)[1].tolist()
     assert prediction.to_frame(spec, columns=["mode"], pmf=None).columns == ["mode"]
+    for bad, shown in ((200.5, "200.5"), (-1, "-1"), ([3, 0.5], "0.5")):
+        with pytest.raises(InputError, match=f"^counts must hold non-negative integers, got {shown}.$"):
+            prediction.prob_above(bad)
     above = prediction.to_frame(columns=["mode"], prob_above=[0, 4])
     assert above.columns == ["mode", "prob_above_0", "prob_above_4"]
     assert above.select(pl.exclude("mode")).to_numpy().tolist() == prediction.prob_above([0, 4]).tolist()

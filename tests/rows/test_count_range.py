@@ -22,6 +22,7 @@ def make_sample(y=Y, **parts) -> CountRows:
         ({"lower": 3, "upper": 3}, "upper must be an integer above `lower=3`"),
         ({"upper": 2.5}, "upper must be an integer above `lower=0`, got 2.5"),
         ({"lower": -1}, "lower must be an integer of at least 0, got -1"),
+        ({"lower": None}, "lower must be an integer of at least 0, got None. The default is 0"),
         ({"lower": 0.5}, "lower must be an integer"),
         ({"lower": 2, "censored_above": 2}, "censored_above must be an integer above `lower=2`, got 2"),
         ({"upper": 5, "censored_above": 6}, "censored_above must be at most `upper=5`, got 6"),

@@ -123,7 +123,7 @@ def test_a_number_serves_all_rows():
 
 #: Arguments of `CountRows` for four rows, and key words; {1} and {3} stand for the labels of these rows.
 BAD = {
-    "negative": ({"y": [0, -2, 1, -1]}, "y must hold non-negative integers, got -2 at rows {1}, {3}"),
+    "negative": ({"y": [0, -2, 1, -1]}, "y must hold non-negative integers, got -2 at rows {1}, {3}. If negative"),
     "mean": ({"y": [0, 1.5, 1, 0]}, "non-negative integers, got 1.5 at row {1}. Halves and quarters look like means"),
     "rate": ({"y": [0, 1.5, 0.37, 0]}, "Values with many decimals look like weights"),
     "rounding": ({"y": [0, 1.5, 1, 0]}, 'if you have them. Use `fractional="round"`'),

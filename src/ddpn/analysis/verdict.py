@@ -10,6 +10,8 @@ from ddpn.analysis.row_scores import COVERAGE
 
 #: A sentence of the verdict that explains out-of-fold scores.
 _OUT_OF_FOLD = "There are no test rows: every row was scored by copies of the models that were fitted without it."
+#: Ends of the names of candidates that take a plural verb.
+_PLURALS = ("trees", "networks")
 
 
 def coverage_words(coverage: float, expected: float, rows: str = "rows") -> str:
@@ -31,8 +33,8 @@ class Verdict(NamedTuple):
     Attributes
     ----------
     level : str
-        "better" (than all others), "as good as" (another candidate, within 1%), "undecided" (too few rows to tell),
-        "worse" or "unusable".
+        "better" (than all others), "as good as" (another candidate, within 1%), "undecided" (too few rows to
+        tell, scores that disagree, or poor intervals), "worse" or "unusable".
     sentences : tuple of str
         The reasons; the first is the headline.
     prefer : str or None
@@ -135,7 +137,8 @@ def _write_headline(evaluation: Evaluation) -> tuple[str, str]:
         )
     if outcome == "worse":
         ahead = change(-gain, evaluation.crps[evaluation.model])
-        return "worse", f"{_capital(name)} is better on these rows (its CRPS is {ahead}): use it."
+        verb, its, it = ("are", "their", "them") if name.endswith(_PLURALS) else ("is", "its", "it")
+        return "worse", f"{_capital(name)} {verb} better on these rows ({its} CRPS is {ahead}): use {it}."
     ahead = f"better than the best alternative, {name} ({crps})"
     if evaluation.too_narrow or evaluation.too_wide:
         wrong = "too narrow" if evaluation.too_narrow else "much wider than necessary"

@@ -178,7 +178,9 @@ def _show_result(out: Path, fitted: "Fitted", as_json: bool) -> None:
     else:
         if "scores" in task:
             show_scores(task["scores"], out, task)
-        typer.echo(f"Saved in {out}. Next: ddpn predict {out} NEW.csv -o predictions.csv")
+        name = task.get("scores", {}).get("verdict", {}).get("prefer")
+        member = "" if name is None else f" --member {shlex.quote(name)}"
+        typer.echo(f"Saved in {out}. Next: ddpn predict {out} NEW.csv{member} -o predictions.csv")
     if fitted.interrupted:
         kept = "The best epochs so far are" if "training" in fitted.missing else "The fitted model is"
         skipped = describe_skipped_steps(fitted.missing)

@@ -152,7 +152,8 @@ def check_weights(weights: Tensor) -> None:
 
 def check_coverage(coverage: float) -> float:
     """Return the coverage of an interval; raise an `InputError` unless it is strictly between 0 and 1."""
-    if not isinstance(coverage, Real) or not 0.0 < coverage < 1.0:
-        shown = f"{coverage:g}" if isinstance(coverage, Real) else repr(coverage)
-        raise InputError(f"coverage must lie strictly between 0 and 1, got {shown}. Use 0.9 for 90%.")
+    if not isinstance(coverage, Real):
+        raise InputError(f"coverage must be one number strictly between 0 and 1, such as 0.9, got {coverage!r}.")
+    if not 0.0 < coverage < 1.0:
+        raise InputError(f"coverage must lie strictly between 0 and 1, got {coverage:g}. Use 0.9 for 90%.")
     return float(coverage)

@@ -317,8 +317,8 @@ class Prediction:
 
     def _check_counts(self, counts: ArrayLike, name: str = "counts") -> Tensor:
         values = np.atleast_1d(np.asarray(counts))
-        if values.dtype.kind == "f" and len(fractions := values[values != np.floor(values)].ravel()):
-            raise InputError(argument=name, must="hold non-negative integers", got=f"{fractions[0]:g}")
+        if values.dtype.kind in "iuf" and len(bad := values[(values < 0) | (values != np.floor(values))]):
+            raise InputError(argument=name, must="hold non-negative integers", got=f"{bad[0]:g}")
         return torch.from_numpy(check_counts(values, get_row_count(values), name=name, remedy="")).double()
 
     # Tables ------------------------------------------------------------------------------------------------------

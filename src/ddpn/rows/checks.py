@@ -106,10 +106,7 @@ def check_counts(
         raise InputError(what, argument=name)
     values = _to_float_vector(y, name, labels)
     if len(values) != n:
-        # scikit-learn's checks look for the words after the colon.
-        counts = f"Found input variables with inconsistent numbers of samples: [{n}, {len(values)}]"
-        got = f"{len(values)} for {n} rows: {counts}"
-        raise InputError(argument=name, must="have one count per row of X", got=got)
+        raise InputError(argument=name, must="have one count per row of X", got=f"{len(values)} for {n} rows")
     if n == 0:
         raise InputError(argument=name, must="hold at least one count", got="0 sample(s)")
     bad = ~np.isfinite(values)
@@ -118,7 +115,8 @@ def check_counts(
         kind = "NaN" if np.isnan(values[bad][0]) else "infinity or a value too large for dtype('float64')"
         rows, last = select_labels(bad, labels), f"Input {name} contains {kind}."
         raise InputError(argument=name, must="be finite", got=str(values[bad][0]), rows=rows, remedy=last)
-    check_all(values >= 0, name, "hold non-negative integers", values, labels)
+    unknown = "If negative numbers stand for unknown counts, leave out these rows."
+    check_all(values >= 0, name, "hold non-negative integers", values, labels, unknown)
     too_large = "Larger integers are not exact in floating point: count in thousands or millions."
     check_all(values <= LARGEST_COUNT, name, "be at most 2^53", values, labels, too_large)
     is_whole = values == np.floor(values)

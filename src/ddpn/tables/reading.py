@@ -17,7 +17,7 @@ from sklearn.utils.validation import validate_data
 
 from ddpn.rows.checks import RowError, TableLike, get_row_labels, label_row_errors
 from ddpn.runtime.errors import InputError
-from ddpn.runtime.validation import join_words
+from ddpn.runtime.validation import join_words, suggestion
 from ddpn.tables.columns import MAX_ROWS_CELL_BY_CELL, Column, ColumnTable, Kind, Levels
 from ddpn.tables.levels import canonical_level, have_numbers
 
@@ -47,6 +47,10 @@ def read_table(X: TableLike, estimator: type[BaseEstimator] = BaseEstimator) -> 
     return X if isinstance(X, ColumnTable) else _read(estimator(), X, is_first=True)
 
 
+class Model(BaseEstimator):
+    """A reader of later tables, named as scikit-learn's messages about them are to call the model."""
+
+
 def read_later_table(X: TableLike, names: Sequence[str], is_named: bool) -> ColumnTable:
     """Read a table after fit: sort its columns by `names`, and detect their kinds from its own cells."""
     labels = get_row_labels(X)
@@ -54,7 +58,7 @@ def read_later_table(X: TableLike, names: Sequence[str], is_named: bool) -> Colu
         columns = _read_few_rows(list(names), X) if is_named else None
     if columns is not None:
         return ColumnTable(columns, is_named, labels)
-    reader = BaseEstimator()  # checks the table as if it had been fitted to the first one
+    reader = Model()  # checks the table as if it had been fitted to the first one
     set_names(reader, names, is_named)
     return _read(reader, X, is_first=False)
 
@@ -196,12 +200,17 @@ def check_names(names: Sequence[str], fitted: Sequence[str]) -> None:
     """Raise an `InputError` unless a table has the columns of fit, in any order."""
     missing, extra = set(fitted) - set(names), set(names) - set(fitted)
     if missing or extra:
-        parts = (
-            ("no", [name for name in fitted if name in missing]),
-            ("also", [name for name in names if name in extra]),
-        )
-        both = [f"{what} {join_words([*map(repr, columns)])}" for what, columns in parts if columns]
-        raise InputError(f"X must have the columns of fit, got {' and '.join(both)}.")
+        absent, new = [name for name in fitted if name in missing], [name for name in names if name in extra]
+        parts = ((absent, "missing"), (new, "not a column of fit" if len(new) == 1 else "not columns of fit"))
+        both = [
+            f"{join_words([*map(repr, columns)])} {'is' if len(columns) == 1 else 'are'} {what}"
+            for columns, what in parts
+            if columns
+        ]
+        similar = {name: suggestion(name, new) for name in absent}
+        hints = [f"Is {other!r} the column {name!r}?" for name, other in similar.items() if other]
+        remedy = hints[0] if hints else "" if absent else f"Leave {'it' if len(new) == 1 else 'them'} out."
+        raise InputError(f"X must have the columns of fit: {', and '.join(both)}. {remedy}".rstrip())
 
 
 def _read_series(name: str, series: nw.Series[IntoSeries]) -> Column:
