@@ -40,7 +40,10 @@ def test_help_fits_a_screen_and_says_how_to_see_the_rest(run_ddpn, monkeypatch, 
 
 def test_everyday_options_of_fit_are_in_its_short_help(run_ddpn):
     text = run_ddpn("fit", "--help").output
-    assert all(f"{name} " in text for name in ("--target", "--drop", "--exposure", "--group", "--time", "--only"))
+    assert all(
+        f"{name} " in text
+        for name in ("--target", "--drop", "--exposure", "--group", "--time", "--only", "--category", "--test-size")
+    )
     assert "--beta" not in text
 
 

@@ -50,7 +50,7 @@ def test_a_budget_that_is_too_small_names_all_that_is_left_out(line, seconds):
     for name in model.left_out_:
         assert format_member_label(name, MEMBERS[name]) in sentences[0]
     if list(model.predictor_.weights) == ["constant"]:
-        assert sentences[0].endswith("It has only one member: constant distribution.")
+        assert sentences[0].endswith("Raise the time budget. It has only one member: constant distribution.")
 
 
 @pytest.mark.parametrize(

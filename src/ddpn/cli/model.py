@@ -34,7 +34,7 @@ PredictionTable = Annotated[
 ]
 Quantiles = Annotated[str, option("LEVELS", "Quantiles to add: 0.1,0.5,0.9 adds q0.1, q0.5, q0.9.")]
 Pmf = Annotated[int | None, option("COUNT", "Add the probabilities p0, p1, ... up to this count.")]
-ProbAbove = Annotated[str, option("COUNTS", "Add probabilities of more: 100,200 adds prob_above_100, prob_above_200.")]
+ProbAbove = Annotated[str, option("COUNTS", "Probabilities of more: 100,200 adds prob_above_100, ...")]
 Keep = Annotated[bool, option(None, "Also write the columns of DATA, before the predictions.", "--keep")]
 Ood = Annotated[
     float | None,

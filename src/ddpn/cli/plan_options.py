@@ -47,7 +47,7 @@ OPTION_TEXTS = {
     ),
     "drop": OptionText(
         "COLUMNS",
-        "Columns to leave out, separated by commas; repeat the option for names with a comma.",
+        "Columns to leave out, separated by commas.",
         None,
         _ALL,
     ),
@@ -57,7 +57,7 @@ OPTION_TEXTS = {
         _COLUMNS,
         _ALL,
     ),
-    "category": OptionText("COLUMNS", "Numeric columns to treat as categorical, such as zip,station.", _COLUMNS, _ALL),
+    "category": OptionText("COLUMNS", "Numeric columns to treat as categorical, such as zip,station.", None, _ALL),
     "missing": OptionText(
         "WORDS",
         "More words and numbers that mean a missing value, such as unknown,-999.",
@@ -121,11 +121,10 @@ OPTION_TEXTS = {
     ),
     "test_size": OptionText(
         "SHARE",
-        "Share of test rows. Default: 0 for up to 5,000 rows, which are scored out of fold; else 0.2.",
-        _EVALUATION,
+        "Share of test rows. Default: 0 up to 5,000 rows, else 0.2.",
     ),
     "split_column": OptionText("COLUMN", "Column that holds train, validation or test in every row.", _EVALUATION),
-    "time": OptionText("COLUMN", "Column of dates or numbers to split by: the last rows are the test rows."),
+    "time": OptionText("COLUMN", "Column of times: the last rows by it are the test rows."),
     "sheet": OptionText(
         "NAME", "Sheet of a workbook: its name, or its number from 1. Default: the first.", _FILE, _ALL
     ),

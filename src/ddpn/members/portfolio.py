@@ -177,7 +177,8 @@ class Portfolio:
             alone = (
                 f" It has only one member: {format_member_label(used[0], MEMBERS[used[0]])}." if len(used) == 1 else ""
             )
-            notes.append(f"The mixture is fitted {sentence}.{alone}")
+            remedy = " Raise the time budget." if TIME_IS_UP in labels else ""
+            notes.append(f"The mixture is fitted {sentence}.{remedy}{alone}")
         return notes
 
     def _skip(self, spec: MemberSpec) -> None:
