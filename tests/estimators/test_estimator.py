@@ -233,6 +233,9 @@ def test_a_report_whose_path_comes_first_says_where_it_belongs(small_ensemble, c
 def test_the_report_is_a_page_on_these_rows(glm_and_fresh_rows, tmp_path):
     model, X, y = glm_and_fresh_rows
     path = model.report(X[:300], y[:300], tmp_path / "report.html", task={"target": "visits"})
+    with pytest.raises(InputError, match=r"report\.html already exists"):
+        model.report(X[:300], y[:300], path)
+    assert model.report(X[:300], y[:300], path, overwrite=True, task={"target": "visits"}) == path
     text = path.read_text(encoding="utf-8")
     assert "How well the model predicts visits" in text
     assert "evaluated on 300 test rows" in text

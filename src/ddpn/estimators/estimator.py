@@ -692,6 +692,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         censored: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         interval_groups: ArrayLike | None = None,
+        overwrite: bool = False,
         **options: Any,
     ) -> Path:
         """Write a report on a test set as one HTML file: errors, calibration and effects of the columns.
@@ -706,6 +707,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             As for `leaderboard`.
         interval_groups : array-like, optional
             The label of each row, if intervals were calibrated by labels that are not a column of X.
+        overwrite : bool
+            Whether to replace an existing file.
         **options
             `max_rows`, `baselines`, `task` and others, see `ddpn.analysis.report.write_report`.
 
@@ -717,6 +720,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         if not isinstance(path, str | PathLike):
             must, got = "be the file to write, after the rows", f"{type(path).__name__} instead"
             raise InputError(argument="path", must=must, got=got, remedy='Call report(X, y, "report.html").')
+        if Path(path).is_file() and not overwrite:
+            raise InputError(f"{path} already exists. Choose another name, or replace it with `overwrite=True`.")
         from ddpn.analysis.report import write_report  # slow to import
 
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)

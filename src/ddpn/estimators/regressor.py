@@ -399,7 +399,8 @@ class CountRegressor(NetworkRegressor):
     predictor_ : Predictor
         The fitted members with their weights and calibration.
     feature_kinds_ : list of Kind
-        The kind of every column: "number", "boolean", "category" or "category of numbers".
+        The kind of every column of `feature_names_in_`, where a column of dates is several: "number", "boolean",
+        "category" or "category of numbers".
     history_ : History
         Losses of the networks by epoch.
     left_out_ : dict
@@ -522,7 +523,8 @@ class DDPNRegressor(NetworkRegressor):
     predictor_ : Predictor
         The fitted members with their weights and calibration.
     feature_kinds_ : list of Kind
-        The kind of every column: "number", "boolean", "category" or "category of numbers".
+        The kind of every column of `feature_names_in_`, where a column of dates is several: "number", "boolean",
+        "category" or "category of numbers".
     history_ : History
         Losses of the networks by epoch.
     leaks_ : tuple of str
