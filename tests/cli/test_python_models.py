@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from ddpn import CountGLM, DDPNRegressor
+from ddpn import CountGLM, CountRegressor, DDPNRegressor
 from ddpn.cli.console import BAD_INPUT
 
 COLUMNS = ["severity", "code", "urgent"]
@@ -111,3 +111,12 @@ def test_a_copy_that_python_saves_predicts_the_same(run_ddpn, files, fit, tmp_pa
     assert copied.exit_code == 0, copied.output
     run_ddpn("predict", str(fit.model), "visits.csv", "-o", "own.csv")
     assert (tmp_path / "copy.csv").read_text() == (tmp_path / "own.csv").read_text()
+
+
+def test_a_leak_that_the_command_found_makes_the_verdict_in_python_unusable(run_ddpn, files, table):
+    table.with_columns(twice=2 * pl.col("visits")).write_csv("leak.csv")
+    result = run_ddpn("fit", "leak.csv", "--target", "visits", "--only", "constant", "-o", "m")
+    assert result.exit_code == 0, result.output
+    verdict = CountRegressor.load("m").verdict(pl.read_csv("leak.csv"), table["visits"])
+    assert verdict.level == "unusable"
+    assert "Column twice is the target times" in str(verdict)
