@@ -7,8 +7,8 @@ import pytest
 from ddpn.tables.near_rows import (
     choose_near_rows,
     find_clumps,
+    find_columns_with_near_rows,
     find_continuous_columns,
-    find_repeating_columns,
     scale_points,
 )
 
@@ -96,10 +96,10 @@ def test_columns_that_repeat_together_are_proposed_and_then_all_columns():
         {"lon": coordinates[:, 0] + 1e-5 * rng.normal(size=300), "x": rng.normal(size=300),
          "lat": coordinates[:, 1] + 1e-5 * rng.normal(size=300), "z": rng.normal(size=300)}
     )  # fmt: skip
-    assert find_repeating_columns(X) == [("lon", "lat"), ("lon", "x", "lat", "z")]
-    assert find_repeating_columns(X.select("lon", "lat")) == [("lon", "lat")]
-    assert find_repeating_columns(X.select("lon")) == []
-    assert find_repeating_columns(X.select("x", "z")) == [("x", "z")]
+    assert find_columns_with_near_rows(X) == [("lon", "lat"), ("lon", "x", "lat", "z")]
+    assert find_columns_with_near_rows(X.select("lon", "lat")) == [("lon", "lat")]
+    assert find_columns_with_near_rows(X.select("lon")) == []
+    assert find_columns_with_near_rows(X.select("x", "z")) == [("x", "z")]
 
 
 def test_near_rows_are_from_the_middle_of_a_column():

@@ -142,7 +142,7 @@ class Evaluation:
 
     @property
     def gain(self) -> Gain:
-        """The gain of the model over its rival; 0 if there is no rival."""
+        """The gain in CRPS over the rival, positive if the model is better; 0 if there is no rival."""
         return Gain(0.0, 0.0, 0.0) if self.rival is None else self.gains[self.rival]
 
     @property

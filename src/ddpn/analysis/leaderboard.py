@@ -187,16 +187,17 @@ def _score_candidates(
 
 def _rank_candidates(
     predictor: Predictor,
-    rows: Mapping[str, RowScores],
+    scores: Mapping[str, RowScores],
     sample: CountRows,
     others: Sequence[str],
     total: int,
     **options: Any,
 ) -> Leaderboard:
-    """Make the leaderboard from the scores of the rows by each candidate.
+    """Make the leaderboard from the scores of the same rows by each candidate.
 
-    `rows` are these scores by the name of the candidate, and `others` the names of candidates that are no members.
-    `total` is the number of rows from which the sample was drawn. `options` are further fields of the `Evaluation`.
+    `scores` has the scores of these rows, keyed by the name of the candidate, and `others` the names of candidates that
+    are no members. `total` is the number of rows from which the sample was drawn. `options` are further fields of the
+    `Evaluation`.
     """
     labels = {name: format_member_label(name, member) for name, member in predictor.members.items()}
     seconds = sum(predictor.seconds.get(name, 0.0) for name in predictor.active_members)
@@ -205,10 +206,10 @@ def _rank_candidates(
             "name": name,
             "label": labels.get(name, name),
             "weight": predictor.weights.get(name),
-            **scores.means(sample.weight),
+            **row_scores.means(sample.weight),
             "seconds": seconds if name == MIXTURE else predictor.seconds.get(name),
         }
-        for name, scores in rows.items()
+        for name, row_scores in scores.items()
     ]
     # A member of weight 1 is the mixture itself. Networks in a mixture are not a simpler alternative.
     networks = [name for name, member in predictor.members.items() if _complexity(member) >= Networks.complexity]
@@ -220,7 +221,7 @@ def _rank_candidates(
         simpler = [name for name in simpler if _complexity(predictor.members[name]) < _complexity(member)]
     evaluation = Evaluation.from_rows(
         MIXTURE,
-        {name: rows[name] for name in (MIXTURE, *compared, *others)},
+        {name: scores[name] for name in (MIXTURE, *compared, *others)},
         sample.y,
         sample.weight,
         sample.group,

@@ -247,10 +247,12 @@ def _attach_labels(rows: CountRows, groups: str | None) -> CountRows:
 def _fit_levels(
     scores: Mapping[str, np.ndarray], rows: CountRows, prior_rows: float, groups: str | None, group_rows: float
 ) -> tuple[dict[str, IntervalLevels], IntervalGroups | None]:
-    """Fit interval levels over all rows and, if `groups` names some, within groups of rows.
+    """Fit the interval levels that reach each coverage, over all rows and within groups of rows.
 
-    `scores` are the results of `_score_rows`. Return the levels over all rows by name, and the levels of each group, or
-    None without groups.
+    `scores` are the results of `_score_rows`, keyed by the name of the mixture or member. Levels over all rows are
+    shrunk towards nominal ones with the weight of `prior_rows` rows, and levels of a group towards those over all rows
+    with the weight of `group_rows` rows. `groups` is a column or the name of the rows' interval groups. Return the
+    levels over all rows, keyed by name, and the levels of each group, or None without groups.
     """
     is_censored = rows.limit is not None and bool((rows.y >= rows.limit).any())
     levels = {

@@ -126,7 +126,7 @@ class Calibration:
         return self.ood
 
     def ood_pvalue(self, X: TableLike) -> np.ndarray:
-        """Return the out-of-distribution p-value of each row: how likely ordinary rows are as unusual. Shape: (rows,).
+        """Return, per row, the probability that an ordinary row is at least as unusual. Shape: (rows,).
 
         Parameters
         ----------

@@ -289,7 +289,8 @@ def measure_tail_surprise(x: np.ndarray, edge: float, scale: float) -> np.ndarra
 class UpperTail(NamedTuple):
     """The surprise of a score s, -log P(S >= s), where S is the score of an ordinary row; estimated from training rows.
 
-    It is interpolated between the scores `edges`, and linear beyond the largest of them, with the slope 1 / `scale`.
+    `edges` are scores, and `surprise` has the surprise at each. It is interpolated between these scores, and linear
+    beyond the largest of them, with the slope 1 / `scale`.
     """
 
     edges: np.ndarray

@@ -86,8 +86,9 @@ def measure_shares_inside(dist: Distribution, y: Tensor, level: float) -> np.nda
 def score_blocks(blocks: Iterable[tuple[np.ndarray | slice, Distribution]], y: np.ndarray, seed: int = 0) -> np.ndarray:
     """Score counts like `score_counts`, block by block; return the scores in the order of `y`.
 
-    A block has the positions of its rows in `y` and their distributions. `seed` determines the random points, which are
-    assigned in the order of `y`, so that scores do not depend on the blocks.
+    A block has the positions of its rows in `y` and their distributions. `seed` determines the uniform random
+    numbers, one per row, that `score_counts` needs. They are assigned in the order of `y`, so that scores do not depend
+    on the blocks.
     """
     points, scores = np.random.default_rng(seed).random(len(y)), np.zeros(len(y))
     for index, dist in blocks:
@@ -335,9 +336,10 @@ class IntervalGroups:
         return f"{rows} a {self.by} that no calibration row has ({shown}): intervals use the overall level."
 
     def add(self, name: str, scores: np.ndarray, codes: np.ndarray, weight: np.ndarray | None = None) -> None:
-        """Fit the levels of each group to scores of calibration rows, and add them under `name`.
+        """Fit the interval levels of each group to scores of calibration rows, and store them under `name`.
 
-        `name` is "mixture" or that of a member, and `codes` has the index of each row's group.
+        `scores` are results of `score_counts` for the distributions of the mixture or of a member, and `name` is
+        "mixture" or the name of that member. `codes` has the index of each row's group in `names`.
         """
         masks = [codes == code for code in range(len(self.names))]
         self.levels[name] = [

@@ -31,11 +31,12 @@ KNOTS = np.concatenate([[0.0], ndtr(_SCORES), [1.0]])
 
 
 def _compute_basis() -> np.ndarray:
-    """Compute four Hermite polynomials in the middle of each piece between two knots. Shape: (pieces, 4).
+    """Compute four polynomials in the middle of each piece of the recalibration map. Shape: (pieces, 4).
 
-    The logarithm of the map's slope is a weighted sum of them. They are polynomials of the normal score, have mean 0
-    and are orthonormal. The first two shift and widen a Normal exactly; the others change its skewness and the weight
-    of its tails.
+    The map takes a probability to a recalibrated one, and is linear between each two of the probabilities `KNOTS`. The
+    logarithm of its slope is a weighted sum of the polynomials, which are Hermite polynomials of the normal score with
+    mean 0, and orthonormal. The first two shift and widen a Normal exactly; the others change its skewness and the
+    weight of its tails.
     """
     width = np.diff(KNOTS)
     z = ndtri(0.5 * (KNOTS[1:] + KNOTS[:-1]))

@@ -48,9 +48,10 @@ def read_option_names(context: typer.Context) -> tuple[dict[str, str], set[str]]
 
 @contextmanager
 def report_errors(ctrl_c_message: str, context: typer.Context | None = None) -> Iterator[None]:
-    """Print errors and warnings as one sentence each, without a traceback. After Ctrl-C, print `ctrl_c_message`.
+    """Catch errors and warnings in a `with` block; print one sentence each, and no traceback.
 
-    With `context`, sentences contain the options of its command instead of arguments.
+    After an error, the command exits with a status that tells its kind. After Ctrl-C, `ctrl_c_message` is printed.
+    `context` is the command that runs: its options replace the names of arguments in sentences.
     """
     try:
         with _print_warnings():

@@ -20,8 +20,8 @@ class OptionText(NamedTuple):
     """The help of one option.
 
     `metavar` stands for its value, such as "COLUMN", `help` is the sentence, `panel` the section of the help page
-    (None: the first one), and `commands` are the commands that have the option. `flag` is set if the flag is not the
-    name of the field of `FitConfig` with hyphens.
+    (None: the first one), and `commands` are the commands that have the option. By default, the
+    option is called like the field of `FitConfig`, with hyphens; `flag` is the name of an option that is not.
     """
 
     metavar: str

@@ -335,11 +335,11 @@ class CountDistribution(Distribution, ABC):
 
     @torch.no_grad()
     def entry_levels(self, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Find the two levels between which the narrowest interval starts to include a count.
+        """Find the two coverage levels between which the narrowest interval starts to include a count.
 
-        If counts follow the distribution and the pmf has one peak, a number drawn uniformly between the two levels is
-        uniform on [0, 1]. It is a score for conformal prediction whose distribution does not depend on the size of
-        counts.
+        The level of an interval is its probability. If counts follow the distribution and the pmf has one peak, a
+        number drawn uniformly between the two levels is uniform on [0, 1]. It is a score for conformal prediction whose
+        distribution does not depend on the size of counts.
 
         Parameters
         ----------

@@ -115,7 +115,7 @@ def _summarise_panels(
     extents, totals = np.zeros((count, size, ranges.N_EXTENT)), np.zeros((count, size, 3))
     offsets, modes = np.zeros(count + 1, dtype=np.int64), np.empty((count, 2))
     block.call(panels.compute_component_extents, extents)
-    layout = compile_kernel(panels.lay_all_panels)(extents, block.weights, offsets)
+    layout = compile_kernel(panels.make_row_panels)(extents, block.weights, offsets)
     values = np.zeros((len(layout), panels.N_POSITIONS))
     block.call(panels.add_values, extents, offsets, layout, values, totals)
     compile_kernel(panels.summarise_panels)(

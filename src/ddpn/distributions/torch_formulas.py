@@ -86,7 +86,7 @@ def _layout(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
         return positions, weights, torch.tensor([False, False, True, True, True, True], device=device)
 
 
-def log_h_series(y: Tensor) -> Tensor:
+def approximate_log_h(y: Tensor) -> Tensor:
     """Compute log(e^-y y^y / y!) for real y >= 15 by Stirling's series, which errs by 1e-11 at most."""
     r = 1.0 / y
     return 0.5 * torch.log(r) - HALF_LOG_TWO_PI - r * (1 / 12 + r * r * (r * r / 1260 - 1 / 360))
@@ -95,7 +95,7 @@ def log_h_series(y: Tensor) -> Tensor:
 def log_h(y: Tensor) -> Tensor:
     """Compute log(e^-y y^y / y!): counts below 15 from a table, real y from 15 on by Stirling's series."""
     from_table = _look_up(_tabulate_h(y.device)[0], y)
-    return torch.where(y < JOIN_COUNT - 1, from_table, log_h_series(y.clamp(min=JOIN_COUNT - 1.0)))
+    return torch.where(y < JOIN_COUNT - 1, from_table, approximate_log_h(y.clamp(min=JOIN_COUNT - 1.0)))
 
 
 def _look_up(table: Tensor, y: Tensor) -> Tensor:
@@ -191,7 +191,7 @@ def double_poisson_sums(mu: Tensor, gamma: Tensor) -> DoublePoissonSums:
 
 
 def double_poisson(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-    """Compute log p(y) of Double Poissons, differentiable any number of times."""
+    """Compute log p(y) of Double Poissons, a function that can be differentiated any number of times."""
     if mu.is_cuda and not is_transformed(y, mu, gamma):
         return DoublePoissonLogProb.apply(y, mu, gamma)
     return _log_prob(y, mu, gamma)
@@ -235,7 +235,11 @@ class DoublePoissonLogProb(torch.autograd.Function):
 
 
 def _with_gradient(y: Tensor, mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute log p(y) and its derivatives gamma (y - E[Z]) / mu and E[D] - D(y). Shape: (N,)."""
+    """Compute log p(y) and its derivatives by mu and by gamma. Shape: (N,) each.
+
+    The derivatives are gamma (y - E[Z]) / mu and E[D(Z)] - D(y), where Z follows the Double Poisson, and D is
+    `deviance`.
+    """
     terms = weigh_terms(y, mu, gamma)
     slope = terms.mean(terms.deviance) - terms.deviance[..., -1]
     return _log_prob_from_terms(terms, gamma).clamp_(max=0.0), gamma * (y - terms.mean(terms.y)) / mu, slope

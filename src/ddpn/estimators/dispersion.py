@@ -87,8 +87,10 @@ def coefficient_warnings(
 ) -> list[str]:
     """Return sentences about columns without a coefficient, and about undetermined coefficients.
 
-    `labels` are the names of the raw outputs. `deviations` has, per raw output, the standard errors of the intercept
-    and, if the output depends on the columns, of the coefficients of kept columns.
+    `columns` are the names of the columns, and `labels` those of the raw outputs, such as "log mu", each of which is
+    linear in the columns or constant. `deviations` has, per raw output, the standard errors of the intercept and, if
+    the output depends on the columns, of the coefficients of the columns that have one. `quality` is the goodness of
+    fit.
     """
     kept, constant = fit.coordinates.kept, fit.coordinates.is_constant
     names, sentences = np.array(columns, dtype=object), []

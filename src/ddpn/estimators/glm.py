@@ -193,7 +193,7 @@ class CountGLM(CountEstimator):
         merged, codes = _merge_rows(rows)
         unit = choose_exposure_unit(merged, head.exposure_is_total) if head.is_count else 1.0
         scaled = divide_exposure(merged, unit)
-        fit = fit_linear(head, scaled.X, scaled, self._follows(head), self.alpha, self.tol, self.max_iter)
+        fit = fit_linear(head, scaled.X, scaled, self._list_linear_outputs(head), self.alpha, self.tol, self.max_iter)
         member = GLM(head, fit.linear, unit, design=design)
         predictor = Predictor({"glm": member}, None, counts.needs_exposure(sample), counts=counts)
         predictor.summarise_scales(rows)
@@ -242,8 +242,11 @@ class CountGLM(CountEstimator):
         has_location = "location" in HEADS[self.likelihood].option_defaults()
         return make_head(self.likelihood, **({"location": self.location} if has_location else {}))
 
-    def _follows(self, head: Head) -> tuple[bool, ...]:
-        """Return, per raw output, True if it is linear in the columns, as the location always is."""
+    def _list_linear_outputs(self, head: Head) -> tuple[bool, ...]:
+        """Return, per raw output of the head, True if it is linear in the columns and False if it is constant.
+
+        The first raw output, of the location, is always linear.
+        """
         if self.dispersion == "auto":
             return tuple(p not in head.dispersion_outputs for p in range(head.n_raw))
         return (True, *[self.dispersion == "linear"] * (head.n_raw - 1))
@@ -265,7 +268,7 @@ class CountGLM(CountEstimator):
 
     @property
     def head_(self) -> Head:
-        """The likelihood."""
+        """The `Head` with the likelihood: it turns linear predictors into distributions."""
         return self._glm.head
 
     def coefficient_table(self, coverage: float = 0.95) -> CoefficientTable:
@@ -287,7 +290,9 @@ class CountGLM(CountEstimator):
         design = self._glm.design
         assert design is not None
         parameter, feature, parts = [], [], []
-        for p, (name, follows) in enumerate(zip(_label_parameters(self.head_), self._follows(self.head_), strict=True)):
+        for p, (name, follows) in enumerate(
+            zip(_label_parameters(self.head_), self._list_linear_outputs(self.head_), strict=True)
+        ):
             features = [INTERCEPT, *(design.names if follows else [])]
             parameter += [name] * len(features)
             feature += features

@@ -122,7 +122,11 @@ class MixtureGraph:
         return blocks.op("Slice", start, end, axis)
 
     def _join_stacks(self, graph: Graph, zero: Value) -> "_Rows":
-        """Join the distributions of all members into one stack per family, and find the ends of their windows."""
+        """Join the distributions of all members into one stack per family, and find the ends of their windows.
+
+        A stack holds the parameters of distributions of one family, and a window has the counts from 0 to the last
+        count that is not negligible. `zero` has a 0 per row, (rows, 1).
+        """
         by_family: dict[str, list[Stack]] = {}
         n_placed, zeros = 0, []
         for member in self.members:
@@ -283,7 +287,10 @@ def _add_zeros(graph: Graph, pmf: Value, zero: Value) -> Value:
 
 
 def _combine_moments(component_weights: np.ndarray, mean: Value, variance: Value) -> MomentNodes:
-    """Compute the moments of the mixture from the means and variances of its N components. Shape: (R, N)."""
+    """Compute the moments of the mixture, of shape (R,), from the means and variances of its N components.
+
+    `mean` and `variance` have shape (R, N) for R rows, and `component_weights` (N,).
+    """
     weights = component_weights[None]
     mixture_mean = (mean * weights).sum(1)
     gap = mean - mixture_mean

@@ -30,7 +30,7 @@ def inverse_dispersion(raw: Tensor) -> Tensor:
 
 
 def double_poisson(mu: Tensor, gamma: Tensor, scale: Tensor | None = None) -> DoublePoisson:
-    """Make the Double Poisson of a series whose values were divided by `scale`, with location scale * mu.
+    """Make the Double Poisson of a series whose values were divided by `scale`; its location is scale * mu.
 
     A count distribution cannot be multiplied by a scale, because the products would not be integers. Instead, its
     parameters change. The mean is multiplied by `scale`. The effect on the variance (about mu / gamma) depends on
@@ -44,7 +44,8 @@ def double_poisson(mu: Tensor, gamma: Tensor, scale: Tensor | None = None) -> Do
       does, whose mean is multiplied while its other parameter stays. So one raw output fits noisy series of any size,
       which matters for networks that do not see the scale.
 
-    gamma is at most 100 times the location (10 for small ones), as in `ddpn.networks.heads.DoublePoissonHead`.
+    gamma is at most 100 times the location, but may always be up to 10, as in
+    `ddpn.networks.heads.DoublePoissonHead`.
 
     Parameters
     ----------

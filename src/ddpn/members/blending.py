@@ -99,8 +99,8 @@ class MixtureScores:
         """Score a member alone and mixed with each earlier member; `member` holds its components for every block.
 
         Distributions that are not of counts, such as Normals, are rounded to counts. `size` is the number of
-        distributions per row with which the member predicts new rows. It is larger than that in `member` if a held-out
-        row is predicted only by the copy that left it out. The CRPS of all `size` distributions is then estimated.
+        components with which the member predicts a new row. It is larger than the number of components in `member` if a
+        held-out row is predicted only by the copy that left it out. The CRPS with `size` components is then estimated.
         """
         member = [list(map(discretize, parts)) for parts in member]
         n, bonus = len(self.members), np.zeros(self.raw_member_crps.shape[1])

@@ -131,7 +131,11 @@ class MemberPredictions:
 
     @torch.no_grad()
     def predict(self, name: str, block: np.ndarray) -> list[Distribution]:
-        """Predict the components of a member for a block from `divide`, truncated to the bounds of each row."""
+        """Predict a block of rows by one member; return its components, truncated to the bounds of each row.
+
+        `block` has the positions of rows, from `divide`. A component is one of the distributions that the member mixes.
+        Rows of a fold are predicted by the copy that was not fitted to them.
+        """
         for positions, parts in self._predicted[name]:
             if block[0] in positions:
                 if len(positions) == len(block):

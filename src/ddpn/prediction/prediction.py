@@ -383,7 +383,7 @@ class Prediction:
         return columns
 
     def _summarise(self, spec: PredictionSpec) -> dict[str, np.ndarray]:
-        """Return all columns but those on out-of-distribution rows, from one pass over each row's probabilities."""
+        """Return the predicted columns of `spec`, without those about unusual rows, from one pass over all rows."""
         levels = torch.tensor([0.5, *spec.quantiles], dtype=torch.float64)
         row_levels = self.calibration.row_levels(spec.coverage, self.of, self.groups)
         kind = spec.interval_kind or self.interval_kind

@@ -143,8 +143,8 @@ def check_vector(
 ) -> np.ndarray | None:
     """Check numbers and return one finite float64 per row; a single number is repeated for all rows.
 
-    Numbers must be positive or, with `zero`, not negative. If all are 0, an error is raised unless `all_zero` is True,
-    because weights of 0 alone would leave nothing to fit.
+    Numbers must be positive or, if `zero` is True, not negative. If all are 0, an error is raised unless `all_zero` is
+    True, because weights of 0 alone would leave nothing to fit.
     """
     if values is None:
         return None

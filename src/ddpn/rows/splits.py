@@ -137,8 +137,8 @@ class SplitRows(NamedTuple):
     validation: np.ndarray
     test: np.ndarray
 
-    def fit_few_rows(self) -> "SplitRows":
-        """Use validation rows for training as well if both together are few; return the new split, or this split."""
+    def join_if_few(self) -> "SplitRows":
+        """Return a split whose validation rows are training rows if both together are few; else return this split."""
         if len(self.train) + len(self.validation) >= MIN_ROWS_TO_VALIDATE:
             return self
         rows = np.sort(np.concatenate([self.train, self.validation]))
@@ -217,7 +217,7 @@ def split_by_time(
         raise InputError(argument=argument, must="have enough distinct values for three parts", got=got)
     if group is not None and (cuts[0] == 0 or cuts[1] == cuts[0]):
         return _split_panel(times, name, shares, group, seed)
-    split = SplitRows(*np.split(order, cuts)).fit_few_rows()
+    split = SplitRows(*np.split(order, cuts)).join_if_few()
     if group is None:
         return split
     ends = begins[order][[len(split.train), len(split.train) + len(split.validation)]]
@@ -243,4 +243,4 @@ def _split_panel(times: np.ndarray, name: str, shares: Sequence[float], group: n
             must, got = f"leave {part} rows with `group`", f"none {'before' if part == 'training' else 'from'} the cut"
             remedy = "Use `time` alone to test on later rows of known groups, or `group` alone to test on new groups."
             raise InputError(argument=Argument("time", name), must=must, got=got, remedy=remedy)
-    return split.fit_few_rows()
+    return split.join_if_few()

@@ -78,9 +78,9 @@ class Levels(tuple[str, ...]):
 
 
 class Column(NamedTuple):
-    """A column of float64 values (NaN where missing) or of codes of `levels` (-1 where missing).
+    """One column of a table as float64 values: numbers (NaN where missing) or codes of levels (-1 where missing).
 
-    `ddpn.tables.levels` names the levels, so that they are the same for every type of table.
+    `ddpn.tables.levels` names the levels of a category, so that they are the same for every type of table.
 
     Attributes
     ----------

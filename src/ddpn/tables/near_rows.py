@@ -136,11 +136,12 @@ _MAX_COLUMNS, _MAX_ROWS = 50, 4_000
 _MIN_TOGETHER, _NEAR_RANKS, _NEAR_SHARE = 0.15, 5, 0.005
 
 
-def find_repeating_columns(X: pl.DataFrame) -> list[tuple[str, ...]]:
-    """Return sets of continuous columns in which rows that are adjacent in one column are also near in the others.
+def find_columns_with_near_rows(X: pl.DataFrame) -> list[tuple[str, ...]]:
+    """Return sets of continuous columns in which rows may be near each other, to search them for groups of rows.
 
-    These are candidates such as longitude and latitude, and smooth functions of each other. The last set has all
-    columns: copies with more noise have other neighbours in every single column, but are near in all of them together.
+    In such a set, rows that are adjacent when sorted by one column are mostly near in the other columns as well:
+    longitude and latitude, or smooth functions of each other. The last set has all columns: copies of a row with more
+    noise have other neighbours in every single column, but are near in all of them together.
     """
     names = find_continuous_columns(X)[:_MAX_COLUMNS]
     if len(names) < 2:

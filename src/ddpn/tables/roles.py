@@ -128,7 +128,8 @@ class Roles:
         If the table has no weight column, every row has weight 1. Without a censoring column, no count is censored, and
         without group columns there are no groups. `fractional` ("error" or "round") applies to counts that are not
         integers. `report` receives a sentence about each column with unreadable cells; the default shows it as a
-        warning. For a block of a file, `first` is the number of rows before the block.
+        warning. `counts` is the range of
+        possible counts. For a block of a file, `first` is the number of rows before the block.
         """
         if self.target is None:
             raise InputError("The model was saved in Python and does not know its target. Name it with `target`.")

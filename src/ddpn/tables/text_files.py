@@ -140,7 +140,8 @@ def drop_empty_rows(frame: pl.DataFrame, name: str) -> pl.DataFrame:
 def infer_column_types(frame: pl.DataFrame, as_text: set[str], decimal_commas: bool = False) -> pl.DataFrame:
     """Convert text columns whose cells are all integers, numbers, booleans or dates, except columns in `as_text`.
 
-    With `decimal_commas`, 3,14 is a number if some column has unambiguous decimal commas, and 1.234 is then an integer.
+    With `decimal_commas`, the file is searched for cells whose comma can only be a decimal sign. If there is one, 3,14
+    is read as the number 3.14, and 1.234 as the integer 1234.
     """
     names = [name for name, dtype in frame.schema.items() if dtype == pl.String and name not in as_text]
     if decimal_commas:

@@ -134,7 +134,7 @@ class Search:
         """Run trials until a limit is reached. Ctrl-C raises a `KeyboardInterrupt`; scores of completed folds stay."""
         if self.store.folder.exists():
             self._on_step("Continuing with the scores of the interrupted search")
-        width = self._read_width()
+        width = self._choose_simultaneous_trials()
         while len(self.trials) < self._max_trials:
             clock = self._clock.part(self._clock.left - self.reserved)
             if not clock.left:
@@ -152,7 +152,7 @@ class Search:
                 self.trials.append(trial)
                 self._on_step(self._describe(trial))
 
-    def _read_width(self) -> int:
+    def _choose_simultaneous_trials(self) -> int:
         """Return the number of simultaneous trials. A continued search uses the number with which the search began."""
         if (stored := self.store.read("width")) is not None:
             return int(stored["width"])

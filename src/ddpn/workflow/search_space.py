@@ -71,7 +71,7 @@ def default_settings(names: Sequence[str]) -> Settings:
 
 
 def with_settings(plan: FitConfig, settings: Mapping[str, float | int | str]) -> FitConfig:
-    """Return a plan with the values of these settings, none of which the plan may set itself."""
+    """Return a plan with the values of `settings`, which must be settings to which the plan gives no value."""
     options, training = JsonObject(), dict(plan.training_options or {})
     for name, value in settings.items():
         if name in _TRAINING:

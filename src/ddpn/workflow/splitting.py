@@ -58,7 +58,7 @@ def split_rows(
         return _split_by_time(frame, plan.time, plan, labels, group)
     has_test = plan.asks_for_test_rows or frame.height > SMALL_TABLE_ROWS
     if has_test:
-        parts = SplitRows(*split_at_random(frame.height, plan.split_shares, plan.seed, group)).fit_few_rows()
+        parts = SplitRows(*split_at_random(frame.height, plan.split_shares, plan.seed, group)).join_if_few()
     else:
         every = np.arange(frame.height)
         parts = SplitRows(every, every[:0], every[:0])

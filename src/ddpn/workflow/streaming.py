@@ -198,7 +198,11 @@ def _check_job(work: _SharedInputs, block: Block) -> dict[str, bytes]:
 
 
 def _predict_job(work: _SharedInputs, block: Block) -> dict[str, bytes]:
-    """Predict a block; return the files of its part: the output, and the number of rows, columns and findings."""
+    """Predict one block of a table; return the content of its two files, keyed by their names.
+
+    `content` is the part of the output with the block's predictions, and `facts` are the number of rows, the columns
+    and the findings as JSON.
+    """
     from ddpn.workflow.prediction import Findings, predict_block
 
     work.check(block)

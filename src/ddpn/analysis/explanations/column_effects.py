@@ -112,10 +112,13 @@ class Steps(NamedTuple):
     gap: np.ndarray
 
 
-def predict_steps(inputs: Inputs, position: int, grid: EffectGrid, now: np.ndarray, rng: np.random.Generator) -> Steps:
-    """Predict rows at both ends of the grid steps that they lie next to, and return the differences.
+def predict_steps(
+    inputs: Inputs, position: int, grid: EffectGrid, unchanged: np.ndarray, rng: np.random.Generator
+) -> Steps:
+    """Predict rows with a column's value moved to the adjacent grid points; return the changes of the predictions.
 
-    `position` is that of the column, and `now` has the explained quantities of the unchanged rows.
+    Sums of these changes over the grid are accumulated local effects. `position` is the index of the column, and
+    `unchanged` has the explained quantities of the rows as they are (see `PredictedMoments.quantities`).
     """
     last, row = len(grid.points) - 1, np.flatnonzero(grid.code >= 0)
     step = grid.code[row]
@@ -137,11 +140,11 @@ def predict_steps(inputs: Inputs, position: int, grid: EffectGrid, now: np.ndarr
         absent = points = absent[:0]
     asked, target = np.concatenate([row, row, absent]), np.concatenate([step - 1, step, points])
     if not len(asked):
-        nothing = np.zeros((len(now), 0, now.shape[-1]))
+        nothing = np.zeros((len(unchanged), 0, unchanged.shape[-1]))
         return Steps(row, step, nothing, absent, points, nothing)
     predicted = inputs.moments(asked, {position: grid.source[target]}).quantities
     lower, upper, drawn = np.split(predicted, [len(row), 2 * len(row)], 1)
-    return Steps(row, step, upper - lower, absent, points, now[:, absent] - drawn)
+    return Steps(row, step, upper - lower, absent, points, unchanged[:, absent] - drawn)
 
 
 def accumulate(grid: EffectGrid, steps: Steps, delta: np.ndarray, gap: np.ndarray, weight: np.ndarray) -> np.ndarray:

@@ -107,7 +107,7 @@ class Effect:
     is_day: bool = False
 
     def format_points(self) -> list[str]:
-        """Write the points as texts."""
+        """Return the points as texts, such as dates for a column of days."""
         return [value_text(point, self.is_day) for point in self.points]
 
     def strength(self, of: str = "mean") -> float:

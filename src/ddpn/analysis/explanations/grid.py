@@ -65,11 +65,13 @@ def make_grid(columns: list[Column], position: int, bins: int) -> EffectGrid:
 def _order_levels(columns: list[Column], position: int) -> np.ndarray:
     """Return the codes of a category's most frequent levels, in the order in which effects are accumulated.
 
-    Numbers are sorted by size, other levels so that neighbouring levels are similar.
+    `position` is the index of the category in `columns`. If all levels are numbers, they are sorted by size; other
+    levels are sorted so that neighbours are similar.
 
     Effects are accumulated from each level to the next. If neighbours are similar in the other columns, both levels are
-    plausible for their rows (Apley and Zhu, 2020). Levels are sorted by the first principal component of their rows'
-    values in the other columns: mean ranks of numbers, and shares of levels.
+    plausible for their rows (Apley and Zhu, 2020). So each level is described by the values of its rows in the other
+    columns (mean ranks of numbers, and shares of levels), and levels are sorted by the first principal component of
+    these descriptions.
     """
     column = columns[position]
     number = column.count_levels()

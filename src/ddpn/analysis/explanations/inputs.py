@@ -37,7 +37,7 @@ _MAX_SCREENED_ROWS, _MIN_SCREENED_ROWS, _MAX_SCREENED_CELLS = 200, 20, 40_000
 
 
 class FittedModel(Protocol):
-    """What explanations and reports need of a fitted estimator."""
+    """A fitted estimator with what explanations and reports use: a protocol that estimators satisfy."""
 
     predictor_: Predictor
 
@@ -70,10 +70,10 @@ class PredictedMoments(NamedTuple):
 
     @property
     def quantities(self) -> np.ndarray:
-        """The two explained quantities. Shape: (2, rows, 1 + components).
+        """The two explained quantities of the mixture and of each component. Shape: (2, rows, 1 + components).
 
-        With `log`, they are the logarithms of the mean and of variance / mean, else the mean and the standard
-        deviation.
+        The mixture is the first column of the last axis. With `log`, the quantities are the logarithms of the mean and
+        of variance / mean, else the mean and the standard deviation.
         """
         if not self.log:
             return np.stack([self.mean, np.sqrt(self.variance)])

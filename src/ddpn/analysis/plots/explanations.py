@@ -87,18 +87,18 @@ def draw_effects(effects: Sequence["Effect"]) -> "Figure":
 
 
 def draw_effect(
-    ax: "Axes", one: "Effect", curve: "Curve", scale: tuple[float, float], words: Sequence[str] = ()
+    ax: "Axes", effect: "Effect", curve: "Curve", scale: tuple[float, float], words: Sequence[str] = ()
 ) -> None:
     """Draw the effect of one column on one quantity: a line or, for few values or for levels, bars.
 
     `curve` is the effect on this quantity, and `scale` are the limits of its axis. `words` are written at the right of
     the bars.
     """
-    if one.is_line:
-        _draw_line(ax, one, curve, scale)
+    if effect.is_line:
+        _draw_line(ax, effect, curve, scale)
         return
-    kept, whiskers = one.frequent, np.array([curve.low, curve.high])
-    points = one.format_points()
+    kept, whiskers = effect.frequent, np.array([curve.low, curve.high])
+    points = effect.format_points()
     names = [points[i] for i in kept]
     draw_bars(ax, names, curve.level[kept], whiskers[:, kept], words, "effect, with 90% interval")
     ax.axvline(curve.typical, **SECOND, label="typical row")

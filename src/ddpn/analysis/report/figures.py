@@ -99,7 +99,7 @@ def draw_effect(effect: Effect, quantity: str, name: str, scale: tuple[float, fl
     caption = f"From {low[0]} where {effect.name} is {low[1]} to {high[0]} where it is {high[1]}."
     if len(order) == 1:
         caption = f"{format_mean(curve.typical)}: these rows have one value only, {points[0]}."
-    draw = partial(explanations.draw_effect, one=effect, curve=curve, scale=scale)
+    draw = partial(explanations.draw_effect, effect=effect, curve=curve, scale=scale)
     if effect.is_line:
         drawing = panels.draw_panel(draw, margins=panels.BESIDE if effect.has_missing else panels.PLAIN)
     else:

@@ -119,7 +119,7 @@ class NegativeBinomial(ParametricDistribution):
 
     @property
     def mode(self) -> Tensor:
-        """The most probable count. If mu (1 - alpha) is an integer, two counts are, and this is the smaller one."""
+        """The most probable count; if mu (1 - alpha) is an integer, the smaller of two equally probable counts."""
         peak = self.mu.double() * (1.0 - self.alpha.double())
         return (peak.ceil() - 1.0).clamp(min=0.0).to(self.dtype)
 
@@ -128,4 +128,4 @@ def _stirling_error(x: Tensor) -> Tensor:
     """Compute `scalar.stirling_error` for tensors."""
     small, large = x.clamp(max=16.0), x.clamp(min=16.0)
     exact = torch.lgamma(small + 1.0) - (small + 0.5) * small.log() + small - HALF_LOG_TWO_PI
-    return torch.where(x < 16.0, exact, -torch_formulas.log_h_series(large) - 0.5 * large.log() - HALF_LOG_TWO_PI)
+    return torch.where(x < 16.0, exact, -torch_formulas.approximate_log_h(large) - 0.5 * large.log() - HALF_LOG_TWO_PI)

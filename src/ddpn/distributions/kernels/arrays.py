@@ -121,14 +121,17 @@ def accumulate_mass(mass, below, above, n):
         below[j], above[j] = lower, upper
 
 
-def write_moments(mass, n, first, entropy, moments):
-    """Write mean, variance, mode and (if `entropy` is True) entropy to `moments`."""
+def write_moments(mass, n, first_count, with_entropy, moments):
+    """Write the mean, the variance, the mode and, if `with_entropy` is True, the entropy of a row to `moments`.
+
+    The row has the probabilities `mass` of n consecutive counts, the first of which is `first_count`.
+    """
     best, at = find_largest(mass, n), 0
     while mass[at] < best * (1.0 - TIE_TOLERANCE):
         at += 1
     mean, moments[1] = compute_moments_around(mass, n, float(at), sum_values(mass, n))
-    moments[0], moments[2] = first + mean, first + at
-    if entropy:
+    moments[0], moments[2] = first_count + mean, first_count + at
+    if with_entropy:
         others, spread = 0.0, 0.0
         for j in range(n):
             if j != at and mass[j] > 0.0:

@@ -58,8 +58,12 @@ def _compute_tables():
 POSITIONS, WEIGHTS, UPTO, HALVES = _compute_tables()
 
 
-def is_exact(n, y, width):
-    """Return True if positions near y are exact, or if the distribution is so wide that rounding is harmless."""
+def is_rounding_harmless(n, y, width):
+    """Return True if rounding of a panel's positions does not matter, for n counts of about y.
+
+    Positions are exact if y is small relative to n. Otherwise rounding is harmless if `width`, a rough standard
+    deviation of the distribution, is large.
+    """
     return n * MAX_EXACT_SIZES > y or width > MAX_NARROW_DEVIATION
 
 

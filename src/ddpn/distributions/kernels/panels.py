@@ -1,9 +1,15 @@
 """Statistics of mixtures with too many counts to add one by one, by sums over the panels of `gauss`.
 
-The counts of a row are divided into panels over which all components are smooth. Where a component is narrow, or near
-an end of its range, a panel has 16 single counts. Each family adds the probabilities of its components at the 16
-positions of every panel. Sums over the values give the moments of the mixture. A quantile, the count to be scored, or a
-knot of a recalibration map is found by halving the panel that contains it.
+A row is one mixture, and its components are distributions. The extent of a component says where its counts lie: its
+first and last count that are not negligible, and the other columns of `ranges.FIRST` to `ranges.REFERENCE`. A panel is
+a range of consecutive counts over which all components are smooth, and which 16 positions represent; its record has the
+first count, the number of counts and the slope of the recalibration map. Where a component is narrow, or near an end of
+its range, a panel has 16 single counts. A mixture with fewer counts needs no panels: `walk` computes the weights of all
+its counts one after another, which is called a walk.
+
+Each family adds the probabilities of its components at the 16 positions of every panel. Sums over the values give the
+moments of the mixture. A quantile, the count to be scored, or a knot of a recalibration map is found by halving the
+panel that contains it.
 
 Rows share their arrays: the panels of row i are `offsets[i]` to `offsets[i + 1]`.
 """
@@ -14,7 +20,15 @@ import numpy as np
 
 from ddpn.distributions.kernels.arrays import compute_slope, recalibrate_mass, split_variance
 from ddpn.distributions.kernels.family import prepare
-from ddpn.distributions.kernels.gauss import HALVES, N_POSITIONS, POSITIONS, UPTO, WEIGHTS, find_table, is_exact
+from ddpn.distributions.kernels.gauss import (
+    HALVES,
+    N_POSITIONS,
+    POSITIONS,
+    UPTO,
+    WEIGHTS,
+    find_table,
+    is_rounding_harmless,
+)
 from ddpn.distributions.kernels.ranges import (
     CENTRE,
     EXTENT_DEPTH,
@@ -51,8 +65,13 @@ def compute_component_extents(family, components, weights, column, extents):
                 find_extent(p, components[i, k, 3], components[i, k, 4], EXTENT_DEPTH, extents[i, column + k])
 
 
-def lay_all_panels(extents, weights, offsets):
-    """Lay the panels of all rows in one array and return it; write the index of each row's first panel to `offsets`."""
+def make_row_panels(extents, weights, offsets):
+    """Return the panels (panels, 3) of all rows, one row after another, from the extents of their components.
+
+    `extents` (rows, components, 7) and mixture weights (rows, components) describe the rows. The index of each row's
+    first panel is written to `offsets` (rows + 1). The columns of a panel are its first count, its number of counts and
+    its slope.
+    """
     offsets[0], nothing = 0, np.zeros((0, 3))
     for i in range(len(weights)):
         offsets[i + 1] = offsets[i] + lay_panels(extents[i], weights[i], nothing)
@@ -95,7 +114,7 @@ def is_smooth(extents, weights, x, n):
         if weights[k] > 0.0 and extents[k, FIRST] < x + n and extents[k, LAST] >= x:
             scale = max(extents[k, WIDTH], abs(x - extents[k, CENTRE]) / TAIL_DEVIATIONS)
             is_inner = x - n >= extents[k, LOW] and x + 2.0 * n <= extents[k, HIGH] + 1.0
-            if not (is_inner and n <= MAX_PANEL_DEVIATIONS * scale and is_exact(n, x, extents[k, WIDTH])):
+            if not (is_inner and n <= MAX_PANEL_DEVIATIONS * scale and is_rounding_harmless(n, x, extents[k, WIDTH])):
                 return False
     return n < 1e300
 
@@ -168,9 +187,15 @@ def add_masses(family, components, weights, column, extents, totals, y, results)
 
 
 def summarise_panels(
-    weights, groups, totals, offsets, all_panels, all_values, cdf_map, inputs, entropy, modes, results
+    weights, groups, totals, offsets, all_panels, all_values, cdf_map, inputs, with_entropy, modes, results
 ):
-    """Compute the results of `loops.summarise` from the values of all panels; write brackets of modes to `modes`."""
+    """Write the results of `loops.summarise` for all rows, computed from the values of their panels, to `results`.
+
+    `all_values` (panels, 16) has the probabilities at the positions of `all_panels`, `inputs` are the levels of
+    quantiles, the counts to be scored and the levels of intervals, and `results` are the arrays of moments, quantiles,
+    scores, intervals and entry levels. The entropy is computed if `with_entropy` is True. `modes` (rows, 2) receives
+    two counts that enclose the mode of each row. Rows without panels, or with NaN as a value, get NaN.
+    """
     levels, y, interval_levels = inputs
     moments, quantiles, scores, intervals, entries = results
     work = np.zeros((4, N_POSITIONS))
@@ -187,7 +212,7 @@ def summarise_panels(
         positions = place_positions(panels)
         bracket_mode(panels, positions, values, modes[i])
         sums = np.zeros((len(panels), 5))
-        moments[i, 3] = accumulate_panels(panels, values, entropy, sums)
+        moments[i, 3] = accumulate_panels(panels, values, with_entropy, sums)
         for j in range(levels.shape[1]):
             quantiles[i, j], _, _ = split_at_count(panels, values, sums, levels[i, j], -1.0, work)
         for j in range(y.shape[1]):
@@ -340,17 +365,18 @@ def sum_squares(values, n, first, sign, work):
     return n * total
 
 
-def accumulate_panels(panels, values, entropy, totals):
-    """Compute five totals of each panel, and return the entropy if `entropy` is true, else 0.
+def accumulate_panels(panels, values, with_entropy, totals):
+    """Write five sums over the panels of one row to `totals` (panels, 5), and return the row's entropy.
 
-    The totals are the panel's mass, the mass before it, the mass after it, the sum of F(z)^2 before it, and the sum of
-    (1 - F(z))^2 after it.
+    Partial sums let a quantile be found without adding all panels again. The five are the panel's mass, the mass before
+    it, the mass after it, the sum of F(z)^2 over the counts z before it, and the sum of (1 - F(z))^2 over the counts z
+    after it, where F is the cdf. The entropy is 0 if `with_entropy` is False.
     """
     work, last, spread = np.zeros(N_POSITIONS), len(panels) - 1, 0.0
     for s in range(len(panels)):
         n = panels[s, 1]
         totals[s, 0] = sum_panel(values[s], n)
-        if entropy:
+        if with_entropy:
             for i in range(N_POSITIONS):
                 work[i] = -values[s, i] * log(values[s, i]) if values[s, i] > 0.0 else 0.0
             spread += sum_panel(work, n)

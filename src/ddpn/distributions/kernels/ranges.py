@@ -8,7 +8,7 @@ from math import exp, inf, log, log1p
 
 import numpy as np
 
-from ddpn.distributions.kernels.gauss import N_POSITIONS, POSITIONS, WEIGHTS, find_table, is_exact
+from ddpn.distributions.kernels.gauss import N_POSITIONS, POSITIONS, WEIGHTS, find_table, is_rounding_harmless
 from ddpn.distributions.kernels.walk import find_peak, matters
 
 #: A bell curve is summed over the multiples of a stride, with an error of 1e-13. The constants are the least distance
@@ -103,14 +103,18 @@ def find_length(p, y, room, step):
         top = p.log_mass(y)
         while n > N_POSITIONS and abs(p.log_mass(y + step * (n - 1.0)) - top) > MAX_SPAN_LOG_CHANGE:
             n *= 0.5
-    return n if is_exact(n, y, width) else float(N_POSITIONS)
+    return n if is_rounding_harmless(n, y, width) else float(N_POSITIONS)
 
 
 # Results for users ----------------------------------------------------------------------------------------------------
 
 
 def sum_log_prob(p, y, sums, results, i):
-    """Write log p(y) and its derivatives to column i of the results, by sums of any length."""
+    """Write log p(y) and its derivatives to column i of `results`, for ranges of any length.
+
+    `p` is a distribution whose weights are not normalised. `sums` is a work array for the sums over all its counts (see
+    `sum_range`), by which log p(y) is normalised.
+    """
     reference, _ = sum_range(p, 0.0, inf, True, sums)
     a, b, c = p.score(y)
     results[0, i] = min(p.log_mass(y) - reference - log(sums[0]), 0.0)
@@ -206,7 +210,11 @@ def sum_moments(p, low, high, sums):
 
 
 def find_extent(p, low, high, depth, extent):
-    """Find the first and last count of a distribution restricted to a range, at a depth in nats; write its `extent`."""
+    """Write to `extent` the extent of a distribution `p`, restricted to the counts from `low` to `high`.
+
+    Its first and last count are those at which the log weight is `depth` below the weight at the peak, or the ends of
+    the range. The columns of an extent are listed at `FIRST`.
+    """
     centre, width, end = p.shape()
     end = min(high, end)
     start, reference = find_peak(p, min(max(np.floor(centre), low), end), end)

@@ -26,13 +26,18 @@ BLOCK_COUNTS, DEVIATIONS_BELOW, DEVIATIONS_ABOVE = 8.0, 6.0, 10.0
 
 
 def find_start(p, low, high):
-    """Find the count at which a walk starts.
+    """Find the count at which a walk over the weights of the distribution `p` starts.
+
+    A walk computes the weights of consecutive counts, from a start at which they are negligible upwards. `low` and
+    `high` are the first and the last possible count.
 
     Returns
     -------
     tuple of float
-        The start, a probable count, its log weight (0 if the family has ratios and the start needs no search), the last
-        possible count and a rough standard deviation. For centres above MAX_COUNT there is no search.
+        The start, a probable count, its log weight, the last possible count and a rough standard deviation. The start
+        is searched for unless it is `low` and the family has a formula for the ratio of consecutive weights, or unless
+        the centre of the distribution is above MAX_COUNT. Without a search, the start and the probable count are
+        estimated from the centre and the standard deviation, and the log weight is returned as 0.
     """
     centre, width, end = p.shape()
     high = min(high, end)

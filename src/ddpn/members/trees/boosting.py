@@ -231,7 +231,7 @@ class BoostedTrees:
 
     @property
     def held_out(self) -> np.ndarray:
-        """The sum of the trees for each `outer` row."""
+        """The sum of the trees for each row in `outer`, the held-out rows. Shape: (held-out rows,)."""
         return self._capture_scores(self._booster.eval_valid)
 
     def _capture_scores(self, evaluate: Callable[..., Any]) -> np.ndarray:

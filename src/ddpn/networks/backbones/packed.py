@@ -78,9 +78,9 @@ class InputPacking(nn.Module):
 
 
 class UnpackedInputs(nn.Module):
-    """A backbone for packed rows of tables, which unpacks them for another backbone.
+    """A backbone that unpacks packed rows of a table, and then calls another backbone.
 
-    Shape: (B, bytes) or (B, M, bytes) -> (B, M, output_dim).
+    Shape: (B, bytes) or (B, M, bytes) -> (B, M, output_dim), for B rows and M networks.
     """
 
     def __init__(self, backbone: MLP, packing: InputPacking) -> None:

@@ -100,7 +100,7 @@ class TokenEncoder(Encoder):
         ids[0], ids[1, :3] = (1 + self.pad) % self.words, (2 + self.pad) % self.words
         return ids
 
-    def read(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def compute_states(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Compute the hidden states of the tokens, without the columns that are padding in every row."""
         ids = self._trim_padding(x)
         keep = ids != self.pad

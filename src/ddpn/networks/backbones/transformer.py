@@ -70,11 +70,11 @@ class Encoder(nn.Module, ABC):
         """Make a small batch of inputs, with which the encoder is checked."""
 
     @abstractmethod
-    def read(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+    def compute_states(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """Compute hidden states (B, L, H) and, with `has_mask`, a mask (B, L) of the tokens that are not padding."""
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden, keep = self.read(x)
+        hidden, keep = self.compute_states(x)
         if not self.is_cut:
             return self.pool(hidden, keep)
         if keep is None:

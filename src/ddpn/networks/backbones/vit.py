@@ -66,11 +66,11 @@ class ImageEncoder(Encoder):
         self.size, self.normalize = int(sides[0]), ImageNormalization()
 
     def example(self) -> Tensor:
-        """Make an image with many different values."""
+        """Make one uint8 image (1, 3, size, size) with many different values, with which the encoder is checked."""
         return (torch.arange(3 * self.size**2) % 251).view(1, 3, self.size, self.size).to(torch.uint8)
 
-    def read(self, x: Tensor) -> tuple[Tensor, None]:
-        """Compute the hidden states of the class token and the patches."""
+    def compute_states(self, x: Tensor) -> tuple[Tensor, None]:
+        """Compute the hidden states of the class token and the patches; the mask is None, as images need none."""
         pixels = self.normalize(x)
         if len(x) == 0:
             raise InputError(f"x must hold at least one image, got shape {tuple(x.shape)}.")

@@ -109,7 +109,10 @@ def load_head(likelihood: str, options: Mapping[str, Any]) -> "Head":
 
 
 def check_likelihood(likelihood: Any) -> tuple[str, ...]:
-    """Return the names in `HEADS` that form a likelihood; raise a `ConfigError` for unknown ones. Imports no torch."""
+    """Return the names in `HEADS` of one likelihood or of a list of likelihoods, without importing torch.
+
+    Raise a `ConfigError` for names that are not in `HEADS`.
+    """
     names = (likelihood,) if isinstance(likelihood, str) or not isinstance(likelihood, Sequence) else tuple(likelihood)
     if not names:
         raise ConfigError(argument="likelihood", must="name at least one distribution", got="an empty list")

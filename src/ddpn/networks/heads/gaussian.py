@@ -88,7 +88,10 @@ class FaithfulGaussianHead(GaussianHead):
 
     @property
     def sees(self) -> tuple[str, ...]:
-        """What each raw output is computed from: the variance uses features that pass no gradient to the backbone."""
+        """What the mean and the log variance are computed from: "features", and "detached" features.
+
+        "detached" features pass no gradient to the backbone, so the variance does not affect it.
+        """
         return ("features", "detached")
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:

@@ -126,7 +126,8 @@ class HurdlePoissonHead(HurdleHead):
 class HurdleNegativeBinomialHead(HurdleHead):
     """The hurdle Negative Binomial likelihood: any share of zeros, and positive over-dispersed counts.
 
-    raw = (log mu, log alpha, logit pi).
+    raw = (log mu, log alpha, logit pi), where pi is the probability of 0, and mu and alpha are the mean and the
+    over-dispersion of the Negative Binomial with its zeros.
     """
 
     name, base_likelihood = "hurdle_negative_binomial", "negative_binomial"

@@ -222,7 +222,11 @@ def measure_points(
 
 
 def simulate_shelves(n: int, seed: int = SEED, *, max_points: int = MAX_POINTS) -> Dataset:
-    """Simulate slots of shelves; return their packed beams and counts, split 70/10/20.
+    """Simulate slots of shelves; return the point cloud and the number of products of each, split 70/10/20.
+
+    A slot, with the products in it, is seen as a beam: a cloud of points on visible surfaces. The features X, of shape
+    (n, 2 + max_points, 4), hold the clouds as packed by `ddpn.paper.inputs.pack`: two vectors in front, then the points
+    with zeros as padding.
 
     Parameters
     ----------
@@ -231,7 +235,7 @@ def simulate_shelves(n: int, seed: int = SEED, *, max_points: int = MAX_POINTS) 
     seed : int
         Seed of the scenes, of the selection of points, and of the split.
     max_points : int
-        The most points of a beam.
+        The most points of a beam. From more points, some are drawn at random.
 
     Examples
     --------

@@ -137,8 +137,8 @@ def negative_binomial(x: ArrayLike) -> CountDistribution:
     return NegativeBinomial(mu=r, alpha=1.0 / r)
 
 
-def isolated(x: ArrayLike) -> CountDistribution:
-    """Return DoublePoisson(ceil(x sin x) + 15, 6 - 0.03 x^2) (Section 4.5)."""
+def isolated_points(x: ArrayLike) -> CountDistribution:
+    """Return DoublePoisson(ceil(x sin x) + 15, 6 - 0.03 x^2), to which isolated points are added (Section 4.5)."""
     x = _tensor(x)
     return DoublePoisson(mu=torch.ceil(x * torch.sin(x)) + 15, gamma=6 - 0.03 * x.square())
 
@@ -148,7 +148,7 @@ SIMULATIONS = {
     "poisson": Process(-5.0, 5.0, poisson, n=1000),
     "negative_binomial": Process(-3.0, 3.0, negative_binomial, n=1000),
     # All rows are training rows, because the paper shows the fit and no predictions.
-    "isolated": Process(3.0, 8.0, isolated, n=498, shares=(1.0, 0.0, 0.0), added=((1.0, 16), (10.0, 10))),
+    "isolated": Process(3.0, 8.0, isolated_points, n=498, shares=(1.0, 0.0, 0.0), added=((1.0, 16), (10.0, 10))),
 }
 
 

@@ -45,8 +45,8 @@ def run_folder(run: Run, out: Path) -> Path:
 def check_run(folder: Path, run: Run, identity: list[int] | None = None) -> str:
     """Return the state of a run: "missing", "done", "damaged" or "changed".
 
-    "changed" means that it was done with other settings or other rows. `identity` has the checksums of the rows (None:
-    rows are not compared).
+    "changed" means that it was done with other settings or other rows. `identity` are the checksums that identify the
+    rows (None: rows are not compared).
     """
     try:
         result = read_result(folder)

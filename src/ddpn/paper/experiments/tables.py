@@ -164,7 +164,7 @@ def simulation(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTab
     return ResultTable(experiment.title, columns, mark_best(rows, low=(0, 2)), notes)
 
 
-def isolated(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTable:
+def tabulate_isolated_point(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTable:
     """Tabulate how many networks fit the isolated point, and their median mu there, by epoch of one training."""
     fits = [(_label(run.result), measure_isolated_point(run)) for run in runs]
     rows: dict[str, list[Cell]] = {}
@@ -268,7 +268,7 @@ def write_tables(experiment: Experiment, out: Path) -> list[Path]:
             tables |= {f"table_{rules}_{score}": accuracy(view, at_score, rules) for rules in PROTOCOLS}
     if experiment.simulation is not None:
         if SIMULATIONS[experiment.simulation["name"]].added:
-            tables["table_isolated"] = isolated(experiment, runs)
+            tables["table_isolated"] = tabulate_isolated_point(experiment, runs)
         tables["table_simulation"] = simulation(experiment, runs)
     if experiment.ood is not None:
         title, with_ood = (

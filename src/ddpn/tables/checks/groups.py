@@ -22,8 +22,8 @@ from ddpn.tables.checks.sampling import choose_rows, choose_rows_of_groups, hash
 from ddpn.tables.near_rows import (
     choose_near_rows,
     find_clumps,
+    find_columns_with_near_rows,
     find_continuous_columns,
-    find_repeating_columns,
     scale_points,
 )
 from ddpn.tables.row_hashes import hash_rows
@@ -163,7 +163,7 @@ def _find_equal_inputs(columns: _ColumnLabels) -> Candidate | None:
 
 def _find_near_inputs(X: pl.DataFrame) -> Iterator[Candidate]:
     """Yield groups of rows that nearly agree in several columns, or in all columns of numbers."""
-    for names in find_repeating_columns(X):
+    for names in find_columns_with_near_rows(X):
         # A part of a large table that keeps near rows together has the same clumps as the whole table.
         rows = choose_near_rows(X, names[0])
         clumps = find_clumps(scale_points(X[rows], names))

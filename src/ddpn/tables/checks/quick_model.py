@@ -60,7 +60,7 @@ class QuickModel:
 
     @cached_property
     def random_pairs(self) -> Pairs:
-        """Rows to fit and rows to predict, at random."""
+        """Random folds, as pairs: the positions of the rows to fit, and of the rows to predict."""
         return split_folds(len(self.sample), _FOLDS, self.seed)
 
     @cached_property

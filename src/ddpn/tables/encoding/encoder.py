@@ -58,14 +58,16 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     numeric : {"standard", "piecewise", "steps"}
-        Further inputs of columns with more than two values: none; piecewise-linear bins between weighted quantiles; or
-        indicators 1[x > t] at the best cuts of boosted trees fitted to y. With bins or indicators, integer columns with
-        at most 32 values also get a one-hot code, and tables of more than about 400 columns get fewer bins.
+        Further inputs of columns with more than two values. "standard" has none, "piecewise" has piecewise-linear bins
+        between weighted quantiles, and "steps" has indicators 1[x > t] at the best cuts of boosted trees fitted to y.
+        With bins or indicators, integer columns with at most 32 values also get a one-hot code, and tables of more than
+        about 400 columns get fewer bins.
     bins : int, optional
         Bins or indicators per column. Default: 24 for "piecewise", 12 for "steps".
     categorical : {"one-hot", "auto", "effects"}
-        Further inputs of text: none; level effects of columns with more than 50 levels; or level effects of columns
-        with more than two levels. Columns whose levels differ by chance alone have no level effects.
+        Further inputs of text. "one-hot" has none, "auto" has level effects of columns with more than 50 levels, and
+        "effects" has level effects of columns with more than two levels. Columns whose levels differ by chance alone
+        have no level effects.
 
     Examples
     --------
