@@ -50,8 +50,9 @@ def read_option_names(context: typer.Context) -> tuple[dict[str, str], set[str]]
 def report_errors(ctrl_c_message: str, context: typer.Context | None = None) -> Iterator[None]:
     """Catch errors and warnings in a `with` block; print one sentence each, and no traceback.
 
-    After an error, the command exits with a status that tells its kind. After Ctrl-C, `ctrl_c_message` is printed.
-    `context` is the command that runs: its options replace the names of arguments in sentences.
+    After an error, the command exits with a status that depends on the kind of the error. After Ctrl-C,
+    `ctrl_c_message` is printed. `context` is the command that runs: its options replace the names of arguments in
+    sentences.
     """
     try:
         with _print_warnings():
