@@ -66,7 +66,7 @@ def interrupt_program(program, folder: Path, step: str, times: int):
     ("step", "times", "missing", "words"),
     [
         ("Calibrating on rows", 3, ["calibration", "scores"], "not calibrated, not scored"),
-        pytest.param("Scoring the test rows", 1, ["scores"], "not scored", marks=pytest.mark.slow),
+        pytest.param("Scoring every row out of fold", 1, ["scores"], "not scored", marks=pytest.mark.slow),
     ],
 )
 def test_the_model_is_saved_and_the_same_command_continues(
