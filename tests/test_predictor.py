@@ -50,7 +50,7 @@ def predictor(members) -> Predictor:
 
 def test_the_mixture_has_the_weights_of_its_members(predictor, members):
     mixture = predictor.distribution(X, EXPOSURE)
-    means = {name: predictor.distribution(X, EXPOSURE, of=name).mean for name in members}
+    means = {name: predictor.distribution(X, EXPOSURE, member=name).mean for name in members}
     for name, member in members.items():
         assert (means[name] == member.distribution(X, EXPOSURE).mean[:, 0]).all()
     expected = sum(WEIGHTS[name] * mean for name, mean in means.items())
@@ -69,7 +69,7 @@ def test_a_member_of_weight_zero_is_not_asked(members, predictor):
     assert list(predictor.active_members) == list(members)
     assert (predictor.weights["broken"], predictor.seconds["broken"]) == (0.0, 2.0)
     with pytest.raises(AssertionError):
-        predictor.distribution(X, EXPOSURE, of="broken")
+        predictor.distribution(X, EXPOSURE, member="broken")
 
 
 def test_a_table_is_read_once_for_all_members(members, monkeypatch):
@@ -95,8 +95,8 @@ def test_a_name_in_use_cannot_be_added(predictor, name):
 
 
 def test_an_unknown_member_is_reported(predictor):
-    with pytest.raises(ConfigError, match=r"of must be one of mixture, constant, .*Did you mean 'glm'"):
-        predictor.distribution(X, EXPOSURE, of="gml")
+    with pytest.raises(ConfigError, match=r"member must be one of mixture, constant, .*Did you mean 'glm'"):
+        predictor.distribution(X, EXPOSURE, member="gml")
 
 
 def test_blocks_are_the_same_rows(predictor, monkeypatch):
@@ -106,7 +106,7 @@ def test_blocks_are_the_same_rows(predictor, monkeypatch):
         parts = list(predictor.blocks(X, exposure))
         assert [len(part.mean) for part in parts] == [50, 50, 20]
         assert torch.cat([part.mean for part in parts]).numpy() == pytest.approx(whole.numpy(), rel=1e-12)
-    (one,) = predictor.blocks(X[:50], EXPOSURE[:50], of="glm")
+    (one,) = predictor.blocks(X[:50], EXPOSURE[:50], member="glm")
     assert one.size == 1
 
 
@@ -164,19 +164,19 @@ def test_exposure_is_required_where_the_fit_had_it(predictor, members):
 @pytest.mark.parametrize("prior_rows", [0.0, 100.0])
 def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, prior_rows):
     some = SAMPLE.rows(slice(0, 60)).replace(weight=np.where(np.arange(60) < 50, 1.0, 0.0))
-    assert predictor.calibration.interval_level(0.8, of="glm") == 0.8
+    assert predictor.calibration.interval_level(0.8, member="glm") == 0.8
     rows = predictor.predict_held_out(some)
     some = rows.rows
     predictor.calibration = fit_intervals(predictor.calibration, rows, prior_rows)
     assert set(predictor.calibration.intervals) == {MIXTURE, *WEIGHTS}
     y = torch.from_numpy(some.y)
     for name in predictor.calibration.intervals:
-        dist = predictor.distribution(some.X, some.exposure, of=name)
+        dist = predictor.distribution(some.X, some.exposure, member=name)
         alone = IntervalLevels.from_scores(score_blocks([(slice(None), dist)], some.y), some.weight, prior_rows)
-        assert predictor.calibration.interval_level(0.8, of=name) == alone.at(0.8)
+        assert predictor.calibration.interval_level(0.8, member=name) == alone.at(0.8)
         assert predictor.calibration.intervals[name].rows.tolist() == [50]
         if not prior_rows:
-            low, high, _ = make_interval(dist, predictor.calibration.interval_level(0.8, of=name))
+            low, high, _ = make_interval(dist, predictor.calibration.interval_level(0.8, member=name))
             assert ((low <= y) & (y <= high))[some.weight > 0].sum() >= np.ceil(0.8 * 51)
     scores = {predictor.calibration.intervals[name].scores.sum() for name in predictor.calibration.intervals}
     assert len(scores) == 4
@@ -225,7 +225,7 @@ def test_levels_are_shrunk_towards_the_asked_coverage(predictor):
     levels = {}
     for prior_rows in (0.0, 100.0, 1e6):
         predictor.calibration = fit_intervals(predictor.calibration, predictor.predict_held_out(some), prior_rows)
-        levels[prior_rows] = [predictor.calibration.interval_level(0.9, of=name) for name in predictor.members]
+        levels[prior_rows] = [predictor.calibration.interval_level(0.9, member=name) for name in predictor.members]
     assert max(levels[0.0]) > 0.95
     assert all(alone >= shrunk >= 0.9 for alone, shrunk in zip(levels[0.0], levels[100.0], strict=True))
     assert levels[1e6] == pytest.approx([0.9] * 3, abs=6e-3)

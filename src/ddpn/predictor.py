@@ -169,24 +169,24 @@ class Predictor:
         exposure: ArrayLike | None = None,
         upper: ArrayLike | None = None,
         groups: np.ndarray | None = None,
-        of: str = MIXTURE,
+        member: str = MIXTURE,
     ) -> Prediction:
         """Predict the distribution of every row.
 
         Parameters
         ----------
-        X, exposure, upper, of
+        X, exposure, upper, member
             As for `distribution`.
         groups : array, optional
             The groups of the rows, if intervals are calibrated by group. Without groups, the overall level is used.
         """
         library, labels, X = library_name(X), get_row_labels(X), self.parse(X)
         with single_thread(), np.errstate(all="ignore"):
-            distribution = self.distribution(X, exposure, of, upper)
-        return replace(self.wrap(distribution, of, groups), table=X, labels=labels, library=library)
+            distribution = self.distribution(X, exposure, member, upper)
+        return replace(self.wrap(distribution, member, groups), table=X, labels=labels, library=library)
 
     def wrap(
-        self, distribution: Mixture | CountDistribution, of: str = MIXTURE, groups: np.ndarray | None = None
+        self, distribution: Mixture | CountDistribution, member: str = MIXTURE, groups: np.ndarray | None = None
     ) -> Prediction:
         """Make a `Prediction` from distributions that the method `distribution` returned.
 
@@ -194,12 +194,12 @@ class Predictor:
         ----------
         distribution : Mixture or Recalibrated
             The predicted distribution of every row.
-        of : str
+        member : str
             "mixture", or the name of the member that predicted them.
         groups : array, optional
             The groups of the rows, where intervals are calibrated by groups.
         """
-        return Prediction(distribution, self.calibration, of, self.interval_kind, groups=groups)
+        return Prediction(distribution, self.calibration, member, self.interval_kind, groups=groups)
 
     @property
     def interval_kind(self) -> str:
@@ -215,7 +215,7 @@ class Predictor:
 
     @torch.no_grad()
     def distribution(
-        self, X: TableLike, exposure: ArrayLike | None = None, of: str = MIXTURE, upper: ArrayLike | None = None
+        self, X: TableLike, exposure: ArrayLike | None = None, member: str = MIXTURE, upper: ArrayLike | None = None
     ) -> Mixture | Recalibrated:
         """Predict the distribution of every row, of batch shape (rows,).
 
@@ -228,24 +228,21 @@ class Predictor:
             Rows with the columns of the training rows.
         exposure : array-like or float, optional
             The known scale of each row. Required if the model was fitted with exposures.
-        of : str
+        member : str
             "mixture", or the name of one member.
         upper : array-like, optional
             The largest possible count of each row. Required if the model was fitted with one per row.
         """
         bounds = self.counts.bounds(get_row_count(X), upper, get_row_labels(X))
         scale = bounds[1] if self.counts.upper_is_total else self._check_exposure(X, exposure)
-        members = (
-            self.active_members
-            if of == MIXTURE
-            else {of: self.members[check_choice("of", of, (MIXTURE, *self.members))]}
-        )
+        is_mixture = member == MIXTURE
+        names = self.active_members if is_mixture else [check_choice("member", member, (MIXTURE, *self.members))]
         X = self.parse(X)
-        parts = [member.predict_components(X, scale) for member in members.values()]
+        parts = [self.members[name].predict_components(X, scale) for name in names]
         with single_thread():
             parts = [[truncate_rows(part, *bounds) for part in components] for components in parts]
-            mixture = mix_members(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
-        return self.calibration.recalibrate(mixture, of)
+            mixture = mix_members(parts, [self.weights[name] for name in names] if is_mixture else [1.0])
+        return self.calibration.recalibrate(mixture, member)
 
     @property
     def schema(self) -> Schema | None:
@@ -266,18 +263,18 @@ class Predictor:
         return read_table(X) if schema is None else schema.parse(X)
 
     def blocks(
-        self, X: TableLike, exposure: ArrayLike | None = None, of: str = MIXTURE, upper: ArrayLike | None = None
+        self, X: TableLike, exposure: ArrayLike | None = None, member: str = MIXTURE, upper: ArrayLike | None = None
     ) -> Iterator[Mixture | Recalibrated]:
         """Predict like `distribution`, but yield the distributions of one block of rows at a time, to limit memory.
 
         Parameters
         ----------
-        X, exposure, of, upper
+        X, exposure, member, upper
             As for `distribution`.
         """
         n = get_row_count(X)
         if n <= BLOCK:
-            yield self.distribution(X, exposure, of, upper)
+            yield self.distribution(X, exposure, member, upper)
             return
         X = self.parse(X)
         scale = None if self.counts.upper_is_total else self._check_exposure(X, exposure)
@@ -288,10 +285,12 @@ class Predictor:
             part = slice(start, start + BLOCK)
             block_scale, block_upper = (None if values is None else values[part] for values in (scale, upper))
             with label_row_errors(np.arange(start, n)):
-                block = self.distribution(take_rows(X, part), block_scale, of, block_upper)
+                block = self.distribution(take_rows(X, part), block_scale, member, block_upper)
             yield block
 
-    def iter_recorded_blocks(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Distribution, CountRows]]:
+    def iter_recorded_blocks(
+        self, sample: CountRows, member: str = MIXTURE
+    ) -> Iterator[tuple[Distribution, CountRows]]:
         """Predict rows with known counts block by block; yield the distributions and the rows of each block.
 
         Used to score predictions. A count above the recording limit of its row was recorded as the limit, so each
@@ -301,13 +300,13 @@ class Predictor:
         ----------
         sample : CountRows
             The rows.
-        of : str
+        member : str
             "mixture", or the name of one member.
         """
-        for prediction, block in self.predict_rows(sample, of):
+        for prediction, block in self.predict_rows(sample, member):
             yield censor_rows(prediction.distribution, block.limit), block
 
-    def predict_rows(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Prediction, CountRows]]:
+    def predict_rows(self, sample: CountRows, member: str = MIXTURE) -> Iterator[tuple[Prediction, CountRows]]:
         """Predict rows with known counts block by block; yield the prediction and the rows of each block.
 
         Used to score predictions with their calibrated intervals.
@@ -316,7 +315,7 @@ class Predictor:
         ----------
         sample : CountRows
             The rows.
-        of : str
+        member : str
             "mixture", or the name of one member.
         """
         positions = np.arange(len(sample))
@@ -324,8 +323,8 @@ class Predictor:
             check_deadline()
             arguments = self.counts.arguments(block)
             with label_row_errors(positions[number * BLOCK :] if block.labels is None else block.labels):
-                distribution = self.distribution(block.X, arguments["exposure"], of, arguments["upper"])
-            yield self.wrap(distribution, of, block.interval_groups), block
+                distribution = self.distribution(block.X, arguments["exposure"], member, arguments["upper"])
+            yield self.wrap(distribution, member, block.interval_groups), block
 
     # Held-out rows -----------------------------------------------------------------------------------------------
 
@@ -372,7 +371,9 @@ class Predictor:
         weights = self.fold_weights if is_chosen_by_fold else [self.weights] * predictions.n_parts
         return HeldOutPredictions(predictions, weights, np.arange(len(predictions)))
 
-    def predict_out_of_fold(self, rows: CalibratedRows, of: str = MIXTURE) -> Iterator[tuple[Prediction, CountRows]]:
+    def predict_out_of_fold(
+        self, rows: CalibratedRows, member: str = MIXTURE
+    ) -> Iterator[tuple[Prediction, CountRows]]:
         """Predict cross-fitted rows out of fold, block by block; yield the prediction and the rows of each block.
 
         Each row is predicted by copies that were fitted without its fold, and calibrated on the other folds.
@@ -381,13 +382,13 @@ class Predictor:
         ----------
         rows : CalibratedRows
             The rows with their stored predictions and, for each fold, the calibration on the other folds.
-        of : str
+        member : str
             "mixture", or the name of one member.
         """
-        for number, index, distribution in rows.held_out.blocks(of):
+        for number, index, distribution in rows.held_out.blocks(member):
             calibration, block = rows.parts[number], rows.held_out.rows.rows(index)
-            calibrated, kind = calibration.recalibrate(distribution, of), self._choose_kind(calibration)
-            yield Prediction(calibrated, calibration, of, kind, groups=block.interval_groups), block
+            calibrated, kind = calibration.recalibrate(distribution, member), self._choose_kind(calibration)
+            yield Prediction(calibrated, calibration, member, kind, groups=block.interval_groups), block
 
     def for_fold(self, number: int, calibration: Calibration) -> Predictor:
         """Return the predictor of one fold, with which rows of the fold are predicted out of fold.

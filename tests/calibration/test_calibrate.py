@@ -109,7 +109,7 @@ def test_new_rows_are_covered_as_asked(five_folds, predictor_after_calibration, 
         assert len(calibrate_predictor(predictor, folds, predictor.predict_folds(folds))) == 600
     new = simulate_counts(3000, seed=2)
     for name in (MIXTURE, *WEIGHTS):
-        dist = predictor.distribution(new.X, of=name)
+        dist = predictor.distribution(new.X, member=name)
         low, high, _ = predictor.wrap(dist, name).interval_with_probability(0.9)
         inside = ((low.numpy() <= new.y) & (new.y <= high.numpy())).mean()
         # Three standard errors of a share of 600 calibration rows; intervals of counts cover rather more.

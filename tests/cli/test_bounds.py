@@ -118,5 +118,5 @@ def test_a_column_of_flags_may_do_what_a_limit_does(run_successfully, folder, mo
     means = []
     for path in (model_of_visits, "flags.model"):
         predictor = Predictor.load(folder / path)
-        means.append(predictor.distribution(pl.DataFrame({"severity": [-1.0, 0.0, 2.0]}), of="glm").mean)
+        means.append(predictor.distribution(pl.DataFrame({"severity": [-1.0, 0.0, 2.0]}), member="glm").mean)
     torch.testing.assert_close(means[0], means[1], rtol=1e-4, atol=0.0)

@@ -23,7 +23,7 @@ def test_every_member_of_the_leaderboard_predicts_alone(run_ddpn, fit, table, fi
             result = run_ddpn("predict", str(fit.model), "visits.csv", "-o", "p.csv", *words)
             assert result.exit_code == 0, result.output
             predicted = pl.read_csv(files / "p.csv")
-            dist = predictor.distribution(table.select("severity", "ward"), of=entry["name"])
+            dist = predictor.distribution(table.select("severity", "ward"), member=entry["name"])
             assert predicted["mean"].to_numpy() == pytest.approx(dist.mean.numpy(), rel=1e-5)
             low, high, _ = predictor.wrap(dist, entry["name"]).interval_with_probability(0.8)
             assert (predicted["lower"].to_numpy() == low.numpy()).all()

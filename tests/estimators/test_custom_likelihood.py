@@ -69,7 +69,7 @@ def test_networks_and_a_glm_predict_the_likelihood(quick, data, tmp_path):
     model = quick(likelihood="geometric", mix_with=["glm"], epochs=2, training_options={"batch_size": 100})
     model.fit(X, y, exposure=exposure)
     assert set(model.predictor_.members) == {"networks", "glm"}
-    one = model.predictor_.distribution(X[:1], exposure[:1], of="glm")
+    one = model.predictor_.distribution(X[:1], exposure[:1], member="glm")
     mean = one.mean.item()
     counted = torch.arange(60.0, dtype=torch.float64)
     assert one.log_prob(counted).exp().numpy() == pytest.approx(stats.geom.pmf(counted + 1, 1.0 / (1.0 + mean)))

@@ -346,7 +346,7 @@ def test_all_members_and_their_calibration_are_restored(model_of_all_members, pa
     assert (loaded.predict(new) == model_of_all_members.predict(new)).all()
     assert loaded.feature_names_in_.tolist() == ["x", "ward", "age"]
     for name in model_of_all_members.predictor_.members:
-        ours, theirs = (model.predictor_.distribution(new, of=name) for model in (model_of_all_members, loaded))
+        ours, theirs = (model.predictor_.distribution(new, member=name) for model in (model_of_all_members, loaded))
         assert (ours.mean == theirs.mean).all()
         assert (ours.variance == theirs.variance).all()
     ours, theirs = (model.predict_interval(new, 0.7) for model in (model_of_all_members, loaded))

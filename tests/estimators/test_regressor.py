@@ -162,7 +162,7 @@ def test_the_mixture_has_weights_that_sum_to_one(mixture_on_a_line, line):
     # A weight of 0 means that the member has no component.
     size = {"networks": 3, "glm": 1, "constant": 1}
     assert dist.size == sum(size[name] for name, weight in weights.items() if weight > 0)
-    means = {name: mixture_on_a_line.predictor_.distribution(line[0], of=name).mean.numpy() for name in weights}
+    means = {name: mixture_on_a_line.predictor_.distribution(line[0], member=name).mean.numpy() for name in weights}
     assert mixture_on_a_line.predict(line[0]) == pytest.approx(
         sum(weights[name] * means[name] for name in weights), rel=1e-9
     )
@@ -173,7 +173,7 @@ def test_a_glm_on_a_line_gets_the_largest_weight_and_helps(mixture_on_a_line, qu
     weights = mixture_on_a_line.predictor_.weights
     assert weights["glm"] > max(weights["networks"], weights["constant"])
     alone = quick(n_networks=3, **QUICK).fit(*line)
-    networks = mixture_on_a_line.predictor_.distribution(line[0], of="networks").mean.numpy()
+    networks = mixture_on_a_line.predictor_.distribution(line[0], member="networks").mean.numpy()
     assert (networks == alone.predict(line[0])).all(), "further members must not change the networks"
     rng = np.random.default_rng(9)
     X = rng.normal(size=(500, 3))

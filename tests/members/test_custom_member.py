@@ -153,10 +153,10 @@ def test_the_member_is_a_part_of_the_default_model(default_model, data):
     assert isinstance(member, CrossFitted)
     assert [len(copy.rates) for copy in member.copies] == [240] * 5
     means = np.mean([copy.distribution(X).mean[:, 0].numpy() for copy in member.copies], axis=0)
-    assert predictor.distribution(X, of="knn").mean.numpy() == pytest.approx(means)
+    assert predictor.distribution(X, member="knn").mean.numpy() == pytest.approx(means)
     assert member.distribution(X).mean.numpy()[:, 0] == pytest.approx(means)
     assert set(predictor.calibration.intervals) == {MIXTURE, *predictor.members}
-    constant = predictor.distribution(X[300:], of="constant").crps(torch.from_numpy(y[300:])).mean()
+    constant = predictor.distribution(X[300:], member="constant").crps(torch.from_numpy(y[300:])).mean()
     assert default_model.crps(X[300:], y[300:]) < 0.9 * constant.item()
 
 

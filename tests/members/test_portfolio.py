@@ -49,7 +49,7 @@ def test_the_mixture_is_no_worse_than_its_members(default_model, data):
     assert predictor.weights["constant"] == 0.0
     assert sum(predictor.weights.values()) == pytest.approx(1.0)
     scores = {
-        name: float(crps(predictor.distribution(test.X, of=name), torch.from_numpy(test.y)).mean())
+        name: float(crps(predictor.distribution(test.X, member=name), torch.from_numpy(test.y)).mean())
         for name in ("mixture", *predictor.members)
     }
     assert scores["mixture"] < 1.01 * min(scores.values())

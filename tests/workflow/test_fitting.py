@@ -64,7 +64,7 @@ def test_intervals_of_every_member_are_calibrated_on_validation_rows(patients_fi
     rows = predictor.predict_held_out(patients.validation, patients.plan.seed).rows
     levels = predictor.calibration.intervals[name]
     assert levels.rows.tolist() == [30]
-    dist = predictor.distribution(rows.X, rows.exposure, of=name)
+    dist = predictor.distribution(rows.X, rows.exposure, member=name)
     scores = score_blocks([(slice(None), dist)], rows.y)
     assert levels.at(0.9) == IntervalLevels.from_scores(scores, rows.weight, PRIOR_ROWS).at(0.9)
 

@@ -71,9 +71,9 @@ def test_a_saved_folder_predicts_as_the_fit_did(patients_fit, patients, tmp_path
     old, new = patients_fit.folder.model.predictor_, again.model.predictor_
     assert (new.weights, new.seconds) == (old.weights, old.seconds)
     for name in old.members:
-        mean = old.distribution(X, exposure, of=name).mean
-        assert (new.distribution(X, exposure, of=name).mean == mean).all(), name
-        assert new.calibration.interval_level(0.9, of=name) == old.calibration.interval_level(0.9, of=name)
+        mean = old.distribution(X, exposure, member=name).mean
+        assert (new.distribution(X, exposure, member=name).mean == mean).all(), name
+        assert new.calibration.interval_level(0.9, member=name) == old.calibration.interval_level(0.9, member=name)
     assert (new.calibration.ood_pvalue(X) == old.calibration.ood_pvalue(X)).all()
     assert again.task == patients_fit.folder.task
     assert (again.seen.hashes == patients_fit.folder.seen.hashes).all()

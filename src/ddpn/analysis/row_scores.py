@@ -45,13 +45,13 @@ class RowScores(NamedTuple):
         return {name: value if np.isfinite(value) else None for name, value in means.items()}
 
 
-def score_rows(predictor: Predictor, sample: CountRows, of: str = MIXTURE) -> RowScores:
+def score_rows(predictor: Predictor, sample: CountRows, member: str = MIXTURE) -> RowScores:
     """Score the predictions of a predictor for every row, with their calibrated intervals.
 
-    `of` is "mixture" or the name of the member that predicts. If it predicts a Normal, the scored distribution is that
-    of its rounded values.
+    `member` is "mixture", or the name of the member that predicts. If it predicts a Normal, the scored distribution is
+    that of its rounded values.
     """
-    return score_predictions(predictor.predict_rows(sample, of))
+    return score_predictions(predictor.predict_rows(sample, member))
 
 
 def score_predictions(predictions: Iterable[tuple[Prediction, CountRows]]) -> RowScores:

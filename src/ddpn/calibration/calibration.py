@@ -53,16 +53,20 @@ class Calibration:
 
     # Distributions and intervals ---------------------------------------------------------------------------------
 
-    def is_recalibrated(self, of: str = MIXTURE) -> bool:
-        """Return True if a map of the cdf is applied to the predictions of `of`: "mixture", or the name of a member."""
-        return of in self.recalibrations and self.recalibrations[of].is_used
+    def is_recalibrated(self, member: str = MIXTURE) -> bool:
+        """Return True if a map of the cdf is applied to the predictions of `member`, a member's name or "mixture"."""
+        return member in self.recalibrations and self.recalibrations[member].is_used
 
-    def recalibrate(self, distribution: Mixture, of: str = MIXTURE) -> Mixture | Recalibrated:
-        """Apply the map of the cdf to the distributions that `of` predicts; without a map, return them unchanged.
+    def recalibrate(self, distribution: Mixture, member: str = MIXTURE) -> Mixture | Recalibrated:
+        """Apply the map of the cdf to the distributions that `member` predicts; without a map, return them unchanged.
 
-        `of` is "mixture", or the name of a member.
+        `member` is "mixture", or the name of a member.
         """
-        return Recalibrated(distribution, self.recalibrations[of].map) if self.is_recalibrated(of) else distribution
+        return (
+            Recalibrated(distribution, self.recalibrations[member].map)
+            if self.is_recalibrated(member)
+            else distribution
+        )
 
     @property
     def recalibration(self) -> Recalibration | None:
@@ -74,7 +78,7 @@ class Calibration:
         """True if intervals were calibrated on some censored counts."""
         return any(levels.is_censored for levels in self.intervals.values())
 
-    def interval_level(self, coverage: float, of: str = MIXTURE) -> float:
+    def interval_level(self, coverage: float, member: str = MIXTURE) -> float:
         """Return the probability that intervals must have by their own distributions to reach a coverage.
 
         It is never less than the coverage, and equals it before calibration. If intervals are calibrated by group, it
@@ -84,24 +88,28 @@ class Calibration:
         ----------
         coverage : float
             The share of counts that intervals should contain.
-        of : str
+        member : str
             "mixture", or the name of one member.
         """
-        return self.intervals[of].at(coverage) if of in self.intervals else check_coverage(coverage)
+        return self.intervals[member].at(coverage) if member in self.intervals else check_coverage(coverage)
 
-    def row_levels(self, coverage: float, of: str = MIXTURE, labels: np.ndarray | None = None) -> float | np.ndarray:
+    def row_levels(
+        self, coverage: float, member: str = MIXTURE, labels: np.ndarray | None = None
+    ) -> float | np.ndarray:
         """Return the interval level for a coverage: one for all rows, or one per row if it is calibrated by group.
 
         Parameters
         ----------
-        coverage, of
+        coverage, member
             As for `interval_level`.
         labels : array, optional
             The groups of the rows. Without them, the overall level is returned.
         """
-        if self.groups is None or of not in self.groups.levels or labels is None:
-            return self.interval_level(coverage, of)
-        return self.groups.at(check_coverage(coverage), of, self.intervals[of], self.groups.encode_labels(labels))
+        if self.groups is None or member not in self.groups.levels or labels is None:
+            return self.interval_level(coverage, member)
+        return self.groups.at(
+            check_coverage(coverage), member, self.intervals[member], self.groups.encode_labels(labels)
+        )
 
     def describe(self) -> str:
         """Describe in a sentence what is calibrated, and on how many rows."""

@@ -346,15 +346,15 @@ class IntervalGroups:
             IntervalLevels.from_scores(scores[mask], None if weight is None else weight[mask]) for mask in masks
         ]
 
-    def at(self, coverage: float, of: str, whole: IntervalLevels, codes: np.ndarray) -> np.ndarray:
+    def at(self, coverage: float, member: str, whole: IntervalLevels, codes: np.ndarray) -> np.ndarray:
         """Return the interval level of each row for a coverage.
 
-        `of` is "mixture" or the name of a member, `whole` its levels over all rows, and `codes` the result of
+        `member` is "mixture" or the name of a member, `whole` its levels over all rows, and `codes` the result of
         `encode_labels`. Rows with the code -1 have the level of `whole`.
         """
-        key = of, coverage
+        key = member, coverage
         if key not in self._cached_levels:
-            levels = [one.shrink_towards(whole, self.prior_rows).at(coverage) for one in self.levels[of]]
+            levels = [one.shrink_towards(whole, self.prior_rows).at(coverage) for one in self.levels[member]]
             # The overall level comes last, where the code -1 finds it.
             self._cached_levels[key] = np.array([*levels, whole.at(coverage)])
         return self._cached_levels[key][codes]

@@ -115,7 +115,7 @@ class Recalibration(NamedTuple):
     def fit(
         cls,
         held_out: HeldOutPredictions,
-        of: str = MIXTURE,
+        member: str = MIXTURE,
         prior_rows: float = PRIOR_ROWS,
         always: bool = False,
         seed: int = 0,
@@ -130,7 +130,7 @@ class Recalibration(NamedTuple):
         weight = rows.weight_or_ones * (rows.has_weight.sum() / rows.weight_or_ones.sum())
         blocks: list[Block] = []
         pit = np.zeros((2, len(rows)))
-        for number, index, dist in held_out.blocks(of):
+        for number, index, dist in held_out.blocks(member):
             limit = None if rows.limit is None else rows.limit[index]
             counts = discretize(censor_rows(dist, limit))
             blocks.append((number, index, counts))

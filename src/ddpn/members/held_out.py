@@ -233,14 +233,14 @@ class HeldOutPredictions:
         """Select the rows whose `source`, the position before sorting, is in this array."""
         return replace(self, positions=self.positions[np.isin(self.source, source)])
 
-    def blocks(self, of: str = MIXTURE) -> Iterator[tuple[int, np.ndarray, Mixture]]:
+    def blocks(self, member: str = MIXTURE) -> Iterator[tuple[int, np.ndarray, Mixture]]:
         """Yield the rows block by block: the number of the part, positions in `rows`, and predicted distributions.
 
-        `of` says whose distributions: "mixture", or the name of a member.
+        `member` is the name of the member that predicts, or "mixture".
         """
         for block in self.predictions.divide(self.positions):
             number = int(self.predictions.part[block[0]])
-            weights = self.weights[number] if of == MIXTURE else {of: 1.0}
+            weights = self.weights[number] if member == MIXTURE else {member: 1.0}
             weights = {name: weight for name, weight in weights.items() if weight > 0.0}
             parts = [self.predictions.predict(name, block) for name in weights]
             yield number, np.searchsorted(self.positions, block), mix_members(parts, list(weights.values()))

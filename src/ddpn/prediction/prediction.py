@@ -50,7 +50,7 @@ class Prediction:
         `log_prob`, `entropy` and `crps`.
     calibration : Calibration
         The calibrated levels of intervals, and the out-of-distribution scores.
-    of : str
+    member : str
         "mixture", or the name of the member that predicts.
     interval_kind : {"narrowest", "central"}
         The default kind of interval.
@@ -87,7 +87,7 @@ class Prediction:
 
     distribution: Mixture | CountDistribution
     calibration: Calibration = UNCALIBRATED
-    of: str = MIXTURE
+    member: str = MIXTURE
     interval_kind: str = "narrowest"
     table: TableLike | None = None
     groups: np.ndarray | None = None
@@ -291,7 +291,7 @@ class Prediction:
 
         The arguments are those of `interval`.
         """
-        levels = self.calibration.row_levels(coverage, self.of, self.groups)
+        levels = self.calibration.row_levels(coverage, self.member, self.groups)
         return make_interval(self.distribution, levels, kind or self.interval_kind)
 
     def sample(self, size: int = 1, seed: int | None = None) -> np.ndarray:
@@ -385,7 +385,7 @@ class Prediction:
     def _summarise(self, spec: PredictionSpec) -> dict[str, np.ndarray]:
         """Return the predicted columns of `spec`, without those about unusual rows, from one pass over all rows."""
         levels = torch.tensor([0.5, *spec.quantiles], dtype=torch.float64)
-        row_levels = self.calibration.row_levels(spec.coverage, self.of, self.groups)
+        row_levels = self.calibration.row_levels(spec.coverage, self.member, self.groups)
         kind = spec.interval_kind or self.interval_kind
         summary, (low, high, probability) = summarise_with_interval(self.counts, levels, row_levels, kind)
         # The moments of a Gaussian are not those of its rounded values.

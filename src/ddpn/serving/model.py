@@ -89,7 +89,7 @@ def _predict_members(predictor: Predictor, inputs: PredictorInputs) -> list[list
     """Predict rows with each member of the mixture; return a list of weights and predictions for each row."""
     columns = []
     for name, member in predictor.active_members.items():
-        prediction = predictor.predict(inputs.X, inputs.exposure, inputs.upper, of=name)
+        prediction = predictor.predict(inputs.X, inputs.exposure, inputs.upper, member=name)
         facts = {"name": name, "label": format_member_label(name, member), "weight": predictor.weights[name]}
         pairs = zip(prediction.mean.tolist(), _list_masses(prediction.counts), strict=True)
         columns.append([{**facts, "mean": mean, "distribution": masses} for mean, masses in pairs])
