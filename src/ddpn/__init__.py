@@ -1,4 +1,4 @@
-"""ddpn: predicting counts with honest uncertainty."""
+"""Predict counts with honest uncertainty."""
 
 from typing import TYPE_CHECKING
 

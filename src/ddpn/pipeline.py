@@ -1,4 +1,4 @@
-"""The pipeline of a fit: members, their weights, models for comparison, and calibration.
+"""The steps of every fit: fit members, choose their weights, fit models for comparison, and calibrate.
 
 `CountRegressor.fit`, `DDPNRegressor.fit`, `ddpn fit` and `ddpn tune` all call `fit_pipeline`, with different steps. A
 time budget is spent on members first (`ddpn.runtime.time_plan`). Ctrl-C ends the current step, and everything that was
@@ -39,7 +39,7 @@ PLAIN_STEPS = ("members", CALIBRATION)
 
 
 class FitPlan(NamedTuple):
-    """What `fit_pipeline` fits: training and held-out rows, the specs of the members, and the seed of their fits."""
+    """The rows to fit and to hold out, the members to fit, and the seed of their fits."""
 
     folds: Folds
     specs: Sequence[MemberSpec]
@@ -48,14 +48,14 @@ class FitPlan(NamedTuple):
 
 @dataclass(frozen=True)
 class PipelineOptions:
-    """Options of the steps of a fit.
+    """Options of `fit_pipeline`.
 
     Attributes
     ----------
     compare_with : sequence of str
         Keys of `ddpn.members.MEMBERS`: models to fit for comparison, unless they are part of the mixture.
     calibration : CalibrationOptions or None
-        What to calibrate. With None, nothing is calibrated, and the training rows are only summarised.
+        What to calibrate. With None, nothing is calibrated; only a summary of the training features is stored.
     seed : int or None
         Seed of comparisons and calibration. Default: the seed of the members.
     """
@@ -67,7 +67,7 @@ class PipelineOptions:
 
 @dataclass
 class FittedPipeline:
-    """The outcome of `fit_pipeline`.
+    """The result of `fit_pipeline`.
 
     Attributes
     ----------
@@ -78,11 +78,11 @@ class FittedPipeline:
     seed : int
         The seed of comparisons and calibration.
     left_out : dict
-        The reason why a planned member is not part of the model, by its name.
+        Names of planned members that are not part of the model, each with the reason.
     predictions : HeldOutPredictions
         The members' predictions of the held-out rows.
     held_out : CalibratedRows or None
-        The rows that were used for calibration; None if nothing was calibrated.
+        The held-out rows with their calibration; None if nothing was calibrated.
     missing : list of str
         Steps that Ctrl-C interrupted or prevented.
     notes : list of str
@@ -120,14 +120,14 @@ def fit_pipeline(
     options : PipelineOptions
         Options of the steps.
     schedule : Schedule
-        The steps and their time limit. The caller runs "scores" itself.
+        The steps to run and their time limit. The step "scores" is left to the caller.
     jobs : JobOptions, optional
-        How members are fitted as jobs. Default: in this process.
+        How to distribute the fits of members to processes. Default: all fits in this process.
 
     Returns
     -------
     FittedPipeline
-        The fitted model. A `KeyboardInterrupt` is raised only if nothing was fitted.
+        The fitted model. Ctrl-C raises a `KeyboardInterrupt` only if nothing was fitted.
     """
     seed = plan.seed if options.seed is None else options.seed
     portfolio = Portfolio(plan.specs, schedule.start_clock("members"), schedule.on_step, jobs)
@@ -152,8 +152,8 @@ def fit_pipeline(
 def _fit_comparisons(fitted: FittedPipeline, head: Head, options: PipelineOptions, schedule: Schedule) -> None:
     """Fit the models of `options.compare_with` and add them to the predictor with weight 0.
 
-    Members of the mixture are skipped. Fitting stops when time runs out or Ctrl-C is pressed; `fitted` then has a note
-    about each model that is left out.
+    Models that are members of the mixture are not fitted again. `fitted` gets a note about each model that failed or
+    for which there was no time. Ctrl-C ends the comparisons.
     """
     predictor, folds = fitted.predictor, fitted.folds
     for name in (name for name in options.compare_with if name not in predictor.members):
@@ -184,7 +184,10 @@ def _fit_comparisons(fitted: FittedPipeline, head: Head, options: PipelineOption
 
 
 def calibrate_pipeline(fitted: FittedPipeline, options: PipelineOptions, schedule: Schedule) -> None:
-    """Calibrate a fitted model on its held-out rows; if there are none, only summarise the training rows."""
+    """Calibrate a fitted model in place on its held-out rows.
+
+    If there are none, or if `options` asks for no calibration, only summarise the features of the training rows.
+    """
     predictor, folds, chosen = fitted.predictor, fitted.folds, options.calibration
     if chosen is None or not folds.held_out:
         ignored = () if chosen is None else chosen.time_columns
@@ -219,8 +222,8 @@ def calibrate_predictor(
 ) -> CalibratedRows:
     """Calibrate a predictor in place, and return the held-out rows with their calibration.
 
-    Out-of-distribution flags are calibrated with the training rows and the validation rows of `folds`, distributions
-    and intervals with the predictions `held_out`.
+    Out-of-distribution flags are calibrated with the training rows and the validation rows of `folds`. Distributions
+    and intervals are calibrated with the predictions `held_out`.
     """
     flags = fit_profile(folds, () if options is None else options.time_columns, clock)
     # Set first, so that the summary of the training rows is kept if Ctrl-C ends the next step.
@@ -233,7 +236,7 @@ def calibrate_predictor(
 def predict_out_of_fold(
     predictor: Predictor, folds: Folds, options: CalibrationOptions, seed: int = 0
 ) -> CalibratedRows:
-    """Predict the training rows of cross-fitted members out of fold; calibrate each fold on the others.
+    """Predict the training rows of cross-fitted members out of fold, and calibrate each fold on the other folds.
 
     Return the rows with their calibration, like `calibrate_predictor`. `predictor` must already be calibrated and is
     not changed.
@@ -245,7 +248,8 @@ def predict_out_of_fold(
 def find_heavy_tail(predictor: Predictor, folds: Folds, held_out: HeldOutPredictions) -> str:
     """Return a warning if a single training row determines the mean of all counts, else "".
 
-    If the members are cross-fitted, the means of the training rows are those of `held_out`, else those of `predictor`.
+    The means of the training rows are predicted out of fold (`held_out`) if the members are cross-fitted, and otherwise
+    by `predictor`.
     """
 
     def predict_means(rows: np.ndarray) -> np.ndarray:
@@ -262,9 +266,9 @@ def find_heavy_tail(predictor: Predictor, folds: Folds, held_out: HeldOutPredict
 
 
 def describe_fewer_rows(verb: str, used: int, total: int, rows: str) -> list[str]:
-    """Return a sentence that there was time for only `used` of `total` rows; return an empty list if all were used.
+    """Return a list with a sentence that there was time for only `used` of `total` rows; empty if all were used.
 
-    `verb` says what was done with the rows, and `rows` what they are called.
+    `verb` completes "The model is ...", for example "scored on", and `rows` is a plural noun such as "test rows".
 
     >>> describe_fewer_rows("scored on", 20, 20, "rows")
     []

@@ -1,4 +1,4 @@
-"""`Predictor`: a weighted mixture of fitted members with its calibration."""
+"""`Predictor`: the fitted members of a mixture with their weights and their calibration."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ class ScaleSummary(NamedTuple):
 
     @classmethod
     def from_values(cls, values: np.ndarray) -> Self:
-        """Summarise the exposures or upper bounds of rows. The median is one of them, thus an integer if all are."""
+        """Summarise the exposures or the upper bounds of rows.
+
+        The median is always one of the values, so it is an integer if all values are.
+        """
         return cls(*(float(value) for value in np.quantile(values, [0.0, 0.5, 1.0], method="lower")))
 
 
@@ -67,7 +70,7 @@ class Predictor:
     needs_exposure : bool
         True if the members were fitted with exposures; predictions then need exposures as well.
     seconds : mapping of str to float, optional
-        The fitting times of members.
+        The time that the fit of each member took.
     counts : CountRange, optional
         The range of possible counts. Predictions give no probability to counts outside. Default: no bounds.
     fold_weights : sequence of mappings, optional
@@ -77,7 +80,8 @@ class Predictor:
     Attributes
     ----------
     calibration : Calibration
-        Levels of intervals, maps of the cdf and out-of-distribution scores. Empty before calibration.
+        Calibrated levels of intervals, recalibration maps of the cdf, and out-of-distribution scores. Empty before
+        calibration.
     scales : dict
         Summaries of the training rows' exposures ("exposure") and upper bounds ("upper"), if they have any. Empty in
         models that were saved by version 0.3 or earlier.
@@ -114,7 +118,7 @@ class Predictor:
         return {name: member for name, member in self.members.items() if self.weights.get(name, 0.0) > 0.0}
 
     def _make_table(self) -> TextTable:
-        """Make the table that notebooks and terminals show: the members with weights and fitting times, by weight."""
+        """Make the table that notebooks and terminals show: members with weights and fitting times, by weight."""
         order = sorted(self.members, key=lambda name: -self.weights.get(name, 0.0))
         labels = {name: member.label or name.replace("_", " ") for name, member in self.members.items()}
         rows = [(labels[name], f"{self.weights.get(name, 0.0):.0%}", self.seconds.get(name)) for name in order]
@@ -128,12 +132,15 @@ class Predictor:
 
     @property
     def sole_member(self) -> str | None:
-        """The name of the only member with a weight; None if there are several or the mixture is recalibrated."""
+        """The name of the only member with a weight above 0.
+
+        None if there are several, or if the mixture is recalibrated and so differs from the member.
+        """
         names = list(self.active_members)
         return names[0] if len(names) == 1 and not self.calibration.is_recalibrated() else None
 
     def add(self, name: str, member: Member, seconds: float | None = None) -> None:
-        """Add a member for comparison. Its weight in the mixture is 0.
+        """Add a fitted member for comparison. Its weight in the mixture is 0.
 
         Parameters
         ----------
@@ -151,7 +158,7 @@ class Predictor:
             self.seconds[name] = seconds
 
     def summarise_scales(self, sample: CountRows) -> None:
-        """Summarise the exposures and upper bounds of the training rows, if they have any.
+        """Set the attribute `scales` to summaries of the training rows' exposures and upper bounds.
 
         Parameters
         ----------
@@ -171,7 +178,7 @@ class Predictor:
         groups: np.ndarray | None = None,
         member: str = MIXTURE,
     ) -> Prediction:
-        """Predict the distribution of every row.
+        """Predict the distribution of every row, with calibrated intervals and out-of-distribution scores.
 
         Parameters
         ----------
@@ -197,7 +204,7 @@ class Predictor:
         member : str
             "mixture", or the name of the member that predicted them.
         groups : array, optional
-            The groups of the rows, where intervals are calibrated by groups.
+            The groups of the rows, if intervals are calibrated by group.
         """
         return Prediction(distribution, self.calibration, member, self.interval_kind, groups=groups)
 
@@ -217,7 +224,7 @@ class Predictor:
     def distribution(
         self, X: TableLike, exposure: ArrayLike | None = None, member: str = MIXTURE, upper: ArrayLike | None = None
     ) -> Mixture | Recalibrated:
-        """Predict the distribution of every row, of batch shape (rows,).
+        """Predict the distribution of every row, as one torch distribution of batch shape (rows,).
 
         The result is a `Mixture` or, if the mixture is recalibrated, a `Recalibrated` with the mixture as its `base`.
         The prediction of a row does not depend on the other rows, to at least twelve digits.
@@ -246,14 +253,14 @@ class Predictor:
 
     @property
     def schema(self) -> Schema | None:
-        """The schema of the training rows; None if neither the profile nor a member stores it."""
+        """The names and kinds of the training columns; None if neither the calibration nor a member stores them."""
         profile = self.calibration.profile
         if profile is not None:
             return profile.schema
         return next((member.schema for member in self.members.values() if member.schema is not None), None)
 
     def parse(self, X: TableLike) -> ColumnTable:
-        """Read a table once for all members, by the schema of the training rows.
+        """Convert a table to a `ColumnTable` with the columns of the training rows, once for all members.
 
         A `ColumnTable` is returned unchanged.
         """
@@ -291,10 +298,10 @@ class Predictor:
     def iter_recorded_blocks(
         self, sample: CountRows, member: str = MIXTURE
     ) -> Iterator[tuple[Distribution, CountRows]]:
-        """Predict rows with known counts block by block; yield the distributions and the rows of each block.
+        """Predict rows with known counts in blocks; yield the distributions of the recorded counts and the rows.
 
-        Used to score predictions. A count above the recording limit of its row was recorded as the limit, so each
-        distribution is censored there as well.
+        Use it to score predictions. A count above the recording limit of its row was recorded as the limit, so each
+        distribution is censored at this limit as well.
 
         Parameters
         ----------
@@ -307,9 +314,9 @@ class Predictor:
             yield censor_rows(prediction.distribution, block.limit), block
 
     def predict_rows(self, sample: CountRows, member: str = MIXTURE) -> Iterator[tuple[Prediction, CountRows]]:
-        """Predict rows with known counts block by block; yield the prediction and the rows of each block.
+        """Predict rows with known counts in blocks; yield the `Prediction` and the rows of each block.
 
-        Used to score predictions with their calibrated intervals.
+        Use it to score predictions with their calibrated intervals.
 
         Parameters
         ----------
@@ -329,19 +336,19 @@ class Predictor:
     # Held-out rows -----------------------------------------------------------------------------------------------
 
     def predict_held_out(self, rows: CountRows, seed: int = 0) -> HeldOutPredictions:
-        """Return the members' and the mixture's predictions of rows that no member was fitted to, computed on demand.
+        """Return lazy predictions, by all members and the mixture, of rows that no member was fitted to.
 
         Parameters
         ----------
         rows : CountRows
             The rows.
         seed : int
-            Seed of the random split of the rows into parts, between which calibration is cross-fitted.
+            Seed of the random split of the rows into folds, by which calibration is cross-fitted.
         """
         return self.mix_held_out(MemberPredictions.from_rows(rows, seed, self.parse(rows.X)))
 
     def predict_folds(self, folds: Folds, seed: int = 0) -> HeldOutPredictions:
-        """Return the members' and the mixture's predictions of the rows that a fit held out, computed on demand.
+        """Return lazy predictions, by all members and the mixture, of the rows that a fit held out.
 
         If the members are cross-fitted, each fold is predicted by the copies that were fitted without it.
 
@@ -350,19 +357,19 @@ class Predictor:
         folds : Folds
             The training rows and the held-out rows of the members.
         seed : int
-            Seed of the random split of validation rows into parts.
+            Seed of the random split of validation rows into folds, by which calibration is cross-fitted.
         """
         return self.mix_held_out(MemberPredictions.from_folds(folds, seed))
 
     def mix_held_out(self, predictions: MemberPredictions) -> HeldOutPredictions:
-        """Mix the members' predictions of held-out rows into predictions of the mixture, computed on demand.
+        """Combine the members' predictions of held-out rows into lazy predictions of the mixture.
 
         If the members are cross-fitted, each fold is mixed with the weights that were chosen on the other folds.
 
         Parameters
         ----------
         predictions : MemberPredictions
-            The members' predictions. Members of this predictor that it lacks are added to it.
+            The members' predictions. Members of this predictor that are missing are added to it.
         """
         for name, member in self.members.items():
             if name not in predictions.names:
@@ -374,7 +381,7 @@ class Predictor:
     def predict_out_of_fold(
         self, rows: CalibratedRows, member: str = MIXTURE
     ) -> Iterator[tuple[Prediction, CountRows]]:
-        """Predict cross-fitted rows out of fold, block by block; yield the prediction and the rows of each block.
+        """Predict cross-fitted rows out of fold, in blocks; yield the `Prediction` and the rows of each block.
 
         Each row is predicted by copies that were fitted without its fold, and calibrated on the other folds.
 
@@ -391,9 +398,9 @@ class Predictor:
             yield Prediction(calibrated, calibration, member, kind, groups=block.interval_groups), block
 
     def for_fold(self, number: int, calibration: Calibration) -> Predictor:
-        """Return the predictor of one fold, with which rows of the fold are predicted out of fold.
+        """Return a predictor for the rows of one fold, made of the copies that were fitted without this fold.
 
-        Its members are the copies that were fitted without the fold, with the weights that were chosen without it.
+        Its weights are those that were chosen without the fold.
 
         Parameters
         ----------
@@ -410,7 +417,7 @@ class Predictor:
         return predictor
 
     def _check_exposure(self, X: TableLike, exposure: ArrayLike | None) -> np.ndarray | None:
-        scale = check_vector("exposure", exposure, get_row_count(X), zero=False, labels=get_row_labels(X))
+        scale = check_vector("exposure", exposure, get_row_count(X), allow_zero=False, labels=get_row_labels(X))
         if self.needs_exposure and scale is None:
             raise InputError(
                 "exposure is missing: the model was fitted with exposures. Pass them, or exposure=1 for rates per unit."
@@ -434,9 +441,9 @@ class Predictor:
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes], manifest: JsonObject, mixed_only: bool = False) -> Self:
-        """Rebuild a predictor from the result of `state`. Nothing in the files is executed.
+        """Rebuild a predictor from the result of `state`. No code in the files is executed.
 
-        With `mixed_only`, members of weight 0 are not loaded.
+        With `mixed_only`, only members with a weight above 0 are loaded.
         """
         about = {name: entry for name, entry in manifest["members"].items() if entry["weight"] or not mixed_only}
         try:

@@ -71,12 +71,12 @@ def test_a_fit_needs_a_count_that_is_known_exactly(arguments, weight, flags):
     counts = CountRange(**arguments)
     result = counts.apply(make_sample(weight=np.array(weight), censored=flags))  # such rows can be scored
     with pytest.raises(InputError, match="known exactly, got censored counts only"):
-        counts.check_known(result)
+        counts.check_not_all_censored(result)
 
 
 def test_one_row_with_a_weight_is_enough():
     result = CountRange().apply(make_sample(weight=np.array([1.0, 1, 0]), censored=[False, True, True]))
-    CountRange().check_known(result)
+    CountRange().check_not_all_censored(result)
     assert result.limit[0] == np.inf
 
 

@@ -116,9 +116,9 @@ def test_booleans_are_counts_and_fractions_are_rounded_on_request():
 
 
 def test_a_number_serves_all_rows():
-    assert check_vector("exposure", 2, 3, zero=False).tolist() == [2.0, 2.0, 2.0]
-    assert check_vector("exposure", None, 3, zero=False) is None
-    assert check_vector("sample_weight", pl.Series([0.0, 1.0]), 2, zero=True).tolist() == [0.0, 1.0]
+    assert check_vector("exposure", 2, 3, allow_zero=False).tolist() == [2.0, 2.0, 2.0]
+    assert check_vector("exposure", None, 3, allow_zero=False) is None
+    assert check_vector("sample_weight", pl.Series([0.0, 1.0]), 2, allow_zero=True).tolist() == [0.0, 1.0]
 
 
 #: Arguments of `CountRows` for four rows, and key words; {1} and {3} stand for the labels of these rows.

@@ -171,7 +171,7 @@ class CountGLM(CountEstimator):
         sample = CountRows.from_arguments(X, y, sample_weight, exposure, upper, censored, groups, self.fractional)
         counts = self._make_range(head, sample)
         sample = counts.apply(sample)
-        counts.check_known(sample)
+        counts.check_not_all_censored(sample)
         head.check_targets(sample.y, sample.exposure, sample.labels)
         table = read_table(X, type(self))
         sample = sample.replace(X=table)

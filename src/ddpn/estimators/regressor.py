@@ -195,7 +195,7 @@ class NetworkRegressor(CountEstimator):
         result names the steps that are missing.
         """
         head, network_options, runtime = self.build_options()
-        counts.check_known(train)
+        counts.check_not_all_censored(train)
         head.check_targets(train.y, train.exposure, train.labels)
         train = train.replace(X=read_table(train.X, type(self)))
         schema = Schema.from_table(train.X)

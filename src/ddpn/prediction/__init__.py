@@ -1,1 +1,1 @@
-"""`Prediction`: predicted distributions of rows; `PredictionSpec`: the contents of a table of predictions."""
+"""`Prediction`, the predicted distributions of rows, and `PredictionSpec`, the columns of a prediction table."""

@@ -1,4 +1,4 @@
-"""The figure of `Prediction.plot`: the distributions of some rows with their intervals."""
+"""Draw the figure of `Prediction.plot`: the distributions of some rows with their intervals."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def bin_probabilities(dist: CountDistribution, low: float, high: float, max_bins: int) -> tuple[np.ndarray, np.ndarray]:
-    """Divide the counts from `low` to `high` into at most `max_bins` equally wide bins, to draw them as bars.
+    """Sum the probabilities of the counts from `low` to `high` in at most `max_bins` equally wide bins.
 
     Return the edges of the bins, shape (bins + 1,), and the probability of each bin in each row of `dist`, shape (bins,
     rows). Bin i contains the counts from edges[i] to edges[i + 1] - 1.
@@ -33,8 +33,8 @@ def draw_masses(
 ) -> None:
     """Draw the predicted probabilities of one row's counts as bars, which are darker inside the row's interval.
 
-    `edges` and `shares` are the bins of `bin_probabilities` and their probabilities in this row, `interval` has the
-    lowest and the highest count of the interval. The observed count `y` is drawn as a line, if it is not None.
+    `edges` are the edges of the bins of `bin_probabilities`, and `shares` has the probability of each bin. `interval`
+    is the lowest and the highest count of the interval. The observed count `y`, unless it is None, is drawn as a line.
     """
     inside = (edges[:-1] <= interval[1]) & (edges[1:] > interval[0])
     width = edges[1] - edges[0]

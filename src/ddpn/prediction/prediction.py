@@ -59,9 +59,9 @@ class Prediction:
     groups : array, optional
         The groups of the rows, if intervals are calibrated by group.
     labels : array, optional
-        The names of the rows. Default: their positions.
+        The names of the rows in tables and plots. Default: their positions.
     days : frozenset of str
-        Columns with days since 1970. Out-of-distribution reasons show them as dates.
+        Names of columns that hold days since 1970. Out-of-distribution reasons show them as dates.
     library : {"polars", "pandas"}
         The library of the data frames that `to_frame` returns.
     ood_scores : array, optional
@@ -100,7 +100,7 @@ class Prediction:
         return int(self.distribution.batch_shape[0])
 
     def __getitem__(self, rows: int | np.integer | slice | ArrayLike) -> Self:
-        """Return the prediction of some rows, given by a position, a slice, positions or a mask."""
+        """Return the prediction of some rows, selected by a position, a slice, an array of positions or a mask."""
         if isinstance(rows, int | np.integer):
             index = np.array([range(len(self))[int(rows)]])
         else:
@@ -117,33 +117,33 @@ class Prediction:
 
     @property
     def row_labels(self) -> np.ndarray:
-        """The names of the rows; their positions if they have no names."""
+        """The names of the rows, or their positions if they have no names."""
         return np.arange(len(self)) if self.labels is None else np.asarray(self.labels)
 
     def __iter__(self) -> Iterator[Self]:
-        """Yield the prediction of each row."""
+        """Yield a `Prediction` of one row for each row."""
         return (self[row] for row in range(len(self)))
 
     @cached_property
     def counts(self) -> CountDistribution:
-        """The distributions of counts: `distribution`, with Gaussians rounded to integers."""
+        """The distribution of every row over counts: `distribution`, with Gaussians rounded to integers."""
         return discretize(self.distribution)
 
     # Moments and points ------------------------------------------------------------------------------------------
 
     @property
     def mean(self) -> np.ndarray:
-        """The expected count of every row."""
+        """The predicted mean of every row."""
         return _to_numpy(self.distribution.mean)
 
     @property
     def variance(self) -> np.ndarray:
-        """The variance of every row, the sum of `aleatoric` and `epistemic`."""
+        """The predicted variance of every row, which is the sum of `aleatoric` and `epistemic`."""
         return _to_numpy(self.distribution.variance)
 
     @property
     def std(self) -> np.ndarray:
-        """The standard deviation of every row."""
+        """The predicted standard deviation of every row."""
         return np.sqrt(self.variance)
 
     @property
@@ -160,7 +160,7 @@ class Prediction:
 
     @property
     def median(self) -> np.ndarray:
-        """The smallest count of every row that is not exceeded with a probability of at least one half."""
+        """The median of every row: the smallest count whose cumulative probability is at least one half."""
         return self.quantile(0.5)
 
     @property
@@ -171,7 +171,7 @@ class Prediction:
     # Probabilities, quantiles, intervals -------------------------------------------------------------------------
 
     def pmf(self, counts: ArrayLike) -> np.ndarray:
-        """Return the probability of each of `counts` in every row.
+        """Return the probability mass of each of `counts` in every row.
 
         Parameters
         ----------
@@ -185,7 +185,7 @@ class Prediction:
         return _columns_or_one(self.counts.log_prob(self._check_counts(counts).unsqueeze(1)).exp(), counts)
 
     def cdf(self, counts: ArrayLike) -> np.ndarray:
-        """Return the probability of at most each of `counts` in every row.
+        """Return the cumulative probability P(count <= c) of each c in `counts`, for every row.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class Prediction:
         return _columns_or_one(self.counts.cdf(self._check_counts(counts).unsqueeze(1)), counts)
 
     def prob_above(self, counts: ArrayLike) -> np.ndarray:
-        """Return the probability of more than each of `counts` in every row.
+        """Return the tail probability P(count > c) of each c in `counts`, for every row.
 
         Parameters
         ----------
@@ -244,7 +244,7 @@ class Prediction:
         return compute_probability_between(self.counts, *ends).numpy()
 
     def quantile(self, q: ArrayLike) -> np.ndarray:
-        """Return quantiles of every row. They are counts, but the quantile of level 1 may be infinite.
+        """Return quantiles of every row. They are integers, but the quantile of level 1 may be infinite.
 
         Parameters
         ----------
@@ -267,7 +267,7 @@ class Prediction:
         return _columns_or_one(self.counts.icdf(torch.from_numpy(levels).unsqueeze(1)), q)
 
     def interval(self, coverage: float = COVERAGE, kind: str | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lowest and the highest count of each row's interval, both included.
+        """Return the lowest and the highest count of each row's prediction interval, both included.
 
         The intervals use the calibrated level of the model. `prob_between` returns the probability of each interval.
 
@@ -295,7 +295,7 @@ class Prediction:
         return make_interval(self.distribution, levels, kind or self.interval_kind)
 
     def sample(self, size: int = 1, seed: int | None = None) -> np.ndarray:
-        """Draw counts from the distribution of every row.
+        """Draw random counts from the predicted distribution of every row.
 
         Parameters
         ----------
@@ -331,7 +331,7 @@ class Prediction:
         return self.calibration.require_ood().pvalue(self.ood_scores)
 
     def to_frame(self, spec: PredictionSpec | None = None, **options: Any) -> Any:
-        """Return a table of predictions as a data frame: of pandas if the rows came from pandas, else of polars.
+        """Return the predictions as a data frame: of pandas if the rows came from pandas, else of polars.
 
         Parameters
         ----------
@@ -365,13 +365,13 @@ class Prediction:
         return make_frame(cells, self.library, self.labels)
 
     def _require_table(self) -> TableLike:
-        """Return the features of the rows; raise an `InputError` if the prediction was made without them."""
+        """Return the features of the rows; raise an `InputError` if the prediction does not hold them."""
         if self.table is None:
             raise InputError("This prediction does not keep its rows. Use `predict_distribution`, which keeps them.")
         return self.table
 
     def to_columns(self, spec: PredictionSpec) -> Columns:
-        """Return the columns of a table of predictions by name; `spec` says which.
+        """Return the columns of the prediction table that `spec` describes, as a dict from names to values.
 
         Raise a `RowError` if the counts of a row are too large for a table.
         """
@@ -383,7 +383,7 @@ class Prediction:
         return columns
 
     def _summarise(self, spec: PredictionSpec) -> dict[str, np.ndarray]:
-        """Return the predicted columns of `spec`, without those about unusual rows, from one pass over all rows."""
+        """Compute the columns of `spec` that follow from the distributions, such as means and quantiles."""
         levels = torch.tensor([0.5, *spec.quantiles], dtype=torch.float64)
         row_levels = self.calibration.row_levels(spec.coverage, self.member, self.groups)
         kind = spec.interval_kind or self.interval_kind
@@ -412,9 +412,9 @@ class Prediction:
         return {name: _to_numpy(values).astype(dtypes.get(name, np.float64)) for name, values in tensors.items()}
 
     def _describe_unusual_rows(self, spec: PredictionSpec) -> Columns:
-        """Return the columns on out-of-distribution rows that `spec` asks for: p-values, flags and reasons.
+        """Return the columns about out-of-distribution rows that `spec` asks for: p-values, flags and reasons.
 
-        Without calibrated out-of-distribution scores, there are only reasons, which name unusual values of single
+        If out-of-distribution scores are not calibrated, only reasons are returned, which name unusual values of single
         columns.
         """
         columns: Columns = {}
@@ -438,7 +438,7 @@ class Prediction:
     # What notebooks and terminals show ---------------------------------------------------------------------------
 
     def plot(self, rows: Sequence[int] | None = None) -> Figure:
-        """Plot the distributions of some rows with their 90% intervals, and the probability of each interval.
+        """Plot the predicted distributions of some rows, with a 90% interval and its probability in each panel.
 
         Parameters
         ----------
@@ -482,18 +482,18 @@ def _to_numpy(values: Tensor) -> np.ndarray:
 
 
 def _columns_or_one(values: Tensor, argument: ArrayLike) -> np.ndarray:
-    """Transpose values of shape (counts, rows) to (rows, counts), or to (rows,) for a single count.
+    """Convert a tensor of shape (counts, rows) to an array of shape (rows, counts), or (rows,) for a scalar argument.
 
-    `argument` is what the user passed: a single count (or level of a quantile), or several.
+    `argument` is what the user passed to a method such as `cdf`: one number, or several.
     """
     columns = _to_numpy(values).T
     return columns if np.ndim(argument) else columns[:, 0]
 
 
 def _check_size(counts: Tensor, variance: Tensor | None = None) -> None:
-    """Raise a `RowError` if a row has counts of 2^52 or more, which have no exact quantiles, or an infinite variance.
+    """Raise a `RowError` if some counts are 2^52 or more, which have no exact quantiles, or some variance is infinite.
 
-    `counts` has a mean or quantile of each row, `variance` (if any) the row's variance.
+    `counts` has a mean or quantile of each row, and `variance` (if not None) the variance of each row.
     """
     bad = ~(counts.double() <= MAX_COUNT).numpy()
     if variance is not None:

@@ -1,4 +1,4 @@
-"""`PredictionSpec`: the contents of a table of predictions. Imports no torch."""
+"""`PredictionSpec`: which columns a table of predictions has. This module does not import torch."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -25,14 +25,14 @@ MAX_PMF = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionSpec:
-    """What a table of predictions contains, for `Prediction.to_frame`, `ddpn predict`, the server and ONNX files.
+    """The columns of a prediction table, as `Prediction.to_frame`, `ddpn predict`, the server and ONNX files return it.
 
     The columns are, in this order:
 
     mean
         The expected count. Like all columns that do not hold counts, it is float64.
     median, mode
-        The smallest count that is not exceeded with a probability of at least one half; the most probable count.
+        The smallest count whose cumulative probability is at least one half, and the most probable count.
     lower, upper
         The narrowest (on request, the central) interval that contains the count with a probability of at least
         `coverage`, both ends included. It is calibrated if the model is.
@@ -46,7 +46,7 @@ class PredictionSpec:
     p0, p1, ...
         Probabilities of the counts 0 to `pmf`.
     prob_above_200, ...
-        Probabilities of more than each count of `prob_above`.
+        Probabilities of larger counts than each number of `prob_above`.
     ood_pvalue
         The share of ordinary rows that are at least as unusual. Present only if the model has calibrated
         out-of-distribution scores.
@@ -57,16 +57,16 @@ class PredictionSpec:
     Parameters
     ----------
     coverage : float
-        The probability that intervals must have at least, calibrated on held-out rows if there were any.
+        The smallest probability that intervals may have, calibrated on held-out rows if there were any.
     interval_kind : {"narrowest", "central"}, optional
-        The fewest consecutive counts with that probability, or the counts between two quantiles. Default:
+        The shortest range of counts with that probability, or the range between two quantiles. Default:
         "narrowest", but "central" for models of censored counts.
     quantiles : sequence of float
         Levels of quantiles.
     pmf : int, optional
-        The largest count whose probability is a column.
+        Add a column with the probability of each count from 0 to this one.
     prob_above : sequence of int
-        Counts, for each of which the probability of more is a column.
+        For each of these counts, add a column with the probability of a larger count.
     ood : float, optional
         Flag rows whose p-value is at most this, in the columns `ood` and `ood_reason`.
     columns : sequence of str
@@ -74,7 +74,7 @@ class PredictionSpec:
     member : str, optional
         The member that predicts instead of the mixture. Used when a saved model predicts a table.
     keep : bool
-        Whether to keep the columns of the table. Used when a saved model predicts a table.
+        Whether to keep the columns of the input table. Used when a saved model predicts a table.
     """
 
     coverage: float = 0.9
@@ -108,10 +108,10 @@ class PredictionSpec:
                 raise ConfigError(argument="prob_above", must="hold integers from 0 to 2^53", got=repr(count))
 
     def for_model(self, members: Iterable[str], has_ood: bool) -> Self:
-        """Return the spec with the full name of its `member`; raise an error if a model cannot fulfil the spec.
+        """Return the spec for a certain model, with the full name of its `member`.
 
-        `members` are the names of the model's members. `has_ood` is True if the model has calibrated
-        out-of-distribution scores.
+        `members` are the names of the model's members. An `InputError` is raised if the spec asks for
+        out-of-distribution flags and `has_ood` is False because the model cannot compute them.
         """
         if self.ood is not None and not has_ood:
             reason = "This one had too few rows, or was not calibrated: call fit_ood before you save it"
@@ -122,7 +122,7 @@ class PredictionSpec:
 
 
 def quantile_name(level: float) -> str:
-    """Return the name of the column with the quantile of a level.
+    """Return the name of the table column that holds a quantile.
 
     >>> quantile_name(0.1)
     'q0.1'
@@ -131,7 +131,7 @@ def quantile_name(level: float) -> str:
 
 
 def parse_counts(text: str) -> tuple[int, ...]:
-    """Read the counts of `prob_above` from a text in which commas separate them.
+    """Parse the option `prob_above`: counts separated by commas.
 
     >>> parse_counts("100, 200")
     (100, 200)
@@ -144,7 +144,7 @@ def parse_counts(text: str) -> tuple[int, ...]:
 
 
 def parse_levels(text: str) -> tuple[float, ...]:
-    """Read the levels of quantiles from a text in which commas separate them.
+    """Parse the option `quantiles`: levels separated by commas.
 
     >>> parse_levels("0.1, 0.9")
     (0.1, 0.9)

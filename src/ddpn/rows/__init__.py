@@ -1,1 +1,1 @@
-"""Rows with counts: their data, the range of possible counts, and how rows are split."""
+"""Data rows with counts: their validation (`CountRows`), the range of possible counts (`CountRange`), and splits."""

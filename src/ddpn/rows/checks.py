@@ -1,4 +1,4 @@
-"""Check the counts, weights, exposures and groups that users pass. Errors name the rows."""
+"""Validate the counts, weights, exposures and groups that users pass. Errors name the rows that are wrong."""
 
 from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ RowIndex: TypeAlias = np.ndarray | slice | list[int]
 
 
 class SparseMatrix(Protocol):
-    """A sparse matrix or array of scipy."""
+    """Protocol of a SciPy sparse matrix or array."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -26,7 +26,7 @@ class SparseMatrix(Protocol):
 
 
 class RowTable(Protocol):
-    """A table that can select its own rows, such as `ddpn.tables.columns.ColumnTable`."""
+    """Protocol of a table that can select its own rows, such as `ddpn.tables.columns.ColumnTable`."""
 
     def __len__(self) -> int: ...
 
@@ -42,7 +42,7 @@ LARGEST_COUNT = 2.0**53
 
 
 def get_row_count(X: object) -> int:
-    """Return the number of rows of any table."""
+    """Return the number of rows of an array, data frame, sparse matrix or list; reject other objects."""
     if hasattr(X, "shape"):
         return X.shape[0] if len(X.shape) else 0
     try:
@@ -52,7 +52,7 @@ def get_row_count(X: object) -> int:
 
 
 def get_row_labels(*sources: object) -> np.ndarray | None:
-    """Return the index of the first pandas object among `sources`; None if there is no pandas object."""
+    """Return the index of the first pandas object among `sources`, or None if there is no pandas object."""
     for source in sources:
         index = getattr(source, "index", None)
         if isinstance(source, Sized) and isinstance(index, Sized) and len(index) == len(source):
@@ -61,7 +61,11 @@ def get_row_labels(*sources: object) -> np.ndarray | None:
 
 
 class RowError(InputError):
-    """An error about rows of a table, by position; `label_row_errors` replaces positions by the user's labels."""
+    """An `InputError` about some rows of a table, with a message that lists these rows.
+
+    The message consists of `before`, the rows and `after`. The rows are given as a boolean mask, `bad`, and are listed
+    by their `labels` or, without labels, by position.
+    """
 
     def __init__(self, before: str, bad: np.ndarray, after: str = ".", labels: Labels = None) -> None:
         super().__init__(f"{before} {format_rows(select_labels(bad, labels))}{after}")
@@ -71,7 +75,10 @@ class RowError(InputError):
 
 @contextmanager
 def label_row_errors(labels: Labels) -> Iterator[None]:
-    """Replace positions by `labels` in errors about rows. With None, an outer context may do so."""
+    """Within this context, list rows by `labels` in each `RowError` that would list them by position.
+
+    With `labels=None`, errors stay unchanged, so that an outer context can label them.
+    """
     try:
         yield
     except RowError as error:
@@ -89,15 +96,16 @@ def select_labels(bad: np.ndarray, labels: Labels) -> Sequence[object]:
 
 def check_counts(
     y: object,
-    n: int,
+    n_rows: int,
     fractional: str = "error",
     name: str | Argument = "y",
     labels: Labels = None,
     remedy: str = 'Use `fractional="round"` to round them.',
 ) -> np.ndarray:
-    """Validate counts, and return them as a float64 vector.
+    """Validate the counts of `n_rows` rows and return them as a float64 vector.
 
-    With `fractional="round"`, counts that are not integers are rounded. By default they raise an error.
+    Counts that are not integers raise an error or, with `fractional="round"`, are rounded. Errors call the counts
+    `name` and list rows by `labels`. The error about fractional counts ends with `remedy`.
     """
     check_choice("fractional", fractional, ("error", "round"))
     if y is None:
@@ -105,9 +113,9 @@ def check_counts(
         what = "is missing: this estimator requires y to be passed, but the target y is None"
         raise InputError(what, argument=name)
     values = _to_float_vector(y, name, labels)
-    if len(values) != n:
-        raise InputError(argument=name, must="have one count per row of X", got=f"{len(values)} for {n} rows")
-    if n == 0:
+    if len(values) != n_rows:
+        raise InputError(argument=name, must="have one count per row of X", got=f"{len(values)} for {n_rows} rows")
+    if n_rows == 0:
         raise InputError(argument=name, must="hold at least one count", got="0 sample(s)")
     bad = ~np.isfinite(values)
     if bad.any():
@@ -121,13 +129,17 @@ def check_counts(
     check_all(values <= LARGEST_COUNT, name, "be at most 2^53", values, labels, too_large)
     is_whole = values == np.floor(values)
     if fractional == "error":
-        remedy = f"{_guess_fractions(values[~is_whole])}{remedy}"
+        remedy = f"{_explain_fractional_counts(values[~is_whole])}{remedy}"
         check_all(is_whole, name, "hold non-negative integers", values, labels, remedy)
     return values if is_whole.all() else np.rint(values)
 
 
-def _guess_fractions(fractions: np.ndarray) -> str:
-    """Return a sentence that guesses where fractional counts come from, ending in a space; "" if there are none."""
+def _explain_fractional_counts(fractions: np.ndarray) -> str:
+    """Explain in a sentence why counts may be fractional, for example because they are means.
+
+    Return "" if `fractions`, the fractional counts, is empty. Otherwise the sentence ends with a space, because a
+    remedy follows it.
+    """
     if not len(fractions):
         return ""
     if (4.0 * fractions == np.floor(4.0 * fractions)).all():
@@ -139,12 +151,18 @@ def _guess_fractions(fractions: np.ndarray) -> str:
 
 
 def check_vector(
-    name: str | Argument, values: object, n: int, zero: bool, labels: Labels = None, all_zero: bool = False
+    name: str | Argument,
+    values: object,
+    n_rows: int,
+    allow_zero: bool,
+    labels: Labels = None,
+    allow_all_zero: bool = False,
 ) -> np.ndarray | None:
-    """Check numbers and return one finite float64 per row; a single number is repeated for all rows.
+    """Validate one number per row and return a float64 vector, or None if `values` is None.
 
-    Numbers must be positive or, if `zero` is True, not negative. If all are 0, an error is raised unless `all_zero` is
-    True, because weights of 0 alone would leave nothing to fit.
+    A single number is repeated for all `n_rows` rows. Numbers must be finite and positive. With `allow_zero`, they may
+    also be 0, but not in every row unless `allow_all_zero` is True, because nothing can be fitted if all weights are 0.
+    Errors call the numbers `name` and list rows by `labels`.
     """
     if values is None:
         return None
@@ -153,22 +171,25 @@ def check_vector(
         numbers = plain.astype(np.float64)
     except (TypeError, ValueError):
         raise InputError(argument=name, must="hold numbers", got=f"dtype {plain.dtype}") from None
-    numbers = np.full(n, numbers) if numbers.ndim == 0 else numbers
-    if numbers.shape != (n,):
-        got = f"shape {numbers.shape} for {n} rows"
+    numbers = np.full(n_rows, numbers) if numbers.ndim == 0 else numbers
+    if numbers.shape != (n_rows,):
+        got = f"shape {numbers.shape} for {n_rows} rows"
         raise InputError(argument=name, must="have one value per row of X", got=got)
-    condition = "be finite and not negative" if zero else "be finite and positive"
-    check_all((numbers >= 0 if zero else numbers > 0) & np.isfinite(numbers), name, condition, numbers, labels)
-    if zero and not all_zero and n and not numbers.any():
+    condition = "be finite and not negative" if allow_zero else "be finite and positive"
+    check_all((numbers >= 0 if allow_zero else numbers > 0) & np.isfinite(numbers), name, condition, numbers, labels)
+    if allow_zero and not allow_all_zero and n_rows and not numbers.any():
         raise InputError(argument=name, must="be positive in some row", got="zero weights only")
     return numbers
 
 
-def check_flags(name: str, values: object, n: int, labels: Labels) -> np.ndarray:
-    """Check booleans, or numbers that are 0 or 1, and return one boolean per row."""
+def check_flags(name: str, values: object, n_rows: int, labels: Labels) -> np.ndarray:
+    """Validate booleans, or numbers that are 0 or 1, for `n_rows` rows and return them as a boolean vector.
+
+    Errors call the flags `name` and list rows by `labels`.
+    """
     plain = to_array(values)
-    if plain.shape != (n,):
-        got = f"shape {plain.shape} for {n} rows"
+    if plain.shape != (n_rows,):
+        got = f"shape {plain.shape} for {n_rows} rows"
         raise InputError(argument=name, must="have one value per row of X", got=got)
     is_flag = np.array([value in (0, 1) for value in plain.tolist()])
     if not is_flag.all():
@@ -178,22 +199,26 @@ def check_flags(name: str, values: object, n: int, labels: Labels) -> np.ndarray
 
 
 def check_all(
-    good: np.ndarray, name: str | Argument, condition: str, values: np.ndarray, labels: Labels, remedy: str = ""
+    is_valid: np.ndarray, name: str | Argument, condition: str, values: np.ndarray, labels: Labels, remedy: str = ""
 ) -> None:
-    """Raise an `InputError` that names the rows where the mask `good` is False, and the first of their values."""
-    if not good.all():
-        rows = select_labels(~good, labels)
-        raise InputError(argument=name, must=condition, got=f"{values[~good][0]:g}", rows=rows, remedy=remedy)
+    """Raise an `InputError` if the mask `is_valid` is False in some row.
+
+    The message says that `name` must meet `condition`, such as "be positive". It shows the first of the invalid
+    `values`, lists the invalid rows by `labels`, and ends with `remedy`.
+    """
+    if not is_valid.all():
+        rows = select_labels(~is_valid, labels)
+        raise InputError(argument=name, must=condition, got=f"{values[~is_valid][0]:g}", rows=rows, remedy=remedy)
 
 
 def to_array(values: object) -> np.ndarray:
-    """Convert a series, list or array to an array."""
+    """Convert a series, list or array to a NumPy array."""
     series = nw.from_native(values, series_only=True, pass_through=True)
     return series.to_numpy() if isinstance(series, nw.Series) else np.asarray(values)
 
 
 def _to_float_vector(y: object, name: str | Argument, labels: Labels) -> np.ndarray:
-    """Convert `y` to a float64 vector."""
+    """Convert `y` to a float64 vector; raise an `InputError` for text, complex numbers and several columns."""
     plain = to_array(y)
     if plain.dtype.kind not in "buifOUS":
         # scikit-learn's checks look for the words in brackets.

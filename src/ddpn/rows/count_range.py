@@ -13,7 +13,7 @@ from ddpn.storage.contents import JsonObject
 
 @dataclass(frozen=True)
 class CountRange:
-    """The possible counts, and the limit above which counts are censored.
+    """The range of possible counts, and the limit above which counts are right-censored.
 
     Parameters
     ----------
@@ -63,19 +63,23 @@ class CountRange:
 
     @property
     def is_bounded(self) -> bool:
-        """True if some counts are impossible."""
+        """True if there is an upper bound, or a lower bound above 0."""
         return self.lower > 0 or self.upper is not None or self.upper_per_row
 
     @property
     def options(self) -> dict[str, int]:
-        """The limits that are set, keyed by the estimator's argument."""
+        """The estimator's arguments `lower`, `upper` and `censored_above` that differ from their defaults."""
         limits = {"lower": self.lower or None, "upper": self.upper, "censored_above": self.censored_above}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     def bounds(
         self, n: int, upper: object = None, labels: Labels = None
     ) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Validate `upper`; return the smallest and the largest possible count per row, or None for an absent bound."""
+        """Return two arrays, the smallest and the largest possible count of each of `n` rows; None for a missing bound.
+
+        `upper` is the user's upper bound per row. It is required if `upper_per_row` is True, and must be None
+        otherwise. Errors list rows by `labels`.
+        """
         lower = np.full(n, float(self.lower)) if self.lower else None
         if upper is None:
             if self.upper_per_row:
@@ -84,7 +88,7 @@ class CountRange:
         if not self.upper_per_row:
             reason = "must not be given: the model was fitted without an upper bound per row"
             raise InputError(reason, argument="upper")
-        values = check_vector("upper", upper, n, zero=True, labels=labels, all_zero=True)
+        values = check_vector("upper", upper, n, allow_zero=True, labels=labels, allow_all_zero=True)
         assert values is not None
         least = max(self.lower, int(self.upper_is_total))  # a total of 0 leaves nothing to predict
         is_bound = (values == np.floor(values)) & (values >= least)
@@ -92,9 +96,10 @@ class CountRange:
         return lower, values
 
     def apply(self, rows: CountRows, name: str | Argument = "y") -> CountRows:
-        """Return the rows with these bounds and recording limits; raise an `InputError` for counts outside the bounds.
+        """Check that counts are within the bounds, and return the rows with these bounds and recording limits.
 
-        `rows` may already have an upper bound or a recording limit per row. Messages call the counts `name`.
+        Counts above `censored_above` are set to that limit. An `InputError` about counts outside the bounds calls them
+        `name`. `rows` may already have an upper bound or a recording limit per row.
         """
         low, high = self.bounds(len(rows), rows.upper, rows.labels)
         y, limit = rows.y, rows.limit
@@ -112,14 +117,14 @@ class CountRange:
             exposure = high
         return rows.replace(y=y, exposure=exposure, lower=low, upper=high, limit=limit)
 
-    def check_known(self, sample: CountRows) -> None:
+    def check_not_all_censored(self, sample: CountRows) -> None:
         """Raise an `InputError` if all counts are censored, because nothing can be fitted to them."""
         if sample.limit is not None and (sample.y >= sample.limit)[sample.has_weight].all():
             must = "hold a count that is known exactly"
             raise InputError(argument="y", must=must, got="censored counts only")
 
     def arguments(self, sample: CountRows) -> dict[str, np.ndarray | None]:
-        """Return the estimator's arguments `exposure`, `upper` and `censored` for these rows."""
+        """Return the arguments `exposure`, `upper` and `censored` with which an estimator would be given these rows."""
         flags = None
         if sample.limit is not None and (self.censored_above is None or (sample.limit < self.censored_above).any()):
             flags = sample.y >= sample.limit
@@ -127,12 +132,12 @@ class CountRange:
         return {"exposure": exposure, "upper": sample.upper if self.upper_per_row else None, "censored": flags}
 
     def needs_exposure(self, rows: CountRows) -> bool:
-        """Return True if predictions of models fitted to `rows` need an exposure.
+        """Return True if models that are fitted to `rows` need an exposure to predict.
 
-        Totals of "k of n" do not count as exposure.
+        That is the case if `rows` has exposures, unless they are the totals of "k of n".
         """
         return rows.exposure is not None and not self.upper_is_total
 
     def as_dict(self) -> JsonObject:
-        """Return the fields as values that JSON can hold."""
+        """Return the fields as a dict that can be saved as JSON."""
         return asdict(self)

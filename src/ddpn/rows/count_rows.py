@@ -1,4 +1,4 @@
-"""`CountRows`: rows to fit or to score, validated once and then passed on down to the training loop."""
+"""`CountRows`: validated rows with inputs, counts, weights and exposures, which all fits and scores use."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
@@ -30,12 +30,12 @@ BLOCK = 4096
 
 @dataclass(frozen=True, eq=False, init=False)
 class CountRows(Generic[Inputs, Vector]):
-    """Rows with inputs and counts, and optionally weights, exposures, bounds, censoring limits and groups.
+    """Rows with inputs and counts, and optionally weights, exposures, bounds, recording limits and groups.
 
     The constructor checks every field. The results of `rows`, `map` and `replace` are not checked again.
 
-    Shape: X (N, ...), all other fields (N,). In a training batch in which each network has its own rows: (B, M, ...)
-    and (B, M).
+    Shape: X is (N, ...) and all other fields are (N,) for N rows. In a training batch in which each of M networks has
+    its own B rows, X is (B, M, ...) and all other fields are (B, M).
 
     Parameters
     ----------
@@ -126,7 +126,10 @@ class CountRows(Generic[Inputs, Vector]):
         groups: ArrayLike | None = None,
         fractional: str = "error",
     ) -> "CountRows[_NewInputs]":
-        """Check the arguments of an estimator's method; error messages use the names of these arguments."""
+        """Make rows from the arguments of an estimator's `fit` and validate them.
+
+        Errors use the names of these arguments, such as `sample_weight`.
+        """
         parts = {"X": X, "y": y, "weight": sample_weight, "exposure": exposure, "upper": upper}
         checked = _check_parts(parts, censored, fractional, {"weight": "sample_weight"})
         return cls.from_checked(**checked | {"group": check_groups(groups, len(checked["y"]))})
@@ -135,7 +138,7 @@ class CountRows(Generic[Inputs, Vector]):
     def from_checked(
         cls, X: _NewInputs, y: _NewVector, **parts: _NewVector | np.ndarray | bool | None
     ) -> "CountRows[_NewInputs, _NewVector]":
-        """Make rows from fields that are already checked: float64 arrays or tensors of equal length."""
+        """Make rows from fields that are already validated: float64 arrays or tensors of equal length."""
         rows: CountRows[_NewInputs, _NewVector] = object.__new__(CountRows)
         rows.__dict__.update(dict.fromkeys((*_NAMES, *_VECTORS)), X=X, y=y, **{"is_checked": True} | parts)
         return rows
@@ -144,12 +147,12 @@ class CountRows(Generic[Inputs, Vector]):
         return len(self.y)
 
     def rows(self, index: RowIndex) -> "CountRows[Inputs, Vector]":
-        """Select rows.
+        """Return the selected rows.
 
         Parameters
         ----------
         index : array or slice
-            A mask, or positions.
+            A mask, positions or a slice.
         """
         parts = self._get_parts((*_NAMES, *_VECTORS))
         taken = {name: None if part is None else part[index] for name, part in parts.items()}
@@ -160,18 +163,21 @@ class CountRows(Generic[Inputs, Vector]):
         return {name: getattr(self, name) for name in names}
 
     def blocks(self, size: int = BLOCK) -> Iterator["CountRows[Inputs, Vector]"]:
-        """Yield the rows in blocks.
+        """Yield consecutive blocks of rows.
 
         Parameters
         ----------
         size : int
-            Rows per block.
+            The number of rows per block.
         """
         for start in range(0, len(self), size):
             yield self.rows(slice(start, start + size))
 
     def map(self, change: Callable[[Vector], _NewVector]) -> "CountRows[_NewVector, _NewVector]":
-        """Apply `change` to X and all vectors that are present, for example to move them to another device."""
+        """Return a copy in which `change` was applied to X and to every vector that is set.
+
+        This can move tensors to another device. Labels and groups stay as they are.
+        """
         parts = self._get_parts(("X", *_VECTORS)).items()
         changed = {name: None if part is None else change(part) for name, part in parts}
         return CountRows.from_checked(**changed, **self._get_parts(_NAMES), is_checked=self.is_checked)
@@ -190,18 +196,18 @@ class CountRows(Generic[Inputs, Vector]):
 
     @property
     def parts(self) -> dict[str, Any]:
-        """X and all vectors that are present, by name; without labels and groups."""
+        """X and the vectors that are set, such as counts and weights, by name. Labels and groups are left out."""
         return {name: part for name, part in self._get_parts(("X", *_VECTORS)).items() if part is not None}
 
     @property
     def row_numbers(self) -> np.ndarray:
-        """The labels of rows of a file: their numbers in it, from 1 on."""
+        """The labels of rows that were read from a file, which are row numbers that start at 1."""
         assert self.labels is not None
         return self.labels
 
     @property
     def is_unrestricted(self) -> bool:
-        """True if every count is possible and recorded exactly."""
+        """True if the rows have neither bounds nor recording limits."""
         return self.lower is None and self.upper is None and self.limit is None
 
     @property
@@ -211,11 +217,11 @@ class CountRows(Generic[Inputs, Vector]):
 
     @property
     def weight_or_ones(self: "CountRows") -> np.ndarray:
-        """The weights; ones if there are no weights."""
+        """The weights, or a vector of ones if there are no weights."""
         return np.ones(len(self)) if self.weight is None else self.weight
 
     def merge_equal_rows(self: "CountRows[Inputs, np.ndarray]", values: np.ndarray) -> "CountRows[Inputs, np.ndarray]":
-        """Merge rows with equal inputs and counts, add their weights, and sort the rows.
+        """Merge rows that differ in nothing but their weights, add the weights, and sort the rows.
 
         A fit with integer weights is then exactly the same computation as a fit with repeated rows. Rows of weight 0
         are dropped.
@@ -223,7 +229,7 @@ class CountRows(Generic[Inputs, Vector]):
         Parameters
         ----------
         values : array, shape (rows, columns)
-            The inputs as finite numbers.
+            X as finite numbers, to compare rows by.
         """
         kept, weight = self.has_weight, self.weight_or_ones
         extra = [part for name, part in self.parts.items() if name not in ("X", "weight")]
@@ -234,7 +240,7 @@ class CountRows(Generic[Inputs, Vector]):
         return self.rows(first).replace(weight=total)
 
     def compute_digest(self) -> str:
-        """Compute a hash of all values. Equal rows have equal hashes in every process."""
+        """Return a SHA-256 digest of X and all vectors. Equal rows have the same digest in every process."""
         digest = hashlib.sha256()
         for name, part in self.parts.items():
             frame = nw.from_native(part, eager_only=True, pass_through=True)
@@ -252,7 +258,7 @@ class CountRows(Generic[Inputs, Vector]):
 
 
 def take_rows(X: _Table, index: RowIndex) -> _Table:
-    """Select rows of a data frame, array, sparse matrix, tensor or list."""
+    """Return rows of a data frame, array, sparse matrix, tensor or list, selected by a mask, positions or a slice."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         positions = index if isinstance(index, slice) else np.asarray(index)
@@ -276,9 +282,10 @@ def take_rows(X: _Table, index: RowIndex) -> _Table:
 def _check_parts(
     parts: Mapping[str, Any], censored: object, fractional: str, names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the fields as checked arrays, with the limits of censored counts.
+    """Validate the fields of `CountRows` and return them, with numbers as float64 arrays.
 
-    `names` maps fields to names in messages.
+    If `censored` is not None, it replaces the field `limit`. `fractional` is as in the constructor. `names` maps a
+    field to the name that errors use, if that differs.
     """
 
     def check(part: str, **rule: bool) -> np.ndarray | None:
@@ -294,10 +301,10 @@ def _check_parts(
     return {
         **parts,
         "y": counts,
-        "weight": check("weight", zero=True),
-        "exposure": check("exposure", zero=False),
-        "upper": check("upper", zero=True, all_zero=True),
-        "lower": check("lower", zero=True, all_zero=True),
+        "weight": check("weight", allow_zero=True),
+        "exposure": check("exposure", allow_zero=False),
+        "upper": check("upper", allow_zero=True, allow_all_zero=True),
+        "lower": check("lower", allow_zero=True, allow_all_zero=True),
         "limit": limit,
         "labels": labels,
     }

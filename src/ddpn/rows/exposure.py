@@ -1,4 +1,4 @@
-"""The unit of exposures. Members fit rates per unit, which must stay in the range that likelihoods allow."""
+"""Rescale exposures so that fitted rates, in counts per unit of exposure, stay in the range that likelihoods allow."""
 
 import numpy as np
 
@@ -10,10 +10,11 @@ _LARGE_COUNT, _LARGE_RATE = 22.0, 20.0
 
 
 def choose_exposure_unit(rows: CountRows, is_total: bool) -> float:
-    """Choose the number by which members divide exposures: a power of two, so that no digits are lost.
+    """Choose the number by which members divide exposures: a power of two, so that the division is exact.
 
-    It is the power of two nearest to the mean exposure (1 without exposures). If counts exceed 4 million, it is
-    smaller, so that rates per unit stay below a million. For totals of "k of n" (`is_total`), it is 1.
+    It is the power of two nearest to the weighted mean exposure, or 1 without exposures. If counts exceed 4 million, it
+    is smaller, so that rates per unit stay below a million. If exposures are the totals of "k of n" (`is_total`), it is
+    1.
     """
     if is_total:
         return 1.0

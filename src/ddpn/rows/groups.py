@@ -1,4 +1,4 @@
-"""Groups of rows that belong together, such as the rows of one person: labels, sizes and descriptions."""
+"""Groups of rows that belong together, such as the rows of one person: validate, number and describe them."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,9 @@ EQUAL_INPUTS = "equal-inputs"
 
 
 def check_groups(groups: object, n: int) -> np.ndarray | None:
-    """Check the group labels of `n` rows and return them as text; return None if there are none.
+    """Validate one group label per row and return the labels as text, or None if `groups` is None.
 
-    A row with a missing label is a group by itself.
+    `n` is the number of rows. A row with a missing label is a group by itself.
     """
     if groups is None:
         return None
@@ -29,9 +29,9 @@ def check_groups(groups: object, n: int) -> np.ndarray | None:
 
 
 def encode_groups(rows: int, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of each row's group, and the number of rows in each group.
+    """Encode group labels as integers; return the group number of each row and the size of each group.
 
-    Without labels, each row is a group by itself.
+    `rows` is the number of rows, and `group` has a label per row. Without labels, each row is a group by itself.
     """
     if group is None:
         return np.arange(rows), np.ones(rows, dtype=np.int64)
@@ -39,13 +39,19 @@ def encode_groups(rows: int, group: np.ndarray | None) -> tuple[np.ndarray, np.n
     return codes.ravel(), sizes
 
 
-def is_by_inputs(columns: Sequence[str], present: Sequence[str]) -> bool:
-    """Return True if groups are defined by equal inputs. A column with that name takes precedence."""
-    return tuple(columns) == (EQUAL_INPUTS,) and EQUAL_INPUTS not in present
+def is_grouped_by_inputs(columns: Sequence[str], table_columns: Sequence[str]) -> bool:
+    """Return True if the user asked for groups of rows with equal inputs, by the word "equal-inputs".
+
+    `columns` are the group columns that the user named. A column of the table with the name "equal-inputs" takes
+    precedence.
+    """
+    return tuple(columns) == (EQUAL_INPUTS,) and EQUAL_INPUTS not in table_columns
 
 
 def describe_groups(columns: Sequence[str]) -> str:
-    """Describe what the rows of a group share, for use within a sentence.
+    """Describe what the rows of a group have in common, as a phrase such as "the same person".
+
+    `columns` are the group columns, or the word "equal-inputs".
 
     >>> describe_groups(["person"]), describe_groups(["person", "year"]), describe_groups(["equal-inputs"])
     ('the same person', 'the same person and year', 'equal inputs')
@@ -54,7 +60,10 @@ def describe_groups(columns: Sequence[str]) -> str:
 
 
 def describe_scores(columns: Sequence[str], subject: str = "new groups", is_out_of_fold: bool = False) -> str:
-    """Describe what test scores or out-of-fold scores mean if rows are split by groups.
+    """Describe in a sentence which groups scores are valid for, if groups were kept together when rows were split.
+
+    `columns` are the group columns, or the word "equal-inputs". `subject` names the groups that are scored. The
+    sentence is about test rows or, with `is_out_of_fold`, about rows that were predicted out of fold.
 
     >>> describe_scores(["person"])
     'Scores are for new groups: no value of person in the test rows occurs in the training rows.'

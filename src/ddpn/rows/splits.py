@@ -1,4 +1,4 @@
-"""Split rows into folds and held-out sets: at random, by time or by a column. Rows of a group stay together."""
+"""Split rows into folds, or into training, validation and test rows. Rows of a group stay together."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,11 +23,11 @@ MIN_ROWS_TO_VALIDATE = 200
 
 
 def assign_folds(rows: int, folds: int, seed: int, group: np.ndarray | None = None) -> np.ndarray:
-    """Assign rows to folds of about equal size at random; return the number of each row's fold.
+    """Assign rows at random to folds of about equal size; return the fold number of each row.
 
     Rows with equal labels in `group` share a fold. Without groups, sizes differ by at most one row. With groups, the
-    larger ones are assigned first, each to the fold with the fewest rows so far. There are never more folds than rows
-    or groups.
+    largest groups are assigned first, each to the fold with the fewest rows so far. There are never more folds than
+    rows or groups.
 
     >>> np.bincount(assign_folds(7, 3, seed=0)).tolist()
     [3, 2, 2]
@@ -48,7 +48,9 @@ def assign_folds(rows: int, folds: int, seed: int, group: np.ndarray | None = No
 def split_folds(
     rows: int, folds: int, seed: int, group: np.ndarray | None = None
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return a pair of row positions per fold of `assign_folds`: rows to fit, and the fold's rows to predict.
+    """Split rows at random into folds, like `KFold`; return the positions of training and held-out rows per fold.
+
+    The arguments are those of `assign_folds`.
 
     >>> [outer.tolist() for _, outer in split_folds(4, 2, seed=0, group=np.array(["a", "b", "b", "a"]))]
     [[0, 3], [1, 2]]
@@ -56,20 +58,22 @@ def split_folds(
     return list_fold_pairs(assign_folds(rows, folds, seed, group))
 
 
-def list_fold_pairs(numbers: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the row positions outside and inside each fold. `numbers` has the number of each row's fold.
+def list_fold_pairs(fold_numbers: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return, for each fold, the positions of the rows outside it and of the rows in it.
+
+    `fold_numbers` has the fold number of each row.
 
     >>> [inner.tolist() for inner, _ in list_fold_pairs(np.array([0, 1, 1, 0]))]
     [[1, 2], [0, 3]]
     """
-    folds = range(int(numbers.max(initial=-1)) + 1)
-    return [(np.flatnonzero(numbers != fold), np.flatnonzero(numbers == fold)) for fold in folds]
+    folds = range(int(fold_numbers.max(initial=-1)) + 1)
+    return [(np.flatnonzero(fold_numbers != fold), np.flatnonzero(fold_numbers == fold)) for fold in folds]
 
 
 def split_time_blocks(rows: int, size: int, blocks: int) -> list[tuple[slice, slice]]:
-    """Return pairs of slices: earlier rows to fit, and the next `size` rows to predict. The latest pair comes first.
+    """Split rows that are sorted by time, like `TimeSeriesSplit`; return (earlier rows, next `size` rows) as slices.
 
-    Rows must be sorted by time. There are up to `blocks` pairs, and each has more than `size` rows to fit.
+    There are up to `blocks` such pairs, the latest first. The first slice of each pair has more than `size` rows.
 
     >>> split_time_blocks(10, 3, 4)
     [(slice(0, 7, None), slice(7, 10, None)), (slice(0, 4, None), slice(4, 7, None))]
@@ -79,10 +83,11 @@ def split_time_blocks(rows: int, size: int, blocks: int) -> list[tuple[slice, sl
 
 
 def split_at_random(rows: int, shares: Sequence[float], seed: int, group: np.ndarray | None = None) -> list[np.ndarray]:
-    """Split rows at random into parts with the given shares, which sum to 1; return the row positions of each part.
+    """Split rows at random into parts; return the row positions of each part.
 
-    The rows of a group stay in one part. A part with a share above 0 gets at least one group, if there are enough. A
-    group with more than half of the rows goes to the first part.
+    The parts have the given `shares` of the rows, which sum to 1. The rows of a group stay in one part. A part with a
+    share above 0 gets at least one group, if there are enough. A group with more than half of the rows goes to the
+    first part.
 
     >>> [len(part) for part in split_at_random(10, (0.7, 0.1, 0.2), seed=0)]
     [7, 1, 2]
@@ -138,7 +143,10 @@ class SplitRows(NamedTuple):
     test: np.ndarray
 
     def join_if_few(self) -> "SplitRows":
-        """Return a split whose validation rows are training rows if both together are few; else return this split."""
+        """Return a split in which validation rows become training rows if both together are fewer than 200.
+
+        Otherwise return this split.
+        """
         if len(self.train) + len(self.validation) >= MIN_ROWS_TO_VALIDATE:
             return self
         rows = np.sort(np.concatenate([self.train, self.validation]))
@@ -146,7 +154,10 @@ class SplitRows(NamedTuple):
 
 
 def read_parts(cells: Sequence[object], name: str, labels: Labels = None) -> np.ndarray:
-    """Return the part (training, validation or test) that each cell names; raise an `InputError` for any other word."""
+    """Convert the cells of the split column `name` to "train", "validation" or "test", one per row.
+
+    Synonyms such as "dev" are accepted. Other cells raise an `InputError` that lists rows by `labels`.
+    """
     words = [str(cell).strip().lower() for cell in cells]
     part_by_word = {word: part for part, spellings in PARTS.items() for word in spellings}
     is_unknown = np.array([word not in part_by_word for word in words])
@@ -167,9 +178,11 @@ def split_by_parts(
     group_columns: Sequence[str] = (),
     labels: Labels = None,
 ) -> SplitRows:
-    """Split rows by the result of `read_parts` of the column `name`, which must not divide groups.
+    """Split rows as the user's split column says; `row_parts` is the result of `read_parts` for that column.
 
-    If the column marks no validation rows, some of the training rows are drawn, by the first two of `shares`.
+    If the column marks no validation rows and there are enough training rows, some of these are drawn at random, in the
+    ratio of the first two of `shares`. An `InputError` is raised if the column `name` divides a group. The message
+    describes groups by `group_columns` and lists rows by `labels`.
     """
     argument = Argument("split_column", name)
     split = SplitRows(*(np.flatnonzero(row_parts == part) for part in PARTS))
@@ -196,13 +209,14 @@ def split_by_parts(
 def split_by_time(
     times: np.ndarray, name: str, shares: Sequence[float], group: np.ndarray | None = None, seed: int = 0
 ) -> SplitRows:
-    """Split by time: the last rows are test rows, the rows before them validation rows. Rows of one time stay together.
+    """Split rows by time: the latest rows are test rows, and the rows before them are validation rows.
+
+    `times` has the rank of each row's time, which is in the column `name`, and `shares` has the shares of training,
+    validation and test rows. Rows of the same time stay together.
 
     With groups, the groups that begin last are the test groups. Then every training row is earlier than all rows of
     validation and test groups, and every validation row is earlier than all rows of test groups; later rows are left
     out. Groups that begin together, as in a panel, are divided at random by `seed` instead (`_split_panel`).
-
-    `times` are the ranks of the times in the column `name`. The first of the test rows is the earliest one.
     """
     codes, sizes = encode_groups(len(times), group)
     start = np.full(len(sizes), times.max())
@@ -227,10 +241,10 @@ def split_by_time(
 
 
 def _split_panel(times: np.ndarray, name: str, shares: Sequence[float], group: np.ndarray, seed: int) -> SplitRows:
-    """Split rows of groups that begin together: the test rows are the last rows of groups that are drawn at random.
+    """Split a panel, whose groups begin together: the test rows are the later rows of randomly drawn groups.
 
     Training and validation rows are the earlier rows of all other groups. The later rows of these groups, and the
-    earlier rows of the test groups, are left out.
+    earlier rows of the test groups, are left out. The arguments are those of `split_by_time`.
     """
     order = np.argsort(times, kind="stable")
     firsts = 1 + np.flatnonzero(np.diff(times[order]) > 0)

@@ -1,4 +1,4 @@
-"""The contents of a model's files: named arrays as safetensors, and JSON documents. No pickles."""
+"""Convert named arrays to and from the content of safetensors files, and documents to JSON. Nothing is pickled."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Write files and folders completely or not at all; compute hashes; take locks. Imports no torch."""
+"""Write files and folders atomically (completely or not at all), hash files, and take locks.
+
+This module does not import torch.
+"""
 
 import hashlib
 import os
@@ -23,14 +26,14 @@ _DRAFT = ".draft"
 
 
 def resolve_links(path: Path) -> Path:
-    """Return the path behind symbolic links, so that their target is replaced rather than the link itself."""
+    """Return the path with symbolic links resolved, so that the target of a link is replaced rather than the link."""
     return Path(os.path.realpath(path))
 
 
 def check_writable(path: Path) -> None:
     """Raise an `InputError` if no file can be written at `path`.
 
-    That is the case if the nearest existing path above it is a file, or a folder that forbids writing.
+    That is the case if the nearest existing path above it is a file, or a folder without write permission.
     """
     above = next(folder for folder in resolve_links(path).parents if folder.exists())
     if not above.is_dir():
@@ -41,9 +44,10 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def atomic_path(path: Path, tidy: bool = True) -> Iterator[Path]:
-    """Yield a temporary path beside `path` to write to; it replaces `path` only if the block succeeds.
+    """Yield a temporary path beside `path`; the file written there replaces `path` only if the block succeeds.
 
-    Drafts that killed processes left in the folder are removed. `tidy=False` skips this, because it lists the folder.
+    Temporary files that killed processes left beside `path` are removed, unless `tidy` is False. Finding them takes a
+    listing of the whole folder.
     """
     path = resolve_links(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +73,7 @@ def atomic_path(path: Path, tidy: bool = True) -> Iterator[Path]:
 
 
 def _create_draft(path: Path) -> BinaryIO:
-    """Create a draft beside `path`, which stays open and locked while this process lives."""
+    """Create a temporary file beside `path` and lock it, so that other processes see that it is in use."""
     while True:
         held = open(path.with_name(f".{path.name}.{uuid4().hex}{_DRAFT}"), "xb")  # noqa: SIM115
         if fcntl is None:
@@ -82,19 +86,22 @@ def _create_draft(path: Path) -> BinaryIO:
 
 
 def write_bytes(path: Path, content: bytes, tidy: bool = True) -> None:
-    """Write `content` to `path` completely or not at all. If the disk is full, the old file stays."""
+    """Write `content` to `path` atomically: if writing fails, for example on a full disk, the old file stays.
+
+    `tidy` is as in `atomic_path`.
+    """
     with atomic_path(path, tidy) as draft:
         draft.write_bytes(content)
 
 
 def write_text(path: Path, content: str) -> None:
-    """Write text in UTF-8 to `path`, completely or not at all."""
+    """Write text to `path` atomically, in UTF-8."""
     write_bytes(path, content.encode())
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path` to fill; it replaces `path` only if the block succeeds.
+    """Yield a temporary folder to fill, which replaces the folder `path` only if the block succeeds.
 
     If the process is killed while it replaces the folder, `recover` completes the replacement.
     """
@@ -122,7 +129,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def recover(path: Path) -> None:
-    """Complete the replacement of the folder `path` if a process was killed during it, and remove its drafts."""
+    """Complete a replacement of the folder `path` during which a process was killed; remove temporary folders."""
     path = resolve_links(path)
     if not any(draft.is_dir() for draft in _list_drafts(path)):
         return
@@ -135,7 +142,7 @@ def recover(path: Path) -> None:
 
 
 def _list_drafts(path: Path) -> list[Path]:
-    """List the drafts of `path`: temporary files and folders beside it that were to replace it."""
+    """List the temporary files and folders that `atomic_path` and `atomic_folder` created to replace `path`."""
     name = re.compile(rf"\.{re.escape(path.name)}\.[^.]+{re.escape(_DRAFT)}")
     if not path.parent.is_dir() or not os.access(path.parent, os.R_OK):
         return []
@@ -148,17 +155,17 @@ def sha256(content: bytes) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """Return the SHA-256 digest of a file, which is read block by block."""
+    """Return the SHA-256 digest of a file as 64 hexadecimal digits, without loading the whole file into memory."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
 def lock(path: Path, wait: bool = True, busy: str = "") -> Iterator[None]:
-    """Hold an exclusive lock on the file `path`, and remove the file afterwards. The lock also ends with the process.
+    """Hold an exclusive lock on the file `path` within this context, and remove the file afterwards.
 
-    The process that holds the lock may take it again. Without `wait`, raise an `InputError` with the message `busy` if
-    another process holds it.
+    The lock also ends if the process is killed. The process that holds the lock may take it again. Without `wait`,
+    raise an `InputError` with the message `busy` if another process holds the lock.
     """
     from filelock import FileLock, Timeout  # slow to import, and most programs take no lock
 
@@ -178,9 +185,9 @@ def lock(path: Path, wait: bool = True, busy: str = "") -> Iterator[None]:
 
 
 def folder_lock(path: Path, wait: bool = False) -> AbstractContextManager[None]:
-    """Return a lock on the folder `path`: only one process at a time can write to the folder inside this context.
+    """Return a context manager that locks the folder `path`, so that only one process at a time writes to it.
 
-    Without `wait`, raise an `InputError` if another process holds the lock.
+    Without `wait`, entering it raises an `InputError` if another process holds the lock.
     """
     path = resolve_links(path)
     busy = f"Another process is writing to {path}. Wait until it has finished, or choose another name."

@@ -1,6 +1,6 @@
-"""A saved model: a folder of files with a manifest (model.json), which contains the hash of each file.
+"""Read and write saved models: folders with a manifest (model.json), which contains the hash of every other file.
 
-Imports no torch.
+This module does not import torch.
 """
 
 import json
@@ -31,7 +31,7 @@ FolderVersion: TypeAlias = tuple[int, int, int]
 
 
 def wrap_load_errors(load: Callable[Arguments, Content]) -> Callable[Arguments, Content]:
-    """Decorate a loader: every error about the content of files becomes an `InputError` that names the model.
+    """Decorate a function that loads a model: errors about damaged content become `InputError`s that name the model.
 
     A MemoryError counts as well, because a forged size can cause it. Hashes protect only against accidents: a manifest
     with correct hashes can contain any values, so a loader can fail in any way. Users must not see a traceback then.
@@ -65,7 +65,7 @@ def check_destination(path: Path, overwrite: bool) -> None:
 
 
 def write_model(path: Path, files: Mapping[str, bytes], manifest: JsonObject, overwrite: bool = False) -> None:
-    """Write a model, its files and its manifest, to the folder `path` completely or not at all.
+    """Write the files and the manifest of a model to the folder `path`, completely or not at all.
 
     A process that reads the folder meanwhile gets the old model or the new one, never a mixture of both.
     """
@@ -85,7 +85,7 @@ def write_model(path: Path, files: Mapping[str, bytes], manifest: JsonObject, ov
 
 
 def read_manifest(path: Path) -> JsonObject:
-    """Read the manifest of a saved model and verify its checksum; read no other file."""
+    """Read the manifest of a saved model and verify its checksum and its format. No other file is read."""
     if not path.exists():
         recover(path)
     if not (path / MANIFEST).is_file():
@@ -108,7 +108,7 @@ def read_manifest(path: Path) -> JsonObject:
 
 
 def _is_inside(name: str) -> bool:
-    """Return True if the name of a file is a path inside the model's own folder."""
+    """Return True if a file name is a relative path that stays inside the model's folder."""
     parts = PurePosixPath(name).parts
     return bool(parts) and ".." not in parts and not name.startswith("/") and not set(name) & set("\\:\0")
 
@@ -119,9 +119,9 @@ def _check_size(path: Path, size: int, limit: int) -> None:
 
 
 def read_consistently(path: Path, read: Callable[[], Content]) -> Content:
-    """Call `read()` on a model's folder; call it again if the folder was replaced meanwhile.
+    """Call `read()`, which reads a model's folder; call it again if the folder was replaced meanwhile.
 
-    Otherwise the manifest could be that of one version, and the files those of another.
+    Without this, the manifest could come from one version of the model and the files from another.
     """
     for _ in range(_MAX_READS):
         before = folder_version(path)
@@ -137,7 +137,7 @@ def read_consistently(path: Path, read: Callable[[], Content]) -> Content:
 
 
 def folder_version(path: Path) -> FolderVersion | None:
-    """Return a value that changes when a model's folder is replaced; None if there is no manifest."""
+    """Return a value that changes when a model's folder is replaced; None if the folder has no manifest."""
     try:
         status = (path / MANIFEST).stat()
     except OSError:
@@ -148,7 +148,7 @@ def folder_version(path: Path) -> FolderVersion | None:
 def read_files(path: Path, manifest: JsonObject, folders: Collection[str] | None = None) -> dict[str, bytes]:
     """Read the files that the manifest lists and verify their hashes.
 
-    With `folders`, read only the files in these subfolders and those that are in no subfolder.
+    With `folders`, read only the files in these subfolders and the files outside of all subfolders.
     """
     digests = {
         name: digest

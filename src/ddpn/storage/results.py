@@ -1,4 +1,4 @@
-"""`ResultStore`: files of finished jobs in a folder, so that a program that was killed can continue. No pickles."""
+"""`ResultStore`: a folder with the results of finished jobs, so that a program that was killed can continue."""
 
 import json
 from collections.abc import Mapping
@@ -11,11 +11,12 @@ from ddpn.storage.files import check_writable, sha256, write_bytes
 
 
 class ResultStore:
-    """A folder that stores the files that finished jobs returned (`ddpn.runtime.jobs.run`).
+    """A folder with the results of finished jobs, which `ddpn.runtime.jobs.run` need not run again.
 
-    Each file is named by its hash. A note per job, written last, lists its files. The identity of a job holds
-    everything that its result depends on, as values that JSON can hold; results of jobs without an identity are not
-    stored. The folder is created when the first result is written.
+    The result of a job is a set of files. Each file is stored under its hash, and a JSON file per job, which is written
+    last, lists the files of the job. A job is found by its identity: a JSON value that holds everything that its result
+    depends on. Results of jobs whose identity is None are not stored. Nothing is pickled. The folder is created when
+    the first result is written.
 
     Parameters
     ----------
@@ -41,12 +42,18 @@ class ResultStore:
         check_writable(self.folder / "file")
 
     def path(self, identity: object) -> Path:
-        """Return the path of the note on the job with this identity; it depends on the version of ddpn."""
+        """Return the path of the JSON file that lists the result files of a job.
+
+        Its name is a hash of the identity and the version of ddpn, so that other versions find no results.
+        """
         depends_on = json.dumps([version("ddpn"), self._about, identity], sort_keys=True)
         return self.folder / f"{sha256(depends_on.encode())}.json"
 
     def write(self, identity: object, files: Mapping[str, bytes], name: str) -> None:
-        """Store the files of a job; the note also holds `name`, for people who look into the folder."""
+        """Store the files that a job returned, under the job's identity.
+
+        `files` maps file names to contents. `name` describes the job for people who look into the folder.
+        """
         if identity is None:
             return
         hashes = {file: sha256(content) for file, content in files.items()}
@@ -60,7 +67,7 @@ class ResultStore:
         return {file: self.folder / digest for file, digest in hashes.items()}
 
     def read(self, identity: object) -> dict[str, bytes] | None:
-        """Return the files of a job by name; None if they are missing or damaged, so that the job must be run."""
+        """Return the contents of a job's files by name; None if one is missing or damaged."""
         if identity is None:
             return None
         try:

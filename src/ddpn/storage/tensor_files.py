@@ -1,4 +1,4 @@
-"""Files of named tensors with a JSON description: safetensors with a checksum, written completely or not at all."""
+"""Write and read files of named tensors: safetensors with a checksum and a description in JSON."""
 
 import json
 import zlib
@@ -15,14 +15,14 @@ from ddpn.storage.files import write_bytes
 
 
 def write(path: Path, tensors: dict[str, Tensor], info: JsonObject) -> None:
-    """Write named tensors, and a description `info` that JSON can hold, to a file."""
+    """Write named tensors to a file, completely or not at all, with a description `info` that JSON can hold."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     described = json.dumps(info)
     write_bytes(path, save(plain, metadata={"info": described, "checksum": _checksum(described, plain)}))
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], JsonObject]:
-    """Read the named tensors and the description that `write` wrote; raise an `InputError` if the file is damaged.
+    """Read the tensors and the description that `write` wrote; raise an `InputError` if the file is damaged.
 
     No code from the file is executed.
     """
@@ -42,13 +42,13 @@ def read(path: Path) -> tuple[dict[str, Tensor], JsonObject]:
 
 
 def fingerprint(tensor: Tensor, start: int = 0) -> int:
-    """Return a checksum of the values of a tensor; `start` is the checksum of the tensors before it."""
+    """Return a CRC-32 checksum of a tensor's values, continued from `start`, the checksum of preceding tensors."""
     plain = tensor.detach().cpu().contiguous().reshape(-1)
     return zlib.crc32(plain.view(torch.uint8).numpy().data if plain.numel() else b"", start)
 
 
 def is_complete(path: Path) -> bool:
-    """Return True if a file is as long as its header says: a quick check, whereas `read` verifies the content."""
+    """Return True if a file is as long as its header says. This is quick, because the content is not verified."""
     try:
         with safe_open(path, framework="pt") as file:
             return bool(file.metadata())

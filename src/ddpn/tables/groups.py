@@ -8,7 +8,7 @@ import polars as pl
 from narwhals.typing import IntoSeries
 from numpy.typing import ArrayLike
 
-from ddpn.rows.groups import is_by_inputs
+from ddpn.rows.groups import is_grouped_by_inputs
 from ddpn.runtime.errors import InputError
 from ddpn.tables.cells import clean_text
 from ddpn.tables.levels import canonical_number
@@ -25,7 +25,7 @@ def label_groups(
     `missing`) is a group of its own. If `columns` is `EQUAL_INPUTS`, rows are compared by all model inputs, `X`. With
     `join_near`, rows whose numbers are nearly equal are one group.
     """
-    if X is not None and is_by_inputs(columns, frame.columns):
+    if X is not None and is_grouped_by_inputs(columns, frame.columns):
         return label_equal_rows(X, join_near)
     if not columns or not set(columns) <= set(frame.columns):
         return None

@@ -10,7 +10,7 @@ import polars as pl
 from ddpn.rows.checks import check_counts, check_vector, select_labels
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.groups import is_by_inputs
+from ddpn.rows.groups import is_grouped_by_inputs
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column
 from ddpn.storage.contents import JsonObject
@@ -166,7 +166,7 @@ class Roles:
     ) -> np.ndarray | None:
         """Label each row's group, as `ddpn.tables.groups.label_groups` does; `X` is the result of `parse`."""
         inputs = None
-        if is_by_inputs(self.group, frame.columns):
+        if is_grouped_by_inputs(self.group, frame.columns):
             inputs = (self.parse(frame, report=lambda sentence: None) if X is None else X).to_polars()
         return label_groups(frame, self.group, self.missing, inputs, join_near)
 
@@ -206,16 +206,21 @@ class Roles:
         return values.to_numpy().astype(bool)
 
     def _read_vector(
-        self, frame: pl.DataFrame, role: str, labels: np.ndarray, all_zero: bool = False
+        self, frame: pl.DataFrame, role: str, labels: np.ndarray, allow_all_zero: bool = False
     ) -> np.ndarray | None:
         """Read the column of a role as numbers; None if no column has the role."""
         column, argument = getattr(self, role), _ARGUMENTS.get(role, role)
         if column is None:
             return None
         name = check_column(column, frame.columns, argument, InputError)
-        values, zero = self._read_numbers(frame, name, argument, labels), role != "exposure"
+        values, allow_zero = self._read_numbers(frame, name, argument, labels), role != "exposure"
         return check_vector(
-            Argument(argument, name), values, frame.height, zero, labels, all_zero=all_zero or role == "upper"
+            Argument(argument, name),
+            values,
+            frame.height,
+            allow_zero,
+            labels,
+            allow_all_zero=allow_all_zero or role == "upper",
         )
 
     def _read_numbers(self, frame: pl.DataFrame, name: str, role: str, labels: np.ndarray) -> np.ndarray:

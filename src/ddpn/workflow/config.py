@@ -23,7 +23,7 @@ from ddpn.members import find_member_name, list_mixable_members
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, TOTALS, check_likelihood, make_head
 from ddpn.rows.count_range import CountRange
-from ddpn.rows.groups import is_by_inputs
+from ddpn.rows.groups import is_grouped_by_inputs
 from ddpn.runtime.column_lists import resolve_names, split_words
 from ddpn.runtime.deadlines import parse_duration
 from ddpn.runtime.errors import ConfigError, InputError
@@ -344,7 +344,7 @@ class FitConfig(ModelConfig):
         named = [(role, name) for role, name in names.items() if isinstance(name, str)]
         for role, name in named:
             check_column(name, columns, role, InputError)
-        lists = ("drop", "use", "category", *(() if is_by_inputs(self.group, columns) else ("group",)))
+        lists = ("drop", "use", "category", *(() if is_grouped_by_inputs(self.group, columns) else ("group",)))
         resolved: dict[str, object] = {role: resolve_names(getattr(self, role), columns, role) for role in lists}
         return self.replace(**resolved)
 

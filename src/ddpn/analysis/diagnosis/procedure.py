@@ -110,7 +110,7 @@ def diagnose_sample(
     recommended again if counts have such limits. `mean_model` is one of `MEAN_MODELS`. `total` is the number of rows
     from which the sample was already drawn.
     """
-    CountRange().check_known(sample)
+    CountRange().check_not_all_censored(sample)
     step = progress or (lambda words: None)
     if sample.limit is not None and not np.isfinite(sample.limit).any():
         sample = sample.replace(limit=None)

@@ -127,7 +127,9 @@ class Inputs:
         table = model.parse(X)
         predictor: Predictor = model if isinstance(model, Predictor) else model.predictor_
         n, labels, counts = len(table), table.index, predictor.counts
-        scale = None if counts.upper_is_total else check_vector("exposure", exposure, n, zero=False, labels=labels)
+        scale = (
+            None if counts.upper_is_total else check_vector("exposure", exposure, n, allow_zero=False, labels=labels)
+        )
         # Raises an error if the model has no such bound.
         bound = counts.bounds(n, upper, labels)[1] if counts.upper_per_row or upper is not None else None
         more = {name: values for name, values in (("exposure", scale), ("upper", bound)) if values is not None}

@@ -316,7 +316,7 @@ def check_sample(sample: TensorRows, head: Head, needs_weight: bool) -> None:
     elif not is_checked and not np.isfinite(y).all():
         bad = np.flatnonzero(~np.isfinite(y))
         raise InputError(argument="y", must="be finite", got=str(y[bad[0]]), rows=bad.tolist())
-    check_vector("exposure", exposure, len(y), zero=False)
-    check_vector("weight", columns.get("weight"), len(y), zero=True, all_zero=not needs_weight)
+    check_vector("exposure", exposure, len(y), allow_zero=False)
+    check_vector("weight", columns.get("weight"), len(y), allow_zero=True, allow_all_zero=not needs_weight)
     if head.exposure_is_total:
         head.check_targets(y, exposure)

@@ -117,9 +117,9 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         bins = self.resolve_bins()
         table = read_table(X, type(self))
         rows = len(table)
-        checked_weight = check_vector("sample_weight", sample_weight, rows, zero=True, labels=get_row_labels(X))
+        checked_weight = check_vector("sample_weight", sample_weight, rows, allow_zero=True, labels=get_row_labels(X))
         weights = np.ones(rows) if checked_weight is None else checked_weight
-        scale = check_vector("exposure", exposure, rows, zero=False, labels=get_row_labels(X))
+        scale = check_vector("exposure", exposure, rows, allow_zero=False, labels=get_row_labels(X))
         target = _check_target(y, rows, self._uses_y) if self._uses_y else None
         if not weights.all():
             used = weights > 0.0
@@ -188,8 +188,8 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         if not has_effects(self):
             return (self.encode(take_rows(X, part)) for part in parts)
         target = _check_target(y, rows, self._uses_y)
-        weight = check_vector("sample_weight", sample_weight, rows, zero=True)
-        scale = check_vector("exposure", exposure, rows, zero=False)
+        weight = check_vector("sample_weight", sample_weight, rows, allow_zero=True)
+        scale = check_vector("exposure", exposure, rows, allow_zero=False)
         folds = assign_folds(rows, FOLDS, 0) if fold is None else _check_fold(fold, rows)
         effects = OutOfFoldEffects(self, X, target, weight, scale, folds)
         return (effects.encode(take_rows(X, part), folds[part]) for part in parts)
@@ -323,7 +323,7 @@ def _check_target(y: ArrayLike | None, rows: int, used_by: str) -> np.ndarray:
         raise InputError(f"y is missing: {used_by} requires y to be passed, but the target y is None.")
     target = np.atleast_1d(np.asarray(y))
     target = target[:, 0] if target.shape == (rows, 1) else target
-    checked = check_vector("y", target, rows, zero=True, labels=get_row_labels(y), all_zero=True)
+    checked = check_vector("y", target, rows, allow_zero=True, labels=get_row_labels(y), allow_all_zero=True)
     assert checked is not None
     return checked
 
